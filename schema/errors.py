@@ -1,0 +1,26 @@
+"""The one exception for mistakes of the person at the keyboard, and the hint that goes with it."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """Something the user can mend: shown as plain text without a traceback, exit status 2.
+
+    The message says what was given, what was expected, and what to type instead.
+    """
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known words closest to `word`, as the end of a sentence; all of them when none is close.
+
+    >>> nearest("cosnet", ["cosent", "cosine", "triplet"])
+    'did you mean cosent?'
+    >>> nearest("zzz", ["a", "b"])
+    'known: a, b'
+    """
+    known = sorted(set(known))
+    close = difflib.get_close_matches(word, known, n=3, cutoff=0.6)
+    if close:
+        return f"did you mean {' or '.join(close[:1] if close[0].startswith(word[:2]) else close)}?"
+    return f"known: {', '.join(known)}" if known else "there are none"

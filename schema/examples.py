@@ -1,0 +1,121 @@
+"""Examples: the rows of one split of one dataset, as text."""
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+import numpy as np
+
+
+class Kind(StrEnum):
+    """What one row of a dataset is. The value is the word used in configuration files."""
+
+    SCORED_PAIR = "scored_pair"  # two sentences and a graded similarity
+    LABELLED_PAIR = "labelled_pair"  # two sentences, 1 = same meaning, 0 = not
+    NLI_PAIR = "nli_pair"  # premise and hypothesis, one of three classes
+    POSITIVE_PAIR = "positive_pair"  # two sentences that belong together
+    TRIPLET = "triplet"  # anchor, positive and one or more negatives
+    SENTENCE = "sentence"  # one sentence, no label
+    LABELLED_TEXT = "labelled_text"  # one text and its class
+
+
+TEXT_COLUMNS: dict[Kind, tuple[str, ...]] = {
+    Kind.SCORED_PAIR: ("text_a", "text_b"),
+    Kind.LABELLED_PAIR: ("text_a", "text_b"),
+    Kind.NLI_PAIR: ("premise", "hypothesis"),
+    Kind.POSITIVE_PAIR: ("anchor", "positive"),
+    Kind.TRIPLET: ("anchor", "positive", "negative"),
+    Kind.SENTENCE: ("text",),
+    Kind.LABELLED_TEXT: ("text",),
+}
+"""The text columns of each kind, in order. A triplet may have more: `negative_2`, `negative_3`, …"""
+
+TARGET_COLUMN: dict[Kind, str] = {
+    Kind.SCORED_PAIR: "score",
+    Kind.LABELLED_PAIR: "label",
+    Kind.NLI_PAIR: "label",
+    Kind.LABELLED_TEXT: "label",
+}
+"""The column that holds the gold value, for the kinds that have one."""
+
+NLI_CLASSES = ("entailment", "neutral", "contradiction")
+NLI_GRADES = (1.0, 0.5, 0.0)
+"""Similarity grade of each NLI class (entailment, neutral, contradiction) where a correlation needs an order."""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """The rows of one split, every distinct sentence stored once and rows stored as numbers into that table.
+
+    sentences  the distinct sentences, in order of first appearance
+    columns    text column → int32 array (rows,), positions in `sentences`
+    targets    float32 array (rows,) or None: a score scaled to [0, 1], a 0/1 label, or a class number
+    lines      int32 array (rows,), line numbers in the file read (1-based), for messages
+    fingerprint  hex digest of the rows as read; equal fingerprints mean equal data
+    num_dropped  bad rows left out under `on_bad_row=drop`
+    """
+
+    name: str
+    split: str
+    kind: Kind
+    sentences: list[str]
+    columns: dict[str, np.ndarray]
+    targets: np.ndarray | None
+    fingerprint: str = ""
+    num_dropped: int = 0
+    lines: np.ndarray | None = None
+    num_classes: int = field(default=0)
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def __post_init__(self) -> None:
+        missing = [name for name in TEXT_COLUMNS[self.kind] if name not in self.columns]
+        if missing:
+            raise ValueError(f"{self.name}/{self.split}: a {self.kind} needs the columns {missing}")
+
+    @classmethod
+    def from_texts(
+        cls,
+        name: str,
+        split: str,
+        *,
+        kind: Kind,
+        texts: dict[str, list[str]],
+        targets: np.ndarray | None = None,
+        **more: object,
+    ) -> "Examples":
+        """Builds the sentence table from one list of strings per column."""
+        table: dict[str, int] = {}
+        columns = {
+            column: np.fromiter(
+                (table.setdefault(text, len(table)) for text in values), dtype=np.int32, count=len(values)
+            )
+            for column, values in texts.items()
+        }
+        targets = None if targets is None else np.asarray(targets, dtype=np.float32)
+        return cls(name, split, kind, list(table), columns, targets, **more)
+
+    def texts(self, column: str) -> list[str]:
+        """One text column, spelt out row by row."""
+        sentences = self.sentences
+        return [sentences[position] for position in self.columns[column]]
+
+    def select(self, rows: np.ndarray) -> "Examples":
+        """The given rows (positions or a boolean mask), over the same sentence table."""
+        return replace(
+            self,
+            columns={column: values[rows] for column, values in self.columns.items()},
+            targets=None if self.targets is None else self.targets[rows],
+            lines=None if self.lines is None else self.lines[rows],
+        )
+
+    def grades(self) -> np.ndarray | None:
+        """Gold similarity per row, float32 (rows,), higher = closer; None when the kind has no order.
+
+        NLI classes become 1, 0.5 and 0 (entailment, neutral, contradiction).
+        """
+        if self.kind in (Kind.SCORED_PAIR, Kind.LABELLED_PAIR):
+            return self.targets
+        if self.kind is Kind.NLI_PAIR:
+            return np.asarray(NLI_GRADES, dtype=np.float32)[self.targets.astype(np.int64)]
+        return None
