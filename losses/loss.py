@@ -1,0 +1,45 @@
+"""What every loss declares, so that data and model can be matched before anything is loaded."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from schema.batch import Encoded
+from schema.examples import Kind
+
+LossOutput = tuple[Float[Tensor, ""], dict[str, Tensor]]
+"""The scalar to minimise, and named scalars worth logging (detached)."""
+
+
+class Loss(nn.Module, ABC):
+    """A function from encoded rows to a scalar, with its needs as class attributes.
+
+    takes      example kinds it can learn from, most natural first
+    reads      "scores" (one similarity per row), "embeddings" (one vector per text column) or "logits"
+    couples    True when the loss of a row depends on the other rows of the batch: such a batch may not be
+               split without gradient caching
+    has_head   True when it owns parameters sized by the encoder: the constructor then also gets `dim` (size of
+               an embedding) and `num_classes`, and the parameters are trained and stored with the model
+    """
+
+    takes: ClassVar[tuple[Kind, ...]]
+    reads: ClassVar[str]
+    couples: ClassVar[bool]
+    has_head: ClassVar[bool] = False
+
+    @abstractmethod
+    def forward(self, encoded: Encoded) -> LossOutput:
+        """Scalar loss and what to log beside it."""
+
+
+def first_two(encoded: Encoded) -> tuple[Float[Tensor, "batch dim"], Float[Tensor, "batch dim"]]:
+    """Embeddings of the two sentences of a pair (or the anchor and positive of a triplet)."""
+    first, second, *_ = encoded.embeddings.values()
+    return first, second
+
+
+def negatives(encoded: Encoded) -> list[str]:
+    """Names of the columns that hold explicit negatives, in order."""
+    return [column for column in encoded.embeddings if column.startswith("negative")]

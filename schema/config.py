@@ -1,0 +1,203 @@
+"""The shape of a job's configuration: every key, its type and what it means. Values live in `conf/`.
+
+Fields carry no defaults that `conf/` also has; `None` means "may be left out". Importing this needs no torch.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from omegaconf import MISSING
+
+from schema.errors import UserError
+
+
+class Source(StrEnum):
+    """Where the rows of a dataset come from. Chosen, never guessed."""
+
+    BUILTIN = "builtin"  # shipped with juzhen
+    LOCAL = "local"  # files below data_dir
+    HUB = "hub"  # the Hugging Face hub, at a pinned revision
+
+
+@dataclass
+class LayoutConfig:
+    """One way in which a dataset's files are written."""
+
+    files: dict[str, str] = MISSING  # split → path below data_dir; .tsv .csv .json(l) .parquet, also .gz .zst
+    columns: dict[str, Any] = MISSING  # field of the example → column name, or 0-based position
+    header: bool = True  # tsv and csv: the first line names the columns
+    quoted: bool = False  # tsv and csv: fields may be wrapped in double quotes
+
+
+@dataclass
+class HubConfig:
+    """A dataset of the Hugging Face hub."""
+
+    id: str = MISSING
+    revision: str | None = None  # commit; null only where none could be verified
+    subset: str | None = None
+    splits: dict[str, str] = MISSING  # our split → the hub's
+    columns: dict[str, Any] = MISSING  # field of the example → column
+
+
+@dataclass
+class DatasetConfig:
+    """One dataset: all that juzhen knows about it."""
+
+    name: str = MISSING
+    kind: str = MISSING  # a value of schema.Kind
+    language: str = MISSING  # zh, en, or en-zh for translations
+    about: str = MISSING  # one line for people
+    licence: str = MISSING
+    origin: str = MISSING  # where it comes from: URL or citation
+    layout: str = MISSING  # which of `layouts` the local files follow
+    layouts: dict[str, LayoutConfig] = MISSING
+    rows: dict[str, int | None] = MISSING  # rows promised per split; null = not promised
+    source: str | None = None  # null: the job's `source`
+    hub: HubConfig | None = None
+    labels: dict[str, int] | None = None  # gold label as in the file → class number
+    ignore_labels: list[str] | None = None  # rows with these labels are left out, as the authors say
+    score_range: list[float] | None = None  # lowest and highest gold score
+    view: str | None = None  # train on this kind instead of the one the loss would choose
+    limit: int | None = None  # train on at most this many rows, drawn with the job's seed
+
+
+@dataclass
+class BackboneConfig:
+    """The pretrained transformer, and how its token states become one embedding."""
+
+    path: str = MISSING  # hub id, or a folder in transformers or sentence-transformers layout
+    revision: str | None = None
+    initialise: str = MISSING  # pretrained: weights must be there · random: from config.json alone
+    pooling: str | None = None  # mean cls max first_last weighted; null: what the folder says, else mean
+    normalise: bool | None = None  # embeddings of length 1; null: what the folder says, else no
+    max_length: int | None = None  # tokens; null: what the folder says
+    dropout: float | None = None  # null: what the folder says
+
+
+@dataclass
+class OptimiserConfig:
+    lr: float = MISSING
+    weight_decay: float = MISSING  # not applied to biases and normalisation weights
+    betas: list[float] = MISSING
+    eps: float = MISSING
+    warmup: str = MISSING  # a duration: the learning rate rises linearly from 0
+    decay: str = MISSING  # linear: falls to 0 at the end · constant
+    clip_norm: float | None = None  # gradients are scaled down to this length; null: not
+
+
+@dataclass
+class TrainingConfig:
+    duration: str = MISSING  # "3 epochs", "500 steps", "100000 examples" or "50 percent" (of one epoch)
+    batch_size: int = MISSING  # rows that a loss sees together, over all devices
+    accumulate: int = MISSING  # batches per optimiser step; rows couple only inside a batch
+    validate_every: str = MISSING  # a duration; percent is of the whole training
+    patience: int | None = None  # stop after this many validations without a better score; null: never
+    monitor: str = MISSING  # auto: mean dev Spearman of the trained sets; or a key such as dev/csts/spearman
+    checkpoint_every: str = MISSING  # a duration: how much work a kill may cost
+
+
+@dataclass
+class HardwareConfig:
+    """Speed only, never the maths."""
+
+    accelerator: str = MISSING  # cpu cuda mps
+    devices: int = MISSING
+    num_nodes: int = MISSING
+    strategy: str = MISSING
+    precision: str = MISSING  # 32-true bf16-mixed 16-mixed
+    threads: int | None = None  # CPU threads per process; null: all cores
+    num_workers: int = MISSING  # processes that prepare batches; 0: none
+    eval_batch_tokens: int = MISSING  # tokens per batch when nothing is learnt
+
+
+@dataclass
+class EvaluationConfig:
+    splits: list[str] = MISSING  # of dev and test
+    bootstrap_samples: int = MISSING  # resamples for the 95 % interval; 0: none
+
+
+@dataclass
+class LoggerConfig:
+    progress: bool = MISSING  # progress bars
+    every_steps: int = MISSING
+    csv: bool = MISSING
+    wandb: str = MISSING  # auto offline online off
+    project: str = MISSING
+    entity: str | None = None
+    group: str | None = None  # one per sweep
+    tags: list[str] = MISSING
+
+
+@dataclass
+class JobConfig:
+    """Everything that decides one run."""
+
+    name: str = MISSING
+    seed: int = MISSING
+    data_dir: str = MISSING
+    output_dir: str = MISSING
+    run_dir: str = MISSING
+    source: str = MISSING
+    on_bad_row: str = MISSING  # error drop
+    resume: str = MISSING  # never auto
+    init_from: str | None = None  # a run or an encoder folder: start from its weights
+    dataset: dict[str, DatasetConfig] = MISSING  # what is trained on, in order
+    evaluate: dict[str, DatasetConfig] = MISSING  # what is evaluated on besides
+    model: dict[str, Any] = MISSING
+    backbone: BackboneConfig = MISSING
+    loss: dict[str, Any] = MISSING
+    schedule: str = MISSING  # mix: one stage, sets mixed by size · serial: one stage per set, in order
+    training: TrainingConfig = MISSING
+    optimiser: OptimiserConfig = MISSING
+    hardware: HardwareConfig = MISSING
+    evaluation: EvaluationConfig = MISSING
+    logger: LoggerConfig = MISSING
+
+
+class Unit(StrEnum):
+    STEPS = "steps"
+    EPOCHS = "epochs"
+    EXAMPLES = "examples"
+    PERCENT = "percent"
+
+
+@dataclass(frozen=True)
+class Duration:
+    """A length of training in exactly one unit.
+
+    >>> Duration.parse("3 epochs").in_steps(steps_per_epoch=10, batch_size=32, total_steps=None)
+    30
+    >>> Duration.parse("10 percent").in_steps(steps_per_epoch=10, batch_size=32, total_steps=200)
+    20
+    """
+
+    amount: float
+    unit: Unit
+
+    @classmethod
+    def parse(cls, text: str, *, key: str = "duration") -> "Duration":
+        """Reads "<number> <unit>"; `key` names the configuration key in the error."""
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s+(\w+)\s*", str(text))
+        units = {unit.value: unit for unit in Unit} | {unit.value.rstrip("s"): unit for unit in Unit}
+        if not match or match[2] not in units:
+            raise UserError(
+                f"{key}={text!r}: expected a number and one unit of {', '.join(Unit)}, "
+                f"for example '{key}=3 epochs' (in quotes on the command line)"
+            )
+        return cls(float(match[1]), units[match[2]])
+
+    def in_steps(self, *, steps_per_epoch: int, batch_size: int, total_steps: int | None) -> int:
+        """Optimiser steps, at least 1 unless the amount is 0. Percent is of `total_steps`, or of one epoch without it."""
+        match self.unit:
+            case Unit.STEPS:
+                steps = self.amount
+            case Unit.EPOCHS:
+                steps = self.amount * steps_per_epoch
+            case Unit.EXAMPLES:
+                steps = self.amount / batch_size
+            case Unit.PERCENT:
+                steps = self.amount / 100 * (total_steps or steps_per_epoch)
+        return max(round(steps), 1) if self.amount else 0

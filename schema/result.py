@@ -1,0 +1,75 @@
+"""Result: the numbers that a stage leaves behind, as plain data. Written once, read by `sweeps` without torch."""
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from schema.errors import UserError
+
+RESULT_FILE = "result.json"
+FORMAT_VERSION = 1
+
+
+@dataclass
+class Score:
+    """One number of one evaluation set; correlations are fractions, not percent.
+
+    low, high  95 % bootstrap interval, None where none was asked for
+    count      rows it was computed from
+    """
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    count: int = 0
+
+
+@dataclass
+class Result:
+    """All that one stage measured, and what it takes to get the same numbers again.
+
+    scores      metric key `split/dataset/metric` → Score; a set that could not be scored has value None
+    trained_on  dataset keys of this stage and of the stages before it, oldest first
+    data        `dataset/split` → rows, dropped rows, fingerprint
+    training    steps, pairs, seconds, pairs per second, last and best validation
+    """
+
+    name: str
+    key: str
+    trained_on: list[str]
+    scores: dict[str, Score]
+    config: dict[str, Any]
+    data: dict[str, dict[str, Any]]
+    training: dict[str, Any]
+    environment: dict[str, Any]
+    seed: int
+    stage: int = 0
+    finished_at: str = ""
+    format_version: int = field(default=FORMAT_VERSION)
+
+    def write(self, folder: str | Path) -> Path:
+        """Writes `<folder>/result.json` in one piece: a killed process leaves the old file or the new one."""
+        path = Path(folder) / RESULT_FILE
+        temporary = path.with_suffix(".json.part")
+        with temporary.open("w", encoding="utf-8") as file:
+            json.dump(asdict(self), file, ensure_ascii=False, indent=1, allow_nan=False)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        return path
+
+    @classmethod
+    def read(cls, path: str | Path) -> "Result":
+        """Reads a result file or the folder that holds one. Raises UserError when it is missing or broken."""
+        path = Path(path)
+        path = path / RESULT_FILE if path.is_dir() else path
+        try:
+            fields = json.loads(path.read_text(encoding="utf-8"))
+            fields["scores"] = {key: Score(**score) for key, score in fields["scores"].items()}
+            return cls(**fields)
+        except FileNotFoundError:
+            raise UserError(f"{path}: no result here; the run did not finish, or this is no run folder") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{path}: not a result of juzhen ({error})") from error
