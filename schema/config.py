@@ -117,6 +117,7 @@ class HardwareConfig:
 class EvaluationConfig:
     splits: list[str] = MISSING  # of dev and test
     bootstrap_samples: int = MISSING  # resamples for the 95 % interval; 0: none
+    untrained: bool = MISSING  # also score the weights before training
 
 
 @dataclass
@@ -144,6 +145,7 @@ class JobConfig:
     on_bad_row: str = MISSING  # error drop
     resume: str = MISSING  # never auto
     init_from: str | None = None  # a run or an encoder folder: start from its weights
+    debug_rows: int | None = None  # rows kept per split, at most; for trying things out
     dataset: dict[str, DatasetConfig] = MISSING  # what is trained on, in order
     evaluate: dict[str, DatasetConfig] = MISSING  # what is evaluated on besides
     model: dict[str, Any] = MISSING

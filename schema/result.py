@@ -33,6 +33,7 @@ class Result:
     scores      metric key `split/dataset/metric` → Score; a set that could not be scored has value None
     trained_on  dataset keys of this stage and of the stages before it, oldest first
     data        `dataset/split` → rows, dropped rows, fingerprint
+    untrained   scores of the weights before this run's training, where `evaluation.untrained` asked for them
     training    steps, pairs, seconds, pairs per second, last and best validation
     """
 
@@ -46,6 +47,7 @@ class Result:
     environment: dict[str, Any]
     seed: int
     stage: int = 0
+    untrained: dict[str, Score] = field(default_factory=dict)
     finished_at: str = ""
     format_version: int = field(default=FORMAT_VERSION)
 
@@ -67,7 +69,8 @@ class Result:
         path = path / RESULT_FILE if path.is_dir() else path
         try:
             fields = json.loads(path.read_text(encoding="utf-8"))
-            fields["scores"] = {key: Score(**score) for key, score in fields["scores"].items()}
+            for name in ("scores", "untrained"):
+                fields[name] = {key: Score(**score) for key, score in fields[name].items()}
             return cls(**fields)
         except FileNotFoundError:
             raise UserError(f"{path}: no result here; the run did not finish, or this is no run folder") from None
