@@ -1,0 +1,91 @@
+"""Which rows make up which batch: a pure function of the seed and the sizes, so that a run can be continued."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from torch.utils.data import Sampler
+
+
+class BatchRows(NamedTuple):
+    """Row numbers of one batch of one dataset; `index` counts batches from the start of the stage."""
+
+    index: int
+    task: str
+    rows: np.ndarray
+
+
+class BatchStream(Sampler[BatchRows]):
+    """All batches of a stage as one stream, epoch after epoch.
+
+    Every row appears once per epoch; a batch holds rows of one dataset; the batches of several datasets are
+    shuffled together, so each is seen in proportion to its size. Batch `index` depends on `seed`, the sizes and
+    `index` alone: setting `start` continues a stream exactly where it stopped.
+
+    sizes        dataset key → rows
+    batch_size   rows per batch over all processes; the last batch of an epoch may be smaller
+    num_batches  length of the stream
+    rank, world  this process takes the rows rank, rank + world, … of each batch
+    """
+
+    def __init__(
+        self,
+        sizes: Mapping[str, int],
+        *,
+        batch_size: int,
+        num_batches: int,
+        seed: int,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        self.sizes = dict(sizes)
+        self.batch_size = batch_size
+        self.num_batches = num_batches
+        self.seed = seed
+        self.rank = rank
+        self.world = world
+        self.start = 0
+        self.batches_per_epoch = sum(-(-size // batch_size) for size in self.sizes.values())
+
+    def __len__(self) -> int:
+        return self.num_batches
+
+    def __iter__(self) -> Iterator[BatchRows]:
+        index = self.start
+        while index < self.num_batches:
+            epoch, position = divmod(index, self.batches_per_epoch)
+            for task, rows in self.epoch(epoch)[position : position + self.num_batches - index]:
+                yield BatchRows(index, task, rows[self.rank :: self.world])
+                index += 1
+
+    def epoch(self, epoch: int) -> list[tuple[str, np.ndarray]]:
+        """The batches of one epoch, over all processes, in order."""
+        generator = np.random.default_rng([self.seed, epoch])
+        batches = []
+        for task, size in self.sizes.items():
+            order = generator.permutation(size)
+            batches += [(task, order[first : first + self.batch_size]) for first in range(0, size, self.batch_size)]
+        return [batches[position] for position in generator.permutation(len(batches))]
+
+
+class TokenBudget(Sampler[np.ndarray]):
+    """Batches of similar length that hold at most `max_tokens` tokens with padding; for passes that learn nothing.
+
+    The longest come first, so that a batch too large for memory fails at once. With several processes each
+    takes every `world`-th batch: nothing is padded or seen twice.
+    """
+
+    def __init__(self, lengths: np.ndarray, *, max_tokens: int, rank: int = 0, world: int = 1) -> None:
+        order = np.argsort(-lengths, kind="stable")
+        self.batches, first = [], 0
+        while first < len(order):
+            size = max(1, max_tokens // max(1, int(lengths[order[first]])))
+            self.batches.append(order[first : first + size])
+            first += size
+        self.batches = self.batches[rank::world]
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return iter(self.batches)

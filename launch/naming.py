@@ -1,0 +1,54 @@
+"""The name and the key of a run: what a folder is called, and when two commands mean the same run."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+NOT_PART_OF_THE_RUN = (
+    "hydra",
+    "name",
+    "hardware",
+    "logger",
+    "data_dir",
+    "output_dir",
+    "run_dir",
+    "resume",
+)
+"""Top-level keys that change speed, places or messages, but not what is computed."""
+
+
+def run_key(config: Mapping[str, Any]) -> str:
+    """Eight hex digits over everything that decides the numbers of a run.
+
+    The order of mappings is kept: a curriculum [a, b] is another run than [b, a].
+    """
+    deciding = {key: value for key, value in config.items() if key not in NOT_PART_OF_THE_RUN}
+    text = json.dumps(deciding, ensure_ascii=False, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def run_name(config: Mapping[str, Any]) -> str:
+    """A readable name: trained sets, model, loss and seed; no name of a file system's taste is needed."""
+    datasets = list(config.get("dataset") or {}) or ["untrained"]
+    joined = ("-" if config.get("schedule") == "serial" else "+").join(datasets)
+    if len(joined) > 80:
+        joined = f"{datasets[0]}+{len(datasets) - 1}more"
+    model = config["model"].get("_target_", "model").split(".")[-2]
+    loss = config["loss"].get("_target_", "losses.by_kind.ByKind").split(".")[-2]
+    return f"{joined}-{model}-{loss}-s{config.get('seed')}"
+
+
+def register_resolvers() -> None:
+    """Makes `${run_key:}` and `${run_name:}` known to OmegaConf; may be called again."""
+
+    def over_root(function):
+        def resolve(*, _root_: DictConfig) -> str:
+            return function(OmegaConf.to_container(_root_, resolve=False))
+
+        return resolve
+
+    OmegaConf.register_new_resolver("run_key", over_root(run_key), replace=True)
+    OmegaConf.register_new_resolver("run_name", over_root(run_name), replace=True)

@@ -1,0 +1,83 @@
+"""The folder of one run: locked while in use, never overwritten."""
+
+import fcntl
+import os
+import shutil
+from pathlib import Path
+from types import TracebackType
+
+from schema.errors import UserError
+from schema.result import RESULT_FILE, Result
+
+KEPT_IN_PLACE = (".hydra", ".lock", "previous", "train.log")
+
+
+class RunFolder:
+    """One run's folder as a context: taken by one process, and cleared of earlier work without losing it.
+
+    resume="never"  what an earlier attempt left is moved to `previous/<number>/`
+    resume="auto"   it is continued; `finished` tells whether nothing is left to do
+
+    Raises UserError when another process works in the folder or the disk refuses.
+    """
+
+    def __init__(self, path: str | Path, *, resume: str) -> None:
+        self.path = Path(path)
+        self.resume = resume
+        self._lock = None
+
+    def __enter__(self) -> "RunFolder":
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.path / ".lock").open("a+")
+        except OSError as error:
+            raise UserError(f"{self.path}: cannot write there ({error.strerror}); set output_dir=…") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise UserError(
+                f"{self.path}: another process is running this very job. Wait for it, or change something (seed=…)."
+            ) from None
+        if self.resume == "never":
+            self._set_aside()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        fcntl.flock(self._lock, fcntl.LOCK_UN)
+        self._lock.close()
+
+    @property
+    def finished(self) -> bool:
+        """A result is there: every stage was trained and tested."""
+        return (self.path / RESULT_FILE).exists()
+
+    def result(self) -> Result:
+        return Result.read(self.path)
+
+    def stage_folder(self, stage: int, num_stages: int, name: str) -> Path:
+        """Where a stage keeps its files: the run folder for the last stage, a subfolder for those before."""
+        folder = self.path if stage == num_stages - 1 else self.path / "stages" / f"{stage}-{name}"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def _set_aside(self) -> None:
+        leftovers = [item for item in self.path.iterdir() if item.name not in KEPT_IN_PLACE]
+        if not leftovers:
+            return
+        attic = self.path / "previous"
+        attic.mkdir(exist_ok=True)
+        folder = attic / str(1 + max((int(one.name) for one in attic.iterdir() if one.name.isdigit()), default=0))
+        folder.mkdir()
+        for item in leftovers:
+            shutil.move(item, folder / item.name)
+
+
+def require_free_space(path: Path, *, needed_bytes: int) -> None:
+    """Raises UserError when the disk of `path` has too little room for what the run will write."""
+    free = shutil.disk_usage(path).free
+    if free < needed_bytes:
+        raise UserError(
+            f"{os.fspath(path)}: {free / 2**20:.0f} MiB free, but weights and checkpoints need about "
+            f"{needed_bytes / 2**20:.0f} MiB. Free some space, or set output_dir=… to another disk."
+        )
