@@ -1,0 +1,45 @@
+"""Contrastive loss: positives shall coincide, negatives shall keep a margin."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from losses.loss import Loss, LossOutput
+from losses.options import number
+from losses.scores import full_precision, score_gap
+from schema.batch import Encoded
+from schema.examples import Kind
+
+
+def contrastive(
+    scores: Float[Tensor, "batch"], labels: Float[Tensor, "batch"], *, margin: float
+) -> Float[Tensor, ""]:
+    """Squared distance of positives, squared violation of the margin by negatives, halved and averaged.
+
+    loss = (1/N) Σ ½ [y d² + (1 − y) max(0, m − d)²] with d = 1 − score. (Hadsell et al. 2006, equation 4)
+    The paper writes Y = 0 for similar pairs and measures d in Euclidean space; here 1 is similar and d is
+    the cosine distance, in [0, 2].
+    """
+    distances = 1 - full_precision(scores)
+    pull = labels * distances.square()
+    push = (1 - labels) * (margin - distances).relu().square()
+    return 0.5 * (pull + push).mean()
+
+
+class Contrastive(Loss):
+    """`contrastive` of the cosine scores of labelled pairs.
+
+    Logs the mean score of positives, of negatives, and the gap.
+    """
+
+    takes = (Kind.LABELLED_PAIR,)
+    reads = "scores"
+    couples = False
+
+    def __init__(self, *, margin: float) -> None:
+        super().__init__()
+        self.margin = number("loss.margin", margin, above=0)
+
+    def forward(self, encoded: Encoded) -> LossOutput:
+        is_positive = encoded.targets > 0.5
+        loss = contrastive(encoded.scores, encoded.targets, margin=self.margin)
+        return loss, score_gap(encoded.scores, is_positive, ~is_positive)

@@ -1,0 +1,55 @@
+"""Cosine regression: the score itself shall equal the target."""
+
+from collections.abc import Sequence
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from losses.loss import Loss, LossOutput
+from losses.options import number
+from losses.scores import full_precision
+from schema.batch import Encoded
+from schema.errors import UserError
+from schema.examples import Kind
+
+
+def rescale(targets: Float[Tensor, "batch"], *, low: float, high: float) -> Float[Tensor, "batch"]:
+    """Targets of [0, 1] laid out over [low, high]."""
+    return low + (high - low) * full_precision(targets)
+
+
+def cosine_regression(scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> Float[Tensor, ""]:
+    """Mean squared difference of scores and targets.
+
+    loss = (1/N) Σ (s_i − y_i)². (Reimers and Gurevych 2019, section 3)
+    """
+    return F.mse_loss(full_precision(scores), targets)
+
+
+class CosineSimilarity(Loss):
+    """`cosine_regression` of the cosine score on the target.
+
+    target_range  [0, 1]: unrelated sentences shall be orthogonal · [-1, 1]: they shall be opposite
+
+    Logs the mean absolute error, in units of `target_range`.
+    """
+
+    takes = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR)
+    reads = "scores"
+    couples = False
+
+    def __init__(self, *, target_range: Sequence[float]) -> None:
+        super().__init__()
+        if isinstance(target_range, str) or not isinstance(target_range, Sequence) or len(target_range) != 2:
+            raise UserError(f"loss.target_range={target_range}: expected two numbers, [0, 1] or [-1, 1]")
+        self.low, self.high = (number("loss.target_range", value, at_least=-1) for value in target_range)
+        if not self.low < self.high <= 1:
+            raise UserError(
+                f"loss.target_range={list(target_range)}: expected lowest < highest within [-1, 1]"
+            )
+
+    def forward(self, encoded: Encoded) -> LossOutput:
+        targets = rescale(encoded.targets, low=self.low, high=self.high)
+        error = (encoded.scores.detach() - targets).abs().mean()
+        return cosine_regression(encoded.scores, targets), {"mean_absolute_error": error}

@@ -1,0 +1,95 @@
+"""InfoNCE: an anchor shall find its positive among all other texts of the batch."""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from losses.loss import Loss, LossOutput, first_two, negatives
+from losses.options import number, switch
+from losses.scores import all_cosines, score_gap
+from schema.batch import Encoded
+from schema.examples import Kind
+
+
+def false_negatives(
+    anchor_ids: Int[Tensor, "batch"],
+    positive_ids: Int[Tensor, "batch"],
+    candidate_ids: Int[Tensor, "candidates"],
+) -> Bool[Tensor, "batch candidates"]:
+    """Which candidates an anchor must not be pushed away from, by text; its own place (i, i) is never marked.
+
+    A candidate is marked when its text is the anchor's own, or the positive of any row with the same anchor
+    text: the row's positive repeated in the batch, or another known positive of its anchor. An explicit
+    negative with such a text is marked too: the data contradict themselves there. Nothing is inferred beyond
+    that: entailment is not symmetric, so the positives of a positive stay negatives. Ids are 0 or more.
+    """
+    # One number per (anchor text, other text), so that candidates can be looked up among the known pairs.
+    span = 1 + torch.maximum(positive_ids.max(), candidate_ids.max()).long()
+    known_pairs = anchor_ids * span + positive_ids
+    is_known = torch.isin(anchor_ids[:, None] * span + candidate_ids, known_pairs)
+    is_anchor = anchor_ids[:, None] == candidate_ids
+    is_own = torch.eye(*is_known.shape, dtype=torch.bool, device=is_known.device)
+    return (is_known | is_anchor) & ~is_own
+
+
+def info_nce(
+    scores: Float[Tensor, "batch candidates"],
+    excluded: Bool[Tensor, "batch candidates"],
+    *,
+    temperature: float,
+    symmetric: bool,
+) -> Float[Tensor, ""]:
+    """Cross entropy of finding row i's positive, which is candidate i, among the candidates.
+
+    loss = (1/N) Σ_i −log [exp(s_ii/τ) / Σ_c exp(s_ic/τ)], c over the candidates not excluded for i.
+    (van den Oord et al. 2018, equation 4; for sentence pairs Henderson et al. 2017)
+
+    symmetric  average with the way back, where each positive looks for its anchor among the batch's anchors;
+               explicit negatives, candidates N and later, take no part in it
+    """
+    logits = (scores / temperature).masked_fill(excluded, -torch.inf)
+    own = torch.arange(len(logits), device=logits.device)
+    forth = F.cross_entropy(logits, own)
+    if not symmetric:
+        return forth
+    # Marked pairs are pairs of texts, so the mask of the way back is the same one, transposed.
+    return (forth + F.cross_entropy(logits[:, : len(logits)].T, own)) / 2
+
+
+class InfoNCE(Loss):
+    """`info_nce` of cosines; the candidates are all positives of the batch, then all explicit negatives.
+
+    Logs accuracy (the positive is the best candidate), mean score of positives, of negatives, and the gap.
+    """
+
+    takes = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
+    reads = "embeddings"
+    couples = True
+
+    def __init__(self, *, temperature: float, symmetric: bool) -> None:
+        super().__init__()
+        self.temperature = number("loss.temperature", temperature, above=0)
+        self.symmetric = switch("loss.symmetric", symmetric)
+
+    def forward(self, encoded: Encoded) -> LossOutput:
+        anchors, positives = first_two(encoded)
+        anchor_ids, positive_ids, *_ = encoded.text_ids.values()
+        extra = negatives(encoded)
+        candidates = torch.cat([positives, *(encoded.embeddings[column] for column in extra)])
+        candidate_ids = torch.cat([positive_ids, *(encoded.text_ids[column] for column in extra)])
+        scores = all_cosines(anchors, candidates)
+        excluded = false_negatives(anchor_ids, positive_ids, candidate_ids)
+        loss = info_nce(scores, excluded, temperature=self.temperature, symmetric=self.symmetric)
+        return loss, ranking_summary(scores, excluded)
+
+
+@torch.no_grad()
+def ranking_summary(
+    scores: Float[Tensor, "batch candidates"], excluded: Bool[Tensor, "batch candidates"]
+) -> dict[str, Tensor]:
+    """Accuracy, mean positive score, mean negative score and their gap; excluded candidates do not count."""
+    is_own = torch.eye(*scores.shape, dtype=torch.bool, device=scores.device)
+    best = scores.masked_fill(excluded, -torch.inf).argmax(dim=-1)
+    accuracy = (best == torch.arange(len(scores), device=scores.device)).float().mean()
+    return {"accuracy": accuracy} | score_gap(scores, is_own, ~is_own & ~excluded)
