@@ -23,7 +23,7 @@ class BatchStream(Sampler[BatchRows]):
     `index` alone: setting `start` continues a stream exactly where it stopped.
 
     sizes        dataset key → rows
-    batch_size   rows per batch over all processes; the last batch of an epoch may be smaller
+    batch_size   rows per batch over all processes; a short rest is shared by the last two batches of an epoch
     num_batches  length of the stream
     rank, world  this process takes the rows rank, rank + world, … of each batch
     """
@@ -64,8 +64,20 @@ class BatchStream(Sampler[BatchRows]):
         batches = []
         for task, size in self.sizes.items():
             order = generator.permutation(size)
-            batches += [(task, order[first : first + self.batch_size]) for first in range(0, size, self.batch_size)]
+            batches += [(task, rows) for rows in _cut(order, self.batch_size)]
         return [batches[position] for position in generator.permutation(len(batches))]
+
+
+def _cut(order: np.ndarray, batch_size: int) -> list[np.ndarray]:
+    """Pieces of `batch_size`; the last two are evened out when the rest is less than half a batch.
+
+    A tail of one or two rows would teach a coupled loss nothing and leave a process without work.
+    """
+    ends = list(range(batch_size, len(order), batch_size))
+    rest = len(order) - (ends[-1] if ends else 0)
+    if ends and rest < batch_size / 2:
+        ends[-1] -= (batch_size - rest) // 2
+    return np.split(order, ends)
 
 
 class TokenBudget(Sampler[np.ndarray]):

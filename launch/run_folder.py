@@ -18,6 +18,8 @@ class RunFolder:
     resume="never"  what an earlier attempt left is moved to `previous/<number>/`
     resume="auto"   it is continued; `finished` tells whether nothing is left to do
 
+    Processes that Lightning starts for further devices neither lock nor clear.
+
     Raises UserError when another process works in the folder or the disk refuses.
     """
 
@@ -27,6 +29,8 @@ class RunFolder:
         self._lock = None
 
     def __enter__(self) -> "RunFolder":
+        if int(os.environ.get("LOCAL_RANK", "0")) > 0:
+            return self  # a helper process of a run that already holds the folder
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = (self.path / ".lock").open("a+")
@@ -44,13 +48,18 @@ class RunFolder:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        fcntl.flock(self._lock, fcntl.LOCK_UN)
-        self._lock.close()
+        if self._lock is not None:
+            self._lock.close()  # which gives the lock up
 
     @property
     def finished(self) -> bool:
         """A result is there: every stage was trained and tested."""
-        return (self.path / RESULT_FILE).exists()
+        return self.is_done(self.path)
+
+    @staticmethod
+    def is_done(stage_folder: Path) -> bool:
+        """A stage is done when its Result is written, which comes last."""
+        return (stage_folder / RESULT_FILE).exists()
 
     def result(self) -> Result:
         return Result.read(self.path)

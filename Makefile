@@ -1,0 +1,43 @@
+# The verbs of juzhen. `make` or `make help` lists them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export HF_HUB_OFFLINE ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check data clean
+
+help: ## List the verbs
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(READY) ## Make the environment .venv, everything pinned by constraints.txt
+
+$(READY): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "error: $(PYTHON) not found; install Python 3.11 or newer, or name one: make PYTHON=python3.12 …" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Python 3.11 or newer is needed; name one: make PYTHON=python3.12 …" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --editable ".[all,dev]" --constraint constraints.txt
+	@touch $@
+
+demo: $(READY) ## Train and evaluate on what the repository ships; ends in a table
+	$(BIN)/python train.py experiment=demo resume=auto
+	$(BIN)/python train.py model=lexical suite=demo logger=csv resume=auto
+	$(BIN)/python -m sweeps table runs
+
+test: $(READY) ## Run the tests (about minutes, no network)
+	$(BIN)/python -m pytest -n 2
+
+check: $(READY) ## Lint, format check and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy schema launch sweeps
+
+data: $(READY) ## Write the built-in data sets and the built-in vocabulary again from their grammar
+	$(BIN)/python -m datamodules.synthetic
+	$(BIN)/python -m encoders.build_vocabulary
+
+clean: ## Remove the environment and caches, never results
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""What watches over a training: checkpoints, resume, progress, loggers, results."""

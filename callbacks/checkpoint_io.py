@@ -1,0 +1,38 @@
+"""Checkpoints that are either whole or not there."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from pytorch_lightning.plugins.io import TorchCheckpointIO
+
+from schema.errors import UserError
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Writes beside the target, flushes to disk, then renames: a kill leaves the old checkpoint or the new one.
+
+    Lightning's own goes through the temporary folder, which may be another file system, where a move copies.
+    """
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(path.name + ".part")
+        try:
+            with part.open("wb") as file:
+                torch.save(checkpoint, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, path)
+        except (OSError, RuntimeError) as error:
+            # torch reports a full disk as a RuntimeError of its zip writer.
+            part.unlink(missing_ok=True)
+            raise UserError(
+                f"{path}: the checkpoint could not be written ({error}). The one before it is untouched; "
+                f"free some space or set output_dir=… and continue with resume=auto."
+            ) from error
+
+    def load_checkpoint(self, path: str | Path, map_location: Any = None, weights_only: bool | None = True) -> dict:
+        return super().load_checkpoint(path, map_location=map_location, weights_only=True)

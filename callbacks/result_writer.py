@@ -1,0 +1,88 @@
+"""The Result of a stage, put together from what the run knows."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import ModelCheckpoint
+
+from callbacks.throughput import Throughput
+from datamodules.datamodule import SentenceDataModule
+from launch.environment import describe_environment
+from lightning_modules.base import SentenceModule
+from schema.config import JobConfig
+from schema.result import Result, Score
+
+
+def build_result(
+    job: JobConfig,
+    *,
+    key: str,
+    settings: dict[str, Any],
+    module: SentenceModule,
+    data: SentenceDataModule,
+    trainer: pl.Trainer,
+    untrained: dict[str, Score],
+) -> Result:
+    """Everything measured in the stage that `trainer` has just run and tested."""
+    return Result(
+        name=job.name,
+        key=key,
+        trained_on=list(data.stage.history),
+        scores=module.scores,
+        untrained=untrained,
+        config=settings,
+        data=_describe_data(data),
+        training=_describe_training(trainer, data),
+        environment=describe_environment() | {"device": _device_name(module)},
+        seed=job.seed,
+        stage=data.stage.index,
+        finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _describe_data(data: SentenceDataModule) -> dict[str, dict[str, Any]]:
+    read = [(f"train/{name}", examples) for name, examples in data.train.items()]
+    read += [(f"{one.split}/{one.name}", one) for one in data.data.evaluation]
+    return {
+        key: {
+            "rows": len(examples),
+            "kind": str(examples.kind),
+            "dropped": examples.num_dropped,
+            "fingerprint": examples.fingerprint,
+        }
+        for key, examples in read
+    }
+
+
+def _describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str, Any]:
+    if not data.train:
+        return {}
+    best = next((one for one in trainer.callbacks if isinstance(one, ModelCheckpoint)), None)
+    watch = next(one for one in trainer.callbacks if isinstance(one, Throughput))
+    return {
+        "steps": trainer.fit_loop.epoch_loop.global_step,
+        "planned_steps": data.total_steps,
+        "steps_per_epoch": data.steps_per_epoch,
+        "selected_on": data.selecting,
+        "best_dev_spearman": None if best is None else float(best.best_model_score),
+        **watch.summary(),
+    }
+
+
+def _device_name(module: SentenceModule) -> str:
+    """What the numbers were computed on: `cpu`, `mps`, or the name of the CUDA device."""
+    import torch
+
+    if module.job.hardware.accelerator == "cuda":
+        return torch.cuda.get_device_name()
+    return module.job.hardware.accelerator
+
+
+def best_weights(trainer: pl.Trainer) -> Path | None:
+    """The checkpoint with the best dev score, None when nothing was selected on."""
+    for callback in trainer.callbacks:
+        if isinstance(callback, ModelCheckpoint) and callback.best_model_path:
+            return Path(callback.best_model_path)
+    return None

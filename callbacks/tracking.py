@@ -1,0 +1,100 @@
+"""Where numbers go while a run is under way: a CSV in the run folder, and Weights & Biases."""
+
+import logging
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
+
+from schema.config import LoggerConfig
+from schema.errors import UserError
+
+log = logging.getLogger(__name__)
+PROBE_SECONDS = 3.0
+
+
+def build_loggers(
+    config: LoggerConfig, folder: Path, *, name: str, run_id: str, settings: Mapping[str, Any], tags: Sequence[str]
+) -> list[Logger]:
+    """The loggers of a stage.
+
+    run_id    the same for the same configuration, so that a resumed run goes on in its W&B run
+    settings  plain containers only: what W&B stores as the configuration
+    """
+    loggers: list[Logger] = []
+    if config.csv:
+        sessions = folder / "metrics"
+        session = len(list(sessions.iterdir())) if sessions.exists() else 0
+        loggers.append(CSVLogger(folder, name="metrics", version=str(session)))
+    mode = wandb_mode(config.wandb)
+    if mode != "off":
+        os.environ.setdefault("WANDB_SILENT", "true")
+        loggers.append(
+            WandbLogger(
+                name=name,
+                save_dir=folder,
+                project=config.project,
+                entity=config.entity,
+                group=config.group,
+                tags=[*config.tags, *tags],
+                id=run_id,
+                resume="allow",
+                offline=mode == "offline",
+                config=dict(settings),
+            )
+        )
+    return loggers
+
+
+def wandb_mode(wanted: str) -> str:
+    """online, offline or off. `auto` is online only with a key and an answer from the server within seconds.
+
+    Raises UserError for `online` without a key or without an answer: W&B itself would block for minutes.
+    """
+    if wanted in ("off", "offline"):
+        return wanted
+    problem = None
+    if not _has_key():
+        problem = "no key (set WANDB_API_KEY, or run `wandb login`)"
+    elif not _answers(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")):
+        problem = f"no answer from the server within {PROBE_SECONDS:.0f} s"
+    if problem and wanted == "online":
+        raise UserError(f"logger.wandb=online: {problem}. Mend that, or use logger.wandb=offline.")
+    if problem:
+        log.info("W&B offline: %s. Send the run later with `wandb sync`.", problem)
+    return "offline" if problem else "online"
+
+
+def finish_wandb() -> None:
+    """Ends the W&B run of this process, so that the next job of a multirun gets its own."""
+    import wandb
+
+    if wandb.run is not None:
+        wandb.finish(quiet=True)
+
+
+def _has_key() -> bool:
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    netrc = Path(os.environ.get("NETRC", "~/.netrc")).expanduser()
+    host = urlparse(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname
+    try:
+        return host in netrc.read_text(encoding="utf-8")
+    except OSError:
+        return False
+
+
+def _answers(url: str) -> bool:
+    """True when the server, or the proxy on the way to it, takes a connection in time."""
+    proxy = os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy")
+    target = urlparse(proxy or url)
+    port = target.port or (443 if target.scheme == "https" else 80)
+    try:
+        with socket.create_connection((target.hostname, port), timeout=PROBE_SECONDS):
+            return True
+    except OSError:
+        return False

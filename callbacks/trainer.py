@@ -1,0 +1,97 @@
+"""The Trainer of a stage, with all that goes along with it."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint
+
+from callbacks.checkpoint_io import AtomicCheckpointIO
+from callbacks.finite_loss import FiniteLoss
+from callbacks.progress import StageProgress
+from callbacks.resume import ResumePoint, ValidationPoints
+from callbacks.throughput import Throughput
+from callbacks.tracking import build_loggers
+from datamodules.datamodule import SentenceDataModule
+from lightning_modules.base import SELECTION
+from schema.config import JobConfig
+
+CHECKPOINTS = "checkpoints"
+
+
+def build_trainer(
+    job: JobConfig, data: SentenceDataModule, *, folder: Path, run_id: str, settings: dict[str, Any]
+) -> pl.Trainer:
+    """A Trainer for one stage: one Lightning epoch over the stream of the stage.
+
+    run_id    names the run at W&B
+    settings  the configuration in plain containers, for the loggers
+    """
+    quieten_lightning()
+    hardware = job.hardware
+    return pl.Trainer(
+        accelerator=hardware.accelerator,
+        devices=hardware.devices,
+        num_nodes=hardware.num_nodes,
+        strategy=hardware.strategy,
+        precision=hardware.precision,
+        max_epochs=1,
+        accumulate_grad_batches=job.training.accumulate,
+        gradient_clip_val=job.optimiser.clip_norm,
+        limit_val_batches=1.0 if data.selecting else 0,
+        num_sanity_val_steps=0,
+        use_distributed_sampler=False,  # our samplers share rows out themselves, without padding
+        log_every_n_steps=job.logger.every_steps,
+        enable_progress_bar=job.logger.progress,
+        enable_model_summary=False,
+        plugins=[AtomicCheckpointIO()],
+        default_root_dir=folder,
+        callbacks=build_callbacks(job, data, folder / CHECKPOINTS),
+        logger=build_loggers(
+            job.logger,
+            folder,
+            name=job.name if not data.stage.index else f"{job.name}/{data.stage.name}",
+            run_id=run_id,
+            settings=settings,
+            tags=[*data.stage.history],
+        ),
+    )
+
+
+def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path) -> list[Callback]:
+    """What watches over a stage, in the order in which it must see things happen."""
+    callbacks: list[Callback] = [Throughput(), FiniteLoss(every_steps=job.logger.every_steps)]
+    if job.logger.progress:
+        callbacks.append(StageProgress(data.stage.name))
+    if not data.train:
+        return callbacks
+    every = {
+        key: data.in_steps(getattr(job.training, key), f"training.{key}", total_steps=data.total_steps)
+        for key in ("validate_every", "checkpoint_every")
+    }
+    if data.selecting:
+        callbacks.append(ValidationPoints(every_steps=every["validate_every"]))
+        if job.training.patience is not None:
+            callbacks.append(
+                EarlyStopping(SELECTION, mode="max", patience=job.training.patience, check_on_train_epoch_end=False)
+            )
+        callbacks.append(
+            ModelCheckpoint(
+                checkpoints,
+                "best",
+                monitor=SELECTION,
+                mode="max",
+                save_weights_only=True,
+                save_on_train_epoch_end=False,
+                enable_version_counter=False,
+            )
+        )
+    callbacks.append(ResumePoint(checkpoints, every_steps=every["checkpoint_every"]))
+    return callbacks
+
+
+def quieten_lightning() -> None:
+    """Leaves warnings and errors of Lightning, not its advertisement and device listing."""
+    for name in ("pytorch_lightning.utilities.rank_zero", "pytorch_lightning.accelerators"):
+        logging.getLogger(name).setLevel(logging.WARNING)

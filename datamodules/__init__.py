@@ -1,0 +1,1 @@
+"""From files to batches: sources, views, the batch stream, the one LightningDataModule."""

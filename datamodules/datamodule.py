@@ -1,0 +1,122 @@
+"""The one LightningDataModule: training batches of a stage, and what evaluation must encode."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from datamodules.loading import JobData
+from datamodules.sampler import BatchRows, BatchStream, TokenBudget
+from datamodules.stages import Stage
+from schema.batch import Batch
+from schema.config import Duration, JobConfig
+from schema.examples import Examples
+
+
+class _Rows(Dataset):
+    """Batches by their row numbers; runs in the worker processes of a loader."""
+
+    def __init__(self, tables: dict[str, Examples], collate: Callable[[Examples, np.ndarray], Batch]) -> None:
+        self.tables = tables
+        self.collate = collate
+
+    def __getitem__(self, chosen: BatchRows | np.ndarray) -> Batch:
+        task, rows = (chosen.task, chosen.rows) if isinstance(chosen, BatchRows) else ("", chosen)
+        return self.collate(self.tables[task], rows)
+
+
+class SentenceDataModule(pl.LightningDataModule):
+    """Serves one stage.
+
+    A stage is a single Lightning epoch: the stream runs through as many epochs of the data as its duration
+    asks for. So a resumed stage has one thing to restore, the number of batches done.
+
+    collate  Examples and row numbers → Batch (the model's)
+    plan     sets → what the model must encode to score them (the model's)
+    """
+
+    def __init__(self, data: JobData, stage: Stage, *, job: JobConfig) -> None:
+        super().__init__()
+        self.data = data
+        self.stage = stage
+        self.job = job
+        self.train = {name: data.train[name] for name in stage.datasets}
+        selecting = data.selecting(stage.datasets, job.training.monitor) if self.train else []
+        self.selecting = [one.name for one in selecting]
+        self._selecting_sets = selecting
+        self._batches_done = 0
+        self._count_steps()
+
+    def _count_steps(self) -> None:
+        training = self.job.training
+        sizes = {name: len(examples) for name, examples in self.train.items()}
+        self.stream = BatchStream(sizes, batch_size=training.batch_size, num_batches=0, seed=self.job.seed)
+        self.steps_per_epoch = math.ceil(self.stream.batches_per_epoch / training.accumulate)
+        self.total_steps = (
+            self.in_steps(training.duration, "training.duration", total_steps=None) if self.train else 0
+        )
+        self.stream.num_batches = self.total_steps * training.accumulate
+
+    def in_steps(self, duration: str, key: str, *, total_steps: int | None) -> int:
+        """A duration of the configuration in optimiser steps of this stage."""
+        training = self.job.training
+        return Duration.parse(duration, key=key).in_steps(
+            steps_per_epoch=self.steps_per_epoch,
+            batch_size=training.batch_size * training.accumulate,
+            total_steps=total_steps,
+        )
+
+    def serve(self, collate: Callable[[Examples, np.ndarray], Batch], plan: Callable[[Sequence[Examples]], Any]) -> None:
+        """Takes the model's way of making batches and plans; call once before handing this to a Trainer."""
+        self.collate = collate
+        self.validation_plan = plan(self._selecting_sets) if self._selecting_sets else None
+        self.test_plan = plan(self.data.evaluation) if self.data.evaluation else None
+
+    def train_dataloader(self) -> DataLoader:
+        for examples in self.train.values():
+            self.collate.token_lists(examples)  # before workers start, so that they share it
+        self.stream.rank, self.stream.world = self.trainer.global_rank, self.trainer.world_size
+        self.stream.start = self._batches_done
+        return self._loader(_Rows(self.train, self.collate), self.stream)
+
+    def val_dataloader(self) -> DataLoader | list:
+        return self._evaluation_loader(self.validation_plan)
+
+    def test_dataloader(self) -> DataLoader | list:
+        return self._evaluation_loader(self.test_plan)
+
+    def _evaluation_loader(self, plan: Any) -> DataLoader | list:
+        if plan is None:
+            return []
+        columns = plan.examples.columns.values()
+        lengths = self.collate.lengths(plan.examples)
+        order = TokenBudget(
+            np.maximum.reduce([lengths[values] for values in columns]),
+            max_tokens=self.job.hardware.eval_batch_tokens,
+            rank=self.trainer.global_rank,
+            world=self.trainer.world_size,
+        )
+        return self._loader(_Rows({"": plan.examples}, self.collate), order)
+
+    def _loader(self, rows: _Rows, order: BatchStream | TokenBudget) -> DataLoader:
+        workers = self.job.hardware.num_workers
+        return DataLoader(
+            rows,
+            batch_size=None,
+            sampler=order,
+            num_workers=workers,
+            persistent_workers=workers > 0,
+            pin_memory=self.job.hardware.accelerator == "cuda",
+            # A generator of its own: an iterator must not draw from the one that dropout uses.
+            generator=torch.Generator().manual_seed(self.job.seed),
+        )
+
+    def state_dict(self) -> dict[str, int]:
+        return {"batches_done": self.trainer.fit_loop.epoch_loop.batch_progress.current.ready}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self._batches_done = state["batches_done"]

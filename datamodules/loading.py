@@ -1,0 +1,90 @@
+"""All rows a job needs, read and checked before any model is loaded."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from datamodules.source import load_examples
+from datamodules.views import apply_view
+from schema.config import DatasetConfig, JobConfig
+from schema.errors import UserError
+from schema.examples import Examples, Kind
+
+SPEARMAN_KINDS = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
+
+
+@dataclass(frozen=True)
+class JobData:
+    """What a job reads.
+
+    train       dataset key → rows to learn from, in the kind its loss takes
+    evaluation  every set that is scored, one entry per split
+    """
+
+    train: dict[str, Examples]
+    evaluation: list[Examples]
+
+    def selecting(self, trained: tuple[str, ...], monitor: str) -> list[Examples]:
+        """The dev sets whose mean Spearman chooses the checkpoint; empty when there is none.
+
+        auto: those of the trained sets, or of all sets when no trained set has one.
+        """
+        dev = {one.name: one for one in self.evaluation if one.split == "dev"}
+        if monitor != "auto":
+            name = monitor.split("/")[1] if monitor.count("/") == 2 else monitor
+            if name not in dev:
+                raise UserError(
+                    f"training.monitor={monitor}: no dev split of {name} is evaluated; there is "
+                    f"{', '.join(dev) or 'none'}. Type training.monitor=dev/<dataset>/spearman or auto."
+                )
+            return [dev[name]]
+        return [dev[name] for name in trained if name in dev] or list(dev.values())
+
+
+def load_job_data(job: JobConfig, kinds: Mapping[str, Kind]) -> JobData:
+    """Reads every training set (as the kind in `kinds`) and every evaluation split of a job."""
+    train = {name: _training_rows(job, config, kinds[name]) for name, config in job.dataset.items()}
+    evaluated = {**job.evaluate, **job.dataset}
+    evaluation = [
+        _cut(found, job.debug_rows, job.seed)
+        for config in evaluated.values()
+        if Kind(config.kind) in SPEARMAN_KINDS
+        for split in ("dev", "test")
+        if split in job.evaluation.splits and (found := _load(job, config, split)) is not None
+    ]
+    if not evaluation and (job.evaluate or not job.dataset):
+        looked_for = ", ".join(evaluated) or "nothing (suite=none and dataset=[])"
+        raise UserError(
+            f"no evaluation set has a file: looked for {looked_for} with source={job.source}, "
+            f"data_dir={job.data_dir}. Set data_dir=<folder that holds <set>/dev.tsv.zst>, or suite=demo."
+        )
+    return JobData(train, evaluation)
+
+
+def _load(job: JobConfig, config: DatasetConfig, split: str, *, required: bool = False) -> Examples | None:
+    return load_examples(
+        config, split, source=job.source, data_dir=job.data_dir, on_bad_row=job.on_bad_row, required=required
+    )
+
+
+def _training_rows(job: JobConfig, config: DatasetConfig, kind: Kind) -> Examples:
+    examples = apply_view(_load(job, config, "train", required=True), kind)
+    limits = [limit for limit in (config.limit, job.debug_rows) if limit is not None]
+    return _cut(examples, min(limits, default=None), job.seed)
+
+
+def _cut(examples: Examples, limit: int | None, seed: int) -> Examples:
+    """At most `limit` rows, drawn without replacement and kept in file order; the table keeps what they need."""
+    if limit is None or len(examples) <= limit:
+        return examples
+    rows = np.sort(np.random.default_rng(seed).permutation(len(examples))[:limit])
+    chosen = examples.select(rows)
+    again = Examples.from_texts(
+        chosen.name,
+        chosen.split,
+        kind=chosen.kind,
+        texts={column: chosen.texts(column) for column in chosen.columns},
+        targets=chosen.targets,
+    )
+    return replace(chosen, sentences=again.sentences, columns=again.columns)

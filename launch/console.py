@@ -1,0 +1,60 @@
+"""What a person sees at the end of a run."""
+
+from rich.console import Console
+from rich.table import Table
+
+from schema.result import Result, Score
+
+
+def show_result(result: Result, *, folder: str) -> None:
+    """Prints the scores of a result as a table: Spearman ×100 per evaluation set, with its interval."""
+    console = Console()
+    console.print(result_table(result))
+    training = result.training
+    if training.get("train_seconds"):
+        console.print(
+            f"trained {training['rows_seen']:,} rows in {training['train_seconds']:.0f} s "
+            f"({training['rows_per_second']:.0f} rows/s), best dev Spearman "
+            f"{_percent(training['best_dev_spearman'])}"
+        )
+    console.print(f"result and encoder: {folder}", soft_wrap=True, highlight=False)
+
+
+def result_table(result: Result) -> Table:
+    """Rows: evaluation sets. Columns: dev and test Spearman ×100 [95 % interval], accuracy at the dev threshold."""
+    trained = " → ".join(result.trained_on) or "nothing"
+    table = Table(title=f"Spearman ×100, trained on {trained}", title_justify="left")
+    table.add_column("evaluated on")
+    if result.untrained:
+        table.add_column("before", justify="right")
+    for column in ("dev", "95 %", "test", "95 %", "accuracy"):
+        table.add_column(column, justify="right")
+    for name in dict.fromkeys(key.split("/")[1] for key in result.scores):
+        dev, test = (result.scores.get(f"{split}/{name}/spearman") for split in ("dev", "test"))
+        accuracy = _first(result.scores, f"test/{name}/accuracy", f"dev/{name}/accuracy")
+        before = _first(result.untrained, f"test/{name}/spearman", f"dev/{name}/spearman")
+        mark = "[bold]" if name in result.trained_on else ""
+        table.add_row(
+            f"{mark}{name}",
+            *([_percent(before and before.value)] if result.untrained else []),
+            *_cells(dev),
+            *_cells(test),
+            _percent(accuracy and accuracy.value),
+        )
+    return table
+
+
+def _first(scores: dict[str, Score], *keys: str) -> Score | None:
+    """The first of the keys that has a value."""
+    return next((scores[key] for key in keys if key in scores and scores[key].value is not None), None)
+
+
+def _cells(score: Score | None) -> tuple[str, str]:
+    if score is None:
+        return "–", ""
+    interval = "" if score.low is None else f"{100 * score.low:.1f}–{100 * score.high:.1f}"
+    return _percent(score.value), interval
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f}"

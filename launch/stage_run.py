@@ -1,0 +1,128 @@
+"""One stage from start to end: fit, take the best weights, test, leave an encoder and a Result behind."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from hydra.utils import instantiate
+from torch import nn
+
+from callbacks.resume import RESUME_FILE
+from callbacks.result_writer import best_weights, build_result
+from callbacks.tracking import finish_wandb
+from callbacks.trainer import CHECKPOINTS, build_trainer
+from datamodules.datamodule import SentenceDataModule
+from datamodules.loading import JobData
+from datamodules.stages import Stage
+from encoders import save_encoder
+from launch.run_folder import require_free_space
+from lightning_modules.base import SentenceModule
+from lightning_modules.matching import Match, build_losses
+from schema.config import JobConfig
+from schema.result import Result, Score
+
+ENCODER_FOLDER = "encoder"
+BYTES_PER_PARAMETER = 4 * (1 + 3 + 3 + 1)  # best, resume, the next resume while it is written, encoder
+
+
+@dataclass(frozen=True)
+class StageRun:
+    """What every stage of a job shares.
+
+    settings  the job's configuration in plain containers, as loggers and the Result store it
+    key       run key of the job
+    """
+
+    job: JobConfig
+    data: JobData
+    matches: Mapping[str, Match]
+    settings: dict[str, Any]
+    key: str
+
+    def __call__(self, stage: Stage, encoder: nn.Module | None, folder: Path) -> Result:
+        """Trains `encoder` in place on `stage`, tests it, and writes `encoder/` and `result.json` into `folder`."""
+        job = self.job
+        pl.seed_everything(job.seed + stage.index, workers=True, verbose=False)
+        data = SentenceDataModule(self.data, stage, job=job)
+        module = self._build_module(stage, encoder, data)
+        data.serve(module.collate, module.plan)
+        trainer = build_trainer(
+            job, data, folder=folder, run_id=f"{self.key}-{stage.index}", settings=self.settings
+        )
+        untrained: dict[str, Score] = {}
+        if job.evaluation.untrained and data.train and data.test_plan is not None:
+            untrained = self._test(trainer, module, data)
+        if data.train:
+            self._fit(trainer, module, data, folder)
+        if data.test_plan is not None:
+            self._test(trainer, module, data)
+        result = build_result(
+            job,
+            key=self.key,
+            settings=self.settings,
+            module=module,
+            data=data,
+            trainer=trainer,
+            untrained=untrained,
+        )
+        if trainer.is_global_zero:
+            self._leave_behind(result, encoder, folder)
+        finish_wandb()
+        return result
+
+    def _build_module(self, stage: Stage, encoder: nn.Module | None, data: SentenceDataModule) -> SentenceModule:
+        losses = nn.ModuleDict()
+        if encoder is not None and stage.datasets:
+            losses = build_losses(
+                {name: self.matches[name] for name in stage.datasets},
+                dim=encoder.dim,
+                num_classes={name: examples.num_classes for name, examples in data.train.items()},
+            )
+        return instantiate(
+            {**self.job.model, "_recursive_": False, "_convert_": "none"},
+            encoder=encoder,
+            losses=losses,
+            job=self.job,
+            total_steps=data.total_steps,
+            steps_per_epoch=data.steps_per_epoch,
+        )
+
+    def _fit(self, trainer: pl.Trainer, module: SentenceModule, data: SentenceDataModule, folder: Path) -> None:
+        parameters = sum(parameter.numel() for parameter in module.parameters())
+        require_free_space(folder, needed_bytes=parameters * BYTES_PER_PARAMETER)
+        resume_point = folder / CHECKPOINTS / RESUME_FILE
+        trainer.fit(module, datamodule=data, ckpt_path=resume_point if resume_point.exists() else None)
+        best = best_weights(trainer)
+        if best is not None:
+            state = torch.load(best, map_location="cpu", weights_only=True)["state_dict"]
+            module.load_state_dict(state)
+
+    def _test(self, trainer: pl.Trainer, module: SentenceModule, data: SentenceDataModule) -> dict[str, Score]:
+        trainer.test(module, datamodule=data, verbose=False)
+        return module.scores
+
+    def _leave_behind(self, result: Result, encoder: nn.Module | None, folder: Path) -> None:
+        """The encoder first, the Result last: a result means that everything before it is there."""
+        if encoder is not None:
+            save_encoder(encoder, folder / ENCODER_FOLDER, card=_card(result))
+        result.write(folder)
+        (folder / CHECKPOINTS / RESUME_FILE).unlink(missing_ok=True)
+
+
+def _card(result: Result) -> dict[str, Any]:
+    """What a stranger should know about the weights in an encoder folder."""
+    spearman = {
+        key: round(100 * score.value, 2)
+        for key, score in result.scores.items()
+        if key.endswith("/spearman") and score.value is not None
+    }
+    return {
+        "name": result.name,
+        "trained_on": result.trained_on,
+        "seed": result.seed,
+        "spearman_percent": spearman,
+        "git_commit": result.environment["git_commit"],
+    }

@@ -1,0 +1,119 @@
+"""What every trained model shares: the step, the optimiser, the evaluation. A model adds `encode` and `plan`."""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from lightning_modules.optimiser import build_optimiser, build_schedule
+from lightning_modules.scoring import EvaluationPlan, assemble_outputs, gather_rows, score_sets
+from losses.loss import LossOutput
+from schema.batch import Batch, Encoded
+from schema.config import JobConfig
+from schema.examples import Examples
+from schema.result import Score
+
+SELECTION = "dev/selection/spearman"
+"""The number that chooses a checkpoint: mean dev Spearman of the sets that select."""
+
+
+class SentenceModule(pl.LightningModule):
+    """A model with `objective(batch)` to minimise and `score` to be judged by.
+
+    losses       dataset key → Loss
+    job          the whole configuration; read for optimiser, training and evaluation numbers
+    total_steps  optimiser steps of this stage, and steps_per_epoch among them (0 and 0: evaluation only)
+    """
+
+    trains = True
+
+    def __init__(
+        self,
+        *,
+        losses: nn.ModuleDict,
+        job: JobConfig,
+        total_steps: int,
+        steps_per_epoch: int,
+    ) -> None:
+        super().__init__()
+        self.losses = losses
+        self.job = job
+        self.total_steps = total_steps
+        self.steps_per_epoch = steps_per_epoch
+        self.scores: dict[str, Score] = {}
+        self._outputs: list[tuple[np.ndarray, np.ndarray]] = []
+
+    @staticmethod
+    @abstractmethod
+    def load_encoder(job: JobConfig, *, folder: Path | None = None) -> nn.Module | None:
+        """What the model learns with: from `folder`, or what the job starts from; None without weights."""
+
+    @abstractmethod
+    def encode(self, batch: Batch) -> Encoded:
+        """Everything a loss may read, one row per example of the batch."""
+
+    @abstractmethod
+    def output(self, batch: Batch) -> Float[Tensor, "batch ..."]:
+        """What evaluation keeps of each row of a planned batch: an embedding or a score."""
+
+    @abstractmethod
+    def plan(self, sets: Sequence[Examples]) -> EvaluationPlan:
+        """What must go through the model to score `sets`, and how the outputs become scores."""
+
+    def score(self, batch: Batch) -> Float[Tensor, "batch"]:
+        """Similarity of the two sentences of each row, higher = closer."""
+        return self.encode(batch).scores
+
+    def objective(self, batch: Batch) -> LossOutput:
+        """The scalar to minimise for `batch`, and what to log beside it."""
+        return self.losses[batch.task](gather_rows(self, self.encode(batch)))
+
+    def training_step(self, batch: Batch, index: int) -> Float[Tensor, ""]:
+        loss, logs = self.objective(batch)
+        size = len(batch)
+        self.log("train/loss", loss.detach(), prog_bar=True, batch_size=size)
+        self.log_dict({f"train/{batch.task}/{key}": value for key, value in logs.items()}, batch_size=size)
+        return loss
+
+    def validation_step(self, batch: Batch, index: int) -> None:
+        self._outputs.append((batch.rows.cpu().numpy(), self.output(batch).float().cpu().numpy()))
+
+    test_step = validation_step
+
+    def on_validation_epoch_end(self) -> None:
+        scores = self._score(self.trainer.datamodule.validation_plan, bootstrap_samples=0)
+        values = {key: score.value for key, score in scores.items() if score.value is not None}
+        self.log_dict(values, rank_zero_only=False)
+        chosen = [
+            values[key] for name in self.trainer.datamodule.selecting if (key := f"dev/{name}/spearman") in values
+        ]
+        # No defined correlation (constant scores) must never look better than a defined one.
+        self.log(SELECTION, float(np.mean(chosen)) if chosen else -1.0, prog_bar=True)
+
+    def on_test_epoch_end(self) -> None:
+        self.scores = self._score(
+            self.trainer.datamodule.test_plan, bootstrap_samples=self.job.evaluation.bootstrap_samples
+        )
+
+    def _score(self, plan: EvaluationPlan, *, bootstrap_samples: int) -> dict[str, Score]:
+        outputs = assemble_outputs(self._outputs, len(plan.examples))
+        self._outputs = []
+        return score_sets(
+            plan.sets, plan.scores(outputs), bootstrap_samples=bootstrap_samples, seed=self.job.seed
+        )
+
+    def configure_optimizers(self) -> Mapping[str, object]:
+        optimiser = build_optimiser(self, self.job.optimiser)
+        schedule = build_schedule(
+            optimiser,
+            self.job.optimiser,
+            total_steps=self.total_steps,
+            steps_per_epoch=self.steps_per_epoch,
+            batch_size=self.job.training.batch_size * self.job.training.accumulate,
+        )
+        return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}

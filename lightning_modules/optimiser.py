@@ -1,0 +1,40 @@
+"""AdamW with linear warm-up and decay, and which parameters are decayed."""
+
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import LambdaLR
+
+from schema.config import Duration, OptimiserConfig
+
+
+def parameter_groups(module: nn.Module, *, weight_decay: float) -> list[dict]:
+    """Two groups: matrices are decayed; biases and normalisation weights (one axis or none) are not."""
+    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    return [
+        {"params": [one for one in parameters if one.ndim > 1], "weight_decay": weight_decay},
+        {"params": [one for one in parameters if one.ndim <= 1], "weight_decay": 0.0},
+    ]
+
+
+def build_optimiser(module: nn.Module, config: OptimiserConfig) -> torch.optim.AdamW:
+    """Fused AdamW over the parameters of `module` (Loshchilov and Hutter 2019, https://arxiv.org/abs/1711.05101)."""
+    groups = [group for group in parameter_groups(module, weight_decay=config.weight_decay) if group["params"]]
+    return torch.optim.AdamW(groups, lr=config.lr, betas=tuple(config.betas), eps=config.eps, fused=True)
+
+
+def build_schedule(
+    optimiser: torch.optim.Optimizer, config: OptimiserConfig, *, total_steps: int, steps_per_epoch: int, batch_size: int
+) -> LambdaLR:
+    """The learning rate per optimiser step: from 0 to `lr` over the warm-up, then as `decay` says."""
+    warmup = Duration.parse(config.warmup, key="optimiser.warmup").in_steps(
+        steps_per_epoch=steps_per_epoch, batch_size=batch_size, total_steps=total_steps
+    )
+
+    def factor(step: int) -> float:
+        if step < warmup:
+            return step / warmup
+        if config.decay == "constant":
+            return 1.0
+        return max(0.0, (total_steps - step) / max(1, total_steps - warmup))
+
+    return LambdaLR(optimiser, factor)

@@ -1,0 +1,85 @@
+"""From the outputs of an evaluation pass to the scores of every set, on one process or several."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+
+from metrics.scoring import score_set
+from schema.batch import Encoded
+from schema.examples import Examples
+from schema.result import Score
+
+Outputs = list[tuple[np.ndarray, np.ndarray]]
+"""Row numbers and the model's outputs for them, one entry per batch."""
+
+
+class EvaluationPlan(Protocol):
+    """What goes through a model once so that several sets can be scored.
+
+    sets      the sets to score
+    examples  the rows that the model must see; each once, whatever the number of sets it appears in
+    """
+
+    sets: list[Examples]
+    examples: Examples
+
+    def scores(self, outputs: np.ndarray) -> list[np.ndarray]:
+        """One similarity per row of each set, from the outputs for `examples` in order."""
+
+
+def gather_rows(module: pl.LightningModule, encoded: Encoded) -> Encoded:
+    """The rows of all processes, so that a loss sees the whole batch; unchanged on one process.
+
+    Gradients flow back to the process that made the row. DDP then averages over processes, which undoes the
+    factor that the gather brings in: the step equals that of one process with the whole batch.
+    """
+    if module.trainer.world_size == 1:
+        return encoded
+    world, rank = module.trainer.world_size, module.global_rank
+    some = next(iter(encoded.text_ids.values()))
+    counts = [int(n) for n in module.all_gather(torch.tensor(len(some), device=some.device))]
+    most = max(counts)
+
+    def gather(rows: torch.Tensor | None, *, grads: bool = False) -> torch.Tensor | None:
+        if rows is None:
+            return None
+        padding = rows.new_zeros((most - counts[rank], *rows.shape[1:]))
+        gathered = module.all_gather(torch.cat([rows, padding]), sync_grads=grads)
+        return torch.cat([gathered[process, : counts[process]] for process in range(world)])
+
+    return replace(
+        encoded,
+        embeddings={column: gather(rows, grads=True) for column, rows in encoded.embeddings.items()},
+        text_ids={column: gather(rows) for column, rows in encoded.text_ids.items()},
+        scores=gather(encoded.scores, grads=True),
+        targets=gather(encoded.targets),
+    )
+
+
+def assemble_outputs(outputs: Outputs, num_rows: int) -> np.ndarray:
+    """One array (rows, …) in row order from the batches of all processes."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        parts: list[Outputs] = [[] for _ in range(torch.distributed.get_world_size())]
+        torch.distributed.all_gather_object(parts, outputs)
+        outputs = [batch for part in parts for batch in part]
+    values = np.concatenate([batch for _, batch in outputs])
+    assembled = np.empty((num_rows, *values.shape[1:]), dtype=np.float32)
+    assembled[np.concatenate([rows for rows, _ in outputs])] = values
+    return assembled
+
+
+def score_sets(
+    sets: Sequence[Examples], scores: Sequence[np.ndarray], *, bootstrap_samples: int, seed: int
+) -> dict[str, Score]:
+    """Metric key `split/dataset/metric` → Score for every set; thresholds come from the dev split of the same set."""
+    dev = {one.name: (values, one) for one, values in zip(sets, scores, strict=True) if one.split == "dev"}
+    found: dict[str, Score] = {}
+    for one, values in zip(sets, scores, strict=True):
+        fitted_on = None if one.split == "dev" else dev.get(one.name)
+        metrics = score_set(values, one, dev=fitted_on, bootstrap_samples=bootstrap_samples, seed=seed)
+        found |= {f"{one.split}/{one.name}/{metric}": score for metric, score in metrics.items()}
+    return found

@@ -1,0 +1,62 @@
+"""Trains and evaluates: compose → check the contract → per stage: fit, test, write a Result.
+
+    python train.py model=biencoder loss=cosent
+    python train.py --help
+"""
+
+import sys
+from pathlib import Path
+
+import hydra
+from omegaconf import DictConfig, OmegaConf
+
+from launch.naming import register_resolvers, run_key
+from launch.preflight import check_command_line, run_cli
+
+CONFIGURATION = Path(__file__).resolve().parent / "conf"
+
+
+def run_job(config: DictConfig) -> None:
+    """All stages of one composed configuration, each reading what the one before it has learnt."""
+    # torch and Lightning are loaded only now, when the command line is known to be right
+    from hydra.utils import get_class
+
+    from datamodules.loading import load_job_data
+    from datamodules.stages import plan_stages
+    from launch.console import show_result
+    from launch.run_folder import RunFolder
+    from launch.stage_run import ENCODER_FOLDER, StageRun
+    from lightning_modules.matching import match_losses
+    from schema.job import read_job
+
+    key = run_key(OmegaConf.to_container(config, resolve=False))
+    job, settings = read_job(config)
+    model = get_class(job.model["_target_"])
+    if not model.trains:
+        job.dataset = {}
+    with RunFolder(job.run_dir, resume=job.resume) as folder:
+        if not folder.finished:
+            matches = match_losses(job)
+            data = load_job_data(job, {name: match.kind for name, match in matches.items()})
+            encoder = model.load_encoder(job)
+            run_stage = StageRun(job, data, matches, settings, key)
+            stages = plan_stages(list(job.dataset), job.schedule)
+            for stage in stages:
+                stage_folder = folder.stage_folder(stage.index, len(stages), stage.name)
+                if folder.is_done(stage_folder):
+                    encoder = model.load_encoder(job, folder=stage_folder / ENCODER_FOLDER)
+                else:
+                    run_stage(stage, encoder, stage_folder)
+        show_result(folder.result(), folder=str(folder.path))
+
+
+@hydra.main(version_base="1.3", config_path=str(CONFIGURATION), config_name="train")
+@run_cli
+def main(config: DictConfig) -> None:
+    run_job(config)
+
+
+if __name__ == "__main__":
+    register_resolvers()
+    check_command_line(sys.argv[1:], conf_dir=CONFIGURATION)
+    main()
