@@ -1,0 +1,1 @@
+"""Numbers from a model's scores: correlations, threshold metrics, and the lexical baseline. Plain numpy."""

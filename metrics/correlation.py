@@ -1,0 +1,153 @@
+"""Correlation of a model's scores with gold grades, and how far chance alone could move it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import scipy.stats
+
+Metric = Literal["spearman", "pearson"]
+
+CELLS_PER_CHUNK = 100_000
+"""Resampled rows held at once: they fit the processor's cache, four times faster than a few large blocks."""
+
+
+def spearman(scores: np.ndarray, grades: np.ndarray) -> float | None:
+    """Spearman's rank correlation in [-1, 1]; ties share their mean rank. None where it is undefined.
+
+    Undefined: fewer than two rows, or one side constant. Both sides are compared in float32, the precision of
+    a model's scores at evaluation: coarser formats tie scores that differ and so change the ranks.
+
+    Raises ValueError for lengths that differ and for the first row that is not finite.
+    """
+    scores, grades = _checked(scores, grades)
+    if _is_constant(scores) or _is_constant(grades):
+        return None
+    return float(scipy.stats.spearmanr(scores, grades).statistic)
+
+
+def pearson(scores: np.ndarray, grades: np.ndarray) -> float | None:
+    """Pearson's correlation of float32 values, summed in float64. None and errors: as `spearman`."""
+    scores, grades = _checked(scores, grades)
+    if _is_constant(scores) or _is_constant(grades):
+        return None
+    return float(scipy.stats.pearsonr(scores, grades).statistic)
+
+
+def bootstrap_interval(
+    scores: np.ndarray, grades: np.ndarray, *, metric: Metric, samples: int, confidence: float, seed: int
+) -> tuple[float | None, float | None]:
+    """Percentile bootstrap interval (low, high) of a correlation, rows drawn with replacement (Efron 1979).
+
+    samples     resamples; each draws as many rows as there are
+    confidence  share of the resampled correlations inside the interval, 0.95 for instance
+
+    Resamples that leave a side constant have no correlation and are left out. (None, None) where the
+    correlation itself is undefined, or without samples. Every resample is re-ranked exactly, though rows are
+    sorted only once: a resample is a vector of counts, and the cumulative counts per group of tied rows give
+    its mean ranks.
+    """
+    scores, grades = _checked(scores, grades)
+    if samples == 0 or _is_constant(scores) or _is_constant(grades):
+        return None, None
+    correlate = (
+        _RankCorrelation(scores, grades) if metric == "spearman" else _ValueCorrelation(scores, grades)
+    )
+    counts = _resamples(len(scores), samples=samples, seed=seed)
+    values = np.concatenate([correlate(chunk) for chunk in counts])
+    values = values[np.isfinite(values)]
+    if len(values) == 0:
+        return None, None
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(values, [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def _resamples(rows: int, *, samples: int, seed: int) -> Iterator[np.ndarray]:
+    """How often each row is drawn, float64 (resamples of this chunk, rows), in chunks of `samples`."""
+    generator = np.random.default_rng(seed)
+    per_chunk = max(1, CELLS_PER_CHUNK // rows)
+    for start in range(0, samples, per_chunk):
+        size = min(per_chunk, samples - start)
+        drawn = generator.integers(0, rows, (size, rows))
+        drawn += np.arange(size)[:, None] * rows
+        yield np.bincount(drawn.ravel(), minlength=size * rows).reshape(size, rows).astype(np.float64)
+
+
+class _ValueCorrelation:
+    """Weighted Pearson correlation of two columns: counts (resamples, rows) → (resamples,)."""
+
+    def __init__(self, first: np.ndarray, second: np.ndarray) -> None:
+        # Centred and scaled by the full sample, so that the differences of sums below lose no digits.
+        x = (first - first.mean()) / first.std()
+        y = (second - second.mean()) / second.std()
+        self.products = np.stack([x, y, x * x, y * y, x * y], axis=1)
+
+    def __call__(self, counts: np.ndarray) -> np.ndarray:
+        x, y, xx, yy, xy = (counts @ self.products).T / counts.shape[1]
+        # A resample of equal values has variance 0 up to rounding; it must not pass for a correlation.
+        spread = np.where((xx - x * x > 1e-12) & (yy - y * y > 1e-12), (xx - x * x) * (yy - y * y), np.nan)
+        return (xy - x * y) / np.sqrt(spread)
+
+
+class _RankCorrelation:
+    """Spearman correlation of two columns with mean ranks: counts (resamples, rows) → (resamples,)."""
+
+    def __init__(self, first: np.ndarray, second: np.ndarray) -> None:
+        self.first, self.second = _TieGroups.of(first), _TieGroups.of(second)
+
+    def __call__(self, counts: np.ndarray) -> np.ndarray:
+        x, y = self.first.centred_ranks(counts), self.second.centred_ranks(counts)
+        weighted = counts * x
+        shared = np.einsum("sr,sr->s", weighted, y)
+        spread = np.einsum("sr,sr->s", weighted, x) * np.einsum("sr,sr->s", counts * y, y)
+        # Ranks here are whole numbers, so a constant resample has a spread of exactly 0.
+        return shared / np.sqrt(np.where(spread > 0, spread, np.nan))
+
+
+@dataclass(frozen=True)
+class _TieGroups:
+    """A column sorted once.
+
+    order  rows from the lowest to the highest value
+    last   position in `order` of the last row of each group of equal values
+    group  group of each row
+    """
+
+    order: np.ndarray
+    last: np.ndarray
+    group: np.ndarray
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> "_TieGroups":
+        _, group, sizes = np.unique(values, return_inverse=True, return_counts=True)
+        return cls(np.argsort(group, kind="stable"), np.cumsum(sizes) - 1, group)
+
+    def centred_ranks(self, counts: np.ndarray) -> np.ndarray:
+        """Twice the mean rank of each row in each resample, less its mean: whole numbers that sum to 0.
+
+        With C drawn rows up to and including a group and B before it, its mean rank is (B + C + 1) / 2.
+        """
+        upto = np.cumsum(counts[:, self.order], axis=1)[:, self.last]
+        ranks = upto - counts.shape[1]
+        ranks[:, 1:] += upto[:, :-1]
+        return ranks[:, self.group]
+
+
+def _checked(scores: np.ndarray, grades: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both columns rounded to float32 and widened to float64, of one length and finite."""
+    columns = [np.asarray(column, dtype=np.float32).astype(np.float64) for column in (scores, grades)]
+    if columns[0].ndim != 1 or columns[0].shape != columns[1].shape:
+        raise ValueError(
+            f"scores {columns[0].shape} and grades {columns[1].shape}: expected two equal lengths"
+        )
+    for name, column in zip(("score", "grade"), columns, strict=True):
+        broken = np.flatnonzero(~np.isfinite(column))
+        if len(broken):
+            raise ValueError(f"row {broken[0]}: the {name} is {column[broken[0]]} ({len(broken)} such rows)")
+    return columns[0], columns[1]
+
+
+def _is_constant(values: np.ndarray) -> bool:
+    return len(values) < 2 or bool(np.all(values == values[0]))

@@ -1,0 +1,109 @@
+"""Metrics of labelled pairs: a score at or above a threshold says "same meaning".
+
+Labels are 1 (same) and 0 (not). A threshold is fitted on one split and applied to another; where only one
+split exists it is cross-fitted, since a threshold fitted on the rows it judges flatters them.
+"""
+
+from typing import Literal
+
+import numpy as np
+from sklearn.metrics import average_precision_score
+
+Objective = Literal["accuracy", "f1"]
+
+
+def fit_threshold(scores: np.ndarray, labels: np.ndarray, *, objective: Objective) -> float:
+    """The threshold with the best accuracy or F1 on these rows, found by an exact scan.
+
+    It lies half way between two neighbouring scores, or at ∓inf where accepting every or no row is best.
+    Among equals the lowest is taken. Raises ValueError for no rows, labels but 0 and 1, scores not finite.
+    """
+    scores, labels = _checked(scores, labels)
+    if len(scores) == 0:
+        raise ValueError("a threshold needs at least one row")
+    distinct, group = np.unique(scores, return_inverse=True)
+    thresholds = np.concatenate([[-np.inf], (distinct[1:] + distinct[:-1]) / 2, [np.inf]])
+    # Rows and positives that fall below each threshold, i.e. that it rejects.
+    rejected = np.concatenate([[0], np.cumsum(np.bincount(group))])
+    missed = np.concatenate([[0], np.cumsum(np.bincount(group, weights=labels))])
+    positives = labels.sum()
+    hits, accepted = positives - missed, len(labels) - rejected
+    if objective == "accuracy":
+        quality = hits + (rejected - missed)
+    else:
+        quality = 2 * hits / np.maximum(accepted + positives, 1)
+    return float(thresholds[np.argmax(quality)])
+
+
+def accuracy_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float) -> float | None:
+    """Share of rows on the right side of the threshold; None without rows."""
+    scores, labels = _checked(scores, labels)
+    return _accuracy(scores >= threshold, labels)
+
+
+def f1_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float) -> float | None:
+    """F1 of the positive class: 2·TP / (2·TP + FP + FN); None without positive rows."""
+    scores, labels = _checked(scores, labels)
+    return _f1(scores >= threshold, labels)
+
+
+def cross_fitted_accuracy(scores: np.ndarray, labels: np.ndarray) -> float | None:
+    """Accuracy where each half of the rows is judged by the other half's threshold; None below four rows."""
+    scores, labels = _checked(scores, labels)
+    accepted = _cross_fitted(scores, labels, objective="accuracy")
+    return None if accepted is None else _accuracy(accepted, labels)
+
+
+def cross_fitted_f1(scores: np.ndarray, labels: np.ndarray) -> float | None:
+    """F1 where each half of the rows is judged by the other half's threshold; None below four rows."""
+    scores, labels = _checked(scores, labels)
+    accepted = _cross_fitted(scores, labels, objective="f1")
+    return None if accepted is None else _f1(accepted, labels)
+
+
+def average_precision(scores: np.ndarray, labels: np.ndarray) -> float | None:
+    """Σ (recall step × precision) over falling thresholds, in [0, 1]; None without positive rows."""
+    scores, labels = _checked(scores, labels)
+    return float(average_precision_score(labels, scores)) if labels.any() else None
+
+
+def _cross_fitted(scores: np.ndarray, labels: np.ndarray, *, objective: Objective) -> np.ndarray | None:
+    """Which rows are accepted, each half by the threshold of the other.
+
+    The halves depend on the labels alone, never on scores, and share both classes evenly. Rows are shuffled
+    first, by a fixed permutation: files often alternate between classes or repeat a sentence in the next row.
+    """
+    if len(scores) < 4:
+        return None
+    shuffled = np.random.default_rng(0).permutation(len(labels))
+    by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]
+    accepted = np.empty(len(scores), dtype=bool)
+    for judged, fitted in ((by_class[::2], by_class[1::2]), (by_class[1::2], by_class[::2])):
+        accepted[judged] = scores[judged] >= fit_threshold(
+            scores[fitted], labels[fitted], objective=objective
+        )
+    return accepted
+
+
+def _accuracy(accepted: np.ndarray, labels: np.ndarray) -> float | None:
+    return float(np.mean(accepted == (labels == 1))) if len(labels) else None
+
+
+def _f1(accepted: np.ndarray, labels: np.ndarray) -> float | None:
+    positives = labels.sum()
+    return float(2 * labels[accepted].sum() / (accepted.sum() + positives)) if positives else None
+
+
+def _checked(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Scores in float32, then widened: the middle of two neighbouring float32 numbers needs float64."""
+    scores = np.asarray(scores, dtype=np.float32).astype(np.float64)
+    labels = np.asarray(labels)
+    if scores.ndim != 1 or scores.shape != labels.shape:
+        raise ValueError(f"scores {scores.shape} and labels {labels.shape}: expected two equal lengths")
+    wrong = np.flatnonzero(~np.isin(labels, (0, 1)))
+    if len(wrong):
+        raise ValueError(f"row {wrong[0]}: the label is {labels[wrong[0]]}, expected 0 or 1")
+    broken = np.flatnonzero(~np.isfinite(scores))
+    if len(broken):
+        raise ValueError(f"row {broken[0]}: the score is {scores[broken[0]]} ({len(broken)} such rows)")
+    return scores, labels.astype(np.int64)

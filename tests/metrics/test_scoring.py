@@ -1,0 +1,78 @@
+import numpy as np
+import pytest
+
+from metrics.scoring import score_set
+from metrics.threshold import cross_fitted_accuracy
+from schema.examples import Examples, Kind
+from schema.result import Score
+
+
+def examples(split: str, targets: list[float] | None, *, kind: Kind = Kind.LABELLED_PAIR) -> Examples:
+    rows = 4 if targets is None else len(targets)
+    columns = {
+        Kind.NLI_PAIR: ("premise", "hypothesis"),
+        Kind.TRIPLET: ("anchor", "positive", "negative"),
+        Kind.POSITIVE_PAIR: ("anchor", "positive"),
+    }.get(kind, ("text_a", "text_b"))
+    texts = {column: [f"{column}{row}" for row in range(rows)] for column in columns}
+    return Examples.from_texts("lcqmc", split, kind=kind, texts=texts, targets=targets)
+
+
+def measured(scores: list[float], given: Examples, *, dev=None, samples: int = 0) -> dict[str, Score]:
+    return score_set(np.array(scores), given, dev=dev, bootstrap_samples=samples, seed=0)
+
+
+def test_graded_pairs_have_correlations_only():
+    given = examples("test", [0.0, 0.2, 0.6, 1.0], kind=Kind.SCORED_PAIR)
+    found = measured([0.1, 0.2, 0.5, 0.9], given, samples=50)
+    assert list(found) == ["spearman", "pearson"]
+    assert found["spearman"].value == pytest.approx(1)
+    assert found["spearman"].low <= found["spearman"].value <= found["spearman"].high + 1e-12
+    assert (found["pearson"].low, found["pearson"].count) == (None, 4)
+
+
+def test_a_test_split_is_judged_by_the_threshold_of_dev():
+    dev = (np.array([0.1, 0.2, 0.7, 0.8]), examples("dev", [0, 0, 1, 1]))
+    # Its own best threshold would make all four right; that of dev, 0.45, makes two.
+    found = measured([0.5, 0.6, 0.9, 0.95], examples("test", [0, 0, 1, 1]), dev=dev)
+    assert found["accuracy"].value == 0.5
+    assert found["f1"].value == pytest.approx(2 / 3)
+    assert found["average_precision"].value == 1
+
+
+def test_a_test_split_without_dev_has_no_threshold():
+    found = measured([0.5, 0.6, 0.9, 0.95], examples("test", [0, 0, 1, 1]))
+    assert found["accuracy"] == Score(None, count=4)
+    assert found["f1"].value is None
+    assert found["average_precision"].value == 1
+
+
+def test_dev_is_cross_fitted():
+    generator = np.random.default_rng(0)
+    labels = generator.integers(0, 2, 50).astype(np.float32)
+    scores = labels + generator.normal(size=50)
+    given = examples("dev", labels.tolist())
+    found = score_set(scores, given, dev=(scores, given), bootstrap_samples=0, seed=0)
+    assert found["accuracy"].value == cross_fitted_accuracy(scores, labels)
+    assert 0 < found["f1"].value < 1
+
+
+def test_nli_classes_are_graded_entailment_first():
+    given = examples("dev", [0, 1, 2], kind=Kind.NLI_PAIR)
+    assert measured([0.9, 0.5, 0.1], given)["spearman"].value == pytest.approx(1)
+    assert "accuracy" not in measured([0.9, 0.5, 0.1], given)
+
+
+@pytest.mark.parametrize("kind", [Kind.TRIPLET, Kind.POSITIVE_PAIR])
+def test_kinds_without_an_order_have_no_metric(kind):
+    assert measured([0.1, 0.2, 0.3, 0.4], examples("dev", None, kind=kind)) == {}
+
+
+def test_constant_scores_are_null_not_zero():
+    found = measured([0.5] * 4, examples("dev", [0, 0, 1, 1]), samples=10)
+    assert found["spearman"] == Score(None, None, None, count=4)
+
+
+def test_a_broken_score_names_set_split_and_row():
+    with pytest.raises(ValueError, match="lcqmc/test: row 2: the score is nan"):
+        measured([0.5, 0.6, np.nan, 0.95], examples("test", [0, 0, 1, 1]))

@@ -1,0 +1,125 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import accuracy_score, average_precision_score, f1_score
+
+from metrics.threshold import (
+    accuracy_at,
+    average_precision,
+    cross_fitted_accuracy,
+    cross_fitted_f1,
+    f1_at,
+    fit_threshold,
+)
+
+QUALITY = {"accuracy": accuracy_at, "f1": f1_at}
+
+labelled = st.lists(
+    st.tuples(st.sampled_from([-0.5, 0.0, 0.1, 0.25, 0.3, 0.7, 1.0]), st.booleans()), min_size=1
+)
+
+
+def unzipped(rows: list[tuple[float, bool]]) -> tuple[np.ndarray, np.ndarray]:
+    scores, labels = zip(*rows, strict=True)
+    return np.array(scores, dtype=np.float32), np.array(labels, dtype=np.float32)
+
+
+@settings(deadline=None)
+@given(labelled, st.sampled_from(["accuracy", "f1"]))
+def test_no_threshold_is_better_than_the_fitted_one(rows, objective):
+    scores, labels = unzipped(rows)
+    fitted = QUALITY[objective](scores, labels, threshold=fit_threshold(scores, labels, objective=objective))
+    grid = [-1.0, *np.unique(scores).tolist(), 2.0]
+    others = [QUALITY[objective](scores, labels, threshold=threshold) for threshold in grid]
+    if labels.any() or objective == "accuracy":
+        assert fitted == max(others)
+    else:
+        assert fitted is None
+
+
+@settings(deadline=None)
+@given(labelled, st.sampled_from([-0.2, 0.1, 0.5]))
+def test_equals_sklearn(rows, threshold):
+    scores, labels = unzipped(rows)
+    accepted = scores.astype(np.float64) >= threshold
+    assert accuracy_at(scores, labels, threshold=threshold) == pytest.approx(accuracy_score(labels, accepted))
+    if labels.any():
+        assert f1_at(scores, labels, threshold=threshold) == pytest.approx(f1_score(labels, accepted))
+        assert average_precision(scores, labels) == pytest.approx(average_precision_score(labels, scores))
+
+
+def test_lies_half_way_between_the_neighbours():
+    scores, labels = np.array([0.0, 0.25, 0.75, 1.0]), np.array([0, 0, 1, 1])
+    assert fit_threshold(scores, labels, objective="accuracy") == 0.5
+    assert fit_threshold(scores, labels, objective="f1") == 0.5
+
+
+def test_separates_neighbouring_float32_numbers():
+    """In float32 the middle would round to one of the two and accept both."""
+    low = np.float32(0.5)
+    for _ in range(3):
+        high = np.nextafter(low, np.float32(1))
+        scores, labels = np.array([low, high]), np.array([0, 1])
+        threshold = fit_threshold(scores, labels, objective="accuracy")
+        assert accuracy_at(scores, labels, threshold=threshold) == 1
+        low = high
+
+
+def test_one_class_accepts_all_or_none():
+    scores = np.array([0.1, 0.9])
+    assert fit_threshold(scores, np.array([1, 1]), objective="accuracy") == -np.inf
+    assert fit_threshold(scores, np.array([0, 0]), objective="accuracy") == np.inf
+    assert f1_at(scores, np.array([0, 0]), threshold=0.5) is None
+    assert average_precision(scores, np.array([0, 0])) is None
+
+
+def test_objectives_differ_when_positives_are_rare():
+    scores = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7])
+    labels = np.array([0, 0, 0, 1, 0, 0, 1])
+    assert fit_threshold(scores, labels, objective="accuracy") == pytest.approx(0.65)
+    scores, labels = np.arange(9) / 10, np.array([0, 0, 0, 1, 0, 1, 0, 0, 0])
+    assert fit_threshold(scores, labels, objective="accuracy") == np.inf
+    assert fit_threshold(scores, labels, objective="f1") == pytest.approx(0.25)
+
+
+def test_cross_fitting_does_not_flatter():
+    """Scores without any meaning: the fitted threshold finds luck on its own rows, cross-fitting none."""
+    fitted, crossed = [], []
+    for seed in range(30):
+        generator = np.random.default_rng(seed)
+        scores, labels = generator.normal(size=60), generator.integers(0, 2, 60)
+        threshold = fit_threshold(scores, labels, objective="accuracy")
+        fitted.append(accuracy_at(scores, labels, threshold=threshold))
+        crossed.append(cross_fitted_accuracy(scores, labels))
+    assert np.mean(fitted) > 0.57
+    assert np.mean(crossed) == pytest.approx(0.5, abs=0.04)
+
+
+def test_cross_fitting_finds_what_is_there_and_repeats_itself():
+    generator = np.random.default_rng(0)
+    labels = np.tile([1, 0], 200)
+    scores = labels + generator.normal(size=400) * 0.2
+    assert cross_fitted_accuracy(scores, labels) > 0.97
+    assert cross_fitted_f1(scores, labels) > 0.97
+    assert cross_fitted_accuracy(scores, labels) == cross_fitted_accuracy(scores, labels)
+
+
+def test_cross_fitting_needs_rows_on_both_sides():
+    assert cross_fitted_accuracy(np.array([0.1, 0.2, 0.3]), np.array([0, 1, 1])) is None
+    assert cross_fitted_f1(np.array([0.1, 0.2, 0.3, 0.4]), np.zeros(4)) is None
+    assert accuracy_at(np.zeros(0), np.zeros(0), threshold=0.0) is None
+
+
+@pytest.mark.parametrize(
+    ("scores", "labels", "message"),
+    [
+        ([0.1, 0.2], [0, 2], "row 1: the label is 2, expected 0 or 1"),
+        ([np.nan, 0.2], [0, 1], r"row 0: the score is nan \(1 such rows\)"),
+        ([0.1], [0, 1], "two equal lengths"),
+        ([], [], "at least one row"),
+    ],
+)
+def test_refuses(scores, labels, message):
+    with pytest.raises(ValueError, match=message):
+        fit_threshold(np.array(scores), np.array(labels), objective="f1")
