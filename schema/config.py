@@ -29,6 +29,7 @@ class LayoutConfig:
     columns: dict[str, Any] = MISSING  # field of the example → column name, or 0-based position
     header: bool = True  # tsv and csv: the first line names the columns
     quoted: bool = False  # tsv and csv: fields may be wrapped in double quotes
+    rows: dict[str, int | None] | None = None  # promised rows of this layout, instead of the dataset's
 
 
 @dataclass

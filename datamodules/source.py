@@ -1,0 +1,116 @@
+"""Source: one split of one dataset, from the place that was named, verified at the door."""
+
+from pathlib import Path
+
+from omegaconf import DictConfig, OmegaConf
+
+from datamodules.hub import read_hub
+from datamodules.readers import COMPRESSIONS, Table, read_table
+from datamodules.verify import verified
+from schema.config import DatasetConfig, LayoutConfig, Source
+from schema.errors import UserError, nearest
+from schema.examples import Examples
+
+BUILTIN_DATA = Path(__file__).resolve().parents[1] / "builtin" / "data"
+ROW_POLICIES = ("error", "drop")
+
+
+def load_examples(
+    config: DatasetConfig | DictConfig,
+    split: str,
+    *,
+    source: str,
+    data_dir: str | Path,
+    on_bad_row: str,
+    required: bool = False,
+) -> Examples | None:
+    """The rows of one split, verified; None when there is no file for it.
+
+    source      builtin, local or hub; the dataset's own `source` goes before it; nothing else is tried
+    data_dir    folder that the paths of a layout start from, for source=local
+    on_bad_row  error: the first faulty row stops the job · drop: faulty rows are left out and counted
+    required    a missing split is a UserError that says where it was looked for
+
+    A promise of rows binds files only: a hub dataset has the rows of its pinned revision.
+    """
+    config = OmegaConf.to_object(config) if isinstance(config, DictConfig) else config
+    source = _one_of(config.source or source, [member.value for member in Source], "source")
+    _one_of(on_bad_row, ROW_POLICIES, "on_bad_row")
+    if source == Source.HUB:
+        found = _from_hub(config, split, required=required)
+    else:
+        folder = BUILTIN_DATA if source == Source.BUILTIN else Path(data_dir).expanduser()
+        found = _from_files(config, split, folder, required=required)
+    if found is None:
+        return None
+    table, columns, promised = found
+    return verified(table, config, split, columns=columns, promised=promised, on_bad_row=on_bad_row)
+
+
+def _from_hub(config: DatasetConfig, split: str, *, required: bool) -> tuple[Table, dict, None] | None:
+    if config.hub is None:
+        raise UserError(
+            f"{config.name} is on no hub that juzhen knows of; type source=local data_dir=<folder>, "
+            f"or for this set alone dataset.{config.name}.source=local"
+        )
+    if split not in config.hub.splits:
+        if required:
+            raise UserError(f"{config.name}/{split}: {config.hub.id} has only {', '.join(config.hub.splits)}")
+        return None
+    return read_hub(config.name, config.hub, split, labels=config.labels or {}), config.hub.columns, None
+
+
+def _from_files(
+    config: DatasetConfig, split: str, folder: Path, *, required: bool
+) -> tuple[Table, dict, int | None] | None:
+    if not folder.is_dir():
+        raise UserError(f"data_dir={folder}: no such folder; type data_dir=<folder that holds the data sets>")
+    _one_of(config.layout, config.layouts, f"dataset.{config.name}.layout")
+    layout = config.layouts[config.layout]
+    named = layout.files.get(split)
+    path = _on_disk(folder / named) if named else None
+    if path is None:
+        if required:
+            raise UserError(_absence(config, layout, split, folder))
+        return None
+    promised = (config.rows if layout.rows is None else layout.rows).get(split)
+    return read_table(path, header=layout.header, quoted=layout.quoted), layout.columns, promised
+
+
+def _on_disk(path: Path) -> Path | None:
+    """The file, compressed as the layout says or otherwise; None when it is not there.
+
+    Raises UserError when only other forms are there, and more than one.
+    """
+    if path.is_file():
+        return path
+    plain = path.with_suffix("") if path.suffix in COMPRESSIONS else path
+    forms = [plain, *(plain.with_name(plain.name + suffix) for suffix in COMPRESSIONS)]
+    there = [form for form in forms if form.is_file()]
+    if len(there) > 1:
+        raise UserError(
+            f"{path}: not there, but {' and '.join(form.name for form in there)} are; keep only one"
+        )
+    return there[0] if there else None
+
+
+def _absence(config: DatasetConfig, layout: LayoutConfig, split: str, folder: Path) -> str:
+    """Where a required split was looked for, and what to type."""
+    named = layout.files.get(split)
+    looked_for = (
+        f"there is no file {folder / named}"
+        if named
+        else f"its layout {config.layout} names no such file (only {', '.join(layout.files)})"
+    )
+    others = [name for name in config.layouts if name != config.layout]
+    ways = [f"type data_dir=<folder that holds {named}>"] if named else []
+    ways += [f"dataset.{config.name}.layout={name}" for name in others]
+    ways += [f"dataset.{config.name}.source=hub"] if config.hub and split in config.hub.splits else []
+    ways += [] if named else [f"type +dataset.{config.name}.layouts.{config.layout}.files.{split}=<path>"]
+    return f"{config.name}/{split}: {looked_for}; {', or '.join(ways)}"
+
+
+def _one_of(word: str, known: list[str] | tuple[str, ...] | dict, key: str) -> str:
+    if word not in known:
+        raise UserError(f"{key}={word}: {nearest(str(word), known)}")
+    return word
