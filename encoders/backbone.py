@@ -1,0 +1,115 @@
+"""From a configuration to a sentence encoder: any Hugging Face encoder, from a folder or from the hub."""
+
+import torch
+from torch import nn
+from transformers import AutoTokenizer, PreTrainedModel
+from transformers import PreTrainedTokenizerBase as Tokenizer
+
+from encoders.layout import Layout, read_layout
+from encoders.locate import check_files, download, has_weights, locate_folder
+from encoders.pooling import check_pooling
+from encoders.projection import Projection
+from encoders.sentence_encoder import SentenceEncoder
+from encoders.transformer import from_scratch, from_weights, quiet, read_architecture
+from schema.config import BackboneConfig
+from schema.errors import UserError, nearest
+
+INITIALISE = ("pretrained", "random")
+
+
+def load_backbone(config: BackboneConfig, *, seed: int) -> SentenceEncoder:
+    """The sentence encoder that `config` describes, in float32 on the CPU, in training mode.
+
+    seed  draws the weights under `initialise=random`; the global random state is left as it was
+
+    What the configuration leaves open (null) is taken from the folder; what the folder leaves open is pooling
+    mean, not normalised, as many tokens as the model can take. Raises UserError for every mistake that can be
+    seen in the files.
+    """
+    if config.initialise not in INITIALISE:
+        raise UserError(
+            f"backbone.initialise={config.initialise}: expected one of {', '.join(INITIALISE)}; "
+            f"{nearest(config.initialise, INITIALISE)}"
+        )
+    folder = locate_folder(config.path)
+    is_local = folder is not None
+    folder = folder or download(config.path, config.revision)
+    layout = read_layout(folder)
+    is_pretrained = config.initialise == "pretrained"
+    # The hub may hold converted weights that the repository itself lacks; only transformers knows where.
+    on_hub_only = not is_local and layout.transformer == folder and not has_weights(folder)
+    shown = config.path if layout.transformer == folder else f"{config.path}/{layout.transformer.name}"
+    check_files(layout.transformer, needs_weights=is_pretrained and not on_hub_only, shown=shown)
+    with quiet(), torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        architecture = read_architecture(layout.transformer, dropout=config.dropout)
+        if not is_pretrained:
+            backbone = from_scratch(architecture)
+        elif on_hub_only:
+            backbone = from_weights(config.path, architecture, revision=config.revision)
+        else:
+            backbone = from_weights(str(layout.transformer), architecture, local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(
+            layout.transformer, local_files_only=True, trust_remote_code=False
+        )
+    return _assemble(config, layout, backbone, tokenizer)
+
+
+def _assemble(
+    config: BackboneConfig, layout: Layout, backbone: PreTrainedModel, tokenizer: Tokenizer
+) -> SentenceEncoder:
+    rows = backbone.get_input_embeddings().num_embeddings
+    if len(tokenizer) > rows:
+        raise UserError(
+            f"{config.path}: the tokenizer has {len(tokenizer)} tokens, but the model embeds {rows}; "
+            "tokenizer and config.json do not belong together"
+        )
+    if config.pooling is None and layout.pooling_error:
+        raise UserError(layout.pooling_error)
+    encoder = SentenceEncoder(
+        backbone,
+        tokenizer,
+        pooling=check_pooling(config.pooling or layout.pooling or "mean"),
+        normalise=bool(layout.normalise) if config.normalise is None else config.normalise,
+        max_length=_max_length(config, layout, backbone, tokenizer),
+        projections=[Projection.load(path) for path in layout.projections],
+    )
+    return encoder.train()
+
+
+def _max_length(
+    config: BackboneConfig, layout: Layout, backbone: PreTrainedModel, tokenizer: Tokenizer
+) -> int:
+    """Tokens per sentence: what was asked for if the model can take it, else what the folder says."""
+    limit = num_positions(backbone)
+    wanted = config.max_length
+    if wanted is not None:
+        smallest = tokenizer.num_special_tokens_to_add() + 1
+        if wanted < smallest or (limit is not None and wanted > limit):
+            raise UserError(
+                f"backbone.max_length={wanted}: {config.path} takes {smallest} to "
+                f"{limit or 'any number of'} tokens per sentence"
+            )
+        return wanted
+    told = [layout.max_length or tokenizer.model_max_length, limit]
+    # Tokenizers that do not know their length say 10^30.
+    known = [number for number in told if number is not None and number < 10**9]
+    if not known:
+        raise UserError(f"{config.path} does not say how many tokens it takes; add backbone.max_length=128")
+    return min(known)
+
+
+def num_positions(backbone: PreTrainedModel) -> int | None:
+    """The most tokens a sentence may have, or None for models without a limit.
+
+    RoBERTa and its kin count positions from padding_idx + 1, so two of their 514 rows are never used.
+    """
+    limit = getattr(backbone.config, "max_position_embeddings", None)
+    for name, module in backbone.named_modules():
+        if (
+            name.endswith("position_embeddings")
+            and isinstance(module, nn.Embedding)
+            and module.padding_idx is not None
+        ):
+            limit = module.num_embeddings - module.padding_idx - 1
+    return limit if limit is not None and limit > 0 else None

@@ -1,0 +1,154 @@
+"""The encoder as a folder that others can load: sentence-transformers' layout, written in one piece."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from encoders.backbone import load_backbone
+from encoders.card import model_card
+from encoders.layout import LENGTH_FILE, MODULES_FILE, OWN_FILE, POOLING_OF_MODE
+from encoders.locate import locate_folder
+from encoders.sentence_encoder import SentenceEncoder
+from schema.config import BackboneConfig
+from schema.errors import UserError
+
+ENCODER_FOLDER = "encoder"
+"""Subfolder of a run that holds its encoder."""
+
+_MODE_OF_POOLING = {pooling: mode for mode, pooling in POOLING_OF_MODE.items()}
+_SWITCHES = {
+    "mean": "mean_tokens",
+    "cls": "cls_token",
+    "max": "max_tokens",
+    "weightedmean": "weightedmean_tokens",
+}
+
+
+def save_encoder(encoder: SentenceEncoder, folder: str | Path, *, card: dict[str, Any]) -> Path:
+    """Writes the encoder to `folder` and gives the folder back; an encoder that is there already is replaced.
+
+    card  facts for the README: `name` is the title, the rest becomes a table (nested dicts become tables of
+          their own)
+
+    The files appear together: they are written beside the folder and moved there. With a pooling that
+    sentence-transformers lacks, modules.json is left out, so that it cannot load the folder with another
+    meaning. Raises UserError when the folder holds something that is no encoder.
+    """
+    folder = Path(folder)
+    if folder.exists() and not (folder / "config.json").is_file() and any(folder.iterdir()):
+        raise UserError(f"{folder}: holds other files; an encoder is written to a new or empty folder")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    part = folder.with_name(f".{folder.name}.part-{os.getpid()}")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir()
+    try:
+        _write_files(encoder, part, card)
+        _flush(part)
+        _replace_folder(part, folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return folder
+
+
+def load_encoder(folder_or_run: str | Path) -> SentenceEncoder:
+    """The encoder of a run, or of a folder in our, sentence-transformers' or plain transformers' layout.
+
+    Raises UserError when there is none.
+    """
+    given = str(folder_or_run)
+    folder = locate_folder(given)
+    if folder is None:
+        raise UserError(f"{given}: no such folder; expected a run, or a folder that holds an encoder")
+    if (folder / ENCODER_FOLDER).is_dir():
+        folder = folder / ENCODER_FOLDER
+    elif not any((folder / name).is_file() for name in ("config.json", MODULES_FILE)):
+        raise UserError(
+            f"{given}: neither a run with an encoder nor an encoder: there is no {ENCODER_FOLDER}/ and no "
+            "config.json. A run has its encoder once training is finished"
+        )
+    return load_backbone(BackboneConfig(path=str(folder), initialise="pretrained"), seed=0)
+
+
+def _write_files(encoder: SentenceEncoder, folder: Path, card: dict[str, Any]) -> None:
+    encoder.backbone.save_pretrained(folder)
+    _save_tokenizer(encoder, folder)
+    names = []
+    for number, projection in enumerate(encoder.projections, start=2):
+        names.append(f"{number}_Dense")
+        projection.save(folder / names[-1])
+    if encoder.pooling in _MODE_OF_POOLING:
+        _write_modules(encoder, folder, names)
+    else:
+        own = {
+            "pooling": encoder.pooling,
+            "normalise": encoder.normalise,
+            "max_length": encoder.max_length,
+            "projections": names,
+        }
+        _write_json(folder / OWN_FILE, own)
+    text = model_card(encoder, card, loads_elsewhere=encoder.pooling in _MODE_OF_POOLING)
+    (folder / "README.md").write_text(text, encoding="utf-8")
+
+
+def _save_tokenizer(encoder: SentenceEncoder, folder: Path) -> None:
+    tokenizer = encoder.tokenizer
+    length_before = tokenizer.model_max_length
+    if tokenizer.is_fast:
+        # The last call leaves its truncation behind; equal encoders should give equal files.
+        tokenizer.backend_tokenizer.no_truncation()
+        tokenizer.backend_tokenizer.no_padding()
+    tokenizer.model_max_length = encoder.max_length
+    tokenizer.save_pretrained(folder)
+    tokenizer.model_max_length = length_before
+
+
+def _write_modules(encoder: SentenceEncoder, folder: Path, projections: list[str]) -> None:
+    """The files by which sentence-transformers knows what follows the transformer."""
+    paths = [("Transformer", ""), ("Pooling", "1_Pooling"), *(("Dense", name) for name in projections)]
+    if encoder.normalise:
+        paths.append(("Normalize", f"{len(paths)}_Normalize"))
+    modules = [
+        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for number, (kind, path) in enumerate(paths)
+    ]
+    for _, path in paths:
+        (folder / path).mkdir(exist_ok=True)
+    mode = _MODE_OF_POOLING[encoder.pooling]
+    pooling = {"word_embedding_dimension": encoder.backbone.config.hidden_size}
+    pooling |= {f"pooling_mode_{switch}": name == mode for name, switch in _SWITCHES.items()}
+    versions = {"pytorch": torch.__version__, "transformers": transformers.__version__}
+    _write_json(folder / MODULES_FILE, modules)
+    _write_json(folder / "1_Pooling" / "config.json", pooling)
+    _write_json(folder / LENGTH_FILE, {"max_seq_length": encoder.max_length, "do_lower_case": False})
+    _write_json(
+        folder / "config_sentence_transformers.json",
+        {"__version__": versions, "prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"},
+    )
+
+
+def _write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+
+
+def _flush(folder: Path) -> None:
+    """Puts all files on the disk before the name changes, so that no crash leaves empty ones."""
+    for path in [*folder.rglob("*"), folder]:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _replace_folder(new: Path, folder: Path) -> None:
+    """Moves `new` to `folder`. No full folder is replaced in one step: the old one is moved aside first."""
+    old = folder.with_name(f".{folder.name}.old-{os.getpid()}")
+    if folder.exists():
+        os.rename(folder, old)
+    os.rename(new, folder)
+    shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,125 @@
+"""Where an encoder lies: from what the user typed to a folder whose files have been seen.
+
+Nothing is downloaded before the text has proved not to be a path, and no pickled weights are ever read.
+"""
+
+import os
+import socket
+from pathlib import Path
+from urllib.parse import urlparse
+
+from schema.errors import UserError
+
+ROOT = Path(__file__).resolve().parent.parent
+"""The repository: paths such as builtin/encoder are found from any working directory."""
+
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+_PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+_TOKENIZERS = (
+    "tokenizer.json",
+    "vocab.txt",
+    "vocab.json",
+    "spiece.model",
+    "spm.model",
+    "sentencepiece.bpe.model",
+    "tokenizer.model",
+)
+_WANTED = ["*.json", "*.safetensors", "*.txt", "*.model"]
+_UNWANTED = ["onnx/*", "openvino/*", "coreml/*", "*.onnx", "*.h5"]
+
+
+def locate_folder(path: str) -> Path | None:
+    """The local folder that `path` names, or None when it can only be a hub id.
+
+    Relative paths are taken from the working directory, then from the repository. Raises UserError when the
+    text can only be a path and there is no such folder.
+    """
+    given = Path(path).expanduser()
+    for candidate in (given, ROOT / given):
+        if candidate.is_dir():
+            return candidate.resolve()
+    if given.exists():
+        raise UserError(f"{path}: this is a file; an encoder is a folder with config.json and a tokenizer")
+    could_be_hub_id = path.count("/") <= 1 and not path.startswith((".", "/", "~")) and "\\" not in path
+    if not could_be_hub_id or not path.strip():
+        raise UserError(f"{path or repr(path)}: no such folder (looked from {Path.cwd()} and from {ROOT})")
+    return None
+
+
+def check_files(folder: Path, *, needs_weights: bool, shown: str) -> None:
+    """Raises UserError naming the first file of an encoder that `folder` lacks, and what to do about it."""
+    if not (folder / "config.json").is_file():
+        raise UserError(
+            f"{shown}: config.json is missing; "
+            "expected a folder in transformers or sentence-transformers layout"
+        )
+    if not any((folder / name).is_file() for name in _TOKENIZERS):
+        raise UserError(
+            f"{shown}: no tokenizer; expected one of {', '.join(_TOKENIZERS)}. "
+            "Write it with AutoTokenizer.from_pretrained(…).save_pretrained(folder)"
+        )
+    if needs_weights and not has_weights(folder):
+        raise UserError(f"{shown}: {_missing_weights(folder)}")
+
+
+def has_weights(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in WEIGHTS)
+
+
+def _missing_weights(folder: Path) -> str:
+    if any((folder / name).is_file() for name in _PICKLED):
+        return (
+            "only pytorch_model.bin is here, and pickled weights are not read because they can run code. "
+            'If you trust the file, convert it once: python -c "from transformers import AutoModel; '
+            "AutoModel.from_pretrained('<folder>', use_safetensors=False).save_pretrained('<folder>')\""
+        )
+    return (
+        "model.safetensors is missing; put the weights there, "
+        "or train from scratch with backbone.initialise=random"
+    )
+
+
+def download(hub_id: str, revision: str | None) -> Path:
+    """Folder of a hub model's files in the local cache, fetched when the hub answers.
+
+    Raises UserError when they cannot be had; without a network that takes seconds.
+    """
+    from huggingface_hub import snapshot_download
+
+    offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
+    unreachable = offline or not _hub_answers()
+    try:
+        return Path(
+            snapshot_download(
+                hub_id,
+                revision=revision,
+                allow_patterns=_WANTED,
+                ignore_patterns=_UNWANTED,
+                local_files_only=unreachable,
+            )
+        )
+    except Exception as error:  # the hub client raises a dozen unrelated types, from OSError to httpx errors
+        if offline:
+            reason = "HF_HUB_OFFLINE is set and the model is not in the local cache"
+        elif unreachable:
+            reason = "the hub does not answer and the model is not in the local cache"
+        else:
+            lines = str(error).strip().splitlines()
+            reason = lines[0] if lines else type(error).__name__
+        raise UserError(
+            f"backbone.path={hub_id}: no such folder, and it could not be fetched from the Hugging Face hub: "
+            f"{reason}. Check the name, or use a folder you have: backbone=local backbone.path=<folder>"
+        ) from error
+
+
+def _hub_answers(timeout_seconds: float = 5.0) -> bool:
+    """Whether a connection to the hub opens. The hub client itself retries for about 20 s per model."""
+    if os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy"):
+        return True  # a proxy may reach what this process cannot; the client will find out
+    endpoint = urlparse(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
+    try:
+        port = endpoint.port or (80 if endpoint.scheme == "http" else 443)
+        with socket.create_connection((endpoint.hostname, port), timeout=timeout_seconds):
+            return True
+    except OSError:
+        return False

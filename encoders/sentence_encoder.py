@@ -1,0 +1,146 @@
+"""The sentence encoder: token numbers → transformer → masked pooling → one embedding per sentence."""
+
+import inspect
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from rich.progress import Progress
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from encoders.pooling import POOLINGS, READS_FIRST_LAYER, check_pooling
+from encoders.projection import Projection
+from schema.batch import Tokens
+from schema.errors import UserError
+
+
+class SentenceEncoder(nn.Module):
+    """backbone → pooling → projections (usually none) → length 1, if `normalise`.
+
+    backbone    a Hugging Face encoder without head
+    pooling     a name of encoders.pooling.POOLINGS
+    max_length  tokens per sentence, special tokens included; longer sentences are cut
+    dim         size of an embedding
+    """
+
+    def __init__(
+        self,
+        backbone: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        pooling: str,
+        normalise: bool,
+        max_length: int,
+        projections: Sequence[Projection],
+    ) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.tokenizer = tokenizer
+        self.pooling = check_pooling(pooling)
+        self.normalise = normalise
+        self.max_length = max_length
+        self.projections = nn.ModuleList(projections)
+        self._takes_segments = "token_type_ids" in inspect.signature(backbone.forward).parameters
+        # Models without padding token (GPT-2) never see the number: the mask hides it.
+        pad = tokenizer.pad_token_id
+        self._pad = 0 if pad is None else pad
+
+    @property
+    def dim(self) -> int:
+        if self.projections:
+            return self.projections[-1].linear.out_features
+        return self.backbone.config.hidden_size
+
+    def forward(self, tokens: Tokens) -> Float[Tensor, "sentences dim"]:
+        """Embeddings in float32, also under autocast."""
+        needs_layers = self.pooling in READS_FIRST_LAYER
+        output = self.backbone(**tokens.as_inputs(), output_hidden_states=needs_layers)
+        layers = (output.last_hidden_state,)
+        if needs_layers and len(output.hidden_states) > 2:
+            # hidden_states[0] is the embedding layer. The last one is taken from last_hidden_state because
+            # some models normalise it once more.
+            layers = (output.hidden_states[1], *layers)
+        embeddings = POOLINGS[self.pooling](layers, tokens.attention_mask)
+        for projection in self.projections:
+            embeddings = projection(embeddings)
+        embeddings = embeddings.float()
+        return F.normalize(embeddings, dim=-1) if self.normalise else embeddings
+
+    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token numbers per text with special tokens, cut to max_length, without padding."""
+        if not texts:
+            return []
+        return self.tokenizer(
+            list(texts),
+            truncation=True,
+            max_length=self.max_length,
+            padding=False,
+            return_attention_mask=False,
+            return_token_type_ids=False,
+        )["input_ids"]
+
+    def collate(self, token_lists: Sequence[Sequence[int]]) -> Tokens:
+        """Tokens of several sentences, padded on the right to the longest of them."""
+        lengths = torch.tensor([len(one) for one in token_lists])
+        mask = torch.arange(int(lengths.max())) < lengths.unsqueeze(1)
+        input_ids = torch.full(mask.shape, self._pad)
+        input_ids[mask] = torch.tensor([number for one in token_lists for number in one])
+        return Tokens(
+            input_ids=input_ids,
+            attention_mask=mask.long(),
+            token_type_ids=torch.zeros_like(input_ids) if self._takes_segments else None,
+        )
+
+    def embed(
+        self, texts: Sequence[str], *, batch_tokens: int, progress: bool
+    ) -> Float[np.ndarray, "sentences dim"]:
+        """Embeddings of the texts in their order, float32, without gradients and without dropout.
+
+        Equal texts are encoded once. Texts of like length go together, at most `batch_tokens` tokens at a
+        time with padding (a longer text goes alone). Raises UserError for a text that is empty or no string.
+        """
+        check_texts(texts)
+        distinct: dict[str, int] = {}
+        positions = [distinct.setdefault(text, len(distinct)) for text in texts]
+        embeddings = np.empty((len(distinct), self.dim), dtype=np.float32)
+        token_lists = self.tokenize(list(distinct))
+        device = next(self.parameters()).device
+        was_training = self.training
+        self.eval()
+        try:
+            with torch.inference_mode(), Progress(disable=not progress, transient=True) as bar:
+                task = bar.add_task("encoding sentences", total=len(token_lists))
+                for rows in batches_by_length([len(one) for one in token_lists], batch_tokens=batch_tokens):
+                    tokens = self.collate([token_lists[row] for row in rows]).to(device)
+                    embeddings[rows] = self(tokens).cpu().numpy()
+                    bar.advance(task, len(rows))
+        finally:
+            self.train(was_training)
+        return embeddings[positions]
+
+
+def check_texts(texts: Sequence[str]) -> None:
+    """Raises UserError naming the first text that cannot be encoded."""
+    if isinstance(texts, str):
+        raise UserError(f"expected a list of texts, got one text: {texts[:40]!r}; write [text]")
+    for position, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise UserError(f"text {position} is a {type(text).__name__} ({text!r}); expected a string")
+        if not text or text.isspace():
+            raise UserError(f"text {position} is empty; an empty sentence has no embedding")
+
+
+def batches_by_length(lengths: Sequence[int], *, batch_tokens: int) -> Iterator[np.ndarray]:
+    """Row numbers in batches of at most `batch_tokens` tokens, padding included; longest first.
+
+    Longest first, so that a batch too large for the memory fails at once and not after an hour.
+    """
+    order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
+    start = 0
+    while start < len(order):
+        size = max(batch_tokens // max(lengths[order[start]], 1), 1)
+        yield order[start : start + size]
+        start += size

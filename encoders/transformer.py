@@ -1,0 +1,104 @@
+"""The transformer itself: its config.json and its weights, with every way to fail told in one line."""
+
+import inspect
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+import transformers
+from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel
+
+from schema.errors import UserError
+
+_DROPOUTS = (
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "hidden_dropout",
+    "attention_dropout",
+    "embedding_dropout",
+    "mlp_dropout",
+    "dropout",
+)
+"""What architectures call the dropout of their layers; those of classification heads are not here."""
+
+
+def read_architecture(folder: Path, *, dropout: float | None) -> PretrainedConfig:
+    """config.json with the dropout that was asked for."""
+    try:
+        architecture = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except (ValueError, KeyError, OSError) as error:
+        raise UserError(
+            f"{folder}/config.json: transformers cannot read it: {str(error).splitlines()[0]}"
+        ) from error
+    if architecture.is_encoder_decoder:
+        raise UserError(
+            f"{folder}: {architecture.model_type} is an encoder with decoder; expected an encoder"
+        )
+    if dropout is not None:
+        _set_dropout(architecture, dropout)
+    return architecture
+
+
+def _set_dropout(architecture: PretrainedConfig, dropout: float) -> None:
+    if not 0 <= dropout < 1:
+        raise UserError(f"backbone.dropout={dropout}: expected a share between 0 and 1, for example 0.1")
+    names = [name for name in _DROPOUTS if hasattr(architecture, name)]
+    if not names:
+        raise UserError(
+            f"backbone.dropout={dropout}: {architecture.model_type} has no dropout to set; "
+            "use backbone.dropout=null"
+        )
+    for name in names:
+        setattr(architecture, name, dropout)
+
+
+def _without_pooler(architecture: PretrainedConfig) -> dict[str, bool]:
+    """Arguments that leave BERT's pooler out: we do our own pooling, and unused weights upset DDP."""
+    model_class = AutoModel._model_mapping[type(architecture)]
+    model_class = model_class[0] if isinstance(model_class, tuple | list) else model_class
+    takes = "add_pooling_layer" in inspect.signature(model_class.__init__).parameters
+    return {"add_pooling_layer": False} if takes else {}
+
+
+def from_scratch(architecture: PretrainedConfig) -> PreTrainedModel:
+    return AutoModel.from_config(architecture, dtype=torch.float32, **_without_pooler(architecture))
+
+
+def from_weights(source: str, architecture: PretrainedConfig, **options: object) -> PreTrainedModel:
+    try:
+        backbone, report = AutoModel.from_pretrained(
+            source,
+            config=architecture,
+            use_safetensors=True,
+            trust_remote_code=False,
+            dtype=torch.float32,  # otherwise the precision of the file
+            output_loading_info=True,
+            **_without_pooler(architecture),
+            **options,
+        )
+    except (OSError, RuntimeError, ValueError) as error:
+        raise UserError(f"{source}: the weights do not load: {str(error).strip()}") from error
+    missing = sorted(name for name in report["missing_keys"] if "pooler" not in name)
+    if missing:
+        raise UserError(
+            f"{source}: weights missing for {', '.join(missing[:3])}{' …' if len(missing) > 3 else ''} "
+            f"({len(missing)} in all); config.json and model.safetensors do not belong together"
+        )
+    return backbone
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keeps transformers' progress bars and table of left-out weights off the screen; we check ourselves."""
+    logger = transformers.utils.logging
+    verbosity, had_bars = logger.get_verbosity(), logger.is_progress_bar_enabled()
+    logger.set_verbosity(logging.ERROR)
+    logger.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logger.set_verbosity(verbosity)
+        if had_bars:
+            logger.enable_progress_bar()
