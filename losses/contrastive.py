@@ -35,9 +35,9 @@ class Contrastive(Loss):
     reads = "scores"
     couples = False
 
-    def __init__(self, *, margin: float) -> None:
+    def __init__(self, *, margin: float | int) -> None:
         super().__init__()
-        self.margin = number("loss.margin", margin, above=0)
+        self.margin = number("loss.margin", margin, low=0.0, open_low=True)
 
     def forward(self, encoded: Encoded) -> LossOutput:
         is_positive = encoded.targets > 0.5

@@ -47,9 +47,9 @@ class CoSENT(Loss):
     reads = "scores"
     couples = True
 
-    def __init__(self, *, temperature: float) -> None:
+    def __init__(self, *, temperature: float | int) -> None:
         super().__init__()
-        self.temperature = number("loss.temperature", temperature, above=0)
+        self.temperature = number("loss.temperature", temperature, low=0.0, open_low=True)
 
     def forward(self, encoded: Encoded) -> LossOutput:
         targets = encoded.targets

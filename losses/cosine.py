@@ -39,15 +39,15 @@ class CosineSimilarity(Loss):
     reads = "scores"
     couples = False
 
-    def __init__(self, *, target_range: Sequence[float]) -> None:
+    def __init__(self, *, target_range: Sequence[float | int]) -> None:
         super().__init__()
         if isinstance(target_range, str) or not isinstance(target_range, Sequence) or len(target_range) != 2:
             raise UserError(f"loss.target_range={target_range}: expected two numbers, [0, 1] or [-1, 1]")
-        self.low, self.high = (number("loss.target_range", value, at_least=-1) for value in target_range)
-        if not self.low < self.high <= 1:
-            raise UserError(
-                f"loss.target_range={list(target_range)}: expected lowest < highest within [-1, 1]"
-            )
+        self.low, self.high = (
+            number("loss.target_range", value, low=-1.0, high=1.0) for value in target_range
+        )
+        if self.low >= self.high:
+            raise UserError(f"loss.target_range={list(target_range)}: expected the lower number first")
 
     def forward(self, encoded: Encoded) -> LossOutput:
         targets = rescale(encoded.targets, low=self.low, high=self.high)

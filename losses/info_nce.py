@@ -67,9 +67,9 @@ class InfoNCE(Loss):
     reads = "embeddings"
     couples = True
 
-    def __init__(self, *, temperature: float, symmetric: bool) -> None:
+    def __init__(self, *, temperature: float | int, symmetric: bool) -> None:
         super().__init__()
-        self.temperature = number("loss.temperature", temperature, above=0)
+        self.temperature = number("loss.temperature", temperature, low=0.0, open_low=True)
         self.symmetric = switch("loss.symmetric", symmetric)
 
     def forward(self, encoded: Encoded) -> LossOutput:

@@ -34,9 +34,9 @@ def online_contrastive(
     sentence-transformers, its source, wherever a batch has two positives and two negatives. Two departures:
     - `mean` does not grow with the batch. Divided by all rows, the gradient keeps the direction of `sum`;
       divided by the hard ones, the last hard row would weigh as much as a batch of them.
-    - Where a side has fewer than two rows, theirs takes a mean of the other side as threshold, and a batch of
-      one pair gives 0. Here one row is a threshold like any other, and an empty side sets none (`hard_rows`):
-      a single positive costs d², a single negative max(0, m − d)².
+    - Where a side is empty (before version 6: where it has one row), theirs takes the mean of the other side
+      as threshold, and a batch of one pair gives 0. Here one row is a threshold like any other, and an empty
+      side sets none (`hard_rows`): a single positive costs d², a single negative max(0, m − d)².
     """
     distances = 1 - full_precision(scores)
     is_positive = labels > 0.5
@@ -55,9 +55,9 @@ class OnlineContrastive(Loss):
     reads = "scores"
     couples = True
 
-    def __init__(self, *, margin: float, reduction: str) -> None:
+    def __init__(self, *, margin: float | int, reduction: str) -> None:
         super().__init__()
-        self.margin = number("loss.margin", margin, above=0)
+        self.margin = number("loss.margin", margin, low=0.0, open_low=True)
         self.reduction = choice("loss.reduction", reduction, REDUCTIONS)
 
     def forward(self, encoded: Encoded) -> LossOutput:

@@ -9,18 +9,17 @@ from schema.errors import UserError, nearest
 def choice(key: str, value: object, known: Sequence[str]) -> str:
     """`value` when it is one of the known words. Raises UserError with the nearest one otherwise."""
     if value not in known:
-        raise UserError(f"{key}={value}: expected {' or '.join(known)}; {nearest(str(value), known)}")
+        raise UserError(f"{key}={value} is not an option; {nearest(str(value), known)}")
     return str(value)
 
 
-def number(key: str, value: object, *, above: float = -math.inf, at_least: float = -math.inf) -> float:
-    """`value` as a finite number within the limits. Raises UserError otherwise."""
+def number(key: str, value: object, *, low: float, high: float = math.inf, open_low: bool = False) -> float:
+    """`value` as a number of [low, high], or of (low, high] where `open_low`. Raises UserError otherwise."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not is_number or value <= above or value < at_least:
-        limits = [f"greater than {above:g}"] * math.isfinite(above) + [
-            f"{at_least:g} or more"
-        ] * math.isfinite(at_least)
-        raise UserError(f"{key}={value}: expected a finite number {' and '.join(limits)}".rstrip())
+    if not is_number or not low <= value <= high or (open_low and value == low):
+        lower = f"above {low:g}" if open_low else f"from {low:g}"
+        upper = f" to {high:g}" if math.isfinite(high) else ""
+        raise UserError(f"{key}={value}: expected a number {lower}{upper}")
     return float(value)
 
 

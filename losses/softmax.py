@@ -19,7 +19,11 @@ def pair_features(
     use_difference: bool,
     use_product: bool,
 ) -> Float[Tensor, "batch features"]:
-    """[u, v], then |u − v| and u·v, element by element, where wanted. (Reimers and Gurevych 2019, section 3)"""
+    """[u, v], then |u − v| and u·v, element by element, where wanted.
+
+    (Reimers and Gurevych 2019, section 3)
+    """
+    first, second = full_precision(first), full_precision(second)
     parts = [first, second]
     parts += [(first - second).abs()] * use_difference
     parts += [first * second] * use_product

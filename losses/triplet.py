@@ -49,9 +49,9 @@ class TripletMargin(Loss):
     reads = "embeddings"
     couples = False
 
-    def __init__(self, *, margin: float, distance: str) -> None:
+    def __init__(self, *, margin: float | int, distance: str) -> None:
         super().__init__()
-        self.margin = number("loss.margin", margin, at_least=0)
+        self.margin = number("loss.margin", margin, low=0.0)
         self.distance = choice("loss.distance", distance, tuple(DISTANCES))
 
     def forward(self, encoded: Encoded) -> LossOutput:

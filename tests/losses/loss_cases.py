@@ -1,0 +1,210 @@
+"""Rows to feed a loss with, and the table of losses × settings that every common test runs through."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import loop_oracles as oracle
+import torch
+from torch import Tensor
+
+from losses import (
+    Contrastive,
+    CoSENT,
+    CosineSimilarity,
+    InfoNCE,
+    Loss,
+    OnlineContrastive,
+    SoftmaxClassifier,
+    TripletMargin,
+)
+from schema.batch import Encoded
+from schema.examples import NLI_GRADES, TEXT_COLUMNS, Kind
+
+DIM = 5
+
+
+def encoded_rows(
+    kind: Kind, *, count: int = 9, seed: int = 0, num_negatives: int = 1, dtype: torch.dtype = torch.float64
+) -> Encoded:
+    """Random rows of a kind, every text its own, with gradients; targets are of the kind and include ties."""
+    generator = torch.Generator().manual_seed(seed)
+    columns = [*TEXT_COLUMNS[kind], *(f"negative_{number}" for number in range(2, num_negatives + 1))]
+
+    def leaf(values: Tensor) -> Tensor:
+        return values.to(dtype).requires_grad_()
+
+    choices = {Kind.SCORED_PAIR: 6, Kind.LABELLED_PAIR: 2, Kind.NLI_PAIR: 3}.get(kind)
+    targets = (
+        None
+        if choices is None
+        else (torch.arange(count) % choices)[torch.randperm(count, generator=generator)]
+    )
+    if kind is Kind.SCORED_PAIR:
+        targets = targets / 5
+    return Encoded(
+        kind=kind,
+        embeddings={name: leaf(torch.randn(count, DIM, generator=generator)) for name in columns},
+        text_ids={name: torch.arange(count) + number * count for number, name in enumerate(columns)},
+        scores=leaf(torch.rand(count, generator=generator) * 2 - 1),
+        targets=None
+        if targets is None
+        else targets.to(torch.float64 if dtype == torch.float64 else torch.float32),
+    )
+
+
+def rows_of(encoded: Encoded, rows: Tensor) -> Encoded:
+    """The chosen rows, still attached to the gradients of the whole."""
+    return replace(
+        encoded,
+        embeddings={name: values[rows] for name, values in encoded.embeddings.items()},
+        text_ids={name: values[rows] for name, values in encoded.text_ids.items()},
+        scores=encoded.scores[rows],
+        targets=None if encoded.targets is None else encoded.targets[rows],
+    )
+
+
+def leaves(loss: Loss, encoded: Encoded) -> list[Tensor]:
+    """What the loss reads and what it owns: the tensors that shall get a gradient."""
+    read = [encoded.scores] if loss.reads == "scores" else list(encoded.embeddings.values())
+    return read + list(loss.parameters())
+
+
+def gradients(value: Tensor, inputs: list[Tensor]) -> tuple[Tensor, ...]:
+    """Gradients of `value`, zero for inputs it does not depend on."""
+    return torch.autograd.grad(value, inputs, allow_unused=True, materialize_grads=True)
+
+
+@dataclass
+class Case:
+    """One loss with one setting, on one kind of rows, and what a loop makes of them."""
+
+    name: str
+    build: Callable[[], Loss]
+    kind: Kind
+    expected: Callable[[Loss, Encoded], Tensor]
+    num_negatives: int = 1
+
+    def rows(self, **options: object) -> Encoded:
+        return encoded_rows(self.kind, num_negatives=self.num_negatives, **options)
+
+
+def seeded_head(num_classes: int, **options: bool) -> SoftmaxClassifier:
+    torch.manual_seed(7)
+    return SoftmaxClassifier(dim=DIM, num_classes=num_classes, **options).double()
+
+
+def expected_cosent(loss: CoSENT, rows: Encoded) -> Tensor:
+    targets = (
+        [NLI_GRADES[int(label)] for label in rows.targets] if rows.kind is Kind.NLI_PAIR else rows.targets
+    )
+    return oracle.cosent(rows.scores, targets, loss.temperature)
+
+
+def expected_cosine(loss: CosineSimilarity, rows: Encoded) -> Tensor:
+    return oracle.cosine_regression(rows.scores, rows.targets, loss.low, loss.high)
+
+
+def expected_softmax(loss: SoftmaxClassifier, rows: Encoded) -> Tensor:
+    first, second = rows.embeddings.values()
+    return oracle.softmax(
+        first,
+        second,
+        rows.targets,
+        loss.head.weight,
+        loss.head.bias,
+        use_difference=loss.use_difference,
+        use_product=loss.use_product,
+    )
+
+
+def expected_info_nce(loss: InfoNCE, rows: Encoded) -> Tensor:
+    anchors, *pools = rows.embeddings.values()
+    anchor_texts, *pool_texts = [ids.tolist() for ids in rows.text_ids.values()]
+    return oracle.info_nce(anchors, pools, anchor_texts, pool_texts, loss.temperature, loss.symmetric)
+
+
+def expected_triplet(loss: TripletMargin, rows: Encoded) -> Tensor:
+    anchors, positives, *negatives = rows.embeddings.values()
+    return oracle.triplet(anchors, positives, negatives, loss.margin, loss.distance)
+
+
+def cosent_cases() -> list[Case]:
+    return [
+        Case(f"cosent-{kind}", lambda: CoSENT(temperature=0.05), kind, expected_cosent)
+        for kind in (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
+    ]
+
+
+def pair_cases() -> list[Case]:
+    cases = [
+        Case(
+            f"cosine-{low}",
+            lambda low=low: CosineSimilarity(target_range=[low, 1]),
+            Kind.SCORED_PAIR,
+            expected_cosine,
+        )
+        for low in (0, -1)
+    ]
+    cases.append(
+        Case(
+            "contrastive",
+            lambda: Contrastive(margin=0.5),
+            Kind.LABELLED_PAIR,
+            lambda loss, rows: oracle.contrastive(rows.scores, rows.targets, loss.margin),
+        )
+    )
+    cases += [
+        Case(
+            f"online_contrastive-{reduction}",
+            lambda reduction=reduction: OnlineContrastive(margin=0.5, reduction=reduction),
+            Kind.LABELLED_PAIR,
+            lambda loss, rows: oracle.online_contrastive(
+                rows.scores, rows.targets, loss.margin, loss.reduction
+            ),
+        )
+        for reduction in ("mean", "sum")
+    ]
+    return cases
+
+
+def softmax_cases() -> list[Case]:
+    settings = [(Kind.NLI_PAIR, True, False), (Kind.NLI_PAIR, False, True), (Kind.LABELLED_PAIR, True, True)]
+    return [
+        Case(
+            f"softmax-{kind}-{difference}-{product}",
+            lambda kind=kind, difference=difference, product=product: seeded_head(
+                3 if kind is Kind.NLI_PAIR else 2, use_difference=difference, use_product=product
+            ),
+            kind,
+            expected_softmax,
+        )
+        for kind, difference, product in settings
+    ]
+
+
+def ranking_cases() -> list[Case]:
+    cases = [
+        Case(
+            f"info_nce-{kind}-{num_negatives}-{symmetric}",
+            lambda symmetric=symmetric: InfoNCE(temperature=0.05, symmetric=symmetric),
+            kind,
+            expected_info_nce,
+            num_negatives,
+        )
+        for kind, num_negatives in ((Kind.POSITIVE_PAIR, 0), (Kind.TRIPLET, 1), (Kind.TRIPLET, 3))
+        for symmetric in (False, True)
+    ]
+    cases += [
+        Case(
+            f"triplet-{distance}-{num_negatives}",
+            lambda distance=distance: TripletMargin(margin=0.2, distance=distance),
+            Kind.TRIPLET,
+            expected_triplet,
+            num_negatives,
+        )
+        for distance, num_negatives in (("cosine", 1), ("cosine", 3), ("euclidean", 2))
+    ]
+    return cases
+
+
+CASES = cosent_cases() + pair_cases() + softmax_cases() + ranking_cases()

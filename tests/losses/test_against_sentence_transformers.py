@@ -1,0 +1,108 @@
+"""Our losses and sentence-transformers' own, on the same embeddings, wherever the definition is the same."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from loss_cases import DIM, encoded_rows, gradients, seeded_head
+from torch import nn
+
+from losses import Contrastive, CoSENT, CosineSimilarity, InfoNCE, OnlineContrastive, TripletMargin
+from losses.scores import row_cosine
+from schema.examples import Kind
+
+pytestmark = pytest.mark.oracle
+theirs = pytest.importorskip("sentence_transformers.losses", reason="needs the extra `oracle`")
+
+COUNT = 24
+
+
+class GivenEmbeddings(nn.Module):
+    """Stands in for their model: hands back the embeddings it is given."""
+
+    device = torch.device("cpu")
+
+    def forward(self, features: dict) -> dict:
+        return features
+
+
+MODEL = GivenEmbeddings()
+
+
+def assert_same(loss, their_loss, rows, labels=None):
+    """Equal values and equal gradients on the embeddings; our scores are the cosine of the two embeddings."""
+    embeddings = list(rows.embeddings.values())
+    scored = replace(rows, scores=row_cosine(*embeddings[:2]))
+    ours = loss(scored)[0]
+    expected = their_loss([{"sentence_embedding": values} for values in embeddings], labels)
+    assert ours.item() == pytest.approx(expected.item(), rel=1e-6)
+    assert ours.item() > 1e-3
+    for own, other in zip(gradients(ours, embeddings), gradients(expected, embeddings), strict=True):
+        torch.testing.assert_close(own, other, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", [Kind.SCORED_PAIR, Kind.LABELLED_PAIR])
+def test_cosent(kind):
+    rows = encoded_rows(kind, count=COUNT)
+    assert_same(CoSENT(temperature=0.05), theirs.CoSENTLoss(MODEL, scale=20.0), rows, rows.targets)
+
+
+def test_cosine():
+    rows = encoded_rows(Kind.SCORED_PAIR, count=COUNT)
+    labels = rows.targets
+    assert_same(CosineSimilarity(target_range=[0, 1]), theirs.CosineSimilarityLoss(MODEL), rows, labels)
+    assert_same(
+        CosineSimilarity(target_range=[-1, 1]), theirs.CosineSimilarityLoss(MODEL), rows, 2 * labels - 1
+    )
+
+
+def test_contrastive():
+    rows = encoded_rows(Kind.LABELLED_PAIR, count=COUNT)
+    assert_same(Contrastive(margin=0.5), theirs.ContrastiveLoss(MODEL, margin=0.5), rows, rows.targets)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_online_contrastive_as_a_sum(seed):
+    rows = encoded_rows(Kind.LABELLED_PAIR, count=COUNT, seed=seed)
+    ours = OnlineContrastive(margin=0.5, reduction="sum")
+    assert_same(ours, theirs.OnlineContrastiveLoss(MODEL, margin=0.5), rows, rows.targets)
+
+
+@pytest.mark.parametrize("num_negatives", [0, 1, 3])
+def test_info_nce(num_negatives):
+    kind = Kind.TRIPLET if num_negatives else Kind.POSITIVE_PAIR
+    rows = encoded_rows(kind, count=COUNT, num_negatives=num_negatives)
+    ours = InfoNCE(temperature=0.05, symmetric=False)
+    assert_same(ours, theirs.MultipleNegativesRankingLoss(MODEL, scale=20.0), rows)
+
+
+@pytest.mark.parametrize("num_negatives", [0, 2])
+def test_info_nce_both_ways(num_negatives):
+    kind = Kind.TRIPLET if num_negatives else Kind.POSITIVE_PAIR
+    rows = encoded_rows(kind, count=COUNT, num_negatives=num_negatives)
+    ours = InfoNCE(temperature=0.05, symmetric=True)
+    assert_same(ours, theirs.MultipleNegativesSymmetricRankingLoss(MODEL, scale=20.0), rows)
+
+
+@pytest.mark.parametrize(("distance", "metric"), [("cosine", "COSINE"), ("euclidean", "EUCLIDEAN")])
+def test_triplet(distance, metric):
+    rows = encoded_rows(Kind.TRIPLET, count=COUNT)
+    their_loss = theirs.TripletLoss(
+        MODEL, distance_metric=getattr(theirs.TripletDistanceMetric, metric), triplet_margin=0.2
+    )
+    assert_same(TripletMargin(margin=0.2, distance=distance), their_loss, rows)
+
+
+@pytest.mark.parametrize(("difference", "product"), [(True, False), (True, True), (False, False)])
+def test_softmax(difference, product):
+    rows = encoded_rows(Kind.NLI_PAIR, count=COUNT)
+    ours = seeded_head(3, use_difference=difference, use_product=product)
+    their_loss = theirs.SoftmaxLoss(
+        MODEL,
+        DIM,
+        3,
+        concatenation_sent_difference=difference,
+        concatenation_sent_multiplication=product,
+    )
+    their_loss.classifier.load_state_dict(ours.head.state_dict())
+    assert_same(ours, their_loss.double(), rows, rows.targets.long())

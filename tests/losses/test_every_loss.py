@@ -1,0 +1,112 @@
+"""What must hold for each loss, whatever its formula."""
+
+import pytest
+import torch
+from loss_cases import CASES, Case, gradients, leaves, rows_of
+
+each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+@each_case
+@pytest.mark.parametrize("count", [1, 2, 9])
+def test_value_and_gradient_equal_the_loop(case: Case, count: int):
+    loss, rows = case.build(), case.rows(count=count, seed=count)
+    value, expected = loss(rows)[0], case.expected(loss, rows)
+    assert value.shape == ()
+    assert value.item() == pytest.approx(expected.item(), rel=1e-9, abs=1e-9)
+    inputs = leaves(loss, rows)
+    for ours, theirs in zip(gradients(value, inputs), gradients(expected, inputs), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+@each_case
+def test_every_input_gets_a_gradient(case: Case):
+    loss, rows = case.build(), case.rows(count=24, seed=1)
+    inputs = leaves(loss, rows)
+    assert inputs
+    for gradient in torch.autograd.grad(loss(rows)[0], inputs):
+        assert gradient.abs().max() > 0
+
+
+@each_case
+def test_row_order_does_not_matter(case: Case):
+    loss, rows = case.build(), case.rows(count=24, seed=2)
+    order = torch.randperm(24, generator=torch.Generator().manual_seed(3))
+    (value, logs), (shuffled, shuffled_logs) = loss(rows), loss(rows_of(rows, order))
+    assert shuffled.item() == pytest.approx(value.item(), rel=1e-12)
+    for name, number in logs.items():
+        assert shuffled_logs[name].item() == pytest.approx(number.item(), rel=1e-6), name
+
+
+@each_case
+def test_couples_is_true_to_its_word(case: Case):
+    """A loss that does not couple is the mean of its rows: a batch may be split. One that couples is not."""
+    loss, rows = case.build(), case.rows(count=24, seed=4)
+    parts = [rows_of(rows, torch.arange(0, 10)), rows_of(rows, torch.arange(10, 24))]
+    split = sum(loss(part)[0].item() * share for part, share in zip(parts, (10 / 24, 14 / 24), strict=True))
+    if loss.couples:
+        assert abs(split - loss(rows)[0].item()) > 1e-3
+    else:
+        assert split == pytest.approx(loss(rows)[0].item(), rel=1e-12)
+
+
+@each_case
+def test_half_precision_inputs_are_computed_in_full(case: Case):
+    """Only the rounding of the inputs is left: the same rounded numbers in float64 give the same loss."""
+    loss, rows = case.build(), case.rows(count=24, seed=5, dtype=torch.bfloat16)
+    value = loss.float()(rows)[0]
+    assert value.dtype == torch.float32
+    value.backward()
+    assert all(leaf.grad is not None and leaf.grad.isfinite().all() for leaf in leaves(loss, rows))
+    exact = rows_of(rows, torch.arange(24))
+    exact.scores = exact.scores.double()
+    exact.embeddings = {name: values.double() for name, values in exact.embeddings.items()}
+    assert value.item() == pytest.approx(loss.double()(exact)[0].item(), rel=1e-5)
+
+
+@each_case
+def test_autocast_does_not_round_the_loss(case: Case):
+    loss, rows = case.build().float(), case.rows(count=24, seed=6, dtype=torch.float32)
+    value = loss(rows)[0]
+    with torch.autocast("cpu", torch.bfloat16):
+        under_autocast = loss(rows)[0]
+    tolerance = (
+        2e-2 if loss.has_head else 1e-6
+    )  # a head is a layer of the model and may run in half precision
+    assert under_autocast.dtype == torch.float32
+    assert under_autocast.item() == pytest.approx(value.item(), rel=tolerance)
+
+
+@each_case
+@pytest.mark.parametrize("size", [0.0, 1.0, 1e4])
+def test_extreme_scores_stay_finite(case: Case, size: float):
+    """All scores equal, all at the ends of the cosine, and as large as a cross-encoder's worst logits."""
+    loss, rows = case.build().float(), case.rows(count=8, seed=7, dtype=torch.float32)
+    signs = torch.tensor([1.0, -1.0]).repeat(4)
+    rows.scores = (size * signs).requires_grad_()
+    rows.embeddings = {
+        name: ((1 + size) * (signs if number % 2 else -signs)[:, None] * torch.ones(8, 5)).requires_grad_()
+        for number, name in enumerate(rows.embeddings)
+    }
+    value, logs = loss(rows)
+    value.backward()
+    assert value.isfinite()
+    assert all(leaf.grad.isfinite().all() for leaf in leaves(loss, rows))
+    assert all(number.isfinite() for number in logs.values())
+
+
+@each_case
+def test_logs_are_detached_scalars(case: Case):
+    _, logs = case.build()(case.rows())
+    assert logs
+    for name, number in logs.items():
+        assert number.shape == (), name
+        assert not number.requires_grad, name
+
+
+@each_case
+def test_declaration(case: Case):
+    loss = case.build()
+    assert case.kind in loss.takes
+    assert loss.reads in ("scores", "embeddings", "logits")
+    assert loss.has_head == bool(list(loss.parameters()))

@@ -1,0 +1,93 @@
+"""Constructors refuse what they do not know, and conf/loss/ gives them all they need."""
+
+import math
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.utils import get_class, instantiate
+from omegaconf import OmegaConf
+
+from losses import (
+    Contrastive,
+    CoSENT,
+    CosineSimilarity,
+    InfoNCE,
+    Loss,
+    OnlineContrastive,
+    TripletMargin,
+)
+from losses.options import number, switch
+from schema.errors import UserError
+from schema.examples import Kind
+
+CONF = Path(__file__).parents[2] / "conf"
+FILES = sorted(path.stem for path in (CONF / "loss").glob("*.yaml"))
+
+
+def composed(*overrides: str, config_name: str = "loss/by_kind"):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose(config_name, overrides=list(overrides)).loss
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (
+            lambda: TripletMargin(margin=0.2, distance="cosin"),
+            r"loss.distance=cosin .* did you mean cosine\?",
+        ),
+        (lambda: TripletMargin(margin=-1, distance="cosine"), "loss.margin=-1: expected a number from 0"),
+        (lambda: OnlineContrastive(margin=0.5, reduction="average"), "reduction=average .* known: mean, sum"),
+        (lambda: OnlineContrastive(margin=0, reduction="mean"), "loss.margin=0: expected a number above 0"),
+        (lambda: Contrastive(margin=-0.5), "loss.margin=-0.5: expected a number above 0"),
+        (lambda: CoSENT(temperature=0), "loss.temperature=0: expected a number above 0"),
+        (lambda: InfoNCE(temperature=math.inf, symmetric=False), "loss.temperature=inf: expected a number"),
+        (lambda: CosineSimilarity(target_range=[0, 5]), "target_range=5: expected a number from -1 to 1"),
+        (lambda: CosineSimilarity(target_range=[0]), r"loss.target_range=\[0\]: expected two numbers"),
+        (lambda: CosineSimilarity(target_range=[1, 0]), r"\[1, 0\]: expected the lower number first"),
+    ],
+)
+def test_wrong_values_are_named(build, message):
+    with pytest.raises(UserError, match=message):
+        build()
+
+
+@pytest.mark.parametrize("value", ["wide", None, True, math.nan, [1]])
+def test_what_is_no_number_is_refused(value):
+    with pytest.raises(UserError, match=r"margin=.*: expected a number from 0 to 2"):
+        number("margin", value, low=0.0, high=2.0)
+
+
+@pytest.mark.parametrize("value", ["no", 1, None])
+def test_what_is_no_switch_is_refused(value):
+    """The text "no" would count as true."""
+    with pytest.raises(UserError, match=r"symmetric=.*: expected true or false"):
+        switch("symmetric", value)
+
+
+def test_every_loss_has_a_file():
+    targets = [
+        OmegaConf.load(CONF / "loss" / f"{name}.yaml").get("_target_") for name in FILES if name != "by_kind"
+    ]
+    assert {get_class(target) for target in targets} == set(Loss.__subclasses__())
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name != "by_kind"])
+def test_a_file_gives_its_class_all_it_needs(name):
+    config = OmegaConf.load(CONF / "loss" / f"{name}.yaml")
+    head = {"dim": 4, "num_classes": 3} if get_class(config["_target_"]).has_head else {}
+    assert isinstance(instantiate(config, **head), Loss)
+
+
+def test_by_kind_gives_every_kind_a_loss_that_takes_it():
+    config = composed()
+    assert set(config) <= set(Kind)
+    for kind, choice in config.items():
+        assert Kind(kind) in get_class(choice["_target_"]).takes
+
+
+def test_one_entry_of_by_kind_can_be_exchanged():
+    config = composed("loss@loss.scored_pair=cosent", "loss.scored_pair.temperature=0.1")
+    assert config.scored_pair == {"_target_": "losses.cosent.CoSENT", "temperature": 0.1}
+    assert config.labelled_pair == composed().labelled_pair

@@ -1,0 +1,75 @@
+"""The shapes in the signatures are true: right ones pass the type checker, wrong ones are caught by it."""
+
+from functools import partial
+
+import pytest
+import torch
+from beartype import beartype
+from jaxtyping import TypeCheckError, jaxtyped
+
+from losses.contrastive import contrastive
+from losses.cosent import cosent
+from losses.cosine import cosine_regression, rescale
+from losses.info_nce import false_negatives, info_nce, ranking_summary
+from losses.online_contrastive import hard_rows, online_contrastive
+from losses.scores import all_cosines, mean_where, row_cosine
+from losses.softmax import cross_entropy, pair_features
+from losses.triplet import row_nearness, triplet_margin
+
+
+def floats(*shape):
+    return torch.rand(*shape)
+
+
+def marks(*shape):
+    return torch.rand(*shape) > 0.5
+
+
+def numbers(*shape):
+    return torch.randint(0, 9, shape)
+
+
+CALLS = [
+    # function, its options, arguments that fit, arguments that do not
+    (cosent, {"temperature": 0.05}, (floats(4), floats(4)), (floats(4), floats(5))),
+    (cosine_regression, {}, (floats(4), floats(4)), (floats(4), floats(4, 1))),
+    (rescale, {"low": -1.0, "high": 1.0}, (floats(4),), (numbers(4),)),
+    (contrastive, {"margin": 0.5}, (floats(4), floats(4)), (floats(4), numbers(4))),
+    (
+        online_contrastive,
+        {"margin": 0.5, "reduction": "mean"},
+        (floats(4), floats(4)),
+        (floats(4), floats(1)),
+    ),
+    (hard_rows, {}, (floats(4), marks(4)), (floats(4), floats(4))),
+    (
+        pair_features,
+        {"use_difference": True, "use_product": True},
+        (floats(4, 3), floats(4, 3)),
+        (floats(4, 3), floats(4, 2)),
+    ),
+    (cross_entropy, {}, (floats(4, 3), torch.ones(4)), (floats(4, 3), torch.ones(3))),
+    (
+        info_nce,
+        {"temperature": 0.05, "symmetric": True},
+        (floats(4, 8), marks(4, 8)),
+        (floats(4, 8), marks(4, 4)),
+    ),
+    (false_negatives, {}, (numbers(4), numbers(4), numbers(8)), (numbers(4), numbers(3), numbers(8))),
+    (ranking_summary, {}, (floats(4, 8), marks(4, 8)), (floats(4, 8), marks(8, 4))),
+    (triplet_margin, {"margin": 0.2}, (floats(4), floats(4, 2)), (floats(4), floats(4))),
+    (row_nearness, {}, (floats(4, 3), floats(4, 3)), (floats(4, 3), floats(1, 3))),
+    (row_cosine, {}, (floats(4, 3), floats(4, 3)), (floats(4, 3), floats(1, 3))),
+    (all_cosines, {}, (floats(4, 3), floats(8, 3)), (floats(4, 3), floats(8, 2))),
+    (mean_where, {}, (floats(4, 3), marks(4, 3)), (floats(4, 3), marks(4))),
+]
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "fitting", "wrong"), CALLS, ids=lambda value: getattr(value, "__name__", "")
+)
+def test_shapes_are_what_the_signature_says(function, options, fitting, wrong):
+    checked = partial(jaxtyped(function, typechecker=beartype), **options)
+    checked(*fitting)
+    with pytest.raises(TypeCheckError):
+        checked(*wrong)
