@@ -1,0 +1,86 @@
+"""Reads the results of many runs.
+
+python -m sweeps table runs                          the transfer matrix on the console
+python -m sweeps table runs --markdown matrix.md --csv matrix.csv
+python -m sweeps compare runs                        published numbers beside ours
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from schema.errors import UserError
+
+
+def main(arguments: list[str]) -> int:
+    """Runs one command; the exit status: 0, or 2 for a mistake of the user."""
+    options = _parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m sweeps", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(required=True, metavar="command")
+    table = commands.add_parser("table", help="row: trained on, column: evaluated on")
+    table.add_argument("--csv", type=Path, metavar="FILE", help="also write every split in full precision")
+    table.set_defaults(run=_table)
+    compare = commands.add_parser(
+        "compare", help="published numbers beside ours: matches, differs, no reference"
+    )
+    compare.set_defaults(run=_compare)
+    for command in (table, compare):
+        command.add_argument("folder", type=Path, help="folder that holds runs, at any depth")
+        command.add_argument(
+            "--metric", default="spearman", help="spearman (default), pearson, accuracy, f1, …"
+        )
+        command.add_argument("--markdown", type=Path, metavar="FILE", help="also write the table as Markdown")
+    return parser
+
+
+def _table(options: argparse.Namespace) -> None:
+    from rich.console import Console
+
+    from sweeps.table import caption, to_console, to_csv, to_markdown
+
+    matrix = _read_matrix(options)
+    console = Console()
+    console.print(to_console(matrix))
+    console.print(caption(matrix), highlight=False)
+    _write(options.markdown, to_markdown(matrix))
+    _write(options.csv, to_csv(matrix))
+
+
+def _compare(options: argparse.Namespace) -> None:
+    from sweeps.compare import compare, comparison_markdown, load_published
+
+    text = comparison_markdown(compare(_read_matrix(options), load_published()), metric=options.metric)
+    print(text, end="")
+    _write(options.markdown, text)
+
+
+def _read_matrix(options: argparse.Namespace):
+    from sweeps.collect import collect
+    from sweeps.matrix import build_matrix
+
+    results = collect(options.folder, report=lambda line: print(line, file=sys.stderr))
+    return build_matrix(results, metric=options.metric)
+
+
+def _write(path: Path | None, text: str) -> None:
+    if path is None:
+        return
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{path}: cannot write there ({error.strerror})") from error
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,128 @@
+"""Which results belong to one row of a matrix, and what that row is called."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from schema.result import Result
+
+NOT_PART_OF_THE_ROW = (
+    "seed",
+    "name",
+    "hydra",
+    "data_dir",
+    "output_dir",
+    "run_dir",
+    "resume",
+    "hardware",
+    "logger",
+    "evaluate",
+    "evaluation",
+    "dataset",
+    "schedule",
+)
+"""Configuration that changes no weights; `dataset` and `schedule` are told by what was trained on."""
+
+TRAINING_ONLY = ("loss", "training", "optimiser")
+"""Configuration that means nothing for weights that were not trained."""
+
+WEIGHTS_ONLY = ("backbone", "init_from")
+"""Configuration that means nothing for the lexical baseline."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What two results share when only their seeds differ.
+
+    trained_on  "a>b" for a curriculum, "a+b" for a mixture, "" for no training, "lexical" for the baseline
+    settings    the deciding configuration as sorted (dotted key, value) pairs
+    """
+
+    trained_on: str
+    settings: tuple[tuple[str, str], ...]
+
+
+def identify(result: Result, *, before_training: bool) -> Identity:
+    """The identity of a result, or of the weights it started from."""
+    config = result.config
+    left_out = set(NOT_PART_OF_THE_ROW)
+    if short_target(config["model"]) == "lexical":
+        trained_on = "lexical"
+        left_out.update(TRAINING_ONLY, WEIGHTS_ONLY)
+    elif before_training or not result.trained_on:
+        trained_on = ""
+        left_out.update(TRAINING_ONLY)
+    else:
+        trained_on = _curriculum(result)
+    settings = {key: value for key, value in config.items() if key not in left_out}
+    if trained_on not in ("", "lexical"):
+        # A dataset's own view or limit decides too, but only of the sets that this stage has seen.
+        settings["dataset"] = {name: config["dataset"].get(name) for name in result.trained_on}
+    return Identity(trained_on, tuple(sorted(_flatten(settings).items())))
+
+
+def short_target(node: Mapping[str, Any]) -> str:
+    """The file a `_target_` lives in: losses.cosent.CoSENT → cosent; `by_kind` for a node without one."""
+    target = node.get("_target_")
+    return target.split(".")[-2] if target else "by_kind"
+
+
+def label_rows(identities: Sequence[Identity]) -> list[str]:
+    """One label per row: what it was trained on, and the settings in which it differs from its namesakes."""
+    names = [_name(identity) for identity in identities]
+    labels = []
+    for name, identity in zip(names, identities, strict=True):
+        namesakes = [
+            dict(other.settings) for other, its in zip(identities, names, strict=True) if its == name
+        ]
+        labels.append(" · ".join([name, *_differences(dict(identity.settings), namesakes)]))
+    return labels
+
+
+def _curriculum(result: Result) -> str:
+    if result.config["schedule"] == "serial":
+        return ">".join(result.trained_on)
+    return "+".join(sorted(result.trained_on))
+
+
+def _name(identity: Identity) -> str:
+    if identity.trained_on == "lexical":
+        return "lexical"
+    start = dict(identity.settings).get("init_from", "None")
+    steps = identity.trained_on.replace("+", " + ").split(">") if identity.trained_on else []
+    if start != "None":
+        steps.insert(0, start)
+    return " → ".join(steps) or "untrained"
+
+
+def _differences(own: Mapping[str, str], namesakes: Sequence[Mapping[str, str]]) -> list[str]:
+    """Settings as `key=value` in which `own` differs from any of its namesakes.
+
+    Another class of loss or model is told by its name alone: that its keys differ too goes without saying.
+    """
+    keys = sorted({key for settings in namesakes for key in settings})
+    spoken = []
+    for key in keys:
+        node = key.split(".")[0]
+        target = f"{node}._target_"
+        peers = namesakes
+        if key != target:
+            peers = [settings for settings in namesakes if settings.get(target) == own.get(target)]
+        if len({settings.get(key) for settings in peers}) == 1:
+            continue
+        if key == target:
+            spoken.append(f"{node}={short_target({'_target_': own.get(key)})}")
+        else:
+            spoken.append(f"{key}={own.get(key, 'absent')}")
+    return spoken
+
+
+def _flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested mappings as dotted keys and printed values."""
+    flat: dict[str, str] = {}
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            flat |= _flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = str(value)
+    return flat

@@ -1,0 +1,158 @@
+"""The transfer matrix: row = trained on, column = evaluated on, cell = one metric over the seeds."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from schema.errors import UserError
+from schema.result import Result, Score
+from sweeps.identity import Identity, identify, label_rows, short_target
+
+SPLITS = ("test", "dev")
+"""Evaluation splits, the one preferred in a table first."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A metric of one row on one set, as a fraction.
+
+    mean       over the seeds that have a value
+    std        sample standard deviation over seeds, None below two
+    low, high  95 % bootstrap interval, only for a single seed
+    num_seeds  seeds that have a value
+    """
+
+    mean: float
+    std: float | None
+    low: float | None
+    high: float | None
+    num_seeds: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """All runs that differ in nothing but their seed.
+
+    trained_on  see Identity
+    setup       backbone and loss in words
+    cells       `split/dataset` → Cell; a score that is null or was never asked for is absent
+    """
+
+    label: str
+    trained_on: str
+    setup: str
+    num_seeds: int
+    cells: dict[str, Cell]
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """columns: `split/dataset` keys, one split per dataset, so that a column never mixes two splits."""
+
+    metric: str
+    rows: list[Row]
+    columns: list[str]
+
+
+@dataclass
+class _Runs:
+    """What is gathered of one row: seed → metric key → Score."""
+
+    setup: str
+    scores: dict[int, dict[str, Score]]
+
+
+def build_matrix(results: Sequence[Result], *, metric: str) -> Matrix:
+    """The matrix of `metric` over all results; baselines first, then by length of the curriculum and name.
+
+    Of several results with the same settings and seed the latest counts. A column shows the split that most
+    rows have a value for, test if equal. Raises UserError when no result has the metric.
+    """
+    runs = _gather(results)
+    known = sorted(
+        {key.split("/")[-1] for one in runs.values() for found in one.scores.values() for key in found}
+    )
+    if metric not in known:
+        raise UserError(f"metric={metric}: the results hold {', '.join(known) or 'no score at all'}")
+    identities = list(runs)
+    rows = [
+        Row(
+            label=label,
+            trained_on=identity.trained_on,
+            setup=runs[identity].setup,
+            num_seeds=len(runs[identity].scores),
+            cells=_cells(list(runs[identity].scores.values()), metric),
+        )
+        for identity, label in zip(identities, label_rows(identities), strict=True)
+    ]
+    rows.sort(key=_row_order)
+    return Matrix(metric=metric, rows=rows, columns=_columns(runs.values(), rows))
+
+
+def _gather(results: Sequence[Result]) -> dict[Identity, _Runs]:
+    runs: dict[Identity, _Runs] = {}
+
+    def add(result: Result, scores: Mapping[str, Score], *, before_training: bool) -> None:
+        identity = identify(result, before_training=before_training)
+        row = runs.setdefault(identity, _Runs(_setup(result, identity), {}))
+        # Equal weights may have been evaluated by several runs, each on sets of its own.
+        row.scores.setdefault(result.seed, {}).update(scores)
+
+    for result in sorted(results, key=lambda one: one.finished_at):
+        # Later stages start from trained weights, so what they measured before training is no untrained row.
+        if result.untrained and result.stage == 0:
+            add(result, result.untrained, before_training=True)
+        add(result, result.scores, before_training=False)
+    return runs
+
+
+def _setup(result: Result, identity: Identity) -> str:
+    if identity.trained_on == "lexical":
+        return "TF-IDF"
+    backbone = str(result.config["backbone"]["path"])
+    return f"{backbone}, {short_target(result.config['loss'])}" if identity.trained_on else backbone
+
+
+def _cells(seeds: Sequence[Mapping[str, Score]], metric: str) -> dict[str, Cell]:
+    cells = {}
+    for key in dict.fromkeys(key for scores in seeds for key in scores if key.endswith(f"/{metric}")):
+        found = [scores[key] for scores in seeds if key in scores and scores[key].value is not None]
+        if not found:
+            continue
+        values = [score.value for score in found]
+        alone = found[0] if len(found) == 1 else Score(None)
+        cells[key.rsplit("/", 1)[0]] = Cell(
+            mean=statistics.fmean(values),
+            std=statistics.stdev(values) if len(values) > 1 else None,
+            low=alone.low,
+            high=alone.high,
+            num_seeds=len(values),
+        )
+    return cells
+
+
+def _columns(runs: Sequence[_Runs], rows: Sequence[Row]) -> list[str]:
+    """One `split/dataset` per set that was evaluated, also where every score of it is null; by name."""
+    keys = [key for one in runs for scores in one.scores.values() for key in scores]
+    asked: dict[str, set[str]] = {}
+    for key in keys:
+        split, dataset, _ = key.split("/")
+        asked.setdefault(dataset, set()).add(split)
+
+    def filled(column: str) -> int:
+        return sum(column in row.cells for row in rows)
+
+    columns = []
+    for dataset, found in sorted(asked.items()):
+        candidates = [f"{split}/{dataset}" for split in sorted(found, key=_preference)]
+        columns.append(max(candidates, key=filled))  # the first of the best
+    return columns
+
+
+def _preference(split: str) -> int:
+    return SPLITS.index(split) if split in SPLITS else len(SPLITS)
+
+
+def _row_order(row: Row) -> tuple[int, int, str]:
+    baseline = {"lexical": 0, "": 1}.get(row.trained_on, 2)
+    return baseline, row.trained_on.count(">") + row.trained_on.count("+"), row.label

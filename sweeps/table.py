@@ -1,0 +1,89 @@
+"""A matrix as text: Markdown, console, CSV. Fractions are shown ×100."""
+
+import csv
+import io
+from typing import TYPE_CHECKING
+
+from sweeps.matrix import Cell, Matrix, Row
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+MISSING = "—"
+CSV_COLUMNS = ("row", "setup", "split", "dataset", "metric", "mean", "std", "low", "high", "num_seeds")
+
+
+def caption(matrix: Matrix) -> str:
+    """What the numbers are, in one line."""
+    return (
+        f"{matrix.metric.replace('_', ' ')} ×100; row: trained on, column: evaluated on. "
+        f"One seed: 95 % bootstrap interval where there is one; several: mean ± standard deviation "
+        f"(n: seeds with a value, where not all have one). {MISSING} no score."
+    )
+
+
+def to_markdown(matrix: Matrix) -> str:
+    """A Markdown table below its caption."""
+    head = ["trained on", "seeds", *(_heading(column) for column in matrix.columns)]
+    lines = [head, ["---", *["--:"] * (len(head) - 1)]]
+    for row in matrix.rows:
+        cells = [_shown(row, column) for column in matrix.columns]
+        lines.append([row.label.replace("|", "\\|"), str(row.num_seeds), *cells])
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"{caption(matrix)}\n\n{table}\n"
+
+
+def to_console(matrix: Matrix) -> "Table":
+    """A rich table without its caption; intervals stand below their value so that many columns fit."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table()
+    table.add_column("trained on", overflow="fold")
+    for column in matrix.columns:
+        table.add_column(_heading(column).replace(" ", "\n"), justify="right", no_wrap=True)
+    for row in matrix.rows:
+        label = f"{row.label} ({row.num_seeds} seeds)" if row.num_seeds > 1 else row.label
+        # Text, not str: a label may hold square brackets, which rich would read as markup.
+        cells = (_shown(row, column).replace(" ", "\n", 1) for column in matrix.columns)
+        table.add_row(Text(label), *map(Text, cells))
+    return table
+
+
+def to_csv(matrix: Matrix) -> str:
+    """One line per row and split, as fractions in full precision; also splits that the table leaves out."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(CSV_COLUMNS)
+    for row in matrix.rows:
+        for column, cell in sorted(row.cells.items()):
+            split, dataset = column.split("/")
+            values = (cell.mean, cell.std, cell.low, cell.high, cell.num_seeds)
+            writer.writerow((row.label, row.setup, split, dataset, matrix.metric, *values))
+    return file.getvalue()
+
+
+def percent(value: float) -> str:
+    """A fraction ×100 with one decimal."""
+    return f"{100 * value:.1f}"
+
+
+def _heading(column: str) -> str:
+    split, dataset = column.split("/")
+    return f"{dataset} ({split})"
+
+
+def _shown(row: Row, column: str) -> str:
+    cell = row.cells.get(column)
+    if cell is None:
+        return MISSING
+    complete = cell.num_seeds == row.num_seeds
+    return _number(cell) if complete else f"{_number(cell)} (n = {cell.num_seeds})"
+
+
+def _number(cell: Cell) -> str:
+    if cell.std is not None:
+        return f"{percent(cell.mean)} ± {percent(cell.std)}"
+    if cell.low is not None and cell.high is not None:
+        return f"{percent(cell.mean)} [{percent(cell.low)}, {percent(cell.high)}]"
+    return percent(cell.mean)

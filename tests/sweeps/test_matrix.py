@@ -1,0 +1,132 @@
+import math
+
+import pytest
+
+from schema.errors import UserError
+from schema.result import Score
+from sweeps.matrix import build_matrix
+
+
+def labels(results) -> list[str]:
+    return [row.label for row in build_matrix(results, metric="spearman").rows]
+
+
+def test_rows_columns_and_cells(small_matrix_results):
+    matrix = build_matrix(small_matrix_results, metric="spearman")
+    assert [row.label for row in matrix.rows] == ["lexical", "untrained", "lcqmc", "lcqmc → csts"]
+    assert matrix.columns == ["dev/csts", "test/lcqmc"]
+    lexical, untrained, lcqmc, _ = matrix.rows
+    assert (lexical.cells["test/lcqmc"].low, lexical.cells["test/lcqmc"].high) == (0.40, 0.44)
+    assert untrained.cells["test/lcqmc"].mean == 0.20
+    both = lcqmc.cells["test/lcqmc"]
+    assert (both.mean, both.num_seeds) == (pytest.approx(0.71), 2)
+    assert both.std == pytest.approx(0.02 / math.sqrt(2))
+
+
+def test_a_null_is_left_out_of_the_mean(small_matrix_results):
+    lcqmc = build_matrix(small_matrix_results, metric="spearman").rows[2]
+    assert lcqmc.num_seeds == 2
+    assert (lcqmc.cells["dev/csts"].mean, lcqmc.cells["dev/csts"].num_seeds) == (0.60, 1)
+
+
+def test_a_set_without_any_value_keeps_its_column(make_result):
+    scores = {"dev/csts/spearman": 0.5, "test/csts/spearman": None, "dev/bq/spearman": None}
+    matrix = build_matrix([make_result(["csts"], scores)], metric="spearman")
+    assert matrix.columns == ["dev/bq", "dev/csts"]
+    assert list(matrix.rows[0].cells) == ["dev/csts"]
+
+
+def test_a_column_never_mixes_splits(make_result):
+    results = [
+        make_result(["a"], {"dev/bq/spearman": 0.5, "test/bq/spearman": 0.4}),
+        make_result(["b"], {"dev/bq/spearman": 0.6}),
+    ]
+    assert build_matrix(results, metric="spearman").columns == ["dev/bq"]
+    assert build_matrix(results[:1], metric="spearman").columns == ["test/bq"]
+
+
+def test_the_latest_of_equal_runs_counts_once(make_result):
+    old = make_result(["a"], {"dev/bq/spearman": 0.1, "dev/csts/spearman": 0.3}, finished_at="2026-01-01")
+    new = make_result(["a"], {"dev/bq/spearman": 0.2}, finished_at="2026-01-02")
+    for results in ([old, new], [new, old]):
+        (row,) = build_matrix(results, metric="spearman").rows
+        assert row.num_seeds == 1
+        assert row.cells["dev/bq"].mean == 0.2
+        assert row.cells["dev/csts"].mean == 0.3  # evaluated by the older run alone, same weights
+
+
+def test_a_stage_of_a_curriculum_is_the_row_of_its_prefix(make_result):
+    alone = make_result(["a"], {"dev/bq/spearman": 0.5}, seed=1)
+    stage = make_result(["a"], {"dev/bq/spearman": 0.7}, seed=2, schedule="serial")
+    stage.config["dataset"]["b"] = {"name": "b", "limit": None}
+    (row,) = build_matrix([alone, stage], metric="spearman").rows
+    assert (row.label, row.num_seeds) == ("a", 2)
+
+
+def test_order_matters_in_a_curriculum_not_in_a_mixture(make_result):
+    def four(schedule):
+        return [
+            make_result(sets, {"dev/bq/spearman": 0.5}, schedule=schedule)
+            for sets in (["a", "b"], ["b", "a"])
+        ]
+
+    assert labels(four("serial")) == ["a → b", "b → a"]
+    assert labels(four("mix")) == ["a + b"]
+
+
+def test_what_later_stages_started_from_is_not_untrained(make_result):
+    scores = {"dev/bq/spearman": 0.5}
+    later = make_result(["a", "b"], scores, untrained={"dev/bq/spearman": 0.4}, schedule="serial", stage=1)
+    assert labels([later]) == ["a → b"]
+
+
+def test_untrained_weights_are_one_row_wherever_they_were_measured(make_result):
+    results = [
+        make_result(["a"], {"dev/bq/spearman": 0.5}, untrained={"dev/bq/spearman": 0.1}),
+        make_result([], {"dev/csts/spearman": 0.2}, loss={"_target_": "losses.cosine.Cosine"}),
+    ]
+    untrained = build_matrix(results, metric="spearman").rows[0]
+    assert (untrained.label, set(untrained.cells)) == ("untrained", {"dev/bq", "dev/csts"})
+
+
+def test_namesakes_are_told_apart_by_what_differs(make_result):
+    scores = {"dev/bq/spearman": 0.5}
+    cosent = make_result(["a"], scores)
+    colder = make_result(["a"], scores, loss={"_target_": "losses.cosent.CoSENT", "temperature": 0.01})
+    cosine = make_result(["a"], scores, loss={"_target_": "losses.cosine.Cosine", "target_range": [0, 1]})
+    by_kind = make_result(["a"], scores, loss={"scored_pair": {"_target_": "losses.cosine.Cosine"}})
+    longer = make_result(["b"], scores, training={"duration": "9 epochs"})
+    assert labels([cosent, longer]) == ["a", "b"]
+    assert labels([cosent, cosine]) == ["a · loss=cosent", "a · loss=cosine"]
+    assert labels([cosent, by_kind]) == ["a · loss=by_kind", "a · loss=cosent"]
+    assert labels([cosent, colder, cosine]) == [
+        "a · loss=cosent · loss.temperature=0.01",
+        "a · loss=cosent · loss.temperature=0.05",
+        "a · loss=cosine",
+    ]
+
+
+def test_hardware_and_folders_make_no_rows(make_result):
+    scores = {"dev/bq/spearman": 0.5}
+    results = [
+        make_result(["a"], scores, seed=1, hardware={"accelerator": "cpu"}, evaluation={"splits": ["dev"]}),
+        make_result(["a"], scores, seed=2, hardware={"accelerator": "cuda"}, output_dir="elsewhere"),
+    ]
+    assert labels(results) == ["a"]
+
+
+def test_a_start_from_other_weights_shows(make_result):
+    scores = {"dev/bq/spearman": 0.5}
+    results = [
+        make_result([], scores, init_from="models/minilm"),
+        make_result(["a"], scores, init_from="models/minilm"),
+        make_result(["a"], scores),
+    ]
+    assert labels(results) == ["models/minilm", "a", "models/minilm → a"]
+
+
+def test_an_unknown_metric_names_the_known(make_result):
+    with pytest.raises(UserError, match=r"metric=spaerman: .*accuracy, spearman"):
+        build_matrix(
+            [make_result(["a"], {"dev/bq/spearman": 0.5, "dev/bq/accuracy": Score(None)})], metric="spaerman"
+        )

@@ -1,0 +1,42 @@
+import csv
+import io
+from pathlib import Path
+
+from rich.console import Console
+
+from sweeps.matrix import build_matrix
+from sweeps.table import to_console, to_csv, to_markdown
+
+GOLDEN = Path(__file__).parent / "golden_matrix.md"
+
+
+def test_markdown_is_the_golden_table(small_matrix_results):
+    markdown = to_markdown(build_matrix(small_matrix_results, metric="spearman"))
+    assert markdown == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_console_shows_every_row_and_column(small_matrix_results):
+    console = Console(file=io.StringIO(), width=100)
+    console.print(to_console(build_matrix(small_matrix_results, metric="spearman")))
+    text = console.file.getvalue()
+    for word in ("lexical", "lcqmc → csts", "lcqmc (2 seeds)", "[40.0, 44.0]", "± 1.4", "80.5", "(test)"):
+        assert word in text
+
+
+def test_labels_with_brackets_are_shown_as_they_are(make_result):
+    results = [
+        make_result(["a"], {"dev/bq/spearman": 0.5}, optimiser={"betas": betas}) for betas in ([0.9], [0])
+    ]
+    console = Console(file=io.StringIO(), width=100)
+    console.print(to_console(build_matrix(results, metric="spearman")))
+    assert "optimiser.betas=[0.9]" in console.file.getvalue()
+
+
+def test_csv_has_both_splits_in_full_precision(small_matrix_results):
+    lines = list(csv.DictReader(io.StringIO(to_csv(build_matrix(small_matrix_results, metric="spearman")))))
+    cells = {(line["row"], line["split"], line["dataset"]): line for line in lines}
+    assert cells["lcqmc → csts", "dev", "csts"]["mean"] == "0.8049"
+    assert cells["lexical", "dev", "lcqmc"]["low"] == "0.4"
+    assert cells["lcqmc", "test", "lcqmc"]["num_seeds"] == "2"
+    assert cells["untrained", "test", "lcqmc"]["std"] == ""
+    assert len(lines) == 4 * 3
