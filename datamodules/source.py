@@ -23,6 +23,7 @@ def load_examples(
     data_dir: str | Path,
     on_bad_row: str,
     required: bool = False,
+    group: str = "dataset",
 ) -> Examples | None:
     """The rows of one split, verified; None when there is no file for it.
 
@@ -30,28 +31,32 @@ def load_examples(
     data_dir    folder that the paths of a layout start from, for source=local
     on_bad_row  error: the first faulty row stops the job · drop: faulty rows are left out and counted
     required    a missing split is a UserError that says where it was looked for
+    group       dataset or evaluate: where the set stands in the configuration, for what messages say to type
 
     A promise of rows binds files only: a hub dataset has the rows of its pinned revision.
     """
     config = OmegaConf.to_object(config) if isinstance(config, DictConfig) else config
     source = _one_of(config.source or source, [member.value for member in Source], "source")
     _one_of(on_bad_row, ROW_POLICIES, "on_bad_row")
+    key = f"{group}.{config.name}"
     if source == Source.HUB:
-        found = _from_hub(config, split, required=required)
+        found = _from_hub(config, split, key=key, required=required)
     else:
         folder = BUILTIN_DATA if source == Source.BUILTIN else Path(data_dir).expanduser()
-        found = _from_files(config, split, folder, required=required)
+        found = _from_files(config, split, folder, key=key, required=required)
     if found is None:
         return None
     table, columns, promised = found
-    return verified(table, config, split, columns=columns, promised=promised, on_bad_row=on_bad_row)
+    return verified(table, config, split, key=key, columns=columns, promised=promised, on_bad_row=on_bad_row)
 
 
-def _from_hub(config: DatasetConfig, split: str, *, required: bool) -> tuple[Table, dict, None] | None:
+def _from_hub(
+    config: DatasetConfig, split: str, *, key: str, required: bool
+) -> tuple[Table, dict, None] | None:
     if config.hub is None:
         raise UserError(
             f"{config.name} is on no hub that juzhen knows of; type source=local data_dir=<folder>, "
-            f"or for this set alone dataset.{config.name}.source=local"
+            f"or for this set alone {key}.source=local"
         )
     if split not in config.hub.splits:
         if required:
@@ -61,17 +66,17 @@ def _from_hub(config: DatasetConfig, split: str, *, required: bool) -> tuple[Tab
 
 
 def _from_files(
-    config: DatasetConfig, split: str, folder: Path, *, required: bool
+    config: DatasetConfig, split: str, folder: Path, *, key: str, required: bool
 ) -> tuple[Table, dict, int | None] | None:
     if not folder.is_dir():
         raise UserError(f"data_dir={folder}: no such folder; type data_dir=<folder that holds the data sets>")
-    _one_of(config.layout, config.layouts, f"dataset.{config.name}.layout")
+    _one_of(config.layout, config.layouts, f"{key}.layout")
     layout = config.layouts[config.layout]
     named = layout.files.get(split)
     path = _on_disk(folder / named) if named else None
     if path is None:
         if required:
-            raise UserError(_absence(config, layout, split, folder))
+            raise UserError(_absence(config, layout, split, folder, key))
         return None
     promised = (config.rows if layout.rows is None else layout.rows).get(split)
     return read_table(path, header=layout.header, quoted=layout.quoted), layout.columns, promised
@@ -94,7 +99,7 @@ def _on_disk(path: Path) -> Path | None:
     return there[0] if there else None
 
 
-def _absence(config: DatasetConfig, layout: LayoutConfig, split: str, folder: Path) -> str:
+def _absence(config: DatasetConfig, layout: LayoutConfig, split: str, folder: Path, key: str) -> str:
     """Where a required split was looked for, and what to type."""
     named = layout.files.get(split)
     looked_for = (
@@ -104,9 +109,9 @@ def _absence(config: DatasetConfig, layout: LayoutConfig, split: str, folder: Pa
     )
     others = [name for name in config.layouts if name != config.layout]
     ways = [f"type data_dir=<folder that holds {named}>"] if named else []
-    ways += [f"dataset.{config.name}.layout={name}" for name in others]
-    ways += [f"dataset.{config.name}.source=hub"] if config.hub and split in config.hub.splits else []
-    ways += [] if named else [f"type +dataset.{config.name}.layouts.{config.layout}.files.{split}=<path>"]
+    ways += [f"{key}.layout={name}" for name in others]
+    ways += [f"{key}.source=hub"] if config.hub and split in config.hub.splits else []
+    ways += [] if named else [f"type +{key}.layouts.{config.layout}.files.{split}=<path>"]
     return f"{config.name}/{split}: {looked_for}; {', or '.join(ways)}"
 
 

@@ -1,36 +1,42 @@
 """From columns to Examples: every row is checked before it may enter."""
 
 import hashlib
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
+from datamodules.gold import read_targets
 from datamodules.readers import Table
 from schema.config import DatasetConfig
 from schema.errors import UserError, nearest
-from schema.examples import NLI_CLASSES, TARGET_COLUMN, TEXT_COLUMNS, Examples, Kind
-
-NUM_CLASSES = {Kind.LABELLED_PAIR: 2, Kind.NLI_PAIR: len(NLI_CLASSES)}
+from schema.examples import TARGET_COLUMN, TEXT_COLUMNS, Examples, Kind
 
 
 def verified(
-    table: Table, config: DatasetConfig, split: str, *, columns: dict, promised: int | None, on_bad_row: str
+    table: Table,
+    config: DatasetConfig,
+    split: str,
+    *,
+    key: str,
+    columns: dict,
+    promised: int | None,
+    on_bad_row: str,
 ) -> Examples:
     """The rows of `table` as Examples, or a UserError that names the first faulty line.
 
+    key         where the set stands in the configuration, such as dataset.csts
     columns     field of the example → column name or 0-based position
     promised    rows expected after those with an ignored label are left out; None: any number
     on_bad_row  "error", or "drop": faulty rows are left out and counted
     """
     kind = Kind(config.kind)
-    fields = _text_fields(config, kind, columns)
+    fields = _text_fields(kind, columns, key)
     faults = dict(table.faults)
-    texts = {field: _raw(table, config, field, columns[field]) for field in fields}
+    texts = {field: _raw(table, field, columns[field], key) for field in fields}
     keep, targets = np.ones(len(table.lines), dtype=bool), None
     if kind in TARGET_COLUMN:
-        gold = _raw(table, config, TARGET_COLUMN[kind], columns.get(TARGET_COLUMN[kind]))
-        targets, keep = _targets(gold, _target_of(config, kind), table, faults)
+        gold = _raw(table, TARGET_COLUMN[kind], columns[TARGET_COLUMN[kind]], key)
+        targets, keep = read_targets(gold, table, config, key=key, faults=faults)
     for field in fields:
         texts[field] = _stripped(texts[field], field, table, keep, faults)
     if faults and on_bad_row == "error":
@@ -38,7 +44,7 @@ def verified(
     if faults:
         keep &= ~np.isin(table.lines, list(faults))
     num_rows = int(keep.sum())
-    _check_count(table, config, split, num_rows, len(faults), promised)
+    _check_count(table, f"{key}.rows.{split}", num_rows, len(faults), promised)
     if num_rows < len(keep):
         rows = np.flatnonzero(keep).tolist()
         texts = {field: [values[row] for row in rows] for field, values in texts.items()}
@@ -67,25 +73,23 @@ def fingerprint_of(kind: Kind, texts: dict[str, list[str]], targets: np.ndarray 
     return digest.hexdigest()
 
 
-def _text_fields(config: DatasetConfig, kind: Kind, columns: dict) -> list[str]:
+def _text_fields(kind: Kind, columns: dict, key: str) -> list[str]:
     """Text fields that the column map fills, in order. Raises UserError for a field too few or too many."""
     required = [*TEXT_COLUMNS[kind], *([TARGET_COLUMN[kind]] if kind in TARGET_COLUMN else [])]
     negatives = [field for field in columns if kind is Kind.TRIPLET and field.startswith("negative_")]
     for field in required:
         if columns.get(field) is None:
-            raise UserError(
-                f"dataset.{config.name}: a {kind} needs a column for {field}, `columns` gives none"
-            )
+            raise UserError(f"{key}: a {kind} needs a column for {field}, `columns` gives none")
     for field in columns:
         if field not in (*required, *negatives):
             raise UserError(
-                f"dataset.{config.name}: `columns` names the field {field}, which a {kind} does not have; "
+                f"{key}: `columns` names the field {field}, which a {kind} does not have; "
                 f"{nearest(field, required)}"
             )
     return [*TEXT_COLUMNS[kind], *sorted(negatives, key=lambda field: (len(field), field))]
 
 
-def _raw(table: Table, config: DatasetConfig, field: str, column: str | int) -> Sequence:
+def _raw(table: Table, field: str, column: str | int, key: str) -> Sequence:
     """The values of one column, by name or position."""
     names = table.names
     found = (
@@ -95,17 +99,17 @@ def _raw(table: Table, config: DatasetConfig, field: str, column: str | int) -> 
         if not 0 <= column < len(table.columns):
             raise UserError(
                 f"{table.place}: {field} is read from column {column} (counted from 0), but there are "
-                f"only {len(table.columns)} columns; {found}. Mend `columns` in the layout of "
-                f"dataset.{config.name}"
+                f"only {len(table.columns)} columns; {found}. Mend `columns` in the layout of {key}"
             )
         position = column
     elif names and column in names:
         position = names.index(column)
     else:
-        hint = f"; {nearest(column, names)}" if names else ""
+        hint = nearest(column, names or ())
+        hint = f"; {hint}" if hint.startswith("did you mean") else ""
         raise UserError(
             f"{table.place}: no column {column}, from which {field} is read; {found}{hint}. "
-            f"Choose another dataset.{config.name}.layout, or mend `columns` in it"
+            f"Choose another {key}.layout, or mend `columns` in it"
         )
     values = table.columns[position]
     return values.to_pylist() if hasattr(values, "to_pylist") else values
@@ -138,71 +142,6 @@ def _text_fault(value: object) -> str | None:
     return None if value.strip() else "is empty"
 
 
-def _targets(
-    gold: Sequence, target_of: Callable[[str], float | str | None], table: Table, faults: dict[int, str]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Targets float32 (rows,), and which rows stay: those with an ignored label (None) do not."""
-    words = gold if all(isinstance(value, str) for value in gold) else [_word(value) for value in gold]
-    known = {word: target_of(word.strip()) for word in set(words)}
-    wrong = {word for word, target in known.items() if isinstance(target, str)}
-    if wrong:
-        for row in (row for row, word in enumerate(words) if word in wrong):
-            faults.setdefault(int(table.lines[row]), known[words[row]])
-    numbers = {
-        word: math.nan if target is None or word in wrong else target for word, target in known.items()
-    }
-    targets = np.fromiter(map(numbers.__getitem__, words), dtype=np.float32, count=len(words))
-    ignored = {word for word, target in known.items() if target is None}
-    keep = np.fromiter((word not in ignored for word in words), dtype=bool, count=len(words))
-    return targets, keep
-
-
-def _word(value: object) -> str:
-    """A gold value of a typed file as a text file would spell it: the number 1.0 is the label 1."""
-    if value is None:
-        return ""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
-def _target_of(config: DatasetConfig, kind: Kind) -> Callable[[str], float | str | None]:
-    """A function: gold word → target, None for an ignored label, or a text saying what is wrong with it."""
-    ignored = frozenset(config.ignore_labels or ())
-    if kind is Kind.SCORED_PAIR:
-        if not config.score_range or not config.score_range[0] < config.score_range[1]:
-            raise UserError(
-                f"dataset.{config.name}.score_range: expected the lowest and highest score, such as [0,5]"
-            )
-        low, high = config.score_range
-        return lambda word: None if word in ignored else _scaled(word, low, high)
-    labels = dict(config.labels or {})
-    limit = NUM_CLASSES.get(kind)
-    if not labels or min(labels.values()) < 0 or (limit and max(labels.values()) >= limit):
-        classes = f"0 to {limit - 1}" if limit else "0 and up"
-        raise UserError(
-            f"dataset.{config.name}.labels: expected every gold label with its class number, {classes}"
-        )
-
-    def target_of(word: str) -> float | str | None:
-        if word in ignored:
-            return None
-        if word in labels:
-            return float(labels[word])
-        return f"the label is {word!r}, {nearest(word, labels)}" if word else "the label is missing"
-
-    return target_of
-
-
-def _scaled(word: str, low: float, high: float) -> float | str:
-    """The score mapped from [low, high] to [0, 1], or what is wrong with it."""
-    try:
-        score = float(word.replace("_", "?"))  # Python reads 1_0 as ten
-    except ValueError:
-        return f"the score is {word!r}, not a number" if word else "the score is missing"
-    if not low <= score <= high:
-        return f"the score is {word}, outside of score_range [{low:g}, {high:g}]"
-    return (score - low) / (high - low)
-
-
 def _raise_first(table: Table, faults: dict[int, str]) -> None:
     first = min(faults)
     more = f" {len(faults) - 1} more rows are faulty." if len(faults) > 2 else ""
@@ -213,16 +152,14 @@ def _raise_first(table: Table, faults: dict[int, str]) -> None:
     )
 
 
-def _check_count(
-    table: Table, config: DatasetConfig, split: str, num_rows: int, num_dropped: int, promised: int | None
-) -> None:
+def _check_count(table: Table, rows_key: str, num_rows: int, num_dropped: int, promised: int | None) -> None:
     """Raises UserError when nothing is left, or when another number of rows was read than promised."""
     dropped = f", {num_dropped} of them faulty" if num_dropped else ""
     if not num_rows:
         raise UserError(f"{table.place}: no rows are left ({num_rows + num_dropped} were read{dropped})")
     if promised is not None and num_rows + num_dropped != promised:
         raise UserError(
-            f"{table.place}: {num_rows + num_dropped} rows{dropped}, but {config.name}/{split} promises "
+            f"{table.place}: {num_rows + num_dropped} rows{dropped}, but {rows_key} promises "
             f"{promised}; is the file complete? If this is another release, type "
-            f"dataset.{config.name}.rows.{split}=null"
+            f"{rows_key}=null"
         )

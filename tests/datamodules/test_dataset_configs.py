@@ -1,0 +1,127 @@
+"""Every dataset YAML holds what the code expects, reads a file of its own layout, and keeps its promises."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from datamodules.source import load_examples
+from schema.config import DatasetConfig, Source
+from schema.examples import TARGET_COLUMN, TEXT_COLUMNS, Kind
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+DATASETS = sorted(
+    path.stem for path in (CONF / "dataset").glob("*.yaml") if not path.stem.startswith("demo_")
+)
+SUITES = sorted(path.stem for path in (CONF / "suite").glob("*.yaml") if path.stem != "demo")
+REAL_DATA = os.environ.get("JUZHEN_DATA")
+
+
+def config_of(name):
+    node = OmegaConf.load(CONF / "dataset" / f"{name}.yaml")
+    return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(DatasetConfig), node))
+
+
+LAYOUTS = [(name, layout) for name in DATASETS for layout in config_of(name).layouts]
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_yaml_spells_every_key_out_and_fits_its_kind(name):
+    path = CONF / "dataset" / f"{name}.yaml"
+    assert path.read_text(encoding="utf-8").splitlines()[0] == f"# @package dataset.{name}"
+    node, config = OmegaConf.load(path), config_of(name)
+    assert set(node) == set(DatasetConfig.__dataclass_fields__)
+    assert config.name == name
+    assert config.language in ("zh", "en", "en-zh")
+    assert config.source in (None, *Source)
+    assert all([config.about, config.licence, config.origin])
+    kind = Kind(config.kind)
+    fields = {*TEXT_COLUMNS[kind], *filter(None, [TARGET_COLUMN.get(kind)])}
+    maps = [*config.layouts.values(), *([config.hub] if config.hub else [])]
+    assert all(fields <= set(each.columns) for each in maps)
+    assert (config.score_range is not None) == (kind is Kind.SCORED_PAIR)
+    assert (config.labels is not None) == (TARGET_COLUMN.get(kind) == "label")
+    assert set(config.layouts[config.layout].files) >= {"train", "dev", "test"}
+    assert config.rows["test"] is None
+
+
+def fixture_text(config, layout, suffix):
+    """Three good rows in the layout's columns, a stray column first where columns are named."""
+    kind = Kind(config.kind)
+    gold = {"score": [*(config.score_range or []), sum(config.score_range or [0]) / 2]}
+    gold["label"] = ([*(config.labels or {})] * 3)[:3]
+    records = [
+        {field: gold[field][row] if field in gold else f"{field} {row}" for field in layout.columns}
+        for row in range(3)
+    ]
+    if any(isinstance(column, int) for column in layout.columns.values()):
+        order = sorted(layout.columns, key=layout.columns.get)
+        rows = [[str(record[field]) for field in order] for record in records]
+    else:
+        named = [
+            {"id": row} | {layout.columns[f]: record[f] for f in record} for row, record in enumerate(records)
+        ]
+        if suffix == ".json":
+            return "\n".join(map(json.dumps, named)), kind
+        rows = [list(named[0]), *([str(value) for value in record.values()] for record in named)]
+    return "\n".join(("," if suffix == ".csv" else "\t").join(row) for row in rows), kind
+
+
+@pytest.mark.parametrize(("name", "layout_name"), LAYOUTS)
+def test_yaml_reads_a_file_of_its_layout(tmp_path, name, layout_name):
+    config = config_of(name)
+    config.layout, config.rows = layout_name, {"train": 3}
+    layout = config.layouts[layout_name]
+    layout.rows = None
+    named = Path(layout.files["train"])
+    plain = named.with_suffix("") if named.suffix == ".zst" else named
+    text, kind = fixture_text(config, layout, plain.suffix)
+    (tmp_path / plain).parent.mkdir(parents=True)
+    (tmp_path / plain).write_text(text, encoding="utf-8")
+    examples = load_examples(
+        config, "train", source="local", data_dir=tmp_path, on_bad_row="error", required=True
+    )
+    assert len(examples) == 3
+    for column in TEXT_COLUMNS[kind]:
+        assert examples.texts(column) == [f"{column} {row}" for row in range(3)]
+    if kind is Kind.SCORED_PAIR:
+        assert examples.targets.tolist() == [0, 1, 0.5]
+    elif kind in TARGET_COLUMN:
+        assert examples.targets.tolist() == ([*config.labels.values()] * 3)[:3]
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_suite_fills_evaluate_in_its_order(tmp_path, suite):
+    (tmp_path / "job.yaml").write_text(
+        "defaults:\n  - dataset: [csts]\n  - suite: none\n  - _self_\ndataset: {}\nevaluate: {}\n"
+        f"hydra:\n  searchpath: ['file://{CONF}']\n"
+    )
+    with initialize_config_dir(str(tmp_path), version_base="1.3"):
+        job = compose("job", overrides=["dataset=[afqmc,csts]", f"suite={suite}"])
+    assert list(job.dataset) == ["afqmc", "csts"]
+    node = OmegaConf.load(CONF / "suite" / f"{suite}.yaml")
+    listed = [name for entry in node.get("defaults", []) for name in entry.values()]
+    assert list(job.evaluate) == listed
+    assert set(listed) <= set(DATASETS)
+    assert all(job.evaluate[name].name == name for name in listed)
+
+
+@pytest.mark.skipif(not REAL_DATA, reason="JUZHEN_DATA names no folder with the real sets")
+@pytest.mark.parametrize(("name", "layout_name"), LAYOUTS)
+def test_real_files_keep_the_promised_rows(name, layout_name):
+    config = config_of(name)
+    config.layout = layout_name
+    found = {
+        split: load_examples(config, split, source="local", data_dir=REAL_DATA, on_bad_row="error")
+        for split in config.layouts[layout_name].files
+    }
+    found = {split: examples for split, examples in found.items() if examples is not None}
+    if not found:
+        pytest.skip(f"no file of {name}/{layout_name} below JUZHEN_DATA")
+    promised = config.layouts[layout_name].rows or config.rows
+    for split, examples in found.items():
+        assert promised.get(split) in (None, len(examples))
+        assert examples.num_dropped == 0
