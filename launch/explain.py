@@ -1,0 +1,153 @@
+"""Turns what Hydra, OmegaConf and YAML say into what the person at the keyboard typed and should type."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
+
+from hydra.errors import MissingConfigException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
+from yaml import MarkedYAMLError
+
+from schema.config import DatasetConfig
+from schema.errors import UserError, nearest
+
+SPOKEN_TYPES = {
+    "Integer": "a whole number",
+    "Float": "a number",
+    "bool": "true or false",
+    "ListConfig": "a list, in quotes: '{key}=[{value}]'",
+    "subclass": "a group of keys ({key}.<key>=<value>), not a single value",
+    "'int'": "a whole number",
+    "'float'": "a number",
+    "'bool'": "true or false",
+    "'str'": "text",
+}
+"""Word in OmegaConf's message → what was expected."""
+
+
+class ConfigError(UserError):
+    """A mistake at one key of the composed configuration; `key` lets the caller find where it was set."""
+
+    def __init__(self, message: str, key: str = "") -> None:
+        super().__init__(message)
+        self.key = key
+
+
+def option_hint(group: str, option: str, options: Iterable[str]) -> str:
+    """One line for an option that does not exist: the nearest one, then all."""
+    options = sorted(options)
+    if not options:
+        return f"{group}={option}: the group {group} has no options yet"
+    hint = nearest(option.lower(), options)
+    listing = "" if hint.startswith("known") else f" Options of {group}: {', '.join(options)}"
+    return f"{group}={option}: there is no such option; {hint}{listing}"
+
+
+def key_hint(word: str, siblings: Iterable[str], root: DictConfig | None = None) -> str:
+    """Where a wrong key belongs: the same word elsewhere in the configuration, else the nearest sibling."""
+    elsewhere = [path for path in leaf_paths(root) if path.rpartition(".")[2] == word.lower()]
+    if elsewhere:
+        return f"did you mean {' or '.join(elsewhere)}?"
+    return nearest(word.lower(), (str(name) for name in siblings if name != "hydra"))
+
+
+def leaf_paths(root: DictConfig | None) -> list[str]:
+    """Dotted paths of the single values of a job, datasets apart."""
+    if root is None:
+        return []
+    plain = OmegaConf.to_container(root, resolve=False)
+    paths: list[str] = []
+
+    def walk(node: dict, prefix: str) -> None:
+        for key, value in node.items():
+            if isinstance(value, dict):
+                walk(value, f"{prefix}{key}.")
+            else:
+                paths.append(f"{prefix}{key}")
+
+    walk({key: value for key, value in plain.items() if key not in ("hydra", "dataset", "evaluate")}, "")
+    return paths
+
+
+def explain_composition(error: Exception, groups: Iterable[str] = ()) -> ConfigError:
+    """The mistake behind an exception of Hydra's composition; `groups` are the names of groups, for hints."""
+    if isinstance(error, MissingConfigException):
+        return _explain_missing_file(error)
+    if isinstance(error, MarkedYAMLError):
+        mark = error.problem_mark
+        place = f"{mark.name}, line {mark.line + 1}" if mark else "a configuration file"
+        return ConfigError(f"{place}: this is not valid YAML: {error.problem}")
+    cause = error.__cause__
+    if isinstance(cause, ConfigKeyError | ConfigAttributeError):
+        return unknown_key(cause, groups)
+    text = str(error).strip()
+    if match := re.search(r"already at '(.+?)'", text):
+        return ConfigError(
+            f"+{match[1]}: this key exists already; write {match[1]}=… without the +", match[1]
+        )
+    if match := re.search(r"Multiple values for (\S+?)\.", text):
+        return ConfigError(f"{match[1]} is chosen twice; write {match[1]}=… once and without a +", match[1])
+    if match := re.search(r"delete from config\. '(.+?)' does not exist", text):
+        return ConfigError(f"~{match[1]}: there is no such key to take out", match[1])
+    if isinstance(cause, OmegaConfBaseException) and cause.full_key:
+        return ConfigError(f"{cause.full_key}: {_first_line(cause)}", str(cause.full_key))
+    return ConfigError(" ".join(line.strip() for line in text.splitlines() if line.strip()))
+
+
+def _explain_missing_file(error: MissingConfigException) -> ConfigError:
+    group, _, option = (error.missing_cfg_file or "").rpartition("/")
+    if not group:
+        return ConfigError(f"there is no configuration file {option}.yaml; the job's is called train")
+    return ConfigError(option_hint(group, option, error.options or ()), option)
+
+
+def unknown_key(error: OmegaConfBaseException, groups: Iterable[str] = ()) -> ConfigError:
+    """A key that the configuration does not have, with the nearest one that it has."""
+    path, word = str(error.full_key), str(error.key)
+    kind, parent = error.object_type, error.parent_node
+    root = parent._get_root() if parent is not None else None
+    if hint := _dataset_hint(path):
+        return ConfigError(f"{path}: {hint}", path)
+    if not is_dataclass(kind) and not parent:
+        hint = f"{path.rpartition('.')[0]} is a single value, without keys below it"
+    else:
+        siblings = [field.name for field in fields(kind)] if is_dataclass(kind) else list(parent)
+        siblings += [] if "." in path else groups
+        hint = key_hint(word, [key for key in siblings if key != "_target_"], root)
+    return ConfigError(f"{path}: there is no such key; {hint}", path)
+
+
+def _dataset_hint(path: str) -> str:
+    """For keys of a dataset: one that may be set but is not spelt out, or a set that is not in the job."""
+    group, *rest = path.split(".")
+    if group not in ("dataset", "evaluate") or not rest:
+        return ""
+    if len(rest) == 1:
+        choose = f"'dataset=[{rest[0]}]'" if group == "dataset" else "a suite with it, suite=…"
+        return f"this job has no such set; choose {choose}"
+    if rest[1] in (field.name for field in fields(DatasetConfig)):
+        return f"this key is not set yet; with a + it is: '+{path}=…'"
+    return ""
+
+
+def wrong_type(error: OmegaConfBaseException) -> ConfigError:
+    """A value of the wrong type: the key, what was given and what was expected."""
+    text, key = _first_line(error), str(error.full_key)
+    expected = next(
+        (spoken for word, spoken in SPOKEN_TYPES.items() if word in text.split("converted to")[-1]), None
+    )
+    value = "null" if error.value is None else error.value
+    if expected is None:
+        return ConfigError(f"{key}={value}: {text}", key)
+    return ConfigError(f"{key}={value}: expected {expected.format(key=key, value=value)}", key)
+
+
+def broken_reference(error: OmegaConfBaseException) -> ConfigError:
+    """An interpolation `${…}` that leads nowhere."""
+    key = str(error.full_key)
+    return ConfigError(f"{key}: cannot fill in ${{…}}: {_first_line(error)}", key)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]

@@ -1,0 +1,116 @@
+"""Checks a composed job against its schema, its values against their ranges, its targets against the code."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import (
+    ConfigAttributeError,
+    ConfigKeyError,
+    OmegaConfBaseException,
+    ValidationError,
+)
+
+from launch.explain import ConfigError, broken_reference, unknown_key, wrong_type
+from launch.naming import register_resolvers
+from launch.signatures import ROOT, check_target
+from launch.values import check_values
+from schema.config import JobConfig
+from schema.errors import nearest
+from schema.examples import Kind
+
+HEAD_PARAMETERS = ("dim", "num_classes")
+"""What the code gives to a loss that owns a head."""
+
+EXAMPLES = {
+    "backbone.path": "python train.py backbone=local backbone.path=<folder of a model>",
+    "loss": "python train.py loss=cosent",
+    "model": "python train.py model=biencoder",
+    "backbone": "python train.py backbone=embedded",
+}
+
+
+def check_config(config: DictConfig, *, root: Path = ROOT) -> None:
+    """Raises UserError for the first mistake in a composed job: key, type, missing value, range or target.
+
+    Needs no torch. `root` is the folder that dotted targets start from.
+    """
+    check_job(typed_config(config), root=root)
+
+
+def check_job(job: DictConfig, *, root: Path = ROOT) -> None:
+    """As `check_config`, for a job that has its types already."""
+    check_values(job)
+    check_targets(job, root=root)
+
+
+def typed_config(config: DictConfig) -> DictConfig:
+    """The job with the types of JobConfig and every `${…}` filled in. Raises UserError if it does not fit."""
+    register_resolvers()
+    config = OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
+    try:
+        resolved = OmegaConf.to_container(config, resolve=True)
+    except OmegaConfBaseException as error:
+        # A missing or misspelt key may be the reason, and is then the better message.
+        _require_complete(_merge(OmegaConf.to_container(config)))
+        raise broken_reference(error) from error
+    job = _merge(resolved)
+    _require_complete(job)
+    return job
+
+
+def _merge(settings: dict[str, Any]) -> DictConfig:
+    with explained():
+        return OmegaConf.merge(OmegaConf.structured(JobConfig), settings)
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turns OmegaConf's exceptions about a typed job into a ConfigError."""
+    try:
+        yield
+    except (ConfigKeyError, ConfigAttributeError) as error:
+        raise unknown_key(error) from error
+    except ValidationError as error:
+        raise wrong_type(error) from error
+
+
+def _require_complete(job: DictConfig) -> None:
+    if missing := sorted(_missing(job, "")):
+        example = EXAMPLES.get(missing[0], f"python train.py {missing[0]}=<value>")
+        raise ConfigError(f"{missing[0]} is not set; for example: {example}")
+
+
+def _missing(node: DictConfig, path: str) -> Iterator[str]:
+    """Keys whose value is ???. Follows no interpolation, which OmegaConf.missing_keys does."""
+    for key in node:
+        if OmegaConf.is_missing(node, key):
+            yield f"{path}{key}"
+        elif not OmegaConf.is_interpolation(node, key) and isinstance(node[key], DictConfig):
+            yield from _missing(node[key], f"{path}{key}.")
+
+
+def check_targets(job: DictConfig, *, root: Path = ROOT) -> None:
+    """Raises ConfigError when the model's or a loss's `_target_` or keys do not fit the code."""
+    model = OmegaConf.to_container(job.model)
+    if "_target_" not in model:
+        raise ConfigError("model._target_ is not set; for example: python train.py model=biencoder", "model")
+    check_target(model, "model", injected=None, root=root)
+    loss = OmegaConf.to_container(job.loss)
+    if "_target_" in loss:
+        check_target(loss, "loss", injected=HEAD_PARAMETERS, root=root)
+        return
+    for kind, nested in loss.items():
+        _check_nested_loss(kind, nested, root)
+
+
+def _check_nested_loss(kind: str, nested: Mapping[str, Any], root: Path) -> None:
+    """One entry of a table example kind → loss."""
+    key = f"loss.{kind}"
+    if kind not in tuple(Kind):
+        raise ConfigError(f"{key}: there is no such kind of examples; {nearest(kind, Kind)}", key)
+    if not isinstance(nested, Mapping) or "_target_" not in nested:
+        raise ConfigError(f"{key}: expected a loss, for example +loss@{key}=cosent", key)
+    check_target(nested, key, injected=HEAD_PARAMETERS, root=root)

@@ -1,0 +1,186 @@
+"""Checks a command line in a moment, before torch is loaded: `check_command_line`.
+
+Hydra composes the job again afterwards; the second composition is the price for words that help.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import yaml
+from hydra._internal.hydra import Hydra
+from hydra._internal.utils import create_config_search_path
+from hydra.core.config_search_path import SearchPathQuery
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from launch.explain import ConfigError, explain_composition
+from launch.job import check_job, explained, typed_config
+from launch.naming import register_resolvers
+from launch.origin import chosen_files, place_of
+from launch.overrides import Groups, parse_flags, refuse_repeats
+from launch.signatures import ROOT
+from schema.errors import UserError
+
+
+def check_command_line(
+    arguments: Sequence[str], *, conf_dir: Path, config_name: str = "train", root: Path = ROOT
+) -> None:
+    """Raises UserError for the first mistake in a program's arguments; each choice of a sweep is checked.
+
+    conf_dir  folder of the configuration tree
+    root      folder that dotted targets start from
+    """
+    flags = parse_flags(arguments)
+    if flags.hydra_help or flags.shell_completion or flags.info or flags.experimental_rerun:
+        return
+    register_resolvers()
+    folder = conf_dir.parent / flags.config_path if flags.config_path else conf_dir
+    with _opened(folder, flags.config_dir) as hydra:
+        groups = Groups(hydra.config_loader)
+        check = _Check(hydra, groups, flags.config_name or config_name, folder, root)
+        check.look_at(flags.overrides)
+        if flags.help:
+            check.compose(flags.overrides)
+        elif flags.multirun:
+            check.sweep(flags.overrides)
+        else:
+            check.single(flags.overrides, runs=flags.cfg is None)
+
+
+class _Check:
+    """One command line against one configuration tree."""
+
+    def __init__(self, hydra: Hydra, groups: Groups, name: str, folder: Path, root: Path) -> None:
+        self.hydra = hydra
+        self.groups = groups
+        self.name = name
+        self.folder = folder
+        self.root = root
+
+    def look_at(self, lines: Sequence[str]) -> None:
+        """Syntax, and the options chosen in every alternative of a sweep. Composes nothing."""
+        for line in lines:
+            for alternative in self.groups.alternatives(self.groups.parse(line)):
+                override = self.groups.parse(alternative)
+                self.groups.check_choice(override)
+                if override.is_add() or override.is_force_add():
+                    self.groups.check_addition(override)
+
+    def single(self, lines: Sequence[str], *, runs: bool) -> None:
+        """One job. `runs` is false when the configuration is only shown."""
+        for line in lines:
+            override = self.groups.parse(line)
+            if override.is_sweep_override():
+                key, _, value = line.partition("=")
+                raise UserError(
+                    f"{line}: several values; for one run each add -m (train.py -m {line}), "
+                    f"for one run with all of them write '{key}=[{value}]'"
+                )
+            if runs and override.key_or_group == "sweep" and not override.is_delete():
+                raise UserError(f"{line}: a sweep is several runs; add -m: train.py -m {line}")
+        self.job(lines)
+
+    def sweep(self, lines: Sequence[str]) -> None:
+        """The first job of a sweep, and every other choice in its place: their product is not needed."""
+        first = [self.groups.alternatives(self.groups.parse(line))[0] for line in lines]
+        config = self.compose(first)  # sweep=<name> may bring choices of its own
+        parameters = OmegaConf.to_container(
+            OmegaConf.select(config, "hydra.sweeper.params") or OmegaConf.create({})
+        )
+        typed = {self.groups.parse(line).get_key_element() for line in lines}  # these take precedence
+        inherited = [f"{key}={value}" for key, value in parameters.items() if key not in typed]
+        self.look_at(inherited)
+        choices = [self.groups.alternatives(self.groups.parse(line)) for line in [*inherited, *lines]]
+        base = [alternatives[0] for alternatives in choices]
+        job = self.job(base)
+        for position, alternatives in enumerate(choices):
+            for alternative in alternatives[1:]:
+                changed = [*base[:position], alternative, *base[position + 1 :]]
+                self._other_choice(job, alternative, changed)
+
+    def _other_choice(self, job: DictConfig, alternative: str, lines: Sequence[str]) -> None:
+        """Another option needs another composition; another value is put into the typed job: faster."""
+        override = self.groups.parse(alternative)
+        key, value = override.key_or_group, override.value()
+        if self.groups.is_group(key) or override.is_hydra_override() or "${" in alternative:
+            self.job(lines)
+            return
+        before = OmegaConf.select(job, key)
+        with self._placed(lines):
+            with explained():
+                OmegaConf.update(job, key, value, merge=False, force_add=True)
+            check_job(job, root=self.root)
+        OmegaConf.update(job, key, before, merge=False, force_add=True)
+
+    def job(self, lines: Sequence[str]) -> DictConfig:
+        """One composed and checked job, with types."""
+        for file in chosen_files(self.folder, lines):
+            for group, options in _lists_in_defaults(file):
+                refuse_repeats(
+                    options, f"{file.relative_to(self.folder.parent)}: {group}=[{','.join(options)}]"
+                )
+        config = self.compose(lines)
+        with self._placed(lines):
+            job = typed_config(config)
+            check_job(job, root=self.root)
+        return job
+
+    def compose(self, lines: Sequence[str]) -> DictConfig:
+        try:
+            return self.hydra.compose_config(
+                config_name=self.name,
+                overrides=list(lines),
+                run_mode=RunMode.RUN,
+                from_shell=False,
+                with_log_configuration=False,
+            )
+        except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError) as error:
+            with self._placed(lines):
+                raise explain_composition(error, self.groups.names) from error
+
+    @contextmanager
+    def _placed(self, lines: Sequence[str]) -> Iterator[None]:
+        """Adds to a mistake where it was written."""
+        try:
+            yield
+        except ConfigError as mistake:
+            place = place_of(mistake.key, str(mistake), lines, self.folder)
+            raise UserError(f"{mistake}{place}") from mistake
+
+
+def _lists_in_defaults(file: Path) -> Iterator[tuple[str, list[str]]]:
+    """Group and options of every list choice in a file's defaults list."""
+    try:
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError):
+        return  # the composition names what is wrong with the file
+    defaults = content.get("defaults") if isinstance(content, dict) else None
+    for entry in defaults or []:
+        for key, value in entry.items() if isinstance(entry, dict) else ():
+            if isinstance(value, list):
+                group = str(key).removeprefix("override ").strip().lstrip("/")
+                yield group, [str(option) for option in value]
+
+
+@contextmanager
+def _opened(folder: Path, extra: str | None) -> Iterator[Hydra]:
+    """Hydra over a configuration tree; its global state is then as before, so that @hydra.main can follow."""
+    search_path = create_config_search_path(str(folder.resolve()))
+    if extra is not None:
+        if not Path(extra).is_dir():
+            raise UserError(f"--config-dir {extra}: there is no such folder")
+        search_path.prepend(
+            "command-line", f"file://{Path(extra).resolve()}", SearchPathQuery(provider="schema")
+        )
+    instance = GlobalHydra.instance()
+    before = instance.hydra
+    instance.clear()
+    try:
+        yield Hydra.create_main_hydra2(task_name="train", config_search_path=search_path)
+    finally:
+        instance.clear()
+        instance.hydra = before

@@ -1,0 +1,173 @@
+"""Which values a key may have, beyond its type: closed sets, ranges, durations."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from omegaconf import DictConfig, ListConfig
+
+from launch.explain import ConfigError
+from schema.config import Duration, Source, Unit
+from schema.errors import UserError, nearest
+from schema.examples import Kind
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from `least` (or above `above`) up to but without `below`."""
+
+    least: float | None = None
+    above: float | None = None
+    below: float | None = None
+
+    def __contains__(self, number: float) -> bool:
+        # Written so that NaN is outside every range.
+        return (
+            (self.least is None or number >= self.least)
+            and (self.above is None or number > self.above)
+            and (number < (float("inf") if self.below is None else self.below))
+        )
+
+    def __str__(self) -> str:
+        limits = {"at least": self.least, "more than": self.above, "less than": self.below}
+        return " and ".join(f"{word} {limit:.10g}" for word, limit in limits.items() if limit is not None)
+
+
+def _for_both(table: dict) -> dict:
+    """The same rule for the sets trained on and for those evaluated on."""
+    return {f"{group}.*.{key}": rule for group in ("dataset", "evaluate") for key, rule in table.items()}
+
+
+ALLOWED: dict[str, tuple[str, ...]] = {
+    "source": tuple(Source),
+    "on_bad_row": ("error", "drop"),
+    "resume": ("never", "auto"),
+    "schedule": ("mix", "serial"),
+    "backbone.initialise": ("pretrained", "random"),
+    "backbone.pooling": ("mean", "cls", "max", "first_last", "weighted"),
+    "optimiser.decay": ("linear", "constant"),
+    "evaluation.splits": ("dev", "test"),
+    "hardware.accelerator": ("cpu", "cuda", "mps"),
+    "hardware.strategy": ("auto", "ddp"),
+    "hardware.precision": ("32-true", "bf16-mixed", "16-mixed"),
+    "logger.wandb": ("auto", "offline", "online", "off"),
+} | _for_both(
+    {"source": tuple(Source), "kind": tuple(Kind), "view": tuple(Kind), "language": ("zh", "en", "en-zh")}
+)
+"""Key → its possible values; of a list, each element. `*` stands for any dataset."""
+
+RANGES: dict[str, Range] = {
+    "seed": Range(least=0, below=2**32),
+    "debug_rows": Range(least=1),
+    "training.batch_size": Range(least=1),
+    "training.accumulate": Range(least=1),
+    "training.patience": Range(least=1),
+    "optimiser.lr": Range(above=0),
+    "optimiser.weight_decay": Range(least=0),
+    "optimiser.betas": Range(least=0, below=1),
+    "optimiser.eps": Range(above=0),
+    "optimiser.clip_norm": Range(above=0),
+    "backbone.dropout": Range(least=0, below=1),
+    "backbone.max_length": Range(least=3),  # one token between the two special ones
+    "hardware.devices": Range(least=1),
+    "hardware.num_nodes": Range(least=1),
+    "hardware.threads": Range(least=1),
+    "hardware.num_workers": Range(least=0),
+    "hardware.eval_batch_tokens": Range(least=1),
+    "evaluation.bootstrap_samples": Range(least=0),
+    "logger.every_steps": Range(least=1),
+} | _for_both({"limit": Range(least=1)})
+"""Key → where its number, or each number of its list, must lie. null passes where the schema allows it."""
+
+DURATIONS: dict[str, Range] = {
+    "training.duration": Range(above=0),
+    "training.validate_every": Range(above=0),
+    "training.checkpoint_every": Range(above=0),
+    "optimiser.warmup": Range(least=0),
+}
+"""Keys whose value is a duration → where its amount must lie."""
+
+
+def check_values(job: DictConfig) -> None:
+    """Raises ConfigError for the first value of a typed job that is outside its set or range."""
+    for pattern, allowed in ALLOWED.items():
+        for key, value in _select(job, pattern):
+            if value not in allowed:
+                raise ConfigError(_not_allowed(key, value, allowed), key)
+    for pattern, limits in RANGES.items():
+        for key, value in _select(job, pattern):
+            if value not in limits:
+                raise ConfigError(f"{key}={value}: expected {limits}", key)
+    for pattern, limits in DURATIONS.items():
+        for key, value in _select(job, pattern):
+            _check_duration(key, value, limits)
+    _check_monitor(job)
+    for group in ("dataset", "evaluate"):
+        for name, dataset in job[group].items():
+            _check_dataset(f"{group}.{name}", dataset)
+    if len(job.optimiser.betas) != 2:
+        raise ConfigError(f"optimiser.betas={job.optimiser.betas}: expected two numbers", "optimiser.betas")
+
+
+def _not_allowed(key: str, value: str, allowed: tuple[str, ...]) -> str:
+    message = f"{key}={value}: expected {' or '.join(allowed)}"
+    hint = nearest(value.lower(), allowed)
+    if hint.startswith("did"):
+        message += f"; {hint}"
+    if value == "False" and "off" in allowed:
+        message += '; in a file, write "off" in quotes'  # YAML reads a bare off as false
+    return message
+
+
+def _check_duration(key: str, value: str, limits: Range) -> None:
+    try:
+        duration = Duration.parse(value, key=key)
+    except UserError as error:
+        raise ConfigError(str(error), key) from error
+    if duration.amount not in limits:
+        raise ConfigError(f"{key}={value}: expected {limits} {duration.unit}", key)
+    if key == "optimiser.warmup" and duration.unit is Unit.PERCENT and duration.amount > 100:
+        raise ConfigError(f"{key}={value}: expected at most 100 percent of the training", key)
+
+
+def _check_monitor(job: DictConfig) -> None:
+    """`auto`, or `dev/<set>/<metric>` of a set that the job scores."""
+    value, key = job.training.monitor, "training.monitor"
+    match = re.fullmatch(r"dev/([^/]+)/[^/]+", value)
+    if value == "auto":
+        return
+    if not match:
+        raise ConfigError(f"{key}={value}: expected auto, or a key such as dev/csts/spearman", key)
+    sets = {*job.dataset, *job.evaluate}
+    if match[1] not in sets:
+        raise ConfigError(
+            f"{key}={value}: this job does not score {match[1]}; {nearest(match[1], sets)}", key
+        )
+
+
+def _check_dataset(key: str, dataset: DictConfig) -> None:
+    if dataset.layout not in dataset.layouts:
+        hint = nearest(dataset.layout, dataset.layouts)
+        raise ConfigError(f"{key}.layout={dataset.layout}: there is no such layout; {hint}", f"{key}.layout")
+    scores = dataset.score_range
+    if scores is not None and not (len(scores) == 2 and scores[0] < scores[1]):
+        raise ConfigError(
+            f"{key}.score_range={list(scores)}: expected the lowest and then the highest score, as in [0, 5]",
+            f"{key}.score_range",
+        )
+
+
+def _select(job: DictConfig, pattern: str) -> Iterator[tuple[str, object]]:
+    """Key and value of everything that a pattern names and that is not null; a list gives its elements."""
+    nodes: list[tuple[str, object]] = [("", job)]
+    for part in pattern.split("."):
+        nodes = [
+            (f"{path}.{name}".lstrip("."), node[name])
+            for path, node in nodes
+            for name in (node if part == "*" else [part])
+        ]
+    for path, value in nodes:
+        if isinstance(value, ListConfig):
+            yield from ((path, element) for element in value)
+        elif value is not None:
+            yield path, value

@@ -1,0 +1,281 @@
+"""The door: a wrong command line ends in one line with the right word in it; a right one passes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import OmegaConf
+from scratch_conf import FILES, MODULES, write_tree
+
+from launch import check_command_line
+from schema.errors import UserError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small project: conf/ and the modules that its targets name."""
+    OmegaConf.register_new_resolver("job_name", lambda: "trial", replace=True)
+    folder = tmp_path_factory.mktemp("project")
+    write_tree(folder / "conf", FILES)
+    return write_tree(folder, MODULES)
+
+
+def check(tree: Path, *arguments: str) -> None:
+    check_command_line(arguments, conf_dir=tree / "conf", root=tree)
+
+
+WRONG = {
+    # syntax
+    "name=实验": """write 'name="实验"'""",
+    "dataset=[csts，afqmc]": "'dataset=[csts,afqmc]'",
+    "dataset=[csts,": "bracket is missing",
+    "training.batch_size = 3": "training.batch_size=3",
+    "cosent": "did you mean loss=cosent",
+    "batch": "key=value",
+    "=3": "key=value",
+    "--confg job": "--cfg",
+    "--cfg jbo": "job",
+    "--seed=3": "seed=3",
+    "seed=1 -m loss=cosent": "flags first",
+    "--resolve": "--cfg job --resolve",
+    # groups and options
+    "modle=biencoder": "did you mean model?",
+    "+suit=demo": "did you mean suite?",
+    "loss=cosnet": "did you mean cosent? Options of loss: by_kind",
+    "dataset=[csts,afqcm]": "did you mean afqmc?",
+    "experiment=godo": "did you mean good?",
+    "loss=null": "choose one of",
+    "loss=3": "known: by_kind",
+    "dataset=csts,afqmc": "'dataset=[csts,afqmc]'",
+    "dataset=[nli,csts,nli]": "nli is repeated",
+    "+experiment=good": "without a +",
+    "sweep=losses": "-m",
+    "--config-name trian": "train",
+    "--help loss.temprature=1": "did you mean temperature?",
+    # keys
+    "optimiser.Lr=1": "optimiser.lr",
+    "optimizer.lr=1": "optimiser",
+    "lr=1e-5": "did you mean optimiser.lr?",
+    "training.lr=1e-5": "did you mean optimiser.lr?",
+    "loss.temprature=0.1": "did you mean temperature?",
+    "training.batchsize=3": "did you mean batch_size?",
+    "+trainer.max_epoch=3": "did you mean training?",
+    "+training.max_epochs=3": "given as +training.max_epochs=3",
+    "~foo": "no such key",
+    "seed.x=3": "seed is a single value",
+    "+training.batch_size=3": "without the +",
+    "dataset.demo_sts.limit=3": "'+dataset.demo_sts.limit=…'",
+    "dataset.csts.limit=3": "'dataset=[csts]'",
+    "hydra.verbos=true": "did you mean verbose?",
+    # types
+    "training.batch_size=abc": "training.batch_size=abc: expected a whole number",
+    "seed=x": "seed=x: expected a whole number",
+    "seed=1.5": "a whole number",
+    "seed=null": "seed=null: expected a whole number",
+    "hardware.devices=two": "a whole number",
+    "optimiser.lr=fast": "expected a number",
+    "evaluation.untrained=maybe": "true or false",
+    "evaluation.splits=dev": "'evaluation.splits=[dev]'",
+    "training=3": "training.<key>=<value>",
+    # values
+    "source=hubb": "did you mean hub?",
+    "on_bad_row=dorp": "did you mean drop?",
+    "resume=always": "never or auto",
+    "schedule=serail": "did you mean serial?",
+    "backbone.pooling=men": "did you mean mean?",
+    "backbone.initialise=radnom": "did you mean random?",
+    "hardware.precision=bf16": "bf16-mixed",
+    "logger.wandb=ofline": "did you mean offline?",
+    "evaluation.splits=[dev,tset]": "did you mean test?",
+    "optimiser.decay=linaer": "did you mean linear?",
+    "training.duration=3": "training.duration=3 epochs",
+    "training.validate_every=3 setps": "steps",
+    "training.duration=0 epochs": "more than 0",
+    "optimiser.warmup=200 percent": "100 percent",
+    "training.batch_size=0": "at least 1",
+    "optimiser.lr=0": "more than 0",
+    "optimiser.lr=nan": "more than 0",
+    "backbone.dropout=1": "less than 1",
+    "seed=-1": "at least 0",
+    "seed=4294967296": "less than 4294967296",
+    "optimiser.betas=[0.9]": "two numbers",
+    "training.monitor=spearman": "dev/csts/spearman",
+    "training.monitor=dev/demo_stt/spearman": "did you mean demo_sts?",
+    "dataset=upside_down": "[0, 5]",
+    # completeness and references
+    "backbone=local": "backbone.path is not set; for example: python train.py backbone=local backbone.path=",
+    "~loss": "python train.py loss=cosent",
+    "~training.batch_size": "training.batch_size is not set",
+    "data_dir=${oc.env:NOWHERE_SET}": "NOWHERE_SET",
+    # targets
+    "loss=incomplete": "loss.temperature is not set",
+    "loss=misplaced": "did you mean cosent?",
+    "model=misspelt": "did you mean BiEncoder?",
+    "model._target_=lightning_module.biencoder.BiEncoder": "did you mean lightning_modules?",
+    "loss.temperature=abc": "loss.temperature=abc: expected a number",
+    "loss=triplet loss.reduction=men": "did you mean mean?",
+    "+loss.margn=3": "no such parameter",
+    "loss=softmax +loss.dim=3": "loss.dim",
+    "+model.shar=false": "did you mean share?",
+    "loss=by_kind loss.triplet.margin=abc": "loss.triplet.margin=abc: expected a number",
+    "loss=by_kind +loss.scored_pai.margin=1": "did you mean scored_pair?",
+    # files
+    "experiment=typo": "did you mean batch_size? (conf/experiment/typo.yaml, line 3)",
+    "experiment=wrong_loss": "(conf/experiment/wrong_loss.yaml, line 3)",
+    "experiment=twice": "nli is repeated",
+    "experiment=dangling": "(conf/experiment/dangling.yaml, line 2)",
+    "experiment=broken": "broken.yaml, line 3",
+    # sweeps: the last choice is the wrong one
+    "-m loss=cosent,tripelt": "did you mean triplet?",
+    "-m sweep=typo": "did you mean triplet?",
+    "-m seed=1,2,x": "seed=x: expected a whole number",
+    "-m training.batch_size=8,0": "at least 1",
+    "-m loss.temperature=0.1,abc": "expected a number",
+    "-m dataset=[csts,nli],[nli,nli]": "nli is repeated",
+    "-m loss=cosent,triplet loss.temperature=0.1,0.2": "no such key",
+    "-m dataset=csts,upside_down": "score_range",
+    "-m loss=glob(x*)": "nothing is chosen",
+}
+
+RIGHT = [
+    "",
+    "model=biencoder loss=cosent",
+    "dataset=csts data_dir=/somewhere/else",
+    "dataset=[csts,afqmc] suite=zh_matching schedule=serial",
+    "dataset=[] init_from=runs/first",
+    "loss=by_kind loss.triplet.margin=0.3",
+    "loss=softmax",
+    "loss=triplet loss.reduction=sum",
+    "experiment=good debug=fast",
+    "backbone=local backbone.path=/models/mine backbone.pooling=cls",
+    """name="句子" """,
+    "+dataset.demo_sts.limit=3",
+    "+model.share=false",
+    "training.monitor=dev/demo_sts/spearman training.patience=null",
+    "optimiser.warmup=0.5 epochs",
+    "hydra.verbose=true",
+    "--cfg job",
+    "--help",
+    "--hydra-help",
+    "--info defaults",
+    "-m seed=range(0,4) loss=cosent,triplet",
+    "-m sweep=losses",
+    "-m sweep=losses seed=7",
+    "-m dataset=csts,[csts,nli],[]",
+    "-m loss=glob(c*)",
+]
+
+
+def split(line: str) -> list[str]:
+    """Arguments of a line; a duration's blank stays inside its argument."""
+    units = ("steps", "setps", "epochs", "percent")
+    if line in ("training.batch_size = 3",):
+        return [line]
+    arguments: list[str] = []
+    for word in line.split():
+        if word in units:
+            arguments[-1] += f" {word}"
+        else:
+            arguments.append(word)
+    return arguments
+
+
+@pytest.mark.parametrize(("line", "hint"), WRONG.items(), ids=WRONG.keys())
+def test_a_wrong_command_line_is_answered_with_the_right_word(tree: Path, line: str, hint: str) -> None:
+    with pytest.raises(UserError) as caught:
+        check(tree, *split(line))
+    assert hint in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("line", RIGHT)
+def test_a_right_command_line_passes_and_leaves_hydra_free(tree: Path, line: str) -> None:
+    check(tree, *split(line))
+    assert not GlobalHydra.instance().is_initialized()
+
+
+def test_a_further_folder_of_configurations_is_searched(tree: Path, tmp_path: Path) -> None:
+    write_tree(tmp_path, {"dataset/mine.yaml": FILES["dataset/csts.yaml"].replace("csts", "mine")})
+    check(tree, "--config-dir", str(tmp_path), "dataset=mine")
+    with pytest.raises(UserError, match="no such folder"):
+        check(tree, "--config-dir", str(tmp_path / "absent"), "dataset=mine")
+
+
+def test_the_check_reads_code_without_importing_it(tree: Path) -> None:
+    """The fixture's modules import a library that does not exist, so an import would fail loudly."""
+    check(tree, "loss=by_kind")
+    assert "heavy_library" not in sys.modules
+
+
+SCRIPT = """
+import sys, time
+from pathlib import Path
+started = time.perf_counter()
+from launch import check_command_line, run_cli
+
+@run_cli
+def main():
+    check_command_line(sys.argv[2:], conf_dir=Path(sys.argv[1]) / "conf", root=Path(sys.argv[1]))
+    assert "torch" not in sys.modules
+    print(time.perf_counter() - started)
+
+main()
+"""
+
+
+def in_a_process(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(tree), *arguments], cwd=ROOT, capture_output=True, text=True
+    )
+
+
+def test_a_check_is_quick_and_loads_no_torch(tree: Path) -> None:
+    done = in_a_process(tree, "name=trial")
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) < 3  # 0.3 s on a quiet machine; the margin is for busy ones
+
+
+def test_a_mistake_ends_a_program_with_one_line_and_status_2(tree: Path) -> None:
+    done = in_a_process(tree, "name=trial", "loss=cosnet")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: loss=cosnet")
+    assert done.stderr.count("\n") == 1
+    assert not done.stdout
+
+
+JOB = """
+import sys
+import hydra
+from launch import run_cli
+from schema.errors import UserError
+
+@hydra.main(version_base="1.3", config_path=None)
+def job(config):
+    if config.row == 2:
+        raise UserError("train.tsv, line 3: no text")
+    print("done", config.row)
+
+run_cli(job)()
+"""
+
+
+@pytest.mark.parametrize("arguments", [["+row=2"], ["-m", "+row=1,2,3"]])
+def test_a_mistake_found_inside_a_job_is_shown_without_a_traceback(
+    tmp_path: Path, arguments: list[str]
+) -> None:
+    script = write_tree(tmp_path, {"job.py": JOB}) / "job.py"
+    done = subprocess.run(
+        [sys.executable, str(script), *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin"},
+    )
+    assert done.returncode == 2
+    assert done.stderr.endswith("error: train.tsv, line 3: no text\n")
+    assert "Traceback" not in done.stderr
+    assert ("done 3" in done.stdout) == ("-m" in arguments)  # the other jobs of a sweep still run

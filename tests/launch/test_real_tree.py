@@ -1,0 +1,87 @@
+"""Every file of the real configuration tree composes and is accepted; what --help prints is true."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from launch import check_command_line
+from launch.values import ALLOWED
+from schema.errors import UserError
+
+ROOT = Path(__file__).resolve().parents[2]
+CONF = ROOT / "conf"
+HELP = CONF / "hydra" / "help" / "juzhen.yaml"
+
+GROUPS = sorted(
+    folder.name for folder in CONF.iterdir() if folder.name != "hydra" and any(folder.glob("*.yaml"))
+)
+SWEEPS = sorted(file.stem for file in (CONF / "sweep").glob("*.yaml"))
+
+
+def check(*arguments: str) -> None:
+    check_command_line(arguments, conf_dir=CONF)
+
+
+@pytest.mark.parametrize("group", [group for group in GROUPS if group != "sweep"])
+def test_every_option_of_a_group_is_accepted(group: str) -> None:
+    check("-m", f"{group}=glob(*)", *(["backbone.path=folder"] if group == "backbone" else []))
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_every_choice_of_a_sweep_is_accepted(name: str) -> None:
+    check("-m", f"sweep={name}")
+
+
+def test_the_commands_in_the_help_text_are_accepted() -> None:
+    template = yaml.safe_load(HELP.read_text(encoding="utf-8"))["template"]
+    commands = re.findall(r"python train\.py(.*?)(?:    |$)", template, flags=re.MULTILINE)
+    assert len(commands) >= 8
+    for command in commands:
+        check(*shlex.split(command))
+
+
+@pytest.mark.parametrize(
+    ("argument", "hint"),
+    [
+        ("loss=cosnet", "did you mean cosent?"),
+        ("dataset=[csts,afqcm]", "did you mean afqmc?"),
+        ("suite=zh_maching", "zh_matching"),
+        ("hardware=gpu", "cuda"),
+        ("model=biencodr", "did you mean biencoder?"),
+        ("loss.temprature=0.1", "did you mean temperature?"),
+        ("loss.temperature=low", "expected a number"),
+        ("backbone=local", "backbone.path is not set"),
+        ("optimiser.lr=abc", "expected a number"),
+    ],
+)
+def test_mistakes_in_the_real_tree_are_named(argument: str, hint: str) -> None:
+    with pytest.raises(UserError, match=re.escape(hint)):
+        check(argument)
+
+
+def test_every_closed_set_belongs_to_a_key_of_the_tree() -> None:
+    values = yaml.safe_load((CONF / "train.yaml").read_text(encoding="utf-8"))
+    for key in ALLOWED:
+        group, _, rest = key.partition(".")
+        assert group in values or (CONF / group).is_dir(), key
+        if rest and isinstance(values.get(group), dict) and "*" not in rest:
+            assert rest in values[group], key
+
+
+def test_the_help_text_lists_the_groups_and_needs_no_torch() -> None:
+    script = "import runpy, sys; sys.argv = ['train.py', '--help']; " + (
+        "runpy.run_path('train.py', run_name='__main__')"
+    )
+    guard = "import sys; sys.modules['torch'] = None; "  # importing torch would now raise
+    done = subprocess.run(
+        [sys.executable, "-c", guard + script], cwd=ROOT, capture_output=True, text=True, env=os.environ
+    )
+    assert done.returncode == 0, done.stderr
+    assert "loss: by_kind" in done.stdout
+    assert "Powered by Hydra" not in done.stdout
