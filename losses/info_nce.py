@@ -26,9 +26,10 @@ def false_negatives(
     """
     # One number per (anchor text, other text), looked up in the sorted known pairs: torch.isin sorts all
     # batch × candidates numbers instead, which took ten times as long as the cosines.
-    span = 1 + torch.maximum(positive_ids.max(), candidate_ids.max()).long()
-    known_pairs = (anchor_ids * span + positive_ids).sort().values
-    pairs = anchor_ids[:, None] * span + candidate_ids
+    span = 1 + torch.maximum(positive_ids.max(), candidate_ids.max())
+    first = anchor_ids.long() * span  # 64 bits: the product of two text numbers overflows 32
+    known_pairs = (first + positive_ids).sort().values
+    pairs = first[:, None] + candidate_ids
     place = torch.searchsorted(known_pairs, pairs).clamp(max=len(known_pairs) - 1)
     is_known = known_pairs[place] == pairs
     is_anchor = anchor_ids[:, None] == candidate_ids

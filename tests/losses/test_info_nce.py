@@ -46,6 +46,14 @@ def test_masked_duplicates_by_hand(anchors, positives, candidates, expected):
     assert false_negatives(numbers(anchors), numbers(positives), numbers(candidates)).tolist() == expected
 
 
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_large_text_numbers_do_not_collide(dtype):
+    """In 32 bits the pairs of anchor 65,536 would wrap around to those of anchor 0."""
+    anchors, positives = torch.tensor([0, 2**16], dtype=dtype), torch.tensor([5, 2**16 - 1], dtype=dtype)
+    candidates = torch.cat([positives, torch.tensor([7], dtype=dtype)])
+    assert not false_negatives(anchors, positives, candidates).any()
+
+
 # Three texts for up to six rows: duplicates of every sort are the rule.
 texts_of_rows = st.lists(st.tuples(*[st.integers(0, 2)] * 3), min_size=1, max_size=6)
 
