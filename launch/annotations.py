@@ -5,6 +5,14 @@ import ast
 from launch.explain import ConfigError
 from schema.errors import nearest
 
+SPOKEN = {
+    "float": "a number",
+    "int": "a whole number",
+    "bool": "true or false",
+    "str": "text",
+    "None": "null",
+}
+
 
 def check_value(key: str, value: object, annotation: ast.expr | None) -> None:
     """Raises ConfigError when a value of the configuration does not fit a parameter's annotation."""
@@ -15,10 +23,16 @@ def check_value(key: str, value: object, annotation: ast.expr | None) -> None:
         raise ConfigError(
             f"{key}={value}: expected {' or '.join(choices)}; {nearest(str(value).lower(), choices)}", key
         )
-    written = ast.unparse(annotation)
-    spoken = {"float": "a number", "int": "a whole number", "bool": "true or false", "str": "text"}
     shown = "null" if value is None else str(value).lower() if isinstance(value, bool) else value
-    raise ConfigError(f"{key}={shown}: expected {spoken.get(written, written)}", key)
+    raise ConfigError(f"{key}={shown}: expected {_spoken(annotation)}", key)
+
+
+def _spoken(annotation: ast.expr) -> str:
+    """The annotation in words; a whole number is not named beside a number."""
+    words = [SPOKEN.get(name.strip(), name.strip()) for name in ast.unparse(annotation).split("|")]
+    if SPOKEN["float"] in words:
+        words = [word for word in words if word != SPOKEN["int"]]
+    return " or ".join(dict.fromkeys(words))
 
 
 def _literals(annotation: ast.Subscript) -> list[object]:

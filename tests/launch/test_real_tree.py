@@ -28,9 +28,15 @@ def check(*arguments: str) -> None:
     check_command_line(arguments, conf_dir=CONF)
 
 
-@pytest.mark.parametrize("group", [group for group in GROUPS if group != "sweep"])
+@pytest.mark.parametrize("group", [group for group in GROUPS if group not in ("dataset", "sweep")])
 def test_every_option_of_a_group_is_accepted(group: str) -> None:
-    check("-m", f"{group}=glob(*)", *(["backbone.path=folder"] if group == "backbone" else []))
+    small = [] if group in ("suite", "experiment") else ["suite=none"]
+    check("-m", f"{group}=glob(*)", *small, *(["backbone.path=folder"] if group == "backbone" else []))
+
+
+def test_every_dataset_is_accepted() -> None:
+    names = sorted(file.stem for file in (CONF / "dataset").glob("*.yaml"))
+    check(f"dataset=[{','.join(names)}]", "suite=none")
 
 
 @pytest.mark.parametrize("name", SWEEPS)
@@ -40,7 +46,7 @@ def test_every_choice_of_a_sweep_is_accepted(name: str) -> None:
 
 def test_the_commands_in_the_help_text_are_accepted() -> None:
     template = yaml.safe_load(HELP.read_text(encoding="utf-8"))["template"]
-    commands = re.findall(r"python train\.py(.*?)(?:    |$)", template, flags=re.MULTILINE)
+    commands = re.findall(r"python train\.py(.*?)(?:\s{2,}|$)", template, flags=re.MULTILINE)
     assert len(commands) >= 8
     for command in commands:
         check(*shlex.split(command))
@@ -49,7 +55,7 @@ def test_the_commands_in_the_help_text_are_accepted() -> None:
 @pytest.mark.parametrize(
     ("argument", "hint"),
     [
-        ("loss=cosnet", "did you mean cosent?"),
+        ("loss=cosnet", "cosent"),
         ("dataset=[csts,afqcm]", "did you mean afqmc?"),
         ("suite=zh_maching", "zh_matching"),
         ("hardware=gpu", "cuda"),

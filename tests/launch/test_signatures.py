@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from scratch_conf import write_tree
 
-from launch.annotations import fits
+from launch.annotations import check_value, fits
 from launch.explain import ConfigError
 from launch.signatures import check_target, find_parameters
 
@@ -92,3 +92,12 @@ def test_what_lies_outside_the_project_is_imported(root: Path) -> None:
 )
 def test_values_against_annotations(value: object, annotation: str, expected: bool) -> None:
     assert fits(value, ast.parse(annotation, mode="eval").body) is expected
+
+
+@pytest.mark.parametrize(
+    ("annotation", "spoken"),
+    [("float", "a number"), ("float | int", "a number"), ("int | None", "a whole number or null")],
+)
+def test_the_expected_type_is_named_in_words(annotation: str, spoken: str) -> None:
+    with pytest.raises(ConfigError, match=f"loss.margin=low: expected {spoken}$"):
+        check_value("loss.margin", "low", ast.parse(annotation, mode="eval").body)
