@@ -1,5 +1,7 @@
 """From a configuration to a sentence encoder: any Hugging Face encoder, from a folder or from the hub."""
 
+from pathlib import Path
+
 import torch
 from torch import nn
 from transformers import AutoTokenizer, PreTrainedModel
@@ -49,10 +51,17 @@ def load_backbone(config: BackboneConfig, *, seed: int) -> SentenceEncoder:
             backbone = from_weights(config.path, architecture, revision=config.revision)
         else:
             backbone = from_weights(str(layout.transformer), architecture, local_files_only=True)
-        tokenizer = AutoTokenizer.from_pretrained(
-            layout.transformer, local_files_only=True, trust_remote_code=False
-        )
+        tokenizer = _read_tokenizer(layout.transformer)
     return _assemble(config, layout, backbone, tokenizer)
+
+
+def _read_tokenizer(folder: Path) -> Tokenizer:
+    try:
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # the Rust side raises plain Exception for a broken file
+        raise UserError(
+            f"{folder}: the tokenizer does not load: {' '.join(str(error).split())[:300]}"
+        ) from error
 
 
 def _assemble(

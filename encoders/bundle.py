@@ -14,6 +14,7 @@ from encoders.card import model_card
 from encoders.layout import LENGTH_FILE, MODULES_FILE, OWN_FILE, POOLING_OF_MODE
 from encoders.locate import locate_folder
 from encoders.sentence_encoder import SentenceEncoder
+from encoders.transformer import quiet
 from schema.config import BackboneConfig
 from schema.errors import UserError
 
@@ -75,7 +76,8 @@ def load_encoder(folder_or_run: str | Path) -> SentenceEncoder:
 
 
 def _write_files(encoder: SentenceEncoder, folder: Path, card: dict[str, Any]) -> None:
-    encoder.backbone.save_pretrained(folder)
+    with quiet():
+        encoder.backbone.save_pretrained(folder)
     _save_tokenizer(encoder, folder)
     names = []
     for number, projection in enumerate(encoder.projections, start=2):

@@ -34,6 +34,8 @@ def locate_folder(path: str) -> Path | None:
     Relative paths are taken from the working directory, then from the repository. Raises UserError when the
     text can only be a path and there is no such folder.
     """
+    if not path.strip():
+        raise UserError("backbone.path is empty; expected a folder or a hub id, for example builtin/encoder")
     given = Path(path).expanduser()
     for candidate in (given, ROOT / given):
         if candidate.is_dir():
@@ -41,8 +43,8 @@ def locate_folder(path: str) -> Path | None:
     if given.exists():
         raise UserError(f"{path}: this is a file; an encoder is a folder with config.json and a tokenizer")
     could_be_hub_id = path.count("/") <= 1 and not path.startswith((".", "/", "~")) and "\\" not in path
-    if not could_be_hub_id or not path.strip():
-        raise UserError(f"{path or repr(path)}: no such folder (looked from {Path.cwd()} and from {ROOT})")
+    if not could_be_hub_id:
+        raise UserError(f"{path}: no such folder (looked from {Path.cwd()} and from {ROOT})")
     return None
 
 

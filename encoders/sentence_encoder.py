@@ -16,6 +16,8 @@ from encoders.projection import Projection
 from schema.batch import Tokens
 from schema.errors import UserError
 
+TEXTS_PER_CALL = 4096
+
 
 class SentenceEncoder(nn.Module):
     """backbone → pooling → projections (usually none) → length 1, if `normalise`.
@@ -71,16 +73,19 @@ class SentenceEncoder(nn.Module):
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         """Token numbers per text with special tokens, cut to max_length, without padding."""
-        if not texts:
-            return []
-        return self.tokenizer(
-            list(texts),
-            truncation=True,
-            max_length=self.max_length,
-            padding=False,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-        )["input_ids"]
+        token_lists: list[list[int]] = []
+        # In portions: the tokenizer keeps far more than the numbers until its call is over.
+        for start in range(0, len(texts), TEXTS_PER_CALL):
+            encoding = self.tokenizer(
+                list(texts[start : start + TEXTS_PER_CALL]),
+                truncation=True,
+                max_length=self.max_length,
+                padding=False,
+                return_attention_mask=False,
+                return_token_type_ids=False,
+            )
+            token_lists += encoding["input_ids"]
+        return token_lists
 
     def collate(self, token_lists: Sequence[Sequence[int]]) -> Tokens:
         """Tokens of several sentences, padded on the right to the longest of them."""

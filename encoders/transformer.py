@@ -8,6 +8,8 @@ from pathlib import Path
 
 import torch
 import transformers
+from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel
 
 from schema.errors import UserError
@@ -28,10 +30,9 @@ def read_architecture(folder: Path, *, dropout: float | None) -> PretrainedConfi
     """config.json with the dropout that was asked for."""
     try:
         architecture = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except (ValueError, KeyError, OSError) as error:
-        raise UserError(
-            f"{folder}/config.json: transformers cannot read it: {str(error).splitlines()[0]}"
-        ) from error
+    except (ValueError, KeyError, OSError, StrictDataclassError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise UserError(f"{folder}/config.json: transformers cannot read it: {reason}") from error
     if architecture.is_encoder_decoder:
         raise UserError(
             f"{folder}: {architecture.model_type} is an encoder with decoder; expected an encoder"
@@ -78,7 +79,7 @@ def from_weights(source: str, architecture: PretrainedConfig, **options: object)
             **_without_pooler(architecture),
             **options,
         )
-    except (OSError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError, SafetensorError) as error:
         raise UserError(f"{source}: the weights do not load: {str(error).strip()}") from error
     missing = sorted(name for name in report["missing_keys"] if "pooler" not in name)
     if missing:

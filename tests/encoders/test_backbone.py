@@ -1,0 +1,361 @@
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from encoders import load_backbone
+from encoders.locate import ROOT
+from encoders.projection import Projection
+from schema.config import BackboneConfig
+from schema.errors import UserError
+
+
+@pytest.fixture
+def folder(bert_folder, tmp_path):
+    """A copy of the tiny BERT that a test may change."""
+    return shutil.copytree(bert_folder, tmp_path / "model")
+
+
+def write_json(path, content):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
+def write_modules(folder, kinds, *, package="sentence_transformers.models", transformer=""):
+    paths = {kind: "" if kind == "Transformer" else f"{place}_{kind}" for place, kind in enumerate(kinds)}
+    paths["Transformer"] = transformer
+    modules = [
+        {"idx": place, "name": str(place), "path": paths[kind], "type": f"{package}.{kind}"}
+        for place, kind in enumerate(kinds)
+    ]
+    write_json(folder / "modules.json", modules)
+
+
+def test_a_plain_folder_means_mean_pooling_and_the_models_length(folder, load):
+    encoder = load(folder)
+    assert (encoder.pooling, encoder.normalise, encoder.max_length, encoder.dim) == ("mean", False, 32, 32)
+    assert encoder.training
+    assert encoder.backbone.pooler is None
+    assert encoder.backbone.config._attn_implementation == "sdpa"
+
+
+def test_the_weights_are_those_of_the_file_in_float32(folder, load):
+    stored = load_file(folder / "model.safetensors")
+    save_file(
+        {name: value.half() for name, value in stored.items()}, folder / "model.safetensors", {"format": "pt"}
+    )
+    for name, weight in load(folder).backbone.state_dict().items():
+        assert weight.dtype == torch.float32
+        assert torch.equal(weight, stored[name].half().float())
+
+
+def test_random_weights_follow_the_seed_and_leave_the_global_state_alone(load):
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    first, again, other = (
+        load("builtin/encoder", initialise="random", seed=seed).backbone.state_dict() for seed in (1, 1, 2)
+    )
+    assert torch.equal(torch.rand(3), expected)
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not torch.equal(
+        first["embeddings.word_embeddings.weight"], other["embeddings.word_embeddings.weight"]
+    )
+
+
+def test_a_path_is_found_from_the_working_directory_then_from_the_repository(folder, load, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    assert load("model").dim == 32
+    assert load("./model").dim == 32
+    assert load("builtin/encoder", initialise="random").dim == 256
+    assert (ROOT / "builtin" / "encoder").is_dir()
+
+
+def test_dropout_is_set_everywhere(any_folder, load):
+    encoder = load(any_folder, dropout=0.25)
+    rates = {module.p for module in encoder.modules() if isinstance(module, nn.Dropout)}
+    assert rates == {0.25}
+    with pytest.raises(UserError, match=r"backbone.dropout=1.5"):
+        load(any_folder, dropout=1.5)
+
+
+MEAN_SWITCH = {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (MEAN_SWITCH, "mean"),
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"),
+        ({"pooling_mode_max_tokens": True}, "max"),
+        ({"pooling_mode_weightedmean_tokens": True}, "weighted"),
+        ({"pooling_mode": "cls"}, "cls"),
+        ({"pooling_mode": ["max"]}, "max"),
+        ({"pooling_mode": "weightedmean", "embedding_dimension": 32}, "weighted"),
+    ],
+)
+def test_sentence_transformers_pooling_is_honoured(folder, load, config, expected):
+    write_modules(folder, ["Transformer", "Pooling"])
+    write_json(folder / "1_Pooling" / "config.json", config)
+    assert load(folder).pooling == expected
+    assert load(folder, pooling="first_last").pooling == "first_last"
+
+
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [
+        ({"pooling_mode_cls_token": True, "pooling_mode_max_tokens": True}, r"cls \+ max"),
+        ({"pooling_mode": ["mean", "max"]}, r"mean \+ max"),
+        ({"pooling_mode": "lasttoken"}, "lasttoken"),
+    ],
+)
+def test_a_pooling_we_lack_is_an_error_unless_another_is_chosen(folder, load, config, named):
+    write_modules(folder, ["Transformer", "Pooling"])
+    write_json(folder / "1_Pooling" / "config.json", config)
+    with pytest.raises(UserError, match=rf"pooling {named} is not supported.*backbone.pooling=mean"):
+        load(folder)
+    assert load(folder, pooling="mean").pooling == "mean"
+
+
+@pytest.mark.parametrize("name", ["sentence_bert_config.json", "sentence_roberta_config.json"])
+def test_normalisation_and_length_are_honoured_unless_overridden(folder, load, name):
+    write_modules(folder, ["Transformer", "Pooling", "Normalize"])
+    write_json(folder / "1_Pooling" / "config.json", MEAN_SWITCH)
+    write_json(folder / name, {"max_seq_length": 12, "do_lower_case": False})
+    encoder = load(folder)
+    assert (encoder.normalise, encoder.max_length) == (True, 12)
+    encoder = load(folder, normalise=False, max_length=20)
+    assert (encoder.normalise, encoder.max_length) == (False, 20)
+
+
+def test_the_newest_module_names_and_the_tokenizers_length(folder, load):
+    write_modules(folder, ["Transformer", "Pooling"], package="sentence_transformers.base.modules.any_file")
+    write_json(folder / "1_Pooling" / "config.json", {"pooling_mode": "mean"})
+    write_json(folder / "sentence_bert_config.json", {"transformer_task": "feature-extraction"})
+    config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    write_json(folder / "tokenizer_config.json", config | {"model_max_length": 9})
+    assert load(folder).max_length == 9
+
+
+def test_a_transformer_in_a_subfolder(bert_folder, tmp_path, load):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    shutil.copytree(bert_folder, folder / "0_Transformer")
+    write_modules(folder, ["Transformer", "Pooling"], transformer="0_Transformer")
+    write_json(folder / "1_Pooling" / "config.json", MEAN_SWITCH)
+    assert load(folder).dim == 32
+    (folder / "0_Transformer" / "model.safetensors").unlink()
+    with pytest.raises(UserError, match=r"0_Transformer: model.safetensors is missing"):
+        load(folder)
+
+
+def test_a_dense_layer_is_applied(folder, load):
+    write_modules(folder, ["Transformer", "Pooling", "Dense"])
+    write_json(folder / "1_Pooling" / "config.json", MEAN_SWITCH)
+    layer = Projection(32, 7, bias=True, activation="torch.nn.modules.activation.Tanh")
+    layer.save(folder / "2_Dense")
+    encoder = load(folder).eval()
+    assert encoder.dim == 7
+    shutil.rmtree(folder / "1_Pooling")
+    (folder / "modules.json").unlink()
+    plain = load(folder).eval()
+    tokens = plain.collate(plain.tokenize(["今天", "我"]))
+    torch.testing.assert_close(encoder(tokens), torch.tanh(layer.linear(plain(tokens))))
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"activation_function": "os.system"}, "activation 'os.system' is not supported"),
+        ({"use_residual": True}, "only plain Dense"),
+        ({"module_input_name": "token_embeddings"}, "only plain Dense"),
+    ],
+)
+def test_dense_variants_we_do_not_compute(tmp_path, config, message):
+    Projection(3, 2, bias=True, activation="torch.nn.modules.activation.Tanh").save(tmp_path / "2_Dense")
+    path = tmp_path / "2_Dense" / "config.json"
+    write_json(path, json.loads(path.read_text(encoding="utf-8")) | config)
+    with pytest.raises(UserError, match=message):
+        Projection.load(tmp_path / "2_Dense")
+
+
+@pytest.mark.parametrize(
+    ("kinds", "package", "message"),
+    [
+        (
+            ["Transformer", "Pooling", "LSTM"],
+            "sentence_transformers.models",
+            r"models\.LSTM is not supported",
+        ),
+        (["Transformer"], "custom_code", r"custom_code\.Transformer is not supported"),
+        (["Transformer", "Pooling", "Normalize", "Dense"], "sentence_transformers.models", "order"),
+    ],
+)
+def test_modules_we_do_not_compute(folder, load, kinds, package, message):
+    write_modules(folder, kinds, package=package)
+    write_json(folder / "1_Pooling" / "config.json", MEAN_SWITCH)
+    with pytest.raises(UserError, match=message):
+        load(folder)
+
+
+def test_a_default_prompt_is_refused(folder, load):
+    write_modules(folder, ["Transformer", "Pooling"])
+    write_json(folder / "1_Pooling" / "config.json", MEAN_SWITCH)
+    prompts = {"prompts": {"query": "为这个句子生成表示："}, "default_prompt_name": "query"}
+    write_json(folder / "config_sentence_transformers.json", prompts)
+    with pytest.raises(UserError, match="为这个句子生成表示"):
+        load(folder)
+    write_json(folder / "config_sentence_transformers.json", prompts | {"default_prompt_name": None})
+    assert load(folder).dim == 32
+
+
+def without(*names):
+    return lambda folder: [(folder / name).unlink() for name in names]
+
+
+def pickled(folder):
+    (folder / "model.safetensors").unlink()
+    torch.save({}, folder / "pytorch_model.bin")
+
+
+def lose_a_weight(folder):
+    weights = load_file(folder / "model.safetensors")
+    del weights["encoder.layer.1.output.dense.weight"]
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+def change_config(**change):
+    def change_it(folder):
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        write_json(folder / "config.json", config | change)
+
+    return change_it
+
+
+def encoder_with_decoder(folder):
+    write_json(folder / "config.json", {"model_type": "t5", "is_encoder_decoder": True})
+
+
+def cut_tokenizer(folder):
+    raw = (folder / "tokenizer.json").read_bytes()
+    (folder / "tokenizer.json").write_bytes(raw[: len(raw) // 2])
+
+
+def broken_json(folder):
+    (folder / "config.json").write_text("{", encoding="utf-8")
+
+
+def cut_weights(folder):
+    raw = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(raw[: len(raw) // 2])
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (without("config.json"), "config.json is missing"),
+        (without("model.safetensors"), r"model.safetensors is missing.*backbone.initialise=random"),
+        (without("tokenizer.json"), "no tokenizer"),
+        (pickled, r"only pytorch_model.bin .*save_pretrained"),
+        (lose_a_weight, r"weights missing for encoder.layer.1.output.dense.weight \(1 in all\)"),
+        (cut_weights, "the weights do not load"),
+        (broken_json, "config.json"),
+        (change_config(vocab_size=9), "the weights do not load|embeds 9"),
+        (change_config(model_type="nonsense"), "transformers cannot read it"),
+        (change_config(hidden_size="wide"), "transformers cannot read it: .*hidden_size"),
+        (encoder_with_decoder, "encoder with decoder"),
+        (cut_tokenizer, "the tokenizer does not load"),
+    ],
+)
+def test_a_damaged_folder_is_named(folder, load, damage, message):
+    assert load(folder).dim == 32
+    damage(folder)
+    with pytest.raises(UserError, match=message):
+        load(folder)
+
+
+def test_random_weights_need_no_weight_file(folder, load):
+    (folder / "model.safetensors").unlink()
+    assert load(folder, initialise="random").dim == 32
+    change_config(vocab_size=9)(folder)
+    with pytest.raises(UserError, match="the model embeds 9"):
+        load(folder, initialise="random")
+
+
+@pytest.mark.parametrize("path", ["./nowhere", "/nowhere/at/all", "a/b/c", "../nowhere"])
+def test_a_missing_folder_is_told_without_asking_the_hub(load, path):
+    with pytest.raises(UserError, match="no such folder"):
+        load(path)
+
+
+def test_an_empty_path(load):
+    with pytest.raises(UserError, match=r"backbone\.path is empty"):
+        load(" ")
+
+
+def test_a_file_is_no_encoder(folder, load):
+    with pytest.raises(UserError, match="this is a file"):
+        load(folder / "config.json")
+
+
+def test_a_hub_id_offline_says_what_to_do(load, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(UserError, match=r"HF_HUB_OFFLINE is set.*backbone=local backbone.path=<folder>"):
+        load("google-bert/bert-base-chinese-that-is-not-there")
+
+
+def test_a_hub_that_does_not_answer_is_told_in_seconds(load, monkeypatch):
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    for name in ("HTTPS_PROXY", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(UserError, match="the hub does not answer"):
+        load("google-bert/bert-base-chinese-that-is-not-there")
+
+
+def test_lengths_beyond_the_positions_are_refused(any_folder, load):
+    assert load(any_folder, max_length=32).max_length == 32  # RoBERTa has 34 rows and uses 32
+    encoder = load(any_folder).eval()
+    assert encoder.max_length == 32
+    assert encoder.embed(["今" * 100], batch_tokens=100, progress=False).shape == (1, 32)
+    for length in (33, 2, 0):
+        with pytest.raises(UserError, match=f"backbone.max_length={length}: .*3 to 32"):
+            load(any_folder, max_length=length)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"pooling": "frist_last"}, "did you mean first_last"),
+        ({"initialise": "pretraned"}, "did you mean pretrained"),
+    ],
+)
+def test_misspelt_settings(folder, load, setting, message):
+    with pytest.raises(UserError, match=message):
+        load(folder, **setting)
+
+
+def test_every_backbone_file_has_every_key(project_root):
+    from dataclasses import fields
+
+    from omegaconf import OmegaConf
+
+    names = [field.name for field in fields(BackboneConfig)]
+    files = sorted((project_root / "conf" / "backbone").glob("*.yaml"))
+    assert {"embedded", "local", "bert_zh"} <= {path.stem for path in files}
+    for path in files:
+        assert path.read_text(encoding="utf-8").startswith("# ")
+        settings = OmegaConf.load(path)
+        assert list(settings) == names, path.name
+        OmegaConf.merge(OmegaConf.structured(BackboneConfig), settings)
+
+
+def test_the_embedded_default_loads(project_root):
+    from omegaconf import OmegaConf
+
+    settings = OmegaConf.load(project_root / "conf" / "backbone" / "embedded.yaml")
+    encoder = load_backbone(OmegaConf.merge(OmegaConf.structured(BackboneConfig), settings), seed=1)
+    assert (encoder.dim, encoder.max_length, encoder.pooling) == (256, 128, "mean")

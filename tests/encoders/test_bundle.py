@@ -1,0 +1,162 @@
+import json
+import os
+import shutil
+
+import pytest
+import torch
+from torch import nn
+
+from encoders import load_encoder, save_encoder
+from encoders.pooling import POOLINGS
+from encoders.projection import Projection
+from schema.errors import UserError
+
+TEXTS = ["今天天气很好吗", "我", "你他们是的在不了有和人"]
+CARD = {
+    "name": "试验",
+    "trained_on": ["csts", "lcqmc"],
+    "seed": 7,
+    "spearman": {"test/csts/spearman": 0.81234},
+}
+
+
+def contents(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("normalise", [True, False])
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_the_round_trip_is_exact(bert_folder, load, tmp_path, pooling, normalise):
+    encoder = load(bert_folder, pooling=pooling, normalise=normalise, max_length=8)
+    with torch.no_grad():  # not what the original folder holds
+        for weight in encoder.parameters():
+            weight.add_(0.01)
+    saved = save_encoder(encoder, tmp_path / "bundle", card=CARD)
+    again = load_encoder(saved)
+    assert (again.pooling, again.normalise, again.max_length) == (pooling, normalise, 8)
+    assert again.state_dict().keys() == encoder.state_dict().keys()
+    assert all(torch.equal(value, again.state_dict()[name]) for name, value in encoder.state_dict().items())
+    assert again.tokenize(TEXTS) == encoder.tokenize(TEXTS)
+    for texts in (TEXTS, TEXTS * 2):
+        first, second = (one.embed(texts, batch_tokens=64, progress=False) for one in (encoder, again))
+        assert first.tobytes() == second.tobytes()
+
+
+def test_every_architecture_survives(any_folder, load, tmp_path):
+    encoder = load(any_folder)
+    again = load_encoder(save_encoder(encoder, tmp_path / "bundle", card={}))
+    first, second = (one.embed(TEXTS, batch_tokens=64, progress=False) for one in (encoder, again))
+    assert first.tobytes() == second.tobytes()
+
+
+def test_projections_survive(bert_folder, load, tmp_path):
+    encoder = load(bert_folder, pooling="first_last", normalise=True)
+    for number, pooling in enumerate(("first_last", "mean")):
+        layer = Projection(32, 5, bias=False, activation="torch.nn.modules.linear.Identity")
+        encoder.pooling, encoder.projections = pooling, nn.ModuleList([layer])
+        again = load_encoder(save_encoder(encoder, tmp_path / str(number), card={}))
+        assert (again.dim, again.normalise, again.pooling) == (5, True, pooling)
+        first, second = (one.embed(TEXTS, batch_tokens=64, progress=False) for one in (encoder, again))
+        assert first.tobytes() == second.tobytes()
+
+
+def test_the_layout_is_sentence_transformers(bert_folder, load, tmp_path):
+    folder = save_encoder(load(bert_folder, pooling="weighted", normalise=True), tmp_path / "b", card=CARD)
+    modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+    assert [(module["path"], module["type"].rpartition(".")[2]) for module in modules] == [
+        ("", "Transformer"),
+        ("1_Pooling", "Pooling"),
+        ("2_Normalize", "Normalize"),
+    ]
+    pooling = json.loads((folder / "1_Pooling" / "config.json").read_text(encoding="utf-8"))
+    assert [name for name, value in pooling.items() if value is True] == ["pooling_mode_weightedmean_tokens"]
+    assert not (folder / "juzhen.json").exists()
+    assert not list(folder.rglob("*.bin"))
+
+
+def test_a_pooling_that_others_lack_is_not_passed_off_as_another(bert_folder, load, tmp_path):
+    folder = save_encoder(load(bert_folder, pooling="first_last"), tmp_path / "b", card=CARD)
+    assert not (folder / "modules.json").exists()
+    assert not (folder / "1_Pooling").exists()
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert "no `modules.json`" in card
+    assert "library_name" not in card
+
+
+def test_the_card_states_the_facts(bert_folder, load, tmp_path):
+    folder = save_encoder(load(bert_folder), tmp_path / "b", card=CARD)
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    for line in (
+        "# 试验",
+        "| trained on | csts, lcqmc |",
+        "| pooling | mean |",
+        "| test/csts/spearman | 0.8123 |",
+    ):
+        assert line in card
+
+
+def test_equal_encoders_give_equal_files(bert_folder, load, tmp_path):
+    encoder = load(bert_folder, max_length=20)
+    first = contents(save_encoder(encoder, tmp_path / "a", card=CARD))
+    encoder.embed(TEXTS, batch_tokens=64, progress=False)
+    assert contents(save_encoder(encoder, tmp_path / "b", card=CARD)) == first
+    assert contents(save_encoder(load_encoder(tmp_path / "a"), tmp_path / "c", card=CARD)) == first
+    assert str(tmp_path) not in "".join(raw.decode("utf-8", "ignore") for raw in first.values())
+
+
+def test_saving_again_replaces_the_folder(bert_folder, load, tmp_path):
+    save_encoder(load(bert_folder, normalise=True), tmp_path / "b", card=CARD)
+    save_encoder(load(bert_folder, pooling="first_last"), tmp_path / "b", card=CARD)
+    assert load_encoder(tmp_path / "b").pooling == "first_last"
+    assert not (tmp_path / "b" / "2_Normalize").exists()
+    assert os.listdir(tmp_path) == ["b"]
+
+
+def test_a_failure_leaves_the_old_encoder_and_no_rubbish(bert_folder, load, tmp_path, monkeypatch):
+    encoder = load(bert_folder)
+    before = contents(save_encoder(encoder, tmp_path / "b", card=CARD))
+    monkeypatch.setattr(encoder.tokenizer, "save_pretrained", lambda folder: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        save_encoder(encoder, tmp_path / "b", card=CARD)
+    assert contents(tmp_path / "b") == before
+    assert os.listdir(tmp_path) == ["b"]
+
+
+def test_a_folder_with_other_things_is_not_overwritten(bert_folder, load, tmp_path):
+    (tmp_path / "thesis.txt").write_text("three years", encoding="utf-8")
+    with pytest.raises(UserError, match="holds other files"):
+        save_encoder(load(bert_folder), tmp_path, card={})
+    assert (tmp_path / "thesis.txt").exists()
+
+
+def test_a_run_folder_stands_for_its_encoder(bert_folder, load, tmp_path):
+    encoder = load(bert_folder, pooling="cls")
+    save_encoder(encoder, tmp_path / "run" / "encoder", card=CARD)
+    assert load_encoder(tmp_path / "run").pooling == "cls"
+    assert load_encoder(bert_folder).pooling == "mean"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nowhere", "no such folder"),
+        ("empty", "neither a run with an encoder nor an encoder"),
+        ("unfinished", r"encoder: config.json is missing"),
+    ],
+)
+def test_what_is_no_encoder(tmp_path, name, message):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "unfinished" / "encoder").mkdir(parents=True)
+    with pytest.raises(UserError, match=message):
+        load_encoder(tmp_path / name)
+
+
+def test_a_moved_folder_still_loads(bert_folder, load, tmp_path):
+    encoder = load(bert_folder)
+    save_encoder(encoder, tmp_path / "here", card=CARD)
+    shutil.move(tmp_path / "here", tmp_path / "there")
+    first, second = (
+        one.embed(TEXTS, batch_tokens=64, progress=False)
+        for one in (encoder, load_encoder(tmp_path / "there"))
+    )
+    assert first.tobytes() == second.tobytes()

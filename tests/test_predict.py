@@ -1,0 +1,158 @@
+import gzip
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import predict
+from encoders import load_backbone, load_encoder, save_encoder
+from schema.config import BackboneConfig
+
+PAIRS = [("今天天气很好", "今天是个好天气"), ("怎么修改密码", "密码怎么改"), ('他说"好', "不，行")]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run folder with an encoder inside."""
+    folder = tmp_path_factory.mktemp("run")
+    config = BackboneConfig(path="builtin/encoder", initialise="random", max_length=32)
+    save_encoder(load_backbone(config, seed=3), folder / "encoder", card={})
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def cosines(run):
+    encoder = load_encoder(run)
+    embed = [encoder.embed(list(side), batch_tokens=999, progress=False) for side in zip(*PAIRS, strict=True)]
+    first, second = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in embed)
+    return (first * second).sum(axis=1)
+
+
+def write_pairs(path, *, header="id\tsentence1\tsentence2\tlabel\n", opened=open):
+    lines = [f"{number}\t{first}\t{second}\t{number % 2}\n" for number, (first, second) in enumerate(PAIRS)]
+    with opened(path, "wt", encoding="utf-8") as file:
+        file.write(header + "".join(lines))
+    return path
+
+
+def test_two_sentences_print_their_cosine(run, cosines, capsys):
+    assert predict.main([run, *PAIRS[0]]) == 0
+    assert float(capsys.readouterr().out) == pytest.approx(cosines[0], abs=1e-4)
+    assert predict.main([f"{run}/encoder", *PAIRS[0]]) == 0
+    assert float(capsys.readouterr().out) == pytest.approx(cosines[0], abs=1e-4)
+
+
+def test_a_file_gets_one_more_column_and_keeps_the_others(run, cosines, tmp_path):
+    path = write_pairs(tmp_path / "pairs.tsv")
+    assert predict.main([run, "--file", str(path)]) == 0
+    given = path.read_text(encoding="utf-8").splitlines()
+    scored = (tmp_path / "pairs.scored.tsv").read_text(encoding="utf-8").splitlines()
+    assert scored[0] == given[0] + "\tscore"
+    assert [line.rpartition("\t")[0] for line in scored[1:]] == given[1:]
+    scores = [float(line.rpartition("\t")[2]) for line in scored[1:]]
+    np.testing.assert_allclose(scores, cosines, atol=2e-6)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["pairs.scored.tsv", "pairs.tsv"]
+
+
+def test_other_columns_no_header_compressed_and_a_chosen_output(run, cosines, tmp_path):
+    path = write_pairs(tmp_path / "pairs.tsv.gz", header="", opened=gzip.open)
+    output = tmp_path / "out.tsv"
+    command = [run, "--file", str(path), "--no-header", "--columns", "2", "1", "--output", str(output)]
+    assert predict.main(command) == 0
+    rows = [line.split("\t") for line in output.read_text(encoding="utf-8").splitlines()]
+    assert [tuple(row[1:3]) for row in rows] == PAIRS
+    np.testing.assert_allclose([float(row[4]) for row in rows], cosines, atol=2e-6)
+
+
+def test_quoted_csv_stays_quoted(run, tmp_path):
+    path = tmp_path / "pairs.csv"
+    path.write_text('a,b\n"今天,好","他说""行"""\n', encoding="utf-8")
+    assert predict.main([run, "--file", str(path), "--quoted", "--columns", "a", "b"]) == 0
+    header, row = (tmp_path / "pairs.scored.csv").read_text(encoding="utf-8").splitlines()
+    assert header == "a,b,score"
+    assert row.startswith('"今天,好","他说""行""",')
+
+
+@pytest.mark.parametrize(
+    ("content", "more", "message"),
+    [
+        (b"", [], "the file is empty"),
+        (b"sentence1\tsentence2\n", [], "no rows"),
+        (b"sentence1\tsentence_2\na\tb\n", [], "no column sentence2; did you mean sentence_2"),
+        (b"sentence1\tsentence2\na\tb\n", ["--columns", "sentence1", "7"], "no column 7"),
+        (b"a\tb\n", ["--no-header", "--columns", "0", "2"], "no column 2"),
+        (b"sentence1\tsentence2\na\tb\nc\n", [], r"pairs.tsv:3: "),
+        (
+            b"sentence1\tsentence2\na\tb\n \tb\n",
+            [],
+            r"pairs.tsv:3: the sentence in column sentence1 is empty",
+        ),
+        (b"sentence1\tsentence2\na\t\xff\xfe\n", [], r"pairs.tsv:2: "),
+        (b"sentence1\tsentence2\tscore\na\tb\t1\n", [], "--score-column"),
+    ],
+)
+def test_a_bad_file_is_named_and_nothing_is_written(run, tmp_path, capsys, content, more, message):
+    path = tmp_path / "pairs.tsv"
+    path.write_bytes(content)
+    assert predict.main([run, "--file", str(path), *more]) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith("error: ")
+    assert "Traceback" not in printed
+    assert re.search(message, printed), printed
+    assert [one.name for one in tmp_path.iterdir()] == ["pairs.tsv"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["{run}-not", "今天", "明天"], "no such folder"),
+        (["{empty}", "今天", "明天"], "neither a run with an encoder"),
+        (["{run}", "今天"], "expected two sentences, or --file"),
+        (["{run}", "今天", " "], "is empty"),
+        (["{run}", "--file", "{empty}/none.tsv"], "no such file"),
+        (["{run}", "--file", "{empty}/pairs.docx"], "expected one of .tsv"),
+    ],
+)
+def test_mistakes_on_the_command_line(run, tmp_path, capsys, arguments, message):
+    (tmp_path / "empty").mkdir()
+    if "docx" in arguments[-1]:
+        (tmp_path / "empty" / "pairs.docx").write_bytes(b"x")
+    filled = [one.format(run=run, empty=tmp_path / "empty") for one in arguments]
+    assert predict.main(filled) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_score_column_may_be_renamed(run, tmp_path):
+    path = tmp_path / "sts.tsv"
+    path.write_text("sentence1\tsentence2\tscore\n今天\t明天\t2.5\n", encoding="utf-8")
+    assert predict.main([run, "--file", str(path), "--score-column", "predicted"]) == 0
+    assert (
+        (tmp_path / "sts.scored.tsv")
+        .read_text(encoding="utf-8")
+        .startswith("sentence1\tsentence2\tscore\tpredicted\n")
+    )
+
+
+def test_torch_waits_until_the_command_line_is_right(project_root):
+    code = "import sys, predict; predict.main({}); print('torch' in sys.modules)"
+    for arguments in (["nowhere", "--file", "no.tsv"], ["nowhere"]):
+        told = subprocess.run(
+            [sys.executable, "-c", code.format(arguments)],
+            cwd=project_root,
+            capture_output=True,
+            check=True,
+            text=True,
+        )
+        assert told.stdout.strip() == "False"
+        assert "Traceback" not in told.stderr
+
+
+def test_the_script_runs_from_anywhere_and_a_mistake_exits_2(project_root, run, tmp_path):
+    command = [sys.executable, str(project_root / "predict.py")]
+    shown = subprocess.run([*command, "--help"], cwd=tmp_path, capture_output=True, check=True)
+    assert b"--file" in shown.stdout
+    wrong = subprocess.run([*command, run, "今天"], cwd=tmp_path, capture_output=True, check=False, text=True)
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert wrong.stderr.startswith("error: ")
