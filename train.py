@@ -1,7 +1,7 @@
 """Trains and evaluates: compose → check the contract → per stage: fit, test, write a Result.
 
-    python train.py model=biencoder loss=cosent
-    python train.py --help
+python train.py model=biencoder loss=cosent
+python train.py --help
 """
 
 import sys
@@ -10,14 +10,15 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig, OmegaConf
 
+from launch import check_command_line, run_cli, typed_config
 from launch.naming import register_resolvers, run_key
-from launch.preflight import check_command_line, run_cli
 
 CONFIGURATION = Path(__file__).resolve().parent / "conf"
 
 
+@hydra.main(version_base="1.3", config_path=str(CONFIGURATION), config_name="train")
 def run_job(config: DictConfig) -> None:
-    """All stages of one composed configuration, each reading what the one before it has learnt."""
+    """All stages of one composed configuration, each going on from what the one before it has learnt."""
     # torch and Lightning are loaded only now, when the command line is known to be right
     from hydra.utils import get_class
 
@@ -27,10 +28,10 @@ def run_job(config: DictConfig) -> None:
     from launch.run_folder import RunFolder
     from launch.stage_run import ENCODER_FOLDER, StageRun
     from lightning_modules.matching import match_losses
-    from schema.job import read_job
 
     key = run_key(OmegaConf.to_container(config, resolve=False))
-    job, settings = read_job(config)
+    job = OmegaConf.to_object(typed_config(config))
+    settings = OmegaConf.to_container(config, resolve=True)
     model = get_class(job.model["_target_"])
     if not model.trains:
         job.dataset = {}
@@ -50,13 +51,12 @@ def run_job(config: DictConfig) -> None:
         show_result(folder.result(), folder=str(folder.path))
 
 
-@hydra.main(version_base="1.3", config_path=str(CONFIGURATION), config_name="train")
 @run_cli
-def main(config: DictConfig) -> None:
-    run_job(config)
+def main() -> None:
+    register_resolvers()
+    check_command_line(sys.argv[1:], conf_dir=CONFIGURATION)
+    run_job()
 
 
 if __name__ == "__main__":
-    register_resolvers()
-    check_command_line(sys.argv[1:], conf_dir=CONFIGURATION)
     main()

@@ -16,7 +16,9 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     Lightning's own goes through the temporary folder, which may be another file system, where a move copies.
     """
 
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
+    ) -> None:
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(path.name + ".part")
@@ -34,5 +36,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
                 f"free some space or set output_dir=… and continue with resume=auto."
             ) from error
 
-    def load_checkpoint(self, path: str | Path, map_location: Any = None, weights_only: bool | None = True) -> dict:
+    def load_checkpoint(
+        self, path: str | Path, map_location: Any = None, weights_only: bool | None = True
+    ) -> dict:
         return super().load_checkpoint(path, map_location=map_location, weights_only=True)

@@ -1,7 +1,5 @@
 """A loss that is not a number stops the run before it spoils the weights."""
 
-from typing import Any
-
 import pytorch_lightning as pl
 import torch
 
@@ -20,10 +18,14 @@ class FiniteLoss(pl.Callback):
         self.every_steps = every_steps
         self._batch: Batch | None = None
 
-    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Batch, index: int) -> None:
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Batch, index: int
+    ) -> None:
         self._batch = batch
 
-    def on_before_backward(self, trainer: pl.Trainer, pl_module: pl.LightningModule, loss: torch.Tensor) -> None:
+    def on_before_backward(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, loss: torch.Tensor
+    ) -> None:
         if pl_module.device.type != "cpu" and trainer.global_step % self.every_steps:
             return
         if not torch.isfinite(loss):
@@ -39,5 +41,3 @@ class FiniteLoss(pl.Callback):
             f"training file). The last checkpoint is intact. Usual causes: optimiser.lr too high, "
             f"a temperature close to 0, or 16-bit precision (hardware.precision=32-true)."
         )
-
-

@@ -9,9 +9,9 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 
 from callbacks.throughput import Throughput
 from datamodules.datamodule import SentenceDataModule
-from launch.environment import describe_environment
 from lightning_modules.base import SentenceModule
 from schema.config import JobConfig
+from schema.environment import describe_environment
 from schema.result import Result, Score
 
 
@@ -30,7 +30,7 @@ def build_result(
         name=job.name,
         key=key,
         trained_on=list(data.stage.history),
-        scores=module.scores,
+        scores=module.scores | {f"{absent}/spearman": Score(None) for absent in data.data.absent},
         untrained=untrained,
         config=settings,
         data=_describe_data(data),

@@ -38,7 +38,11 @@ class Throughput(pl.Callback):
         self._since = now
 
     def state_dict(self) -> dict[str, float]:
-        return {"rows": self.rows, "train_seconds": self.train_seconds, "validation_seconds": self.validation_seconds}
+        return {
+            "rows": self.rows,
+            "train_seconds": self.train_seconds,
+            "validation_seconds": self.validation_seconds,
+        }
 
     def load_state_dict(self, state: dict[str, float]) -> None:
         self.rows = int(state["rows"])

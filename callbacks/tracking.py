@@ -18,7 +18,13 @@ PROBE_SECONDS = 3.0
 
 
 def build_loggers(
-    config: LoggerConfig, folder: Path, *, name: str, run_id: str, settings: Mapping[str, Any], tags: Sequence[str]
+    config: LoggerConfig,
+    folder: Path,
+    *,
+    name: str,
+    run_id: str,
+    settings: Mapping[str, Any],
+    tags: Sequence[str],
 ) -> list[Logger]:
     """The loggers of a stage.
 

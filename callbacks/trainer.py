@@ -74,7 +74,9 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
         callbacks.append(ValidationPoints(every_steps=every["validate_every"]))
         if job.training.patience is not None:
             callbacks.append(
-                EarlyStopping(SELECTION, mode="max", patience=job.training.patience, check_on_train_epoch_end=False)
+                EarlyStopping(
+                    SELECTION, mode="max", patience=job.training.patience, check_on_train_epoch_end=False
+                )
             )
         callbacks.append(
             ModelCheckpoint(

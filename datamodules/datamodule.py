@@ -70,7 +70,9 @@ class SentenceDataModule(pl.LightningDataModule):
             total_steps=total_steps,
         )
 
-    def serve(self, collate: Callable[[Examples, np.ndarray], Batch], plan: Callable[[Sequence[Examples]], Any]) -> None:
+    def serve(
+        self, collate: Callable[[Examples, np.ndarray], Batch], plan: Callable[[Sequence[Examples]], Any]
+    ) -> None:
         """Takes the model's way of making batches and plans; call once before handing this to a Trainer."""
         self.collate = collate
         self.validation_plan = plan(self._selecting_sets) if self._selecting_sets else None

@@ -1,7 +1,7 @@
 """All rows a job needs, read and checked before any model is loaded."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -20,10 +20,12 @@ class JobData:
 
     train       dataset key → rows to learn from, in the kind its loss takes
     evaluation  every set that is scored, one entry per split
+    absent      `split/dataset` of evaluation splits that have no file: nulls in the result
     """
 
     train: dict[str, Examples]
     evaluation: list[Examples]
+    absent: list[str] = field(default_factory=list)
 
     def selecting(self, trained: tuple[str, ...], monitor: str) -> list[Examples]:
         """The dev sets whose mean Spearman chooses the checkpoint; empty when there is none.
@@ -46,25 +48,32 @@ def load_job_data(job: JobConfig, kinds: Mapping[str, Kind]) -> JobData:
     """Reads every training set (as the kind in `kinds`) and every evaluation split of a job."""
     train = {name: _training_rows(job, config, kinds[name]) for name, config in job.dataset.items()}
     evaluated = {**job.evaluate, **job.dataset}
-    evaluation = [
-        _cut(found, job.debug_rows, job.seed)
-        for config in evaluated.values()
-        if Kind(config.kind) in SPEARMAN_KINDS
-        for split in ("dev", "test")
-        if split in job.evaluation.splits and (found := _load(job, config, split)) is not None
-    ]
+    evaluation, absent = [], []
+    for config in evaluated.values():
+        for split in job.evaluation.splits if Kind(config.kind) in SPEARMAN_KINDS else ():
+            found = _load(job, config, split)
+            if found is None:
+                absent.append(f"{split}/{config.name}")
+            else:
+                evaluation.append(_cut(found, job.debug_rows, job.seed))
     if not evaluation and (job.evaluate or not job.dataset):
         looked_for = ", ".join(evaluated) or "nothing (suite=none and dataset=[])"
         raise UserError(
             f"no evaluation set has a file: looked for {looked_for} with source={job.source}, "
             f"data_dir={job.data_dir}. Set data_dir=<folder that holds <set>/dev.tsv.zst>, or suite=demo."
         )
-    return JobData(train, evaluation)
+    return JobData(train, evaluation, absent)
 
 
 def _load(job: JobConfig, config: DatasetConfig, split: str, *, required: bool = False) -> Examples | None:
     return load_examples(
-        config, split, source=job.source, data_dir=job.data_dir, on_bad_row=job.on_bad_row, required=required
+        config,
+        split,
+        source=job.source,
+        data_dir=job.data_dir,
+        on_bad_row=job.on_bad_row,
+        required=required,
+        group="dataset" if config.name in job.dataset else "evaluate",
     )
 
 

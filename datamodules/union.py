@@ -25,7 +25,12 @@ class SentenceUnion:
         ]
         self.sets = list(sets)
         self.examples = Examples(
-            "union", "evaluation", Kind.SENTENCE, list(table), {"text": np.arange(len(table), dtype=np.int32)}, None
+            "union",
+            "evaluation",
+            Kind.SENTENCE,
+            list(table),
+            {"text": np.arange(len(table), dtype=np.int32)},
+            None,
         )
 
     def rows(self, position: int) -> dict[str, np.ndarray]:

@@ -35,7 +35,9 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = (self.path / ".lock").open("a+")
         except OSError as error:
-            raise UserError(f"{self.path}: cannot write there ({error.strerror}); set output_dir=…") from error
+            raise UserError(
+                f"{self.path}: cannot write there ({error.strerror}); set output_dir=…"
+            ) from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -76,7 +78,9 @@ class RunFolder:
             return
         attic = self.path / "previous"
         attic.mkdir(exist_ok=True)
-        folder = attic / str(1 + max((int(one.name) for one in attic.iterdir() if one.name.isdigit()), default=0))
+        folder = attic / str(
+            1 + max((int(one.name) for one in attic.iterdir() if one.name.isdigit()), default=0)
+        )
         folder.mkdir()
         for item in leftovers:
             shutil.move(item, folder / item.name)

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from hydra.utils import instantiate
+from hydra.utils import get_class
 from torch import nn
 
-from callbacks.resume import RESUME_FILE
 from callbacks.result_writer import best_weights, build_result
+from callbacks.resume import RESUME_FILE
 from callbacks.tracking import finish_wandb
 from callbacks.trainer import CHECKPOINTS, build_trainer
 from datamodules.datamodule import SentenceDataModule
@@ -73,7 +73,9 @@ class StageRun:
         finish_wandb()
         return result
 
-    def _build_module(self, stage: Stage, encoder: nn.Module | None, data: SentenceDataModule) -> SentenceModule:
+    def _build_module(
+        self, stage: Stage, encoder: nn.Module | None, data: SentenceDataModule
+    ) -> SentenceModule:
         losses = nn.ModuleDict()
         if encoder is not None and stage.datasets:
             losses = build_losses(
@@ -81,8 +83,9 @@ class StageRun:
                 dim=encoder.dim,
                 num_classes={name: examples.num_classes for name, examples in data.train.items()},
             )
-        return instantiate(
-            {**self.job.model, "_recursive_": False, "_convert_": "none"},
+        numbers = {name: value for name, value in self.job.model.items() if name != "_target_"}
+        return get_class(self.job.model["_target_"])(
+            **numbers,
             encoder=encoder,
             losses=losses,
             job=self.job,
@@ -90,7 +93,9 @@ class StageRun:
             steps_per_epoch=data.steps_per_epoch,
         )
 
-    def _fit(self, trainer: pl.Trainer, module: SentenceModule, data: SentenceDataModule, folder: Path) -> None:
+    def _fit(
+        self, trainer: pl.Trainer, module: SentenceModule, data: SentenceDataModule, folder: Path
+    ) -> None:
         parameters = sum(parameter.numel() for parameter in module.parameters())
         require_free_space(folder, needed_bytes=parameters * BYTES_PER_PARAMETER)
         resume_point = folder / CHECKPOINTS / RESUME_FILE
@@ -100,7 +105,9 @@ class StageRun:
             state = torch.load(best, map_location="cpu", weights_only=True)["state_dict"]
             module.load_state_dict(state)
 
-    def _test(self, trainer: pl.Trainer, module: SentenceModule, data: SentenceDataModule) -> dict[str, Score]:
+    def _test(
+        self, trainer: pl.Trainer, module: SentenceModule, data: SentenceDataModule
+    ) -> dict[str, Score]:
         trainer.test(module, datamodule=data, verbose=False)
         return module.scores
 

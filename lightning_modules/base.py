@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytorch_lightning as pl
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -90,7 +89,9 @@ class SentenceModule(pl.LightningModule):
         values = {key: score.value for key, score in scores.items() if score.value is not None}
         self.log_dict(values, rank_zero_only=False)
         chosen = [
-            values[key] for name in self.trainer.datamodule.selecting if (key := f"dev/{name}/spearman") in values
+            values[key]
+            for name in self.trainer.datamodule.selecting
+            if (key := f"dev/{name}/spearman") in values
         ]
         # No defined correlation (constant scores) must never look better than a defined one.
         self.log(SELECTION, float(np.mean(chosen)) if chosen else -1.0, prog_bar=True)

@@ -19,7 +19,9 @@ class LexicalPlan:
 
     def __init__(self, sets: Sequence[Examples]) -> None:
         self.sets = list(sets)
-        self.examples = Examples("nothing", "evaluation", Kind.SENTENCE, ["-"], {"text": np.zeros(1, np.int32)}, None)
+        self.examples = Examples(
+            "nothing", "evaluation", Kind.SENTENCE, ["-"], {"text": np.zeros(1, np.int32)}, None
+        )
 
     def scores(self, outputs: np.ndarray) -> list[np.ndarray]:
         scored = []

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hydra.utils import get_class, instantiate
+from hydra.utils import get_class
 from omegaconf import OmegaConf
 from torch import nn
 
@@ -55,9 +55,19 @@ def _match(name: str, dataset: DatasetConfig, losses: Mapping[str, Any]) -> Matc
         chosen["_target_"].split(".")[-2],
         target.takes,
         wanted=wanted,
-        alternatives={loss: takes for loss, takes in _losses_on_file().items()},
+        alternatives=_losses_on_file(),
     )
+    build_loss(
+        chosen, dim=1, num_classes=2
+    )  # its constructor refuses numbers it cannot use; better now than later
     return Match(name, kind, chosen)
+
+
+def build_loss(config: Mapping[str, Any], *, dim: int, num_classes: int) -> Loss:
+    """The loss of a configuration node; only one with a head is told the sizes."""
+    target = get_class(config["_target_"])
+    numbers = {name: value for name, value in config.items() if name != "_target_"}
+    return target(**numbers, **({"dim": dim, "num_classes": num_classes} if target.has_head else {}))
 
 
 def _losses_on_file() -> dict[str, tuple[Kind, ...]]:
@@ -75,12 +85,9 @@ def build_losses(matches: Mapping[str, Match], *, dim: int, num_classes: Mapping
     shared: dict[tuple[Kind, str], Loss] = {}
     losses = nn.ModuleDict()
     for name, match in matches.items():
-        head = {}
-        if get_class(match.loss["_target_"]).has_head:
-            classes = len(NLI_CLASSES) if match.kind is Kind.NLI_PAIR else num_classes[name]
-            head = {"dim": dim, "num_classes": classes}
-        key = (match.kind, str((match.loss, head)))
+        classes = len(NLI_CLASSES) if match.kind is Kind.NLI_PAIR else num_classes[name]
+        key = (match.kind, str((match.loss, classes)))
         if key not in shared:
-            shared[key] = instantiate(dict(match.loss), **head)
+            shared[key] = build_loss(match.loss, dim=dim, num_classes=classes)
         losses[name] = shared[key]
     return losses

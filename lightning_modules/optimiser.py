@@ -18,12 +18,19 @@ def parameter_groups(module: nn.Module, *, weight_decay: float) -> list[dict]:
 
 def build_optimiser(module: nn.Module, config: OptimiserConfig) -> torch.optim.AdamW:
     """Fused AdamW over the parameters of `module` (Loshchilov and Hutter 2019, https://arxiv.org/abs/1711.05101)."""
-    groups = [group for group in parameter_groups(module, weight_decay=config.weight_decay) if group["params"]]
+    groups = [
+        group for group in parameter_groups(module, weight_decay=config.weight_decay) if group["params"]
+    ]
     return torch.optim.AdamW(groups, lr=config.lr, betas=tuple(config.betas), eps=config.eps, fused=True)
 
 
 def build_schedule(
-    optimiser: torch.optim.Optimizer, config: OptimiserConfig, *, total_steps: int, steps_per_epoch: int, batch_size: int
+    optimiser: torch.optim.Optimizer,
+    config: OptimiserConfig,
+    *,
+    total_steps: int,
+    steps_per_epoch: int,
+    batch_size: int,
 ) -> LambdaLR:
     """The learning rate per optimiser step: from 0 to `lr` over the warm-up, then as `decay` says."""
     warmup = Duration.parse(config.warmup, key="optimiser.warmup").in_steps(

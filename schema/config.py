@@ -193,7 +193,7 @@ class Duration:
         return cls(float(match[1]), units[match[2]])
 
     def in_steps(self, *, steps_per_epoch: int, batch_size: int, total_steps: int | None) -> int:
-        """Optimiser steps, at least 1 unless the amount is 0. Percent is of `total_steps`, or of one epoch without it."""
+        """Optimiser steps, at least 1 unless the amount is 0. Percent: of `total_steps`, else of one epoch."""
         match self.unit:
             case Unit.STEPS:
                 steps = self.amount

@@ -21,6 +21,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """
     known = sorted(set(known))
     close = difflib.get_close_matches(word, known, n=3, cutoff=0.6)
+    # Letters that are all there and only in another order are the likeliest slip.
+    close.sort(key=lambda one: sorted(one) != sorted(word))
     if close:
         return f"did you mean {' or '.join(close[:1] if close[0].startswith(word[:2]) else close)}?"
     return f"known: {', '.join(known)}" if known else "there are none"

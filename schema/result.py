@@ -73,6 +73,8 @@ class Result:
                 fields[name] = {key: Score(**score) for key, score in fields[name].items()}
             return cls(**fields)
         except FileNotFoundError:
-            raise UserError(f"{path}: no result here; the run did not finish, or this is no run folder") from None
-        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f"{path}: no result here; the run did not finish, or this is no run folder"
+            ) from None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{path}: not a result of juzhen ({error})") from error

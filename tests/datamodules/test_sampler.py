@@ -1,0 +1,85 @@
+"""The batch stream: each row once per epoch, one dataset per batch, the same order for the same seed."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datamodules.sampler import BatchStream, TokenBudget
+
+sizes = st.dictionaries(st.sampled_from("abc"), st.integers(1, 200), min_size=1)
+
+
+def stream(size_of, *, batch_size=8, num_batches=None, seed=0, **more):
+    made = BatchStream(size_of, batch_size=batch_size, num_batches=0, seed=seed, **more)
+    made.num_batches = made.batches_per_epoch if num_batches is None else num_batches
+    return made
+
+
+@given(sizes, st.integers(1, 40), st.integers(0, 5))
+@settings(max_examples=60, deadline=None)
+def test_every_row_is_seen_once_per_epoch(size_of, batch_size, epoch):
+    batches = stream(size_of, batch_size=batch_size).epoch(epoch)
+    seen = Counter((task, row) for task, rows in batches for row in rows)
+    assert seen == Counter((task, row) for task, size in size_of.items() for row in range(size))
+
+
+@given(st.integers(1, 500), st.integers(2, 64))
+@settings(max_examples=100, deadline=None)
+def test_no_batch_is_larger_than_asked_and_no_tail_is_tiny(size, batch_size):
+    lengths = [len(rows) for _, rows in stream({"a": size}, batch_size=batch_size).epoch(0)]
+    assert max(lengths) <= batch_size
+    assert len(lengths) == -(-size // batch_size)
+    if size > batch_size:
+        assert min(lengths) >= batch_size // 2
+
+
+def test_order_depends_on_seed_and_epoch():
+    base = stream({"a": 100}).epoch(0)
+    again = stream({"a": 100}).epoch(0)
+    assert all(np.array_equal(x[1], y[1]) for x, y in zip(base, again, strict=True))
+    for other in (stream({"a": 100}).epoch(1), stream({"a": 100}, seed=1).epoch(0)):
+        assert any(not np.array_equal(x[1], y[1]) for x, y in zip(base, other, strict=True))
+
+
+@given(sizes, st.integers(0, 60))
+@settings(max_examples=40, deadline=None)
+def test_a_stream_started_late_equals_the_tail_of_the_whole(size_of, start):
+    whole = list(stream(size_of, num_batches=60))
+    late = stream(size_of, num_batches=60)
+    late.start = start
+    for left, right in zip(whole[start:], late, strict=True):
+        assert (left.index, left.task) == (right.index, right.task)
+        assert np.array_equal(left.rows, right.rows)
+
+
+def test_processes_share_each_batch_without_overlap():
+    parts = [list(stream({"a": 70, "b": 33}, rank=rank, world=3)) for rank in range(3)]
+    whole = list(stream({"a": 70, "b": 33}))
+    for position, batch in enumerate(whole):
+        together = np.concatenate([part[position].rows for part in parts])
+        assert {part[position].task for part in parts} == {batch.task}
+        assert sorted(together) == sorted(batch.rows)
+
+
+@given(st.lists(st.integers(1, 90), min_size=1, max_size=200), st.integers(1, 300))
+@settings(max_examples=60, deadline=None)
+def test_token_budget_is_kept_and_nothing_is_lost(lengths, max_tokens):
+    lengths = np.array(lengths)
+    batches = list(TokenBudget(lengths, max_tokens=max_tokens))
+    assert sorted(np.concatenate(batches)) == list(range(len(lengths)))
+    for rows in batches:
+        assert len(rows) == 1 or lengths[rows].max() * len(rows) <= max_tokens
+
+
+@pytest.mark.parametrize("world", [1, 2, 5])
+def test_token_budget_is_shared_without_padding(world):
+    lengths = np.arange(1, 40)
+    parts = [
+        batch
+        for rank in range(world)
+        for batch in TokenBudget(lengths, max_tokens=64, rank=rank, world=world)
+    ]
+    assert sorted(np.concatenate(parts)) == list(range(39))

@@ -1,0 +1,67 @@
+"""Run folders are locked and never overwritten; run keys change with what decides the numbers, and only then."""
+
+import subprocess
+import sys
+
+import pytest
+
+from launch.naming import run_key, run_name
+from launch.run_folder import RunFolder, require_free_space
+from schema.errors import UserError
+
+CONFIG = {
+    "name": "x",
+    "seed": 1,
+    "schedule": "serial",
+    "dataset": {"nli": {"limit": None}, "sts": {"limit": None}},
+    "model": {"_target_": "lightning_modules.biencoder.BiEncoder"},
+    "loss": {"_target_": "losses.cosent.CoSENT", "temperature": 0.05},
+    "hardware": {"devices": 1},
+    "data_dir": "here",
+}
+
+
+def test_key_ignores_places_and_hardware_but_not_numbers_and_order():
+    key = run_key(CONFIG)
+    assert run_key({**CONFIG, "hardware": {"devices": 8}, "data_dir": "there", "resume": "auto"}) == key
+    assert run_key({**CONFIG, "seed": 2}) != key
+    assert run_key({**CONFIG, "dataset": dict(reversed(CONFIG["dataset"].items()))}) != key
+
+
+def test_name_says_what_was_trained():
+    assert run_name(CONFIG) == "nli-sts-biencoder-cosent-s1"
+    assert run_name({**CONFIG, "dataset": {}, "schedule": "mix"}).startswith("untrained-")
+
+
+def test_a_second_process_is_refused(tmp_path):
+    other = (
+        "import sys; from launch.run_folder import RunFolder\n"
+        "from schema.errors import UserError\n"
+        "try:\n    RunFolder(sys.argv[1], resume='auto').__enter__()\n"
+        "except UserError as error:\n    print(error); sys.exit(2)\n"
+    )
+    with RunFolder(tmp_path / "run", resume="never"):
+        done = subprocess.run(
+            [sys.executable, "-c", other, str(tmp_path / "run")], capture_output=True, text=True, check=False
+        )
+    assert done.returncode == 2
+    assert "another process" in done.stdout
+    with RunFolder(tmp_path / "run", resume="never"):
+        pass
+
+
+def test_starting_afresh_keeps_what_was_there(tmp_path):
+    folder = tmp_path / "run"
+    for attempt in ("first", "second"):
+        with RunFolder(folder, resume="never"):
+            (folder / "result.json").write_text(attempt)
+    with RunFolder(folder, resume="auto") as run:
+        assert run.finished
+        assert (folder / "previous" / "1" / "result.json").read_text() == "first"
+        assert (folder / "result.json").read_text() == "second"
+
+
+def test_too_little_space_is_said_before_training(tmp_path):
+    require_free_space(tmp_path, needed_bytes=1)
+    with pytest.raises(UserError, match="MiB free"):
+        require_free_space(tmp_path, needed_bytes=2**60)
