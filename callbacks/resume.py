@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.callbacks import Checkpoint
 
 RESUME_FILE = "resume.ckpt"
 
@@ -34,14 +35,15 @@ def restore_random_state(state: dict[str, Any]) -> None:
         torch.cuda.set_rng_state_all([one.cpu() for one in state["cuda"]])
 
 
-class ResumePoint(pl.Callback):
+class ResumePoint(Checkpoint):
     """Saves the whole state of training every so many steps, after each validation, and when asked to stop.
 
     Where a validation is due, the state is saved after it and never before: Lightning takes a validation
     as done when it resumes, and a lost one could change which checkpoint is best. It is not saved between two
     optimiser steps either, because gradients are not part of a checkpoint.
 
-    Must be the last of the callbacks, so that the others have seen the validation.
+    Must be the last of the callbacks, so that the others have seen the validation. It is a Checkpoint because
+    Lightning calls these after all others: saved before ModelCheckpoint, it would forget the newest best score.
 
     folder       where `resume.ckpt` goes
     every_steps  optimiser steps between two saves

@@ -1,6 +1,7 @@
 """The Trainer of a stage, with all that goes along with it."""
 
 import logging
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,6 @@ def build_trainer(
         precision=hardware.precision,
         max_epochs=1,
         accumulate_grad_batches=job.training.accumulate,
-        gradient_clip_val=job.optimiser.clip_norm,
         limit_val_batches=1.0 if data.selecting else 0,
         num_sanity_val_steps=0,
         use_distributed_sampler=False,  # our samplers share rows out themselves, without padding
@@ -93,7 +93,17 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
     return callbacks
 
 
+HARMLESS = (
+    "isinstance.treespec, LeafSpec",  # torch talking to Lightning
+    "You're resuming from a checkpoint that ended before the epoch ended",  # our stream starts where it stopped
+    "Checkpoint directory .* exists and is not empty",  # that is what resuming means
+    "The number of training batches .* is smaller than the logging interval",
+    ".*does not have many workers which may be a bottleneck",  # rows are tokenised once, before the first step
+)
+
+
 def quieten_lightning() -> None:
-    """Leaves warnings and errors of Lightning, not its advertisement and device listing."""
-    for name in ("pytorch_lightning.utilities.rank_zero", "pytorch_lightning.accelerators"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    """Leaves what a person must know; drops advertisements, device listings and warnings that do not apply."""
+    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+    for message in HARMLESS:
+        warnings.filterwarnings("ignore", message=message)

@@ -1,5 +1,6 @@
 """One stage from start to end: fit, take the best weights, test, leave an encoder and a Result behind."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from hydra.utils import get_class
+from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import nn
 
 from callbacks.result_writer import best_weights, build_result
@@ -17,14 +19,14 @@ from callbacks.trainer import CHECKPOINTS, build_trainer
 from datamodules.datamodule import SentenceDataModule
 from datamodules.loading import JobData
 from datamodules.stages import Stage
-from encoders import save_encoder
+from encoders.bundle import ENCODER_FOLDER, save_encoder
 from launch.run_folder import require_free_space
 from lightning_modules.base import SentenceModule
 from lightning_modules.matching import Match, build_losses
 from schema.config import JobConfig
 from schema.result import Result, Score
 
-ENCODER_FOLDER = "encoder"
+SIGTERM_STATUS = 128 + 15
 BYTES_PER_PARAMETER = 4 * (1 + 3 + 3 + 1)  # best, resume, the next resume while it is written, encoder
 
 
@@ -44,6 +46,14 @@ class StageRun:
 
     def __call__(self, stage: Stage, encoder: nn.Module | None, folder: Path) -> Result:
         """Trains `encoder` in place on `stage`, tests it, and writes `encoder/` and `result.json` into `folder`."""
+        try:
+            return self._run(stage, encoder, folder)
+        except SIGTERMException:
+            # Lightning would let the process end with status 0, and a scheduler would take it for finished.
+            print("stopped by SIGTERM; continue with resume=auto", file=sys.stderr)
+            raise SystemExit(SIGTERM_STATUS) from None
+
+    def _run(self, stage: Stage, encoder: nn.Module | None, folder: Path) -> Result:
         job = self.job
         pl.seed_everything(job.seed + stage.index, workers=True, verbose=False)
         data = SentenceDataModule(self.data, stage, job=job)

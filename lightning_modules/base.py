@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytorch_lightning as pl
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -109,7 +110,9 @@ class SentenceModule(pl.LightningModule):
         )
 
     def configure_optimizers(self) -> Mapping[str, object]:
-        optimiser = build_optimiser(self, self.job.optimiser)
+        # A fused step undoes fp16 loss scaling itself, which is too late for clipping.
+        fused = self.job.hardware.precision != "16-mixed"
+        optimiser = build_optimiser(self, self.job.optimiser, fused=fused)
         schedule = build_schedule(
             optimiser,
             self.job.optimiser,
@@ -118,3 +121,10 @@ class SentenceModule(pl.LightningModule):
             batch_size=self.job.training.batch_size * self.job.training.accumulate,
         )
         return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def configure_gradient_clipping(
+        self, optimizer: torch.optim.Optimizer, *unused: object, **more: object
+    ) -> None:
+        # Lightning refuses to clip for any fused optimiser under autocast, with or without loss scaling.
+        if self.job.optimiser.clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_(self.parameters(), self.job.optimiser.clip_norm)

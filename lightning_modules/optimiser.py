@@ -16,12 +16,12 @@ def parameter_groups(module: nn.Module, *, weight_decay: float) -> list[dict]:
     ]
 
 
-def build_optimiser(module: nn.Module, config: OptimiserConfig) -> torch.optim.AdamW:
-    """Fused AdamW over the parameters of `module` (Loshchilov and Hutter 2019, https://arxiv.org/abs/1711.05101)."""
+def build_optimiser(module: nn.Module, config: OptimiserConfig, *, fused: bool) -> torch.optim.AdamW:
+    """AdamW over the parameters of `module` (Loshchilov and Hutter 2019, https://arxiv.org/abs/1711.05101)."""
     groups = [
         group for group in parameter_groups(module, weight_decay=config.weight_decay) if group["params"]
     ]
-    return torch.optim.AdamW(groups, lr=config.lr, betas=tuple(config.betas), eps=config.eps, fused=True)
+    return torch.optim.AdamW(groups, lr=config.lr, betas=tuple(config.betas), eps=config.eps, fused=fused)
 
 
 def build_schedule(

@@ -1,6 +1,9 @@
 """What all tests share: no network, no stray output, shapes checked at run time."""
 
+import json
 import os
+import shutil
+import sys
 from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -16,6 +19,7 @@ from jaxtyping import install_import_hook
 install_import_hook(["losses", "encoders.pooling"], "beartype.beartype")
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "tests"))
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +34,16 @@ def real_data() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("real data sets: set JUZHEN_DATA to the folder that holds them")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def tiny_backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The embedded encoder, tokenizer included, shrunk to one layer of 32: a second of training teaches it something."""
+    folder = tmp_path_factory.mktemp("backbone")
+    for file in (ROOT / "builtin" / "encoder").iterdir():
+        if file.suffix in (".json", ".txt"):
+            shutil.copy(file, folder)
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder

@@ -1,0 +1,35 @@
+"""Runs real jobs inside a test: the configuration tree as it is, a tiny encoder, a few rows."""
+
+from pathlib import Path
+
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
+
+import train
+from launch.naming import register_resolvers
+
+SMALL = (
+    "dataset=[demo_sts]",
+    "suite=none",
+    "logger=csv",
+    "logger.progress=false",
+    "debug_rows=48",
+    "training.batch_size=8",
+    "optimiser.lr=1e-3",
+    "evaluation.bootstrap_samples=0",
+    "hardware.threads=1",
+)
+
+
+def compose_job(*overrides: str) -> DictConfig:
+    """The configuration that `python train.py <overrides>` would run."""
+    register_resolvers()
+    with initialize_config_dir(str(train.CONFIGURATION), version_base="1.3"):
+        return compose("train", overrides=list(overrides))
+
+
+def run_job(output_dir: Path, backbone: Path, *overrides: str) -> Path:
+    """Runs one small job in this process; returns its run folder."""
+    config = compose_job(*SMALL, f"output_dir={output_dir}", f"backbone.path={backbone}", *overrides)
+    train.run_job.__wrapped__(config)
+    return Path(config.run_dir)
