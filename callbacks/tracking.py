@@ -80,7 +80,7 @@ def finish_wandb() -> None:
     import wandb
 
     if wandb.run is not None:
-        wandb.finish(quiet=True)
+        wandb.finish()
 
 
 def _has_key() -> bool:

@@ -76,6 +76,7 @@ class BackboneConfig:
     normalise: bool | None = None  # embeddings of length 1; null: what the folder says, else no
     max_length: int | None = None  # tokens; null: what the folder says
     dropout: float | None = None  # null: what the folder says
+    learning_rate: float = MISSING  # peak learning rate that suits its size; optimiser.lr takes it from here
 
 
 @dataclass

@@ -38,7 +38,7 @@ def real_data() -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The embedded encoder, tokenizer included, shrunk to one layer of 32: a second of training teaches it something."""
+    """The embedded encoder, tokenizer included, shrunk to one layer of 32: seconds of training teach it something."""
     folder = tmp_path_factory.mktemp("backbone")
     for file in (ROOT / "builtin" / "encoder").iterdir():
         if file.suffix in (".json", ".txt"):

@@ -91,6 +91,7 @@ pooling: mean
 normalise: null
 max_length: 64
 dropout: 0.1
+learning_rate: 5.0e-4
 """,
     "backbone/local.yaml": """\
 path: ???
@@ -100,6 +101,7 @@ pooling: null
 normalise: null
 max_length: null
 dropout: null
+learning_rate: 2.0e-5
 """,
     "loss/cosent.yaml": "_target_: losses.cosent.CoSENT\ntemperature: 0.05\n",
     "loss/triplet.yaml": "_target_: losses.triplet.Triplet\nmargin: 0.2\nreduction: mean\n",
