@@ -48,7 +48,8 @@ def run_job(config: DictConfig) -> None:
                     encoder = model.load_encoder(job, folder=stage_folder / ENCODER_FOLDER)
                 else:
                     run_stage(stage, encoder, stage_folder)
-        show_result(folder.result(), folder=str(folder.path))
+        if not folder.is_helper:
+            show_result(folder.result(), folder=str(folder.path))
 
 
 @run_cli

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint
+from pytorch_lightning.strategies import DDPStrategy
 
 from callbacks.checkpoint_io import AtomicCheckpointIO
 from callbacks.finite_loss import FiniteLoss
@@ -35,7 +36,7 @@ def build_trainer(
         accelerator=hardware.accelerator,
         devices=hardware.devices,
         num_nodes=hardware.num_nodes,
-        strategy=hardware.strategy,
+        strategy=build_strategy(hardware.strategy, is_mixture=len(data.train) > 1),
         precision=hardware.precision,
         max_epochs=1,
         accumulate_grad_batches=job.training.accumulate,
@@ -57,6 +58,17 @@ def build_trainer(
             tags=[*data.stage.history],
         ),
     )
+
+
+def build_strategy(name: str, *, is_mixture: bool) -> str | DDPStrategy:
+    """How processes share a step: Lightning's own choice by name, except that `ddp` is fitted to what we do with it.
+
+    Processes may have different numbers of evaluation batches, and broadcasting buffers at each of them would
+    then never end; encoders have only constant ones. In a mixture a step leaves the heads of other losses unused.
+    """
+    if name != "ddp":
+        return name
+    return DDPStrategy(broadcast_buffers=False, find_unused_parameters=is_mixture)
 
 
 def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path) -> list[Callback]:
@@ -98,6 +110,8 @@ HARMLESS = (
     "You're resuming from a checkpoint that ended before the epoch ended",  # our stream starts where it stopped
     "Checkpoint directory .* exists and is not empty",  # that is what resuming means
     "The number of training batches .* is smaller than the logging interval",
+    "It is recommended to use `self.log.*sync_dist=True",  # every process scores all rows: the values are equal
+    "torch.distributed.nn.functional.all_gather is deprecated",  # Lightning talking to torch
     ".*does not have many workers which may be a bottleneck",  # rows are tokenised once, before the first step
 )
 

@@ -102,6 +102,10 @@ class SentenceDataModule(pl.LightningDataModule):
             rank=self.trainer.global_rank,
             world=self.trainer.world_size,
         )
+        if not order.batches:
+            # A process without batches would skip the pass, and the others would wait for it for ever. It
+            # repeats one row instead, which changes nothing: outputs are put in their place by row number.
+            order.batches = [np.zeros(1, dtype=np.int64)]
         return self._loader(_Rows({"": plan.examples}, self.collate), order)
 
     def _loader(self, rows: _Rows, order: BatchStream | TokenBudget) -> DataLoader:

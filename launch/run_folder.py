@@ -18,7 +18,8 @@ class RunFolder:
     resume="never"  what an earlier attempt left is moved to `previous/<number>/`
     resume="auto"   it is continued; `finished` tells whether nothing is left to do
 
-    Processes that Lightning starts for further devices neither lock nor clear.
+    Processes that Lightning starts for further devices (`is_helper`) neither lock nor clear, and have no result
+    to show: the first process may still be writing it.
 
     Raises UserError when another process works in the folder or the disk refuses.
     """
@@ -26,11 +27,13 @@ class RunFolder:
     def __init__(self, path: str | Path, *, resume: str) -> None:
         self.path = Path(path)
         self.resume = resume
+        # Started by Lightning for a further device: a helper of a run that holds the folder already.
+        self.is_helper = int(os.environ.get("LOCAL_RANK", "0")) > 0
         self._lock = None
 
     def __enter__(self) -> "RunFolder":
-        if int(os.environ.get("LOCAL_RANK", "0")) > 0:
-            return self  # a helper process of a run that already holds the folder
+        if self.is_helper:
+            return self
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = (self.path / ".lock").open("a+")

@@ -55,6 +55,8 @@ class StageRun:
 
     def _run(self, stage: Stage, encoder: nn.Module | None, folder: Path) -> Result:
         job = self.job
+        if job.hardware.threads is not None:
+            torch.set_num_threads(job.hardware.threads)
         pl.seed_everything(job.seed + stage.index, workers=True, verbose=False)
         data = SentenceDataModule(self.data, stage, job=job)
         module = self._build_module(stage, encoder, data)
