@@ -13,16 +13,16 @@ class SentenceCollator:
     """Makes a Batch of the chosen rows; texts are turned into token numbers once per sentence table.
 
     tokenize  texts → one list of token numbers each (special tokens included, cut to the maximal length)
-    pad       lists of token numbers → Tokens
+    pack      lists of token numbers → Tokens
     """
 
     def __init__(
         self,
         tokenize: Callable[[Sequence[str]], list[list[int]]],
-        pad: Callable[[Sequence[Sequence[int]]], Tokens],
+        pack: Callable[[Sequence[Sequence[int]]], Tokens],
     ) -> None:
         self._tokenize = tokenize
-        self._pad = pad
+        self._pack = pack
         self._tables: dict[int, tuple[list[str], list[list[int]]]] = {}
 
     def token_lists(self, examples: Examples) -> list[list[int]]:
@@ -47,7 +47,7 @@ class SentenceCollator:
         return Batch(
             task=examples.name,
             kind=examples.kind,
-            tokens=self._pad([token_lists[number] for number in distinct]),
+            tokens=self._pack([token_lists[number] for number in distinct]),
             sentence_ids=torch.from_numpy(distinct.astype(np.int64)),
             columns=dict(zip(examples.columns, positions, strict=True)),
             targets=None if targets is None else torch.from_numpy(targets[rows]),

@@ -1,65 +1,68 @@
-"""Pooling: one embedding out of a sentence's token states. Padding never changes the result.
+"""Pooling: one embedding out of a sentence's token states.
 
 Every function takes `layers`, the token states of the transformer layers from first to last (the embedding
-layer is not among them; callers may leave inner layers out), and `mask`, 1 on tokens and 0 on padding. Sums
-are taken in float32 whatever the states are, and the embedding is float32.
+layer is not among them; callers may leave inner layers out), and `tokens`, which says which states belong to
+which sentence. There is no padding to be wrong about. Sums are taken in float32 whatever the states are, and
+the embedding is float32.
 """
 
 from collections.abc import Callable, Sequence
 
-from jaxtyping import Float, Int
+import torch
+from jaxtyping import Float
 from torch import Tensor
 
+from schema.batch import Tokens
 from schema.errors import UserError, nearest
 
-Layers = Sequence[Float[Tensor, "sentences length dim"]]
-Mask = Int[Tensor, "sentences length"]
+Layers = Sequence[Float[Tensor, "tokens dim"]]
 Embeddings = Float[Tensor, "sentences dim"]
 
 
-def _weighted_average(
-    states: Float[Tensor, "sentences length dim"], weights: Float[Tensor, "sentences length"]
-) -> Embeddings:
-    """Average of the states with weights ≥ 0; states of weight 0 do not count, not even NaN."""
-    weights = weights.unsqueeze(-1)
-    # masked_fill rather than a product with 0: the states of padding may be anything, also inf or NaN.
-    states = states.float().masked_fill(weights == 0, 0.0)
-    return (states * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1.0)
+def _sums(states: Float[Tensor, "tokens dim"], tokens: Tokens) -> Embeddings:
+    """Sum of the states of each sentence."""
+    empty = torch.zeros(len(tokens), states.shape[-1], device=states.device)
+    return empty.index_add(0, tokens.sentence_of_token, states.float())
 
 
-def mean(layers: Layers, mask: Mask) -> Embeddings:
+def mean(layers: Layers, tokens: Tokens) -> Embeddings:
     """Average of the last layer over the tokens (Reimers and Gurevych 2019, https://arxiv.org/abs/1908.10084)."""
-    return _weighted_average(layers[-1], mask.float())
+    return _sums(layers[-1], tokens) / tokens.lengths.unsqueeze(-1)
 
 
-def cls(layers: Layers, mask: Mask) -> Embeddings:
-    """State of the first token of the last layer. Padding is on the right, so this is position 0."""
-    return layers[-1][:, 0].float()
+def cls(layers: Layers, tokens: Tokens) -> Embeddings:
+    """State of the first token of the last layer."""
+    return layers[-1][tokens.starts].float()
 
 
-def max_(layers: Layers, mask: Mask) -> Embeddings:
+def max_(layers: Layers, tokens: Tokens) -> Embeddings:
     """Largest value over the tokens of the last layer, per dimension."""
-    return layers[-1].float().masked_fill(mask.unsqueeze(-1) == 0, float("-inf")).amax(dim=1)
+    states = layers[-1].float()
+    lowest = states.new_full((len(tokens), states.shape[-1]), float("-inf"))
+    where = tokens.sentence_of_token.unsqueeze(-1).expand_as(states)
+    return lowest.scatter_reduce(0, where, states, "amax")
 
 
-def first_last(layers: Layers, mask: Mask) -> Embeddings:
+def first_last(layers: Layers, tokens: Tokens) -> Embeddings:
     """Average of the mean pools of the first and the last transformer layer.
 
     "First" is the output of the first transformer block, not of the embedding layer; papers differ on this
     (Su et al. 2021, https://arxiv.org/abs/2103.15316, mean the same as we do).
     """
-    return (mean(layers[:1], mask) + mean(layers, mask)) / 2
+    return (mean(layers[:1], tokens) + mean(layers, tokens)) / 2
 
 
-def weighted(layers: Layers, mask: Mask) -> Embeddings:
+def weighted(layers: Layers, tokens: Tokens) -> Embeddings:
     """Average of the last layer in which the token at position i (from 1) has weight i.
 
     Muennighoff 2022, https://arxiv.org/abs/2202.08904, equation 1: for models that only look to the left.
     """
-    return _weighted_average(layers[-1], (mask.cumsum(dim=1) * mask).float())
+    weights = (tokens.positions + 1).unsqueeze(-1)
+    total = tokens.lengths * (tokens.lengths + 1) / 2
+    return _sums(layers[-1].float() * weights, tokens) / total.unsqueeze(-1)
 
 
-POOLINGS: dict[str, Callable[[Layers, Mask], Embeddings]] = {
+POOLINGS: dict[str, Callable[[Layers, Tokens], Embeddings]] = {
     "mean": mean,
     "cls": cls,
     "max": max_,

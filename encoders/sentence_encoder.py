@@ -1,4 +1,4 @@
-"""The sentence encoder: token numbers → transformer → masked pooling → one embedding per sentence."""
+"""The sentence encoder: token numbers → transformer → pooling → one embedding per sentence."""
 
 import inspect
 from collections.abc import Iterator, Sequence
@@ -11,6 +11,7 @@ from rich.progress import Progress
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from encoders.packing import pack, packed_inputs, padded_inputs, use_packed_attention
 from encoders.pooling import POOLINGS, READS_FIRST_LAYER, check_pooling
 from encoders.projection import Projection
 from schema.batch import Tokens
@@ -45,6 +46,7 @@ class SentenceEncoder(nn.Module):
         self.normalise = normalise
         self.max_length = max_length
         self.projections = nn.ModuleList(projections)
+        self._packs = use_packed_attention(backbone)
         self._takes_segments = "token_type_ids" in inspect.signature(backbone.forward).parameters
         # Models without padding token (GPT-2) never see the number: the mask hides it.
         pad = tokenizer.pad_token_id
@@ -57,19 +59,34 @@ class SentenceEncoder(nn.Module):
         return self.backbone.config.hidden_size
 
     def forward(self, tokens: Tokens) -> Float[Tensor, "sentences dim"]:
-        """Embeddings in float32, also under autocast."""
+        """Embeddings in float32, also under autocast, in the order in which the sentences were collated."""
+        embeddings = POOLINGS[self.pooling](self._layers(tokens), tokens)
+        for projection in self.projections:
+            embeddings = projection(embeddings)
+        embeddings = embeddings.float()[tokens.restored]
+        return F.normalize(embeddings, dim=-1) if self.normalise else embeddings
+
+    def _layers(self, tokens: Tokens) -> tuple[Float[Tensor, "tokens dim"], ...]:
+        """Token states of the first layer, where the pooling reads it, and of the last."""
         needs_layers = self.pooling in READS_FIRST_LAYER
-        output = self.backbone(**tokens.as_inputs(), output_hidden_states=needs_layers)
-        layers = (output.last_hidden_state,)
+        if self._packs:
+            output = self.backbone(
+                **packed_inputs(self.backbone, tokens), output_hidden_states=needs_layers
+            )
+            real = (0,)
+        else:
+            input_ids, mask = padded_inputs(tokens, pad=self._pad)
+            segments = {"token_type_ids": torch.zeros_like(input_ids)} if self._takes_segments else {}
+            output = self.backbone(
+                input_ids=input_ids, attention_mask=mask, output_hidden_states=needs_layers, **segments
+            )
+            real = (mask.bool(),)
+        layers = (output.last_hidden_state[real],)
         if needs_layers and len(output.hidden_states) > 2:
             # hidden_states[0] is the embedding layer. The last one is taken from last_hidden_state because
             # some models normalise it once more.
-            layers = (output.hidden_states[1], *layers)
-        embeddings = POOLINGS[self.pooling](layers, tokens.attention_mask)
-        for projection in self.projections:
-            embeddings = projection(embeddings)
-        embeddings = embeddings.float()
-        return F.normalize(embeddings, dim=-1) if self.normalise else embeddings
+            layers = (output.hidden_states[1][real], *layers)
+        return layers
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         """Token numbers per text with special tokens, cut to max_length, without padding."""
@@ -88,16 +105,8 @@ class SentenceEncoder(nn.Module):
         return token_lists
 
     def collate(self, token_lists: Sequence[Sequence[int]]) -> Tokens:
-        """Tokens of several sentences, padded on the right to the longest of them."""
-        lengths = torch.tensor([len(one) for one in token_lists])
-        mask = torch.arange(int(lengths.max())) < lengths.unsqueeze(1)
-        input_ids = torch.full(mask.shape, self._pad)
-        input_ids[mask] = torch.tensor([number for one in token_lists for number in one])
-        return Tokens(
-            input_ids=input_ids,
-            attention_mask=mask.long(),
-            token_type_ids=torch.zeros_like(input_ids) if self._takes_segments else None,
-        )
+        """Tokens of several sentences, packed without padding."""
+        return pack(token_lists)
 
     def embed(
         self, texts: Sequence[str], *, batch_tokens: int, progress: bool

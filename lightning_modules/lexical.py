@@ -7,9 +7,10 @@ import numpy as np
 import torch
 
 from encoders.collate import SentenceCollator
+from encoders.packing import pack
 from lightning_modules.base import SentenceModule
 from metrics.lexical import lexical_scores
-from schema.batch import Batch, Encoded, Tokens
+from schema.batch import Batch, Encoded
 from schema.config import JobConfig
 from schema.examples import Examples, Kind
 
@@ -41,7 +42,7 @@ class Lexical(SentenceModule):
         self.encoder = encoder
         self.collate = SentenceCollator(
             tokenize=lambda texts: [[0]] * len(texts),
-            pad=lambda lists: Tokens(torch.zeros(len(lists), 1, dtype=torch.long), torch.ones(len(lists), 1)),
+            pack=pack,
         )
 
     @staticmethod

@@ -4,7 +4,8 @@ Axis legend, used in every shape annotation of the project:
 
     batch      rows of the dataset in this step (pairs, triplets, …)
     sentences  distinct sentences of the step; each is encoded once
-    length     tokens of a sentence, padding included
+    tokens     tokens of all sentences of the step, one sentence after another, without padding
+    length     tokens of a sentence, padding included, where a padded form is needed
     dim        size of an embedding
     negatives  explicit negatives of a row
     classes    classes of a classification head
@@ -14,33 +15,67 @@ Axis legend, used in every shape annotation of the project:
 from dataclasses import dataclass, fields
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from schema.examples import Kind
 
 
 @dataclass
-class Tokens:
-    """Token numbers of several sentences, padded on the right.
+class Group:
+    """Neighbouring sentences of like length, which attention handles together.
 
-    attention_mask is 1 on tokens and 0 on padding. token_type_ids is absent for backbones without segments.
+    slots  place of each token in the padded form (sentences × length), None when all have the same length
+    mask   True on tokens of the padded form, None when all have the same length
     """
 
-    input_ids: Int[Tensor, "sentences length"]
-    attention_mask: Int[Tensor, "sentences length"]
-    token_type_ids: Int[Tensor, "sentences length"] | None = None
+    num_sentences: int
+    length: int
+    num_tokens: int
+    slots: Int[Tensor, "tokens"] | None
+    mask: Bool[Tensor, "sentences 1 1 length"] | None
+
+    def to(self, device: torch.device, **options: object) -> "Group":
+        return _moved(self, device, **options)
+
+
+@dataclass
+class Tokens:
+    """Token numbers of several sentences, packed one after another, the shortest first; there is no padding.
+
+    lengths   tokens of each sentence, in packed order
+    restored  for each sentence in the order given, its place in packed order
+    groups    the packed sentences in runs of like length
+    """
+
+    input_ids: Int[Tensor, "tokens"]
+    lengths: Int[Tensor, "sentences"]
+    restored: Int[Tensor, "sentences"]
+    groups: list[Group]
 
     def __len__(self) -> int:
-        return self.input_ids.shape[0]
+        return self.lengths.shape[0]
 
     def to(self, device: torch.device, **options: object) -> "Tokens":
         return _moved(self, device, **options)
 
-    def as_inputs(self) -> dict[str, Tensor]:
-        """Keyword arguments of a Hugging Face encoder."""
-        given = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in given.items() if value is not None}
+    @property
+    def sentence_of_token(self) -> Int[Tensor, "tokens"]:
+        """Packed place of the sentence that each token belongs to."""
+        places = torch.arange(len(self), device=self.lengths.device)
+        # The size is told because otherwise a GPU would have to be waited for.
+        return places.repeat_interleave(self.lengths, output_size=self.input_ids.shape[0])
+
+    @property
+    def starts(self) -> Int[Tensor, "sentences"]:
+        """Where each sentence begins among the tokens."""
+        return self.lengths.cumsum(0) - self.lengths
+
+    @property
+    def positions(self) -> Int[Tensor, "tokens"]:
+        """Position of each token in its sentence, from 0."""
+        every = torch.arange(self.input_ids.shape[0], device=self.input_ids.device)
+        return every - self.starts[self.sentence_of_token]
 
 
 @dataclass
@@ -93,6 +128,8 @@ def _moved(value: object, device: torch.device, **options: object) -> object:
     def move(item: object) -> object:
         if isinstance(item, dict):
             return {key: move(inner) for key, inner in item.items()}
+        if isinstance(item, list):
+            return [move(inner) for inner in item]
         return item.to(device, **options) if hasattr(item, "to") else item
 
     return type(value)(**{field.name: move(getattr(value, field.name)) for field in fields(value)})

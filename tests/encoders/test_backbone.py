@@ -39,7 +39,7 @@ def test_a_plain_folder_means_mean_pooling_and_the_models_length(folder, load):
     assert (encoder.pooling, encoder.normalise, encoder.max_length, encoder.dim) == ("mean", False, 32, 32)
     assert encoder.training
     assert encoder.backbone.pooler is None
-    assert encoder.backbone.config._attn_implementation == "sdpa"
+    assert encoder.backbone.config._attn_implementation == "packed"
 
 
 def test_the_weights_are_those_of_the_file_in_float32(folder, load):
