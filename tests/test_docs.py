@@ -1,0 +1,210 @@
+"""The documentation is true: its commands are accepted, its paths exist, its examples train."""
+
+import importlib
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+import predict
+from datamodules.source import load_examples
+from launch import check_command_line, typed_config
+from launch.naming import register_resolvers
+from schema.examples import Kind
+
+ROOT = Path(__file__).resolve().parents[1]
+EDITIONS = ("README.md", "README.zh.md")
+PAGES = (*EDITIONS, "ARCHITECTURE.md", "CONTRIBUTING.md")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
+NAMED_FENCE = re.compile(r"^`([^`\n]+)`:\n\n```\w+\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
+PATH = re.compile(r"`((?:[\w.-]+/)+(?:[\w.-]+\.\w+)?|[\w-]+\.(?:py|md|txt|toml))`")
+MADE_BY_RUNS = ("runs/", "encoder/", "encoder/model.safetensors", "previous/")
+TREE_HEADINGS = ("File structure", "文件结构")
+
+
+def page(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def commands(name):
+    """The commands of a page's bash blocks, one per line, without the comments beside them."""
+    lines = "".join(body for language, body in FENCE.findall(page(name)) if language == "bash").splitlines()
+    return [" ".join(line.split("  #")[0].split()) for line in lines if line.strip()]
+
+
+def examples():
+    """Path → text of the files that CONTRIBUTING.md shows whole."""
+    return dict(NAMED_FENCE.findall(page("CONTRIBUTING.md")))
+
+
+def tree(name):
+    """Paths of the file-structure section, in order."""
+    section = re.split(r"^## ", page(name), flags=re.MULTILINE)
+    (text,) = [part for part in section if part.startswith(TREE_HEADINGS)]
+    (block,) = [body for _, body in FENCE.findall(text)]
+    return [line.split()[0] for line in block.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def extended_root(tmp_path_factory):
+    """A copy of the project with the examples of CONTRIBUTING.md where they say they go, and nothing else."""
+    root = tmp_path_factory.mktemp("extended") / "project"
+    hidden = shutil.ignore_patterns("__pycache__")
+    for folder in tree("README.md"):
+        if folder.endswith("/") and folder not in ("tests/", "builtin/"):
+            shutil.copytree(ROOT / folder, root / folder, ignore=hidden)
+    shutil.copy(ROOT / "train.py", root)
+    for path, text in examples().items():
+        assert not (root / path).exists(), f"CONTRIBUTING.md would overwrite {path}"
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text, encoding="utf-8")
+    return root
+
+
+def test_the_editions_have_the_same_sections_blocks_and_commands():
+    english, chinese = (page(name) for name in EDITIONS)
+    for pattern in (r"^## ", r"^- ", r"^```\w+$", r"^<!-- /?result:demo -->$"):
+        found = [len(re.findall(pattern, text, flags=re.MULTILINE)) for text in (english, chinese)]
+        assert found[0] == found[1] > 0, pattern
+    assert commands("README.md") == commands("README.zh.md")
+    assert tree("README.md") == tree("README.zh.md")
+
+
+def test_the_editions_show_the_same_results():
+    shown = [
+        re.findall(r"<!-- result:demo -->(.*?)<!-- /result:demo -->", page(one), re.S) for one in EDITIONS
+    ]
+    assert [len(one) for one in shown] == [1, 1]
+    numbers = [re.findall(r"\d+\.\d+", block) for (block,) in shown]
+    assert numbers[0] == numbers[1]
+
+
+def training_commands():
+    lines = {line: None for line in commands("README.md") + commands("CONTRIBUTING.md") if "<" not in line}
+    return [line for line in lines if line.startswith("python train.py")]
+
+
+@pytest.mark.parametrize("line", training_commands())
+def test_every_training_command_is_accepted(line, extended_root):
+    check_command_line(shlex.split(line)[2:], conf_dir=extended_root / "conf", root=extended_root)
+
+
+def test_the_other_commands_exist():
+    parsers = {
+        "predict.py": predict._parser(),
+        "sweeps": importlib.import_module("sweeps.__main__")._parser(),
+    }
+    verbs = re.findall(r"^([a-z]+):.*## ", page("Makefile"), flags=re.MULTILINE)
+    seen = set()
+    for line in commands("README.md") + commands("CONTRIBUTING.md"):
+        program, *arguments = shlex.split(line)
+        if program == "make":
+            assert arguments[0] in verbs
+        elif arguments[0] == "predict.py" or arguments[:2] == ["-m", "sweeps"]:
+            name = arguments[0] if arguments[0] in parsers else arguments[1]
+            parsers[name].parse_args(arguments[arguments.index(name) + 1 :])
+        else:
+            continue
+        seen.add(arguments[0])
+    assert seen >= {"demo", "test", "check", "predict.py", "-m"}
+
+
+def test_markers_and_extras_named_in_contributing_are_declared():
+    declared = page("pyproject.toml")
+    text = "\n".join(commands("CONTRIBUTING.md"))
+    for marker in re.findall(r"pytest -m (\w+)", text):
+        assert f'"{marker}: ' in declared
+        assert any(
+            f"pytest.mark.{marker}" in path.read_text("utf-8") for path in ROOT.glob("tests/**/test_*.py")
+        )
+    for extra in re.findall(r'"\.\[([\w,]+)\]"', text + "\n".join(commands("README.md"))):
+        assert all(re.search(rf"^{one} = \[", declared, flags=re.MULTILINE) for one in extra.split(","))
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_path_in_the_text_exists(name):
+    made = {*MADE_BY_RUNS, *examples()}
+    found = {path for path in PATH.findall(page(name)) if path not in made}
+    assert found
+    missing = [path for path in sorted(found) if not (ROOT / path).exists()]
+    assert not missing
+
+
+def test_the_file_structure_names_what_is_there_and_all_of_it():
+    named = tree("README.md")
+    assert all((ROOT / path).exists() for path in named)
+    packages = {f"{path.parent.name}/" for path in ROOT.glob("*/__init__.py")}
+    programs = {path.name for path in ROOT.glob("*.py")}
+    assert packages | programs | {"conf/", "builtin/", "tests/"} <= set(named)
+
+
+def test_contributing_shows_whole_files_of_a_readable_length():
+    shown = examples()
+    assert [Path(path).suffix for path in shown] == [".tsv", ".yaml", ".py", ".yaml"]
+    assert all(text.count("\n") <= 40 for text in shown.values())
+
+
+def test_the_data_set_of_contributing_is_read(extended_root):
+    register_resolvers()
+    with initialize_config_dir(str(extended_root / "conf"), version_base="1.3"):
+        job = typed_config(compose("train", overrides=["dataset=my_questions"]))
+    read = {
+        split: load_examples(
+            job.dataset.my_questions,
+            split,
+            source="local",
+            data_dir=extended_root / "data",
+            on_bad_row="error",
+        )
+        for split in ("train", "dev")
+    }
+    assert read["train"].kind is Kind.LABELLED_PAIR
+    assert read["train"].targets.tolist() == [1, 0, 1, 0]
+    assert len(read["train"].sentences) == 6  # two questions stand in two rows
+    assert read["dev"] is None
+
+
+GRADIENT_STEP = """
+import torch
+from omegaconf import OmegaConf
+from lightning_modules.matching import build_loss
+from schema.batch import Encoded
+from schema.examples import Kind
+
+loss = build_loss(OmegaConf.load("conf/loss/two_sided_margin.yaml"), dim=2, num_classes=2)
+scores = torch.tensor([0.2, 0.9, 0.6, 0.1], requires_grad=True)
+rows = Encoded(Kind.LABELLED_PAIR, {}, {}, scores, torch.tensor([1.0, 1.0, 0.0, 0.0]))
+before, logs = loss(rows)
+before.backward()
+with torch.no_grad():
+    scores -= 0.1 * scores.grad
+assert torch.equal(scores.grad, torch.tensor([-0.25, 0.0, 0.25, 0.0])), scores.grad
+assert loss(rows)[0] < before and {"positive_score", "negative_score"} <= set(logs)
+"""
+
+
+def run_in(root, *arguments):
+    """A process of its own: a class defined here would stay among the losses that other tests look at."""
+    done = subprocess.run([sys.executable, *arguments], cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_loss_of_contributing_takes_a_step(extended_root):
+    run_in(extended_root, "-c", GRADIENT_STEP)
+
+
+def test_both_examples_train_together(extended_root, tiny_backbone, tmp_path):
+    choices = ["dataset=my_questions", "suite=none", "loss=two_sided_margin", "debug=fast"]
+    places = ["data_dir=data", f"output_dir={tmp_path}", f"backbone.path={tiny_backbone}"]
+    run_in(extended_root, "train.py", *choices, *places, "hardware.threads=1", "logger.progress=false")
+    (path,) = tmp_path.glob("*/result.json")
+    result = json.loads(path.read_text(encoding="utf-8"))
+    assert result["trained_on"] == ["my_questions"]
+    assert result["training"]["steps"] == 3
+    assert result["data"]["train/my_questions"]["rows"] == 4
