@@ -1,0 +1,350 @@
+"""The main job from end to end: a tiny encoder, a few rows, everything else as it is."""
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from jobs import SMALL, compose_job, run_job
+from omegaconf import OmegaConf
+from scipy.stats import spearmanr
+
+import train
+from datamodules import loading
+from encoders import load_encoder
+from launch import typed_config
+from launch.naming import run_key
+from launch.stage_run import StageRun
+from lightning_modules.matching import match_losses
+from metrics.lexical import lexical_scores
+from schema.errors import UserError
+from schema.result import Result
+
+STEPS = ("training.duration=2 steps", "debug_rows=24")
+STILL = "optimiser.lr=1e-30"
+"""A learning rate that leaves float32 weights as they are."""
+
+
+def typed_job(*overrides):
+    return OmegaConf.to_object(typed_config(compose_job(*overrides)))
+
+
+def values(scores):
+    return {key: score.value for key, score in scores.items()}
+
+
+def weights(run: Path) -> bytes:
+    return (run / "encoder" / "model.safetensors").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, tiny_backbone):
+    """The run that most tests look at: one graded set, evaluated on all four."""
+    return run_job(
+        tmp_path_factory.mktemp("runs"),
+        tiny_backbone,
+        "suite=demo",
+        "evaluation.bootstrap_samples=50",
+        "evaluate.demo_qmc.layouts.tsv.files.dev=demo_qmc/none.tsv",
+        "evaluate.demo_order.layouts.tsv.files.test=demo_order/none.tsv",
+    )
+
+
+@pytest.fixture(scope="module")
+def result(run):
+    return Result.read(run)
+
+
+def test_scores_have_intervals_and_counts(result):
+    for split in ("dev", "test"):
+        score = result.scores[f"{split}/demo_sts/spearman"]
+        assert -1 <= score.low <= score.value <= score.high <= 1
+        assert score.low < score.high
+        assert score.count == 48
+    assert {key.rpartition("/")[2] for key in result.scores if "/demo_order/" in key} == {
+        "spearman",
+        "pearson",
+        "accuracy",
+        "f1",
+        "average_precision",
+    }
+
+
+def test_a_split_without_a_file_is_a_null_and_no_threshold_is_taken_from_test(result):
+    assert result.scores["test/demo_order/spearman"].value is None
+    assert result.scores["dev/demo_qmc/spearman"].value is None
+    assert result.scores["test/demo_qmc/accuracy"].value is None
+    assert result.scores["test/demo_qmc/average_precision"].value is not None
+    assert result.scores["dev/demo_order/accuracy"].value is not None
+
+
+def test_the_result_knows_where_it_comes_from(run, result, project_root):
+    head = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=project_root, capture_output=True, text=True, check=False
+    )
+    assert result.environment["git_commit"] == (head.stdout.strip() or None)
+    assert result.environment["packages"]["torch"] == torch.__version__
+    assert result.trained_on == ["demo_sts"]
+    assert result.config["training"]["batch_size"] == 8
+    assert "${" not in json.dumps(result.config)
+    assert run.name.endswith(result.key)
+    training = result.training
+    assert training["rows_seen"] == 3 * 48
+    assert training["steps"] == training["planned_steps"] == 18
+    assert training["rows_per_second"] == pytest.approx(144 / training["train_seconds"], rel=0.1)
+    # The best of the validations is the one that was tested.
+    assert training["best_dev_spearman"] == pytest.approx(
+        result.scores["dev/demo_sts/spearman"].value, abs=1e-6
+    )
+
+
+def test_the_key_follows_what_decides_the_numbers_only():
+    def key(*overrides):
+        return run_key(OmegaConf.to_container(compose_job(*overrides), resolve=False))
+
+    assert key() == key("hardware.num_workers=3", "logger=csv", "output_dir=elsewhere", "resume=auto")
+    assert (
+        len({key(), key("seed=1"), key("training.batch_size=8"), key("loss=cosine"), key("suite=none")}) == 5
+    )
+    assert key("dataset=[demo_sts,demo_nli]") != key("dataset=[demo_nli,demo_sts]")
+
+
+def test_data_are_known_by_their_content(result, tmp_path, tiny_backbone):
+    other = Result.read(run_job(tmp_path, tiny_backbone, *STEPS, "seed=7", "dataset.demo_sts.limit=20"))
+    assert other.data["train/demo_sts"]["rows"] == 20
+    assert other.data["dev/demo_sts"]["rows"] == 24
+    for key in ("train/demo_sts", "dev/demo_sts"):
+        assert other.data[key]["fingerprint"] == result.data[key]["fingerprint"]
+    assert len({one["fingerprint"] for one in result.data.values()}) == len(result.data)
+
+
+def test_scores_equal_cosines_computed_pair_by_pair(run, result):
+    job = typed_job("dataset=[demo_sts]", "suite=none", "debug_rows=48")
+    data = loading.load_job_data(job, {name: match.kind for name, match in match_losses(job).items()})
+    encoder = load_encoder(run)
+    for examples in data.evaluation:
+        cosines = []
+        for pair in zip(examples.texts("text_a"), examples.texts("text_b"), strict=True):
+            first, second = encoder.embed(list(pair), batch_tokens=512, progress=False).astype(np.float64)
+            cosines.append(first @ second / np.linalg.norm(first) / np.linalg.norm(second))
+        expected = spearmanr(cosines, examples.targets).statistic
+        found = result.scores[f"{examples.split}/demo_sts/spearman"].value
+        assert found == pytest.approx(expected, abs=1e-3)
+
+
+def test_a_finished_run_evaluated_again_has_the_same_scores(run, result, tmp_path, tiny_backbone):
+    again = run_job(tmp_path, tiny_backbone, "dataset=[]", "suite=demo", f"init_from={run}")
+    read = Result.read(again)
+    assert read.trained_on == []
+    assert read.training == {}
+    shared = {key for key in values(result.scores) if "/demo_sts/" in key or "/demo_nli/" in key}
+    assert len(shared) == 8
+    for key in shared:
+        assert read.scores[key].value == pytest.approx(result.scores[key].value, abs=1e-3)
+
+
+def test_training_goes_on_from_a_run(run, tmp_path, tiny_backbone):
+    still = run_job(tmp_path, tiny_backbone, *STEPS, f"init_from={run}", STILL)
+    assert weights(still) == weights(run)
+
+
+def test_weights_before_training_are_scored_on_demand(tmp_path, tiny_backbone):
+    trained = Result.read(run_job(tmp_path, tiny_backbone, *STEPS, "evaluation.untrained=true"))
+    alone = run_job(tmp_path, tiny_backbone, "debug_rows=24", "dataset=[]", "suite=demo")
+    assert set(trained.untrained) == set(trained.scores)
+    before = values(Result.read(alone).scores)
+    for key, score in trained.untrained.items():
+        # Other sentences in a batch mean other padding, and that another rounding.
+        assert score.value == pytest.approx(before[key], abs=1e-3)
+    assert values(trained.untrained) != values(trained.scores)
+
+
+def test_a_mixture_gives_each_kind_its_loss(tmp_path, tiny_backbone, monkeypatch):
+    built = {}
+    build = StageRun._build_module
+
+    def remember(self, *given):
+        module = build(self, *given)
+        built["losses"] = {name: type(loss).__name__ for name, loss in module.losses.items()}
+        built["head"] = {
+            key: one.clone() for key, one in module.state_dict().items() if key.startswith("losses.")
+        }
+        return module
+
+    monkeypatch.setattr(StageRun, "_build_module", remember)
+    run = run_job(
+        tmp_path, tiny_backbone, "dataset=[demo_sts,demo_qmc,demo_nli]", "loss=by_kind", "debug_rows=24"
+    )
+    assert built["losses"] == {
+        "demo_sts": "CosineSimilarity",
+        "demo_qmc": "OnlineContrastive",
+        "demo_nli": "SoftmaxClassifier",
+    }
+    kept = torch.load(run / "checkpoints" / "best.ckpt", weights_only=True)["state_dict"]
+    assert built["head"], "the softmax classifier has parameters"
+    for key, before in built["head"].items():
+        assert not torch.equal(kept[key], before), f"{key} was not trained"
+    with (run / "metrics" / "0" / "metrics.csv").open() as file:
+        logged = {key for row in csv.DictReader(file) for key, value in row.items() if value}
+    assert {"train/loss", "dev/demo_sts/spearman", "dev/demo_nli/spearman"} <= logged
+
+
+FITS = {
+    "cosent": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
+    "cosine": {"demo_sts", "demo_qmc", "demo_order"},
+    "contrastive": {"demo_qmc", "demo_order"},
+    "online_contrastive": {"demo_qmc", "demo_order"},
+    "softmax": {"demo_qmc", "demo_order", "demo_nli"},
+    "info_nce": {"demo_qmc", "demo_order", "demo_nli"},
+    "triplet": {"demo_qmc", "demo_order", "demo_nli"},
+    "by_kind": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
+}
+SETS = ("demo_sts", "demo_qmc", "demo_order", "demo_nli")
+
+
+def test_every_loss_on_file_is_tried(project_root):
+    assert {path.stem for path in (project_root / "conf" / "loss").glob("*.yaml")} == set(FITS)
+
+
+@pytest.mark.parametrize("dataset", SETS)
+@pytest.mark.parametrize("loss", FITS)
+def test_every_loss_runs_on_every_set_or_refuses_before_data_are_read(
+    loss, dataset, tmp_path, tiny_backbone, monkeypatch
+):
+    overrides = (
+        f"dataset=[{dataset}]",
+        f"loss={loss}",
+        "training.duration=1 steps",
+        "evaluation.splits=[dev]",
+    )
+    if dataset in FITS[loss]:
+        result = Result.read(run_job(tmp_path, tiny_backbone, *overrides))
+        assert result.training["steps"] == 1
+        return
+    monkeypatch.setattr(loading, "load_examples", lambda *given, **options: pytest.fail("data were read"))
+    with pytest.raises(UserError) as refused:
+        run_job(tmp_path, tiny_backbone, *overrides)
+    message = str(refused.value)
+    assert f"loss={loss} needs" in message
+    named = message.partition(f"Losses that take {dataset}: ")[2].strip(".").split(", ")
+    assert set(named) == {name for name, sets in FITS.items() if dataset in sets} - {"by_kind"}
+
+
+def test_a_curriculum_leaves_a_result_per_stage_and_goes_on_where_it_stopped(tmp_path, tiny_backbone):
+    words = (
+        "dataset=[demo_nli,demo_sts]",
+        "schedule=serial",
+        "suite=none",
+        "debug_rows=24",
+        "logger.tags=[x]",
+    )
+    run = run_job(tmp_path, tiny_backbone, *words)
+    first = run / "stages" / "0-demo_nli"
+    assert Result.read(first).trained_on == ["demo_nli"]
+    assert Result.read(run).trained_on == ["demo_nli", "demo_sts"]
+    assert (Result.read(first).stage, Result.read(run).stage) == (0, 1)
+    assert set(Result.read(first).scores) == set(Result.read(run).scores)
+    assert weights(first) != weights(run)
+
+    whole, written = weights(run), (first / "result.json").stat().st_mtime_ns
+    (run / "result.json").unlink()
+    (run / "encoder" / "model.safetensors").unlink()
+    again = run_job(tmp_path, tiny_backbone, *words, "resume=auto")
+    assert again == run
+    assert (first / "result.json").stat().st_mtime_ns == written
+    assert weights(again) == whole
+
+
+def test_starting_afresh_keeps_earlier_work_aside(tmp_path, tiny_backbone):
+    run = run_job(tmp_path, tiny_backbone, *STEPS)
+    before = (run / "result.json").read_text()
+    assert run_job(tmp_path, tiny_backbone, *STEPS) == run
+    assert (run / "previous" / "1" / "result.json").read_text() == before
+    assert Result.read(run).key == Result.read(run / "previous" / "1").key
+
+
+def test_the_lexical_row_is_tfidf_and_nothing_is_learnt(tmp_path, tiny_backbone):
+    run = run_job(tmp_path, tiny_backbone, "model=lexical", "suite=demo")
+    result = Result.read(run)
+    assert result.trained_on == []
+    assert not (run / "encoder").exists()
+    job = typed_job("dataset=[demo_sts]", "suite=none", "debug_rows=48")
+    (dev,) = (
+        one
+        for one in loading.load_job_data(job, {"demo_sts": "scored_pair"}).evaluation
+        if one.split == "dev"
+    )
+    expected = spearmanr(lexical_scores(dev.texts("text_a"), dev.texts("text_b")), dev.targets).statistic
+    assert result.scores["dev/demo_sts/spearman"].value == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_checkpoint_is_chosen_on_the_set_that_is_named(tmp_path, tiny_backbone):
+    words = (*STEPS, "suite=demo")
+    result = Result.read(run_job(tmp_path, tiny_backbone, *words, "training.monitor=dev/demo_qmc/spearman"))
+    assert result.training["selected_on"] == ["demo_qmc"]
+    found = result.scores["dev/demo_qmc/spearman"].value
+    assert result.training["best_dev_spearman"] == pytest.approx(found, abs=1e-6)
+    with pytest.raises(
+        UserError, match=r"training.monitor=dev/csts/spearman: no dev split of csts .*demo_sts"
+    ):
+        run_job(tmp_path, tiny_backbone, *words, "training.monitor=dev/csts/spearman")
+
+
+def test_without_a_dev_split_the_last_weights_are_tested(tmp_path, tiny_backbone):
+    run = run_job(tmp_path, tiny_backbone, *STEPS, "evaluation.splits=[test]")
+    training = Result.read(run).training
+    assert (training["selected_on"], training["best_dev_spearman"]) == ([], None)
+    assert not (run / "checkpoints" / "best.ckpt").exists()
+    assert Result.read(run).scores["test/demo_sts/spearman"].value is not None
+
+
+def test_patience_ends_a_training_that_learns_nothing(tmp_path, tiny_backbone):
+    words = ("training.duration=40 steps", "training.validate_every=2 steps", STILL, "debug_rows=24")
+    stopped = Result.read(run_job(tmp_path, tiny_backbone, *words, "training.patience=2")).training
+    # The first validation is the best so far; two more are not better.
+    assert (stopped["steps"], stopped["planned_steps"]) == (6, 40)
+    assert (
+        Result.read(run_job(tmp_path, tiny_backbone, *words, "training.patience=null")).training["steps"]
+        == 40
+    )
+
+
+def test_the_debug_recipe_runs(tmp_path, tiny_backbone):
+    config = compose_job(
+        "debug=fast", f"output_dir={tmp_path}", f"backbone.path={tiny_backbone}", "logger.progress=false"
+    )
+    train.run_job.__wrapped__(config)
+    result = Result.read(config.run_dir)
+    assert result.training["steps"] == 3
+    assert result.scores["test/demo_nli/spearman"].count == 32
+
+
+def test_the_asked_number_of_threads_is_taken(tmp_path, tiny_backbone):
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        run_job(tmp_path, tiny_backbone, *STEPS, "hardware.threads=1")
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_the_program_itself(tmp_path, tiny_backbone, project_root):
+    words = [*SMALL, *STEPS, f"output_dir={tmp_path}", f"backbone.path={tiny_backbone}"]
+
+    def start(*more):
+        command = [sys.executable, str(project_root / "train.py"), *more]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+
+    assert "loss" in start("--help")
+    assert "batch_size: 64" in start("--cfg", "job")
+    shown = start(*words)
+    assert "demo_sts" in shown
+    (run,) = (path for path in tmp_path.iterdir() if path.name.startswith("demo_sts"))
+    assert str(run) in shown
+    assert Result.read(run).environment["command"][0] == "train.py"
+    assert (run / ".hydra" / "overrides.yaml").exists()
