@@ -16,7 +16,6 @@ from launch.naming import register_resolvers, run_key
 CONFIGURATION = Path(__file__).resolve().parent / "conf"
 
 
-@hydra.main(version_base="1.3", config_path=str(CONFIGURATION), config_name="train")
 def run_job(config: DictConfig) -> None:
     """All stages of one composed configuration, each going on from what the one before it has learnt."""
     # torch and Lightning are loaded only now, when the command line is known to be right
@@ -52,11 +51,17 @@ def run_job(config: DictConfig) -> None:
             show_result(folder.result(), folder=str(folder.path))
 
 
+@hydra.main(version_base="1.3", config_path=str(CONFIGURATION), config_name="train")
+@run_cli  # here, so that Hydra does not speak before the error does
+def compose_and_run(config: DictConfig) -> None:
+    run_job(config)
+
+
 @run_cli
 def main() -> None:
     register_resolvers()
     check_command_line(sys.argv[1:], conf_dir=CONFIGURATION)
-    run_job()
+    compose_and_run()
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
 
 
 HARMLESS = (
-    "isinstance.treespec, LeafSpec",  # torch talking to Lightning
+    ".isinstance.treespec, LeafSpec",  # torch talking to Lightning
     "You're resuming from a checkpoint that ended before the epoch ended",  # our stream starts where it stopped
     "Checkpoint directory .* exists and is not empty",  # that is what resuming means
     "The number of training batches .* is smaller than the logging interval",

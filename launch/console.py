@@ -22,7 +22,8 @@ def show_result(result: Result, *, folder: str) -> None:
 
 def result_table(result: Result) -> Table:
     """Rows: evaluation sets. Columns: dev and test Spearman ×100 [95 % interval], accuracy at the dev threshold."""
-    trained = " → ".join(result.trained_on) or "nothing"
+    between = " → " if result.config.get("schedule") == "serial" else " + "
+    trained = between.join(result.trained_on) or "nothing"
     table = Table(title=f"Spearman ×100, trained on {trained}", title_justify="left")
     table.add_column("evaluated on")
     if result.untrained:

@@ -3,6 +3,8 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -23,11 +25,28 @@ NOT_PART_OF_THE_RUN = (
 def run_key(config: Mapping[str, Any]) -> str:
     """Eight hex digits over everything that decides the numbers of a run.
 
-    The order of mappings is kept: a curriculum [a, b] is another run than [b, a].
+    An encoder to start from counts by its weights, not by its path. The order of mappings is kept: a curriculum [a, b] is another run than [b, a].
     """
     deciding = {key: value for key, value in config.items() if key not in NOT_PART_OF_THE_RUN}
+    if config.get("init_from"):
+        deciding["init_from"] = _weights_digest(Path(config["init_from"]))
     text = json.dumps(deciding, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _weights_digest(folder: Path) -> str:
+    """Digest of the weights below a run or encoder folder; the path itself where there are none (the job will say)."""
+    for path in (folder / "encoder" / "model.safetensors", folder / "model.safetensors"):
+        if path.is_file():
+            return _file_digest(path, path.stat().st_mtime_ns)
+    return str(folder)
+
+
+@lru_cache(maxsize=8)
+def _file_digest(path: Path, modified_ns: int) -> str:
+    """Digest of a file; `modified_ns` only tells the cache when it is out of date."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def run_name(config: Mapping[str, Any]) -> str:

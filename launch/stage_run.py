@@ -80,6 +80,11 @@ class StageRun:
             trainer=trainer,
             untrained=untrained,
         )
+        # Lightning has logged dev while training; this is what the chosen weights reach, on every set.
+        found = {key: score.value for key, score in result.scores.items() if score.value is not None}
+        for logger in trainer.loggers:
+            logger.log_metrics(found, step=trainer.global_step)
+            logger.save()
         if trainer.is_global_zero:
             self._leave_behind(result, encoder, folder)
         finish_wandb()

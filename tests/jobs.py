@@ -31,5 +31,5 @@ def compose_job(*overrides: str) -> DictConfig:
 def run_job(output_dir: Path, backbone: Path, *overrides: str) -> Path:
     """Runs one small job in this process; returns its run folder."""
     config = compose_job(*SMALL, f"output_dir={output_dir}", f"backbone.path={backbone}", *overrides)
-    train.run_job.__wrapped__(config)
+    train.run_job(config)
     return Path(config.run_dir)

@@ -60,7 +60,7 @@ class Desk:
             register_resolvers()
             check_command_line(words, conf_dir=train.CONFIGURATION)
             config = compose_job(*words)
-            train.run_job.__wrapped__(config)
+            train.run_job(config)
             return config.run_dir
 
         return main()

@@ -317,7 +317,7 @@ def test_the_debug_recipe_runs(tmp_path, tiny_backbone):
     config = compose_job(
         "debug=fast", f"output_dir={tmp_path}", f"backbone.path={tiny_backbone}", "logger.progress=false"
     )
-    train.run_job.__wrapped__(config)
+    train.run_job(config)
     result = Result.read(config.run_dir)
     assert result.training["steps"] == 3
     assert result.scores["test/demo_nli/spearman"].count == 32
