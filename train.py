@@ -21,6 +21,7 @@ def run_job(config: DictConfig) -> None:
     # torch and Lightning are loaded only now, when the command line is known to be right
     from hydra.utils import get_class
 
+    from callbacks.devices import require_device
     from datamodules.loading import load_job_data
     from datamodules.stages import plan_stages
     from launch.console import show_result
@@ -31,6 +32,7 @@ def run_job(config: DictConfig) -> None:
     key = run_key(OmegaConf.to_container(config, resolve=False))
     job = OmegaConf.to_object(typed_config(config))
     settings = OmegaConf.to_container(config, resolve=True)
+    require_device(job.hardware)
     model = get_class(job.model["_target_"])
     if not model.trains:
         job.dataset = {}

@@ -1,0 +1,29 @@
+"""Whether this machine has what the hardware group asks for; asked before anything is read."""
+
+import torch
+
+from schema.config import HardwareConfig
+from schema.errors import UserError
+
+
+def require_device(hardware: HardwareConfig) -> None:
+    """Raises UserError when the accelerator is absent, has too few devices, or cannot do the precision."""
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not available[hardware.accelerator]:
+        there = ", ".join(name for name, is_there in available.items() if is_there)
+        raise UserError(
+            f"hardware.accelerator={hardware.accelerator}: this machine, or this build of torch, has none. "
+            f"There is: {there}; type hardware=cpu, or install a torch that fits the device."
+        )
+    if hardware.accelerator == "cuda" and hardware.devices > torch.cuda.device_count():
+        raise UserError(
+            f"hardware.devices={hardware.devices}: {torch.cuda.device_count()} CUDA devices are visible here"
+        )
+    if hardware.accelerator == "mps" and hardware.devices > 1:
+        raise UserError(f"hardware.devices={hardware.devices}: Metal has one device; type hardware.devices=1")
+    if hardware.accelerator != "cuda" and hardware.precision == "16-mixed":
+        # Lightning would quietly take bfloat16 instead on a CPU.
+        raise UserError(
+            f"hardware.precision=16-mixed needs CUDA, and the accelerator is {hardware.accelerator}; "
+            f"type hardware.precision=bf16-mixed or 32-true"
+        )

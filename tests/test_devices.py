@@ -1,0 +1,35 @@
+"""Hardware that is not there is named before anything is read."""
+
+import pytest
+import torch
+from jobs import compose_job
+
+import train
+from launch import typed_config
+from schema.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["hardware=cuda"], r"accelerator=cuda: .* type hardware=cpu"),
+        (["hardware=mps_m4"], r"accelerator=mps: .* type hardware=cpu"),
+        (["hardware.precision=16-mixed"], "precision=16-mixed needs CUDA.*bf16-mixed"),
+    ],
+)
+def test_what_the_machine_lacks_is_said(tmp_path, monkeypatch, overrides, message):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    config = compose_job(f"output_dir={tmp_path}", *overrides)
+    with pytest.raises(UserError, match=message):
+        train.run_job(config)
+    assert not list(tmp_path.iterdir())
+
+
+def test_more_devices_than_there_are(monkeypatch):
+    from callbacks.devices import require_device
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(UserError, match="1 CUDA devices are visible"):
+        require_device(typed_config(compose_job("hardware=cuda_ddp")).hardware)
