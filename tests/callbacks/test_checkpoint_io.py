@@ -1,0 +1,66 @@
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from callbacks import checkpoint_io
+from callbacks.checkpoint_io import AtomicCheckpointIO
+from schema.errors import UserError
+
+KILLED_BEFORE_THE_RENAME = """
+import os, signal, sys, torch
+from callbacks import checkpoint_io
+checkpoint_io.os.replace = lambda *names: os.kill(os.getpid(), signal.SIGKILL)
+checkpoint_io.AtomicCheckpointIO().save_checkpoint({"step": 2}, sys.argv[1])
+"""
+
+
+def step_in(path):
+    return torch.load(path, weights_only=True)["step"]
+
+
+def test_a_kill_before_the_rename_leaves_the_old_checkpoint(tmp_path, project_root):
+    path = tmp_path / "resume.ckpt"
+    AtomicCheckpointIO().save_checkpoint({"step": 1}, path)
+    command = [sys.executable, "-c", KILLED_BEFORE_THE_RENAME, str(path)]
+    assert subprocess.run(command, cwd=project_root, check=False).returncode == -signal.SIGKILL
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["resume.ckpt", "resume.ckpt.part"]
+    assert step_in(path) == 1
+    # What the kill has left lying about is overwritten and gone after the next save.
+    AtomicCheckpointIO().save_checkpoint({"step": 3}, path)
+    assert [one.name for one in tmp_path.iterdir()] == ["resume.ckpt"]
+    assert step_in(path) == 3
+
+
+def test_it_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
+    order = []
+    monkeypatch.setattr(checkpoint_io.os, "fsync", lambda number: order.append("flush"))
+    replace = os.replace
+    monkeypatch.setattr(checkpoint_io.os, "replace", lambda *names: order.append("rename") or replace(*names))
+    AtomicCheckpointIO().save_checkpoint({"step": 1}, tmp_path / "new" / "a.ckpt")
+    assert order == ["flush", "rename"]
+    assert step_in(tmp_path / "new" / "a.ckpt") == 1
+
+
+def test_a_failed_save_leaves_nothing_half_done(tmp_path, monkeypatch):
+    path = tmp_path / "a.ckpt"
+    AtomicCheckpointIO().save_checkpoint({"step": 1}, path)
+
+    def fail(checkpoint, file):
+        file.write(b"half")
+        raise RuntimeError("unexpected pos 64 vs 0")
+
+    monkeypatch.setattr(checkpoint_io.torch, "save", fail)
+    with pytest.raises(UserError, match=r"a.ckpt: .*unexpected pos.* resume=auto"):
+        AtomicCheckpointIO().save_checkpoint({"step": 2}, path)
+    assert [one.name for one in tmp_path.iterdir()] == ["a.ckpt"]
+    assert step_in(path) == 1
+
+
+def test_a_checkpoint_runs_no_code(tmp_path):
+    torch.save({"state": slice}, tmp_path / "odd.ckpt")
+    with pytest.raises(Exception, match="weights_only"):
+        AtomicCheckpointIO().load_checkpoint(tmp_path / "odd.ckpt", weights_only=False)

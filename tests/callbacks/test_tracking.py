@@ -1,0 +1,123 @@
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+import wandb
+from jobs import run_job
+
+from callbacks import tracking
+from callbacks.tracking import finish_wandb, wandb_mode
+from launch import stage_run
+from schema.errors import UserError
+from schema.result import Result
+
+
+@pytest.fixture
+def closed_port():
+    """A local address that refuses connections."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+@pytest.fixture
+def open_port():
+    """A local address that takes connections."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+@pytest.fixture(autouse=True)
+def keyless(monkeypatch, tmp_path):
+    for name in ("WANDB_API_KEY", "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+
+
+def test_without_a_key_nobody_is_asked(monkeypatch):
+    monkeypatch.setattr(tracking, "_answers", lambda url: pytest.fail("asked without a key"))
+    assert wandb_mode("auto") == "offline"
+    assert wandb_mode("off") == "off"
+    assert wandb_mode("offline") == "offline"
+    with pytest.raises(
+        UserError, match=r"logger.wandb=online: no key .*WANDB_API_KEY.* logger.wandb=offline"
+    ):
+        wandb_mode("online")
+
+
+def test_a_key_without_network_is_offline_within_seconds(monkeypatch, closed_port):
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    monkeypatch.setenv("WANDB_BASE_URL", closed_port)
+    start = time.perf_counter()
+    assert wandb_mode("auto") == "offline"
+    with pytest.raises(UserError, match=r"logger.wandb=online: no answer from the server within 3 s"):
+        wandb_mode("online")
+    assert time.perf_counter() - start < 8
+
+
+@pytest.mark.parametrize("mode", ["auto", "online"])
+def test_a_key_and_an_answer_are_online(monkeypatch, open_port, tmp_path, mode):
+    monkeypatch.setenv("WANDB_BASE_URL", open_port)
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login user password secret")
+    assert wandb_mode(mode) == "online"
+    (tmp_path / "netrc").write_text("machine example.org login user password secret")
+    assert wandb_mode("auto") == "offline"
+
+
+def test_a_job_with_a_key_and_no_network_does_not_wait(monkeypatch, closed_port, tmp_path, tiny_backbone):
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    monkeypatch.setenv("WANDB_BASE_URL", closed_port)
+    start = time.perf_counter()
+    run = run_job(tmp_path, tiny_backbone, "training.duration=1 steps", "logger.wandb=auto")
+    assert time.perf_counter() - start < 45
+    assert [one.name.partition("-")[0] for one in (run / "wandb").iterdir() if one.is_dir()].count(
+        "offline"
+    ) == 1
+
+
+def inspect(run):
+    """What W&B's own reader finds in the offline run of a run folder."""
+    (folder,) = (
+        one for one in (run / "wandb").iterdir() if one.name.startswith("offline-run-") and one.is_dir()
+    )
+    reader = os.path.join(os.path.dirname(sys.executable), "wandb")
+    command = [reader, "leet", "inspect", "--summary", "--json", str(folder)]
+    read = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    return json.loads(read.stdout)
+
+
+def test_two_jobs_of_one_process_are_two_runs(tmp_path, tiny_backbone, monkeypatch):
+    groups = []
+    monkeypatch.setattr(stage_run, "finish_wandb", lambda: groups.append(wandb.run.group) or finish_wandb())
+    words = ("training.duration=2 steps", "logger.wandb=offline", "logger.group=trial", "logger.tags=[mine]")
+    runs = [run_job(tmp_path, tiny_backbone, *words, f"seed={seed}") for seed in (1, 2)]
+    for run in runs:
+        result = Result.read(run)
+        found = inspect(run)
+        assert found["run_id"] == f"{result.key}-0"
+        assert (found["name"], found["project"], found["state"]) == (result.name, "juzhen", "finished")
+        assert found["tags"] == ["mine", "demo_sts"]
+        assert found["config"]["seed"] == result.seed
+        assert found["config"]["optimiser"]["betas"] == [0.9, 0.999]
+        scores = {key: score.value for key, score in result.scores.items()}
+        assert {key: found["summary"][key] for key in scores} == pytest.approx(scores, abs=1e-6)
+    assert groups == ["trial", "trial"]
+    assert wandb.run is None
+    assert Result.read(runs[0]).key != Result.read(runs[1]).key
+
+
+def test_a_resumed_run_keeps_the_numbers_of_its_first_session(tmp_path, tiny_backbone):
+    words = ("training.duration=2 steps", "logger.every_steps=1")
+    run = run_job(tmp_path, tiny_backbone, *words)
+    before = (run / "metrics" / "0" / "metrics.csv").read_text()
+    assert "train/loss" in before
+    (run / "result.json").unlink()  # as if killed just before the end
+    run_job(tmp_path, tiny_backbone, *words, "resume=auto")
+    assert (run / "metrics" / "0" / "metrics.csv").read_text() == before
+    assert (run / "metrics" / "1" / "metrics.csv").exists()

@@ -1,0 +1,36 @@
+"""First training losses of tiny runs: a change that is not meant to change numbers keeps them.
+
+After a change that is meant to: `python tests/golden/regenerate.py`, and say so in the commit.
+"""
+
+import csv
+import json
+import os
+from pathlib import Path
+
+import pytest
+from jobs import run_job
+
+CURVES = {
+    "biencoder_cosent": ("loss=cosent",),
+    "biencoder_info_nce": ("loss=info_nce", "dataset=[demo_qmc]"),
+}
+"""File name → what the run is, besides the small job of tests/jobs.py."""
+
+STEADY = ("training.duration=2 epochs", "logger.every_steps=1", "seed=42", "hardware.precision=32-true")
+NUM_LOSSES = 12
+REGENERATE = "JUZHEN_REGENERATE_GOLDEN"
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_first_losses_are_as_before(name, tmp_path, tiny_backbone):
+    run = run_job(tmp_path, tiny_backbone, *STEADY, *CURVES[name])
+    with (run / "metrics" / "0" / "metrics.csv").open() as file:
+        losses = [float(row["train/loss"]) for row in csv.DictReader(file) if row["train/loss"]]
+    golden = Path(__file__).with_name(f"{name}.json")
+    if os.environ.get(REGENERATE):
+        golden.write_text(json.dumps(losses[:NUM_LOSSES], indent=1) + "\n")
+    expected = json.loads(golden.read_text())
+    assert len(expected) >= 6
+    assert losses[: len(expected)] == pytest.approx(expected, rel=1e-4)
+    assert len(set(expected)) == len(expected)

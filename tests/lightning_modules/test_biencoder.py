@@ -1,0 +1,157 @@
+"""The bi-encoder's parts: batches, the plan of an evaluation, the optimiser."""
+
+import numpy as np
+import pytest
+import torch
+from jobs import compose_job
+from omegaconf import OmegaConf
+from torch import nn
+
+from encoders import load_backbone
+from launch import typed_config
+from lightning_modules.biencoder import BiEncoder, CosinePlan
+from lightning_modules.scoring import assemble_outputs
+from schema.examples import Examples, Kind
+
+FIRST = ["今天天气很好", "怎么改密码", "今天天气很好", "他在跑步"]
+SECOND = ["天气不错", "今天天气很好", "他在跑步", "他在跑步"]
+
+
+def pairs(name="pairs", split="dev", first=FIRST, second=SECOND):
+    targets = np.arange(len(first), dtype=np.float32) / len(first)
+    return Examples.from_texts(
+        name, split, kind=Kind.SCORED_PAIR, texts={"text_a": first, "text_b": second}, targets=targets
+    )
+
+
+@pytest.fixture
+def build(tiny_backbone):
+    def module(*overrides, total_steps=20, steps_per_epoch=10):
+        words = ("optimiser.lr=1e-3", f"backbone.path={tiny_backbone}", *overrides)
+        job = OmegaConf.to_object(typed_config(compose_job(*words)))
+        return BiEncoder(
+            encoder=load_backbone(job.backbone, seed=1),
+            losses=nn.ModuleDict(),
+            job=job,
+            total_steps=total_steps,
+            steps_per_epoch=steps_per_epoch,
+        )
+
+    return module
+
+
+def test_a_batch_holds_each_sentence_once_and_spells_the_rows(build):
+    module, examples = build(), pairs()
+    rows = np.array([3, 0, 2])
+    batch = module.collate(examples, rows)
+    assert len(batch.tokens) == len(batch.sentence_ids) == len(set(batch.sentence_ids.tolist())) == 3
+    packed = batch.tokens.input_ids.split(batch.tokens.lengths.tolist())
+    spelt = [packed[place].tolist() for place in batch.tokens.restored]
+    for column, texts in (("text_a", FIRST), ("text_b", SECOND)):
+        expected = module.encoder.tokenize([texts[row] for row in rows])
+        assert [spelt[place] for place in batch.columns[column].tolist()] == expected
+    assert batch.targets.tolist() == examples.targets[rows].tolist()
+    assert batch.rows.tolist() == rows.tolist()
+    assert (batch.task, len(batch)) == ("pairs", 3)
+
+
+def test_equal_texts_are_known_as_equal_across_columns(build):
+    encoded = build().encode(build().collate(pairs(), np.arange(4)))
+    first, second = (encoded.text_ids[column].tolist() for column in ("text_a", "text_b"))
+    for i, text in enumerate(FIRST):
+        for j, other in enumerate(SECOND):
+            assert (first[i] == second[j]) == (text == other)
+
+
+def test_a_plan_encodes_each_sentence_once_and_scores_every_set(build):
+    encoder = build().encoder
+    sets = [pairs(), pairs("others", "test", SECOND[::-1], ["退货", "他在跑步", "退货", "退货"])]
+    plan = CosinePlan(sets)
+    sentences = plan.examples.texts("text")
+    assert sorted(sentences) == sorted({*FIRST, *SECOND, "退货"})
+    outputs = encoder.embed(sentences, batch_tokens=999, progress=False)
+    for one, scores in zip(sets, plan.scores(outputs), strict=True):
+        for row, score in enumerate(scores):
+            pair = [one.texts(column)[row] for column in one.columns]
+            first, second = encoder.embed(pair, batch_tokens=999, progress=False).astype(np.float64)
+            cosine = first @ second / np.linalg.norm(first) / np.linalg.norm(second)
+            assert score == pytest.approx(cosine, abs=1e-5)
+
+
+def test_the_score_in_training_is_that_of_evaluation(build):
+    module, examples = build(), pairs()
+    module.eval()
+    plan = module.plan([examples])
+    with torch.no_grad():
+        outputs = module.output(module.collate(plan.examples, np.arange(len(plan.examples)))).numpy()
+        scores = module.score(module.collate(examples, np.arange(4))).numpy()
+    np.testing.assert_allclose(scores, plan.scores(outputs)[0], atol=1e-6)
+
+
+def test_outputs_come_back_in_the_order_of_the_rows():
+    values = np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32)
+    order = [np.array([4, 1]), np.array([0]), np.array([2, 3]), np.array([0])]
+    assembled = assemble_outputs([(rows, values[rows]) for rows in order], 5)
+    np.testing.assert_array_equal(assembled, values)
+
+
+def test_biases_and_norms_are_not_decayed(build):
+    module = build("optimiser.weight_decay=0.3")
+    groups = module.configure_optimizers()["optimizer"].param_groups
+    decay = {id(one): group["weight_decay"] for group in groups for one in group["params"]}
+    assert sum(len(group["params"]) for group in groups) == len(decay) == len(list(module.parameters()))
+    for name, parameter in module.named_parameters():
+        spared = name.endswith(".bias") or "LayerNorm" in name
+        assert decay[id(parameter)] == (0.0 if spared else 0.3), name
+    assert set(decay.values()) == {0.0, 0.3}
+
+
+def rates(module):
+    """The learning rate of each step, and the one after the last."""
+    configured = module.configure_optimizers()
+    optimiser, schedule = configured["optimizer"], configured["lr_scheduler"]["scheduler"]
+    found = []
+    for _ in range(module.total_steps + 1):
+        found.append(optimiser.param_groups[0]["lr"])
+        optimiser.step()
+        schedule.step()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("warmup", "steps"), [("4 steps", 4), ("20 percent", 4), ("0.5 epochs", 5), ("128 examples", 2)]
+)
+def test_the_learning_rate_rises_and_falls(build, warmup, steps):
+    found = rates(build(f"optimiser.warmup={warmup}"))
+    assert found[0] == 0
+    assert found[1] == pytest.approx(1e-3 / steps)
+    assert found[steps] == max(found) == pytest.approx(1e-3)
+    assert found[20] == pytest.approx(0)
+    falls = np.diff(found[steps:])
+    np.testing.assert_allclose(falls, -1e-3 / (20 - steps), rtol=1e-6)
+
+
+def test_a_constant_rate_stays_after_the_warm_up(build):
+    found = rates(build("optimiser.warmup=2 steps", "optimiser.decay=constant"))
+    assert found[:2] == [0, pytest.approx(5e-4)]
+    assert set(found[2:]) == {1e-3}
+
+
+def test_without_a_warm_up_the_first_step_is_a_full_one(build):
+    assert rates(build("optimiser.warmup=0 steps"))[0] == pytest.approx(1e-3)
+
+
+def test_gradients_are_scaled_down_and_only_down(build):
+    for length, expected in ((5.0, 1.0), (0.5, 0.5)):
+        module = build("optimiser.clip_norm=1.0")
+        parameters = list(module.parameters())
+        for parameter in parameters:
+            parameter.grad = torch.zeros_like(parameter)
+        parameters[0].grad.view(-1)[0] = length
+        module.configure_gradient_clipping(None)
+        assert parameters[0].grad.norm().item() == pytest.approx(expected, rel=1e-4)
+    module = build("optimiser.clip_norm=null")
+    parameter = next(module.parameters())
+    parameter.grad = torch.full_like(parameter, 7.0)
+    module.configure_gradient_clipping(None)
+    assert parameter.grad.max() == 7.0
