@@ -70,8 +70,8 @@ def test_two_processes_equal_one(tmp_path, project_root, tiny_backbone, override
     assert len(losses(one)) == 6
     assert losses(two) == pytest.approx(losses(one), rel=1e-5)
     weights = [load_file(run / "encoder" / "model.safetensors") for run in (one, two)]
-    for name, expected in weights[0].items():
-        # Adam divides by the size of a gradient: where it is nearly 0, rounding is seen.
-        torch.testing.assert_close(weights[1][name], expected, rtol=1e-4, atol=2e-5, msg=lambda text: name + text)
+    assert weights[0].keys() == weights[1].keys()
+    # Adam divides by the size of a gradient: where it is nearly 0, rounding is seen.
+    torch.testing.assert_close(weights[1], weights[0], rtol=1e-4, atol=2e-5)
     assert scores(two) == pytest.approx(scores(one), abs=2e-4)
     assert printed.count("evaluated on") == 1
