@@ -28,8 +28,11 @@ LENGTH_RATIO = 1.3
 """Longest to shortest sentence of a group. Measured: 1.0 costs many small kernels, 2.5 more padding."""
 
 
-def pack(token_lists: Sequence[Sequence[int]]) -> Tokens:
-    """Tokens of the sentences, packed from the shortest to the longest."""
+def pack(token_lists: Sequence[Sequence[int]], *, max_group_tokens: int | None = None) -> Tokens:
+    """Tokens of the sentences, packed from the shortest to the longest.
+
+    max_group_tokens  no group is larger than this, single sentences apart; null: groups as large as they come
+    """
     lengths = np.fromiter((len(one) for one in token_lists), dtype=np.int64, count=len(token_lists))
     order = np.argsort(lengths, kind="stable")
     restored = np.empty_like(order)
@@ -39,15 +42,17 @@ def pack(token_lists: Sequence[Sequence[int]]) -> Tokens:
         input_ids=torch.tensor(numbers),
         lengths=torch.from_numpy(lengths[order]),
         restored=torch.from_numpy(restored),
-        groups=[_group(run) for run in _runs(lengths[order])],
+        groups=[_group(run) for run in _runs(lengths[order], max_tokens=max_group_tokens)],
     )
 
 
-def _runs(lengths: np.ndarray) -> list[np.ndarray]:
+def _runs(lengths: np.ndarray, *, max_tokens: int | None) -> list[np.ndarray]:
     """Ascending lengths cut into runs whose longest is at most LENGTH_RATIO times the shortest, plus 2."""
     cuts, start = [], 0
+    ends = np.cumsum(lengths)
     for place in range(1, len(lengths)):
-        if lengths[place] > LENGTH_RATIO * lengths[start] + 2:
+        full = max_tokens is not None and ends[place] - ends[start] + lengths[start] > max_tokens
+        if full or lengths[place] > LENGTH_RATIO * lengths[start] + 2:
             cuts.append(place)
             start = place
     return np.split(lengths, cuts)
@@ -88,7 +93,9 @@ def packed_attention(
     parts, start = [], 0
     for group in groups:
         taken = [_unpacked(states[start : start + group.num_tokens], group) for states in columns]
-        states = F.scaled_dot_product_attention(*taken, attn_mask=group.mask, dropout_p=dropout, scale=scaling)
+        states = F.scaled_dot_product_attention(
+            *taken, attn_mask=group.mask, dropout_p=dropout, scale=scaling
+        )
         states = states.transpose(1, 2).flatten(0, 1)
         parts.append(states if group.slots is None else states.index_select(0, group.slots))
         start += group.num_tokens

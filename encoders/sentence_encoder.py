@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from rich.progress import Progress
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from encoders.packing import pack, packed_inputs, padded_inputs, use_packed_attention
@@ -27,6 +28,7 @@ class SentenceEncoder(nn.Module):
     pooling     a name of encoders.pooling.POOLINGS
     max_length  tokens per sentence, special tokens included; longer sentences are cut
     dim         size of an embedding
+    piece_tokens  tokens that are encoded at a time where gradients are kept; None: all of a batch at once
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class SentenceEncoder(nn.Module):
         self.normalise = normalise
         self.max_length = max_length
         self.projections = nn.ModuleList(projections)
+        self.piece_tokens: int | None = None
         self._packs = use_packed_attention(backbone)
         self._takes_segments = "token_type_ids" in inspect.signature(backbone.forward).parameters
         # Models without padding token (GPT-2) never see the number: the mask hides it.
@@ -60,19 +63,32 @@ class SentenceEncoder(nn.Module):
 
     def forward(self, tokens: Tokens) -> Float[Tensor, "sentences dim"]:
         """Embeddings in float32, also under autocast, in the order in which the sentences were collated."""
+        if self.piece_tokens is None or not torch.is_grad_enabled():
+            embeddings = self._packed_order(tokens)
+        else:
+            # Each piece keeps its tokens only, and is computed again, with the same dropout, when its gradients
+            # are needed: the loss sees the whole batch, the memory holds the activations of one piece. This is
+            # gradient caching (Gao et al. 2021, https://arxiv.org/abs/2101.06983) for any loss.
+            parts = [
+                checkpoint(self._packed_order, piece, use_reentrant=False, preserve_rng_state=True)
+                for piece in tokens.pieces(self.piece_tokens)
+            ]
+            embeddings = torch.cat(parts)
+        embeddings = embeddings[tokens.restored]
+        return F.normalize(embeddings, dim=-1) if self.normalise else embeddings
+
+    def _packed_order(self, tokens: Tokens) -> Float[Tensor, "sentences dim"]:
+        """Embeddings from the shortest sentence to the longest, before they are normalised."""
         embeddings = POOLINGS[self.pooling](self._layers(tokens), tokens)
         for projection in self.projections:
             embeddings = projection(embeddings)
-        embeddings = embeddings.float()[tokens.restored]
-        return F.normalize(embeddings, dim=-1) if self.normalise else embeddings
+        return embeddings.float()
 
     def _layers(self, tokens: Tokens) -> tuple[Float[Tensor, "tokens dim"], ...]:
         """Token states of the first layer, where the pooling reads it, and of the last."""
         needs_layers = self.pooling in READS_FIRST_LAYER
         if self._packs:
-            output = self.backbone(
-                **packed_inputs(self.backbone, tokens), output_hidden_states=needs_layers
-            )
+            output = self.backbone(**packed_inputs(self.backbone, tokens), output_hidden_states=needs_layers)
             real = (0,)
         else:
             input_ids, mask = padded_inputs(tokens, pad=self._pad)
@@ -106,7 +122,7 @@ class SentenceEncoder(nn.Module):
 
     def collate(self, token_lists: Sequence[Sequence[int]]) -> Tokens:
         """Tokens of several sentences, packed without padding."""
-        return pack(token_lists)
+        return pack(token_lists, max_group_tokens=self.piece_tokens)
 
     def embed(
         self, texts: Sequence[str], *, batch_tokens: int, progress: bool

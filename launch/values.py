@@ -74,6 +74,7 @@ RANGES: dict[str, Range] = {
     "hardware.threads": Range(least=1),
     "hardware.num_workers": Range(least=0),
     "hardware.eval_batch_tokens": Range(least=1),
+    "hardware.train_piece_tokens": Range(least=1),
     "evaluation.bootstrap_samples": Range(least=0),
     "logger.every_steps": Range(least=1),
 } | _for_both({"limit": Range(least=1)})

@@ -44,6 +44,7 @@ class BiEncoder(SentenceModule):
     def __init__(self, *, encoder: SentenceEncoder, **shared: object) -> None:
         super().__init__(**shared)
         self.encoder = encoder
+        encoder.piece_tokens = self.job.hardware.train_piece_tokens
         self.collate = SentenceCollator(encoder.tokenize, encoder.collate)
 
     @staticmethod

@@ -12,6 +12,7 @@ Axis legend, used in every shape annotation of the project:
     candidates texts that an anchor is compared with
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 import torch
@@ -58,6 +59,22 @@ class Tokens:
 
     def to(self, device: torch.device, **options: object) -> "Tokens":
         return _moved(self, device, **options)
+
+    def pieces(self, max_tokens: int) -> Iterator["Tokens"]:
+        """The same sentences in packed order, in pieces of whole groups with at most `max_tokens` tokens each.
+
+        A group that is larger than that is a piece of its own.
+        """
+        runs: list[list[Group]] = [[]]
+        for group in self.groups:
+            if runs[-1] and sum(one.num_tokens for one in runs[-1]) + group.num_tokens > max_tokens:
+                runs.append([])
+            runs[-1].append(group)
+        sizes = [sum(group.num_tokens for group in run) for run in runs]
+        counts = [sum(group.num_sentences for group in run) for run in runs]
+        input_ids, lengths = self.input_ids.split(sizes), self.lengths.split(counts)
+        for run, count, ids, of_run in zip(runs, counts, input_ids, lengths, strict=True):
+            yield Tokens(ids, of_run, torch.arange(count, device=ids.device), run)
 
     @property
     def sentence_of_token(self) -> Int[Tensor, "tokens"]:

@@ -113,6 +113,9 @@ class HardwareConfig:
     threads: int | None = None  # CPU threads per process; null: all cores
     num_workers: int = MISSING  # processes that prepare batches; 0: none
     eval_batch_tokens: int = MISSING  # tokens per batch when nothing is learnt
+    train_piece_tokens: int | None = (
+        None  # tokens whose activations are kept at a time; null: a whole batch's
+    )
 
 
 @dataclass

@@ -47,7 +47,9 @@ def test_packed_equals_padded(any_folder, load, pooling):
     padded, padded_gradients = run(packs=False)
     torch.testing.assert_close(packed, padded, rtol=0, atol=1e-5)
     for name, gradient in padded_gradients.items():
-        torch.testing.assert_close(packed_gradients[name], gradient, rtol=0, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(
+            packed_gradients[name], gradient, rtol=0, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}"
+        )
 
 
 def test_dropout_differs_between_sentences_and_steps(bert_folder, load):
@@ -65,3 +67,46 @@ def test_the_backbone_alone_still_takes_padded_input(bert_folder, load):
     alone = encoder.backbone(input_ids=input_ids, attention_mask=mask).last_hidden_state[:, 0]
     encoder.pooling = "cls"
     torch.testing.assert_close(alone[tokens.restored], encoder(tokens), rtol=0, atol=1e-5)
+
+
+@given(
+    st.lists(st.lists(st.integers(5, 90), min_size=1, max_size=20), min_size=1, max_size=30),
+    st.integers(1, 60),
+)
+@settings(max_examples=60, deadline=None)
+def test_pieces_are_the_whole_in_packed_order(token_lists, max_tokens):
+    tokens = pack(token_lists, max_group_tokens=max_tokens)
+    pieces = list(tokens.pieces(max_tokens))
+    assert torch.equal(torch.cat([piece.input_ids for piece in pieces]), tokens.input_ids)
+    assert torch.equal(torch.cat([piece.lengths for piece in pieces]), tokens.lengths)
+    for piece in pieces:
+        assert piece.input_ids.numel() <= max_tokens or len(piece) == 1
+        assert sum(group.num_tokens for group in piece.groups) == piece.input_ids.numel()
+
+
+def test_pieces_give_the_gradients_of_the_whole_batch(bert_folder, load):
+    encoder = load(bert_folder, dropout=0.0).train()
+    token_lists = encoder.tokenize(TEXTS)
+    gradients = []
+    for piece_tokens in (None, 16):
+        encoder.piece_tokens = piece_tokens
+        encoder.zero_grad()
+        embeddings = torch.nn.functional.normalize(encoder(encoder.collate(token_lists)), dim=-1)
+        # coupled: every sentence is compared with every other
+        torch.logsumexp((embeddings @ embeddings.T / 0.5).flatten(), 0).backward()
+        gradients.append({name: one.grad.clone() for name, one in encoder.named_parameters()})
+    for name, gradient in gradients[0].items():
+        torch.testing.assert_close(gradients[1][name], gradient, rtol=0, atol=1e-6)
+
+
+def test_pieces_are_computed_again_with_the_same_dropout(bert_folder, load):
+    encoder = load(bert_folder, dropout=0.3).train()
+    encoder.piece_tokens = 16
+    tokens = encoder.collate(encoder.tokenize(TEXTS))
+    seen = []
+    encoder.backbone.register_forward_hook(lambda *call: seen.append(call[2].last_hidden_state.detach()))
+    encoder(tokens).sum().backward()
+    first, again = seen[: len(seen) // 2], seen[len(seen) // 2 :]
+    assert len(first) == len(list(tokens.pieces(16))) > 1
+    for state in first:
+        assert any(state.shape == other.shape and torch.equal(state, other) for other in again)
