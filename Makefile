@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export HF_HUB_OFFLINE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check data clean
+.PHONY: help install demo test check bench data clean
 
 help: ## List the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,10 @@ check: $(READY) ## Lint, format check and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy schema launch sweeps
+
+bench: $(READY) ## Measure training speed beside sentence-transformers (installs it; about ten minutes)
+	$(BIN)/pip install --quiet --editable ".[bench]" --constraint constraints.txt
+	$(BIN)/python -m bench.training_speed
 
 data: $(READY) ## Write the built-in data sets and the built-in vocabulary again from their grammar
 	$(BIN)/python -m datamodules.synthetic

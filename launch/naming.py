@@ -25,7 +25,8 @@ NOT_PART_OF_THE_RUN = (
 def run_key(config: Mapping[str, Any]) -> str:
     """Eight hex digits over everything that decides the numbers of a run.
 
-    An encoder to start from counts by its weights, not by its path. The order of mappings is kept: a curriculum [a, b] is another run than [b, a].
+    An encoder to start from counts by its weights, not by its path. The order of mappings is kept: a curriculum
+    [a, b] is another run than [b, a].
     """
     deciding = {key: value for key, value in config.items() if key not in NOT_PART_OF_THE_RUN}
     if config.get("init_from"):
