@@ -29,10 +29,9 @@ demo: $(READY) ## Train and evaluate on what the repository ships; ends in a tab
 test: $(READY) ## Run the tests (about minutes, no network)
 	$(BIN)/python -m pytest -n 2
 
-check: $(READY) ## Lint, format check and types
+check: $(READY) ## Lint and format check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy schema launch sweeps
 
 bench: $(READY) ## Measure training speed beside sentence-transformers (installs it; about ten minutes)
 	$(BIN)/pip install --quiet --editable ".[bench]" --constraint constraints.txt
@@ -43,5 +42,5 @@ data: $(READY) ## Write the built-in data sets and the built-in vocabulary again
 	$(BIN)/python -m encoders.build_vocabulary
 
 clean: ## Remove the environment and caches, never results
-	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

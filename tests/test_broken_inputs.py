@@ -270,7 +270,12 @@ def test_a_disk_with_too_little_room(desk, monkeypatch):
     ids=["OSError", "RuntimeError"],
 )
 def test_a_disk_that_fills_up_while_training(desk, monkeypatch, error):
-    words = ("training.duration=6 steps", "training.checkpoint_every=1 steps")
+    # One validation, at the end: the first saves are then all resume points, none a best checkpoint.
+    words = (
+        "training.duration=6 steps",
+        "training.checkpoint_every=1 steps",
+        "training.validate_every=6 steps",
+    )
     saved = []
 
     def full(checkpoint, file, save=torch.save):
