@@ -16,6 +16,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from encoders.dropout import drop
 from schema.batch import Group, Tokens
 
 PACKED = "packed"
@@ -93,13 +94,29 @@ def packed_attention(
     parts, start = [], 0
     for group in groups:
         taken = [_unpacked(states[start : start + group.num_tokens], group) for states in columns]
-        states = F.scaled_dot_product_attention(
-            *taken, attn_mask=group.mask, dropout_p=dropout, scale=scaling
-        )
+        states = _attended(*taken, group.mask, scale=scaling, rate=dropout)
         states = states.transpose(1, 2).flatten(0, 1)
         parts.append(states if group.slots is None else states.index_select(0, group.slots))
         start += group.num_tokens
     return torch.cat(parts).unsqueeze(0), None
+
+
+def _attended(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, scale: float | None, rate: float
+) -> Tensor:
+    """Attention within padded sentences, (sentences, heads, length, head_dim).
+
+    On a CPU torch's fused kernel cannot drop, and its bf16 backward pass is slower than plain products.
+    """
+    learns = torch.is_grad_enabled() and query.requires_grad
+    if query.device.type != "cpu" or not (rate or (learns and query.dtype is torch.bfloat16)):
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate, scale=scale)
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = (query * scale) @ key.transpose(-1, -2)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    weights = scores.softmax(-1).to(value.dtype)
+    return (drop(weights, rate) if rate else weights) @ value
 
 
 def _unpacked(states: Float[Tensor, "tokens heads head_dim"], group: Group) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from encoders.dropout import use_cheap_dropout
 from encoders.packing import pack, packed_inputs, padded_inputs, use_packed_attention
 from encoders.pooling import POOLINGS, READS_FIRST_LAYER, check_pooling
 from encoders.projection import Projection
@@ -50,6 +51,7 @@ class SentenceEncoder(nn.Module):
         self.projections = nn.ModuleList(projections)
         self.piece_tokens: int | None = None
         self._packs = use_packed_attention(backbone)
+        use_cheap_dropout(backbone)
         self._takes_segments = "token_type_ids" in inspect.signature(backbone.forward).parameters
         # Models without padding token (GPT-2) never see the number: the mask hides it.
         pad = tokenizer.pad_token_id
