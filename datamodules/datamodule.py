@@ -9,6 +9,7 @@ import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from datamodules.length_windows import Shape, strata
 from datamodules.loading import JobData
 from datamodules.sampler import BatchRows, BatchStream, TokenBudget
 from datamodules.stages import Stage
@@ -83,7 +84,22 @@ class SentenceDataModule(pl.LightningDataModule):
             self.collate.token_lists(examples)  # before workers start, so that they share it
         self.stream.rank, self.stream.world = self.trainer.global_rank, self.trainer.world_size
         self.stream.start = self._batches_done
+        self._group_by_length()
         return self._loader(_Rows(self.train, self.collate), self.stream)
+
+    def _group_by_length(self) -> None:
+        """Tells the stream what rows look like, when batches are to hold sentences of like length."""
+        self.stream.window = self.job.training.length_window
+        if self.stream.window > 1:
+            self.stream.shapes = {
+                name: Shape(self._row_lengths(examples), strata(examples.targets, len(examples)))
+                for name, examples in self.train.items()
+            }
+
+    def _row_lengths(self, examples: Examples) -> np.ndarray:
+        """Tokens of the longest text of each row."""
+        lengths = self.collate.lengths(examples)
+        return np.maximum.reduce([lengths[values] for values in examples.columns.values()])
 
     def val_dataloader(self) -> DataLoader | list:
         return self._evaluation_loader(self.validation_plan)
@@ -94,10 +110,8 @@ class SentenceDataModule(pl.LightningDataModule):
     def _evaluation_loader(self, plan: Any) -> DataLoader | list:
         if plan is None:
             return []
-        columns = plan.examples.columns.values()
-        lengths = self.collate.lengths(plan.examples)
         order = TokenBudget(
-            np.maximum.reduce([lengths[values] for values in columns]),
+            self._row_lengths(plan.examples),
             max_tokens=self.job.hardware.eval_batch_tokens,
             rank=self.trainer.global_rank,
             world=self.trainer.world_size,

@@ -6,6 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from torch.utils.data import Sampler
 
+from datamodules.length_windows import Shape, arrange
+
 
 class BatchRows(NamedTuple):
     """Row numbers of one batch of one dataset; `index` counts batches from the start of the stage."""
@@ -26,6 +28,8 @@ class BatchStream(Sampler[BatchRows]):
     batch_size   rows per batch over all processes; a short rest is shared by the last two batches of an epoch
     num_batches  length of the stream
     rank, world  this process takes the rows rank, rank + world, … of each batch
+    shapes       dataset key → lengths and strata; with `window` > 1 the rows of so many batches are put in order of
+                 length before they are cut into batches (set both before the first batch is asked for)
     """
 
     def __init__(
@@ -45,6 +49,8 @@ class BatchStream(Sampler[BatchRows]):
         self.rank = rank
         self.world = world
         self.start = 0
+        self.shapes: Mapping[str, Shape] = {}
+        self.window = 1
         self.batches_per_epoch = sum(-(-size // batch_size) for size in self.sizes.values())
 
     def __len__(self) -> int:
@@ -64,6 +70,8 @@ class BatchStream(Sampler[BatchRows]):
         batches = []
         for task, size in self.sizes.items():
             order = generator.permutation(size)
+            if task in self.shapes:
+                order = arrange(order, self.shapes[task], window_rows=self.window * self.batch_size)
             batches += [(task, rows) for rows in _cut(order, self.batch_size)]
         return [batches[position] for position in generator.permutation(len(batches))]
 

@@ -61,6 +61,7 @@ RANGES: dict[str, Range] = {
     "debug_rows": Range(least=1),
     "training.batch_size": Range(least=1),
     "training.accumulate": Range(least=1),
+    "training.length_window": Range(least=1),
     "training.patience": Range(least=1),
     "optimiser.lr": Range(above=0),
     "optimiser.weight_decay": Range(least=0),

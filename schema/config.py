@@ -95,6 +95,7 @@ class TrainingConfig:
     duration: str = MISSING  # "3 epochs", "500 steps", "100000 examples" or "50 percent" (of one epoch)
     batch_size: int = MISSING  # rows that a loss sees together, over all devices
     accumulate: int = MISSING  # batches per optimiser step; rows couple only inside a batch
+    length_window: int = MISSING  # rows of so many batches are put in order of length before they are cut; 1: not
     validate_every: str = MISSING  # a duration; percent is of the whole training
     patience: int | None = None  # stop after this many validations without a better score; null: never
     monitor: str = MISSING  # auto: mean dev Spearman of the trained sets; or a key such as dev/csts/spearman

@@ -1,0 +1,75 @@
+"""Batches by length: nothing lost, like lengths together, every label in every batch, the order reproducible."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datamodules.length_windows import Shape, arrange, strata
+from datamodules.sampler import BatchStream
+
+
+def made(lengths, classes=None, *, batch_size=8, window=4, seed=0):
+    lengths = np.asarray(lengths)
+    made = BatchStream({"a": len(lengths)}, batch_size=batch_size, num_batches=60, seed=seed)
+    made.shapes = {"a": Shape(lengths, strata(classes, len(lengths)))}
+    made.window = window
+    return made
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=300), st.integers(1, 9), st.integers(0, 3))
+@settings(max_examples=60, deadline=None)
+def test_each_row_is_seen_once_per_epoch(lengths, window, epoch):
+    rows = np.concatenate([rows for _, rows in made(lengths, window=window).epoch(epoch)])
+    assert sorted(rows) == list(range(len(lengths)))
+
+
+def test_rows_of_a_batch_are_of_like_length():
+    lengths = np.random.default_rng(0).integers(3, 64, size=4096)
+
+    def padding(window):
+        batches = made(lengths, batch_size=64, window=window).epoch(0)
+        return np.mean([1 - lengths[rows].mean() / lengths[rows].max() for _, rows in batches])
+
+    assert padding(1) > 0.4
+    assert padding(16) < 0.08
+
+
+def test_every_batch_has_its_share_of_each_label_even_when_one_label_has_the_longer_rows():
+    classes = (np.arange(1024) % 4 == 0).astype(np.float32)
+    lengths = np.where(classes == 1, 40, 10) + np.random.default_rng(0).integers(0, 5, 1024)
+    stream = made(lengths, classes, batch_size=32, window=32)
+    shares = [classes[rows].mean() for _, rows in stream.epoch(0)]
+    assert min(shares) > 0.2
+    assert max(shares) < 0.3
+
+
+def test_graded_targets_are_balanced_by_fifths():
+    groups = strata(np.linspace(0, 1, 1000, dtype=np.float32), 1000)
+    assert np.bincount(groups).tolist() == [200] * 5
+    assert strata(np.array([0, 5, 3, 5], dtype=np.float32), 4).tolist() == [0, 2, 1, 2]
+    assert strata(None, 3).tolist() == [0, 0, 0]
+
+
+def test_rows_stay_inside_their_window():
+    order, lengths = np.random.default_rng(1).permutation(100), np.arange(100)
+    arranged = arrange(order, Shape(lengths, np.zeros(100, dtype=int)), window_rows=30)
+    for start in range(0, 100, 30):
+        assert arranged[start : start + 30].tolist() == sorted(order[start : start + 30])
+
+
+@given(st.integers(0, 59))
+@settings(max_examples=20, deadline=None)
+def test_a_stream_started_late_equals_the_tail_of_the_whole(start):
+    lengths = np.random.default_rng(2).integers(1, 30, 100)
+    late = made(lengths)
+    late.start = start
+    for left, right in zip(list(made(lengths))[start:], late, strict=True):
+        assert np.array_equal(left.rows, right.rows)
+
+
+def test_epochs_and_seeds_differ():
+    lengths = np.full(64, 9)
+    first, second = made(lengths).epoch(0), made(lengths).epoch(1)
+    other = made(lengths, seed=1).epoch(0)
+    assert any(not np.array_equal(x[1], y[1]) for x, y in zip(first, second, strict=True))
+    assert any(not np.array_equal(x[1], y[1]) for x, y in zip(first, other, strict=True))
