@@ -75,3 +75,14 @@ def test_two_processes_equal_one(tmp_path, project_root, tiny_backbone, override
     torch.testing.assert_close(weights[1], weights[0], rtol=1e-4, atol=2e-5)
     assert scores(two) == pytest.approx(scores(one), abs=2e-4)
     assert printed.count("evaluated on") == 1
+
+
+def test_two_processes_in_pieces_equal_one_whole(tmp_path, project_root, tiny_backbone):
+    overrides = ("loss=cosent", "training.accumulate=2")
+    one, _ = start(project_root, tmp_path / "one", tiny_backbone, *overrides)
+    two, _ = start(
+        project_root, tmp_path / "two", tiny_backbone, *overrides, *TWO, "hardware.train_piece_tokens=40"
+    )
+    assert losses(two) == pytest.approx(losses(one), rel=1e-5)
+    weights = [load_file(run / "encoder" / "model.safetensors") for run in (one, two)]
+    torch.testing.assert_close(weights[1], weights[0], rtol=1e-4, atol=2e-5)
