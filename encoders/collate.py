@@ -1,55 +1,78 @@
-"""From rows of text to the tensors of a step, every distinct sentence once."""
+"""From rows of text to the tensors of a step, every distinct sentence once unless a loss needs more."""
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 
-from schema.batch import Batch, Tokens
+from encoders.token_table import TokenTable
+from schema.batch import Batch, Sharing, Tokens
 from schema.examples import Examples
 
 
 class SentenceCollator:
     """Makes a Batch of the chosen rows; texts are turned into token numbers once per sentence table.
 
-    tokenize  texts → one list of token numbers each (special tokens included, cut to the maximal length)
-    pack      lists of token numbers → Tokens
+    tokenize  texts → their token numbers (special tokens included, cut to the maximal length)
+    pack      token numbers of some sentences → Tokens
     """
 
     def __init__(
         self,
-        tokenize: Callable[[Sequence[str]], list[list[int]]],
-        pack: Callable[[Sequence[Sequence[int]]], Tokens],
+        tokenize: Callable[[Sequence[str]], TokenTable | Sequence[Sequence[int]]],
+        pack: Callable[[TokenTable], Tokens],
     ) -> None:
         self._tokenize = tokenize
         self._pack = pack
-        self._tables: dict[int, tuple[list[str], list[list[int]]]] = {}
+        # Found by identity and not by id(): an id means nothing in a worker process that was not forked.
+        self._tables: list[tuple[list[str], TokenTable]] = []
 
-    def token_lists(self, examples: Examples) -> list[list[int]]:
+    def token_lists(self, examples: Examples) -> TokenTable:
         """Token numbers of every sentence of the table; computed at the first call."""
-        key = id(examples.sentences)
-        if key not in self._tables:
-            # The table itself is kept beside its tokens, so that its id cannot be taken by another list.
-            self._tables[key] = (examples.sentences, self._tokenize(examples.sentences))
-        return self._tables[key][1]
+        for sentences, table in self._tables:
+            if sentences is examples.sentences:
+                return table
+        table = TokenTable.of(self._tokenize(examples.sentences))
+        self._tables.append((examples.sentences, table))
+        return table
 
     def lengths(self, examples: Examples) -> np.ndarray:
         """Tokens per sentence of the table, int64 (sentences,)."""
-        return np.fromiter((len(tokens) for tokens in self.token_lists(examples)), dtype=np.int64)
+        return self.token_lists(examples).lengths
 
-    def __call__(self, examples: Examples, rows: np.ndarray) -> Batch:
+    def __call__(self, examples: Examples, rows: np.ndarray, *, sharing: Sharing = Sharing.BATCH) -> Batch:
         """The Batch of the given rows."""
-        token_lists = self.token_lists(examples)
+        table = self.token_lists(examples)
         numbers = np.stack([values[rows] for values in examples.columns.values()])
-        distinct, positions = np.unique(numbers, return_inverse=True)
-        positions = torch.from_numpy(positions.reshape(numbers.shape))
+        chosen, positions = _appearances(numbers, sharing)
+        positions = torch.from_numpy(positions)
         targets = examples.targets
         return Batch(
             task=examples.name,
             kind=examples.kind,
-            tokens=self._pack([token_lists[number] for number in distinct]),
-            sentence_ids=torch.from_numpy(distinct.astype(np.int64)),
+            tokens=self._pack(table[chosen]),
+            sentence_ids=torch.from_numpy(chosen),
             columns=dict(zip(examples.columns, positions, strict=True)),
             targets=None if targets is None else torch.from_numpy(targets[rows]),
             rows=torch.from_numpy(np.asarray(rows, dtype=np.int64)),
         )
+
+
+def _appearances(numbers: np.ndarray, sharing: Sharing) -> tuple[np.ndarray, np.ndarray]:
+    """Which sentences to encode, int64, and where among them each sentence of `numbers` (columns, rows) stands.
+
+    >>> numbers = np.array([[4, 9, 4], [9, 9, 7]])
+    >>> [_appearances(numbers, sharing)[0].tolist() for sharing in Sharing]
+    [[4, 7, 9], [4, 9, 7, 9], [4, 9, 4, 9, 9, 7]]
+    """
+    numbers = numbers.astype(np.int64)
+    if sharing is Sharing.NONE:
+        return numbers.ravel(), np.arange(numbers.size).reshape(numbers.shape)
+    if sharing is Sharing.BATCH:
+        chosen, positions = np.unique(numbers, return_inverse=True)
+        return chosen, positions.reshape(numbers.shape)
+    # Another column, another range of numbers: then only equal sentences of one column are equal.
+    span = numbers.max() + 1
+    apart = numbers + span * np.arange(len(numbers))[:, None]
+    chosen, positions = np.unique(apart, return_inverse=True)
+    return chosen % span, positions.reshape(numbers.shape)

@@ -5,7 +5,8 @@ laid one after another, and only attention, the one place where a sentence's tok
 groups of like length. The outputs are those of the padded forward; dropout draws other random numbers.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from encoders.dropout import drop
+from encoders.token_table import TokenTable
 from schema.batch import Group, Tokens
 
 PACKED = "packed"
@@ -29,39 +31,42 @@ LENGTH_RATIO = 1.3
 """Longest to shortest sentence of a group. Measured: 1.0 costs many small kernels, 2.5 more padding."""
 
 
-def pack(token_lists: Sequence[Sequence[int]], *, max_group_tokens: int | None = None) -> Tokens:
+def pack(token_lists: TokenTable | Sequence[Sequence[int]], *, max_group_tokens: int | None = None) -> Tokens:
     """Tokens of the sentences, packed from the shortest to the longest.
 
     max_group_tokens  no group is larger than this, single sentences apart; null: groups as large as they come
     """
-    lengths = np.fromiter((len(one) for one in token_lists), dtype=np.int64, count=len(token_lists))
-    order = np.argsort(lengths, kind="stable")
+    table = TokenTable.of(token_lists)
+    order = np.argsort(table.lengths, kind="stable")
     restored = np.empty_like(order)
     restored[order] = np.arange(len(order))
-    numbers = [number for place in order for number in token_lists[place]]
+    table = table[order]
+    lengths = table.lengths
     return Tokens(
-        input_ids=torch.tensor(numbers),
-        lengths=torch.from_numpy(lengths[order]),
+        input_ids=torch.from_numpy(table.flat().astype(np.int64)),
+        lengths=torch.from_numpy(lengths),
         restored=torch.from_numpy(restored),
-        groups=[_group(run) for run in _runs(lengths[order], max_tokens=max_group_tokens)],
+        groups=[_group(run) for run in _runs(lengths, max_tokens=max_group_tokens)],
     )
 
 
-def _runs(lengths: np.ndarray, *, max_tokens: int | None) -> list[np.ndarray]:
+def _runs(lengths: np.ndarray, *, max_tokens: int | None) -> Iterator[np.ndarray]:
     """Ascending lengths cut into runs whose longest is at most LENGTH_RATIO times the shortest, plus 2."""
-    cuts, start = [], 0
-    ends = np.cumsum(lengths)
-    for place in range(1, len(lengths)):
-        full = max_tokens is not None and ends[place] - ends[start] + lengths[start] > max_tokens
-        if full or lengths[place] > LENGTH_RATIO * lengths[start] + 2:
-            cuts.append(place)
-            start = place
-    return np.split(lengths, cuts)
+    tokens_before = np.concatenate([[0], np.cumsum(lengths)]).tolist()
+    start, known = 0, lengths.tolist()
+    while start < len(known):
+        end = bisect_right(known, LENGTH_RATIO * known[start] + 2, lo=start)
+        if max_tokens is not None:
+            fitting = bisect_right(tokens_before, tokens_before[start] + max_tokens, lo=start) - 1
+            end = min(end, max(fitting, start + 1))
+        yield lengths[start:end]
+        start = end
 
 
 def _group(lengths: np.ndarray) -> Group:
-    longest, num_tokens = int(lengths.max()), int(lengths.sum())
-    if lengths.min() == longest:
+    """The group of sentences with these ascending lengths."""
+    longest, num_tokens = int(lengths[-1]), int(lengths.sum())
+    if lengths[0] == longest:
         return Group(len(lengths), longest, num_tokens, slots=None, mask=None)
     mask = np.arange(longest) < lengths[:, None]
     return Group(

@@ -20,6 +20,10 @@ class Loss(nn.Module, ABC):
     reads      "scores" (one similarity per row), "embeddings" (one vector per text column) or "logits"
     couples    True when the loss of a row depends on the other rows of the batch: such a batch may not be
                split without gradient caching
+    needs_two_views  True when a sentence that is paired with itself shall be encoded once per text column, so
+               that dropout gives two views of it (Gao et al. 2021, https://arxiv.org/abs/2104.08821). Equal
+               sentences within one column still share an encoding. False: equal sentences of a batch are
+               encoded once, and the cosine of a sentence with itself is 1, with or without dropout
     has_head   True when it owns parameters sized by the encoder: the constructor then also gets `dim` (size of
                an embedding) and `num_classes`, and the parameters are trained and stored with the model
     """
@@ -27,6 +31,7 @@ class Loss(nn.Module, ABC):
     takes: ClassVar[tuple[Kind, ...]]
     reads: ClassVar[str]
     couples: ClassVar[bool]
+    needs_two_views: ClassVar[bool] = False
     has_head: ClassVar[bool] = False
 
     @abstractmethod

@@ -3,7 +3,7 @@
 Axis legend, used in every shape annotation of the project:
 
     batch      rows of the dataset in this step (pairs, triplets, …)
-    sentences  distinct sentences of the step; each is encoded once
+    sentences  sentences of the step that are encoded: the distinct ones, unless a loss needs several views
     tokens     tokens of all sentences of the step, one sentence after another, without padding
     length     tokens of a sentence, padding included, where a padded form is needed
     dim        size of an embedding
@@ -14,12 +14,24 @@ Axis legend, used in every shape annotation of the project:
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from enum import StrEnum
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from schema.examples import Kind
+
+
+class Sharing(StrEnum):
+    """Which appearances of a sentence in a batch are one sentence to the encoder, and see one dropout mask.
+
+    Without dropout they are all the same numbers, and sharing only saves time.
+    """
+
+    BATCH = "batch"  # all of them
+    COLUMN = "column"  # those in one text column: a sentence paired with itself is seen in two views
+    NONE = "none"  # each appearance is encoded, as other toolkits do
 
 
 @dataclass
@@ -100,8 +112,8 @@ class Batch:
     """Rows of one dataset, ready for a model.
 
     task          dataset key; it chooses the loss in a mixture
-    tokens        the distinct sentences of the step
-    sentence_ids  number of each distinct sentence in the dataset's table; equal numbers = equal texts
+    tokens        the sentences of the step: each distinct one once, or more often, as `Sharing` says
+    sentence_ids  number in the dataset's table of each sentence of `tokens`; equal numbers = equal texts
     columns       text column → position of its sentence in `tokens`, per row
     targets       gold value per row (see Examples.targets), None for kinds without one
     rows          row numbers in the dataset, to name a batch in a message

@@ -36,7 +36,7 @@ def test_tokenize_adds_special_tokens_and_cuts(bert_folder, load):
     cls, sep = encoder.tokenizer.cls_token_id, encoder.tokenizer.sep_token_id
     assert (short[0], short[-1], len(short)) == (cls, sep, 4)
     assert (long[0], long[-1], len(long)) == (cls, sep, 6)
-    assert encoder.tokenize([]) == []
+    assert encoder.tokenize([]).tolist() == []
 
 
 def test_tokenize_in_portions_equals_one_call(bert_folder, load, monkeypatch):

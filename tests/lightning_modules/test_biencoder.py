@@ -48,7 +48,7 @@ def test_a_batch_holds_each_sentence_once_and_spells_the_rows(build):
     packed = batch.tokens.input_ids.split(batch.tokens.lengths.tolist())
     spelt = [packed[place].tolist() for place in batch.tokens.restored]
     for column, texts in (("text_a", FIRST), ("text_b", SECOND)):
-        expected = module.encoder.tokenize([texts[row] for row in rows])
+        expected = module.encoder.tokenize([texts[row] for row in rows]).tolist()
         assert [spelt[place] for place in batch.columns[column].tolist()] == expected
     assert batch.targets.tolist() == examples.targets[rows].tolist()
     assert batch.rows.tolist() == rows.tolist()
