@@ -78,6 +78,7 @@ def _group(lengths: np.ndarray) -> Group:
     )
 
 
+@torch.compiler.disable  # its groups differ from batch to batch: each would be compiled anew
 def packed_attention(
     module: nn.Module,
     query: Float[Tensor, "one heads tokens head_dim"],
@@ -87,23 +88,46 @@ def packed_attention(
     *,
     scaling: float | None = None,
     dropout: float = 0.0,
-    groups: Sequence[Group] | None = None,
+    tokens: Tokens | None = None,
     **more: object,
 ) -> tuple[Tensor, None]:
-    """Attention of each sentence to itself, (1, tokens, heads, head_dim); without `groups` it is plain sdpa."""
-    if groups is None:
+    """Attention of each sentence to itself, (1, tokens, heads, head_dim); without `tokens` it is plain sdpa."""
+    if tokens is None:
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **more
         )
+    attend = _by_ragged_kernel if query.device.type == "cuda" else _by_groups
     columns = [states[0].transpose(0, 1) for states in (query, key, value)]
+    return attend(*columns, tokens, scale=scaling, rate=dropout).unsqueeze(0), None
+
+
+def _by_ragged_kernel(
+    query: Tensor, key: Tensor, value: Tensor, tokens: Tokens, *, scale: float | None, rate: float
+) -> Float[Tensor, "tokens heads head_dim"]:
+    """All sentences in one call, by the kernels that a GPU has for sentences of any length (flash attention)."""
+    offsets = F.pad(tokens.lengths.cumsum(0), (1, 0))
+    longest = tokens.groups[-1].length
+    ragged = [
+        torch.nested.nested_tensor_from_jagged(states, offsets, min_seqlen=1, max_seqlen=longest).transpose(
+            1, 2
+        )
+        for states in (query, key, value)
+    ]
+    return F.scaled_dot_product_attention(*ragged, dropout_p=rate, scale=scale).transpose(1, 2).values()
+
+
+def _by_groups(
+    query: Tensor, key: Tensor, value: Tensor, tokens: Tokens, *, scale: float | None, rate: float
+) -> Float[Tensor, "tokens heads head_dim"]:
+    """Neighbours of like length together, padded to the longest of them."""
     parts, start = [], 0
-    for group in groups:
-        taken = [_unpacked(states[start : start + group.num_tokens], group) for states in columns]
-        states = _attended(*taken, group.mask, scale=scaling, rate=dropout)
+    for group in tokens.groups:
+        taken = [_unpacked(states[start : start + group.num_tokens], group) for states in (query, key, value)]
+        states = _attended(*taken, group.mask, scale=scale, rate=rate)
         states = states.transpose(1, 2).flatten(0, 1)
         parts.append(states if group.slots is None else states.index_select(0, group.slots))
         start += group.num_tokens
-    return torch.cat(parts).unsqueeze(0), None
+    return torch.cat(parts)
 
 
 def _attended(
@@ -148,7 +172,7 @@ def packed_inputs(backbone: PreTrainedModel, tokens: Tokens) -> dict[str, object
         "input_ids": input_ids,
         "position_ids": (tokens.positions + offset).unsqueeze(0),
         "token_type_ids": torch.zeros_like(input_ids),
-        "groups": tokens.groups,
+        "tokens": tokens,
     }
 
 

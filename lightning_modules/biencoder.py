@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from datamodules.union import SentenceUnion
-from encoders import SentenceEncoder, load_backbone, load_encoder
+from encoders import SentenceEncoder, compile_layers, load_backbone, load_encoder
 from encoders.collate import SentenceCollator
 from lightning_modules.base import SentenceModule
 from schema.batch import Batch, Encoded
@@ -45,6 +45,8 @@ class BiEncoder(SentenceModule):
         super().__init__(**shared)
         self.encoder = encoder
         encoder.piece_tokens = self.job.hardware.train_piece_tokens
+        if self.job.hardware.compile:
+            compile_layers(encoder.backbone)
         self.collate = SentenceCollator(encoder.tokenize, encoder.collate)
 
     @staticmethod

@@ -30,6 +30,9 @@ class LayoutConfig:
     header: bool = True  # tsv and csv: the first line names the columns
     quoted: bool = False  # tsv and csv: fields may be wrapped in double quotes
     rows: dict[str, int | None] | None = None  # promised rows of this layout, instead of the dataset's
+    window: int | None = None  # characters; .txt of running text: long lines are cut into windows of at most so many
+    held_out_percent: float = 0.0  # with `window`, where there is no dev file: lines that are dev, by a hash of them
+    held_out_rows: int | None = None  # of these windows at most so many are scored; null: all
 
 
 @dataclass
@@ -112,6 +115,7 @@ class HardwareConfig:
     strategy: str = MISSING
     precision: str = MISSING  # 32-true bf16-mixed 16-mixed
     threads: int | None = None  # CPU threads per process; null: all cores
+    compile: bool = MISSING  # torch.compile the layers; pays on few machines, see LOG.md
     num_workers: int = MISSING  # processes that prepare batches; 0: none
     eval_batch_tokens: int = MISSING  # tokens per batch when nothing is learnt
     train_piece_tokens: int | None = (
@@ -151,6 +155,7 @@ class JobConfig:
     on_bad_row: str = MISSING  # error drop
     resume: str = MISSING  # never auto
     init_from: str | None = None  # a run or an encoder folder: start from its weights
+    filter_leaks: bool = MISSING  # leave out training rows that an evaluation set of this job has too
     debug_rows: int | None = None  # rows kept per split, at most; for trying things out
     dataset: dict[str, DatasetConfig] = MISSING  # what is trained on, in order
     evaluate: dict[str, DatasetConfig] = MISSING  # what is evaluated on besides
