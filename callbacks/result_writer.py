@@ -50,6 +50,7 @@ def _describe_data(data: SentenceDataModule) -> dict[str, dict[str, Any]]:
             "rows": len(examples),
             "kind": str(examples.kind),
             "dropped": examples.num_dropped,
+            "leaky": examples.num_leaky,
             "fingerprint": examples.fingerprint,
         }
         for key, examples in read

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from datamodules.leaks import LeakFilter
 from datamodules.source import load_examples
 from datamodules.views import apply_view
 from schema.config import DatasetConfig, JobConfig
@@ -46,7 +47,7 @@ class JobData:
 
 def load_job_data(job: JobConfig, kinds: Mapping[str, Kind]) -> JobData:
     """Reads every training set (as the kind in `kinds`) and every evaluation split of a job."""
-    train = {name: _training_rows(job, config, kinds[name]) for name, config in job.dataset.items()}
+    read = {name: _load(job, config, "train", required=True) for name, config in job.dataset.items()}
     evaluated = {**job.evaluate, **job.dataset}
     evaluation, absent = [], []
     for config in evaluated.values():
@@ -55,14 +56,19 @@ def load_job_data(job: JobConfig, kinds: Mapping[str, Kind]) -> JobData:
             if found is None:
                 absent.append(f"{split}/{config.name}")
             else:
-                evaluation.append(_cut(found, job.debug_rows, job.seed))
+                evaluation.append(found)
     if not evaluation and (job.evaluate or not job.dataset):
         looked_for = ", ".join(evaluated) or "nothing (suite=none and dataset=[])"
         raise UserError(
             f"no evaluation set has a file: looked for {looked_for} with source={job.source}, "
             f"data_dir={job.data_dir}. Set data_dir=<folder that holds <set>/dev.tsv.zst>, or suite=demo."
         )
-    return JobData(train, evaluation, absent)
+    leaks = LeakFilter(evaluation) if job.filter_leaks else None
+    train = {
+        name: _training_rows(job, config, kinds[name], read[name], leaks)
+        for name, config in job.dataset.items()
+    }
+    return JobData(train, [_cut(one, job.debug_rows, job.seed) for one in evaluation], absent)
 
 
 def _load(job: JobConfig, config: DatasetConfig, split: str, *, required: bool = False) -> Examples | None:
@@ -77,8 +83,15 @@ def _load(job: JobConfig, config: DatasetConfig, split: str, *, required: bool =
     )
 
 
-def _training_rows(job: JobConfig, config: DatasetConfig, kind: Kind) -> Examples:
-    examples = apply_view(_load(job, config, "train", required=True), kind)
+def _training_rows(
+    job: JobConfig, config: DatasetConfig, kind: Kind, examples: Examples, leaks: LeakFilter | None
+) -> Examples:
+    # Pairs are looked at before a view makes triplets of them, but sentences one by one if that is what is learnt.
+    if leaks and kind is not Kind.SENTENCE:
+        examples = leaks.without_leaks(examples)
+    examples = apply_view(examples, kind)
+    if leaks and kind is Kind.SENTENCE:
+        examples = leaks.without_leaks(examples)
     limits = [limit for limit in (config.limit, job.debug_rows) if limit is not None]
     return _cut(examples, min(limits, default=None), job.seed)
 

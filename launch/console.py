@@ -10,6 +10,8 @@ def show_result(result: Result, *, folder: str) -> None:
     """Prints the scores of a result as a table: Spearman ×100 per evaluation set, with its interval."""
     console = Console()
     console.print(result_table(result))
+    for name, count in leaky_counts(result).items():
+        console.print(f"{name}: {count:,} rows left out that an evaluation set has too (filter_leaks)")
     training = result.training
     if training.get("train_seconds"):
         console.print(
@@ -18,6 +20,12 @@ def show_result(result: Result, *, folder: str) -> None:
             f"{_percent(training['best_dev_spearman'])}"
         )
     console.print(f"result and encoder: {folder}", soft_wrap=True, highlight=False)
+
+
+def leaky_counts(result: Result) -> dict[str, int]:
+    """Training set → rows that `filter_leaks` left out; empty where it was not asked for."""
+    read = {key: rows.get("leaky") for key, rows in result.data.items() if key.startswith("train/")}
+    return {key.split("/")[1]: count for key, count in read.items() if count is not None}
 
 
 def result_table(result: Result) -> Table:

@@ -156,6 +156,7 @@ class JobConfig:
     resume: str = MISSING  # never auto
     init_from: str | None = None  # a run or an encoder folder: start from its weights
     filter_leaks: bool = MISSING  # leave out training rows that an evaluation set of this job has too
+    filter_leaks: bool = MISSING  # leave out training rows that an evaluation set of this job has too
     debug_rows: int | None = None  # rows kept per split, at most; for trying things out
     dataset: dict[str, DatasetConfig] = MISSING  # what is trained on, in order
     evaluate: dict[str, DatasetConfig] = MISSING  # what is evaluated on besides

@@ -52,6 +52,7 @@ class Examples:
     lines      int32 array (rows,), line numbers in the file read (1-based), for messages
     fingerprint  hex digest of the rows as read; equal fingerprints mean equal data
     num_dropped  bad rows left out under `on_bad_row=drop`
+    num_leaky    training rows left out because an evaluation set has them too; None: not looked for
     """
 
     name: str
@@ -62,6 +63,7 @@ class Examples:
     targets: np.ndarray | None
     fingerprint: str = ""
     num_dropped: int = 0
+    num_leaky: int | None = None
     lines: np.ndarray | None = None
     num_classes: int = field(default=0)
 

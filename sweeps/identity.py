@@ -55,6 +55,9 @@ def identify(result: Result, *, before_training: bool) -> Identity:
     else:
         trained_on = _curriculum(result)
     settings = {key: value for key, value in config.items() if key not in left_out}
+    if settings.pop("filter_leaks", False) and trained_on not in ("", "lexical"):
+        # Then what is evaluated on decides what was trained on.
+        settings["filter_leaks"] = "+".join(sorted({*config.get("evaluate", {}), *config["dataset"]}))
     if trained_on not in ("", "lexical"):
         # A dataset's own view or limit decides too, but only of the sets that this stage has seen.
         settings["dataset"] = {name: config["dataset"].get(name) for name in result.trained_on}

@@ -16,6 +16,7 @@ MAY_IMPORT = {
     "datamodules": {"schema"},
     "lightning_modules": {"schema", "datamodules", "encoders", "losses", "metrics"},
     "callbacks": {"schema", "datamodules", "encoders", "lightning_modules"},
+    "analysis": {"schema", "datamodules", "encoders", "metrics"},
 }
 LAST_STEP = {"launch/stage_run.py"}
 """Imported by train.py alone, once torch is welcome: it ties modules and callbacks together."""
@@ -42,7 +43,16 @@ def test_arrows_go_one_way(project_root, package):
 
 
 @pytest.mark.parametrize(
-    "module", ["train", "schema", "launch.console", "launch.run_folder", "sweeps.__main__", "predict"]
+    "module",
+    [
+        "train",
+        "schema",
+        "launch.console",
+        "launch.run_folder",
+        "sweeps.__main__",
+        "predict",
+        "analysis.__main__",
+    ],
 )
 def test_the_door_does_not_load_torch(project_root, module):
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"

@@ -1,0 +1,1 @@
+"""What data and trained models are like: probes that train nothing."""

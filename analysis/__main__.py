@@ -1,0 +1,37 @@
+"""Looks into data and trained models.
+
+python -m analysis leaks --all                          what training sets share with evaluation sets
+python -m analysis leaks --train atec --evaluate afqmc
+python -m analysis leaks --text corpus.txt.zst wiki1m   lines of running text that hold evaluation sentences
+"""
+
+import argparse
+import sys
+
+from schema.errors import UserError
+
+
+def main(arguments: list[str]) -> int:
+    """Runs one command; the exit status: 0, or 2 for a mistake of the user."""
+    options = _parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    from analysis.leaks.command import add_leaks
+
+    parser = argparse.ArgumentParser(
+        prog="python -m analysis", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(required=True, metavar="command")
+    add_leaks(commands)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,94 @@
+"""What the audit reads: the configured sets that have a file, and lines of running text."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from omegaconf import OmegaConf
+
+from datamodules.readers import decompressed
+from datamodules.source import load_examples
+from schema.config import DatasetConfig, Source
+from schema.errors import UserError, nearest
+from schema.examples import Examples, Kind
+
+EVALUATION_SPLITS = ("dev", "test")
+TEXT_SUFFIXES = (".txt", ".txt.zst", ".txt.gz")
+
+
+class ConfiguredSets:
+    """The datasets of conf/dataset as they lie below `data_dir`; demo sets come with juzhen.
+
+    absent  `set/split` that has no file, in the order in which they were looked for
+    """
+
+    def __init__(self, folder: Path, data_dir: Path) -> None:
+        self.files = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+        self.data_dir = data_dir
+        self.absent: list[str] = []
+        self._read: dict[str, Examples | None] = {}
+
+    def training(self, names: Sequence[str] | None) -> list[Examples]:
+        """The named sets, each its train split unless another is named; when None all that have a file.
+
+        All are those of rows: running text, of kind `sentence`, is another audit.
+        """
+        return self._all(names, ("train",), option="--train")
+
+    def evaluation(self, names: Sequence[str] | None) -> list[Examples]:
+        """The dev and test splits of the named sets, or of all."""
+        return self._all(names, EVALUATION_SPLITS, option="--evaluate")
+
+    def _all(self, names: Sequence[str] | None, splits: Sequence[str], *, option: str) -> list[Examples]:
+        found: dict[str, Examples] = {}
+        for name in self._of_rows() if names is None else names:
+            key, _, split = name.partition("/")
+            if key not in self.files:
+                raise UserError(f"{option} {name}: no conf/dataset/{key}.yaml; {nearest(key, self.files)}")
+            for one in [split] if split else splits:
+                examples = self.load(key, one)
+                if examples is not None:
+                    found[f"{key}/{one}"] = examples
+        if not found:
+            raise UserError(
+                f"{option}: no file of {' or '.join(splits)} of {', '.join(names or self._of_rows())} below "
+                f"{self.data_dir}; type --data-dir <folder that holds the data sets>, or {option} demo_sts"
+            )
+        return list(found.values())
+
+    def _of_rows(self) -> list[str]:
+        return [key for key, path in self.files.items() if OmegaConf.load(path).kind != Kind.SENTENCE]
+
+    def load(self, key: str, split: str) -> Examples | None:
+        """One split, faulty rows left out and counted; None, noted in `absent`, where there is no file."""
+        name = f"{key}/{split}"
+        if name not in self._read:
+            config = OmegaConf.merge(OmegaConf.structured(DatasetConfig), OmegaConf.load(self.files[key]))
+            # Without a folder there are the sets that juzhen ships.
+            has_files = config.source == Source.BUILTIN or self.data_dir.is_dir()
+            self._read[name] = None
+            if has_files:
+                self._read[name] = load_examples(
+                    config, split, source=Source.LOCAL, data_dir=self.data_dir, on_bad_row="drop"
+                )
+            if self._read[name] is None:
+                self.absent.append(name)
+        return self._read[name]
+
+
+def read_lines(name: str, sets: ConfiguredSets) -> list[str]:
+    """The lines of a text file, or the texts of a configured training set."""
+    path = Path(name)
+    if path.name.endswith(TEXT_SUFFIXES):
+        if not path.is_file():
+            raise UserError(f"--text {name}: no such file")
+        text = decompressed(path).decode("utf-8", errors="replace").removeprefix("\ufeff")
+        return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+    if path.is_file():
+        raise UserError(
+            f"--text {name}: expected {', '.join(TEXT_SUFFIXES)}, one text per line; a table of pairs is a "
+            f"dataset: see conf/dataset, and type --train <set>"
+        )
+    examples = sets.training([name])[0]
+    if "text" not in examples.columns:
+        raise UserError(f"--text {name}: its rows are {examples.kind}s, no single texts; type --train {name}")
+    return examples.texts("text")

@@ -1,0 +1,59 @@
+"""Text as leaks compare it: without the differences that change no word."""
+
+import re
+import unicodedata
+
+# Ideographs with their extensions, kana, hangul, and the punctuation of these scripts.
+_CJK = (
+    "\u3001-\u303f\u3040-\u30ff\u3100-\u312f\u3130-\u318f\u31a0-\u31bf\u3400-\u4dbf\u4e00-\u9fff"
+    "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f"
+)
+_SPACE_AT_CJK = re.compile(f" (?=[{_CJK}])|(?<=[{_CJK}]) ")
+_NO_WIDTH = re.compile("[\u00ad\u200b\u200c\u200d\u2060\ufeff]+")
+_ALL_MARKS = re.compile(r"[\W_]+")
+_WORD = re.compile(f"[^\\W_{_CJK}]+")
+
+
+def normalise(text: str) -> str:
+    """NFKC, lower case, runs of white space as one space, none of it beside a Chinese character.
+
+    >>> normalise(" ＡＢＣ 是　什么 ? ")
+    'abc是什么?'
+    """
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", _NO_WIDTH.sub("", text))
+    text = " ".join(text.lower().split())
+    return text if text.isascii() or " " not in text else _SPACE_AT_CJK.sub("", text)
+
+
+def without_end_marks(normalised: str) -> str:
+    """A normalised text without the punctuation around it; as it is when there is nothing else.
+
+    >>> without_end_marks("“花呗怎么还款？”")
+    '花呗怎么还款'
+    """
+    start, end = 0, len(normalised)
+    while start < end and not normalised[start].isalnum():
+        start += 1
+    while start < end and not normalised[end - 1].isalnum():
+        end -= 1
+    return normalised[start:end] or normalised
+
+
+def weight(text: str) -> int:
+    """Length in Chinese characters, a word of Latin letters or a number being worth two.
+
+    >>> weight("python字符串"), weight("a man is playing")
+    (5, 8)
+    """
+    words = _WORD.findall(text)
+    return 2 * len(words) + sum(map(str.isalnum, text)) - sum(map(len, words))
+
+
+def letters_only(normalised: str) -> str:
+    """The letters and digits of a normalised text; the text itself when it has none.
+
+    >>> letters_only("a man, playing.")
+    'amanplaying'
+    """
+    return _ALL_MARKS.sub("", normalised) or normalised
