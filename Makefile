@@ -41,6 +41,6 @@ data: $(READY) ## Write the built-in data sets and the built-in vocabulary again
 	$(BIN)/python -m datamodules.synthetic
 	$(BIN)/python -m encoders.build_vocabulary
 
-clean: ## Remove the environment and caches, never results
+clean: ## Remove the environment and the caches of tools; never results, nor .cache (rm -r .cache)
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

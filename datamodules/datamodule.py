@@ -26,8 +26,9 @@ class _Rows(Dataset):
         self.collate = collate
 
     def __getitem__(self, chosen: BatchRows | np.ndarray) -> Batch:
-        task, rows = (chosen.task, chosen.rows) if isinstance(chosen, BatchRows) else ("", chosen)
-        return self.collate(self.tables[task], rows)
+        if isinstance(chosen, BatchRows):
+            return self.collate.training_batch(self.tables[chosen.task], chosen.rows, index=chosen.index)
+        return self.collate(self.tables[""], chosen)
 
 
 class SentenceDataModule(pl.LightningDataModule):

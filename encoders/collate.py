@@ -1,6 +1,7 @@
 """From rows of text to the tensors of a step, every distinct sentence once unless a loss needs more."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import torch
@@ -15,15 +16,20 @@ class SentenceCollator:
 
     tokenize  texts → their token numbers (special tokens included, cut to the maximal length)
     pack      token numbers of some sentences → Tokens
+    sharing   dataset key → which equal sentences of a training batch are encoded once (all, where it is not
+              told); evaluation encodes every distinct sentence once
     """
 
     def __init__(
         self,
         tokenize: Callable[[Sequence[str]], TokenTable | Sequence[Sequence[int]]],
         pack: Callable[[TokenTable], Tokens],
+        *,
+        sharing: Mapping[str, Sharing] = MappingProxyType({}),
     ) -> None:
         self._tokenize = tokenize
         self._pack = pack
+        self._sharing = dict(sharing)
         # Found by identity and not by id(): an id means nothing in a worker process that was not forked.
         self._tables: list[tuple[list[str], TokenTable]] = []
 
@@ -40,8 +46,15 @@ class SentenceCollator:
         """Tokens per sentence of the table, int64 (sentences,)."""
         return self.token_lists(examples).lengths
 
-    def __call__(self, examples: Examples, rows: np.ndarray, *, sharing: Sharing = Sharing.BATCH) -> Batch:
-        """The Batch of the given rows."""
+    def training_batch(self, examples: Examples, rows: np.ndarray, *, index: int) -> Batch:
+        """The Batch of the given rows, which is the `index`-th of the stage; what is drawn for it depends on that."""
+        return self._batch(examples, rows, self._sharing.get(examples.name, Sharing.BATCH))
+
+    def __call__(self, examples: Examples, rows: np.ndarray) -> Batch:
+        """The Batch of the given rows, to be evaluated."""
+        return self._batch(examples, rows, Sharing.BATCH)
+
+    def _batch(self, examples: Examples, rows: np.ndarray, sharing: Sharing) -> Batch:
         table = self.token_lists(examples)
         numbers = np.stack([values[rows] for values in examples.columns.values()])
         chosen, positions = _appearances(numbers, sharing)

@@ -15,6 +15,7 @@ NOT_PART_OF_THE_RUN = (
     "hardware",
     "logger",
     "data_dir",
+    "cache_dir",
     "output_dir",
     "run_dir",
     "resume",

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from lightning_modules.optimiser import build_optimiser, build_schedule
 from lightning_modules.scoring import EvaluationPlan, assemble_outputs, gather_rows, score_sets
 from losses.loss import LossOutput
-from schema.batch import Batch, Encoded
+from schema.batch import Batch, Encoded, Sharing
 from schema.config import JobConfig
 from schema.examples import Examples
 from schema.result import Score
@@ -64,6 +64,16 @@ class SentenceModule(pl.LightningModule):
     @abstractmethod
     def plan(self, sets: Sequence[Examples]) -> EvaluationPlan:
         """What must go through the model to score `sets`, and how the outputs become scores."""
+
+    @property
+    def sharing(self) -> dict[str, Sharing]:
+        """Dataset key → which appearances of a sentence are encoded once in a training batch of it."""
+        if not self.job.training.share_sentences:
+            return dict.fromkeys(self.losses, Sharing.NONE)
+        return {
+            name: Sharing.COLUMN if loss.needs_two_views else Sharing.BATCH
+            for name, loss in self.losses.items()
+        }
 
     def score(self, batch: Batch) -> Float[Tensor, "batch"]:
         """Similarity of the two sentences of each row, higher = closer."""

@@ -6,11 +6,13 @@ from pathlib import Path
 import numpy as np
 import torch.nn.functional as F
 from jaxtyping import Float
+from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 
 from datamodules.union import SentenceUnion
 from encoders import SentenceEncoder, compile_layers, load_backbone, load_encoder
 from encoders.collate import SentenceCollator
+from encoders.token_cache import CachedTokenizer
 from lightning_modules.base import SentenceModule
 from schema.batch import Batch, Encoded
 from schema.config import JobConfig
@@ -47,7 +49,12 @@ class BiEncoder(SentenceModule):
         encoder.piece_tokens = self.job.hardware.train_piece_tokens
         if self.job.hardware.compile:
             compile_layers(encoder.backbone)
-        self.collate = SentenceCollator(encoder.tokenize, encoder.collate)
+        tokenize = CachedTokenizer(
+            encoder,
+            self.job.cache_dir,
+            progress=self.job.logger.progress and rank_zero_only.rank == 0,
+        )
+        self.collate = SentenceCollator(tokenize, encoder.collate, sharing=self.sharing)
 
     @staticmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> SentenceEncoder:

@@ -97,6 +97,7 @@ class OptimiserConfig:
 class TrainingConfig:
     duration: str = MISSING  # "3 epochs", "500 steps", "100000 examples" or "50 percent" (of one epoch)
     batch_size: int = MISSING  # rows that a loss sees together, over all devices
+    share_sentences: bool = MISSING  # equal sentences of a batch are encoded once, and share a dropout mask
     accumulate: int = MISSING  # batches per optimiser step; rows couple only inside a batch
     length_window: int = MISSING  # rows of so many batches are put in order of length before they are cut; 1: not
     validate_every: str = MISSING  # a duration; percent is of the whole training
@@ -149,6 +150,7 @@ class JobConfig:
     name: str = MISSING
     seed: int = MISSING
     data_dir: str = MISSING
+    cache_dir: str | None = None  # what can be computed again is kept here between runs; null: nothing is
     output_dir: str = MISSING
     run_dir: str = MISSING
     source: str = MISSING

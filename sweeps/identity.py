@@ -11,6 +11,7 @@ NOT_PART_OF_THE_ROW = (
     "name",
     "hydra",
     "data_dir",
+    "cache_dir",
     "output_dir",
     "run_dir",
     "resume",

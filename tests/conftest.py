@@ -27,6 +27,14 @@ def project_root() -> Path:
     return ROOT
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What jobs of the tests keep between runs lies here, and not in the project."""
+    folder = tmp_path_factory.mktemp("cache")
+    os.environ["JUZHEN_CACHE"] = str(folder)
+    return folder
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder of real data sets; the test is skipped, by name, where there is none."""

@@ -5,7 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoders.packing import PACKED, pack, padded_inputs
+from encoders.packing import LENGTH_RATIO, PACKED, pack, padded_inputs
+from encoders.token_table import TokenTable
 
 TEXTS = ["今天天气很好", "我", "你好吗，我的朋友，今天一起去吃饭吗", "天气", "今天天气很好吗"] * 3
 
@@ -23,6 +24,48 @@ def test_packing_loses_nothing(token_lists):
     input_ids, mask = padded_inputs(tokens, pad=0)
     assert torch.equal(input_ids[mask.bool()], tokens.input_ids)
     assert mask.sum(1).tolist() == tokens.lengths.tolist()
+
+
+def groups_by_hand(lengths, max_tokens):
+    """Ascending lengths in groups: a sentence too long for the group, or one too many, begins another."""
+    groups = []
+    for length in lengths:
+        if groups:
+            is_like = length <= LENGTH_RATIO * groups[-1][0] + 2
+            if is_like and (max_tokens is None or sum(groups[-1]) + length <= max_tokens):
+                groups[-1].append(length)
+                continue
+        groups.append([length])
+    return groups
+
+
+@given(
+    st.lists(st.lists(st.integers(5, 90), min_size=1, max_size=60), min_size=1, max_size=30),
+    st.one_of(st.none(), st.integers(1, 200)),
+    st.data(),
+)
+@settings(max_examples=150, deadline=None)
+def test_packing_equals_plain_loops(table, max_tokens, data):
+    rows = data.draw(st.lists(st.integers(0, len(table) - 1), min_size=1, max_size=30))
+    tokens = pack(TokenTable.of(table)[rows], max_group_tokens=max_tokens)
+    by_length = sorted(range(len(rows)), key=lambda place: len(table[rows[place]]))  # stable, as packing is
+    assert tokens.input_ids.tolist() == [token for place in by_length for token in table[rows[place]]]
+    assert tokens.input_ids.dtype == torch.int64
+    assert tokens.restored.tolist() == [by_length.index(place) for place in range(len(rows))]
+    lengths = [len(table[rows[place]]) for place in by_length]
+    assert tokens.lengths.tolist() == lengths
+    expected = groups_by_hand(lengths, max_tokens)
+    assert len(tokens.groups) == len(expected)
+    for group, its in zip(tokens.groups, expected, strict=True):
+        assert (group.num_sentences, group.length, group.num_tokens) == (len(its), its[-1], sum(its))
+        if its[0] == its[-1]:
+            assert group.slots is None
+            assert group.mask is None
+            continue
+        mask = [[place < length for place in range(its[-1])] for length in its]
+        assert group.mask.tolist() == [[[row]] for row in mask]
+        flat = [seen for row in mask for seen in row]
+        assert group.slots.tolist() == [place for place, seen in enumerate(flat) if seen]
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max", "first_last", "weighted"])

@@ -1,0 +1,235 @@
+"""Tables on disk: the same numbers as without, made once, and never the wrong ones."""
+
+import errno
+import os
+import pickle
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import encoders.token_cache as token_cache
+from encoders.token_cache import CachedTokenizer, MappedTable, limit_size, read_table, tokenizer_digest
+
+TEXTS = ["今天天气很好", "我", "你好吗，我的朋友", "abc", "今天天气很好吗"]
+
+
+@pytest.fixture(autouse=True)
+def small_tables_too(monkeypatch):
+    monkeypatch.setattr(token_cache, "MIN_TEXTS", 1)
+
+
+@pytest.fixture(scope="module")
+def encoder(bert_folder):
+    from encoders import load_encoder
+
+    return load_encoder(bert_folder)
+
+
+def files(folder):
+    return sorted((Path(folder) / "tokens").iterdir())
+
+
+def counting(encoder, folder, monkeypatch):
+    """A cached tokenizer, and the list of how many texts it really tokenised at each call."""
+    cached, calls = CachedTokenizer(encoder, folder, progress=False), []
+    plain = cached._tokenize
+    monkeypatch.setattr(cached, "_tokenize", lambda texts: calls.append(len(texts)) or plain(texts))
+    return cached, calls
+
+
+def test_texts_are_tokenised_once(encoder, tmp_path, monkeypatch):
+    cached, calls = counting(encoder, tmp_path, monkeypatch)
+    tables = [cached(TEXTS), cached(list(TEXTS)), cached(TEXTS[:3])]
+    assert calls == [5, 3]
+    for table, texts in zip(tables, (TEXTS, TEXTS, TEXTS[:3]), strict=True):
+        assert table == encoder.tokenize(texts)
+        assert isinstance(table, MappedTable)
+        assert not table.ids.flags.writeable
+    assert len(files(tmp_path)) == 2
+    assert all(file.suffix == ".arrow" for file in files(tmp_path)), "nothing half written is left"
+
+
+def test_few_texts_leave_no_file(encoder, tmp_path, monkeypatch):
+    monkeypatch.setattr(token_cache, "MIN_TEXTS", len(TEXTS) + 1)
+    assert CachedTokenizer(encoder, tmp_path, progress=False)(TEXTS) == encoder.tokenize(TEXTS)
+    assert CachedTokenizer(encoder, None, progress=False)(TEXTS * 2) == encoder.tokenize(TEXTS * 2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_everything_that_changes_numbers_changes_the_name(bert_folder, load, tmp_path):
+    encoder = load(bert_folder)
+
+    def name(encoder, texts=TEXTS):
+        return token_cache._key(encoder, texts)
+
+    first = name(encoder)
+    encoder.tokenize(TEXTS * 3)  # leaves its truncation behind in the tokenizer
+    assert name(encoder) == name(load(bert_folder)) == first
+    encoder.tokenizer.save_pretrained(tmp_path)
+    again = load(bert_folder)
+    again.tokenizer = type(encoder.tokenizer).from_pretrained(tmp_path)
+    assert name(again) == first, "another folder, the same tokenizer"
+    others = [
+        name(load(bert_folder, max_length=7)),
+        name(encoder, TEXTS[::-1]),
+        name(encoder, TEXTS[:-1]),
+        name(encoder, [*TEXTS[:-2], TEXTS[-2] + TEXTS[-1], ""]),
+        name(encoder, [*TEXTS[:-2], TEXTS[-2] + TEXTS[-1][:1], TEXTS[-1][1:]]),
+    ]
+    again.tokenizer.add_tokens(["天气"])
+    others.append(name(again))
+    cut = load(bert_folder)
+    cut.tokenizer.truncation_side = "left"
+    others.append(name(cut))
+    assert len({first, *others}) == 1 + len(others)
+
+
+def test_a_tokenizer_in_python_has_a_digest_too():
+    from transformers import ByT5Tokenizer
+
+    tokenizer = ByT5Tokenizer()
+    assert not tokenizer.is_fast
+    assert tokenizer_digest(tokenizer) == tokenizer_digest(ByT5Tokenizer())
+    assert tokenizer_digest(ByT5Tokenizer(extra_ids=3)) != tokenizer_digest(tokenizer)
+
+
+def another_kind(path):
+    import pyarrow as pa
+
+    batch = pa.record_batch({"numbers": [1, 2]})
+    with path.open("wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
+        writer.write_batch(batch)
+
+
+def of_other_texts(path):
+    (other,) = (one for one in path.parent.iterdir() if one != path)
+    path.write_bytes(other.read_bytes())
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda path: path.write_bytes(path.read_bytes()[:-40]),
+        lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(b"no table at all, but long enough to have a footer"),
+        another_kind,
+        of_other_texts,
+    ],
+    ids=["torn", "halved", "empty", "text", "another kind", "other texts"],
+)
+def test_a_broken_file_is_named_and_replaced(encoder, tmp_path, monkeypatch, spoil):
+    cached, calls = counting(encoder, tmp_path, monkeypatch)
+    cached(TEXTS)
+    (path,) = files(tmp_path)
+    cached(TEXTS[:2])
+    spoil(path)
+    with pytest.warns(UserWarning, match=str(path)):
+        assert cached(TEXTS) == encoder.tokenize(TEXTS)
+    assert cached(TEXTS) == encoder.tokenize(TEXTS)
+    assert calls == [5, 2, 5], "tokenised again, and only once"
+
+
+@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.filterwarnings("ignore:.*no token table that can be used")
+def test_no_flipped_bit_gives_wrong_numbers(encoder, tmp_path, place, bit):
+    cached = CachedTokenizer(encoder, tmp_path, progress=False)
+    expected = cached(TEXTS)
+    (path,) = files(tmp_path)
+    content = bytearray(path.read_bytes())
+    content[int(place * len(content))] ^= 1 << bit
+    path.unlink()  # the old one is still mapped
+    path.write_bytes(content)
+    assert cached(TEXTS) == expected
+
+
+def full_disk(*arguments, **options):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_costs_nothing_but_a_warning(encoder, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", full_disk)
+    cached, calls = counting(encoder, tmp_path, monkeypatch)
+    with pytest.warns(UserWarning, match=r"No space left.*cache_dir="):
+        assert cached(TEXTS) == encoder.tokenize(TEXTS)
+    assert calls == [5], "what was computed is used"
+    assert files(tmp_path) == []
+
+
+def test_a_cache_below_a_file_costs_nothing_but_a_warning(encoder, tmp_path):
+    (tmp_path / "file").write_text("")
+    cached = CachedTokenizer(encoder, tmp_path / "file", progress=False)
+    with pytest.warns(UserWarning, match="cannot be kept here"):
+        assert cached(TEXTS) == encoder.tokenize(TEXTS)
+
+
+def test_a_cache_that_may_only_be_read_is_read(encoder, tmp_path, monkeypatch):
+    CachedTokenizer(encoder, tmp_path, progress=False)(TEXTS)
+
+    def refused(*arguments, **options):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    for name in ("utime", "replace", "unlink"):
+        monkeypatch.setattr(os, name, refused)
+    monkeypatch.setattr(token_cache, "write_table", refused)
+    cached, calls = counting(encoder, tmp_path, monkeypatch)
+    assert cached(TEXTS) == encoder.tokenize(TEXTS)
+    assert calls == []
+    with pytest.warns(UserWarning, match="Permission denied"):
+        assert cached(TEXTS[:2]) == encoder.tokenize(TEXTS[:2])
+
+
+def test_writers_at_once_end_with_one_file_that_all_map(encoder, tmp_path, monkeypatch):
+    together = threading.Barrier(4)
+    plain = token_cache.write_table
+    monkeypatch.setattr(
+        token_cache, "write_table", lambda *given, **more: (together.wait(), plain(*given, **more))
+    )
+    found = []
+    expected = encoder.tokenize(TEXTS)
+
+    def run():
+        cached = CachedTokenizer(encoder, tmp_path, progress=False)
+        cached._tokenize = lambda texts: expected
+        found.append(cached(TEXTS))
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    assert all(table == expected for table in found)
+    assert [file.suffix for file in files(tmp_path)] == [".arrow"]
+
+
+def test_another_process_is_sent_the_path_and_not_the_tokens(encoder, tmp_path):
+    table = CachedTokenizer(encoder, tmp_path, progress=False)(TEXTS * 500)
+    sent = pickle.dumps(table)
+    assert len(sent) < 1000 < table.ids.nbytes
+    again = pickle.loads(sent)
+    assert isinstance(again, MappedTable)
+    assert again == table
+
+
+def test_the_tables_used_longest_ago_go_first(encoder, tmp_path, monkeypatch):
+    cached = CachedTokenizer(encoder, tmp_path, progress=False)
+    for number, texts in enumerate((TEXTS, TEXTS[:2], TEXTS[:3])):
+        path = cached(texts).path
+        os.utime(path, (number, number))
+    first, second, third = sorted(files(tmp_path), key=lambda file: file.stat().st_mtime)
+    cached(TEXTS)  # used again: now the newest
+    dead = path.with_name(".dead.part")
+    dead.write_text("")
+    os.utime(dead, (0, 0))
+    room = first.stat().st_size + third.stat().st_size
+    limit_size(path.parent, max_bytes=room, keep=first)
+    assert set(files(tmp_path)) == {first, third}
+    limit_size(path.parent, max_bytes=0, keep=first)
+    assert files(tmp_path) == [first], "the table of the hour is never removed"
+    assert read_table(first) == encoder.tokenize(TEXTS)
+    assert second not in files(tmp_path)
