@@ -47,19 +47,19 @@ def run(options: argparse.Namespace) -> None:
         )
     data_dir = options.data_dir or Path(os.environ.get("JUZHEN_DATA", "data"))
     sets = ConfiguredSets(CONFIGURATION / "dataset", data_dir)
-    evaluation = sets.evaluation(options.evaluate)
     if options.text:
         from analysis.leaks.markdown import text_markdown
         from analysis.leaks.text import audit_text
 
         sources = {name: read_lines(name, sets) for name in options.text}
-        report = audit_text(sources, evaluation, options=options)
+        report = audit_text(sources, sets.evaluation(options.evaluate), options=options)
         name, markdown = "text", text_markdown(report)
     else:
         from analysis.leaks.markdown import pairs_markdown
         from analysis.leaks.pairs import audit_pairs
 
-        report = audit_pairs(sets.training(options.train), evaluation, sets.absent, options=options)
+        train, evaluation = sets.training(options.train), sets.evaluation(options.evaluate)
+        report = audit_pairs(train, evaluation, sets.absent, options=options)
         name, markdown = "pairs", pairs_markdown(report)
     written = write_report(report, markdown, options.output, name)
     print(markdown)

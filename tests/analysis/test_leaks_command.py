@@ -1,0 +1,127 @@
+"""`python -m analysis leaks`: files, tables, and what is said about mistakes."""
+
+import gzip
+import json
+
+import pytest
+import zstandard
+
+from analysis.__main__ import main
+
+HEADER = "sentence1\tsentence2\tlabel\n"
+SECRET = "我想知道花呗分期以后提前还款怎么算利息"
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """afqmc/train gives away the first of two rows of atec/dev, with another label, and contradicts itself."""
+    folder = tmp_path / "data"
+    for path, rows in {
+        "afqmc/train.tsv": f"{SECRET}\t怎么算利息\t0\n甲一\t乙一\t1\n乙一\t甲一\t0\n",
+        "atec/dev.tsv": f"怎么算利息\t{SECRET}\t1\n丙一\t丁一\t0\n",
+    }.items():
+        (folder / path).parent.mkdir(parents=True)
+        (folder / path).write_text(HEADER + rows, encoding="utf-8")
+    monkeypatch.setenv("JUZHEN_DATA", str(folder))
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def _without_promised_rows(monkeypatch):
+    """The small files of these tests have not the rows that the real sets promise."""
+    from analysis.leaks import sources
+
+    load = sources.load_examples
+
+    def without_promise(config, split, **more):
+        config.rows[split] = None
+        return load(config, split, **more)
+
+    monkeypatch.setattr(sources, "load_examples", without_promise)
+
+
+def run(folder, *arguments):
+    status = main(["leaks", *arguments, "--output", str(folder / "out"), "--no-progress"])
+    name = "text" if "--text" in arguments else "pairs"
+    written = folder / "out" / f"{name}.json"
+    return status, json.loads(written.read_text(encoding="utf-8")) if written.exists() else None
+
+
+def test_pairs_are_counted_and_their_lines_named(data, capsys):
+    status, report = run(data, "--train", "afqmc", "csts", "--evaluate", "atec")
+    assert status == 0
+    [cell] = report["cells"]
+    assert (cell["rows"], cell["exact_pairs"], cell["near_pairs"], cell["other_label"]) == (2, 1, 0, 1)
+    assert cell["lines"] == {"exact": [2], "near": [], "train": [2]}
+    assert report["absent"] == ["atec/test", "csts/train"]
+    described = report["sets"]["afqmc/train"]
+    assert (described["contradictory_pairs"], described["contradictory_lines"]) == (1, [[3, 4]])
+    printed = capsys.readouterr().out
+    assert "| afqmc | 1 (50 %) |" in printed
+    assert "Without a file, and so not looked at: atec/test, csts/train." in printed
+    assert printed.strip() == (data / "out" / "pairs.md").read_text(encoding="utf-8").strip()
+
+
+def test_counts_alone_have_neither_lines_nor_words(data):
+    _, report = run(data, "--all", "--counts", "--evaluate", "atec")
+    cell = next(
+        one for one in report["cells"] if (one["train"], one["evaluation"]) == ("afqmc/train", "atec/dev")
+    )
+    assert cell["exact_pairs"] == 1
+    text = "".join(path.read_text(encoding="utf-8") for path in (data / "out").iterdir())
+    assert "lines" not in text
+    assert SECRET not in text
+    assert str(data) not in text
+
+
+def test_examples_are_quoted_when_asked_for(data, capsys):
+    _, report = run(data, "--train", "afqmc", "--evaluate", "atec", "--examples", "3")
+    [example] = report["cells"][0]["examples"]
+    assert example["train"] == {"text_a": SECRET, "text_b": "怎么算利息", "target": 0.0}
+    assert SECRET in capsys.readouterr().out
+
+
+def test_sets_that_juzhen_ships_need_no_data_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUZHEN_DATA", str(tmp_path / "none"))
+    status, report = run(tmp_path, "--all")
+    assert status == 0
+    assert report["train"] == [f"demo_{name}/train" for name in ("nli", "order", "qmc", "sts")]
+    assert "lcqmc/train" in report["absent"]
+
+
+def test_text_files_plain_and_compressed(data):
+    lines = f"第一行\n他说：{SECRET}，对吗\n丙一\n".encode()
+    (data / "plain.txt").write_bytes(lines)
+    (data / "packed.txt.gz").write_bytes(gzip.compress(lines))
+    (data / "packed.txt.zst").write_bytes(zstandard.compress(lines))
+    files = [str(data / name) for name in ("plain.txt", "packed.txt.gz", "packed.txt.zst")]
+    status, report = run(data, "--text", *files, "--evaluate", "atec")
+    assert status == 0
+    assert list(report["texts"]) == ["plain.txt", "packed.txt.gz", "packed.txt.zst"]
+    for text in report["texts"].values():
+        assert (text["lines"], text["leaky_lines"], text["whole_lines"]) == (3, 2, 1)
+        assert text["line_numbers"] == [2, 3]
+        assert text["by_evaluation"] == {"atec/dev": {"lines": 2, "sentences": 2}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--train", "afqm"], "did you mean afqmc"),
+        (["--train", "csts"], "no file of train of csts below"),
+        (["--train", "afqmc", "--evaluate", "csts"], "--evaluate: no file of dev or test of csts"),
+        (["--train", "afqmc", "--threshold", "7"], "expected more than 0 and at most 1"),
+        (["--train", "afqmc", "--examples", "-1"], "expected a number of rows"),
+        (["--train", "afqmc", "--data-dir", "/nowhere"], "no such folder"),
+        (["--text", "none.txt"], "no such file"),
+        (["--text", "afqmc"], "type --train afqmc"),
+        (["--text", "none.txt", "--threshold", "0.5"], "leave it out with --text"),
+    ],
+)
+def test_mistakes_are_said_in_one_line(data, capsys, arguments, said):
+    status, _ = run(data, *arguments)
+    message = capsys.readouterr().err
+    assert status == 2
+    assert said in message
+    assert message.startswith("error: ")
+    assert message.count("\n") == 1
