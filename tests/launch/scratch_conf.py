@@ -28,6 +28,7 @@ precision: 32-true
 threads: null
 num_workers: 0
 eval_batch_tokens: 16384
+compile: false
 """
 
 FILES = {
@@ -48,11 +49,13 @@ name: ${job_name:}
 seed: 42
 source: local
 data_dir: data
+cache_dir: null
 output_dir: runs
 run_dir: ${output_dir}/${name}
 on_bad_row: error
 resume: never
 init_from: null
+filter_leaks: false
 debug_rows: null
 schedule: mix
 dataset: {}
@@ -60,7 +63,9 @@ evaluate: {}
 training:
   duration: 3 epochs
   batch_size: 64
+  share_sentences: true
   accumulate: 1
+  length_window: 1
   validate_every: 1 epochs
   patience: 3
   monitor: auto
