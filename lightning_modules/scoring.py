@@ -57,6 +57,7 @@ def gather_rows(module: pl.LightningModule, encoded: Encoded) -> Encoded:
         text_ids={column: gather(rows) for column, rows in encoded.text_ids.items()},
         scores=gather(encoded.scores, grads=True),
         targets=gather(encoded.targets),
+        logits=gather(encoded.logits, grads=True),
     )
 
 

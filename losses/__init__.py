@@ -3,23 +3,59 @@
 `losses.loss` holds the declaration that data and models are matched by; numbers live in `conf/loss/`.
 """
 
+from losses.angle import AnglE
+from losses.arcface import ArcFace
+from losses.bce import BinaryCrossEntropy
+from losses.bilinear import Bilinear
+from losses.ce import CrossEntropy
+from losses.ce_mse import CrossEntropyError
+from losses.circle import Circle
+from losses.clustering import Clustering
 from losses.contrastive import Contrastive
 from losses.cosent import CoSENT
+from losses.cosent_adaptive import CoSENTAdaptive
+from losses.cosent_bce import CoSENTAndBCE
+from losses.cosent_sampled import CoSENTSampled
+from losses.cosent_softmax import CoSENTAndSoftmax
+from losses.cosent_weighted import CoSENTWeighted
 from losses.cosine import CosineSimilarity
+from losses.huber import Huber
 from losses.info_nce import InfoNCE
 from losses.loss import Loss, LossOutput
+from losses.margin_ranking import MarginRanking
+from losses.mse import SquaredError
 from losses.online_contrastive import OnlineContrastive
+from losses.prototype import Prototype
+from losses.simcse import SimCSE
 from losses.softmax import SoftmaxClassifier
 from losses.triplet import TripletMargin
 
 __all__ = [
+    "AnglE",
+    "ArcFace",
+    "Bilinear",
+    "BinaryCrossEntropy",
+    "Circle",
+    "Clustering",
     "CoSENT",
+    "CoSENTAdaptive",
+    "CoSENTAndBCE",
+    "CoSENTAndSoftmax",
+    "CoSENTSampled",
+    "CoSENTWeighted",
     "Contrastive",
     "CosineSimilarity",
+    "CrossEntropy",
+    "CrossEntropyError",
+    "Huber",
     "InfoNCE",
     "Loss",
     "LossOutput",
+    "MarginRanking",
     "OnlineContrastive",
+    "Prototype",
+    "SimCSE",
     "SoftmaxClassifier",
+    "SquaredError",
     "TripletMargin",
 ]

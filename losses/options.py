@@ -28,3 +28,10 @@ def switch(key: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise UserError(f"{key}={value}: expected true or false")
     return value
+
+
+def whole_number(key: str, value: object, *, low: int) -> int:
+    """`value` as a whole number, `low` or more. Raises UserError otherwise."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < low:
+        raise UserError(f"{key}={value}: expected a whole number from {low}")
+    return value

@@ -142,6 +142,7 @@ class Encoded:
     text_ids    text column → number of the text; equal numbers = equal texts (masks false negatives)
     scores      the model's similarity per row, higher = closer (cosine, or a cross-encoder's logit)
     targets     gold value per row, as in Batch
+    logits      one number per class and row, from a cross-encoder that classifies; None from other models
     """
 
     kind: Kind
@@ -149,6 +150,7 @@ class Encoded:
     text_ids: dict[str, Int[Tensor, "batch"]]
     scores: Float[Tensor, "batch"] | None
     targets: Float[Tensor, "batch"] | None
+    logits: Float[Tensor, "batch classes"] | None = None
 
 
 def _moved(value: object, device: torch.device, **options: object) -> object:

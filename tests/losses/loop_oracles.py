@@ -4,6 +4,8 @@ Arguments are float64 tensors; the loops go over their single elements, so that 
 compare with.
 """
 
+import math
+
 import torch
 
 
@@ -106,3 +108,178 @@ def triplet(anchors, positives, negatives, margin, distance):
             if violation > 0:
                 total = total + violation
     return total / (len(anchors) * len(negatives))
+
+
+def deviation(scores):
+    mean = sum(scores) / len(scores)
+    return (sum((score - mean) ** 2 for score in scores) / len(scores)).sqrt()
+
+
+def cosent_weighted(scores, targets, temperature):
+    total = torch.ones((), dtype=scores.dtype) + 0 * scores.sum()
+    for i in range(len(scores)):
+        for j in range(len(scores)):
+            if targets[i] > targets[j]:
+                gap = targets[i] - targets[j]
+                total = total + gap * torch.exp((scores[j] - scores[i]) / temperature)
+    return total.log()
+
+
+def cosent_sampled(scores, targets, draws, temperature):
+    """draws: one list of numbers of [0, 1) per row, for rows in order of target, then score."""
+    order = sorted(range(len(scores)), key=lambda row: (targets[row], scores[row].item()))
+    total = torch.ones((), dtype=scores.dtype) + 0 * scores.sum()
+    for place, row in enumerate(order):
+        lower = [other for other in order if targets[other] < targets[row]]
+        if lower:
+            for draw in draws[place]:
+                drawn = scores[lower[int(draw * len(lower))]]
+                weight = len(lower) / len(draws[place])
+                total = total + weight * torch.exp((drawn - scores[row]) / temperature)
+    return total.log()
+
+
+def class_entropy(logits, classes, smoothing, focal_gamma):
+    """logits: one list per row, one number per class. classes: class numbers, or shares of each class."""
+    total = 0
+    for row, label in zip(logits, classes, strict=True):
+        shares = label if isinstance(label, list) else [float(c == int(label)) for c in range(len(row))]
+        denominator = sum(logit.exp() for logit in row)
+        for logit, share in zip(row, shares, strict=True):
+            probability = logit.exp() / denominator
+            soft = (1 - smoothing) * share + smoothing / len(row)
+            total = total - soft * (1 - probability) ** focal_gamma * probability.log()
+    return total / len(logits)
+
+
+def binary_entropy(logits, targets, smoothing=0.0, focal_gamma=0.0):
+    """Two classes, the logit of the first being 0: the softmax over both is the sigmoid of the second."""
+    rows = [[0 * logit, logit] for logit in logits]
+    return class_entropy(rows, [[1 - target, target] for target in targets], smoothing, focal_gamma)
+
+
+def sigmoid(score):
+    return 1 / (1 + (-score).exp())
+
+
+def squared_error(scores, targets, activation):
+    total = 0
+    for score, target in zip(scores, targets, strict=True):
+        total = total + ((sigmoid(score) if activation == "sigmoid" else score) - target) ** 2
+    return total / len(scores)
+
+
+def huber(scores, targets, delta, activation):
+    total = 0
+    for score, target in zip(scores, targets, strict=True):
+        error = abs((sigmoid(score) if activation == "sigmoid" else score) - target)
+        total = total + (error**2 / 2 if error <= delta else delta * (error - delta / 2))
+    return total / len(scores)
+
+
+def margin_ranking(scores, targets, margin):
+    total, pairs = 0 * scores.sum(), 0
+    for i in range(len(scores)):
+        for j in range(len(scores)):
+            if targets[i] > targets[j]:
+                pairs += 1
+                if scores[i] - scores[j] < margin:
+                    total = total + margin - (scores[i] - scores[j])
+    return total / max(pairs, 1)
+
+
+def circle(scores, labels, margin, temperature):
+    total = torch.ones((), dtype=scores.dtype) + 0 * scores.sum()
+    for positive, its_label in zip(scores, labels, strict=True):
+        for negative, other_label in zip(scores, labels, strict=True):
+            if its_label == 1 and other_label == 0:
+                pull = max(0.0, 1 + margin - positive.item())
+                push = max(0.0, negative.item() + margin)
+                exponent = push * (negative - margin) - pull * (positive - (1 - margin))
+                total = total + (exponent / temperature).exp()
+    return total.log()
+
+
+def prototypes(texts, directions, classes, temperature, margin=0.0):
+    """With a margin (ArcFace) the angle to the own class is that much larger, up to a half turn."""
+    logits = []
+    for text, label in zip(texts, classes, strict=True):
+        row = []
+        for number, direction in enumerate(directions):
+            value = cosine(text, direction)
+            if margin and number == int(label):
+                angle = value.acos()
+                turned = (angle + margin).cos()
+                value = turned if angle + margin < math.pi else value - margin * math.sin(margin)
+            row.append(value / temperature)
+        logits.append(row)
+    return class_entropy(logits, classes, 0.0, 0.0)
+
+
+def clustering(texts, classes, weight, margin):
+    groups = {}
+    for text, label in zip(texts, classes, strict=True):
+        groups.setdefault(int(label), []).append([value / dot(text, text).sqrt() for value in text])
+    centres = {label: [sum(values) for values in zip(*group, strict=True)] for label, group in groups.items()}
+    pull = 0
+    for text, label in zip(texts, classes, strict=True):
+        pull = pull + 1 - cosine(text, centres[int(label)])
+    push, pairs = 0, 0
+    for one in centres:
+        for other in centres:
+            if one < other:
+                pairs += 1
+                closeness = cosine(centres[one], centres[other]) - margin
+                push = push + (closeness if closeness > 0 else 0)
+    return pull / len(texts) + weight * push / max(pairs, 1)
+
+
+def bilinear_logits(first, second, forms, shifts):
+    logits = []
+    for u, v in zip(first, second, strict=True):
+        lengths = dot(u, u).sqrt() * dot(v, v).sqrt()
+        row = []
+        for form, shift in zip(forms, shifts, strict=True):
+            total = shift
+            for a, line in zip(u, form, strict=True):
+                for entry, b in zip(line, v, strict=True):
+                    total = total + a * entry * b / lengths
+            row.append(total)
+        logits.append(row)
+    return logits
+
+
+def angle_scores(first, second):
+    """By complex division of each component, as in the paper; the last component of an odd number is real."""
+    scores = []
+    for u, v in zip(first, second, strict=True):
+        half = (len(u) + 1) // 2
+        length = (dot(u, u) / dot(v, v)).sqrt()
+        total = 0
+        norm = dot(v, v)
+        for k in range(half):
+            a, c = u[k], v[k]
+            b, d = (u[half + k], v[half + k]) if half + k < len(u) else (0 * a, 0 * c)
+            real, imaginary = (a * c + b * d) / norm, (b * c - a * d) / norm
+            total = total + (real + imaginary) / length
+        scores.append(abs(total))
+    return torch.stack(scores)
+
+
+def batch_search(first, second, first_texts, second_texts, is_positive, temperature):
+    """Each sentence of a positive pair looks for the other among all sentences of the batch."""
+    sentences = [*zip(first, first_texts, strict=True), *zip(second, second_texts, strict=True)]
+    count = len(first)
+    rows = [row for row in range(count) if is_positive[row]]
+    known = {(first_texts[row], second_texts[row]) for row in rows}
+    known |= {(right, left) for left, right in known}
+    total = 0 * first.sum()
+    for place, partner in [(row, row + count) for row in rows] + [(row + count, row) for row in rows]:
+        anchor, text = sentences[place]
+        own = (cosine(anchor, sentences[partner][0]) / temperature).exp()
+        denominator = own
+        for other, (sentence, its_text) in enumerate(sentences):
+            if other not in (place, partner) and its_text != text and (text, its_text) not in known:
+                denominator = denominator + (cosine(anchor, sentence) / temperature).exp()
+        total = total - (own / denominator).log()
+    return total / max(2 * len(rows), 1)

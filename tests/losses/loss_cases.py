@@ -28,12 +28,15 @@ def encoded_rows(
 ) -> Encoded:
     """Random rows of a kind, every text its own, with gradients; targets are of the kind and include ties."""
     generator = torch.Generator().manual_seed(seed)
-    columns = [*TEXT_COLUMNS[kind], *(f"negative_{number}" for number in range(2, num_negatives + 1))]
+    names = TEXT_COLUMNS[
+        Kind.POSITIVE_PAIR if kind is Kind.SENTENCE else kind
+    ]  # a sentence comes in two views
+    columns = [*names, *(f"negative_{number}" for number in range(2, num_negatives + 1))]
 
     def leaf(values: Tensor) -> Tensor:
         return values.to(dtype).requires_grad_()
 
-    choices = {Kind.SCORED_PAIR: 6, Kind.LABELLED_PAIR: 2, Kind.NLI_PAIR: 3}.get(kind)
+    choices = {Kind.SCORED_PAIR: 6, Kind.LABELLED_PAIR: 2, Kind.NLI_PAIR: 3, Kind.LABELLED_TEXT: 3}.get(kind)
     targets = (
         None
         if choices is None
@@ -49,6 +52,7 @@ def encoded_rows(
         targets=None
         if targets is None
         else targets.to(torch.float64 if dtype == torch.float64 else torch.float32),
+        logits=leaf(torch.randn(count, choices or 2, generator=generator)),
     )
 
 
@@ -60,12 +64,17 @@ def rows_of(encoded: Encoded, rows: Tensor) -> Encoded:
         text_ids={name: values[rows] for name, values in encoded.text_ids.items()},
         scores=encoded.scores[rows],
         targets=None if encoded.targets is None else encoded.targets[rows],
+        logits=encoded.logits[rows],
     )
 
 
 def leaves(loss: Loss, encoded: Encoded) -> list[Tensor]:
     """What the loss reads and what it owns: the tensors that shall get a gradient."""
-    read = [encoded.scores] if loss.reads == "scores" else list(encoded.embeddings.values())
+    read = {
+        "scores": [encoded.scores],
+        "logits": [encoded.logits],
+        "embeddings": list(encoded.embeddings.values()),
+    }[loss.reads]
     return read + list(loss.parameters())
 
 

@@ -2,9 +2,11 @@
 
 import pytest
 import torch
+from class_cases import CLASS_CASES
 from loss_cases import CASES, Case, gradients, leaves, rows_of
+from score_cases import SCORE_CASES
 
-each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+each_case = pytest.mark.parametrize("case", [*CASES, *SCORE_CASES, *CLASS_CASES], ids=lambda case: case.name)
 
 
 @each_case
@@ -59,7 +61,7 @@ def test_half_precision_inputs_are_computed_in_full(case: Case):
     value.backward()
     assert all(leaf.grad is not None and leaf.grad.isfinite().all() for leaf in leaves(loss, rows))
     exact = rows_of(rows, torch.arange(24))
-    exact.scores = exact.scores.double()
+    exact.scores, exact.logits = exact.scores.double(), exact.logits.double()
     exact.embeddings = {name: values.double() for name, values in exact.embeddings.items()}
     assert value.item() == pytest.approx(loss.double()(exact)[0].item(), rel=1e-5)
 
@@ -84,6 +86,7 @@ def test_extreme_scores_stay_finite(case: Case, size: float):
     loss, rows = case.build().float(), case.rows(count=8, seed=7, dtype=torch.float32)
     signs = torch.tensor([1.0, -1.0]).repeat(4)
     rows.scores = (size * signs).requires_grad_()
+    rows.logits = (size * signs[:, None] * torch.arange(rows.logits.shape[1])).requires_grad_()
     rows.embeddings = {
         name: ((1 + size) * (signs if number % 2 else -signs)[:, None] * torch.ones(8, 5)).requires_grad_()
         for number, name in enumerate(rows.embeddings)

@@ -1,0 +1,45 @@
+"""Classification and regression at once: cross entropy of the logit, and squared error of its probability."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from losses.bce import binary_cross_entropy
+from losses.loss import Loss, LossOutput
+from losses.mse import absolute_error, squared_error
+from losses.options import number
+from losses.scores import score_gap
+from schema.batch import Encoded
+from schema.examples import Kind
+
+
+def cross_entropy_and_error(
+    logits: Float[Tensor, "batch"], targets: Float[Tensor, "batch"], *, error_weight: float
+) -> Float[Tensor, ""]:
+    """Binary cross entropy plus a multiple of the squared error of the probability.
+
+    loss = CE + α MSE = (1/N) Σ −[y log p + (1 − y) log(1 − p)] + α (p − y)², p = sigmoid(logit), y in [0, 1].
+    Both parts are smallest at p = y, graded targets included: α only says how the way there is weighed.
+    """
+    entropy = binary_cross_entropy(logits, targets, smoothing=0.0, focal_gamma=0.0)
+    return entropy + error_weight * squared_error(logits, targets, activation="sigmoid")
+
+
+class CrossEntropyError(Loss):
+    """`cross_entropy_and_error` of the model's scores, taken as logits.
+
+    Logs the mean absolute error of the probability, mean score of positives, of negatives, and the gap.
+    """
+
+    takes = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR)
+    reads = "scores"
+    couples = False
+
+    def __init__(self, *, error_weight: float | int) -> None:
+        super().__init__()
+        self.error_weight = number("loss.error_weight", error_weight, low=0.0)
+
+    def forward(self, encoded: Encoded) -> LossOutput:
+        is_positive = encoded.targets > 0.5
+        loss = cross_entropy_and_error(encoded.scores, encoded.targets, error_weight=self.error_weight)
+        error = {"mean_absolute_error": absolute_error(encoded, "sigmoid")}
+        return loss, error | score_gap(encoded.scores, is_positive, ~is_positive)

@@ -1,0 +1,48 @@
+"""CoSENT and a classifier: cosines in the right order, and embeddings that tell the class of a pair."""
+
+from torch import nn
+
+from losses.cosent import cosent
+from losses.loss import Loss, LossOutput, first_two
+from losses.options import number
+from losses.score_order import graded_targets
+from losses.scores import row_cosine, score_gap
+from losses.softmax import cross_entropy, pair_features
+from schema.batch import Encoded
+from schema.examples import Kind
+
+
+class CoSENTAndSoftmax(Loss):
+    """`cosent` of the cosines plus a multiple of the cross entropy of a linear head over [u, v, |u − v|].
+
+    loss = CoSENT + α CE, the two parts as in `cosent.py` and `softmax.py`; both shape the same embeddings. The
+    head is trained and stored with the model, and scores at evaluation stay cosines.
+
+    dim, num_classes  size of an embedding and number of classes, given by model and data
+
+    Logs the head's accuracy, mean cosine of the rows above the mean grade, of the others, and the gap.
+    """
+
+    takes = (Kind.NLI_PAIR, Kind.LABELLED_PAIR)
+    reads = "embeddings"
+    couples = True
+    has_head = True
+
+    def __init__(
+        self, *, temperature: float | int, entropy_weight: float | int, dim: int, num_classes: int
+    ) -> None:
+        super().__init__()
+        self.temperature = number("loss.temperature", temperature, low=0.0, open_low=True)
+        self.entropy_weight = number("loss.entropy_weight", entropy_weight, low=0.0)
+        self.head = nn.Linear(3 * dim, num_classes)
+
+    def forward(self, encoded: Encoded) -> LossOutput:
+        first, second = first_two(encoded)
+        scores, grades = row_cosine(first, second), graded_targets(encoded)
+        features = pair_features(first, second, use_difference=True, use_product=False)
+        logits = self.head(features.to(self.head.weight.dtype))
+        loss = cosent(scores, grades, temperature=self.temperature)
+        loss = loss + self.entropy_weight * cross_entropy(logits, encoded.targets)
+        is_upper = grades > grades.mean()
+        accuracy = (logits.argmax(dim=-1) == encoded.targets).float().mean()
+        return loss, {"accuracy": accuracy} | score_gap(scores, is_upper, ~is_upper)

@@ -1,0 +1,52 @@
+"""Prototypes: each class has a learnt direction, and a text shall point along that of its class."""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from losses.loss import Loss, LossOutput
+from losses.options import number
+from losses.scores import all_cosines
+from schema.batch import Encoded
+from schema.examples import Kind
+
+
+def prototype_entropy(
+    cosines: Float[Tensor, "batch classes"], classes: Float[Tensor, "batch"], *, temperature: float
+) -> Float[Tensor, ""]:
+    """Cross entropy of the class among the cosines with all prototypes.
+
+    loss = −(1/N) Σ_i log [exp(cos(u_i, w_{y_i})/τ) / Σ_c exp(cos(u_i, w_c)/τ)]. (The normalised softmax of Zhai
+    and Wu 2019, https://arxiv.org/abs/1811.12649; prototypes that are class means are those of Snell et al. 2017)
+    """
+    return F.cross_entropy(cosines / temperature, classes.long())
+
+
+def directions(num_classes: int, dim: int) -> nn.Parameter:
+    """One random vector per class; only its direction counts."""
+    return nn.Parameter(torch.randn(num_classes, dim) / dim**0.5)
+
+
+class Prototype(Loss):
+    """`prototype_entropy` of texts and one prototype per class, which is trained and stored with the model.
+
+    dim, num_classes  size of an embedding and number of classes, given by model and data
+
+    Logs the accuracy on the batch.
+    """
+
+    takes = (Kind.LABELLED_TEXT,)
+    reads = "embeddings"
+    couples = False
+    has_head = True
+
+    def __init__(self, *, temperature: float | int, dim: int, num_classes: int) -> None:
+        super().__init__()
+        self.temperature = number("loss.temperature", temperature, low=0.0, open_low=True)
+        self.prototypes = directions(num_classes, dim)
+
+    def forward(self, encoded: Encoded) -> LossOutput:
+        cosines = all_cosines(encoded.embeddings["text"], self.prototypes)
+        loss = prototype_entropy(cosines, encoded.targets, temperature=self.temperature)
+        return loss, {"accuracy": (cosines.argmax(dim=-1) == encoded.targets).float().mean()}

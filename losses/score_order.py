@@ -1,0 +1,75 @@
+"""What the variants of CoSENT share: graded targets, and a temperature that may follow the spread of the scores."""
+
+from abc import abstractmethod
+
+from jaxtyping import Float
+from torch import Tensor
+
+from losses.loss import Loss, LossOutput
+from losses.options import choice, number
+from losses.scores import full_precision, score_gap
+from schema.batch import Encoded
+from schema.examples import NLI_GRADES, Kind
+
+UNITS = ("score", "spread", "spread_with_gradient")
+SMALLEST_SPREAD = 1e-3
+"""Scores that lie closer together are treated as if they had this spread: the temperature stays above 0."""
+
+
+def graded_targets(encoded: Encoded) -> Float[Tensor, "batch"]:
+    """Targets in which higher means closer: NLI classes become 1, 0.5 and 0, others stay."""
+    if encoded.kind is Kind.NLI_PAIR:
+        return encoded.targets.new_tensor(NLI_GRADES)[encoded.targets.long()]
+    return encoded.targets
+
+
+def spread(scores: Float[Tensor, "batch"]) -> Float[Tensor, ""]:
+    """Standard deviation of the scores of the batch (divided by N, not N − 1), at least SMALLEST_SPREAD."""
+    # The bound is set on the variance: the root has no derivative at 0.
+    return full_precision(scores).var(correction=0).clamp(min=SMALLEST_SPREAD**2).sqrt()
+
+
+def temperature_of(scores: Float[Tensor, "batch"], *, temperature: float, unit: str) -> Float[Tensor, ""]:
+    """What the scores are divided by: `temperature`, in the unit that the configuration says.
+
+    score                 as it stands, in units of the score
+    spread                times the spread of the batch: τ = temperature · σ. A scale λ = α/σ, α from 10 to 30, is
+                          a temperature from 0.1 to 0.03 here. σ counts as a constant: scores that move apart are
+                          still rewarded, as they are with a fixed temperature.
+    spread_with_gradient  the same value, differentiated through σ. The loss is then a function of standardised
+                          scores: stretching or shifting all of them changes nothing and gets no gradient.
+    """
+    if unit == "score":
+        return full_precision(scores).new_tensor(temperature)
+    scale = spread(scores)
+    return temperature * (scale if unit == "spread_with_gradient" else scale.detach())
+
+
+class ScoreOrder(Loss):
+    """A loss of the order of the model's scores; what it adds up over pairs of rows is `cost`.
+
+    temperature, temperature_unit  see `temperature_of`
+
+    Logs the temperature in units of the score, and the mean score of the rows whose target is above the batch's
+    mean target, of the others, and the gap.
+    """
+
+    takes = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
+    reads = "scores"
+    couples = True
+
+    def __init__(self, *, temperature: float | int, temperature_unit: str) -> None:
+        super().__init__()
+        self.temperature = number("loss.temperature", temperature, low=0.0, open_low=True)
+        self.temperature_unit = choice("loss.temperature_unit", temperature_unit, UNITS)
+
+    @abstractmethod
+    def cost(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> Float[Tensor, ""]:
+        """The scalar for scores that are divided by the temperature already."""
+
+    def forward(self, encoded: Encoded) -> LossOutput:
+        targets = graded_targets(encoded)
+        temperature = temperature_of(encoded.scores, temperature=self.temperature, unit=self.temperature_unit)
+        is_upper = targets > targets.mean()
+        loss = self.cost(full_precision(encoded.scores) / temperature, targets)
+        return loss, {"temperature": temperature.detach()} | score_gap(encoded.scores, is_upper, ~is_upper)

@@ -1,0 +1,179 @@
+"""Cases of the losses that read one number per row: variants of CoSENT, and what trains a cross-encoder."""
+
+from functools import partial
+
+import loop_oracles as oracle
+import torch
+from loss_cases import Case
+from torch import Tensor
+
+from losses import (
+    BinaryCrossEntropy,
+    Circle,
+    CoSENTAdaptive,
+    CoSENTAndBCE,
+    CoSENTSampled,
+    CoSENTWeighted,
+    CrossEntropy,
+    CrossEntropyError,
+    Huber,
+    MarginRanking,
+    SquaredError,
+)
+from losses.score_order import SMALLEST_SPREAD, UNITS
+from schema.batch import Encoded
+from schema.examples import NLI_GRADES, Kind
+
+GRADED = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
+
+
+class Reseeded(CoSENTSampled):
+    """Draws the same numbers at every call, so that two calls can be compared."""
+
+    def forward(self, encoded: Encoded):
+        torch.manual_seed(5)
+        return super().forward(encoded)
+
+
+def grades(rows: Encoded) -> Tensor | list[float]:
+    if rows.kind is Kind.NLI_PAIR:
+        return [NLI_GRADES[int(label)] for label in rows.targets]
+    return rows.targets
+
+
+def temperature(loss, rows: Encoded) -> Tensor | float:
+    if loss.temperature_unit == "score":
+        return loss.temperature
+    spread = oracle.deviation(rows.scores) if len(set(rows.scores.tolist())) > 1 else SMALLEST_SPREAD
+    if loss.temperature_unit == "spread" and isinstance(spread, Tensor):
+        spread = spread.detach()
+    return loss.temperature * spread
+
+
+def expected_sampled(loss: CoSENTSampled, rows: Encoded) -> Tensor:
+    torch.manual_seed(5)
+    draws = torch.rand(len(rows.scores), loss.num_comparisons).tolist()
+    return oracle.cosent_sampled(rows.scores, grades(rows), draws, temperature(loss, rows))
+
+
+def expected_cosent_bce(loss: CoSENTAndBCE, rows: Encoded) -> Tensor:
+    entropy = oracle.binary_entropy(rows.scores / loss.entropy_temperature, rows.targets)
+    return oracle.cosent(rows.scores, rows.targets, loss.temperature) + loss.entropy_weight * entropy
+
+
+def expected_ce_mse(loss: CrossEntropyError, rows: Encoded) -> Tensor:
+    error = oracle.squared_error(rows.scores, rows.targets, "sigmoid")
+    return oracle.binary_entropy(rows.scores, rows.targets) + loss.error_weight * error
+
+
+def order_cases() -> list[Case]:
+    cases = [
+        Case(
+            f"cosent_weighted-{kind}-{unit}",
+            partial(CoSENTWeighted, temperature=0.05, temperature_unit=unit),
+            kind,
+            lambda loss, rows: oracle.cosent_weighted(rows.scores, grades(rows), temperature(loss, rows)),
+        )
+        for kind, unit in zip(GRADED, UNITS, strict=True)
+    ]
+    cases += [
+        Case(
+            f"cosent_adaptive-{kind}-{unit}",
+            partial(CoSENTAdaptive, temperature=0.1, temperature_unit=unit),
+            kind,
+            lambda loss, rows: oracle.cosent(rows.scores, grades(rows), temperature(loss, rows)),
+        )
+        for kind, unit in zip(GRADED, ("spread", "spread_with_gradient", "spread"), strict=True)
+    ]
+    cases += [
+        Case(
+            f"cosent_sampled-{kind}-{count}",
+            partial(Reseeded, num_comparisons=count, temperature=0.05, temperature_unit="score"),
+            kind,
+            expected_sampled,
+        )
+        for kind, count in zip(GRADED, (1, 3, 20), strict=True)
+    ]
+    cases += [
+        Case(
+            f"margin_ranking-{kind}",
+            partial(MarginRanking, margin=0.2),
+            kind,
+            lambda loss, rows: oracle.margin_ranking(rows.scores, grades(rows), loss.margin),
+        )
+        for kind in GRADED
+    ]
+    cases.append(
+        Case(
+            "circle",
+            partial(Circle, margin=0.25, temperature=0.0125),
+            Kind.LABELLED_PAIR,
+            lambda loss, rows: oracle.circle(rows.scores, rows.targets, loss.margin, loss.temperature),
+        )
+    )
+    cases += [
+        Case(
+            f"cosent_bce-{kind}",
+            partial(CoSENTAndBCE, temperature=0.05, entropy_temperature=0.5, entropy_weight=0.7),
+            kind,
+            expected_cosent_bce,
+        )
+        for kind in CoSENTAndBCE.takes
+    ]
+    return cases
+
+
+def regression_cases() -> list[Case]:
+    cases = [
+        Case(
+            f"mse-{activation}",
+            partial(SquaredError, activation=activation),
+            Kind.SCORED_PAIR,
+            lambda loss, rows: oracle.squared_error(rows.scores, rows.targets, loss.activation),
+        )
+        for activation in ("identity", "sigmoid")
+    ]
+    cases += [
+        Case(
+            f"huber-{activation}",
+            partial(Huber, delta=0.3, activation=activation),
+            Kind.SCORED_PAIR,
+            lambda loss, rows: oracle.huber(rows.scores, rows.targets, loss.delta, loss.activation),
+        )
+        for activation in ("identity", "sigmoid")
+    ]
+    cases.append(
+        Case("ce_mse", partial(CrossEntropyError, error_weight=0.5), Kind.SCORED_PAIR, expected_ce_mse)
+    )
+    return cases
+
+
+def entropy_cases() -> list[Case]:
+    settings = [(Kind.LABELLED_PAIR, 0.0, 0.0), (Kind.SCORED_PAIR, 0.1, 0.0), (Kind.LABELLED_PAIR, 0.1, 2.0)]
+    cases = [
+        Case(
+            f"bce-{kind}-{smoothing}-{gamma}",
+            partial(BinaryCrossEntropy, temperature=0.5, smoothing=smoothing, focal_gamma=gamma),
+            kind,
+            lambda loss, rows: oracle.binary_entropy(
+                rows.scores / loss.temperature, rows.targets, loss.smoothing, loss.focal_gamma
+            ),
+        )
+        for kind, smoothing, gamma in settings
+    ]
+    settings = [(Kind.LABELLED_PAIR, 0.0, 0.0), (Kind.NLI_PAIR, 0.1, 2.0), (Kind.NLI_PAIR, 0.0, 0.5)]
+    cases += [
+        Case(
+            f"ce-{kind}-{smoothing}-{gamma}",
+            partial(CrossEntropy, smoothing=smoothing, focal_gamma=gamma),
+            kind,
+            lambda loss, rows: oracle.class_entropy(
+                [list(row) for row in rows.logits], rows.targets, loss.smoothing, loss.focal_gamma
+            ),
+        )
+        for kind, smoothing, gamma in settings
+    ]
+    return cases
+
+
+SCORE_CASES = order_cases() + regression_cases() + entropy_cases()
