@@ -39,7 +39,9 @@ def run_job(config: DictConfig) -> None:
     with RunFolder(job.run_dir, resume=job.resume) as folder:
         if not folder.finished:
             matches = match_losses(job)
-            data = load_job_data(job, {name: match.kind for name, match in matches.items()})
+            data = load_job_data(
+                job, {name: match.kind for name, match in matches.items()}, scored=model.scored
+            )
             encoder = model.load_encoder(job)
             run_stage = StageRun(job, data, matches, settings, key)
             stages = plan_stages(list(job.dataset), job.schedule)

@@ -30,5 +30,5 @@ class StageProgress(TQDMProgressBar):
     def get_metrics(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, Any]:
         shown = super().get_metrics(trainer, pl_module)
         shown.pop("v_num", None)
-        names = {"train/loss": "loss", "dev/selection/spearman": "dev_spearman"}
-        return {names.get(key, key): value for key, value in shown.items()}
+        names = {"train/loss": "loss"}
+        return {names.get(key, key.replace("dev/selection/", "dev_")): value for key, value in shown.items()}

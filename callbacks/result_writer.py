@@ -9,7 +9,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 
 from callbacks.throughput import Throughput
 from datamodules.datamodule import SentenceDataModule
-from lightning_modules.base import SentenceModule
+from lightning_modules.base import SentenceModule, selection_metric
 from schema.config import JobConfig
 from schema.environment import describe_environment
 from schema.result import Result, Score
@@ -67,7 +67,7 @@ def _describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[st
         "planned_steps": data.total_steps,
         "steps_per_epoch": data.steps_per_epoch,
         "selected_on": data.selecting,
-        "best_dev_spearman": None if best is None else float(best.best_model_score),
+        f"best_dev_{selection_metric(data.job)}": None if best is None else float(best.best_model_score),
         **watch.summary(),
     }
 

@@ -16,7 +16,7 @@ from callbacks.resume import ResumePoint, ValidationPoints
 from callbacks.throughput import Throughput
 from callbacks.tracking import build_loggers
 from datamodules.datamodule import SentenceDataModule
-from lightning_modules.base import SELECTION
+from lightning_modules.base import selection_key
 from schema.config import JobConfig
 
 CHECKPOINTS = "checkpoints"
@@ -87,14 +87,17 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
         if job.training.patience is not None:
             callbacks.append(
                 EarlyStopping(
-                    SELECTION, mode="max", patience=job.training.patience, check_on_train_epoch_end=False
+                    selection_key(job),
+                    mode="max",
+                    patience=job.training.patience,
+                    check_on_train_epoch_end=False,
                 )
             )
         callbacks.append(
             ModelCheckpoint(
                 checkpoints,
                 "best",
-                monitor=SELECTION,
+                monitor=selection_key(job),
                 mode="max",
                 save_weights_only=True,
                 save_on_train_epoch_end=False,

@@ -11,8 +11,9 @@ from datamodules.views import apply_view
 from schema.config import DatasetConfig, JobConfig
 from schema.errors import UserError
 from schema.examples import Examples, Kind
+from schema.text_table import TextTable
 
-SPEARMAN_KINDS = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
+SPEARMAN_KINDS: tuple[Kind, ...] = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
 
 
 @dataclass(frozen=True)
@@ -45,14 +46,21 @@ class JobData:
         return [dev[name] for name in trained if name in dev] or list(dev.values())
 
 
-def load_job_data(job: JobConfig, kinds: Mapping[str, Kind]) -> JobData:
-    """Reads every training set (as the kind in `kinds`) and every evaluation split of a job."""
+def load_job_data(
+    job: JobConfig, kinds: Mapping[str, Kind], *, scored: tuple[Kind, ...] = SPEARMAN_KINDS
+) -> JobData:
+    """Reads every training set (as the kind in `kinds`) and every evaluation split of a job.
+
+    scored  kinds of which the model has something to measure; sets of other kinds are not evaluated on
+    """
     read = {name: _load(job, config, "train", required=True) for name, config in job.dataset.items()}
     evaluated = {**job.evaluate, **job.dataset}
     evaluation, absent = [], []
     for config in evaluated.values():
-        for split in job.evaluation.splits if Kind(config.kind) in SPEARMAN_KINDS else ():
+        for split in job.evaluation.splits if Kind(config.kind) in scored else ():
             found = _load(job, config, split)
+            if found is None and Kind(config.kind) not in SPEARMAN_KINDS:
+                continue  # a text without test file lacks nothing that anybody asked for
             if found is None:
                 absent.append(f"{split}/{config.name}")
             else:
@@ -102,6 +110,8 @@ def _cut(examples: Examples, limit: int | None, seed: int) -> Examples:
         return examples
     rows = np.sort(np.random.default_rng(seed).permutation(len(examples))[:limit])
     chosen = examples.select(rows)
+    if isinstance(chosen.sentences, TextTable):
+        return chosen  # holds places, no texts: there is nothing to save
     again = Examples.from_texts(
         chosen.name,
         chosen.split,

@@ -60,7 +60,7 @@ def read_table(path: Path, *, header: bool, quoted: bool) -> Table:
             f"{path}: the suffix says no format that can be read; expected .tsv, .txt, .csv, .json, "
             f".jsonl or .parquet, and .zst or .gz behind it if compressed"
         )
-    raw = _decompressed(path)
+    raw = decompressed(path)
     if not raw.removeprefix(BYTE_ORDER_MARK).strip():
         raise UserError(f"{path}: the file is empty")
     if kind == ".parquet":
@@ -71,7 +71,7 @@ def read_table(path: Path, *, header: bool, quoted: bool) -> Table:
     return _json_lines(path, text, undecodable)
 
 
-def _decompressed(path: Path) -> bytes:
+def decompressed(path: Path) -> bytes:
     """The bytes of the file, unpacked; a file cut short is an error, not a short file."""
     try:
         raw = path.read_bytes()

@@ -6,10 +6,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from datamodules.hub import read_hub
 from datamodules.readers import COMPRESSIONS, Table, read_table
+from datamodules.text import load_text
 from datamodules.verify import verified
 from schema.config import DatasetConfig, LayoutConfig, Source
 from schema.errors import UserError, nearest
-from schema.examples import Examples
+from schema.examples import Examples, Kind
 
 BUILTIN_DATA = Path(__file__).resolve().parents[1] / "builtin" / "data"
 ROW_POLICIES = ("error", "drop")
@@ -43,6 +44,8 @@ def load_examples(
         found = _from_hub(config, split, key=key, required=required)
     else:
         folder = BUILTIN_DATA if source == Source.BUILTIN else Path(data_dir).expanduser()
+        if config.layout in config.layouts and config.layouts[config.layout].window is not None:
+            return _text_from_file(config, split, folder, key=key, required=required, on_bad_row=on_bad_row)
         found = _from_files(config, split, folder, key=key, required=required)
     if found is None:
         return None
@@ -68,18 +71,45 @@ def _from_hub(
 def _from_files(
     config: DatasetConfig, split: str, folder: Path, *, key: str, required: bool
 ) -> tuple[Table, dict, int | None] | None:
-    if not folder.is_dir():
-        raise UserError(f"data_dir={folder}: no such folder; type data_dir=<folder that holds the data sets>")
     _one_of(config.layout, config.layouts, f"{key}.layout")
     layout = config.layouts[config.layout]
-    named = layout.files.get(split)
-    path = _on_disk(folder / named) if named else None
+    path = _file(config, layout, split, folder, key=key, required=required)
     if path is None:
-        if required:
-            raise UserError(_absence(config, layout, split, folder, key))
         return None
     promised = (config.rows if layout.rows is None else layout.rows).get(split)
     return read_table(path, header=layout.header, quoted=layout.quoted), layout.columns, promised
+
+
+def _text_from_file(
+    config: DatasetConfig, split: str, folder: Path, *, key: str, required: bool, on_bad_row: str
+) -> Examples | None:
+    """The windows of a plain-text file; dev is held out from the train file where it has no file of its own."""
+    layout = config.layouts[config.layout]
+    if config.kind != Kind.SENTENCE:
+        raise UserError(
+            f"{key}.layouts.{config.layout}.window={layout.window}: windows are cut from running text, "
+            f"of kind sentence; {config.name} is of kind {config.kind}. Type window=null"
+        )
+    dev = _file(config, layout, "dev", folder, key=key, required=False)
+    holds_out = dev is None and layout.held_out_percent > 0 and split in ("train", "dev")
+    named = "train" if holds_out else split
+    path = _file(config, layout, named, folder, key=key, required=required)
+    if path is None:
+        return None
+    return load_text(path, layout, name=config.name, split=split, holds_out=holds_out, on_bad_row=on_bad_row)
+
+
+def _file(
+    config: DatasetConfig, layout: LayoutConfig, split: str, folder: Path, *, key: str, required: bool
+) -> Path | None:
+    """Where the split lies; None when it has no file and may do without."""
+    if not folder.is_dir():
+        raise UserError(f"data_dir={folder}: no such folder; type data_dir=<folder that holds the data sets>")
+    named = layout.files.get(split)
+    path = _on_disk(folder / named) if named else None
+    if path is None and required:
+        raise UserError(_absence(config, layout, split, folder, key))
+    return path
 
 
 def _on_disk(path: Path) -> Path | None:

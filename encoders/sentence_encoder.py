@@ -2,7 +2,7 @@
 
 import gc
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -70,26 +70,46 @@ class SentenceEncoder(nn.Module):
 
     def forward(self, tokens: Tokens) -> Float[Tensor, "sentences dim"]:
         """Embeddings in float32, also under autocast, in the order in which the sentences were collated."""
+        return self._finished(self._in_pieces(self._packed_order, tokens), tokens)
+
+    def token_states(self, tokens: Tokens) -> Float[Tensor, "tokens dim"]:
+        """States of all tokens after the last layer, in packed order."""
+        return self._in_pieces(lambda piece: self._layers(piece)[-1], tokens)
+
+    def states_and_embeddings(
+        self, tokens: Tokens
+    ) -> tuple[Float[Tensor, "tokens dim"], Float[Tensor, "sentences dim"]]:
+        """What `token_states` and `forward` give, in one pass that takes no heed of `piece_tokens`."""
+        layers = self._layers(tokens)
+        return layers[-1], self._finished(self._pooled(layers, tokens), tokens)
+
+    def _in_pieces(self, function: Callable[[Tokens], Tensor], tokens: Tokens) -> Tensor:
+        """`function` of the tokens, whose rows follow packed order, piece by piece where memory is short."""
         if self.piece_tokens is None or not torch.is_grad_enabled():
-            embeddings = self._packed_order(tokens)
-        else:
-            # Each piece keeps its tokens only, and is computed again, with the same dropout, when its gradients
-            # are needed: the loss sees the whole batch, the memory holds the activations of one piece. This is
-            # gradient caching (Gao et al. 2021, https://arxiv.org/abs/2101.06983) for any loss.
-            parts = [
-                checkpoint(self._packed_order, piece, use_reentrant=False, preserve_rng_state=True)
-                for piece in tokens.pieces(self.piece_tokens)
-            ]
-            embeddings = torch.cat(parts)
-        embeddings = embeddings[tokens.restored]
-        return F.normalize(embeddings, dim=-1) if self.normalise else embeddings
+            return function(tokens)
+        # Each piece keeps its tokens only, and is computed again, with the same dropout, when its gradients
+        # are needed: the loss sees the whole batch, the memory holds the activations of one piece. This is
+        # gradient caching (Gao et al. 2021, https://arxiv.org/abs/2101.06983) for any loss.
+        parts = [
+            checkpoint(function, piece, use_reentrant=False, preserve_rng_state=True)
+            for piece in tokens.pieces(self.piece_tokens)
+        ]
+        return torch.cat(parts)
 
     def _packed_order(self, tokens: Tokens) -> Float[Tensor, "sentences dim"]:
         """Embeddings from the shortest sentence to the longest, before they are normalised."""
-        embeddings = POOLINGS[self.pooling](self._layers(tokens), tokens)
+        return self._pooled(self._layers(tokens), tokens)
+
+    def _pooled(self, layers: tuple[Tensor, ...], tokens: Tokens) -> Float[Tensor, "sentences dim"]:
+        embeddings = POOLINGS[self.pooling](layers, tokens)
         for projection in self.projections:
             embeddings = projection(embeddings)
         return embeddings.float()
+
+    def _finished(self, embeddings: Tensor, tokens: Tokens) -> Float[Tensor, "sentences dim"]:
+        """Pooled sentences in the order in which they were collated, of length 1 where that is asked for."""
+        embeddings = embeddings[tokens.restored]
+        return F.normalize(embeddings, dim=-1) if self.normalise else embeddings
 
     def _layers(self, tokens: Tokens) -> tuple[Float[Tensor, "tokens dim"], ...]:
         """Token states of the first layer, where the pooling reads it, and of the last."""

@@ -14,10 +14,11 @@ def show_result(result: Result, *, folder: str) -> None:
         console.print(f"{name}: {count:,} rows left out that an evaluation set has too (filter_leaks)")
     training = result.training
     if training.get("train_seconds"):
+        best = next(key for key in training if key.startswith("best_dev_"))
+        metric = best.removeprefix("best_dev_").replace("spearman", "Spearman").replace("_", " ")
         console.print(
             f"trained {training['rows_seen']:,} rows in {training['train_seconds']:.0f} s "
-            f"({training['rows_per_second']:.0f} rows/s), best dev Spearman "
-            f"{_percent(training['best_dev_spearman'])}"
+            f"({training['rows_per_second']:.0f} rows/s), best dev {metric} {_percent(training[best])}"
         )
     console.print(f"result and encoder: {folder}", soft_wrap=True, highlight=False)
 
@@ -40,7 +41,9 @@ def result_table(result: Result) -> Table:
         table.add_column(column, justify="right")
     for name in dict.fromkeys(key.split("/")[1] for key in result.scores):
         dev, test = (result.scores.get(f"{split}/{name}/spearman") for split in ("dev", "test"))
-        accuracy = _first(result.scores, f"test/{name}/accuracy", f"dev/{name}/accuracy")
+        accuracy = _first(
+            result.scores, f"test/{name}/accuracy", f"dev/{name}/accuracy", f"dev/{name}/mlm_accuracy"
+        )
         before = _first(result.untrained, f"test/{name}/spearman", f"dev/{name}/spearman")
         mark = "[bold]" if name in result.trained_on else ""
         table.add_row(

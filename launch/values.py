@@ -78,8 +78,18 @@ RANGES: dict[str, Range] = {
     "hardware.train_piece_tokens": Range(least=1),
     "evaluation.bootstrap_samples": Range(least=0),
     "logger.every_steps": Range(least=1),
-} | _for_both({"limit": Range(least=1)})
+} | _for_both(
+    {
+        "limit": Range(least=1),
+        "layouts.*.window": Range(least=8),
+        "layouts.*.held_out_percent": Range(least=0, below=100),
+        "layouts.*.held_out_rows": Range(least=1),
+    }
+)
 """Key → where its number, or each number of its list, must lie. null passes where the schema allows it."""
+
+MONITORED = ("spearman", "pearson", "accuracy", "f1", "average_precision", "mlm_accuracy")
+"""Metrics that may choose a checkpoint: higher is better."""
 
 DURATIONS: dict[str, Range] = {
     "training.duration": Range(above=0),
@@ -140,6 +150,9 @@ def _check_monitor(job: DictConfig) -> None:
         return
     if not match:
         raise ConfigError(f"{key}={value}: expected auto, or a key such as dev/csts/spearman", key)
+    metric = value.rpartition("/")[2]
+    if metric not in MONITORED:
+        raise ConfigError(f"{key}={value}: {metric} chooses no checkpoint; {nearest(metric, MONITORED)}", key)
     sets = {*job.dataset, *job.evaluate}
     if match[1] not in sets:
         raise ConfigError(

@@ -3,23 +3,35 @@
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from hydra.utils import get_class
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from datamodules.loading import SPEARMAN_KINDS
 from lightning_modules.optimiser import build_optimiser, build_schedule
 from lightning_modules.scoring import EvaluationPlan, assemble_outputs, gather_rows, score_sets
 from losses.loss import LossOutput
 from schema.batch import Batch, Encoded, Sharing
 from schema.config import JobConfig
-from schema.examples import Examples
+from schema.examples import Examples, Kind
 from schema.result import Score
 
-SELECTION = "dev/selection/spearman"
-"""The number that chooses a checkpoint: mean dev Spearman of the sets that select."""
+
+def selection_metric(job: JobConfig) -> str:
+    """The metric that chooses a checkpoint, higher = better: that of `training.monitor`, else the model's own."""
+    if job.training.monitor.count("/") == 2:
+        return job.training.monitor.rpartition("/")[2]
+    return get_class(job.model["_target_"]).metric
+
+
+def selection_key(job: JobConfig) -> str:
+    """What is logged under this key, the mean over the dev sets that select, chooses a checkpoint."""
+    return f"dev/selection/{selection_metric(job)}"
 
 
 class SentenceModule(pl.LightningModule):
@@ -31,6 +43,14 @@ class SentenceModule(pl.LightningModule):
     """
 
     trains = True
+    reads: ClassVar[Kind | None] = None
+    """Kind of examples that the model learns from, whatever the loss takes; None: what the loss takes."""
+    gives: ClassVar[Kind | None] = None
+    """Where `reads` is set: kind that the loss is handed; None: the model's objective needs no loss."""
+    scored: ClassVar[tuple[Kind, ...]] = SPEARMAN_KINDS
+    """Kinds of sets that the model has something to measure of."""
+    metric: ClassVar[str] = "spearman"
+    """The dev metric that chooses a checkpoint, higher = better."""
 
     def __init__(
         self,
@@ -99,13 +119,14 @@ class SentenceModule(pl.LightningModule):
         scores = self._score(self.trainer.datamodule.validation_plan, bootstrap_samples=0)
         values = {key: score.value for key, score in scores.items() if score.value is not None}
         self.log_dict(values, rank_zero_only=False)
+        metric = selection_metric(self.job)
         chosen = [
             values[key]
             for name in self.trainer.datamodule.selecting
-            if (key := f"dev/{name}/spearman") in values
+            if (key := f"dev/{name}/{metric}") in values
         ]
         # No defined correlation (constant scores) must never look better than a defined one.
-        self.log(SELECTION, float(np.mean(chosen)) if chosen else -1.0, prog_bar=True)
+        self.log(selection_key(self.job), float(np.mean(chosen)) if chosen else -1.0, prog_bar=True)
 
     def on_test_epoch_end(self) -> None:
         self.scores = self._score(
@@ -115,6 +136,12 @@ class SentenceModule(pl.LightningModule):
     def _score(self, plan: EvaluationPlan, *, bootstrap_samples: int) -> dict[str, Score]:
         outputs = assemble_outputs(self._outputs, len(plan.examples))
         self._outputs = []
+        return self.evaluated(plan, outputs, bootstrap_samples=bootstrap_samples)
+
+    def evaluated(
+        self, plan: EvaluationPlan, outputs: np.ndarray, *, bootstrap_samples: int
+    ) -> dict[str, Score]:
+        """Metric key → Score of every set of the plan, from what `output` gave for its rows."""
         return score_sets(
             plan.sets, plan.scores(outputs), bootstrap_samples=bootstrap_samples, seed=self.job.seed
         )

@@ -9,6 +9,7 @@ from hydra.utils import get_class
 from omegaconf import OmegaConf
 from torch import nn
 
+from lightning_modules.base import SentenceModule
 from losses.loss import Loss
 from schema.config import DatasetConfig, JobConfig
 from schema.contract import choose_view
@@ -22,8 +23,8 @@ LOSS_FOLDER = Path(__file__).resolve().parents[1] / "conf" / "loss"
 class Match:
     """A dataset and the loss that learns from it.
 
-    kind  example kind that the loss is fed, after at most one view
-    loss  configuration of the loss (`_target_` and its numbers)
+    kind  example kind that is read, after at most one view: what the loss is fed, or what the model asks for
+    loss  configuration of the loss (`_target_` and its numbers); empty where the model needs none
     """
 
     dataset: str
@@ -33,7 +34,36 @@ class Match:
 
 def match_losses(job: JobConfig) -> dict[str, Match]:
     """One match per trained dataset, in order. Raises UserError when a loss cannot learn from a set."""
-    return {name: _match(name, config, job.loss) for name, config in job.dataset.items()}
+    model = get_class(job.model["_target_"])
+    if model.reads is None:
+        return {name: _match(name, config, job.loss) for name, config in job.dataset.items()}
+    loss = {} if model.gives is None else _loss_of(model, job.loss)
+    views = {
+        name: choose_view(
+            name,
+            Kind(config.kind),
+            model.__name__,
+            (model.reads,),
+            wanted=config.view,
+            chooser="model",
+        )
+        for name, config in job.dataset.items()
+    }
+    return {name: Match(name, kind, loss) for name, kind in views.items()}
+
+
+def _loss_of(model: type[SentenceModule], losses: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The loss for what the model makes of its rows. Raises UserError for one that does not take it."""
+    chosen = losses if "_target_" in losses else losses.get(model.gives, {})
+    if not chosen or model.gives not in get_class(chosen["_target_"]).takes:
+        fitting = [name for name, kinds in _losses_on_file().items() if model.gives in kinds]
+        given = chosen["_target_"].split(".")[-2] if chosen else "by_kind"
+        raise UserError(
+            f"loss={given}: {model.__name__} makes {model.gives.replace('_', ' ')}s, which this loss does not "
+            f"take; choose one of {', '.join(fitting)}, as in loss={fitting[0]}"
+        )
+    build_loss(chosen, dim=1, num_classes=2)
+    return chosen
 
 
 def _match(name: str, dataset: DatasetConfig, losses: Mapping[str, Any]) -> Match:
@@ -85,6 +115,8 @@ def build_losses(matches: Mapping[str, Match], *, dim: int, num_classes: Mapping
     shared: dict[tuple[Kind, str], Loss] = {}
     losses = nn.ModuleDict()
     for name, match in matches.items():
+        if not match.loss:
+            continue
         classes = len(NLI_CLASSES) if match.kind is Kind.NLI_PAIR else num_classes[name]
         key = (match.kind, str((match.loss, classes)))
         if key not in shared:

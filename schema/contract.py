@@ -29,10 +29,12 @@ def choose_view(
     *,
     wanted: str | None = None,
     alternatives: Mapping[str, Sequence[Kind]] | None = None,
+    chooser: str = "loss",
 ) -> Kind:
     """The kind of examples that `loss` is fed from `dataset`: its own kind, or the first that one view reaches.
 
     wanted        the dataset's `view` key: take this kind or fail
+    chooser       the configuration key that `loss` is a value of, for messages: a model may ask for a kind, too
     alternatives  loss name → kinds it takes, to suggest losses that would fit
 
     Raises UserError naming the losses that take the dataset's kind.
@@ -52,7 +54,7 @@ def choose_view(
         name for name, kinds in (alternatives or {}).items() if any(one in kinds for one in reachable)
     )
     raise UserError(
-        f"loss={loss} needs {_spoken(takes)}; {dataset} gives {_spoken(reachable[:1])} and no view leads there."
+        f"{chooser}={loss} needs {_spoken(takes)}; {dataset} gives {_spoken(reachable[:1])} and no view leads there."
         + (f" Losses that take {dataset}: {', '.join(fitting)}." if fitting else "")
     )
 

@@ -1,5 +1,6 @@
 """Examples: the rows of one split of one dataset, as text."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -46,7 +47,7 @@ NLI_GRADES = (1.0, 0.5, 0.0)
 class Examples:
     """The rows of one split, every distinct sentence stored once and rows stored as numbers into that table.
 
-    sentences  the distinct sentences, in order of first appearance
+    sentences  the distinct sentences, in order of first appearance; windows of running text (`TextTable`) as they come
     columns    text column → int32 array (rows,), positions in `sentences`
     targets    float32 array (rows,) or None: a score scaled to [0, 1], a 0/1 label, or a class number
     lines      int32 array (rows,), line numbers in the file read (1-based), for messages
@@ -58,7 +59,7 @@ class Examples:
     name: str
     split: str
     kind: Kind
-    sentences: list[str]
+    sentences: Sequence[str]
     columns: dict[str, np.ndarray]
     targets: np.ndarray | None
     fingerprint: str = ""

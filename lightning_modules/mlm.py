@@ -1,0 +1,173 @@
+"""Masked language modelling: the encoder learns from text alone, by naming tokens that were hidden from it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from datamodules.views import apply_view
+from encoders.masking import Masking, Vocabulary
+from encoders.mlm_head import MaskedTokenHead
+from encoders.text_collate import TextCollator
+from lightning_modules.biencoder import BiEncoder, CosinePlan
+from losses.loss import LossOutput
+from schema.batch import Batch, Tokens
+from schema.examples import Examples, Kind
+from schema.result import Score
+
+EVALUATION_STEP = -1
+"""Stands for the step wherever dev is masked: each validation hides the same tokens."""
+
+HEAD_PIECE = 8192
+"""Tokens that pass through the head at a time where no gradients are kept; a large vocabulary fills the memory."""
+
+
+class MaskedPlan:
+    """Texts to guess in, beside pairs to score by the cosine, as for the bi-encoder.
+
+    sets   every set; those without pairs are scored by no cosine, but by `text_scores`
+    texts  sets as sentences: those trained on, or all where none of them was
+    """
+
+    def __init__(self, sets: Sequence[Examples], *, trained: Sequence[str]) -> None:
+        self.sets = [one for one in sets if one.grades() is not None]
+        self._pairs = CosinePlan(self.sets)
+        chosen = [one for one in sets if one.name in trained] or list(sets)
+        self.texts = [apply_view(one, Kind.SENTENCE) for one in chosen]
+        sentences = list(self._pairs.examples.sentences)
+        self._first = len(sentences)
+        # Targets: 0 for a sentence of a pair; for one that is guessed in, its number in its own set, from 1, so
+        # that what is hidden depends on nothing else.
+        targets = [np.zeros(self._first)]
+        for one in self.texts:
+            sentences += one.texts("text")
+            targets.append(1.0 + np.arange(len(one)))
+        self.examples = Examples(
+            "union",
+            "evaluation",
+            Kind.SENTENCE,
+            sentences,
+            {"text": np.arange(len(sentences), dtype=np.int32)},
+            np.concatenate(targets).astype(np.float32),
+        )
+
+    def scores(self, outputs: Float[np.ndarray, "sentences outputs"]) -> list[np.ndarray]:
+        return self._pairs.scores(outputs[: self._first, 3:])
+
+    def text_scores(self, outputs: Float[np.ndarray, "sentences outputs"]) -> dict[str, Score]:
+        """Loss and accuracy of each text, over all its hidden tokens."""
+        found, first = {}, self._first
+        for one in self.texts:
+            loss, right, count = outputs[first : first + len(one), :3].astype(np.float64).sum(axis=0)
+            first += len(one)
+            values = {"mlm_loss": loss, "mlm_accuracy": right}
+            found |= {
+                f"{one.split}/{one.name}/{name}": Score(value / count if count else None, count=int(count))
+                for name, value in values.items()
+            }
+        return found
+
+
+class MaskedLanguageModel(BiEncoder):
+    """Cross entropy of the hidden tokens (Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 3.1).
+
+    Only hidden tokens pass through the head. Any set can be learnt from: of pairs, their sentences are. Pairs that
+    are evaluated on are scored by the cosine of embeddings, which shows what the encoder is worth without
+    training for similarity. Numbers are those of encoders.masking.Masking.
+
+    The head is the architecture's own, pretrained where the backbone's folder holds it; it is part of checkpoints,
+    but not of the encoder that a run leaves behind.
+    """
+
+    reads = Kind.SENTENCE
+    scored = tuple(Kind)
+    metric = "mlm_accuracy"
+
+    def __init__(
+        self,
+        *,
+        mask_rate: float,
+        strategy: str,
+        mean_span: float,
+        mask_share: float,
+        random_share: float,
+        **shared: object,
+    ) -> None:
+        super().__init__(**shared)
+        self.masking = Masking(mask_rate, strategy, mean_span, mask_share, random_share)
+        backbone = self.encoder.backbone
+        self.vocabulary = Vocabulary.of(
+            self.encoder.tokenizer, size=backbone.get_input_embeddings().num_embeddings
+        )
+        self.head = MaskedTokenHead(backbone)
+        for parameter in self.encoder.projections.parameters():
+            parameter.requires_grad_(False)  # no token passes there, and DDP waits for every gradient
+        self.collate = TextCollator(self.encoder.tokenize, self.encoder.collate)
+        self._step = EVALUATION_STEP
+
+    def training_step(self, batch: Batch, index: int) -> Float[Tensor, ""]:
+        self._step = index
+        return super().training_step(batch, index)
+
+    def objective(self, batch: Batch) -> LossOutput:
+        """Mean loss per hidden token, over all processes."""
+        seen, hidden = self._masked(batch.tokens, batch.sentence_ids, step=self._step)
+        states = self.encoder.token_states(seen)[hidden]
+        logits = self.head(states).float()
+        targets = batch.tokens.input_ids[hidden]
+        count = hidden.sum()
+        total = F.cross_entropy(logits, targets, reduction="sum")
+        accuracy = (logits.detach().argmax(-1) == targets).sum() / count.clamp(min=1)
+        world = self.trainer.world_size if self._trainer is not None else 1
+        if world > 1:  # DDP averages over processes, and these may have hidden different numbers of tokens
+            count, total = self.all_gather(count).sum(), total * world
+        # With nothing hidden, which happens in tiny batches, the loss is 0 and so are its gradients.
+        return total / count.clamp(min=1), {"mlm_accuracy": accuracy}
+
+    def output(self, batch: Batch) -> Float[Tensor, "batch outputs"]:
+        """Per sentence: summed loss, hidden tokens named rightly, hidden tokens; then its embedding."""
+        rows = batch.columns["text"]
+        in_text = torch.zeros(len(batch.sentence_ids), device=rows.device)
+        in_text[rows] = batch.targets
+        seen, hidden = self._masked(batch.tokens, in_text.long(), step=EVALUATION_STEP, where=in_text > 0)
+        states, embeddings = self.encoder.states_and_embeddings(seen)
+        losses, right = self._guessed(states[hidden], batch.tokens.input_ids[hidden])
+        sentences = batch.tokens.sentence_of_token[hidden]
+        sums = torch.zeros(len(batch.tokens), 3, device=rows.device)
+        sums.index_add_(0, sentences, torch.stack([losses, right, torch.ones_like(right)], dim=1))
+        return torch.cat([sums[batch.tokens.restored], embeddings.float()], dim=1)[rows]
+
+    def _guessed(
+        self, states: Tensor, targets: Tensor
+    ) -> tuple[Float[Tensor, "some"], Float[Tensor, "some"]]:
+        """Loss of each hidden token, and 1.0 where the likeliest token is the right one."""
+        losses, right = [], []
+        for piece, wanted in zip(states.split(HEAD_PIECE), targets.split(HEAD_PIECE), strict=True):
+            logits = self.head(piece).float()
+            losses.append(F.cross_entropy(logits, wanted, reduction="none"))
+            right.append((logits.argmax(-1) == wanted).float())
+        return torch.cat(losses), torch.cat(right)
+
+    def _masked(
+        self, tokens: Tokens, numbers: Tensor, *, step: int, where: Bool[Tensor, "sentences"] | None = None
+    ) -> tuple[Tokens, Bool[Tensor, "tokens"]]:
+        """The tokens as the encoder sees them, and which of them it must guess; elsewhere than `where`, none."""
+        self.vocabulary = self.vocabulary.to(numbers.device)
+        seen, hidden = self.masking(tokens, numbers, self.vocabulary, seed=self.job.seed, step=step)
+        if where is not None:
+            packed = torch.empty_like(where)
+            packed[tokens.restored] = where
+            hidden &= packed[tokens.sentence_of_token]
+            seen = torch.where(hidden, seen, tokens.input_ids)
+        return replace(tokens, input_ids=seen), hidden
+
+    def plan(self, sets: Sequence[Examples]) -> MaskedPlan:
+        return MaskedPlan(sets, trained=list(self.job.dataset))
+
+    def evaluated(self, plan: MaskedPlan, outputs: np.ndarray, *, bootstrap_samples: int) -> dict[str, Score]:
+        pairs = super().evaluated(plan, outputs, bootstrap_samples=bootstrap_samples) if plan.sets else {}
+        return plan.text_scores(outputs) | pairs

@@ -1,0 +1,171 @@
+"""Running text as rows: windows, held-out lines, and what is wrong with a file."""
+
+import zlib
+
+import numpy as np
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datamodules import text
+from datamodules.loading import _cut
+from datamodules.source import load_examples
+from schema.config import DatasetConfig, LayoutConfig
+from schema.errors import UserError
+from schema.text_table import TextTable
+
+LINES = [
+    "今天天气很好。我们去公园吧！你去吗？",
+    "短",
+    "",
+    "没有标点的一行文字也要切开才行不然太长了",
+    "Version 3.5 is out. Get it now.",
+]
+
+
+def config(tmp_path, content, *, name="some.txt", window=10, **layout):
+    raw = content if isinstance(content, bytes) else content.encode()
+    (tmp_path / name).write_bytes(zstandard.compress(raw) if name.endswith(".zst") else raw)
+    files = {"train": name, "dev": "dev.txt", "test": "test.txt"}
+    given = LayoutConfig(files=files, columns={"text": 0}, header=False, window=window, **layout)
+    return DatasetConfig(
+        name="some",
+        kind="sentence",
+        language="zh",
+        layout="txt",
+        layouts={"txt": given},
+        rows={},
+    )
+
+
+def load(tmp_path, given, split="train", **options):
+    options = {"on_bad_row": "error", "required": True} | options
+    return load_examples(given, split, source="local", data_dir=tmp_path, **options)
+
+
+@pytest.mark.parametrize("name", ["some.txt", "some.txt.zst"])
+def test_lines_are_cut_at_the_ends_of_sentences(tmp_path, name):
+    rows = load(tmp_path, config(tmp_path, "\n".join(LINES) + "\n", name=name))
+    assert isinstance(rows.sentences, TextTable)
+    assert rows.texts("text") == [
+        "今天天气很好。",
+        "我们去公园吧！",
+        "你去吗？",
+        "没有标点的一行文字也",
+        "要切开才行不然太长了",
+        "Version",
+        "3.5 is",
+        "out.",
+        "Get it",
+        "now.",
+    ]
+    assert rows.lines.tolist() == [1, 1, 1, 4, 4, 5, 5, 5, 5, 5]
+
+
+def test_a_short_line_is_one_window_and_a_closing_quote_stays_with_its_sentence(tmp_path):
+    rows = load(tmp_path, config(tmp_path, "“好极了！”他这样说，“快走。”\n一行文字", window=8))
+    assert rows.texts("text") == ["“好极了！”", "他这样说，", "“快走。”", "一行文字"]
+
+
+@given(st.lists(st.text("一二三。，a. \u00e9𠮷”", max_size=60), max_size=12), st.integers(8, 20))
+def test_windows_keep_every_character_of_every_line_in_order(lines, window):
+    found = text._windows("\n".join(lines), window=window, held_out_percent=0)
+    raw = "\n".join(lines).encode()
+    pieces = [raw[a:b].decode() for a, b in zip(found.starts, found.ends, strict=True)]
+    assert all(len(piece) <= window and "\n" not in piece for piece in pieces)
+    kept = dict.fromkeys(range(len(lines)), "")
+    for number, piece in zip(found.lines.tolist(), pieces, strict=True):
+        assert piece in lines[number]
+        kept[number] += piece
+    for number, line in enumerate(lines):
+        # What is missing are rests of less than SHORTEST characters, at most one per cut and white space apart.
+        if len(line) <= window and len("".join(line.split())) >= text.SHORTEST:
+            assert kept[number] == line
+
+
+def test_blocks_make_no_difference(tmp_path, monkeypatch):
+    lines = [f"第{number}行的文字，" * (number % 7 + 1) for number in range(300)]
+    given = config(tmp_path, "\n".join(lines), window=12)
+    whole = load(tmp_path, given)
+    monkeypatch.setattr(text, "BLOCK_BYTES", 64)
+    parts = load(tmp_path, given)
+    assert parts.texts("text") == whole.texts("text")
+    assert parts.lines.tolist() == whole.lines.tolist()
+    assert parts.fingerprint == whole.fingerprint
+
+
+def test_held_out_lines_are_dev_by_their_hash_and_train_has_the_others(tmp_path):
+    lines = [f"这是第{number}行文字。" for number in range(400)]
+    given = config(tmp_path, "\n".join(lines), window=30, held_out_percent=10)
+    train, dev = load(tmp_path, given), load(tmp_path, given, "dev")
+    expected = [line for line in lines if zlib.crc32(line.encode()) % 10_000 < 1_000]
+    assert dev.texts("text") == expected
+    assert len(expected) > 20
+    assert sorted([*train.texts("text"), *expected]) == sorted(lines)
+    assert load(tmp_path, given, "test", required=False) is None
+    given.layouts["txt"].held_out_rows = 7
+    assert len(load(tmp_path, given, "dev")) == 7
+
+
+def test_a_dev_file_takes_the_place_of_held_out_lines(tmp_path):
+    given = config(
+        tmp_path, "\n".join(f"这是第{number}行文字。" for number in range(50)), held_out_percent=50
+    )
+    (tmp_path / "dev.txt").write_text("这一行在开发集里。\n", encoding="utf-8")
+    assert load(tmp_path, given, "dev").texts("text") == ["这一行在开发集里。"]
+    assert set(load(tmp_path, given).lines.tolist()) == set(range(1, 51))
+
+
+def test_a_limit_draws_windows_and_keeps_the_file_as_it_is(tmp_path):
+    rows = load(
+        tmp_path, config(tmp_path, "\n".join(f"这是第{number}行文字。" for number in range(50)), window=30)
+    )
+    cut = _cut(rows, 5, seed=1)
+    assert len(cut.texts("text")) == 5
+    assert cut.sentences is rows.sentences
+    assert cut.lines.tolist() == [
+        int(one.removeprefix("这是第").removesuffix("行文字。")) + 1 for one in cut.texts("text")
+    ]
+
+
+def test_neighbours_are_stretches_with_nothing_left_out_between_them():
+    raw = "一二三四。\n\n五六七八。\n短\n九十。".encode()
+    table = TextTable(np.frombuffer(raw, np.uint8), np.array([0, 17, 37]), np.array([15, 32, 46]))
+    assert list(table) == ["一二三四。", "五六七八。", "九十。"]
+    assert [table.follows(number) for number in range(3)] == [True, False, False]
+
+
+def test_undecodable_lines_are_named_or_left_out(tmp_path):
+    content = "第一行文字。\n".encode() + "第二行".encode("gb18030") + "\n第三行文字。\n".encode()
+    given = config(tmp_path, content)
+    with pytest.raises(UserError, match=r"some\.txt:2: byte \d+ .*not UTF-8.*on_bad_row=drop"):
+        load(tmp_path, given)
+    rows = load(tmp_path, given, on_bad_row="drop")
+    assert rows.texts("text") == ["第一行文字。", "第三行文字。"]
+    assert rows.lines.tolist() == [1, 3]
+    assert rows.num_dropped == 1
+
+
+@pytest.mark.parametrize("name", ["some.txt", "some.txt.zst"])
+def test_an_empty_file_is_said(tmp_path, name):
+    with pytest.raises(UserError, match="the file is empty"):
+        load(tmp_path, config(tmp_path, "", name=name))
+
+
+def test_text_too_short_a_missing_file_and_another_suffix_are_said(tmp_path):
+    with pytest.raises(UserError, match="no line of 4 or more characters is left for train"):
+        load(tmp_path, config(tmp_path, "短\n也短\n"))
+    given = config(tmp_path, "一行文字。")
+    (tmp_path / "some.txt").unlink()
+    with pytest.raises(UserError, match=r"there is no file .*some\.txt; type data_dir"):
+        load(tmp_path, given)
+    with pytest.raises(UserError, match=r"expected \.txt, \.txt\.zst or \.txt\.gz"):
+        load(tmp_path, config(tmp_path, "一行文字。", name="some.csv"))
+
+
+def test_windows_are_for_sentences_only(tmp_path):
+    given = config(tmp_path, "一行文字。")
+    given.kind = "scored_pair"
+    with pytest.raises(UserError, match=r"of kind sentence; some is of kind scored_pair\. Type window=null"):
+        load(tmp_path, given)
