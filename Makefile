@@ -33,9 +33,9 @@ check: $(READY) ## Lint and format check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-bench: $(READY) ## Measure training speed beside sentence-transformers (installs it; about ten minutes)
+bench: $(READY) ## Measure speed and memory beside sentence-transformers (installs it; SCALE=tiny, modest or full)
 	$(BIN)/pip install --quiet --editable ".[bench]" --constraint constraints.txt
-	$(BIN)/python -m bench.training_speed
+	$(BIN)/python -m bench all --scale $(or $(SCALE),modest)
 
 data: $(READY) ## Write the built-in data sets and the built-in vocabulary again from their grammar
 	$(BIN)/python -m datamodules.synthetic

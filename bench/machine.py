@@ -1,36 +1,97 @@
-"""What the numbers were measured on: cores, versions and the matrix throughput that is really there."""
+"""What the numbers were measured on: cores, versions, memory, and the matrix throughput that is really there."""
 
 import os
+import platform
+import resource
+import sys
 import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from schema.environment import describe_environment
 
-ROWS, WIDTH, SECONDS = 3000, 1024, 0.5
+ROWS, WIDTH = 3000, 1024
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+STATUS = Path("/proc/self/status")
+CLEAR = Path("/proc/self/clear_refs")
 
 
 def describe_machine() -> dict[str, Any]:
-    """Cores, threads and versions; no host name and no path."""
+    """Commit, cores, threads, versions and the load before measuring; no host name and no path."""
     environment = describe_environment()
     return {
+        "git_commit": environment["git_commit"],
+        "git_dirty": environment["git_dirty"],
+        "processor": _processor(),
+        "platform": environment["platform"],
+        "python": environment["python"],
         "cpu_cores": environment["cpu_cores"],
         "threads": torch.get_num_threads(),
-        "packages": environment["packages"],
-        "load_before": os.getloadavg()[0],
+        "packages": environment["packages"] | {"sentence-transformers": _version("sentence-transformers")},
+        "load_before": round(os.getloadavg()[0], 2),
     }
 
 
-def peak_gflops() -> dict[str, float]:
-    """Matrix products per precision that this machine reaches, in GFLOP/s."""
-    peaks = {}
-    for name, dtype in {"fp32": torch.float32, "bf16": torch.bfloat16}.items():
-        left, right = torch.randn(ROWS, WIDTH, dtype=dtype), torch.randn(WIDTH, WIDTH, dtype=dtype)
+def _processor() -> str:
+    """Maker and instruction sets that decide the speed of matrix products."""
+    capability = torch.backends.cpu.get_cpu_capability()
+    names = [
+        line.split(":", 1)[1].strip()
+        for line in (Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else ())
+        if line.startswith("model name")
+    ]
+    return f"{names[0] if names else platform.processor() or 'unknown'}, {capability}"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def matrix_gflops(precision: str, *, seconds: float) -> float:
+    """GFLOP/s of plain matrix products on this machine, now: the ceiling for a model in that precision."""
+    dtype = DTYPES[precision]
+    left, right = torch.randn(ROWS, WIDTH, dtype=dtype), torch.randn(WIDTH, WIDTH, dtype=dtype)
+    left @ right
+    start, count = time.perf_counter(), 0
+    while time.perf_counter() - start < seconds:
         left @ right
-        start, count = time.perf_counter(), 0
-        while time.perf_counter() - start < SECONDS:
-            left @ right
-            count += 1
-        peaks[name] = round(2 * ROWS * WIDTH**2 * count / (time.perf_counter() - start) / 1e9, 1)
-    return peaks
+        count += 1
+    return 2 * ROWS * WIDTH**2 * count / (time.perf_counter() - start) / 1e9
+
+
+def resident_mib() -> float:
+    """Memory of this process now, in MiB; the peak where the system does not tell (macOS)."""
+    return _status("VmRSS") or peak_mib()
+
+
+def peak_mib() -> float:
+    """The most memory this process has had, in MiB.
+
+    On Linux from VmHWM: ru_maxrss also counts what the parent had when it started this process.
+    """
+    told = _status("VmHWM")
+    if told is not None:
+        return told
+    per_mib = 2**20 if sys.platform == "darwin" else 2**10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / per_mib
+
+
+def forget_peak() -> None:
+    """Lets peak_mib start again from what is resident now, where the system can (Linux)."""
+    if CLEAR.exists():
+        CLEAR.write_text("5")
+
+
+def _status(key: str) -> float | None:
+    if not STATUS.exists():
+        return None
+    for line in STATUS.read_text().splitlines():
+        if line.startswith(f"{key}:"):
+            return int(line.split()[1]) / 2**10
+    return None

@@ -1,0 +1,136 @@
+"""What can be asked of each benchmark, and how much of it at each scale. Needs no torch, so that --help is quick."""
+
+from argparse import ArgumentParser
+from dataclasses import dataclass
+from typing import Any
+
+SCALES = ("tiny", "modest", "full")
+"""tiny: seconds, to see that it runs · modest: minutes · full: what published numbers are taken from."""
+
+SIZES = {"tiny": (1, 32, 2), "S": (4, 256, 4), "M": (6, 384, 6), "B": (12, 768, 12)}
+"""Name → layers, width, heads of a BERT; the inner layer is four times as wide."""
+
+PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed"}
+"""Ours → what Lightning calls it."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option and its value at each scale; the type of `modest` is its type."""
+
+    name: str
+    about: str
+    tiny: Any
+    modest: Any
+    full: Any
+    choices: tuple[str, ...] | None = None
+
+    def add_to(self, parser: ArgumentParser) -> None:
+        flag = f"--{self.name.replace('_', '-')}"
+        shown = f"{self.about} (modest: {_shown(self.modest)}; full: {_shown(self.full)})"
+        if isinstance(self.modest, bool):
+            parser.add_argument(flag, action="store_true", default=None, help=self.about)
+        elif isinstance(self.modest, list):
+            kind = type(self.modest[0]) if self.modest else str
+            parser.add_argument(flag, nargs="+", type=kind, choices=self.choices, help=shown)
+        else:
+            parser.add_argument(flag, type=type(self.modest), choices=self.choices, help=shown)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return " ".join(map(str, value)) or "see above"
+    return str(value)
+
+
+def _sizes(modest: list[str], full: list[str]) -> Option:
+    return Option("sizes", "sizes of the model", ["tiny"], modest, full, tuple(SIZES))
+
+
+def _rounds(tiny: int, modest: int, full: int) -> Option:
+    return Option("rounds", "times that each contestant has its turn", tiny, modest, full)
+
+
+DATASETS = Option(
+    "datasets", "sets to learn from; not given: csts afqmc where data is at hand, else the demo sets", [], [], []
+)  # fmt: skip
+BOUND = Option("memory_bound_mib", "leave out what would need more memory than this", 4096, 12288, 12288)
+
+BENCHMARKS: dict[str, tuple[str, tuple[Option, ...]]] = {
+    "training": (
+        "seconds per training step on the same batches, and both loss curves",
+        (
+            _sizes(["S", "M"], ["S", "M", "B"]),
+            Option("precisions", "fp32 and bf16 autocast", ["fp32", "bf16"], ["fp32", "bf16"],
+                   ["fp32", "bf16"], tuple(PRECISIONS)),
+            Option("batch_size", "pairs per step", 8, 64, 64),
+            Option("steps", "steps per turn; the first 4 do not count as time", 7, 24, 40),
+            _rounds(2, 3, 5),
+            Option("agreement_steps", "steps of the run without dropout, where curves must agree", 3, 12, 30),
+            Option("memory_steps", "steps of the processes whose memory is measured", 2, 4, 6),
+            DATASETS,
+            Option("compile", "also measure ours with hardware.compile=true", False, False, False),
+        ),
+    ),
+    "encoding": (
+        "sentences per second of every back end, and how far embeddings and correlations move",
+        (
+            _sizes(["S"], ["S", "M"]),
+            Option("sentences", "distinct sentences to encode", 120, 4000, 20000),
+            Option("batch_sizes", "sentence-transformers' batch sizes; 32 is its default", [32], [32, 64, 128],
+                   [32, 64, 128]),
+            _rounds(2, 3, 5),
+        ),
+    ),
+    "evaluation": (
+        "one row of a transfer matrix: nine sets in one pass, beside nine evaluators",
+        (
+            _sizes(["S"], ["S", "M"]),
+            Option("rows", "rows per set, at most", 40, 1000, 20000),
+            Option("batch_sizes", "batch sizes of the evaluators; 16 is their default", [16], [16, 64], [16, 64]),
+            _rounds(2, 3, 5),
+        ),
+    ),
+    "cosent": (
+        "the CoSENT loss alone, forward and backward, at growing batch sizes",
+        (
+            Option("rows", "batch sizes", [64, 256], [64, 256, 1024, 4096, 16384],
+                   [64, 256, 1024, 4096, 16384, 65536]),
+            _rounds(2, 5, 9),
+            Option("memory_bound_mib", "do not write out the matrix of all pairs where it needs more than this",
+                   512, 4096, 8192),
+        ),
+    ),
+    "memory": (
+        "batches far larger than memory: gradient caching, ours and sentence-transformers'",
+        (
+            _sizes(["S"], ["S", "M"]),
+            Option("batch_sizes", "pairs per step", [8, 16], [64, 256, 1024], [64, 256, 1024, 4096]),
+            Option("micro_rows", "sentences whose activations are kept at a time", 4, 64, 64),
+            Option("steps", "steps per process, after one that does not count", 1, 2, 3),
+            Option("datasets", "one set of labelled pairs; not given: afqmc where data is at hand, else demo_qmc",
+                   [], [], []),
+            BOUND,
+        ),
+    ),
+    "overhead": (
+        "what Lightning costs: our step beside a bare loop over the same batches",
+        (
+            _sizes(["S"], ["S", "M"]),
+            Option("batch_size", "pairs per step", 8, 64, 64),
+            Option("steps", "steps per turn; the first does not count", 4, 10, 10),
+            _rounds(2, 8, 20),
+            DATASETS,
+        ),
+    ),
+}  # fmt: skip
+"""Name → what it measures, and its options."""
+
+
+def resolve(benchmark: str, scale: str, given: dict[str, Any]) -> dict[str, Any]:
+    """The value of every option of a benchmark: what was given, else what the scale says."""
+    options = BENCHMARKS[benchmark][1]
+    return {
+        option.name: getattr(option, scale) if given.get(option.name) is None else given[option.name]
+        for option in options
+    }

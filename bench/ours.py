@@ -1,0 +1,92 @@
+"""Our side: the product's own modules and Trainer, with a clock beside them."""
+
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytorch_lightning as pl
+from torch import nn
+
+from bench.steps import Steps
+from bench.work import Work
+from callbacks.trainer import build_trainer
+from datamodules.datamodule import SentenceDataModule
+from encoders import load_backbone
+from lightning_modules.biencoder import BiEncoder
+from lightning_modules.matching import build_losses
+from schema.config import JobConfig
+
+
+class Clock(pl.Callback):
+    """When training began and when each step ended."""
+
+    def __init__(self) -> None:
+        self.ends: list[float] = []
+        self.losses: list[float] = []
+
+    def on_train_start(self, *_: object) -> None:
+        self.ends.append(time.perf_counter())
+
+    def on_train_batch_end(self, trainer: object, module: object, outputs: dict, *_: object) -> None:
+        self.losses.append(float(outputs["loss"]))
+        self.ends.append(time.perf_counter())
+
+    def steps(self) -> Steps:
+        return Steps.between(self.ends, self.losses)
+
+
+def build_module(job: JobConfig, data: SentenceDataModule, work: Work | None) -> BiEncoder:
+    """The bi-encoder of a job on the encoder in its folder, with the losses of `work`; None: it only evaluates."""
+    encoder = load_backbone(job.backbone, seed=0)
+    losses = nn.ModuleDict()
+    if work is not None:
+        classes = {name: examples.num_classes for name, examples in data.train.items()}
+        losses = build_losses(work.matches, dim=encoder.dim, num_classes=classes)
+    module = BiEncoder(
+        encoder=encoder,
+        losses=losses,
+        job=job,
+        total_steps=data.total_steps,
+        steps_per_epoch=data.steps_per_epoch,
+    )
+    data.serve(module.collate, module.plan)
+    return module
+
+
+def train_ours(work: Work, *, seed: int) -> Steps:
+    """All steps of the job, through the Trainer that train.py builds."""
+    pl.seed_everything(seed, verbose=False)
+    data = work.data_module()
+    module = build_module(work.job, data, work)
+    clock = Clock()
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = build_trainer(work.job, data, folder=Path(folder), run_id="bench", settings={})
+        trainer.callbacks.append(clock)
+        trainer.fit(module, datamodule=data)
+    return clock.steps()
+
+
+@dataclass(frozen=True)
+class Tokenised:
+    """Tokens per sentence of each table, and the seconds of tokenising per row of data (ours does it once)."""
+
+    lengths: dict[str, np.ndarray]
+    seconds_per_row: float
+
+    @property
+    def mean_length(self) -> float:
+        """Tokens per distinct sentence."""
+        return float(np.concatenate(list(self.lengths.values())).mean())
+
+
+def tokenise(work: Work) -> Tokenised:
+    """Tokenises the tables of a job as its first step would."""
+    encoder = load_backbone(work.job.backbone, seed=0)
+    encoder.tokenize(["warm up"])
+    start, lengths = time.perf_counter(), {}
+    for name, examples in work.data.train.items():
+        lengths[name] = np.array([len(tokens) for tokens in encoder.tokenize(examples.sentences)])
+    rows = sum(len(examples) for examples in work.data.train.values())
+    return Tokenised(lengths, (time.perf_counter() - start) / rows)

@@ -1,0 +1,120 @@
+"""The other side: sentence-transformers with every number set to ours, so that only the program differs."""
+
+import logging
+import tempfile
+import time
+from pathlib import Path
+
+import datasets
+import torch
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, losses
+from sentence_transformers.base.sampler import DefaultBatchSampler
+from sentence_transformers.training_args import SentenceTransformerTrainingArguments
+from torch import Tensor, nn
+from torch.utils.data import SequentialSampler
+from transformers import PrinterCallback, TrainerCallback
+from transformers.utils.logging import disable_progress_bar
+
+from bench.steps import Order, Steps
+
+SCALE = 20.0
+"""1 / the temperature of our CoSENT and InfoNCE; also their default."""
+
+datasets.disable_progress_bars()
+disable_progress_bar()
+logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
+
+
+def load_theirs(
+    folder: str | Path, *, max_length: int, dtype: torch.dtype = torch.float32
+) -> SentenceTransformer:
+    """The encoder in `folder` as they read it: mean pooling, not normalised unless the folder says so."""
+    model = SentenceTransformer(str(folder), device="cpu").to(dtype)
+    model.max_seq_length = max_length
+    return model
+
+
+class Clock(TrainerCallback):
+    """When training began and when each step ended."""
+
+    def __init__(self) -> None:
+        self.ends: list[float] = []
+
+    def on_train_begin(self, *_: object, **__: object) -> None:
+        self.ends.append(time.perf_counter())
+
+    def on_step_end(self, *_: object, **__: object) -> None:
+        self.ends.append(time.perf_counter())
+
+
+class Noted(nn.Module):
+    """A loss that also notes its values, at full precision: their own log rounds."""
+
+    def __init__(self, loss: nn.Module) -> None:
+        super().__init__()
+        self.loss = loss
+        self.model = loss.model
+        self.values: list[float] = []
+
+    def forward(self, features: list[dict[str, Tensor]], labels: Tensor | None) -> Tensor:
+        value = self.loss(features, labels)
+        self.values.append(float(value.detach()))
+        return value
+
+
+def in_order(dataset: datasets.Dataset, **options: object) -> DefaultBatchSampler:
+    """Rows as they stand; `generator` is for shuffling."""
+    return DefaultBatchSampler(SequentialSampler(dataset), **options)
+
+
+def training_arguments(order: Order, output: str, *, seed: int) -> SentenceTransformerTrainingArguments:
+    """Our optimiser, schedule, clipping and precision in their words; nothing logged, nothing saved."""
+    return SentenceTransformerTrainingArguments(
+        output_dir=output,
+        seed=seed,
+        num_train_epochs=1,
+        per_device_train_batch_size=order.batch_size,
+        batch_sampler=in_order,
+        optim="adamw_torch_fused",
+        learning_rate=order.learning_rate,
+        weight_decay=order.weight_decay,
+        adam_beta1=order.betas[0],
+        adam_beta2=order.betas[1],
+        adam_epsilon=order.eps,
+        max_grad_norm=order.clip_norm,
+        lr_scheduler_type="linear",
+        warmup_steps=0,
+        bf16=order.bf16,
+        use_cpu=True,
+        dataloader_pin_memory=False,
+        report_to="none",
+        save_strategy="no",
+        logging_strategy="no",
+        disable_tqdm=True,
+    )
+
+
+def their_loss(model: SentenceTransformer, order: Order) -> nn.Module:
+    if order.loss == "cosent":
+        return losses.CoSENTLoss(model, scale=SCALE)
+    if order.micro_rows is None:
+        return losses.MultipleNegativesRankingLoss(model, scale=SCALE)
+    return losses.CachedMultipleNegativesRankingLoss(model, scale=SCALE, mini_batch_size=order.micro_rows)
+
+
+def train_theirs(order: Order, *, seed: int) -> Steps:
+    """All steps of the order through SentenceTransformerTrainer."""
+    torch.manual_seed(seed)
+    model = load_theirs(order.folder, max_length=order.max_length)
+    loss, clock = Noted(their_loss(model, order)), Clock()
+    with tempfile.TemporaryDirectory() as output:
+        trainer = SentenceTransformerTrainer(
+            model=model,
+            args=training_arguments(order, output, seed=seed),
+            train_dataset=datasets.Dataset.from_dict(order.rows),
+            loss=loss,
+            callbacks=[clock],
+        )
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
+    return Steps.between(clock.ends, loss.values)

@@ -1,0 +1,77 @@
+"""Both sides of the training benchmark learn the same, where dropout does not tell them apart."""
+
+import pytest
+
+pytestmark = pytest.mark.oracle
+
+
+@pytest.fixture(autouse=True)
+def other_side():
+    pytest.importorskip("sentence_transformers")
+    pytest.importorskip("accelerate")
+
+
+def trained(tmp_path, precision, loss="cosent", **options):
+    from bench.ours import train_ours
+    from bench.theirs import train_theirs
+    from bench.work import order_of, training_work, write_bert
+
+    folder = write_bert(tmp_path / "bert", "tiny", dropout=0.0)
+    sets = ["demo_sts", "demo_qmc"] if loss == "cosent" else ["demo_qmc"]
+    overrides = [f"loss={loss}"]
+    work = training_work(folder, datasets=sets, batch_size=8, steps=6, overrides=overrides).at(precision)
+    micro_rows = options.get("micro_rows")
+    if micro_rows:
+        work.job.hardware.train_piece_tokens = 40
+    return train_ours(work, seed=0).losses, train_theirs(order_of(work, micro_rows=micro_rows), seed=0).losses
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 2e-5), ("bf16", 2e-2)])
+def test_the_loss_curves_are_one_without_dropout(tmp_path, precision, tolerance):
+    ours, theirs = trained(tmp_path, precision)
+    assert len(ours) == 6
+    assert len(set(ours)) == 6
+    assert ours == pytest.approx(theirs, rel=tolerance)
+
+
+def test_both_see_the_same_rows_in_the_same_order(tmp_path):
+    from bench.work import order_of, training_work, write_bert
+
+    folder = write_bert(tmp_path / "bert", "tiny", dropout=0.0)
+    work = training_work(folder, datasets=["demo_sts", "demo_qmc"], batch_size=8, steps=40)
+    order = order_of(work)
+    texts = [
+        text for chosen in work.batches()
+        for text in work.data.train[chosen.task].select(chosen.rows).texts("text_b")
+    ]  # fmt: skip
+    assert order.rows["text_b"] == texts
+    assert len(texts) == 40 * 8
+    assert {chosen.task for chosen in work.batches()} == {"demo_sts", "demo_qmc"}
+
+
+def test_both_optimisers_and_schedules_have_the_same_numbers(tmp_path):
+    from bench.theirs import training_arguments
+    from bench.work import order_of, training_work, write_bert
+
+    folder = write_bert(tmp_path / "bert", "tiny", dropout=0.0)
+    work = training_work(folder, datasets=["demo_sts"], batch_size=8, steps=2)
+    theirs, ours = training_arguments(order_of(work), str(tmp_path), seed=0), work.job.optimiser
+    assert theirs.learning_rate == ours.lr
+    assert theirs.weight_decay == ours.weight_decay
+    assert [theirs.adam_beta1, theirs.adam_beta2] == ours.betas
+    assert (theirs.adam_epsilon, theirs.max_grad_norm) == (ours.eps, ours.clip_norm)
+    assert (theirs.warmup_steps, ours.warmup, theirs.lr_scheduler_type) == (0, "0 steps", ours.decay)
+    assert theirs.optim == "adamw_torch_fused"
+    assert 1 / work.job.loss["temperature"] == 20
+
+
+def test_cosent_gives_one_number_in_three_ways():
+    from bench.cosent import DEFINITION, OURS, THEIRS, draw_rows, loss_of, step
+
+    found = {}
+    for side in (OURS, THEIRS, DEFINITION):
+        scores, targets = draw_rows(97)
+        step(loss_of(side), scores, targets)
+        found[side] = scores.grad.tolist()
+    assert found[OURS] == pytest.approx(found[DEFINITION], abs=1e-5)
+    assert found[THEIRS] == pytest.approx(found[DEFINITION], abs=1e-5)
