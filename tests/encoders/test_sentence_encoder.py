@@ -46,6 +46,24 @@ def test_tokenize_in_portions_equals_one_call(bert_folder, load, monkeypatch):
     assert encoder.tokenize(TEXTS) == whole
 
 
+@pytest.mark.parametrize(
+    ("num_texts", "progress", "shown"), [(5, True, False), (6, True, True), (6, False, False)]
+)
+def test_a_bar_is_shown_for_many_texts_and_on_demand(
+    bert_folder, load, monkeypatch, num_texts, progress, shown
+):
+    import encoders.sentence_encoder as module
+
+    told = []
+    plain = module.Progress
+    monkeypatch.setattr(
+        module, "Progress", lambda **how: told.append(not how["disable"]) or plain(disable=True)
+    )
+    monkeypatch.setattr(module, "MANY_TEXTS", 5)
+    load(bert_folder).tokenize(["今天"] * num_texts, progress=progress)
+    assert told == [shown]
+
+
 @given(
     order=st.lists(st.integers(0, len(TEXTS) - 1), min_size=1, max_size=12), batch_tokens=st.integers(1, 80)
 )
