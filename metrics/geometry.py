@@ -1,0 +1,154 @@
+"""The shape of an embedding space: how close, how spread, how many directions it uses.
+
+Embeddings are (rows, dim) arrays. Sums run in float64. A number that is undefined, for too few rows for
+instance, is None and never 0. Functions that look at all pairs of rows take rows² numbers at most in blocks
+of BLOCK rows; on more than some ten thousand rows give them a sample.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+BLOCK = 1024
+"""Rows whose similarities to all others are held at once."""
+
+
+def unit(embeddings: np.ndarray) -> np.ndarray:
+    """Each row at length 1, float64; rows of zeros stay. Raises ValueError for what is no table of finite numbers."""
+    embeddings = np.asarray(embeddings, dtype=np.float64)
+    if embeddings.ndim != 2 or not np.isfinite(embeddings).all():
+        raise ValueError(f"embeddings {embeddings.shape}: expected finite numbers (rows, dim)")
+    lengths = np.linalg.norm(embeddings, axis=1, keepdims=True)
+    return embeddings / np.where(lengths == 0, 1, lengths)
+
+
+def alignment(first: np.ndarray, second: np.ndarray, *, power: float = 2.0) -> float | None:
+    """Mean distance of the two embeddings of positive pairs, to a power; lower = closer, 0 to 4 for power 2.
+
+    mean ‖u − v‖^α over rows of unit vectors. (Wang and Isola 2020, section 4.1.1, https://arxiv.org/abs/2005.10242)
+    """
+    if not len(first):
+        return None
+    return float((np.linalg.norm(unit(first) - unit(second), axis=1) ** power).mean())
+
+
+def uniformity(embeddings: np.ndarray, *, scale: float = 2.0) -> float | None:
+    """How evenly embeddings fill the sphere: lower = more even, 0 when all coincide. None under two rows.
+
+    log mean exp(−t ‖u − v‖²) over all pairs of different rows, t = 2. (Wang and Isola 2020, section 4.1.2)
+    """
+    vectors = unit(embeddings)
+    if len(vectors) < 2:
+        return None
+    # On unit vectors ‖u − v‖² = 2 − 2 cos.
+    total = sum(np.exp(scale * (2 * cosines - 2)).sum() for cosines in _other_cosines(vectors))
+    return float(np.log(total / (len(vectors) * (len(vectors) - 1))))
+
+
+def mean_cosine(embeddings: np.ndarray) -> float | None:
+    """Mean cosine over all pairs of different rows: near 0 in an even space, near 1 in a narrow cone.
+
+    (Ethayarajh 2019, section 3.4, https://arxiv.org/abs/1909.00512, calls it anisotropy.) None under two rows.
+    """
+    vectors = unit(embeddings)
+    count = len(vectors)
+    if count < 2:
+        return None
+    # The sum of all cosines is the squared length of the sum; each row's cosine with itself is not wanted.
+    together = vectors.sum(axis=0)
+    return float((together @ together - np.square(vectors).sum()) / (count * (count - 1)))
+
+
+def explained_variance(embeddings: np.ndarray) -> np.ndarray:
+    """Share of the variance along each principal direction, falling, (dim,); empty where there is no variance.
+
+    Directions of the covariance of the embeddings as they are, centred, not normalised.
+    """
+    embeddings = np.asarray(embeddings, dtype=np.float64)
+    unit(embeddings)  # the same checks
+    centred = embeddings - embeddings.mean(axis=0) if len(embeddings) else embeddings
+    variances = np.zeros(embeddings.shape[1])
+    found = np.linalg.svd(centred, compute_uv=False) ** 2
+    variances[: len(found)] = found
+    # What is left of equal rows after centring is rounding: it has no directions.
+    negligible = np.square(embeddings).sum() * np.finfo(np.float64).eps ** 2 * embeddings.size
+    return variances / variances.sum() if variances.sum() > negligible else np.empty(0)
+
+
+def effective_rank(embeddings: np.ndarray) -> float | None:
+    """Number of directions that the embeddings really use, from 1 to dim; None where they are all equal.
+
+    exp(−Σ p_k log p_k), p_k the share of the k-th singular value. (Roy and Vetterli 2007,
+    https://www.eurasip.org/Proceedings/Eusipco/Eusipco2007/Papers/a5p-h05.pdf)
+    """
+    shares = np.sqrt(explained_variance(embeddings))
+    if not len(shares):
+        return None
+    shares = shares[shares > 0] / shares.sum()
+    return float(np.exp(-(shares * np.log(shares)).sum()))
+
+
+def first_component_share(embeddings: np.ndarray) -> float | None:
+    """Share of the variance along the strongest direction, from 1/dim (even) to 1 (a line); None without variance."""
+    shares = explained_variance(embeddings)
+    return float(shares[0]) if len(shares) else None
+
+
+def iso_score(embeddings: np.ndarray) -> float | None:
+    """Isotropy from 0 (a line) to 1 (the same variance in every direction); None without variance or for dim 1.
+
+    With λ̂ the variances scaled to length √d and δ = ‖λ̂ − 1‖ / √(2(d − √d)) their distance from evenness,
+    φ = (d − δ²(d − √d))² / d² is the share of directions evenly used, and the score is (dφ − 1) / (d − 1).
+    (Rudman et al. 2022, section 4, https://arxiv.org/abs/2108.07344)
+    """
+    shares = explained_variance(embeddings)
+    dim = len(shares)
+    if dim < 2:
+        return None
+    even = shares * np.sqrt(dim) / np.linalg.norm(shares)
+    slack = dim - np.sqrt(dim)
+    distance = np.linalg.norm(even - 1) / np.sqrt(2 * slack)
+    used = (dim - distance**2 * slack) ** 2 / dim**2
+    return float((dim * used - 1) / (dim - 1))
+
+
+def neighbour_similarity(embeddings: np.ndarray, *, num_neighbours: int) -> float | None:
+    """Mean cosine of each row with its nearest other rows; None unless there are more rows than neighbours.
+
+    High beside a low `mean_cosine`: tight clusters. High beside a high one: everything is crowded.
+    Raises ValueError for fewer than one neighbour.
+    """
+    if num_neighbours < 1:
+        raise ValueError(f"num_neighbours={num_neighbours}: expected 1 or more")
+    vectors = unit(embeddings)
+    if len(vectors) <= num_neighbours:
+        return None
+    sums = [
+        np.partition(cosines, -num_neighbours, axis=1)[:, -num_neighbours:].sum()
+        for cosines in _other_cosines(vectors)
+    ]
+    return float(sum(sums) / (len(vectors) * num_neighbours))
+
+
+def score_histograms(
+    scores: np.ndarray, grades: np.ndarray, *, num_bins: int, low: float = -1.0, high: float = 1.0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Edges (num_bins + 1,) and, for positives (grade above 0.5) and negatives, counts (num_bins,).
+
+    Scores beyond the ends are counted in the outermost bins, so that the counts add up to the rows.
+    """
+    edges = np.linspace(low, high, num_bins + 1)
+    inside = np.clip(np.asarray(scores, dtype=np.float64), low, high)
+    is_positive = np.asarray(grades) > 0.5
+    positives, negatives = (np.histogram(inside[chosen], edges)[0] for chosen in (is_positive, ~is_positive))
+    return edges, positives, negatives
+
+
+def _other_cosines(vectors: np.ndarray) -> Iterator[np.ndarray]:
+    """Cosines of each row with all other rows, (rows of a block, rows − 1), block by block."""
+    count = len(vectors)
+    for start in range(0, count, BLOCK):
+        block = vectors[start : start + BLOCK] @ vectors.T
+        is_other = np.ones(block.shape, dtype=bool)
+        is_other[np.arange(len(block)), start + np.arange(len(block))] = False
+        yield block[is_other].reshape(len(block), count - 1)
