@@ -65,6 +65,13 @@ def test_nothing_is_found_where_nothing_is():
     assert not len(leaky_rows(train, EVALUATION))
 
 
+def test_a_pair_of_near_duplicates_is_found_once_and_as_exact():
+    """Its sentences are equal to those of the evaluation row and, crosswise, near to them."""
+    [hits] = PairIndex([pairs((LONG, NEARLY))]).search(pairs((LONG, NEARLY), (NEARLY, NEARLY)))
+    assert hits.train_rows.tolist() == [0, 1]
+    assert hits.is_exact.tolist() == [True, False]
+
+
 def test_each_split_gets_its_own_rows():
     first, second = EVALUATION.select(np.array([1, 0])), EVALUATION.select(np.array([3, 0]))
     train = pairs(("怎么还花呗", "花呗怎么还"))
