@@ -1,6 +1,7 @@
 """From rows of text to the tensors of a step, every distinct sentence once unless a loss needs more."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 
 from encoders.token_table import TokenTable
 from schema.batch import Batch, Sharing, Tokens
-from schema.examples import Examples
+from schema.examples import Examples, Kind
 
 
 class SentenceCollator:
@@ -48,6 +49,10 @@ class SentenceCollator:
 
     def training_batch(self, examples: Examples, rows: np.ndarray, *, index: int) -> Batch:
         """The Batch of the given rows, which is the `index`-th of the stage; what is drawn for it depends on that."""
+        if examples.kind is Kind.SENTENCE:
+            # A loss of sentences compares each with itself, so it comes twice.
+            text = examples.columns["text"]
+            examples = replace(examples, columns={"text": text, "text_again": text})
         return self._batch(examples, rows, self._sharing.get(examples.name, Sharing.BATCH))
 
     def __call__(self, examples: Examples, rows: np.ndarray) -> Batch:

@@ -71,6 +71,16 @@ def test_rows_find_their_texts_and_numbers_however_they_share(rows, sharing, dat
             assert len({texts[place] for place in places}) == len(places), "once per column"
 
 
+def test_a_sentence_is_trained_on_twice_and_evaluated_once():
+    examples = Examples.from_texts("set", "train", kind=Kind.SENTENCE, texts={"text": list("abca")})
+    collate = SentenceCollator(spell, pack, sharing={"set": Sharing.COLUMN})
+    batch = collate.training_batch(examples, np.array([0, 3, 2]), index=0)
+    assert encoded(batch) == ["a", "c", "a", "c"]
+    first, second = batch.columns.values()
+    assert (first.tolist(), second.tolist()) == ([0, 0, 1], [2, 2, 3])
+    assert list(collate(examples, np.array([0, 3, 2])).columns) == ["text"]
+
+
 def test_evaluation_always_shares():
     collate = SentenceCollator(spell, pack, sharing={"set": Sharing.NONE})
     assert encoded(collate(pairs(["a", "b"], ["a", "a"]), np.arange(2))) == ["a", "b"]

@@ -10,12 +10,25 @@ from hydra.utils import get_class, instantiate
 from omegaconf import OmegaConf
 
 from losses import (
+    AnglE,
+    ArcFace,
+    Bilinear,
+    BinaryCrossEntropy,
+    Circle,
+    Clustering,
     Contrastive,
     CoSENT,
+    CoSENTSampled,
+    CoSENTWeighted,
     CosineSimilarity,
+    CrossEntropy,
+    CrossEntropyError,
+    Huber,
     InfoNCE,
     Loss,
+    MarginRanking,
     OnlineContrastive,
+    SquaredError,
     TripletMargin,
 )
 from losses.options import number, switch
@@ -47,6 +60,47 @@ def composed(*overrides: str, config_name: str = "loss/by_kind"):
         (lambda: CosineSimilarity(target_range=[0, 5]), "target_range=5: expected a number from -1 to 1"),
         (lambda: CosineSimilarity(target_range=[0]), r"loss.target_range=\[0\]: expected two numbers"),
         (lambda: CosineSimilarity(target_range=[1, 0]), r"\[1, 0\]: expected the lower number first"),
+        (
+            lambda: CoSENTWeighted(temperature=0.05, temperature_unit="spred"),
+            r"loss.temperature_unit=spred .* did you mean spread\?",
+        ),
+        (
+            lambda: CoSENTSampled(num_comparisons=0, temperature=0.05, temperature_unit="score"),
+            "loss.num_comparisons=0: expected a whole number from 1",
+        ),
+        (
+            lambda: BinaryCrossEntropy(temperature=1, smoothing=1.5, focal_gamma=0),
+            "loss.smoothing=1.5: expected a number from 0 to 1",
+        ),
+        (lambda: CrossEntropy(smoothing=0, focal_gamma=-1), "loss.focal_gamma=-1: expected a number from 0"),
+        (lambda: SquaredError(activation="tanh"), "loss.activation=tanh .* known: identity, sigmoid"),
+        (lambda: Huber(delta=0, activation="identity"), "loss.delta=0: expected a number above 0"),
+        (lambda: CrossEntropyError(error_weight=-1), "loss.error_weight=-1: expected a number from 0"),
+        (lambda: MarginRanking(margin=-1), "loss.margin=-1: expected a number from 0"),
+        (lambda: Circle(margin=2, temperature=1), "loss.margin=2: expected a number from 0 to 1"),
+        (
+            lambda: ArcFace(margin=4, temperature=1, dim=2, num_classes=2),
+            "loss.margin=4: expected a number from 0 to 3.14",
+        ),
+        (
+            lambda: Clustering(separation_weight=-1, separation_margin=0),
+            "loss.separation_weight=-1: expected a number from 0",
+        ),
+        (
+            lambda: Bilinear(objective="cross", dim=2, num_classes=2),
+            "loss.objective=cross .* known: bce, ce",
+        ),
+        (
+            lambda: AnglE(
+                temperature=1,
+                angle_temperature=1,
+                angle_weight=0,
+                cosine_weight=0,
+                batch_weight=0,
+                positive_from=1,
+            ),
+            "loss.angle_weight=0, cosine_weight=0, batch_weight=0: expected one above 0",
+        ),
     ],
 )
 def test_wrong_values_are_named(build, message):

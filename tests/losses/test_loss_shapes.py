@@ -7,11 +7,25 @@ import torch
 from beartype import beartype
 from jaxtyping import TypeCheckError, jaxtyped
 
+from losses.angle import angle_scores
+from losses.arcface import arcface
+from losses.bce import binary_cross_entropy
+from losses.bilinear import bilinear_logits
+from losses.ce import class_cross_entropy
+from losses.circle import circle
+from losses.clustering import clustering
 from losses.contrastive import contrastive
 from losses.cosent import cosent
+from losses.cosent_sampled import cosent_sampled
+from losses.cosent_weighted import cosent_weighted
 from losses.cosine import cosine_regression, rescale
+from losses.huber import huber
 from losses.info_nce import false_negatives, info_nce, ranking_summary
+from losses.margin_ranking import margin_ranking
+from losses.mse import squared_error
 from losses.online_contrastive import hard_rows, online_contrastive
+from losses.prototype import prototype_entropy
+from losses.score_order import spread
 from losses.scores import all_cosines, mean_where, row_cosine
 from losses.softmax import cross_entropy, pair_features
 from losses.triplet import row_nearness, triplet_margin
@@ -62,6 +76,50 @@ CALLS = [
     (row_cosine, {}, (floats(4, 3), floats(4, 3)), (floats(4, 3), floats(1, 3))),
     (all_cosines, {}, (floats(4, 3), floats(8, 3)), (floats(4, 3), floats(8, 2))),
     (mean_where, {}, (floats(4, 3), marks(4, 3)), (floats(4, 3), marks(4))),
+    (cosent_weighted, {"temperature": 0.05}, (floats(4), floats(4)), (floats(4), floats(5))),
+    (
+        cosent_sampled,
+        {"temperature": 0.05},
+        (floats(4), floats(4), floats(4, 2)),
+        (floats(4), floats(4), floats(3, 2)),
+    ),
+    (spread, {}, (floats(4),), (floats(4, 1),)),
+    (angle_scores, {}, (floats(4, 3), floats(4, 3)), (floats(4, 3), floats(4, 2))),
+    (
+        binary_cross_entropy,
+        {"smoothing": 0.1, "focal_gamma": 1.0},
+        (floats(4), floats(4)),
+        (floats(4, 1), floats(4)),
+    ),
+    (
+        class_cross_entropy,
+        {"smoothing": 0.1, "focal_gamma": 1.0},
+        (floats(4, 3), torch.ones(4)),
+        (floats(4), torch.ones(4)),
+    ),
+    (squared_error, {"activation": "sigmoid"}, (floats(4), floats(4)), (floats(4), floats(4, 1))),
+    (huber, {"delta": 0.5, "activation": "identity"}, (floats(4), floats(4)), (floats(4), floats(3))),
+    (margin_ranking, {"margin": 0.2}, (floats(4), floats(4)), (floats(4), floats(5))),
+    (circle, {"margin": 0.2, "temperature": 0.1}, (floats(4), floats(4)), (floats(4), marks(4))),
+    (
+        arcface,
+        {"margin": 0.2, "temperature": 0.1},
+        (floats(4, 3), torch.ones(4)),
+        (floats(4, 3), torch.ones(3)),
+    ),
+    (prototype_entropy, {"temperature": 0.1}, (floats(4, 3), torch.ones(4)), (floats(4), torch.ones(4))),
+    (
+        clustering,
+        {"separation_weight": 1.0, "separation_margin": 0.0},
+        (floats(4, 3), torch.ones(4)),
+        (floats(4, 3), torch.ones(3)),
+    ),
+    (
+        bilinear_logits,
+        {},
+        (floats(4, 3), floats(4, 3), floats(2, 3, 3), floats(2)),
+        (floats(4, 3), floats(4, 3), floats(2, 3, 2), floats(2)),
+    ),
 ]
 
 

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from class_cases import NO_MIX
 from loss_cases import DIM, encoded_rows, gradients, seeded_head
 from torch import nn
 
-from losses import Contrastive, CoSENT, CosineSimilarity, InfoNCE, OnlineContrastive, TripletMargin
+from losses import AnglE, Contrastive, CoSENT, CosineSimilarity, InfoNCE, OnlineContrastive, TripletMargin
 from losses.scores import row_cosine
 from schema.examples import Kind
 
@@ -106,3 +107,10 @@ def test_softmax(difference, product):
     )
     their_loss.classifier.load_state_dict(ours.head.state_dict())
     assert_same(ours, their_loss.double(), rows, rows.targets.long())
+
+
+@pytest.mark.parametrize("kind", [Kind.SCORED_PAIR, Kind.LABELLED_PAIR])
+def test_angle(kind):
+    rows = encoded_rows(kind, count=COUNT)
+    ours = AnglE(temperature=0.05, angle_temperature=0.05, **NO_MIX)
+    assert_same(ours, theirs.AnglELoss(MODEL, scale=20.0), rows, rows.targets)

@@ -1,0 +1,79 @@
+"""Whole jobs with losses that are fed in ways of their own: one text a row, one sentence twice, a head."""
+
+import csv
+
+import pytest
+from jobs import run_job
+
+CLASSES = {"news_story": "故事小说人物", "news_sports": "足球篮球比赛", "news_tech": "手机电脑芯片"}
+
+
+@pytest.fixture
+def news(tmp_path):
+    """Texts of three classes, each with words of its own; the overrides that train on them."""
+    for split, count in (("train", 16), ("dev", 2), ("test", 2)):
+        lines = ["text\tlabel"]
+        for name, words in CLASSES.items():
+            turned = [words[turn % 6 :] + words[: turn % 6] + words[turn // 6] for turn in range(count)]
+            lines += [f"{split[:1]}{text}\t{name}" for text in turned]
+        folder = tmp_path / "data" / "tnews"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    files = "{train: tnews/train.tsv, dev: tnews/dev.tsv, test: tnews/test.tsv}"
+    return (
+        "dataset=[tnews]",
+        "dataset.tnews.source=local",
+        "dataset.tnews.rows.train=null",
+        f"dataset.tnews.layouts.tsv.files={files}",
+        f"data_dir={tmp_path / 'data'}",
+    )
+
+
+def logged(run, name="train/loss"):
+    with (run / "metrics" / "0" / "metrics.csv").open() as file:
+        return [float(row[name]) for row in csv.DictReader(file) if row[name]]
+
+
+STEADY = ("logger.every_steps=1", "seed=42", "hardware.precision=32-true", "training.duration=4 epochs")
+
+
+@pytest.mark.parametrize("loss", ["prototype", "arcface", "clustering"])
+def test_classes_of_texts_are_learnt(loss, news, tmp_path, tiny_backbone):
+    values = logged(run_job(tmp_path, tiny_backbone, *STEADY, *news, f"loss={loss}"))
+    assert len(values) == 24
+    assert sum(values[-6:]) < 0.7 * sum(values[:6])
+
+
+@pytest.mark.parametrize(("dropout", "is_itself"), [(0.0, True), (0.3, False)])
+def test_simcse_sees_two_views(dropout, is_itself, tmp_path, tiny_backbone):
+    """Without dropout a sentence is itself, with a cosine of 1; with dropout it is only near itself."""
+    words = ("loss=simcse", "dataset=[demo_sts]", f"backbone.dropout={dropout}")
+    run = run_job(tmp_path, tiny_backbone, *STEADY, *words)
+    cosines, values = logged(run, "train/demo_sts/positive_score"), logged(run)
+    assert all((cosine > 0.9999) == is_itself for cosine in cosines)
+    assert values[-1] < values[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("loss", "dataset"),
+    [
+        ("angle", "demo_sts"),
+        ("bce", "demo_qmc"),
+        ("bilinear", "demo_nli"),
+        ("ce_mse", "demo_sts"),
+        ("circle", "demo_qmc"),
+        ("cosent_adaptive", "demo_sts"),
+        ("cosent_bce", "demo_qmc"),
+        ("cosent_sampled", "demo_nli"),
+        ("cosent_softmax", "demo_nli"),
+        ("cosent_weighted", "demo_sts"),
+        ("huber", "demo_sts"),
+        ("margin_ranking", "demo_nli"),
+        ("mse", "demo_sts"),
+    ],
+)
+def test_the_loss_falls(loss, dataset, tmp_path, tiny_backbone):
+    values = logged(run_job(tmp_path, tiny_backbone, *STEADY, f"loss={loss}", f"dataset=[{dataset}]"))
+    count = len(values) // 4
+    assert sum(values[-count:]) < sum(values[:count])
