@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from schema.config import BackendName, backend_name
 from schema.errors import UserError, nearest
 
 if TYPE_CHECKING:  # both load torch or numpy, and --help should not wait for them
@@ -24,8 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
+        backend_name(options.backend, key="--backend")
         if options.file is None and len(options.sentences) == 2:
-            print(f"{score_pair(options.encoder, *options.sentences, batch_tokens=options.batch_tokens):.4f}")
+            print(f"{score_pair(options):.4f}")
         elif options.file is not None and not options.sentences:
             print(f"written to {score_file(options)}", file=sys.stderr)
         else:
@@ -59,12 +61,19 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--output", type=Path, help="default: <file>.scored.tsv or .csv beside the file")
     parser.add_argument("--score-column", default="score", help="name of the new column (default: score)")
     parser.add_argument("--batch-tokens", type=int, default=16384, help="tokens at a time (default: 16384)")
+    parser.add_argument(
+        "--backend",
+        default=BackendName.TORCH,
+        help=f"what computes the embeddings: {', '.join(BackendName)} (default: {BackendName.TORCH})",
+    )
+    parser.add_argument("--cache", type=Path, metavar="FOLDER", help="keep embeddings here for the next time")
     return parser
 
 
-def score_pair(encoder: str, first: str, second: str, *, batch_tokens: int) -> float:
+def score_pair(options: argparse.Namespace) -> float:
     """Cosine of two sentences."""
-    return float(_cosines(_load(encoder), [first], [second], batch_tokens=batch_tokens, progress=False)[0])
+    first, second = options.sentences
+    return float(_cosines([first], [second], options, progress=False)[0])
 
 
 def score_file(options: argparse.Namespace) -> Path:
@@ -87,7 +96,7 @@ def score_file(options: argparse.Namespace) -> Path:
     for line, reason in sorted(table.faults.items())[:1]:
         raise UserError(f"{table.at(line)}: {reason}")
     first, second = _text_columns(table, options)
-    scores = _cosines(_load(options.encoder), first, second, batch_tokens=options.batch_tokens, progress=True)
+    scores = _cosines(first, second, options, progress=True)
     names = [*table.names, options.score_column] if table.names else None
     columns = [*table.columns, [f"{score:.6f}" for score in scores]]
     _write_table(output, names, columns, delimiter=DELIMITERS[kind], quoted=options.quoted)
@@ -128,16 +137,20 @@ def _load(folder: str) -> "SentenceEncoder":
 
 
 def _cosines(
-    encoder: "SentenceEncoder",
-    first: Sequence[str],
-    second: Sequence[str],
-    *,
-    batch_tokens: int,
-    progress: bool,
+    first: Sequence[str], second: Sequence[str], options: argparse.Namespace, *, progress: bool
 ) -> Sequence[float]:
+    encoder = _load(options.encoder)
     import numpy as np
 
-    embeddings = encoder.embed([*first, *second], batch_tokens=batch_tokens, progress=progress)
+    from encoders.embedding_cache import EmbeddingCache
+
+    embeddings = encoder.embed(
+        [*first, *second],
+        batch_tokens=options.batch_tokens,
+        progress=progress,
+        backend=options.backend,
+        cache=None if options.cache is None else EmbeddingCache(options.cache),
+    )
     embeddings /= np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), np.finfo(np.float32).tiny)
     return np.einsum("rd,rd->r", embeddings[: len(first)], embeddings[len(first) :])
 

@@ -4,6 +4,7 @@ import gc
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -14,13 +15,21 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from encoders.backends import Backend, open_backend
 from encoders.dropout import use_cheap_dropout
 from encoders.packing import pack, packed_inputs, padded_inputs, use_packed_attention
 from encoders.pooling import POOLINGS, READS_FIRST_LAYER, check_pooling
 from encoders.projection import Projection
 from encoders.token_table import TokenTable
 from schema.batch import Tokens
+from schema.config import BackendName, backend_name
 from schema.errors import UserError
+
+if TYPE_CHECKING:
+    from encoders.embedding_cache import EmbeddingCache
+
+PORTION = 65_536
+"""Sentences that are encoded before their embeddings are written to a cache."""
 
 TEXTS_PER_CALL = 4096
 MANY_TEXTS = 50_000
@@ -35,6 +44,8 @@ class SentenceEncoder(nn.Module):
     max_length  tokens per sentence, special tokens included; longer sentences are cut
     dim         size of an embedding
     piece_tokens  tokens that are encoded at a time where gradients are kept; None: all of a batch at once
+    pad         number that stands for no token where sentences are padded
+    takes_segments  the backbone is told which of two sentences a token belongs to
     """
 
     def __init__(
@@ -57,10 +68,10 @@ class SentenceEncoder(nn.Module):
         self.piece_tokens: int | None = None
         self._packs = use_packed_attention(backbone)
         use_cheap_dropout(backbone)
-        self._takes_segments = "token_type_ids" in inspect.signature(backbone.forward).parameters
+        self.takes_segments = "token_type_ids" in inspect.signature(backbone.forward).parameters
         # Models without padding token (GPT-2) never see the number: the mask hides it.
         pad = tokenizer.pad_token_id
-        self._pad = 0 if pad is None else pad
+        self.pad = 0 if pad is None else pad
 
     @property
     def dim(self) -> int:
@@ -118,8 +129,8 @@ class SentenceEncoder(nn.Module):
             output = self.backbone(**packed_inputs(self.backbone, tokens), output_hidden_states=needs_layers)
             real = (0,)
         else:
-            input_ids, mask = padded_inputs(tokens, pad=self._pad)
-            segments = {"token_type_ids": torch.zeros_like(input_ids)} if self._takes_segments else {}
+            input_ids, mask = padded_inputs(tokens, pad=self.pad)
+            segments = {"token_type_ids": torch.zeros_like(input_ids)} if self.takes_segments else {}
             output = self.backbone(
                 input_ids=input_ids, attention_mask=mask, output_hidden_states=needs_layers, **segments
             )
@@ -159,31 +170,55 @@ class SentenceEncoder(nn.Module):
         return pack(token_lists, max_group_tokens=self.piece_tokens)
 
     def embed(
-        self, texts: Sequence[str], *, batch_tokens: int, progress: bool
+        self,
+        texts: Sequence[str],
+        *,
+        batch_tokens: int,
+        progress: bool,
+        backend: str | Backend = BackendName.TORCH,
+        cache: "EmbeddingCache | None" = None,
     ) -> Float[np.ndarray, "sentences dim"]:
         """Embeddings of the texts in their order, float32, without gradients and without dropout.
 
         Equal texts are encoded once. Texts of like length go together, at most `batch_tokens` tokens at a
-        time with padding (a longer text goes alone). Raises UserError for a text that is empty or no string.
+        time with padding (a longer text goes alone).
+
+        backend  a BackendName; or one that is open, which spares ONNX another export
+        cache    where embeddings are looked up first and kept afterwards; None: nowhere
+
+        Raises UserError for a text that is empty or no string, and for a back end that cannot be opened.
         """
         check_texts(texts)
         distinct: dict[str, int] = {}
         positions = [distinct.setdefault(text, len(distinct)) for text in texts]
-        embeddings = np.empty((len(distinct), self.dim), dtype=np.float32)
-        token_lists = self.tokenize(list(distinct))
-        device = next(self.parameters()).device
-        was_training = self.training
-        self.eval()
-        try:
-            with torch.inference_mode(), Progress(disable=not progress, transient=True) as bar:
-                task = bar.add_task("encoding sentences", total=len(token_lists))
-                for rows in batches_by_length([len(one) for one in token_lists], batch_tokens=batch_tokens):
-                    tokens = self.collate([token_lists[row] for row in rows]).to(device)
-                    embeddings[rows] = self(tokens).cpu().numpy()
-                    bar.advance(task, len(rows))
-        finally:
-            self.train(was_training)
+        sentences = list(distinct)
+        name = backend_name(backend, key="backend") if isinstance(backend, str) else backend.name
+        shelf = None if cache is None else cache.shelf(self, name)
+        embeddings = np.empty((len(sentences), self.dim), dtype=np.float32)
+        pending = np.arange(len(sentences)) if shelf is None else shelf.fill(sentences, embeddings)
+        if len(pending) and isinstance(backend, str):
+            backend = open_backend(name, self)
+        with Progress(disable=not progress, transient=True) as bar:
+            task = bar.add_task("encoding sentences", total=len(pending))
+            # What is kept is kept in portions, so that a run that ends early has not worked in vain.
+            size = max(len(pending), 1) if shelf is None else PORTION
+            for start in range(0, len(pending), size):
+                rows = pending[start : start + size]
+                chosen = [sentences[row] for row in rows]
+                for places, part in self._encoded(chosen, backend, batch_tokens=batch_tokens):
+                    embeddings[rows[places]] = part
+                    bar.advance(task, len(places))
+                if shelf is not None:
+                    shelf.add(chosen, embeddings[rows])
         return embeddings[positions]
+
+    def _encoded(
+        self, texts: Sequence[str], backend: Backend, *, batch_tokens: int
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Positions in `texts` and their embeddings, batch by batch."""
+        table = self.tokenize(texts)
+        for rows in batches_by_length(table.lengths, batch_tokens=batch_tokens):
+            yield rows, backend.encode(self.collate(table[rows]))
 
 
 @contextmanager

@@ -22,6 +22,9 @@ NOT_PART_OF_THE_RUN = (
 )
 """Top-level keys that change speed, places or messages, but not what is computed."""
 
+NOT_PART_OF_THE_EVALUATION = ("cache_embeddings",)
+"""Keys of `evaluation` of which the same is true."""
+
 
 def run_key(config: Mapping[str, Any]) -> str:
     """Eight hex digits over everything that decides the numbers of a run.
@@ -32,6 +35,11 @@ def run_key(config: Mapping[str, Any]) -> str:
     deciding = {key: value for key, value in config.items() if key not in NOT_PART_OF_THE_RUN}
     if config.get("init_from"):
         deciding["init_from"] = _weights_digest(Path(config["init_from"]))
+    deciding["evaluation"] = {
+        key: value
+        for key, value in (config.get("evaluation") or {}).items()
+        if key not in NOT_PART_OF_THE_EVALUATION
+    }
     text = json.dumps(deciding, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 

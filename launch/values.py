@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from omegaconf import DictConfig, ListConfig
 
 from launch.explain import ConfigError
-from schema.config import Duration, Source, Unit
+from schema.config import BackendName, Duration, Source, Unit
 from schema.errors import UserError, nearest
 from schema.examples import Kind
 
@@ -47,6 +47,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "backbone.pooling": ("mean", "cls", "max", "first_last", "weighted"),
     "optimiser.decay": ("linear", "constant"),
     "evaluation.splits": ("dev", "test"),
+    "evaluation.backend": tuple(BackendName),
     "hardware.accelerator": ("cpu", "cuda", "mps"),
     "hardware.strategy": ("auto", "ddp"),
     "hardware.precision": ("32-true", "bf16-mixed", "16-mixed"),

@@ -9,32 +9,18 @@ from jaxtyping import Float
 from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 
-from datamodules.union import SentenceUnion
 from encoders import SentenceEncoder, compile_layers, load_backbone, load_encoder
 from encoders.collate import SentenceCollator
 from encoders.token_cache import CachedTokenizer
 from lightning_modules.base import SentenceModule
+from lightning_modules.cosine_plan import CosinePlan
+from lightning_modules.embedding_pass import EmbeddingPass
+from lightning_modules.scoring import EvaluationPlan
 from schema.batch import Batch, Encoded
-from schema.config import JobConfig
+from schema.config import BackendName, JobConfig
+from schema.errors import UserError
 from schema.examples import Examples
-
-
-class CosinePlan:
-    """Encodes every distinct sentence of several sets once; a row's score is the cosine of its two embeddings."""
-
-    def __init__(self, sets: Sequence[Examples]) -> None:
-        self.sets = list(sets)
-        self._union = SentenceUnion(sets)
-        self.examples = self._union.examples
-
-    def scores(self, outputs: Float[np.ndarray, "sentences dim"]) -> list[np.ndarray]:
-        lengths = np.linalg.norm(outputs, axis=1, keepdims=True)
-        unit = outputs / np.maximum(lengths, np.finfo(np.float32).tiny)
-        scored = []
-        for position in range(len(self.sets)):
-            first, second, *_ = self._union.rows(position).values()
-            scored.append(np.einsum("rd,rd->r", unit[first], unit[second]))
-        return scored
+from schema.result import Score
 
 
 class BiEncoder(SentenceModule):
@@ -55,6 +41,7 @@ class BiEncoder(SentenceModule):
             progress=self.job.logger.progress and rank_zero_only.rank == 0,
         )
         self.collate = SentenceCollator(tokenize, encoder.collate, sharing=self.sharing)
+        self._final = EmbeddingPass(encoder, self.job)
 
     @staticmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> SentenceEncoder:
@@ -74,8 +61,38 @@ class BiEncoder(SentenceModule):
             targets=batch.targets,
         )
 
+    def setup(self, stage: str) -> None:
+        plan = self.trainer.datamodule.test_plan
+        if not isinstance(plan, CosinePlan):
+            self._require_torch()
+        elif stage == "fit":
+            self._final.try_out()
+        elif stage == "test":
+            self._final.begin(plan, self.trainer)
+
+    def _require_torch(self) -> None:
+        """Raises UserError where a back end is asked for that this evaluation has no use for."""
+        chosen = self.job.evaluation.backend
+        if self.trainer.datamodule.test_plan is not None and chosen != BackendName.TORCH:
+            raise UserError(
+                f"evaluation.backend={chosen}: {type(self).__name__} is evaluated by more than embeddings; "
+                "leave it at torch"
+            )
+
+    @property
+    def _is_final(self) -> bool:
+        """This is the final evaluation, not a validation within training."""
+        return self._trainer is not None and self._trainer.testing
+
     def output(self, batch: Batch) -> Float[Tensor, "batch dim"]:
+        if self._is_final:
+            return self._final.encode(batch)
         return self.encoder(batch.tokens)[batch.columns["text"]]
+
+    def evaluated(self, plan: EvaluationPlan, outputs: np.ndarray, **how: object) -> dict[str, Score]:
+        if self._is_final and isinstance(plan, CosinePlan):
+            self._final.keep(plan, outputs)
+        return super().evaluated(plan, outputs, **how)
 
     def plan(self, sets: Sequence[Examples]) -> CosinePlan:
         return CosinePlan(sets)

@@ -9,10 +9,11 @@ import torch
 from encoders.collate import SentenceCollator
 from encoders.packing import pack
 from lightning_modules.base import SentenceModule
+from lightning_modules.scoring import NOTHING
 from metrics.lexical import lexical_scores
 from schema.batch import Batch, Encoded
 from schema.config import JobConfig
-from schema.examples import Examples, Kind
+from schema.examples import Examples
 
 
 class LexicalPlan:
@@ -20,9 +21,7 @@ class LexicalPlan:
 
     def __init__(self, sets: Sequence[Examples]) -> None:
         self.sets = list(sets)
-        self.examples = Examples(
-            "nothing", "evaluation", Kind.SENTENCE, ["-"], {"text": np.zeros(1, np.int32)}, None
-        )
+        self.examples = NOTHING
 
     def scores(self, outputs: np.ndarray) -> list[np.ndarray]:
         scored = []

@@ -10,11 +10,15 @@ import torch
 
 from metrics.scoring import score_set
 from schema.batch import Encoded
-from schema.examples import Examples
+from schema.examples import Examples, Kind
 from schema.result import Score
 
 Outputs = list[tuple[np.ndarray, np.ndarray]]
 """Row numbers and the model's outputs for them, one entry per batch."""
+
+
+NOTHING = Examples("nothing", "evaluation", Kind.SENTENCE, ["-"], {"text": np.zeros(1, np.int32)}, None)
+"""What passes through a model, in name, where a plan needs nothing of it; a pass without rows would be skipped."""
 
 
 class EvaluationPlan(Protocol):

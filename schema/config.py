@@ -10,7 +10,7 @@ from typing import Any
 
 from omegaconf import MISSING
 
-from schema.errors import UserError
+from schema.errors import UserError, nearest
 
 
 class Source(StrEnum):
@@ -19,6 +19,27 @@ class Source(StrEnum):
     BUILTIN = "builtin"  # shipped with juzhen
     LOCAL = "local"  # files below data_dir
     HUB = "hub"  # the Hugging Face hub, at a pinned revision
+
+
+class BackendName(StrEnum):
+    """What computes embeddings where nothing is learnt. ONNX needs the extra `onnx` and runs on the CPU."""
+
+    TORCH = "torch"  # the encoder as it is trained, in the precision of the hardware
+    TORCH_BF16 = "torch_bf16"  # its products in bfloat16
+    ONNX = "onnx"  # ONNX Runtime, float32
+    ONNX_INT8 = "onnx_int8"  # ONNX Runtime, weights and states of matrix products in 8 bits
+
+    @property
+    def needs_onnx(self) -> bool:
+        return self in (BackendName.ONNX, BackendName.ONNX_INT8)
+
+
+def backend_name(name: str, *, key: str) -> BackendName:
+    """The back end of that name. Raises UserError that says where it was given (`key`) and what is nearest."""
+    try:
+        return BackendName(name)
+    except ValueError:
+        raise UserError(f"{key}={name}: no such back end; {nearest(name, BackendName)}") from None
 
 
 @dataclass
@@ -129,6 +150,8 @@ class EvaluationConfig:
     splits: list[str] = MISSING  # of dev and test
     bootstrap_samples: int = MISSING  # resamples for the 95 % interval; 0: none
     untrained: bool = MISSING  # also score the weights before training
+    backend: str = MISSING  # a BackendName: what encodes the sets in the end; validation always uses torch
+    cache_embeddings: bool = MISSING  # keep embeddings below cache_dir; the same weights then encode nothing twice
 
 
 @dataclass
@@ -157,7 +180,6 @@ class JobConfig:
     on_bad_row: str = MISSING  # error drop
     resume: str = MISSING  # never auto
     init_from: str | None = None  # a run or an encoder folder: start from its weights
-    filter_leaks: bool = MISSING  # leave out training rows that an evaluation set of this job has too
     filter_leaks: bool = MISSING  # leave out training rows that an evaluation set of this job has too
     debug_rows: int | None = None  # rows kept per split, at most; for trying things out
     dataset: dict[str, DatasetConfig] = MISSING  # what is trained on, in order

@@ -103,6 +103,12 @@ def bert_folder(tmp_path_factory) -> Path:
     return write_bert(tmp_path_factory.mktemp("bert"))
 
 
+@pytest.fixture(scope="session")
+def distilbert_folder(tmp_path_factory) -> Path:
+    """The same of an architecture that is padded."""
+    return write_distilbert(tmp_path_factory.mktemp("distilbert"))
+
+
 @pytest.fixture(scope="session", params=[write_bert, write_roberta, write_distilbert])
 def any_folder(request, tmp_path_factory) -> Path:
     return request.param(tmp_path_factory.mktemp(request.param.__name__))

@@ -82,6 +82,8 @@ evaluation:
   splits: [dev, test]
   bootstrap_samples: 1000
   untrained: false
+  backend: torch
+  cache_embeddings: false
 hydra:
   run:
     dir: ${run_dir}

@@ -1,0 +1,55 @@
+"""What a back end is, and how one is opened by its name."""
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from jaxtyping import Float
+
+from schema.batch import Tokens
+from schema.config import BackendName, backend_name
+from schema.errors import UserError
+
+if TYPE_CHECKING:  # the encoder itself opens back ends
+    from encoders.sentence_encoder import SentenceEncoder
+
+ONNX_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+
+
+class Backend(Protocol):
+    """Turns tokens into embeddings, without gradients and without dropout.
+
+    name  a BackendName; part of the key under which embeddings are kept
+    """
+
+    name: BackendName
+
+    def encode(self, tokens: Tokens) -> Float[np.ndarray, "sentences dim"]:
+        """Embeddings in float32, in the order in which the sentences were collated."""
+
+
+def open_backend(name: str, encoder: "SentenceEncoder") -> Backend:
+    """The back end of that name for the weights that `encoder` has now.
+
+    The torch ones read later changes of the weights, too; those of ONNX are a copy, which takes seconds to make.
+    Raises UserError for an unknown name, a missing package and an encoder that cannot be exported.
+    """
+    name = backend_name(name, key="backend")
+    require_packages(name)
+    if name.needs_onnx:
+        from encoders.backends.onnx_backend import OnnxBackend
+
+        return OnnxBackend(encoder, name)
+    from encoders.backends.torch_backend import TorchBackend
+
+    return TorchBackend(encoder, name)
+
+
+def require_packages(name: BackendName) -> None:
+    """Raises UserError when a package that the back end needs is not installed."""
+    missing = [package for package in ONNX_PACKAGES if name.needs_onnx and find_spec(package) is None]
+    if missing:
+        raise UserError(
+            f"backend {name}: needs {', '.join(missing)}, which this environment lacks; "
+            'type: pip install -e ".[onnx]" -c constraints.txt'
+        )

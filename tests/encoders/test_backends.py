@@ -1,0 +1,210 @@
+"""Each back end computes the embeddings of the encoder: exactly, or as near as its precision allows."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import spearmanr
+
+from encoders import SentenceEncoder
+from encoders.backends import open_backend, require_packages
+from encoders.packing import PACKED
+from encoders.pooling import POOLINGS
+from encoders.projection import Projection
+from schema.config import BackendName
+from schema.errors import UserError
+
+TEXTS = ["今天天气很好吗", "我", "你他们是的在不了有和人这中大", "今天", "我", "ab cd", "今" * 50]
+ONNX = (BackendName.ONNX, BackendName.ONNX_INT8)
+
+
+def embed(encoder, backend, texts=TEXTS, **how) -> np.ndarray:
+    return encoder.embed(texts, batch_tokens=64, progress=False, backend=backend, **how)
+
+
+def unit(embeddings):
+    return embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
+
+
+def require(backend):
+    for package in ("onnx", "onnxscript", "onnxruntime") if backend in ONNX else ():
+        pytest.importorskip(package)
+
+
+def projected(encoder: SentenceEncoder) -> SentenceEncoder:
+    torch.manual_seed(3)
+    for inner, outer in ((encoder.dim, 16), (16, 8)):
+        layer = Projection(inner, outer, bias=outer == 16, activation="torch.nn.modules.activation.Tanh")
+        encoder.projections.append(layer)
+    return encoder
+
+
+@pytest.fixture(scope="module")
+def graph(bert_folder, tmp_path_factory):
+    """A small encoder with projections, and its graph in float32; an export takes seconds."""
+    require(BackendName.ONNX)
+    from encoders import load_encoder
+    from encoders.backends.onnx_export import export_onnx
+
+    encoder = projected(load_encoder(bert_folder))
+    return encoder, export_onnx(encoder, tmp_path_factory.mktemp("graph") / "bert.onnx", quantised=False)
+
+
+@pytest.fixture
+def opened(graph, monkeypatch):
+    """Opens ONNX back ends for the encoder of `graph`, without exporting it again."""
+    from encoders.backends import onnx_export
+
+    monkeypatch.setattr(onnx_export, "_export", lambda module, path: shutil.copy(graph[1], path))
+    return lambda name, encoder=graph[0]: open_backend(name, encoder)
+
+
+def test_a_graph_with_projections_is_the_encoder(graph, opened):
+    computed = embed(graph[0], opened("onnx"))
+    assert (computed.shape, computed.dtype) == ((len(TEXTS), 8), np.float32)
+    np.testing.assert_allclose(computed, embed(graph[0], "torch"), rtol=0, atol=1e-5)
+
+
+def test_sentences_one_by_one_are_those_of_a_batch(graph, opened):
+    backend = opened("onnx")
+    alone = np.concatenate([embed(graph[0], backend, [text]) for text in TEXTS])
+    np.testing.assert_allclose(alone, embed(graph[0], backend), rtol=0, atol=1e-5)
+
+
+def check_export(encoder):
+    np.testing.assert_allclose(unit(embed(encoder, "onnx")), unit(embed(encoder, "torch")), rtol=0, atol=1e-5)
+
+
+def test_a_padded_architecture_is_exported(distilbert_folder, load):
+    require(BackendName.ONNX)
+    encoder = load(distilbert_folder, pooling="weighted", normalise=True)
+    assert not encoder._packs
+    check_export(encoder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_every_architecture_and_pooling_is_exported(any_folder, load, pooling):
+    require(BackendName.ONNX)
+    check_export(load(any_folder, pooling=pooling))
+
+
+def test_bf16_rounds(any_folder, load):
+    encoder = load(any_folder)
+    expected, computed = embed(encoder, "torch"), embed(encoder, "torch_bf16")
+    assert computed.dtype == np.float32
+    assert not np.array_equal(computed, expected), "nothing was rounded"
+    assert (unit(computed) * unit(expected)).sum(1).min() > 0.99
+    assert encoder.training
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_poolings_of_padded_sentences_are_those_of_packed_ones(bert_folder, load, pooling):
+    from encoders.backends.padded import POOLINGS as PADDED
+
+    encoder = load(bert_folder)
+    tokens = encoder.collate(encoder.tokenize(TEXTS))
+    lengths = tokens.lengths
+    mask = (torch.arange(int(lengths.max())) < lengths[:, None]).unsqueeze(-1)
+    # Numbers in the padding that no pooling may see.
+    layers = [
+        torch.randn(len(tokens), mask.shape[1], 5, generator=torch.Generator().manual_seed(n)) for n in (0, 1)
+    ]
+    expected = POOLINGS[pooling]([layer[mask.squeeze(-1)] for layer in layers], tokens)
+    torch.testing.assert_close(PADDED[pooling](layers, mask.float()), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", ["torch_bf16", "onnx_int8"])
+def test_rounding_hardly_changes_a_correlation(project_root, load, backend):
+    require(backend)
+    encoder = projected(load(project_root / "builtin" / "encoder", initialise="random", seed=1))
+    lines = (
+        (project_root / "builtin" / "data" / "demo_sts" / "dev.tsv").read_text(encoding="utf-8").splitlines()
+    )
+    rows = [line.split("\t") for line in lines[1:201]]
+    names = lines[0].split("\t")
+    first, second = ([row[names.index(name)] for row in rows] for name in ("sentence1", "sentence2"))
+    gold = [float(row[names.index("label")]) for row in rows]
+
+    def cosines(name):
+        both = unit(encoder.embed([*first, *second], batch_tokens=2048, progress=False, backend=name))
+        return both, (both[: len(rows)] * both[len(rows) :]).sum(1)
+
+    (expected, plain), (computed, rounded) = cosines("torch"), cosines(backend)
+    assert (expected * computed).sum(1).min() > 0.99
+    assert not np.array_equal(expected, computed), "nothing was rounded"
+    assert abs(spearmanr(plain, gold).statistic - spearmanr(rounded, gold).statistic) < 0.01
+
+
+@pytest.mark.slow
+def test_weights_that_do_not_bear_8_bits_are_refused(bert_folder, load, monkeypatch):
+    require(BackendName.ONNX_INT8)
+    from encoders.backends import onnx_export
+
+    monkeypatch.setattr(onnx_export, "LEAST_COSINE", 1.001)
+    with pytest.raises(UserError, match="onnx_int8: these weights do not bear 8 bits"):
+        open_backend("onnx_int8", load(bert_folder))
+
+
+def test_an_embedding_does_not_depend_on_the_calls(graph, opened, monkeypatch):
+    from encoders.backends import onnx_backend
+
+    encoder, backend = graph[0], opened("onnx")
+    expected = embed(encoder, "torch")
+    for most in (1, 20, 10_000):
+        monkeypatch.setattr(onnx_backend, "CALL_TOKENS", most)
+        np.testing.assert_allclose(embed(encoder, backend), expected, rtol=0, atol=1e-5)
+    assert encoder.backbone.config._attn_implementation == PACKED, "the encoder itself was changed"
+    assert encoder.training
+
+
+def test_rows_are_scaled_one_by_one():
+    from encoders.backends.padded import RowScaledLinear
+
+    linear = torch.nn.Linear(6, 3)
+    states = torch.randn(2, 4, 6) * torch.logspace(-4, 4, 4)[None, :, None]
+    states[0, 0] = 0
+    torch.testing.assert_close(RowScaledLinear(linear)(states), linear(states), rtol=1e-5, atol=1e-6)
+
+
+def test_a_graph_that_computes_something_else_is_refused(graph, opened, load, bert_folder):
+    message = r"bert: exported to ONNX it computes something else .*use the back end torch"
+    with pytest.raises(UserError, match=message):
+        opened("onnx", projected(load(bert_folder, pooling="cls")))
+
+
+def test_an_architecture_that_cannot_be_exported_is_named(bert_folder, load, monkeypatch):
+    require(BackendName.ONNX)
+    encoder = load(bert_folder)
+
+    def forward(input_ids, attention_mask, output_hidden_states, token_type_ids):
+        if input_ids.float().mean() > 1:  # depends on the numbers, which no graph may
+            return None
+        raise AssertionError
+
+    plain = type(encoder.backbone).forward
+
+    def unexportable(self, input_ids, **more):
+        return forward(input_ids, **more) if "attention_mask" in more else plain(self, input_ids, **more)
+
+    monkeypatch.setattr(type(encoder.backbone), "forward", unexportable)
+    with pytest.raises(UserError, match="bert: this architecture cannot be exported to ONNX"):
+        open_backend("onnx", encoder)
+
+
+def test_a_missing_package_is_named_with_the_command(bert_folder, load, monkeypatch):
+    from encoders.backends import backend
+
+    monkeypatch.setattr(backend, "find_spec", lambda name: None if name == "onnxruntime" else Path())
+    with pytest.raises(UserError, match=r'needs onnxruntime, .*pip install -e "\.\[onnx\]"'):
+        embed(load(bert_folder), "onnx")
+    require_packages(BackendName.TORCH_BF16)
+
+
+def test_an_unknown_name_is_refused_before_any_work(bert_folder, load, monkeypatch):
+    encoder = load(bert_folder)
+    monkeypatch.setattr(encoder, "tokenize", lambda texts: pytest.fail("work was done"))
+    with pytest.raises(UserError, match=r"backend=onnx_int4: no such back end; did you mean onnx_int8"):
+        embed(encoder, "onnx_int4")

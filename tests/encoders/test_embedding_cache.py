@@ -1,0 +1,201 @@
+"""Embeddings on disk are those of the encoder that asks, whole, and never computed twice."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import normalizers
+
+from encoders import embedding_cache as module
+from encoders import load_encoder, save_encoder, sentence_encoder
+from encoders.embedding_cache import EmbeddingCache
+from encoders.fingerprint import encoder_digest
+
+TEXTS = ["今天天气很好吗", "我", "你他们是的在不了有和人这中大", "今天", "我", "ab cd"]
+
+
+@pytest.fixture
+def encoder(bert_folder, load):
+    return load(bert_folder)
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return EmbeddingCache(tmp_path)
+
+
+def embed(encoder, cache, texts=TEXTS, **how):
+    """Embeddings, and the number of sentences that went through the encoder for them."""
+    encoded = []
+    hook = encoder.register_forward_pre_hook(lambda module, inputs: encoded.append(len(inputs[0])))
+    try:
+        embeddings = encoder.embed(texts, batch_tokens=64, progress=False, cache=cache, **how)
+    finally:
+        hook.remove()
+    return embeddings, sum(encoded)
+
+
+def segments(cache):
+    return sorted(cache.folder.rglob("*.npy"))
+
+
+def test_only_missing_sentences_are_encoded(encoder, cache):
+    plain = embed(encoder, None)[0]
+    first, encoded = embed(encoder, cache, TEXTS[:3])
+    assert encoded == 3
+    second, encoded = embed(encoder, cache)
+    assert encoded == 2  # 今天 and ab cd; 我 comes twice and is known
+    third, encoded = embed(encoder, cache, TEXTS[::-1])
+    assert encoded == 0
+    np.testing.assert_array_equal(first, second[:3])
+    np.testing.assert_array_equal(third, second[::-1])
+    np.testing.assert_allclose(second, plain, rtol=1e-4, atol=1e-5)
+
+
+def test_a_known_sentence_is_not_tokenised(encoder, cache, monkeypatch):
+    embed(encoder, cache)
+    monkeypatch.setattr(encoder, "tokenize", lambda texts: pytest.fail("tokenised"))
+    embed(encoder, cache)
+
+
+def change_weight(encoder):
+    with torch.no_grad():
+        next(encoder.parameters()).view(-1)[7] += 1e-6
+
+
+def change_tokenizer(encoder):
+    encoder.tokenizer.backend_tokenizer.normalizer = normalizers.Lowercase()
+
+
+CHANGES = {
+    "one weight": change_weight,
+    "tokenizer": change_tokenizer,
+    "pooling": lambda encoder: setattr(encoder, "pooling", "cls"),
+    "normalise": lambda encoder: setattr(encoder, "normalise", True),
+    "max_length": lambda encoder: setattr(encoder, "max_length", 5),
+    "architecture": lambda encoder: setattr(encoder.backbone.config, "hidden_act", "relu"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_whatever_changes_embeddings_is_another_shelf(encoder, cache, change):
+    embed(encoder, cache)
+    CHANGES[change](encoder)
+    assert embed(encoder, cache)[1] == len(set(TEXTS))
+
+
+def test_a_back_end_is_another_shelf(encoder, cache):
+    exact, rounded = embed(encoder, cache)[0], embed(encoder, cache, backend="torch_bf16")[0]
+    assert not np.array_equal(exact, rounded)
+    np.testing.assert_array_equal(embed(encoder, cache, backend="torch_bf16")[0], rounded)
+
+
+def test_the_digest_does_not_change_by_using_saving_and_loading(encoder, tmp_path):
+    before = encoder_digest(encoder, "torch")
+    encoder.train().embed(TEXTS, batch_tokens=64, progress=False)
+    assert encoder_digest(encoder.eval(), "torch") == before
+    folder = save_encoder(encoder, tmp_path / "saved", card={})
+    assert encoder_digest(load_encoder(folder), "torch") == before
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(content)
+
+
+DAMAGES = {
+    "flipped bit": flip,
+    "torn": lambda path: path.write_bytes(path.read_bytes()[:-9]),
+    "empty": lambda path: path.write_bytes(b""),
+    "something else": lambda path: path.write_text("not an array"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_segment_is_named_and_its_sentences_encoded_again(encoder, cache, damage):
+    embed(encoder, cache, TEXTS[:3])
+    (damaged,) = segments(cache)
+    embed(encoder, cache)
+    expected = embed(encoder, None)[0]
+    DAMAGES[damage](damaged)
+    with pytest.warns(UserWarning, match=f"{damaged.name}: no segment .*encoded again"):
+        again, encoded = embed(encoder, cache)
+    assert encoded == 3
+    np.testing.assert_allclose(again, expected, rtol=1e-4, atol=1e-5)
+    assert embed(encoder, cache)[1] == 0
+
+
+def test_a_folder_that_cannot_be_written_costs_nothing_but_the_cache(encoder, tmp_path):
+    (tmp_path / "embeddings").write_text("a file where the folder should be")
+    with pytest.warns(UserWarning, match="embeddings cannot be kept here"):
+        embeddings, encoded = embed(encoder, EmbeddingCache(tmp_path))
+    assert encoded == len(set(TEXTS))
+    np.testing.assert_array_equal(embeddings, embed(encoder, None)[0])
+
+
+def test_no_half_file_is_left_when_the_disk_is_full(encoder, cache, monkeypatch):
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module.os, "fsync", full)
+    with pytest.warns(UserWarning, match="No space left on device"):
+        embed(encoder, cache)
+    assert [path for path in cache.folder.rglob("*") if path.is_file()] == []
+
+
+def test_what_was_done_before_a_stop_is_kept(encoder, cache, monkeypatch):
+    monkeypatch.setattr(sentence_encoder, "PORTION", 2)
+    plain = encoder.forward
+    calls = []
+
+    def stops(tokens):
+        calls.append(len(tokens))
+        if sum(calls) > 2:
+            raise KeyboardInterrupt
+        return plain(tokens)
+
+    monkeypatch.setattr(encoder, "forward", stops)
+    with pytest.raises(KeyboardInterrupt):
+        embed(encoder, cache)
+    monkeypatch.setattr(encoder, "forward", plain)
+    assert embed(encoder, cache)[1] == len(set(TEXTS)) - 2
+
+
+def test_many_small_segments_become_one(encoder, cache, monkeypatch):
+    monkeypatch.setattr(module, "MOST_SMALL", 3)
+    expected = embed(encoder, None)[0]
+    for text in TEXTS:
+        embed(encoder, cache, [text])
+    assert len(segments(cache)) <= 3
+    again, encoded = embed(encoder, cache)
+    assert encoded == 0
+    np.testing.assert_allclose(again, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_large_arrays_go_to_several_segments(encoder, cache, monkeypatch):
+    monkeypatch.setattr(module, "SEGMENT_BYTES", 2 * (16 + 4 * encoder.dim))
+    embed(encoder, cache)
+    assert len(segments(cache)) == 3  # five sentences, two to a segment
+    assert embed(encoder, cache)[1] == 0
+
+
+WRITER = """
+import sys
+from encoders import load_encoder
+from encoders.embedding_cache import EmbeddingCache
+folder, cache, *texts = sys.argv[1:]
+load_encoder(folder).embed(texts, batch_tokens=64, progress=False, cache=EmbeddingCache(cache))
+"""
+
+
+def test_two_processes_at_once_and_a_third_that_reads(bert_folder, encoder, cache, tmp_path, project_root):
+    command = [sys.executable, "-c", WRITER, str(bert_folder), str(tmp_path)]
+    writers = [subprocess.Popen([*command, *texts], cwd=project_root) for texts in (TEXTS[:4], TEXTS[2:])]
+    assert [writer.wait(timeout=120) for writer in writers] == [0, 0]
+    embeddings, encoded = embed(encoder, cache)
+    assert encoded == 0
+    np.testing.assert_allclose(embeddings, embed(encoder, None)[0], rtol=1e-4, atol=1e-5)
+    assert not list(cache.folder.rglob("*.part"))
