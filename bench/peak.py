@@ -51,10 +51,10 @@ def train_ours_here(
     work = training_work(
         Path(folder), datasets=datasets, batch_size=batch_size, steps=steps, overrides=[f"loss={loss}"]
     ).at(precision)
+    before = resident_mib()
     if micro_rows is not None:
         mean = tokenise(work).mean_length
         work.job.hardware.train_piece_tokens = max(1, round(micro_rows * mean))
-    before = resident_mib()
     found = train_ours(work, seed=0)
     return {"before_mib": round(before, 1), "seconds_per_step": statistics.median(found.seconds[1:])}
 

@@ -63,7 +63,8 @@ def show(report: Report, console: Console) -> None:
     for number, part in enumerate(tables(report.rows)):
         table = Table(title=None if number else report.benchmark, title_justify="left", title_style="bold")
         for key in part[0]:
-            table.add_column(key.replace("_", " "), justify="left" if key in LABELS else "right")
+            heading = "range" if key == "ratio_low" else key.replace("_", " ")
+            table.add_column(heading, justify="left" if key in LABELS else "right", overflow="fold")
         for row in part:
             table.add_row(*row.values())
         console.print(table)
@@ -74,24 +75,24 @@ def show(report: Report, console: Console) -> None:
 
 
 LABELS = ("model", "size", "loss", "side", "precision", "cached")
-MOST_COLUMNS = 6
+MOST_COLUMNS = 4
 
 
 def tables(rows: list[dict[str, Value]]) -> list[list[dict[str, str]]]:
-    """Rows as text in parts that fit a narrow terminal: labels, then at most six columns of numbers.
+    """Rows as text in parts that fit a narrow terminal: labels, then at most four columns of numbers.
 
-    A median and its range share a column; columns without any value are left out.
+    The lowest and highest ratio share a column; columns without any value are left out.
 
     >>> tables([{"side": "ours", "ratio": 2.0, "ratio_low": 1.0, "ratio_high": 3.0, "mib": None}])
-    [[{'side': 'ours', 'ratio': '2.00 (1.00–3.00)'}]]
+    [[{'side': 'ours', 'ratio': '2.00', 'ratio_low': '1.00–3.00'}]]
     """
     texts = []
     for row in rows:
         text = {key: shown(value) for key, value in row.items()}
         if row.get("ratio") is not None:
-            text["ratio"] += f" ({text['ratio_low']}–{text['ratio_high']})"
+            text["ratio_low"] += f"–{text['ratio_high']}"
         texts.append(text)
-    hidden = {"ratio_low", "ratio_high"}
+    hidden = {"ratio_high"}
     keys = [
         key for key in texts[0] if key not in hidden and any(row[key] is not None for row in rows)
     ] if texts else []  # fmt: skip
