@@ -6,6 +6,7 @@ from pathlib import Path
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from bench.report import Report, Value
 
@@ -67,7 +68,7 @@ def ratio_bars(axes: Axes, rows: Iterable[Row], name: Callable[[Row], str]) -> N
     axes.invert_yaxis()
     axes.margins(x=0.15)
     axes.axvline(1, color="black", linewidth=0.8)
-    axes.set_xlabel("time of the reference / time of this side (higher is faster)")
+    axes.set_xlabel("speed relative to theirs (higher is faster)")
 
 
 def lines(
@@ -115,6 +116,7 @@ def training(report: Report) -> Figure:
             axes.plot(range(1, len(values) + 1), values, label=name, color=COLOURS[number],
                       linestyle=DASHES[number], linewidth=1.2)  # fmt: skip
         axes.set_title(title)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("step")
         axes.set_ylabel("CoSENT loss")
         axes.legend(fontsize=7)
