@@ -34,7 +34,7 @@ check: $(READY) ## Lint and format check
 	$(BIN)/ruff format --check .
 
 bench: $(READY) ## Measure speed and memory beside sentence-transformers (installs it; SCALE=tiny, modest or full)
-	$(BIN)/pip install --quiet --editable ".[bench]" --constraint constraints.txt
+	$(BIN)/pip install --quiet --editable ".[bench,onnx]" --constraint constraints.txt
 	$(BIN)/python -m bench all --scale $(or $(SCALE),modest)
 
 data: $(READY) ## Write the built-in data sets and the built-in vocabulary again from their grammar
