@@ -119,14 +119,17 @@ class MaskedLanguageModel(BiEncoder):
         states = self.encoder.token_states(seen)[hidden]
         logits = self.head(states).float()
         targets = batch.tokens.input_ids[hidden]
-        count = hidden.sum()
-        total = F.cross_entropy(logits, targets, reduction="sum")
-        accuracy = (logits.detach().argmax(-1) == targets).sum() / count.clamp(min=1)
+        loss = F.cross_entropy(logits, targets, reduction="sum")
+        right = (logits.detach().argmax(-1) == targets).sum()
+        sums = torch.stack([loss.detach(), right.float(), hidden.sum().float()])
         world = self.trainer.world_size if self._trainer is not None else 1
-        if world > 1:  # DDP averages over processes, and these may have hidden different numbers of tokens
-            count, total = self.all_gather(count).sum(), total * world
+        if world > 1:
+            # Processes may have hidden different numbers of tokens, and DDP takes the mean of their gradients.
+            sums, loss = self.all_gather(sums).sum(dim=0), loss * world
         # With nothing hidden, which happens in tiny batches, the loss is 0 and so are its gradients.
-        return total / count.clamp(min=1), {"mlm_accuracy": accuracy}
+        mean_loss, accuracy, _ = sums / sums[2].clamp(min=1)
+        loss = loss / sums[2].clamp(min=1)
+        return loss - loss.detach() + mean_loss, {"mlm_accuracy": accuracy}
 
     def output(self, batch: Batch) -> Float[Tensor, "batch outputs"]:
         """Per sentence: summed loss, hidden tokens named rightly, hidden tokens; then its embedding."""

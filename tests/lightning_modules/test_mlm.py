@@ -250,6 +250,15 @@ def test_a_tokenizer_without_mask_token_is_refused(tmp_path, tiny_backbone):
         module_of(folder)
 
 
+@pytest.mark.parametrize("name", ["mini_zh", "mini_zh_contrastive"])
+def test_the_recipes_of_the_small_encoder_are_accepted(name):
+    from launch import check_command_line
+    from train import CONFIGURATION
+
+    check_command_line([f"experiment=pretrain/{name}"], conf_dir=CONFIGURATION)
+    check_command_line([f"experiment=pretrain/{name}", "suite=zh_published"], conf_dir=CONFIGURATION)
+
+
 def test_a_monitor_that_cannot_choose_is_refused():
     from launch import check_command_line
     from train import CONFIGURATION
