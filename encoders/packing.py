@@ -30,6 +30,11 @@ POSITION_OFFSETS = {"bert": False, "roberta": True, "xlm-roberta": True, "camemb
 LENGTH_RATIO = 1.3
 """Longest to shortest sentence of a group. Measured: 1.0 costs many small kernels, 2.5 more padding."""
 
+FILL_FROM, FILL_TO = 512, 64
+"""Rows of at least so many tokens are filled up to a multiple of 64: a bf16 product on a CPU has code generated and
+kept for each new shape, and every batch has another number of tokens. Measured: a fifth less time, a third of the
+memory (LOG.md)."""
+
 
 def pack(token_lists: TokenTable | Sequence[Sequence[int]], *, max_group_tokens: int | None = None) -> Tokens:
     """Tokens of the sentences, packed from the shortest to the longest.
@@ -127,7 +132,7 @@ def _by_groups(
         states = states.transpose(1, 2).flatten(0, 1)
         parts.append(states if group.slots is None else states.index_select(0, group.slots))
         start += group.num_tokens
-    return torch.cat(parts)
+    return torch.cat([*parts, torch.zeros_like(query[start:])])
 
 
 def _attended(
@@ -135,17 +140,23 @@ def _attended(
 ) -> Tensor:
     """Attention within padded sentences, (sentences, heads, length, head_dim).
 
-    On a CPU torch's fused kernel cannot drop, and its bf16 backward pass is slower than plain products.
+    On a CPU torch's fused kernel cannot drop, and its bf16 backward pass is slower than plain products. These are
+    taken in float32: in bf16 each new shape of a group would have code generated for it, which costs more than the
+    products do.
     """
     learns = torch.is_grad_enabled() and query.requires_grad
     if query.device.type != "cpu" or not (rate or (learns and query.dtype is torch.bfloat16)):
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate, scale=scale)
+    given = query.dtype
+    if given is torch.bfloat16:
+        query, key, value = query.float(), key.float(), value.float()
     scale = query.shape[-1] ** -0.5 if scale is None else scale
-    scores = (query * scale) @ key.transpose(-1, -2)
-    if mask is not None:
-        scores = scores.masked_fill(~mask, float("-inf"))
-    weights = scores.softmax(-1).to(value.dtype)
-    return (drop(weights, rate) if rate else weights) @ value
+    with torch.autocast("cpu", enabled=False):
+        scores = (query * scale) @ key.transpose(-1, -2)
+        if mask is not None:
+            scores = scores.masked_fill(~mask, float("-inf"))
+        weights = scores.softmax(-1)
+        return ((drop(weights, rate) if rate else weights) @ value).to(given)
 
 
 def _unpacked(states: Float[Tensor, "tokens heads head_dim"], group: Group) -> Tensor:
@@ -164,13 +175,19 @@ def use_packed_attention(backbone: PreTrainedModel) -> bool:
     return True
 
 
-def packed_inputs(backbone: PreTrainedModel, tokens: Tokens) -> dict[str, object]:
-    """Keyword arguments with which the backbone reads packed tokens as one row."""
+def packed_inputs(backbone: PreTrainedModel, tokens: Tokens, *, pad: int) -> dict[str, object]:
+    """Keyword arguments with which the backbone reads packed tokens as one row.
+
+    On a CPU the row of a large batch is filled up to a multiple of FILL_TO: its last states are to be thrown away.
+    """
     offset = 1 + backbone.config.pad_token_id if POSITION_OFFSETS[backbone.config.model_type] else 0
-    input_ids = tokens.input_ids.unsqueeze(0)
+    missing = 0
+    if tokens.input_ids.device.type == "cpu" and len(tokens.input_ids) >= FILL_FROM:
+        missing = -len(tokens.input_ids) % FILL_TO
+    input_ids = F.pad(tokens.input_ids, (0, missing), value=pad).unsqueeze(0)
     return {
         "input_ids": input_ids,
-        "position_ids": (tokens.positions + offset).unsqueeze(0),
+        "position_ids": F.pad(tokens.positions + offset, (0, missing), value=offset).unsqueeze(0),
         "token_type_ids": torch.zeros_like(input_ids),
         "tokens": tokens,
     }

@@ -126,8 +126,9 @@ class SentenceEncoder(nn.Module):
         """Token states of the first layer, where the pooling reads it, and of the last."""
         needs_layers = self.pooling in READS_FIRST_LAYER
         if self._packs:
-            output = self.backbone(**packed_inputs(self.backbone, tokens), output_hidden_states=needs_layers)
-            real = (0,)
+            inputs = packed_inputs(self.backbone, tokens, pad=self.pad)
+            output = self.backbone(**inputs, output_hidden_states=needs_layers)
+            real = (0, slice(len(tokens.input_ids)))
         else:
             input_ids, mask = padded_inputs(tokens, pad=self.pad)
             segments = {"token_type_ids": torch.zeros_like(input_ids)} if self.takes_segments else {}

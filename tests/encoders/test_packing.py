@@ -153,3 +153,25 @@ def test_pieces_are_computed_again_with_the_same_dropout(bert_folder, load):
     assert len(first) == len(list(tokens.pieces(16))) > 1
     for state in first:
         assert any(state.shape == other.shape and torch.equal(state, other) for other in again)
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_a_filled_up_row_gives_what_an_exact_one_gives(bert_folder, load, monkeypatch, autocast):
+    encoder = load(bert_folder, dropout=0.0).train()
+    tokens = encoder.collate(encoder.tokenize([text * (1 + place % 3) for place, text in enumerate(TEXTS * 4)]))
+    assert len(tokens.input_ids) > 512
+    assert len(tokens.input_ids) % 64
+    widths, outcomes = [], []
+    encoder.backbone.register_forward_hook(lambda *call: widths.append(call[2].last_hidden_state.shape[1]))
+    for start in (512, 10**9):
+        monkeypatch.setattr("encoders.packing.FILL_FROM", start)
+        encoder.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            embeddings = torch.nn.functional.normalize(encoder(tokens), dim=-1)
+        (embeddings[::2] * embeddings[1::2]).sum(-1).mean().backward()
+        gradients = torch.cat([one.grad.flatten() for one in encoder.parameters()])
+        outcomes.append((embeddings.detach(), gradients))
+    assert widths == [-(-len(tokens.input_ids) // 64) * 64, len(tokens.input_ids)]
+    tolerance = 1e-2 if autocast else 1e-5
+    torch.testing.assert_close(outcomes[0][0], outcomes[1][0], rtol=0, atol=tolerance)
+    torch.testing.assert_close(outcomes[0][1], outcomes[1][1], rtol=0, atol=tolerance)
