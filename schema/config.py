@@ -151,7 +151,7 @@ class EvaluationConfig:
     bootstrap_samples: int = MISSING  # resamples for the 95 % interval; 0: none
     untrained: bool = MISSING  # also score the weights before training
     backend: str = MISSING  # a BackendName: what encodes the sets in the end; validation always uses torch
-    cache_embeddings: bool = MISSING  # keep embeddings below cache_dir; the same weights then encode nothing twice
+    cache_embeddings: bool = MISSING  # keep embeddings below cache_dir: nothing is encoded twice
 
 
 @dataclass

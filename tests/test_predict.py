@@ -44,6 +44,20 @@ def test_two_sentences_print_their_cosine(run, cosines, capsys):
     assert float(capsys.readouterr().out) == pytest.approx(cosines[0], abs=1e-4)
 
 
+@pytest.mark.parametrize("backend", ["torch_bf16", "onnx"])
+def test_a_back_end_and_a_cache_change_how_a_score_is_computed_not_the_score(
+    run, cosines, tmp_path, capsys, backend
+):
+    if backend == "onnx":
+        pytest.importorskip("onnxruntime")
+        pytest.importorskip("onnxscript")
+    for _ in range(2):
+        assert predict.main([run, *PAIRS[1], "--backend", backend, "--cache", str(tmp_path)]) == 0
+        assert float(capsys.readouterr().out) == pytest.approx(cosines[1], abs=2e-3)
+        (segment,) = tmp_path.rglob("*.npy")
+    assert len(np.load(segment)) == 2
+
+
 def test_a_file_gets_one_more_column_and_keeps_the_others(run, cosines, tmp_path):
     path = write_pairs(tmp_path / "pairs.tsv")
     assert predict.main([run, "--file", str(path)]) == 0
@@ -111,6 +125,10 @@ def test_a_bad_file_is_named_and_nothing_is_written(run, tmp_path, capsys, conte
         (["{empty}", "今天", "明天"], "neither a run with an encoder"),
         (["{run}", "今天"], "expected two sentences, or --file"),
         (["{run}", "今天", " "], "is empty"),
+        (
+            ["{run}", "今天", "明天", "--backend", "onx"],
+            "--backend=onx: no such back end; did you mean onnx?",
+        ),
         (["{run}", "--file", "{empty}/none.tsv"], "no such file"),
         (["{run}", "--file", "{empty}/pairs.docx"], "expected one of .tsv"),
     ],
@@ -137,7 +155,11 @@ def test_a_score_column_may_be_renamed(run, tmp_path):
 
 def test_torch_waits_until_the_command_line_is_right(project_root):
     code = "import sys, predict; predict.main({}); print('torch' in sys.modules)"
-    for arguments in (["nowhere", "--file", "no.tsv"], ["nowhere"]):
+    for arguments in (
+        ["nowhere", "--file", "no.tsv"],
+        ["nowhere"],
+        ["nowhere", "a", "b", "--backend", "onx"],
+    ):
         told = subprocess.run(
             [sys.executable, "-c", code.format(arguments)],
             cwd=project_root,

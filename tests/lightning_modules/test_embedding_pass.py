@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from jobs import compose_job, run_job
 from omegaconf import OmegaConf
+from test_ddp import TWO, start
 
 from encoders import SentenceEncoder
 from encoders.backends.torch_backend import TorchBackend
@@ -140,3 +141,26 @@ def test_a_plan_says_which_sentences_are_pending():
     plan.recall(np.array([], dtype=np.int64), embeddings)
     assert plan.examples is NOTHING
     np.testing.assert_array_equal(plan.scores(np.zeros((1, 5), np.float32))[0], expected)
+
+
+def test_a_model_that_scores_by_more_than_embeddings_refuses_a_back_end(tmp_path, tiny_backbone):
+    words = ("model=mlm", "training.duration=1 steps", "evaluation.backend=torch_bf16", "suite=demo")
+    with pytest.raises(UserError, match="MaskedLanguageModel is evaluated by more than embeddings"):
+        run_job(tmp_path, tiny_backbone, *words)
+
+
+@pytest.mark.slow
+def test_two_processes_read_and_fill_one_cache(tmp_path, tiny_backbone, project_root):
+    kept = ("evaluation.cache_embeddings=true", f"cache_dir={tmp_path / 'cache'}", "suite=demo", "dataset=[]")
+    found = [
+        scores(start(project_root, tmp_path / folder, tiny_backbone, *kept, *more)[0])
+        for folder, more in (
+            ("few", [*TWO, "evaluation.splits=[dev]"]),
+            ("all", TWO),
+            ("again", TWO),
+            ("one", ()),
+        )
+    ]
+    assert len(found[0]) < len(found[1])
+    for other in found[2:]:
+        assert_close(other, found[1], atol=1e-6)
