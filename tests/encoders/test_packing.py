@@ -89,10 +89,11 @@ def test_packed_equals_padded(any_folder, load, pooling):
     encoder.backbone.set_attn_implementation("sdpa")
     padded, padded_gradients = run(packs=False)
     torch.testing.assert_close(packed, padded, rtol=0, atol=1e-5)
+    # In proportion to the whole: the weights here are large, and so are single entries of their gradients.
+    length = torch.stack([one.norm() for one in padded_gradients.values()]).norm().item()
     for name, gradient in padded_gradients.items():
-        torch.testing.assert_close(
-            packed_gradients[name], gradient, rtol=0, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}"
-        )
+        difference = (packed_gradients[name] - gradient).abs().max().item()
+        assert difference <= 2e-6 * length, name
 
 
 def test_dropout_differs_between_sentences_and_steps(bert_folder, load):
