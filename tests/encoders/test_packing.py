@@ -93,7 +93,7 @@ def test_packed_equals_padded(any_folder, load, pooling):
     length = torch.stack([one.norm() for one in padded_gradients.values()]).norm().item()
     for name, gradient in padded_gradients.items():
         difference = (packed_gradients[name] - gradient).abs().max().item()
-        assert difference <= 2e-6 * length, name
+        assert difference <= 1e-5 * length, name
 
 
 def test_dropout_differs_between_sentences_and_steps(bert_folder, load):
