@@ -1,0 +1,121 @@
+"""The README's table of speed, written from measurements: python -m bench.page results/bench README.md README.zh.md
+
+Reads every JSON below the folder and replaces what stands between the markers of each page. Needs no torch.
+"""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.report import Report, Value, shown
+
+START, END = "<!-- result:bench -->", "<!-- /result:bench -->"
+
+HEADINGS = {
+    "en": ("work", "ours beside sentence-transformers", "besides"),
+    "zh": ("工作", "我们与 sentence-transformers 之比", "另外"),
+}
+WORDS = {
+    "en": {
+        "training": "training, {size}, {precision}",
+        "default": "{} × its default",
+        "peak": "{} % of the matrix peak, {} of {} MiB",
+        "encoding": "encoding, {model}, {side}",
+        "spearman": "{} sentences/s, Spearman {:+.4f}",
+        "evaluation": "a row of {sets} sets, {size}",
+        "overhead": "Lightning over a bare loop, {size}",
+        "times": "{} × as fast [{}, {}]",
+        "percent": "{} % [{}, {}]",
+        "pairs": "{} pairs/s",
+    },
+    "zh": {
+        "training": "训练，{size}，{precision}",
+        "default": "为其默认的 {} 倍",
+        "peak": "达到矩阵乘法峰值的 {} %，内存 {} 对 {} MiB",
+        "encoding": "编码，{model}，{side}",
+        "spearman": "每秒 {} 句，Spearman {:+.4f}",
+        "evaluation": "{sets} 个集的一行，{size}",
+        "overhead": "Lightning 比裸循环多用的时间，{size}",
+        "times": "{} 倍 [{}, {}]",
+        "percent": "{} % [{}, {}]",
+        "pairs": "每秒 {} 对",
+    },
+}
+Row = dict[str, Value]
+
+
+def table(reports: list[Report], language: str) -> str:
+    """Markdown: one line per thing that was measured on our side."""
+    words = WORDS[language]
+    lines = [f"| {' | '.join(HEADINGS[language])} |", "| --- | --- | --- |"]
+    for report in sorted(reports, key=lambda one: ORDER.index(one.benchmark)):
+        lines += [f"| {' | '.join(cells)} |" for cells in LINES[report.benchmark](report.rows, words)]
+    return "\n".join(lines)
+
+
+def _times(row: Row, words: dict[str, str]) -> str:
+    return words["times"].format(*(f"{row[key]:.2f}" for key in ("ratio", "ratio_low", "ratio_high")))
+
+
+def _training(rows: list[Row], words: dict[str, str]) -> Iterator[tuple[str, ...]]:
+    memory = {(row["size"], row["precision"]): row["mib_peak"] for row in rows if row["side"] == "theirs"}
+    for row in rows:
+        if row["side"] != "ours":
+            continue
+        theirs = memory[row["size"], row["precision"]]
+        besides = words["peak"].format(
+            f"{100 * row['peak_share']:.0f}", shown(row["mib_peak"]), shown(theirs)
+        )
+        if row["precision"] != "fp32":
+            besides = words["default"].format(f"{row['vs_default']:.2f}") + "; " + besides
+        yield words["training"].format(**row), _times(row, words), besides
+
+
+def _encoding(rows: list[Row], words: dict[str, str]) -> Iterator[tuple[str, ...]]:
+    for row in rows:
+        if row["side"].startswith("ours"):
+            side = row["side"].removeprefix("ours ")
+            speed = f"{row['sentences_per_second']:,.0f}"
+            besides = words["spearman"].format(speed, row["spearman_change"])
+            yield words["encoding"].format(model=row["model"], side=side), _times(row, words), besides
+
+
+def _evaluation(rows: list[Row], words: dict[str, str]) -> Iterator[tuple[str, ...]]:
+    for row in rows:
+        if row["side"].startswith("ours"):
+            besides = words["pairs"].format(f"{row['pairs_per_second']:,.0f}")
+            yield words["evaluation"].format(**row), _times(row, words), besides
+
+
+def _overhead(rows: list[Row], words: dict[str, str]) -> Iterator[tuple[str, ...]]:
+    for row in rows:
+        values = (f"{row[key]:.1f}" for key in ("overhead_percent", "overhead_low", "overhead_high"))
+        yield words["overhead"].format(**row), words["percent"].format(*values), ""
+
+
+LINES = {"training": _training, "encoding": _encoding, "evaluation": _evaluation, "overhead": _overhead}
+ORDER = list(LINES)
+
+
+def write_into(page: Path, text: str) -> None:
+    """Puts `text` between the markers of a page. Raises ValueError where they are missing."""
+    before, start, rest = page.read_text(encoding="utf-8").partition(START)
+    _, end, after = rest.partition(END)
+    if not start or not end:
+        raise ValueError(f"{page}: expected a line {START} and, further down, a line {END}")
+    page.write_text(f"{before}{START}\n{text}\n{END}{after}", encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser("python -m bench.page", description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path, help="folder with the JSON files of python -m bench")
+    parser.add_argument("pages", type=Path, nargs="+", help="pages with markers; *.zh.md get Chinese words")
+    given = parser.parse_args()
+    reports = [Report.read(path) for path in sorted(given.folder.rglob("*.json"))]
+    reports = [one for one in reports if one.benchmark in LINES]
+    for page in given.pages:
+        write_into(page, table(reports, "zh" if page.suffixes[-2:-1] == [".zh"] else "en"))
+
+
+if __name__ == "__main__":
+    main()

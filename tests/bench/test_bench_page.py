@@ -1,0 +1,46 @@
+"""The table of the README comes from the measurements, in both languages, and nothing else of the page changes."""
+
+import pytest
+
+from bench.page import END, START, table, write_into
+from bench.report import Report
+
+SIDE = {
+    "size": "S",
+    "precision": "bf16",
+    "ratio": 2.5,
+    "ratio_low": 2.4,
+    "ratio_high": 2.6,
+    "vs_default": 4.0,
+    "peak_share": 0.4,
+}
+TRAINING = Report(
+    "training",
+    {},
+    {},
+    [SIDE | {"side": "ours", "mib_peak": 900.0}, SIDE | {"side": "theirs", "mib_peak": 1100.0}],
+)
+OVERHEAD = Report(
+    "overhead", {}, {}, [{"size": "S", "overhead_percent": 2.0, "overhead_low": -1.0, "overhead_high": 4.0}]
+)
+
+
+def test_one_line_per_measurement_of_ours():
+    lines = table([OVERHEAD, TRAINING], "en").splitlines()
+    assert lines[2:] == [
+        "| training, S, bf16 | 2.50 × as fast [2.40, 2.60] | 4.00 × its default; 40 % of the matrix peak, "
+        "900 of 1,100 MiB |",
+        "| Lightning over a bare loop, S | 2.0 % [-1.0, 4.0] |  |",
+    ]
+    assert len(table([OVERHEAD, TRAINING], "zh").splitlines()) == len(lines)
+
+
+def test_only_what_is_between_the_markers_changes(tmp_path):
+    page = tmp_path / "README.md"
+    page.write_text(f"before\n{START}\nold\n{END}\nafter\n", encoding="utf-8")
+    write_into(page, "new")
+    write_into(page, "newer")
+    assert page.read_text(encoding="utf-8") == f"before\n{START}\nnewer\n{END}\nafter\n"
+    page.write_text("no markers", encoding="utf-8")
+    with pytest.raises(ValueError, match="expected a line"):
+        write_into(page, "new")
