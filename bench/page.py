@@ -76,7 +76,7 @@ def _encoding(rows: list[Row], words: dict[str, str]) -> Iterator[tuple[str, ...
         if row["side"].startswith("ours"):
             side = row["side"].removeprefix("ours ")
             speed = f"{row['sentences_per_second']:,.0f}"
-            besides = words["spearman"].format(speed, row["spearman_change"])
+            besides = words["spearman"].format(speed, row["spearman_change"] / 100)
             yield words["encoding"].format(model=row["model"], side=side), _times(row, words), besides
 
 
