@@ -51,8 +51,12 @@ class LayoutConfig:
     header: bool = True  # tsv and csv: the first line names the columns
     quoted: bool = False  # tsv and csv: fields may be wrapped in double quotes
     rows: dict[str, int | None] | None = None  # promised rows of this layout, instead of the dataset's
-    window: int | None = None  # characters; .txt of running text: long lines are cut into windows of at most so many
-    held_out_percent: float = 0.0  # with `window`, where there is no dev file: lines that are dev, by a hash of them
+    window: int | None = (
+        None  # characters; .txt of running text: long lines are cut into windows of at most so many
+    )
+    held_out_percent: float = (
+        0.0  # with `window`, where there is no dev file: lines that are dev, by a hash of them
+    )
     held_out_rows: int | None = None  # of these windows at most so many are scored; null: all
 
 
@@ -120,7 +124,9 @@ class TrainingConfig:
     batch_size: int = MISSING  # rows that a loss sees together, over all devices
     share_sentences: bool = MISSING  # equal sentences of a batch are encoded once, and share a dropout mask
     accumulate: int = MISSING  # batches per optimiser step; rows couple only inside a batch
-    length_window: int = MISSING  # rows of so many batches are put in order of length before they are cut; 1: not
+    length_window: int = (
+        MISSING  # rows of so many batches are put in order of length before they are cut; 1: not
+    )
     validate_every: str = MISSING  # a duration; percent is of the whole training
     patience: int | None = None  # stop after this many validations without a better score; null: never
     monitor: str = MISSING  # auto: mean dev Spearman of the trained sets; or a key such as dev/csts/spearman

@@ -67,7 +67,16 @@ def test_a_tie_at_the_last_validation_is_broken_as_without_the_kill(tmp_path, ti
         ("training.length_window=3",),
         ("hardware.train_piece_tokens=64",),
     ],
-    ids=["plain", "accumulate", "mixture with a head", "early stop", "bf16", "workers", "by length", "pieces"],
+    ids=[
+        "plain",
+        "accumulate",
+        "mixture with a head",
+        "early stop",
+        "bf16",
+        "workers",
+        "by length",
+        "pieces",
+    ],
 )
 def test_killed_at_five_random_steps(tmp_path, tiny_backbone, overrides):
     steps = sorted(random.Random(str(overrides)).sample(range(1, 12), 5))

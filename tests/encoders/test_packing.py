@@ -159,7 +159,9 @@ def test_pieces_are_computed_again_with_the_same_dropout(bert_folder, load):
 @pytest.mark.parametrize("autocast", [False, True])
 def test_a_filled_up_row_gives_what_an_exact_one_gives(bert_folder, load, monkeypatch, autocast):
     encoder = load(bert_folder, dropout=0.0).train()
-    tokens = encoder.collate(encoder.tokenize([text * (1 + place % 3) for place, text in enumerate(TEXTS * 4)]))
+    tokens = encoder.collate(
+        encoder.tokenize([text * (1 + place % 3) for place, text in enumerate(TEXTS * 4)])
+    )
     assert len(tokens.input_ids) > 512
     assert len(tokens.input_ids) % 64
     widths, outcomes = [], []
