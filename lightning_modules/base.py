@@ -43,6 +43,7 @@ class SentenceModule(pl.LightningModule):
     """
 
     trains = True
+    gives_logits = False  # one logit per class, for losses that read logits
     reads: ClassVar[Kind | None] = None
     """Kind of examples that the model learns from, whatever the loss takes; None: what the loss takes."""
     gives: ClassVar[Kind | None] = None

@@ -36,7 +36,7 @@ def match_losses(job: JobConfig) -> dict[str, Match]:
     """One match per trained dataset, in order. Raises UserError when a loss cannot learn from a set."""
     model = get_class(job.model["_target_"])
     if model.reads is None:
-        return {name: _match(name, config, job.loss) for name, config in job.dataset.items()}
+        return {name: _match(name, config, job.loss, model) for name, config in job.dataset.items()}
     loss = {} if model.gives is None else _loss_of(model, job.loss)
     views = {
         name: choose_view(
@@ -66,7 +66,9 @@ def _loss_of(model: type[SentenceModule], losses: Mapping[str, Any]) -> Mapping[
     return chosen
 
 
-def _match(name: str, dataset: DatasetConfig, losses: Mapping[str, Any]) -> Match:
+def _match(
+    name: str, dataset: DatasetConfig, losses: Mapping[str, Any], model: type[SentenceModule]
+) -> Match:
     kind = Kind(dataset.kind)
     wanted = dataset.view
     if "_target_" in losses:
@@ -79,13 +81,18 @@ def _match(name: str, dataset: DatasetConfig, losses: Mapping[str, Any]) -> Matc
             f"it has {', '.join(losses)}. Choose one: loss=<name>, one of {', '.join(_losses_on_file())}."
         )
     target = get_class(chosen["_target_"])
+    if target.reads == "logits" and not model.gives_logits:
+        raise UserError(
+            f"loss={chosen['_target_'].split('.')[-2]} needs one logit per class, and {model.__name__} gives none; "
+            "for labelled pairs choose loss=softmax, which has a head of its own, or loss=bce"
+        )
     kind = choose_view(
         name,
         kind,
         chosen["_target_"].split(".")[-2],
         target.takes,
         wanted=wanted,
-        alternatives=_losses_on_file(),
+        alternatives=_losses_on_file(gives_logits=model.gives_logits),
     )
     build_loss(
         chosen, dim=1, num_classes=2
@@ -100,10 +107,13 @@ def build_loss(config: Mapping[str, Any], *, dim: int, num_classes: int) -> Loss
     return target(**numbers, **({"dim": dim, "num_classes": num_classes} if target.has_head else {}))
 
 
-def _losses_on_file() -> dict[str, tuple[Kind, ...]]:
-    """Every loss that has a file in conf/loss, with the kinds it takes."""
+def _losses_on_file(*, gives_logits: bool = False) -> dict[str, tuple[Kind, ...]]:
+    """Every loss in conf/loss with the kinds it takes; those that read logits only where a model gives them."""
     nodes = {path.stem: OmegaConf.load(path) for path in sorted(LOSS_FOLDER.glob("*.yaml"))}
-    return {name: get_class(node["_target_"]).takes for name, node in nodes.items() if "_target_" in node}
+    targets = {name: get_class(node["_target_"]) for name, node in nodes.items() if "_target_" in node}
+    return {
+        name: target.takes for name, target in targets.items() if gives_logits or target.reads != "logits"
+    }
 
 
 def build_losses(matches: Mapping[str, Match], *, dim: int, num_classes: Mapping[str, int]) -> nn.ModuleDict:

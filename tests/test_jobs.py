@@ -201,13 +201,37 @@ FITS = {
     "softmax": {"demo_qmc", "demo_order", "demo_nli"},
     "info_nce": {"demo_qmc", "demo_order", "demo_nli"},
     "triplet": {"demo_qmc", "demo_order", "demo_nli"},
+    "angle": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
+    "arcface": set(),
+    "bce": {"demo_sts", "demo_qmc", "demo_order"},
+    "bilinear": {"demo_qmc", "demo_order", "demo_nli"},
+    "ce_mse": {"demo_sts", "demo_qmc", "demo_order"},
+    "circle": {"demo_qmc", "demo_order"},
+    "clustering": set(),
+    "cosent_adaptive": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
+    "cosent_bce": {"demo_sts", "demo_qmc", "demo_order"},
+    "cosent_sampled": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
+    "cosent_softmax": {"demo_qmc", "demo_order", "demo_nli"},
+    "cosent_weighted": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
+    "huber": {"demo_sts", "demo_qmc", "demo_order"},
+    "margin_ranking": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
+    "mse": {"demo_sts", "demo_qmc", "demo_order"},
+    "prototype": set(),
+    "simcse": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
     "by_kind": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
 }
+NEEDS_LOGITS = {"ce"}
 SETS = ("demo_sts", "demo_qmc", "demo_order", "demo_nli")
 
 
 def test_every_loss_on_file_is_tried(project_root):
-    assert {path.stem for path in (project_root / "conf" / "loss").glob("*.yaml")} == set(FITS)
+    assert {path.stem for path in (project_root / "conf" / "loss").glob("*.yaml")} == set(FITS) | NEEDS_LOGITS
+
+
+def test_a_loss_of_class_logits_is_refused_by_a_model_without(tmp_path, tiny_backbone, monkeypatch):
+    monkeypatch.setattr(loading, "load_examples", lambda *given, **options: pytest.fail("data were read"))
+    with pytest.raises(UserError, match="loss=ce needs one logit per class, and BiEncoder gives none"):
+        run_job(tmp_path, tiny_backbone, "dataset=[demo_qmc]", "loss=ce")
 
 
 @pytest.mark.parametrize("dataset", SETS)
