@@ -93,14 +93,9 @@ class SentenceDataModule(pl.LightningDataModule):
         self.stream.window = self.job.training.length_window
         if self.stream.window > 1:
             self.stream.shapes = {
-                name: Shape(self._row_lengths(examples), strata(examples.targets, len(examples)))
+                name: Shape(self.collate.row_lengths(examples), strata(examples.targets, len(examples)))
                 for name, examples in self.train.items()
             }
-
-    def _row_lengths(self, examples: Examples) -> np.ndarray:
-        """Tokens of the longest text of each row."""
-        lengths = self.collate.lengths(examples)
-        return np.maximum.reduce([lengths[values] for values in examples.columns.values()])
 
     def val_dataloader(self) -> DataLoader | list:
         return self._evaluation_loader(self.validation_plan)
@@ -112,7 +107,7 @@ class SentenceDataModule(pl.LightningDataModule):
         if plan is None:
             return []
         order = TokenBudget(
-            self._row_lengths(plan.examples),
+            self.collate.row_lengths(plan.examples),
             max_tokens=self.job.hardware.eval_batch_tokens,
             rank=self.trainer.global_rank,
             world=self.trainer.world_size,

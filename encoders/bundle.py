@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from encoders.backbone import load_backbone
 from encoders.card import model_card
 from encoders.layout import LENGTH_FILE, MODULES_FILE, OWN_FILE, POOLING_OF_MODE
 from encoders.locate import locate_folder
+from encoders.prompt_encoder import PromptEncoder
 from encoders.sentence_encoder import SentenceEncoder
 from encoders.transformer import quiet
 from schema.config import BackboneConfig
@@ -20,6 +22,9 @@ from schema.errors import UserError
 
 ENCODER_FOLDER = "encoder"
 """Subfolder of a run that holds its encoder."""
+
+HEAD_FILE = "head.safetensors"
+"""Beside the transformer of a cross-encoder."""
 
 _MODE_OF_POOLING = {pooling: mode for mode, pooling in POOLING_OF_MODE.items()}
 _SWITCHES = {
@@ -40,6 +45,11 @@ def save_encoder(encoder: SentenceEncoder, folder: str | Path, *, card: dict[str
     sentence-transformers lacks, modules.json is left out, so that it cannot load the folder with another
     meaning. Raises UserError when the folder holds something that is no encoder.
     """
+    return write_folder(folder, lambda part: _write_files(encoder, part, card))
+
+
+def write_folder(folder: str | Path, write: Callable[[Path], None]) -> Path:
+    """Has `write` fill a folder beside `folder`, and moves it there in one piece. Errors: as `save_encoder`."""
     folder = Path(folder)
     if folder.exists() and not (folder / "config.json").is_file() and any(folder.iterdir()):
         raise UserError(f"{folder}: holds other files; an encoder is written to a new or empty folder")
@@ -48,7 +58,7 @@ def save_encoder(encoder: SentenceEncoder, folder: str | Path, *, card: dict[str
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir()
     try:
-        _write_files(encoder, part, card)
+        write(part)
         _flush(part)
         _replace_folder(part, folder)
     finally:
@@ -59,8 +69,19 @@ def save_encoder(encoder: SentenceEncoder, folder: str | Path, *, card: dict[str
 def load_encoder(folder_or_run: str | Path) -> SentenceEncoder:
     """The encoder of a run, or of a folder in our, sentence-transformers' or plain transformers' layout.
 
-    Raises UserError when there is none.
+    Raises UserError when there is none, and when it is a cross-encoder.
     """
+    folder = encoder_folder(folder_or_run)
+    if (folder / HEAD_FILE).is_file():
+        raise UserError(
+            f"{folder_or_run}: holds a cross-encoder, which scores pairs and has no embeddings. Use predict.py, or "
+            "model=crossencoder init_from=<this>; its transformer alone is backbone=local backbone.path=<the folder>"
+        )
+    return load_backbone(BackboneConfig(path=str(folder), initialise="pretrained"), seed=0)
+
+
+def encoder_folder(folder_or_run: str | Path) -> Path:
+    """Where the encoder of a run, or an encoder's folder, lies. Raises UserError when there is none."""
     given = str(folder_or_run)
     folder = locate_folder(given)
     if folder is None:
@@ -72,39 +93,47 @@ def load_encoder(folder_or_run: str | Path) -> SentenceEncoder:
             f"{given}: neither a run with an encoder nor an encoder: there is no {ENCODER_FOLDER}/ and no "
             "config.json. A run has its encoder once training is finished"
         )
-    return load_backbone(BackboneConfig(path=str(folder), initialise="pretrained"), seed=0)
+    return folder
 
 
 def _write_files(encoder: SentenceEncoder, folder: Path, card: dict[str, Any]) -> None:
-    with quiet():
-        encoder.backbone.save_pretrained(folder)
-    _save_tokenizer(encoder, folder)
+    save_transformer(encoder, folder)
     names = []
     for number, projection in enumerate(encoder.projections, start=2):
         names.append(f"{number}_Dense")
         projection.save(folder / names[-1])
-    if encoder.pooling in _MODE_OF_POOLING:
+    prompts = encoder.prompts if isinstance(encoder, PromptEncoder) else None
+    loads_elsewhere = prompts is None and encoder.pooling in _MODE_OF_POOLING
+    if loads_elsewhere:
         _write_modules(encoder, folder, names)
     else:
         own = {
             "pooling": encoder.pooling,
             "normalise": encoder.normalise,
-            "max_length": encoder.max_length,
+            "max_length": _input_length(encoder),
             "projections": names,
         }
-        _write_json(folder / OWN_FILE, own)
-    text = model_card(encoder, card, loads_elsewhere=encoder.pooling in _MODE_OF_POOLING)
+        write_json(folder / OWN_FILE, own | ({"prompts": prompts.as_dict()} if prompts else {}))
+    text = model_card(encoder, card, loads_elsewhere=loads_elsewhere)
     (folder / "README.md").write_text(text, encoding="utf-8")
 
 
-def _save_tokenizer(encoder: SentenceEncoder, folder: Path) -> None:
+def _input_length(encoder: SentenceEncoder) -> int:
+    """Tokens of the whole input, those of a template included."""
+    return encoder.input_length if isinstance(encoder, PromptEncoder) else encoder.max_length
+
+
+def save_transformer(encoder: SentenceEncoder, folder: Path) -> None:
+    """Backbone and tokenizer as transformers writes them; the tokenizer knows the maximal length."""
+    with quiet():
+        encoder.backbone.save_pretrained(folder)
     tokenizer = encoder.tokenizer
     length_before = tokenizer.model_max_length
     if tokenizer.is_fast:
         # The last call leaves its truncation behind; equal encoders should give equal files.
         tokenizer.backend_tokenizer.no_truncation()
         tokenizer.backend_tokenizer.no_padding()
-    tokenizer.model_max_length = encoder.max_length
+    tokenizer.model_max_length = _input_length(encoder)
     tokenizer.save_pretrained(folder)
     tokenizer.model_max_length = length_before
 
@@ -124,16 +153,16 @@ def _write_modules(encoder: SentenceEncoder, folder: Path, projections: list[str
     pooling = {"word_embedding_dimension": encoder.backbone.config.hidden_size}
     pooling |= {f"pooling_mode_{switch}": name == mode for name, switch in _SWITCHES.items()}
     versions = {"pytorch": torch.__version__, "transformers": transformers.__version__}
-    _write_json(folder / MODULES_FILE, modules)
-    _write_json(folder / "1_Pooling" / "config.json", pooling)
-    _write_json(folder / LENGTH_FILE, {"max_seq_length": encoder.max_length, "do_lower_case": False})
-    _write_json(
+    write_json(folder / MODULES_FILE, modules)
+    write_json(folder / "1_Pooling" / "config.json", pooling)
+    write_json(folder / LENGTH_FILE, {"max_seq_length": encoder.max_length, "do_lower_case": False})
+    write_json(
         folder / "config_sentence_transformers.json",
         {"__version__": versions, "prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"},
     )
 
 
-def _write_json(path: Path, content: Any) -> None:
+def write_json(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
 
 

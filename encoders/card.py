@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from encoders.prompt_encoder import PromptEncoder
 from encoders.sentence_encoder import SentenceEncoder
 
 _FRONT_MATTER = """---
@@ -19,7 +20,7 @@ model = SentenceTransformer("<this folder>")
 embeddings = model.encode(["今天天气很好", "今天是个好天气"])
 ```
 """,
-    False: """sentence-transformers has no such pooling, so it has no `modules.json`; load it with juzhen:
+    False: """sentence-transformers has no such pooling or no templates, so it has no `modules.json`; load it with juzhen:
 
 ```python
 from encoders import load_encoder
@@ -46,19 +47,23 @@ def model_card(encoder: SentenceEncoder, facts: dict[str, Any], *, loads_elsewhe
         "dimensions": encoder.dim,
         "tokens at most": encoder.max_length,
     }
+    if isinstance(encoder, PromptEncoder):
+        prompts = encoder.prompts.as_dict().items()
+        facts |= {"templates": {key: value for key, value in prompts if value is not None}}
     plain = {key: value for key, value in facts.items() if not isinstance(value, dict)}
     sections = {key: value for key, value in facts.items() if isinstance(value, dict)}
     parts = [
         _FRONT_MATTER if loads_elsewhere else "",
         f"# {title}\n\nA sentence encoder trained with juzhen.\n\n",
-        _table(own | plain),
+        fact_table(own | plain),
         f"\n## Use\n\n{_USE[loads_elsewhere]}",
-        *(f"\n## {_words(name).capitalize()}\n\n{_table(rows)}" for name, rows in sections.items()),
+        *(f"\n## {_words(name).capitalize()}\n\n{fact_table(rows)}" for name, rows in sections.items()),
     ]
     return "".join(parts)
 
 
-def _table(rows: dict[str, Any]) -> str:
+def fact_table(rows: dict[str, Any]) -> str:
+    """A Markdown table of two columns without headings."""
     lines = [f"| {_words(key)} | {_cell(value)} |" for key, value in rows.items()]
     return "\n".join(["| | |", "|---|---|", *lines]) + "\n"
 

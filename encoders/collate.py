@@ -47,6 +47,11 @@ class SentenceCollator:
         """Tokens per sentence of the table, int64 (sentences,)."""
         return self.token_lists(examples).lengths
 
+    def row_lengths(self, examples: Examples) -> np.ndarray:
+        """Tokens of the longest text of each row, int64 (rows,)."""
+        lengths = self.lengths(examples)
+        return np.maximum.reduce([lengths[values] for values in examples.columns.values()])
+
     def training_batch(self, examples: Examples, rows: np.ndarray, *, index: int) -> Batch:
         """The Batch of the given rows, which is the `index`-th of the stage; what is drawn for it depends on that."""
         if examples.kind is Kind.SENTENCE:

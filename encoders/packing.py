@@ -185,10 +185,13 @@ def packed_inputs(backbone: PreTrainedModel, tokens: Tokens, *, pad: int) -> dic
     if tokens.input_ids.device.type == "cpu" and len(tokens.input_ids) >= FILL_FROM:
         missing = -len(tokens.input_ids) % FILL_TO
     input_ids = F.pad(tokens.input_ids, (0, missing), value=pad).unsqueeze(0)
+    segments = torch.zeros_like(input_ids)
+    if tokens.segments is not None:
+        segments = F.pad(tokens.segments, (0, missing)).unsqueeze(0)
     return {
         "input_ids": input_ids,
         "position_ids": F.pad(tokens.positions + offset, (0, missing), value=offset).unsqueeze(0),
-        "token_type_ids": torch.zeros_like(input_ids),
+        "token_type_ids": segments,
         "tokens": tokens,
     }
 

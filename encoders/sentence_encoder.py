@@ -132,6 +132,8 @@ class SentenceEncoder(nn.Module):
         else:
             input_ids, mask = padded_inputs(tokens, pad=self.pad)
             segments = {"token_type_ids": torch.zeros_like(input_ids)} if self.takes_segments else {}
+            if segments and tokens.segments is not None:
+                segments["token_type_ids"][mask.bool()] = tokens.segments
             output = self.backbone(
                 input_ids=input_ids, attention_mask=mask, output_hidden_states=needs_layers, **segments
             )

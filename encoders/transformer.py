@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedMode
 
 from schema.errors import UserError
 
-_DROPOUTS = (
+DROPOUTS = (
     "hidden_dropout_prob",
     "attention_probs_dropout_prob",
     "hidden_dropout",
@@ -46,7 +46,7 @@ def read_architecture(folder: Path, *, dropout: float | None) -> PretrainedConfi
 def _set_dropout(architecture: PretrainedConfig, dropout: float) -> None:
     if not 0 <= dropout < 1:
         raise UserError(f"backbone.dropout={dropout}: expected a share between 0 and 1, for example 0.1")
-    names = [name for name in _DROPOUTS if hasattr(architecture, name)]
+    names = [name for name in DROPOUTS if hasattr(architecture, name)]
     if not names:
         raise UserError(
             f"backbone.dropout={dropout}: {architecture.model_type} has no dropout to set; "

@@ -19,7 +19,7 @@ from callbacks.trainer import CHECKPOINTS, build_trainer
 from datamodules.datamodule import SentenceDataModule
 from datamodules.loading import JobData
 from datamodules.stages import Stage
-from encoders.bundle import ENCODER_FOLDER, save_encoder
+from encoders.bundle import ENCODER_FOLDER
 from launch.run_folder import require_free_space
 from lightning_modules.base import SentenceModule
 from lightning_modules.matching import Match, build_losses
@@ -131,7 +131,8 @@ class StageRun:
     def _leave_behind(self, result: Result, encoder: nn.Module | None, folder: Path) -> None:
         """The encoder first, the Result last: a result means that everything before it is there."""
         if encoder is not None:
-            save_encoder(encoder, folder / ENCODER_FOLDER, card=_card(result))
+            model = get_class(self.job.model["_target_"])
+            model.save_encoder(encoder, folder / ENCODER_FOLDER, card=_card(result))
         result.write(folder)
         (folder / CHECKPOINTS / RESUME_FILE).unlink(missing_ok=True)
 

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytorch_lightning as pl
@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from datamodules.loading import SPEARMAN_KINDS
+from encoders.bundle import save_encoder
 from lightning_modules.optimiser import build_optimiser, build_schedule
 from lightning_modules.scoring import EvaluationPlan, assemble_outputs, gather_rows, score_sets
 from losses.loss import LossOutput
@@ -43,7 +44,8 @@ class SentenceModule(pl.LightningModule):
     """
 
     trains = True
-    gives_logits = False  # one logit per class, for losses that read logits
+    offers: ClassVar[tuple[str, ...]] = ("scores", "cosines", "embeddings")
+    """What a loss may read of the model."""
     reads: ClassVar[Kind | None] = None
     """Kind of examples that the model learns from, whatever the loss takes; None: what the loss takes."""
     gives: ClassVar[Kind | None] = None
@@ -73,6 +75,18 @@ class SentenceModule(pl.LightningModule):
     @abstractmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> nn.Module | None:
         """What the model learns with: from `folder`, or what the job starts from; None without weights."""
+
+    @staticmethod
+    def save_encoder(encoder: nn.Module, folder: Path, *, card: dict[str, Any]) -> Path:
+        """Writes what `load_encoder` finds again in `folder`."""
+        return save_encoder(encoder, folder, card=card)
+
+    @classmethod
+    def check(cls, job: JobConfig, losses: Mapping[str, tuple[Kind, Mapping[str, Any]]]) -> None:
+        """Raises UserError where the model cannot do what the job asks, before anything is read or loaded.
+
+        losses  dataset key → kind of examples that its loss is fed, and the loss's configuration
+        """
 
     @abstractmethod
     def encode(self, batch: Batch) -> Encoded:

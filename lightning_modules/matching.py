@@ -1,6 +1,6 @@
 """Which loss trains on which dataset, in which reading: decided and refused before anything is loaded."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,12 @@ class Match:
 def match_losses(job: JobConfig) -> dict[str, Match]:
     """One match per trained dataset, in order. Raises UserError when a loss cannot learn from a set."""
     model = get_class(job.model["_target_"])
+    matches = _matches(job, model)
+    model.check(job, {name: (match.kind, match.loss) for name, match in matches.items()})
+    return matches
+
+
+def _matches(job: JobConfig, model: type[SentenceModule]) -> dict[str, Match]:
     if model.reads is None:
         return {name: _match(name, config, job.loss, model) for name, config in job.dataset.items()}
     loss = {} if model.gives is None else _loss_of(model, job.loss)
@@ -81,18 +87,15 @@ def _match(
             f"it has {', '.join(losses)}. Choose one: loss=<name>, one of {', '.join(_losses_on_file())}."
         )
     target = get_class(chosen["_target_"])
-    if target.reads == "logits" and not model.gives_logits:
-        raise UserError(
-            f"loss={chosen['_target_'].split('.')[-2]} needs one logit per class, and {model.__name__} gives none; "
-            "for labelled pairs choose loss=softmax, which has a head of its own, or loss=bce"
-        )
+    if target.reads not in model.offers:
+        raise UserError(_unreadable(chosen["_target_"].split(".")[-2], target.reads, kind, model))
     kind = choose_view(
         name,
         kind,
         chosen["_target_"].split(".")[-2],
         target.takes,
         wanted=wanted,
-        alternatives=_losses_on_file(gives_logits=model.gives_logits),
+        alternatives=_losses_on_file(model.offers),
     )
     build_loss(
         chosen, dim=1, num_classes=2
@@ -107,13 +110,29 @@ def build_loss(config: Mapping[str, Any], *, dim: int, num_classes: int) -> Loss
     return target(**numbers, **({"dim": dim, "num_classes": num_classes} if target.has_head else {}))
 
 
-def _losses_on_file(*, gives_logits: bool = False) -> dict[str, tuple[Kind, ...]]:
-    """Every loss in conf/loss with the kinds it takes; those that read logits only where a model gives them."""
+NEEDS = {
+    "logits": "one logit per class",
+    "cosines": "a cosine of two embeddings",
+    "embeddings": "an embedding of each sentence",
+    "scores": "one score per pair",
+}
+"""What a loss reads, in words."""
+
+
+def _unreadable(loss: str, reads: str, kind: Kind, model: type[SentenceModule]) -> str:
+    """Why `loss` cannot learn from what `model` gives, and which losses can."""
+    message = f"loss={loss} needs {NEEDS[reads]}, and {model.__name__} gives none; "
+    if reads == "logits":
+        return message + "for labelled pairs choose loss=softmax, which has a head of its own, or loss=bce"
+    fitting = [name for name, kinds in _losses_on_file(model.offers).items() if kind in kinds]
+    return message + f"choose one of {', '.join(fitting) or 'none on file'}"
+
+
+def _losses_on_file(offers: Sequence[str] = SentenceModule.offers) -> dict[str, tuple[Kind, ...]]:
+    """Every loss in conf/loss that reads one of `offers`, with the kinds it takes."""
     nodes = {path.stem: OmegaConf.load(path) for path in sorted(LOSS_FOLDER.glob("*.yaml"))}
     targets = {name: get_class(node["_target_"]) for name, node in nodes.items() if "_target_" in node}
-    return {
-        name: target.takes for name, target in targets.items() if gives_logits or target.reads != "logits"
-    }
+    return {name: target.takes for name, target in targets.items() if target.reads in offers}
 
 
 def build_losses(matches: Mapping[str, Match], *, dim: int, num_classes: Mapping[str, int]) -> nn.ModuleDict:

@@ -40,7 +40,7 @@ class Circle(Loss):
     """`circle` of the cosine scores of labelled pairs. Logs mean score of positives, of negatives, and the gap."""
 
     takes = (Kind.LABELLED_PAIR,)
-    reads = "scores"
+    reads = "cosines"
     couples = True
 
     def __init__(self, *, margin: float | int, temperature: float | int) -> None:

@@ -32,7 +32,7 @@ class Contrastive(Loss):
     """
 
     takes = (Kind.LABELLED_PAIR,)
-    reads = "scores"
+    reads = "cosines"
     couples = False
 
     def __init__(self, *, margin: float | int) -> None:

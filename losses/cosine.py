@@ -36,7 +36,7 @@ class CosineSimilarity(Loss):
     """
 
     takes = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR)
-    reads = "scores"
+    reads = "cosines"
     couples = False
 
     def __init__(self, *, target_range: Sequence[float | int]) -> None:

@@ -17,7 +17,8 @@ class Loss(nn.Module, ABC):
     """A function from encoded rows to a scalar, with its needs as class attributes.
 
     takes      example kinds it can learn from, most natural first
-    reads      "scores" (one similarity per row), "embeddings" (one vector per text column) or "logits"
+    reads      "scores" (one similarity per row, of any size), "cosines" (the same, from −1 to 1), "embeddings"
+               (one vector per text column) or "logits" (one number per class)
     couples    True when the loss of a row depends on the other rows of the batch: such a batch may not be
                split without gradient caching
     needs_two_views  True when a sentence that is paired with itself shall be encoded once per text column, so

@@ -52,7 +52,7 @@ class OnlineContrastive(Loss):
     """
 
     takes = (Kind.LABELLED_PAIR,)
-    reads = "scores"
+    reads = "cosines"
     couples = True
 
     def __init__(self, *, margin: float | int, reduction: str) -> None:

@@ -59,12 +59,14 @@ class Tokens:
     lengths   tokens of each sentence, in packed order
     restored  for each sentence in the order given, its place in packed order
     groups    the packed sentences in runs of like length
+    segments  of each token, which of two joined sentences it belongs to, 0 or 1; None: all are 0
     """
 
     input_ids: Int[Tensor, "tokens"]
     lengths: Int[Tensor, "sentences"]
     restored: Int[Tensor, "sentences"]
     groups: list[Group]
+    segments: Int[Tensor, "tokens"] | None = None
 
     def __len__(self) -> int:
         return self.lengths.shape[0]
@@ -85,8 +87,9 @@ class Tokens:
         sizes = [sum(group.num_tokens for group in run) for run in runs]
         counts = [sum(group.num_sentences for group in run) for run in runs]
         input_ids, lengths = self.input_ids.split(sizes), self.lengths.split(counts)
-        for run, count, ids, of_run in zip(runs, counts, input_ids, lengths, strict=True):
-            yield Tokens(ids, of_run, torch.arange(count, device=ids.device), run)
+        segments = [None] * len(runs) if self.segments is None else self.segments.split(sizes)
+        for run, count, ids, of_run, its in zip(runs, counts, input_ids, lengths, segments, strict=True):
+            yield Tokens(ids, of_run, torch.arange(count, device=ids.device), run, its)
 
     @property
     def sentence_of_token(self) -> Int[Tensor, "tokens"]:

@@ -72,6 +72,7 @@ def leaves(loss: Loss, encoded: Encoded) -> list[Tensor]:
     """What the loss reads and what it owns: the tensors that shall get a gradient."""
     read = {
         "scores": [encoded.scores],
+        "cosines": [encoded.scores],
         "logits": [encoded.logits],
         "embeddings": list(encoded.embeddings.values()),
     }[loss.reads]

@@ -111,5 +111,5 @@ def test_logs_are_detached_scalars(case: Case):
 def test_declaration(case: Case):
     loss = case.build()
     assert case.kind in loss.takes
-    assert loss.reads in ("scores", "embeddings", "logits")
+    assert loss.reads in ("scores", "cosines", "embeddings", "logits")
     assert loss.has_head == bool(list(loss.parameters()))
