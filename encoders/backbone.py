@@ -11,6 +11,7 @@ from encoders.layout import Layout, read_layout
 from encoders.locate import check_files, download, has_weights, locate_folder
 from encoders.pooling import check_pooling
 from encoders.projection import Projection
+from encoders.prompt_encoder import PromptEncoder
 from encoders.sentence_encoder import SentenceEncoder
 from encoders.transformer import from_scratch, from_weights, quiet, read_architecture
 from schema.config import BackboneConfig
@@ -83,6 +84,8 @@ def _assemble(
         max_length=_max_length(config, layout, backbone, tokenizer),
         projections=[Projection.load(path) for path in layout.projections],
     )
+    if layout.prompts is not None:
+        encoder = PromptEncoder.around(encoder, layout.prompts)
     return encoder.train()
 
 

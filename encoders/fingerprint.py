@@ -5,6 +5,7 @@ import json
 
 import torch
 
+from encoders.prompt_encoder import PromptEncoder
 from encoders.sentence_encoder import SentenceEncoder
 from encoders.token_cache import tokenizer_digest
 
@@ -16,7 +17,7 @@ WITHOUT_EFFECT = ("_name_or_path", "transformers_version", "_attn_implementation
 
 
 def encoder_digest(encoder: SentenceEncoder, variant: str) -> str:
-    """32 hex digits over weights, architecture, tokenizer, pooling, normalisation, lengths and `variant`.
+    """32 hex digits over weights, architecture, tokenizer, pooling, normalisation, lengths, templates and `variant`.
 
     variant  what else changes the numbers: the back end, a precision
     """
@@ -36,6 +37,8 @@ def encoder_digest(encoder: SentenceEncoder, variant: str) -> str:
         activations,
         architecture,
     ]
+    if isinstance(encoder, PromptEncoder):
+        settings.append(encoder.prompts.as_dict())
     digest.update(json.dumps(settings, sort_keys=True, default=str).encode())
     digest.update(tokenizer_digest(encoder.tokenizer))
     for name, tensor in sorted(encoder.state_dict().items()):

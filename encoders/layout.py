@@ -1,7 +1,7 @@
 """What a folder says about itself: pooling, normalisation, maximal length, projections.
 
 Three layouts are understood: plain transformers (says nothing), sentence-transformers (modules.json) and ours
-for poolings that sentence-transformers does not have (juzhen.json). An unknown module is an error, never
+for poolings and templates that sentence-transformers does not have (juzhen.json). An unknown module is an error, never
 skipped: the embeddings would be other ones than the author's.
 """
 
@@ -12,6 +12,7 @@ from typing import Any
 
 from encoders.pooling import check_pooling
 from schema.errors import UserError
+from schema.prompts import Prompts
 
 MODULES_FILE = "modules.json"
 OWN_FILE = "juzhen.json"
@@ -45,6 +46,7 @@ class Layout:
     normalise: bool | None = None
     max_length: int | None = None
     projections: list[Path] = field(default_factory=list)
+    prompts: Prompts | None = None
 
 
 def read_layout(folder: Path) -> Layout:
@@ -57,6 +59,7 @@ def read_layout(folder: Path) -> Layout:
             normalise=own["normalise"],
             max_length=own["max_length"],
             projections=[folder / name for name in own["projections"]],
+            prompts=Prompts(**own["prompts"]) if "prompts" in own else None,
         )
     if (folder / MODULES_FILE).is_file():
         return _sentence_transformers(folder)

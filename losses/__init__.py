@@ -21,6 +21,7 @@ from losses.cosent_weighted import CoSENTWeighted
 from losses.cosine import CosineSimilarity
 from losses.huber import Huber
 from losses.info_nce import InfoNCE
+from losses.info_nce_pool import InfoNCEPool
 from losses.loss import Loss, LossOutput
 from losses.margin_ranking import MarginRanking
 from losses.mse import SquaredError
@@ -49,6 +50,7 @@ __all__ = [
     "CrossEntropyError",
     "Huber",
     "InfoNCE",
+    "InfoNCEPool",
     "Loss",
     "LossOutput",
     "MarginRanking",

@@ -37,6 +37,12 @@ def open_backend(name: str, encoder: "SentenceEncoder") -> Backend:
     name = backend_name(name, key="backend")
     require_packages(name)
     if name.needs_onnx:
+        from encoders.prompt_encoder import PromptEncoder
+
+        if isinstance(encoder, PromptEncoder):
+            raise UserError(
+                f"backend {name}: an encoder with templates is not exported; use torch or torch_bf16"
+            )
         from encoders.backends.onnx_backend import OnnxBackend
 
         return OnnxBackend(encoder, name)
