@@ -20,7 +20,7 @@ model = SentenceTransformer("<this folder>")
 embeddings = model.encode(["今天天气很好", "今天是个好天气"])
 ```
 """,
-    False: """sentence-transformers has no such pooling or no templates, so it has no `modules.json`; load it with juzhen:
+    False: """sentence-transformers cannot compute it, so there is no `modules.json`; load it with juzhen:
 
 ```python
 from encoders import load_encoder
