@@ -1,6 +1,7 @@
 """Scores sentence pairs with a trained encoder: `python predict.py <run or folder> "句子一" "句子二"`.
 
-With --file it adds a column to a table of pairs. The score is the cosine of the two embeddings, −1 to 1.
+With --file it adds a column to a table of pairs. The score is the cosine of the two embeddings, −1 to 1; of a
+cross-encoder it is the logit, any number, 0 where it is undecided after training with bce or ce.
 """
 
 import argparse
@@ -45,7 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="predict.py",
-        description="Scores sentence pairs with a trained encoder; the score is the cosine, −1 to 1.",
+        description="Scores sentence pairs with a trained encoder; the score is the cosine, −1 to 1, or the logit of "
+        "a cross-encoder, any number.",
     )
     parser.add_argument("encoder", help="run folder, or folder of an encoder")
     parser.add_argument("sentences", nargs="*", help="the two sentences of a pair")
@@ -71,9 +73,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def score_pair(options: argparse.Namespace) -> float:
-    """Cosine of two sentences."""
+    """Similarity of two sentences."""
     first, second = options.sentences
-    return float(_cosines([first], [second], options, progress=False)[0])
+    return float(_scores([first], [second], options, progress=False)[0])
 
 
 def score_file(options: argparse.Namespace) -> Path:
@@ -96,7 +98,7 @@ def score_file(options: argparse.Namespace) -> Path:
     for line, reason in sorted(table.faults.items())[:1]:
         raise UserError(f"{table.at(line)}: {reason}")
     first, second = _text_columns(table, options)
-    scores = _cosines(first, second, options, progress=True)
+    scores = _scores(first, second, options, progress=True)
     names = [*table.names, options.score_column] if table.names else None
     columns = [*table.columns, [f"{score:.6f}" for score in scores]]
     _write_table(output, names, columns, delimiter=DELIMITERS[kind], quoted=options.quoted)
@@ -128,18 +130,40 @@ def _text_columns(table: "Table", options: argparse.Namespace) -> list[Sequence[
     return columns
 
 
-def _load(folder: str) -> "SentenceEncoder":
+def _scores(
+    first: Sequence[str], second: Sequence[str], options: argparse.Namespace, *, progress: bool
+) -> Sequence[float]:
     # An encoder is a folder here, the hub is never asked. transformers reads this when it is imported.
     os.environ["HF_HUB_OFFLINE"] = "1"
     from encoders import load_encoder
+    from encoders.joint_bundle import is_joint
 
-    return load_encoder(folder)
+    if is_joint(options.encoder):
+        return _joint_scores(first, second, options, progress=progress)
+    return _cosines(load_encoder(options.encoder), first, second, options, progress=progress)
+
+
+def _joint_scores(
+    first: Sequence[str], second: Sequence[str], options: argparse.Namespace, *, progress: bool
+) -> Sequence[float]:
+    if options.cache is not None or options.backend != BackendName.TORCH:
+        raise UserError(
+            f"{options.encoder} holds a cross-encoder, which has no embeddings: leave out --cache and --backend"
+        )
+    from encoders.joint_bundle import load_joint_encoder
+
+    encoder = load_joint_encoder(options.encoder)
+    return encoder.scores(first, second, batch_tokens=options.batch_tokens, progress=progress)
 
 
 def _cosines(
-    first: Sequence[str], second: Sequence[str], options: argparse.Namespace, *, progress: bool
+    encoder: "SentenceEncoder",
+    first: Sequence[str],
+    second: Sequence[str],
+    options: argparse.Namespace,
+    *,
+    progress: bool,
 ) -> Sequence[float]:
-    encoder = _load(options.encoder)
     import numpy as np
 
     from encoders.embedding_cache import EmbeddingCache

@@ -98,6 +98,13 @@ class JointEncoder(nn.Module):
         kept = self.template.lengths(first, second, max_length=self.inner.max_length)
         return kept[0] + kept[1] + self.template.num_special
 
+    def scores(
+        self, first: Sequence[str], second: Sequence[str], *, batch_tokens: int, progress: bool
+    ) -> Float[np.ndarray, "pairs"]:
+        """`similarity` of the pairs in their order. Errors: as `logits`."""
+        found = self.logits(first, second, batch_tokens=batch_tokens, progress=progress)
+        return similarity(torch.from_numpy(found)).numpy()
+
     @torch.no_grad()
     def logits(
         self, first: Sequence[str], second: Sequence[str], *, batch_tokens: int, progress: bool

@@ -16,6 +16,13 @@ CURVES = {
     "biencoder_info_nce": ("loss=info_nce", "dataset=[demo_qmc]"),
     "biencoder_cosent_without_dropout": ("loss=cosent", "backbone.dropout=0.0"),
     "biencoder_info_nce_without_dropout": ("loss=info_nce", "dataset=[demo_qmc]", "backbone.dropout=0.0"),
+    "crossencoder_cosent": ("model=crossencoder", "loss=cosent"),
+    "crossencoder_ce_without_dropout": (
+        "model=crossencoder",
+        "loss=ce",
+        "dataset=[demo_nli]",
+        "backbone.dropout=0.0",
+    ),
 }
 """File name → what the run is, besides the small job of tests/jobs.py.
 

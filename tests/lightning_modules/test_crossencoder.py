@@ -1,0 +1,300 @@
+"""The cross-encoder as a model: what it learns from, what it refuses, and what becomes of a finished run."""
+
+import csv
+
+import numpy as np
+import pytest
+import torch
+from jobs import compose_job, run_job
+from omegaconf import OmegaConf
+
+import predict
+from datamodules import loading
+from encoders import load_encoder
+from encoders.joint_bundle import load_joint_encoder
+from launch import typed_config
+from lightning_modules.crossencoder import CrossEncoder
+from lightning_modules.joint_plan import JointPlan
+from lightning_modules.matching import match_losses
+from metrics.classes import score_classes
+from metrics.correlation import spearman
+from schema.errors import UserError
+from schema.examples import Examples, Kind
+from schema.result import Result
+
+JOINT = ("model=crossencoder", "training.duration=2 steps", "evaluation.splits=[dev]")
+GRADED = {"demo_sts", "demo_qmc", "demo_order", "demo_nli"}
+PAIRS = GRADED - {"demo_nli"}
+FITS = {
+    "bce": PAIRS,
+    "ce": GRADED - {"demo_sts"},
+    "ce_mse": PAIRS,
+    "cosent": GRADED,
+    "cosent_adaptive": GRADED,
+    "cosent_bce": PAIRS,
+    "cosent_sampled": GRADED,
+    "cosent_weighted": GRADED,
+    "huber": PAIRS,
+    "margin_ranking": GRADED,
+    "mse": PAIRS,
+}
+"""Losses that a cross-encoder learns from, and the demo sets they take; all others on file are refused."""
+
+
+def typed_job(*overrides):
+    return OmegaConf.to_object(typed_config(compose_job("suite=none", *overrides)))
+
+
+def losses_on_file(project_root):
+    return sorted(path.stem for path in (project_root / "conf" / "loss").glob("*.yaml"))
+
+
+def test_every_loss_fits_or_is_refused_with_a_reason(project_root):
+    nodes = {
+        loss: load(project_root / "conf" / "loss" / f"{loss}.yaml") for loss in losses_on_file(project_root)
+    }
+    nodes = {loss: node for loss, node in nodes.items() if "_target_" in node}
+    assert set(FITS) < set(nodes)
+    for dataset in sorted(GRADED):
+        job = typed_job("model=crossencoder", f"dataset=[{dataset}]")
+        for loss, job.loss in nodes.items():
+            if dataset in FITS.get(loss, ()):
+                assert match_losses(job)[dataset].kind == job.dataset[dataset].kind
+                continue
+            with pytest.raises(UserError, match=f"loss={loss} needs") as refused:
+                match_losses(job)
+            if loss not in FITS:
+                assert "CrossEncoder gives none; choose one of" in str(refused.value), (loss, dataset)
+                named = str(refused.value).partition("choose one of ")[2].split(", ")
+                assert set(named) == {name for name, sets in FITS.items() if dataset in sets}
+
+
+def load(path):
+    return OmegaConf.to_container(OmegaConf.load(path))
+
+
+@pytest.mark.parametrize("loss", FITS)
+def test_every_loss_that_fits_takes_steps(loss, tmp_path, tiny_backbone):
+    dataset = min(FITS[loss] & {"demo_nli"} or {"demo_qmc"})
+    run = run_job(tmp_path, tiny_backbone, *JOINT, f"dataset=[{dataset}]", f"loss={loss}", "debug_rows=24")
+    assert Result.read(run).training["steps"] == 2
+    before = load_joint_encoder(run).head.weight
+    assert before.shape[0] == (3 if loss == "ce" else 1)
+
+
+def test_numbers_of_a_loss_suit_the_scores_of_the_model():
+    for loss, key, cosine, logit in (
+        ("cosent", "temperature", 0.05, 1),
+        ("cosent_weighted", "temperature", 0.05, 1),
+        ("cosent_sampled", "temperature", 0.05, 1),
+        ("margin_ranking", "margin", 0.2, 1),
+        ("huber", "activation", "identity", "sigmoid"),
+    ):
+        assert compose_job(f"loss={loss}").loss[key] == cosine
+        assert compose_job("model=crossencoder", f"loss={loss}").loss[key] == logit
+    assert compose_job("model=crossencoder", "loss.temperature=0.3").loss.temperature == 0.3
+    assert compose_job("model=crossencoder", "experiment=csts_cosent").loss.temperature == 1
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["loss=cosine"], "loss=cosine needs a cosine of two embeddings, and CrossEncoder gives none"),
+        (["loss=softmax", "dataset=[demo_qmc]"], "needs an embedding of each sentence"),
+        (["loss=ce", "dataset=[demo_sts]"], "loss=ce needs labelled pairs or NLI pairs; demo_sts gives"),
+        (["loss=ce", "dataset=[demo_qmc,demo_nli]"], "one head.* demo_qmc 2, demo_nli 3"),
+        (["model.pooling=max"], "model.pooling=max is not an option"),
+        (["evaluation.backend=onnx"], "evaluation.backend"),
+        (["evaluation.cache_embeddings=true"], "cross-encoder has none"),
+        (["dataset=[demo_nli]", "model.symmetric=true"], "premise and hypothesis cannot be exchanged"),
+        (["dataset=[demo_nli]", "model.symmetric_training=true"], "premise and hypothesis"),
+    ],
+)
+def test_refusals_come_before_data_are_read(overrides, message, tmp_path, tiny_backbone, monkeypatch):
+    monkeypatch.setattr(loading, "load_examples", lambda *given, **options: pytest.fail("data were read"))
+    with pytest.raises(UserError, match=message):
+        run_job(tmp_path, tiny_backbone, "model=crossencoder", *overrides)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, tiny_backbone):
+    """A finished run on 0/1 pairs, with both orders."""
+    words = ("dataset=[demo_qmc]", "loss=bce", "model.symmetric=true", "backbone.max_length=24")
+    return run_job(
+        tmp_path_factory.mktemp("runs"), tiny_backbone, *JOINT[:1], *words, "training.length_window=2"
+    )
+
+
+def dev_pairs(job):
+    (dev,) = [one for one in loading.load_job_data(job, {}).evaluation if one.split == "dev"]
+    return dev
+
+
+def test_the_result_is_that_of_the_saved_encoder_and_of_predict(run, tmp_path):
+    job = typed_job("model=crossencoder", "dataset=[demo_qmc]", "debug_rows=48")
+    job.evaluate, job.dataset = job.dataset, {}
+    dev = dev_pairs(job)
+    scores = load_joint_encoder(run).scores(
+        dev.texts("text_a"), dev.texts("text_b"), batch_tokens=512, progress=False
+    )
+    result = Result.read(run)
+    assert result.scores["dev/demo_qmc/spearman"].value == pytest.approx(
+        spearman(scores, dev.targets), abs=1e-3
+    )
+    assert {"accuracy", "f1", "average_precision"} <= {key.split("/")[2] for key in result.scores}
+
+    path, columns = tmp_path / "pairs.tsv", ("text_a", "text_b")
+    rows = ["\t".join(pair) for pair in zip(*(dev.texts(column) for column in columns), strict=True)]
+    path.write_text("\n".join(["sentence1\tsentence2", *rows]) + "\n", encoding="utf-8")
+    assert predict.main([str(run), "--file", str(path)]) == 0
+    with (tmp_path / "pairs.scored.tsv").open(encoding="utf-8") as file:
+        written = [
+            float(row["score"]) for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+        ]
+    np.testing.assert_allclose(written, scores, atol=2e-6)
+
+
+def test_predict_is_symmetric_and_names_what_needs_embeddings(run, tmp_path, capsys):
+    shown = []
+    for pair in (("今天天气很好", "我改密码"), ("我改密码", "今天天气很好")):
+        assert predict.main([str(run), *pair]) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1]
+    for more in (["--backend", "onnx"], ["--cache", str(tmp_path)]):
+        assert predict.main([str(run), "今天", "明天", *more]) == 2
+        assert "has no embeddings" in capsys.readouterr().err
+
+
+def test_a_finished_run_evaluated_again_has_the_same_scores(run, tmp_path, tiny_backbone):
+    again = run_job(
+        tmp_path, tiny_backbone, "model=crossencoder", "dataset=[]", "suite=demo", f"init_from={run}"
+    )
+    found, before = Result.read(again), Result.read(run)
+    assert load_joint_encoder(again).symmetric
+    for key in ("dev/demo_qmc/spearman", "test/demo_qmc/accuracy"):
+        assert found.scores[key].value == pytest.approx(before.scores[key].value, abs=1e-3)
+
+
+def test_embeddings_of_a_cross_encoder_are_refused(run, tmp_path, tiny_backbone):
+    with pytest.raises(UserError, match="holds a cross-encoder, which scores pairs and has no embeddings"):
+        run_job(tmp_path, tiny_backbone, f"init_from={run}")
+
+
+def test_a_head_is_kept_where_it_fits_and_new_where_it_does_not(run, tmp_path, tiny_backbone):
+    still = (*JOINT, "optimiser.lr=1e-30", "debug_rows=24")
+    sts = run_job(tmp_path, tiny_backbone, *still, "loss=cosent", f"init_from={run}")
+    old, kept = load_joint_encoder(run), load_joint_encoder(sts)
+    assert torch.equal(kept.head.weight, old.head.weight)
+    assert (kept.symmetric, kept.inner.max_length) == (True, 24)
+    two = run_job(tmp_path, tiny_backbone, *still, "dataset=[demo_qmc]", "loss=ce", f"init_from={run}")
+    classes = load_joint_encoder(two)
+    assert classes.outputs == 2
+    for name, weight in old.backbone.state_dict().items():
+        assert torch.equal(classes.backbone.state_dict()[name], weight), name
+    # A loss of scores goes on with two nodes: their difference is a score.
+    again = run_job(tmp_path, tiny_backbone, *still, "loss=cosent", f"init_from={two}")
+    assert torch.equal(load_joint_encoder(again).head.weight, classes.head.weight)
+
+
+def test_a_bi_encoder_gets_a_head(tmp_path, tiny_backbone):
+    still = ("training.duration=1 steps", "optimiser.lr=1e-30", "debug_rows=24", "evaluation.splits=[dev]")
+    apart = run_job(tmp_path, tiny_backbone, *still)
+    joint = run_job(tmp_path, tiny_backbone, *still, "model=crossencoder", f"init_from={apart}")
+    weights = [load_joint_encoder(joint).backbone.state_dict(), load_encoder(apart).backbone.state_dict()]
+    assert weights[0].keys() == weights[1].keys()
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_classes_of_nli_are_judged_by_accuracy_and_macro_f1(tmp_path, tiny_backbone):
+    run = run_job(tmp_path, tiny_backbone, *JOINT, "dataset=[demo_nli]", "loss=ce", "debug_rows=24")
+    scores = Result.read(run).scores
+    assert {key.split("/")[2] for key in scores} == {"spearman", "pearson", "accuracy", "macro_f1"}
+    assert 0 <= scores["dev/demo_nli/macro_f1"].value <= 1
+
+
+def test_macro_f1_by_hand():
+    texts = {column: list("abcd") for column in ("premise", "hypothesis")}
+    examples = Examples.from_texts("nli", "dev", kind=Kind.NLI_PAIR, texts=texts, targets=[0, 0, 1, 2])
+    found = score_classes(np.eye(3)[[0, 1, 1, 0]], examples)
+    # class 0: one of two found, one of two right: 1/2; class 1: 2/3; class 2 never named: 0
+    assert found["macro_f1"].value == pytest.approx((1 / 2 + 2 / 3 + 0) / 3)
+    assert found["accuracy"].value == 0.5
+    with pytest.raises(ValueError, match="nli/dev: row 1"):
+        score_classes(np.array([[0.0, 1], [np.nan, 0]]), examples)
+
+
+def test_a_plan_holds_each_pair_once_and_both_orders_apart():
+    sets = [
+        Examples.from_texts(
+            name,
+            "dev",
+            kind=Kind.SCORED_PAIR,
+            texts={"text_a": first, "text_b": second},
+            targets=np.zeros(len(first)),
+        )
+        for name, first, second in (
+            ("one", ["a", "b", "a"], ["b", "a", "b"]),
+            ("two", ["b", "a"], ["c", "b"]),
+        )
+    ]
+    plan = JointPlan(sets)
+    pairs = list(zip(plan.examples.texts("text_a"), plan.examples.texts("text_b"), strict=True))
+    assert sorted(pairs) == [("a", "b"), ("b", "a"), ("b", "c")]
+    outputs = np.array([[ord(a) * 1000 + ord(b), 7] for a, b in pairs], dtype=np.float64)
+    for one, scores, logits in zip(sets, plan.scores(outputs), plan.logits(outputs), strict=True):
+        texts = zip(one.texts("text_a"), one.texts("text_b"), strict=True)
+        assert scores.tolist() == [ord(a) * 1000 + ord(b) for a, b in texts]
+        assert logits.tolist() == [[7]] * len(one)
+
+
+def losses_of(run):
+    with (run / "metrics" / "0" / "metrics.csv").open() as file:
+        return [float(row["train/loss"]) for row in csv.DictReader(file) if row["train/loss"]]
+
+
+STEADY = ("training.duration=2 epochs", "logger.every_steps=1", "evaluation.splits=[dev]")
+
+
+def test_the_same_seed_is_the_same_run_and_another_is_not(tmp_path, tiny_backbone):
+    words = ("model=crossencoder", "dataset=[demo_qmc]", "loss=ce", *STEADY)
+    first, again, other = (
+        run_job(tmp_path / name, tiny_backbone, *words, f"seed={seed}")
+        for name, seed in (("first", 5), ("again", 5), ("other", 6))
+    )
+    files = [(one / "encoder" / "head.safetensors").read_bytes() for one in (first, again, other)]
+    assert files[0] == files[1] != files[2]
+    assert losses_of(first) == losses_of(again) != losses_of(other)
+
+
+def test_memory_in_pieces_changes_nothing(tmp_path, tiny_backbone):
+    words = (
+        "model=crossencoder",
+        "loss=cosent",
+        "backbone.dropout=0.0",
+        "model.symmetric_training=true",
+        *STEADY,
+    )
+    whole = run_job(tmp_path / "whole", tiny_backbone, *words)
+    parts = run_job(tmp_path / "parts", tiny_backbone, *words, "hardware.train_piece_tokens=60")
+    assert losses_of(parts) == pytest.approx(losses_of(whole), rel=1e-4)
+
+
+def test_what_training_scores_evaluation_scores(tiny_backbone):
+    job = typed_job("model=crossencoder", "dataset=[demo_nli]", "loss=ce", f"backbone.path={tiny_backbone}")
+    numbers = {key: value for key, value in job.model.items() if key != "_target_"}
+    module = CrossEncoder(
+        encoder=CrossEncoder.load_encoder(job),
+        losses=torch.nn.ModuleDict(),
+        job=job,
+        total_steps=0,
+        steps_per_epoch=0,
+        **numbers,
+    ).eval()
+    texts = {"premise": ["今天天气很好", "他在跑步"], "hypothesis": ["天气不错", "今天天气很好"]}
+    examples = Examples.from_texts("nli", "dev", kind=Kind.NLI_PAIR, texts=texts, targets=[0, 1])
+    plan = module.plan([examples])
+    with torch.no_grad():
+        outputs = module.output(module.collate(plan.examples, np.arange(2))).numpy()
+        encoded = module.encode(module.collate.training_batch(examples, np.arange(2), index=0))
+    np.testing.assert_allclose(plan.scores(outputs)[0], encoded.scores, atol=1e-6)
+    np.testing.assert_allclose(plan.logits(outputs)[0], encoded.logits, atol=1e-6)
