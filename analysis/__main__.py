@@ -3,6 +3,8 @@
 python -m analysis leaks --all                          what training sets share with evaluation sets
 python -m analysis leaks --train atec --evaluate afqmc
 python -m analysis leaks --text corpus.txt.zst wiki1m   lines of running text that hold evaluation sentences
+python -m analysis calibrate runs/NAME                  scores as probabilities: temperature and Platt scaling, ECE
+python -m analysis fuse runs/ONE runs/OTHER             two runs as one score, weighted by what does best on dev
 """
 
 import argparse
@@ -23,6 +25,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
+    from analysis.calibrate_command import add_calibrate
+    from analysis.fuse_command import add_fuse
     from analysis.leaks.command import add_leaks
 
     parser = argparse.ArgumentParser(
@@ -30,6 +34,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="command")
     add_leaks(commands)
+    add_calibrate(commands)
+    add_fuse(commands)
     return parser
 
 

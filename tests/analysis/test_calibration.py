@@ -1,0 +1,167 @@
+"""Calibration of scores whose true probabilities are known, and the command on finished runs."""
+
+import json
+
+import numpy as np
+import pytest
+from jobs import run_job
+from scipy.special import expit
+
+import predict
+from analysis.__main__ import main
+from analysis.calibration import (
+    expected_calibration_error,
+    fit_platt,
+    fit_temperature,
+    judge,
+    nll,
+    reliability,
+)
+from analysis.fusion import fit_weight, standardised
+from analysis.run_scores import halves
+from metrics.correlation import spearman
+from schema.errors import UserError
+
+
+def drawn(rows=40_000, *, slope=1.0, shift=0.0, seed=0):
+    """Scores, and labels of which each is 1 with probability sigmoid(slope · score + shift)."""
+    generator = np.random.default_rng(seed)
+    scores = generator.normal(0, 3, rows)
+    return scores, (generator.random(rows) < expit(slope * scores + shift)).astype(np.float32)
+
+
+@pytest.mark.parametrize("temperature", [0.25, 1.0, 4.0])
+def test_the_known_temperature_is_found(temperature):
+    scores, labels = drawn(slope=1 / temperature)
+    assert fit_temperature(scores, labels) == pytest.approx(temperature, rel=0.05)
+    assert fit_temperature(1000 * scores, labels) == pytest.approx(1000 * temperature, rel=0.05)
+
+
+def test_the_temperature_is_the_best_of_all():
+    scores, labels = drawn(rows=500, slope=0.3)
+    found = fit_temperature(scores, labels)
+    best = nll(scores / found, labels)
+    assert all(best <= nll(scores / (found * factor), labels) for factor in (0.5, 0.99, 1.01, 2))
+
+
+def test_the_known_line_is_found():
+    scores, labels = drawn(slope=0.4, shift=-1.5)
+    assert fit_platt(scores, labels) == pytest.approx((0.4, -1.5), rel=0.05)
+    moved = fit_platt(0.01 * scores + 7, labels)
+    assert moved == pytest.approx((40, -1.5 - 40 * 7), rel=0.05)
+
+
+def test_separable_rows_have_a_finite_line_and_one_class_is_refused():
+    scores, labels = np.linspace(-1, 1, 20), (np.linspace(-1, 1, 20) > 0).astype(np.float32)
+    assert np.isfinite(fit_platt(scores, labels)).all()
+    assert fit_temperature(scores, labels) > 0
+    for fit in (fit_platt, fit_temperature):
+        with pytest.raises(UserError, match="rows of both labels"):
+            fit(scores, np.ones(20))
+
+
+def test_the_error_of_calibration_by_hand():
+    probabilities, labels = np.array([0.05, 0.05, 0.95, 1.0]), np.array([0, 1, 1, 1])
+    bins = reliability(probabilities, labels, num_bins=10)
+    assert [one.count for one in bins] == [2, 0, 0, 0, 0, 0, 0, 0, 0, 2]
+    assert expected_calibration_error(bins) == pytest.approx(0.5 * 0.45 + 0.5 * 0.025)
+
+
+def test_scaling_mends_overconfidence():
+    scores, labels = drawn(slope=0.25)
+    before, after = judge(scores, labels), judge(scores / fit_temperature(scores, labels), labels)
+    assert before["ece"] > 0.1
+    assert after["ece"] < 0.02
+    assert after["brier"] < before["brier"]
+
+
+def test_halves_share_the_classes_and_every_row():
+    labels = np.array([0, 1] * 25 + [0] * 10)
+    first, second = halves(labels)
+    assert sorted([*first, *second]) == list(range(60))
+    assert abs(labels[first].sum() - labels[second].sum()) <= 1
+
+
+def test_the_weight_is_that_of_the_better_mixture():
+    generator = np.random.default_rng(1)
+    grades = generator.random(2000)
+    first, second = (grades + generator.normal(0, noise, 2000) for noise in (0.3, 0.6))
+    weight = fit_weight(*(standardised(one, one)[0] for one in (first, second)), grades)
+    assert 0.6 < weight < 0.95
+    fused = weight * first + (1 - weight) * second
+    assert spearman(fused, grades) > max(spearman(first, grades), spearman(second, grades))
+    assert fit_weight(grades, generator.random(2000), grades) == 1
+    assert fit_weight(grades, grades, grades) == 0.5
+    with pytest.raises(UserError, match="constant"):
+        fit_weight(np.ones(5), np.ones(5), grades[:5])
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory, tiny_backbone):
+    """A cross-encoder and a bi-encoder on the same pairs, one of them graded; little learnt, all finished."""
+    folder, steps = (
+        tmp_path_factory.mktemp("runs"),
+        ("training.duration=30 steps", "dataset=[demo_qmc,demo_sts]"),
+    )
+    joint = run_job(folder, tiny_backbone, *steps, "model=crossencoder", "loss=bce")
+    return joint, run_job(folder, tiny_backbone, *steps, "loss=cosent")
+
+
+def test_calibrate_writes_what_it_prints(runs, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    assert main(["calibrate", str(runs[0]), "--output", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert sorted(one.name for one in tmp_path.iterdir()) == [
+        "calibration-demo_qmc.json",
+        "calibration-demo_qmc.svg",
+    ]
+    report = json.loads((tmp_path / "calibration-demo_qmc.json").read_text())
+    assert report["rows"] == report["rows_fitted_on"] == 600
+    assert f"{report['platt']['ece']:.4f}" in printed
+    assert "fitted on dev, judged on test" in printed
+    assert report["temperature"]["nll"] <= report["raw"]["nll"] + 0.02
+
+
+def test_without_test_half_of_dev_is_held_out_and_said_so(tmp_path, tiny_backbone, capsys):
+    words = ("model=crossencoder", "dataset=[demo_qmc]", "loss=ce", "training.duration=2 steps")
+    run = run_job(tmp_path, tiny_backbone, *words, "evaluation.splits=[dev]")
+    assert main(["calibrate", str(run), "--no-plot"]) == 0
+    assert "no test split: fitted on one half of dev, judged on the other" in capsys.readouterr().out
+    report = json.loads((run / "analysis" / "calibration-demo_qmc.json").read_text())
+    assert (report["rows"], report["rows_fitted_on"]) == (300, 300)
+    assert not list((run / "analysis").glob("*.svg"))
+
+
+def test_fuse_joins_a_logit_and_a_cosine(runs, tmp_path, capsys):
+    assert main(["fuse", *map(str, runs), "--output", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    for name in ("demo_qmc", "demo_sts"):
+        report = json.loads((tmp_path / f"fusion-{name}.json").read_text())
+        assert 0 <= report["alpha"] <= 1
+        assert report["fused"]["spearman"]["low"] <= report["fused"]["spearman"]["high"]
+        assert f"{100 * report['fused']['spearman']['value']:.2f}" in printed
+    assert "accuracy" in json.loads((tmp_path / "fusion-demo_qmc.json").read_text())["fused"]
+
+
+def test_scores_are_those_of_predict(runs, tmp_path):
+    from analysis.run_scores import ScoredRun
+
+    for run in runs:
+        scored = ScoredRun(run, data_dir=None, batch_tokens=2048).scored("demo_qmc", "dev")
+        pair = [scored.examples.texts(column)[7] for column in ("text_a", "text_b")]
+        options = predict._parser().parse_args([str(run), *pair])
+        assert predict.score_pair(options) == pytest.approx(scored.scores[7], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["calibrate", "nowhere"], "no result here"),
+        (["calibrate", "{joint}", "--sets", "demo_sts"], "no dev split of labelled pairs with this name"),
+        (["fuse", "{joint}", "{other}", "--sets", "demo_qcm"], "did you mean demo_qmc?"),
+    ],
+)
+def test_mistakes_are_named(runs, command, message, capsys):
+    filled = [word.format(joint=runs[0], other=runs[1]) for word in command]
+    assert main(filled) == 2
+    assert message in capsys.readouterr().err
