@@ -89,7 +89,7 @@ RANGES: dict[str, Range] = {
 )
 """Key → where its number, or each number of its list, must lie. null passes where the schema allows it."""
 
-MONITORED = ("spearman", "pearson", "accuracy", "f1", "average_precision", "mlm_accuracy")
+MONITORED = ("spearman", "pearson", "accuracy", "f1", "average_precision", "auc", "macro_f1", "mlm_accuracy")
 """Metrics that may choose a checkpoint: higher is better."""
 
 DURATIONS: dict[str, Range] = {

@@ -5,6 +5,7 @@ import numpy as np
 from metrics.correlation import bootstrap_interval, pearson, spearman
 from metrics.threshold import (
     accuracy_at,
+    area_under_curve,
     average_precision,
     cross_fitted_accuracy,
     cross_fitted_f1,
@@ -27,7 +28,7 @@ def score_set(
     seed: int,
 ) -> dict[str, Score]:
     """Metric name → Score, as fractions: `spearman` (with interval), `pearson`, and for labelled pairs also
-    `accuracy`, `f1`, `average_precision`.
+    `accuracy`, `f1`, `average_precision`, `auc`.
 
     scores  the model's similarity per row, (rows,), higher = closer
     dev     scores and examples of the dev split of the same set, None where it has none
@@ -76,5 +77,10 @@ def _decisions(
         by_f1 = fit_threshold(dev_scores, dev_labels, objective="f1")
         accuracy = accuracy_at(scores, labels, threshold=by_accuracy)
         f1 = f1_at(scores, labels, threshold=by_f1)
-    values = {"accuracy": accuracy, "f1": f1, "average_precision": average_precision(scores, labels)}
+    values = {
+        "accuracy": accuracy,
+        "f1": f1,
+        "average_precision": average_precision(scores, labels),
+        "auc": area_under_curve(scores, labels),
+    }
     return {name: Score(value, count=len(labels)) for name, value in values.items()}

@@ -7,7 +7,7 @@ split exists it is cross-fitted, since a threshold fitted on the rows it judges 
 from typing import Literal
 
 import numpy as np
-from sklearn.metrics import average_precision_score
+from sklearn.metrics import average_precision_score, roc_auc_score
 
 Objective = Literal["accuracy", "f1"]
 
@@ -65,6 +65,12 @@ def average_precision(scores: np.ndarray, labels: np.ndarray) -> float | None:
     """Σ (recall step × precision) over falling thresholds, in [0, 1]; None without positive rows."""
     scores, labels = _checked(scores, labels)
     return float(average_precision_score(labels, scores)) if labels.any() else None
+
+
+def area_under_curve(scores: np.ndarray, labels: np.ndarray) -> float | None:
+    """Probability that a positive row scores higher than a negative one, ties half, in [0, 1]; None for one class."""
+    scores, labels = _checked(scores, labels)
+    return float(roc_auc_score(labels, scores)) if 0 < labels.sum() < len(labels) else None
 
 
 def _cross_fitted(scores: np.ndarray, labels: np.ndarray, *, objective: Objective) -> np.ndarray | None:

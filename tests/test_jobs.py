@@ -71,6 +71,7 @@ def test_scores_have_intervals_and_counts(result):
         "accuracy",
         "f1",
         "average_precision",
+        "auc",
     }
 
 

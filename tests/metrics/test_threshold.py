@@ -6,6 +6,7 @@ from sklearn.metrics import accuracy_score, average_precision_score, f1_score
 
 from metrics.threshold import (
     accuracy_at,
+    area_under_curve,
     average_precision,
     cross_fitted_accuracy,
     cross_fitted_f1,
@@ -94,6 +95,16 @@ def test_cross_fitting_does_not_flatter():
         crossed.append(cross_fitted_accuracy(scores, labels))
     assert np.mean(fitted) > 0.57
     assert np.mean(crossed) == pytest.approx(0.5, abs=0.04)
+
+
+def test_the_area_is_the_share_of_pairs_in_order():
+    generator = np.random.default_rng(4)
+    labels = generator.integers(0, 2, 60)
+    scores = np.round(labels + generator.normal(size=60), 1)  # with ties
+    differences = scores[labels == 1][:, None] - scores[labels == 0]
+    expected = np.mean((differences > 0) + (differences == 0) / 2)
+    assert area_under_curve(scores, labels) == pytest.approx(expected)
+    assert area_under_curve(scores, np.ones(60)) is None
 
 
 def test_cross_fitting_finds_what_is_there_and_repeats_itself():
