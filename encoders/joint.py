@@ -73,7 +73,8 @@ class JointTemplate:
         first, second  tokens of the sentences as they stand alone, special tokens included
 
         As the tokenizers library does it: a sentence of less than half the room stays whole, else both get half of
-        it, and the longer one the odd token (the second, where they are equally long).
+        it, and the longer one the odd token (the second, where they are equally long). Which one was longer is not
+        known where both filled `max_length` alone, since they were cut then: the odd token may be the other's.
         """
         room = max_length - self.num_special
         first, second = first - sum(self.margins), second - sum(self.margins)

@@ -53,6 +53,7 @@ def scores(run: Path) -> dict[str, float]:
         ("dataset=[demo_qmc]", "loss=info_nce"),
         ("model=mlm",),
         ("model=crops", "loss=info_nce"),
+        ("model=crossencoder", "loss=cosent"),
         # One set's head is unused in a step of the other, and one process has no batch to score.
         ("dataset=[demo_sts,demo_nli]", "loss=by_kind", "hardware.eval_batch_tokens=100000"),
         # An odd number of evaluation batches, a short last batch, and one program for two stages.
@@ -63,7 +64,7 @@ def scores(run: Path) -> dict[str, float]:
             "hardware.eval_batch_tokens=400",
         ),
     ],
-    ids=["cosent", "info_nce", "mlm", "crops", "mixture with a head", "two stages"],
+    ids=["cosent", "info_nce", "mlm", "crops", "crossencoder", "mixture with a head", "two stages"],
 )
 def test_two_processes_equal_one(tmp_path, project_root, tiny_backbone, overrides):
     one, _ = start(project_root, tmp_path / "one", tiny_backbone, *overrides)

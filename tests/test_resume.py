@@ -66,6 +66,7 @@ def test_a_tie_at_the_last_validation_is_broken_as_without_the_kill(tmp_path, ti
         ("hardware.num_workers=2",),
         ("training.length_window=3",),
         ("hardware.train_piece_tokens=64",),
+        ("model=crossencoder", "training.length_window=3"),
     ],
     ids=[
         "plain",
@@ -76,6 +77,7 @@ def test_a_tie_at_the_last_validation_is_broken_as_without_the_kill(tmp_path, ti
         "workers",
         "by length",
         "pieces",
+        "crossencoder",
     ],
 )
 def test_killed_at_five_random_steps(tmp_path, tiny_backbone, overrides):

@@ -6,10 +6,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from datamodules.readers import read_table
+from encoders import load_backbone
 from encoders.joint import JointCollator, JointTemplate, pack_joint
 from encoders.joint_bundle import is_joint, load_joint_encoder, save_joint_encoder
 from encoders.joint_encoder import JointEncoder, similarity
 from encoders.token_table import TokenTable
+from schema.config import BackboneConfig
 from schema.errors import UserError
 from schema.examples import Examples, Kind
 
@@ -259,3 +262,22 @@ def test_segments_follow_the_packed_order():
     tokens = pack_joint(ids, segments, max_group_tokens=None)
     assert tokens.input_ids.tolist() == [5, 6, 7, 8, 9, 1, 2, 3, 4]
     assert tokens.segments.tolist() == [0, 1, 0, 0, 1, 0, 0, 1, 1]
+
+
+def test_real_pairs_are_joined_as_the_tokenizer_joins_them(real_data):
+    config = BackboneConfig(path="builtin/encoder", initialise="random", max_length=32)
+    encoder = JointEncoder(load_backbone(config, seed=0), outputs=1, segments=True, symmetric=False, seed=0)
+    table = read_table(real_data / "lcqmc" / "dev.tsv.zst", header=True, quoted=False)
+    first, second = (
+        list(table.columns[table.names.index(name)][:500]) for name in ("sentence1", "sentence2")
+    )
+    ids, segments = encoder.template.join(*tables(encoder, first, second), max_length=32)
+    told = encoder.inner.tokenizer(
+        first, second, truncation="longest_first", max_length=32, return_token_type_ids=True
+    )
+    shorter = np.minimum(*(table.lengths for table in tables(encoder, first, second)))
+    known = np.flatnonzero(shorter < 32)  # of the others the tokenizer has seen more than we have
+    assert len(known) > 490
+    assert ids[known].tolist() == [told["input_ids"][row] for row in known]
+    assert segments[known].tolist() == [told["token_type_ids"][row] for row in known]
+    assert max(map(len, told["input_ids"])) == 32
