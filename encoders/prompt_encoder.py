@@ -166,7 +166,7 @@ class PromptEncoder(SentenceEncoder):
         places, weights = self._mask_places[tokens.views], self._mask_weights[tokens.views]
         starts = tokens.starts.unsqueeze(1)
         places = torch.where(places < 0, starts + tokens.lengths.unsqueeze(1) + places, starts + places)
-        return (states[places].float() * weights.unsqueeze(-1)).sum(dim=1)
+        return (states[places] * weights.unsqueeze(-1)).sum(dim=1)
 
     def _second_stage(self, state: Float[Tensor, "sentences dim"]) -> Float[Tensor, "sentences dim"]:
         """The states at [MASK] of stage 2, with `state` where the word embedding of [IT_SPECIAL_TOKEN] would be."""
@@ -191,7 +191,7 @@ class PromptEncoder(SentenceEncoder):
             [Group(count, length, count * length, slots=None, mask=None)],
         )
         states = self._states(tokens, words=words.flatten(0, 1)).unflatten(0, (count, length))
-        return (states[:, self._stage_2_places].float() * self._stage_2_weights.unsqueeze(-1)).sum(dim=1)
+        return (states[:, self._stage_2_places] * self._stage_2_weights.unsqueeze(-1)).sum(dim=1)
 
     def _blanks(self, tokens: PromptTokens) -> tuple[PromptTokens, Tensor, Int[Tensor, "sentences"]]:
         """Each template without a sentence, once per length present; positions; which one belongs to each sentence."""

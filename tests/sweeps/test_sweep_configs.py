@@ -1,4 +1,4 @@
-"""Each file of conf/sweep really is a list of runs: Hydra expands it with -m and leaves it alone without."""
+"""Each matrix of conf/sweep really is a list of runs: Hydra expands it with -m and leaves it alone without."""
 
 import subprocess
 import sys
@@ -9,7 +9,12 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 CONF = Path(__file__).parents[2] / "conf"
-SWEEPS = sorted((CONF / "sweep").glob("*.yaml"))
+SWEEPS = [
+    path
+    for path in sorted((CONF / "sweep").glob("*.yaml"))
+    if "dataset"
+    in OmegaConf.load(path).hydra.sweeper.params  # the others have other groups than this program
+]
 
 TRAIN = """
 defaults:

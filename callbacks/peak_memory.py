@@ -1,0 +1,45 @@
+"""How much memory training took."""
+
+import resource
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytorch_lightning as pl
+import torch
+
+
+class PeakMemory(pl.Callback):
+    """The most memory that was taken from the first step to the last, validations included, in this session.
+
+    mib  of the GPU where there is one, else of the whole process; None before the end of training
+    """
+
+    def __init__(self) -> None:
+        self.mib: float | None = None
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        forget_peak()
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.mib = round(peak_mib(), 1)
+
+
+def forget_peak() -> None:
+    """From now on `peak_mib` looks at what comes, where the system can forget: several runs may share a process."""
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+    with suppress(OSError):  # Linux only
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_mib() -> float:
+    """Most memory taken so far, in MiB."""
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated() / 2**20
+    with suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 2**10
+    unit = 2**20 if sys.platform == "darwin" else 2**10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
