@@ -17,7 +17,7 @@ from bench.work import compose_job, has_real_data, write_bert
 from callbacks.trainer import build_trainer
 from datamodules.datamodule import SentenceDataModule
 from datamodules.loading import JobData, load_job_data
-from datamodules.stages import plan_stages
+from datamodules.stages import only_stage
 from schema.config import JobConfig
 
 REAL = ("suite=zh_matching", "+dataset@evaluate.ocnli=ocnli")
@@ -84,7 +84,7 @@ class Row:
         return rows
 
     def _ours(self, number: int) -> float:
-        data = SentenceDataModule(self.data, plan_stages([], "mix")[0], job=self.job)
+        data = SentenceDataModule(self.data, only_stage([]), job=self.job)
         module = build_module(self.job, data, None)
         with tempfile.TemporaryDirectory() as folder:
             trainer = build_trainer(self.job, data, folder=Path(folder), run_id="bench", settings={})

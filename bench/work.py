@@ -17,7 +17,7 @@ from bench.steps import Order
 from datamodules.datamodule import SentenceDataModule
 from datamodules.loading import JobData, load_job_data
 from datamodules.sampler import BatchRows
-from datamodules.stages import plan_stages
+from datamodules.stages import only_stage
 from encoders.transformer import quiet
 from launch import check_command_line, typed_config
 from launch.naming import register_resolvers
@@ -97,7 +97,7 @@ class Work:
         return replace(self, job=replace(self.job, hardware=hardware))
 
     def data_module(self) -> SentenceDataModule:
-        return SentenceDataModule(self.data, plan_stages(list(self.job.dataset), "mix")[0], job=self.job)
+        return SentenceDataModule(self.data, only_stage(list(self.job.dataset)), job=self.job)
 
     def batches(self) -> list[BatchRows]:
         """The batches of the job in the order in which it trains on them."""

@@ -24,8 +24,9 @@ def build_result(
     data: SentenceDataModule,
     trainer: pl.Trainer,
     untrained: dict[str, Score],
+    training: dict[str, Any],
 ) -> Result:
-    """Everything measured in the stage that `trainer` has just run and tested."""
+    """Everything measured in the stage that `trainer` has just tested; `training` as `describe_training` gives it."""
     return Result(
         name=job.name,
         key=key,
@@ -34,7 +35,7 @@ def build_result(
         untrained=untrained,
         config=settings,
         data=_describe_data(data),
-        training=_describe_training(trainer, data),
+        training=training,
         environment=describe_environment() | {"device": _device_name(module)},
         seed=job.seed,
         stage=data.stage.index,
@@ -57,7 +58,8 @@ def _describe_data(data: SentenceDataModule) -> dict[str, dict[str, Any]]:
     }
 
 
-def _describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str, Any]:
+def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str, Any]:
+    """How long the stage that `trainer` has just fitted took, and what its best validation was."""
     if not data.train:
         return {}
     best = next((one for one in trainer.callbacks if isinstance(one, ModelCheckpoint)), None)

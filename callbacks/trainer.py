@@ -23,10 +23,17 @@ CHECKPOINTS = "checkpoints"
 
 
 def build_trainer(
-    job: JobConfig, data: SentenceDataModule, *, folder: Path, run_id: str, settings: dict[str, Any]
+    job: JobConfig,
+    data: SentenceDataModule,
+    *,
+    folder: Path,
+    checkpoints: Path | None = None,
+    run_id: str,
+    settings: dict[str, Any],
 ) -> pl.Trainer:
     """A Trainer for one stage: one Lightning epoch over the stream of the stage.
 
+    folder    where loggers write, and weights go unless `checkpoints` is another place
     run_id    names the run at W&B
     settings  the configuration in plain containers, for the loggers
     """
@@ -48,7 +55,7 @@ def build_trainer(
         enable_model_summary=False,
         plugins=[AtomicCheckpointIO()],
         default_root_dir=folder,
-        callbacks=build_callbacks(job, data, folder / CHECKPOINTS),
+        callbacks=build_callbacks(job, data, checkpoints or folder / CHECKPOINTS),
         logger=build_loggers(
             job.logger,
             folder,

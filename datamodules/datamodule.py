@@ -56,19 +56,38 @@ class SentenceDataModule(pl.LightningDataModule):
     def _count_steps(self) -> None:
         training = self.job.training
         sizes = {name: len(examples) for name, examples in self.train.items()}
-        self.stream = BatchStream(sizes, batch_size=training.batch_size, num_batches=0, seed=self.job.seed)
+        own = self.job.schedule.sets
+        batch_sizes = {
+            name: (own[name].batch_size if name in own else None) or training.batch_size for name in sizes
+        }
+        self.stream = BatchStream(
+            sizes, batch_size=batch_sizes, num_batches=0, seed=self.job.seed, shares=self._shares(batch_sizes)
+        )
         self.steps_per_epoch = math.ceil(self.stream.batches_per_epoch / training.accumulate)
         self.total_steps = (
             self.in_steps(training.duration, "training.duration", total_steps=None) if self.train else 0
         )
         self.stream.num_batches = self.total_steps * training.accumulate
 
+    def _shares(self, batch_sizes: dict[str, int]) -> dict[str, float] | None:
+        """Dataset key → its part of the batches; None where every row comes once per epoch."""
+        schedule = self.job.schedule
+        if len(batch_sizes) < 2 or (schedule.sample_by == "size" and schedule.temperature == 1):
+            return None
+        parts = {name: len(examples) / batch_sizes[name] for name, examples in self.train.items()}
+        if schedule.sample_by == "weight":
+            parts = {
+                name: (schedule.sets[name].weight if name in schedule.sets else None) or 1.0 for name in parts
+            }
+        largest = max(parts.values())  # powers of numbers up to 1 stay finite
+        return {name: (part / largest) ** (1 / schedule.temperature) for name, part in parts.items()}
+
     def in_steps(self, duration: str, key: str, *, total_steps: int | None) -> int:
         """A duration of the configuration in optimiser steps of this stage."""
         training = self.job.training
         return Duration.parse(duration, key=key).in_steps(
             steps_per_epoch=self.steps_per_epoch,
-            batch_size=training.batch_size * training.accumulate,
+            batch_size=self.stream.mean_batch_size * training.accumulate,
             total_steps=total_steps,
         )
 

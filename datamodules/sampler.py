@@ -25,25 +25,32 @@ class BatchStream(Sampler[BatchRows]):
     `index` alone: setting `start` continues a stream exactly where it stopped.
 
     sizes        dataset key → rows
-    batch_size   rows per batch over all processes; a short rest is shared by the last two batches of an epoch
+    batch_size   rows per batch over all processes, for all sets or dataset key → rows; a short rest is shared by the
+                 last two batches of an epoch
     num_batches  length of the stream
     rank, world  this process takes the rows rank, rank + world, … of each batch
     shapes       dataset key → lengths and strata; with `window` > 1 the rows of so many batches are put in order of
                  length before they are cut into batches (set both before the first batch is asked for)
+    shares       dataset key → its part of the batches of an epoch, in any unit; an epoch has as many batches as
+                 without them, and a set is gone through as often as its part asks for: a row comes again only when
+                 all others of its set have come. None: every row once per epoch
     """
 
     def __init__(
         self,
         sizes: Mapping[str, int],
         *,
-        batch_size: int,
+        batch_size: int | Mapping[str, int],
         num_batches: int,
         seed: int,
         rank: int = 0,
         world: int = 1,
+        shares: Mapping[str, float] | None = None,
     ) -> None:
         self.sizes = dict(sizes)
-        self.batch_size = batch_size
+        self.batch_sizes = (
+            dict.fromkeys(sizes, batch_size) if isinstance(batch_size, int) else dict(batch_size)
+        )
         self.num_batches = num_batches
         self.seed = seed
         self.rank = rank
@@ -51,7 +58,17 @@ class BatchStream(Sampler[BatchRows]):
         self.start = 0
         self.shapes: Mapping[str, Shape] = {}
         self.window = 1
-        self.batches_per_epoch = sum(-(-size // batch_size) for size in self.sizes.values())
+        self.batches_of = {task: -(-size // self.batch_sizes[task]) for task, size in self.sizes.items()}
+        self.batches_per_epoch = sum(self.batches_of.values())
+        self.counts = None if shares is None else apportion(self.batches_per_epoch, shares)
+        if self.counts is not None:
+            self.batches_per_epoch = sum(self.counts.values())
+
+    @property
+    def mean_batch_size(self) -> float:
+        """Rows of a batch, on average over an epoch and not counting short rests."""
+        counts = self.counts or self.batches_of
+        return sum(self.batch_sizes[task] * count for task, count in counts.items()) / self.batches_per_epoch
 
     def __len__(self) -> int:
         return self.num_batches
@@ -68,12 +85,43 @@ class BatchStream(Sampler[BatchRows]):
         """The batches of one epoch, over all processes, in order."""
         generator = np.random.default_rng([self.seed, epoch])
         batches = []
-        for task, size in self.sizes.items():
-            order = generator.permutation(size)
-            if task in self.shapes:
-                order = arrange(order, self.shapes[task], window_rows=self.window * self.batch_size)
-            batches += [(task, rows) for rows in _cut(order, self.batch_size)]
+        for number, task in enumerate(self.sizes):
+            if self.counts is None:
+                batches += [(task, rows) for rows in self._pass(task, generator)]
+            else:
+                batches += [(task, rows) for rows in self._turns(task, number, epoch)]
         return [batches[position] for position in generator.permutation(len(batches))]
+
+    def _pass(self, task: str, generator: np.random.Generator) -> list[np.ndarray]:
+        """All rows of a set once, in batches."""
+        order, size = generator.permutation(self.sizes[task]), self.batch_sizes[task]
+        if task in self.shapes:
+            order = arrange(order, self.shapes[task], window_rows=self.window * size)
+        return _cut(order, size)
+
+    def _turns(self, task: str, number: int, epoch: int) -> Iterator[np.ndarray]:
+        """The batches that a set has in an epoch by its share; they go on where its last epoch stopped."""
+        passes: dict[int, list[np.ndarray]] = {}
+        for turn in range(epoch * self.counts[task], (epoch + 1) * self.counts[task]):
+            passed, position = divmod(turn, self.batches_of[task])
+            if passed not in passes:
+                passes[passed] = self._pass(task, np.random.default_rng([self.seed, number, passed, 1]))
+            yield passes[passed][position]
+
+
+def apportion(total: int, shares: Mapping[str, float]) -> dict[str, int]:
+    """Whole numbers in proportion to `shares` that sum to `total`, or to more where each is to be at least 1.
+
+    >>> apportion(10, {"a": 1, "b": 2})
+    {'a': 3, 'b': 7}
+    """
+    whole = sum(shares.values())
+    exact = {name: total * share / whole for name, share in shares.items()}
+    counts = {name: int(part) for name, part in exact.items()}
+    by_rest = sorted(exact, key=lambda name: counts[name] - exact[name])
+    for name in by_rest[: total - sum(counts.values())]:
+        counts[name] += 1
+    return {name: max(1, count) for name, count in counts.items()}
 
 
 def _cut(order: np.ndarray, batch_size: int) -> list[np.ndarray]:

@@ -1,4 +1,4 @@
-"""Stages: how a list of datasets is read, as one mixture or as a curriculum."""
+"""A stage: one fit, followed by one test."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,33 +6,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Stage:
-    """One fit on one or several datasets, followed by one test.
+    """One fit on one or several datasets, followed by one test. `launch.stages` plans them.
 
     index     0-based position in the curriculum
+    name      of the stage, for folders and logs
     datasets  keys of the datasets that are mixed in this stage; empty: nothing is trained
-    history   keys of all datasets trained on up to and including this stage, oldest first
+    history   what was trained on up to and including this stage, oldest first: keys of datasets, or "a+b" for a
+              mixture that is one stage of several
     """
 
     index: int
+    name: str
     datasets: tuple[str, ...]
     history: tuple[str, ...]
 
-    @property
-    def name(self) -> str:
-        return "+".join(self.datasets) or "untrained"
 
-
-def plan_stages(datasets: Sequence[str], schedule: str) -> list[Stage]:
-    """The stages of a job, in order; always at least one.
-
-    mix     all sets in one stage
-    serial  one stage per set
-
-    >>> [stage.name for stage in plan_stages(["nli", "sts"], "serial")]
-    ['nli', 'sts']
-    >>> [stage.name for stage in plan_stages(["nli", "sts"], "mix")]
-    ['nli+sts']
-    """
-    if schedule == "serial" and datasets:
-        return [Stage(i, (name,), tuple(datasets[: i + 1])) for i, name in enumerate(datasets)]
-    return [Stage(0, tuple(datasets), tuple(datasets))]
+def only_stage(datasets: Sequence[str]) -> Stage:
+    """The one stage of a mixture of `datasets`; nothing is trained without any."""
+    return Stage(0, "+".join(datasets) or "untrained", tuple(datasets), tuple(datasets))

@@ -31,7 +31,7 @@ def leaky_counts(result: Result) -> dict[str, int]:
 
 def result_table(result: Result) -> Table:
     """Rows: evaluation sets. Columns: dev and test Spearman ×100 [95 % interval], accuracy at the dev threshold."""
-    between = " → " if result.config.get("schedule") == "serial" else " + "
+    between = " → " if result.config["schedule"]["name"] == "serial" else " + "
     trained = between.join(result.trained_on) or "nothing"
     table = Table(title=f"Spearman ×100, trained on {trained}", title_justify="left")
     table.add_column("evaluated on")
@@ -45,7 +45,7 @@ def result_table(result: Result) -> Table:
             result.scores, f"test/{name}/accuracy", f"dev/{name}/accuracy", f"dev/{name}/mlm_accuracy"
         )
         before = _first(result.untrained, f"test/{name}/spearman", f"dev/{name}/spearman")
-        mark = "[bold]" if name in result.trained_on else ""
+        mark = "[bold]" if name in " ".join(result.trained_on).replace("+", " ").split() else ""
         table.add_row(
             f"{mark}{name}",
             *([_percent(before and before.value)] if result.untrained else []),

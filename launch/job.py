@@ -16,6 +16,7 @@ from omegaconf.errors import (
 from launch.explain import ConfigError, broken_reference, unknown_key, wrong_type
 from launch.naming import register_resolvers
 from launch.signatures import ROOT, check_target
+from launch.stages import plan_job
 from launch.values import check_values
 from schema.config import JobConfig
 from schema.errors import nearest
@@ -44,6 +45,23 @@ def check_job(job: DictConfig, *, root: Path = ROOT) -> None:
     """As `check_config`, for a job that has its types already."""
     check_values(job)
     check_targets(job, root=root)
+    check_stages(job, root=root)
+
+
+def check_stages(job: DictConfig, *, root: Path = ROOT) -> None:
+    """As `check_job`, for what stages and sets of the schedule have of their own."""
+    plans = plan_job(job)
+    for name, own in job.schedule.stages.items():
+        stage = next(plan for plan in plans if plan.name == name)
+        try:
+            check_values(stage.job)
+        except ConfigError as error:
+            raise ConfigError(f"stage {name}: {error}", f"schedule.stages.{name}") from error
+        if own is not None and own.loss is not None:
+            _check_loss(own.loss, f"schedule.stages.{name}.loss", root)
+    for name, own in job.schedule.sets.items():
+        if own is not None and own.loss is not None:
+            _check_loss(own.loss, f"schedule.sets.{name}.loss", root)
 
 
 def typed_config(config: DictConfig) -> DictConfig:
@@ -98,17 +116,22 @@ def check_targets(job: DictConfig, *, root: Path = ROOT) -> None:
     if "_target_" not in model:
         raise ConfigError("model._target_ is not set; for example: python train.py model=biencoder", "model")
     check_target(model, "model", injected=None, root=root)
-    loss = OmegaConf.to_container(job.loss)
+    _check_loss(job.loss, "loss", root)
+
+
+def _check_loss(node: DictConfig, group: str, root: Path) -> None:
+    """A loss, or a table example kind → loss; `group` is where it stands."""
+    loss = OmegaConf.to_container(node)
     if "_target_" in loss:
-        check_target(loss, "loss", injected=HEAD_PARAMETERS, root=root)
+        check_target(loss, group, injected=HEAD_PARAMETERS, root=root)
         return
     for kind, nested in loss.items():
-        _check_nested_loss(kind, nested, root)
+        _check_nested_loss(kind, nested, group, root)
 
 
-def _check_nested_loss(kind: str, nested: Mapping[str, Any], root: Path) -> None:
+def _check_nested_loss(kind: str, nested: Mapping[str, Any], group: str, root: Path) -> None:
     """One entry of a table example kind → loss."""
-    key = f"loss.{kind}"
+    key = f"{group}.{kind}"
     if kind not in tuple(Kind):
         raise ConfigError(f"{key}: there is no such kind of examples; {nearest(kind, Kind)}", key)
     if not isinstance(nested, Mapping) or "_target_" not in nested:

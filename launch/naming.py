@@ -33,6 +33,8 @@ def run_key(config: Mapping[str, Any]) -> str:
     [a, b] is another run than [b, a].
     """
     deciding = {key: value for key, value in config.items() if key not in NOT_PART_OF_THE_RUN}
+    if isinstance(config.get("schedule"), Mapping):
+        deciding["schedule"] = {key: value for key, value in config["schedule"].items() if key != "store"}
     if config.get("init_from"):
         deciding["init_from"] = _weights_digest(Path(config["init_from"]))
     deciding["evaluation"] = {
@@ -62,7 +64,9 @@ def _file_digest(path: Path, modified_ns: int) -> str:
 def run_name(config: Mapping[str, Any]) -> str:
     """A readable name: trained sets, model, loss and seed; no name of a file system's taste is needed."""
     datasets = list(config.get("dataset") or {}) or ["untrained"]
-    joined = ("-" if config.get("schedule") == "serial" else "+").join(datasets)
+    schedule = config.get("schedule") or {}
+    is_serial = schedule.get("name") == "serial"
+    joined = ("-" if is_serial else "+").join((is_serial and schedule.get("order")) or datasets)
     if len(joined) > 80:
         joined = f"{datasets[0]}+{len(datasets) - 1}more"
     model = config["model"].get("_target_", "model").split(".")[-2]

@@ -12,15 +12,16 @@ from hydra.utils import get_class
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import nn
 
-from callbacks.result_writer import best_weights, build_result
+from callbacks.result_writer import best_weights, build_result, describe_training
 from callbacks.resume import RESUME_FILE
 from callbacks.tracking import finish_wandb
-from callbacks.trainer import CHECKPOINTS, build_trainer
+from callbacks.trainer import build_trainer
 from datamodules.datamodule import SentenceDataModule
 from datamodules.loading import JobData
 from datamodules.stages import Stage
 from encoders.bundle import ENCODER_FOLDER
 from launch.run_folder import require_free_space
+from launch.stage_store import StageEntry, share_files
 from lightning_modules.base import SentenceModule
 from lightning_modules.matching import Match, build_losses
 from schema.config import JobConfig
@@ -32,7 +33,7 @@ BYTES_PER_PARAMETER = 4 * (1 + 3 + 3 + 1)  # best, resume, the next resume while
 
 @dataclass(frozen=True)
 class StageRun:
-    """What every stage of a job shares.
+    """What a stage needs: its job (see `launch.stages`), its rows, its losses.
 
     settings  the job's configuration in plain containers, as loggers and the Result store it
     key       run key of the job
@@ -44,16 +45,19 @@ class StageRun:
     settings: dict[str, Any]
     key: str
 
-    def __call__(self, stage: Stage, encoder: nn.Module | None, folder: Path) -> Result:
-        """Trains `encoder` in place on `stage`, tests it, and writes `encoder/` and `result.json` into `folder`."""
+    def __call__(self, stage: Stage, encoder: nn.Module | None, folder: Path, entry: StageEntry) -> Result:
+        """Trains `encoder` in place on `stage`, tests it, and writes `encoder/` and `result.json` into `folder`.
+
+        entry  where checkpoints go; a finished one gives its weights, and nothing is trained
+        """
         try:
-            return self._run(stage, encoder, folder)
+            return self._run(stage, encoder, folder, entry)
         except SIGTERMException:
             # Lightning would let the process end with status 0, and a scheduler would take it for finished.
             print("stopped by SIGTERM; continue with resume=auto", file=sys.stderr)
             raise SystemExit(SIGTERM_STATUS) from None
 
-    def _run(self, stage: Stage, encoder: nn.Module | None, folder: Path) -> Result:
+    def _run(self, stage: Stage, encoder: nn.Module | None, folder: Path, entry: StageEntry) -> Result:
         job = self.job
         if job.hardware.threads is not None:
             torch.set_num_threads(job.hardware.threads)
@@ -62,13 +66,24 @@ class StageRun:
         module = self._build_module(stage, encoder, data)
         data.serve(module.collate, module.plan)
         trainer = build_trainer(
-            job, data, folder=folder, run_id=f"{self.key}-{stage.index}", settings=self.settings
+            job,
+            data,
+            folder=folder,
+            checkpoints=entry.checkpoints,
+            run_id=f"{self.key}-{stage.index}",
+            settings=self.settings,
         )
         untrained: dict[str, Score] = {}
         if job.evaluation.untrained and data.train and data.test_plan is not None:
             untrained = self._test(trainer, module, data)
-        if data.train:
-            self._fit(trainer, module, data, folder)
+        training: dict[str, Any] = {}
+        if entry.finished:
+            training = self._take_over(encoder, stage, entry)
+        elif data.train:
+            self._fit(trainer, module, data, entry)
+            training = describe_training(trainer, data)
+            if entry.shared and trainer.is_global_zero:
+                self._hand_over(encoder, stage, entry, training)
         if data.test_plan is not None:
             self._test(trainer, module, data)
         result = build_result(
@@ -79,6 +94,7 @@ class StageRun:
             data=data,
             trainer=trainer,
             untrained=untrained,
+            training=training,
         )
         # Lightning has logged dev while training; this is what the chosen weights reach, on every set.
         found = {key: score.value for key, score in result.scores.items() if score.value is not None}
@@ -86,7 +102,7 @@ class StageRun:
             logger.log_metrics(found, step=trainer.global_step)
             logger.save()
         if trainer.is_global_zero:
-            self._leave_behind(result, encoder, folder)
+            self._leave_behind(result, encoder, folder, entry)
         finish_wandb()
         return result
 
@@ -111,11 +127,11 @@ class StageRun:
         )
 
     def _fit(
-        self, trainer: pl.Trainer, module: SentenceModule, data: SentenceDataModule, folder: Path
+        self, trainer: pl.Trainer, module: SentenceModule, data: SentenceDataModule, entry: StageEntry
     ) -> None:
         parameters = sum(parameter.numel() for parameter in module.parameters())
-        require_free_space(folder, needed_bytes=parameters * BYTES_PER_PARAMETER)
-        resume_point = folder / CHECKPOINTS / RESUME_FILE
+        require_free_space(entry.path, needed_bytes=parameters * BYTES_PER_PARAMETER)
+        resume_point = entry.checkpoints / RESUME_FILE
         trainer.fit(module, datamodule=data, ckpt_path=resume_point if resume_point.exists() else None)
         best = best_weights(trainer)
         if best is not None:
@@ -128,13 +144,34 @@ class StageRun:
         trainer.test(module, datamodule=data, verbose=False)
         return module.scores
 
-    def _leave_behind(self, result: Result, encoder: nn.Module | None, folder: Path) -> None:
+    def _take_over(self, encoder: nn.Module, stage: Stage, entry: StageEntry) -> dict[str, Any]:
+        """Puts the weights of a finished stage into `encoder`; what is known of their training."""
+        trained = get_class(self.job.model["_target_"]).load_encoder(
+            self.job, folder=entry.path / ENCODER_FOLDER
+        )
+        encoder.load_state_dict(trained.state_dict())
+        print(f"stage {stage.name}: its weights are there already and are reused ({entry.path})", flush=True)
+        return entry.record()["training"]
+
+    def _hand_over(
+        self, encoder: nn.Module, stage: Stage, entry: StageEntry, training: dict[str, Any]
+    ) -> None:
+        """Leaves the weights of this stage to all runs that begin alike."""
+        training["weights"] = entry.path.name
+        card = {"name": self.job.name, "trained_on": list(stage.history), "seed": self.job.seed}
+        get_class(self.job.model["_target_"]).save_encoder(encoder, entry.path / ENCODER_FOLDER, card=card)
+        entry.finish({"training": training, "settings": self.settings, **card})
+
+    def _leave_behind(
+        self, result: Result, encoder: nn.Module | None, folder: Path, entry: StageEntry
+    ) -> None:
         """The encoder first, the Result last: a result means that everything before it is there."""
         if encoder is not None:
             model = get_class(self.job.model["_target_"])
             model.save_encoder(encoder, folder / ENCODER_FOLDER, card=_card(result))
+            share_files(entry.path / ENCODER_FOLDER, folder / ENCODER_FOLDER)
         result.write(folder)
-        (folder / CHECKPOINTS / RESUME_FILE).unlink(missing_ok=True)
+        (entry.checkpoints / RESUME_FILE).unlink(missing_ok=True)
 
 
 def _card(result: Result) -> dict[str, Any]:

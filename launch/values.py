@@ -42,7 +42,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "source": tuple(Source),
     "on_bad_row": ("error", "drop"),
     "resume": ("never", "auto"),
-    "schedule": ("mix", "serial"),
+    "schedule.name": ("mix", "serial"),
+    "schedule.sample_by": ("size", "weight"),
     "backbone.initialise": ("pretrained", "random"),
     "backbone.pooling": ("mean", "cls", "max", "first_last", "weighted"),
     "optimiser.decay": ("linear", "constant"),
@@ -79,6 +80,10 @@ RANGES: dict[str, Range] = {
     "hardware.train_piece_tokens": Range(least=1),
     "evaluation.bootstrap_samples": Range(least=0),
     "logger.every_steps": Range(least=1),
+    "schedule.temperature": Range(above=0),
+    "schedule.sets.*.weight": Range(above=0),
+    "schedule.sets.*.batch_size": Range(least=1),
+    "schedule.stages.*.share_percent": Range(above=0),
 } | _for_both(
     {
         "limit": Range(least=1),

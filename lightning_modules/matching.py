@@ -42,7 +42,10 @@ def match_losses(job: JobConfig) -> dict[str, Match]:
 
 def _matches(job: JobConfig, model: type[SentenceModule]) -> dict[str, Match]:
     if model.reads is None:
-        return {name: _match(name, config, job.loss, model) for name, config in job.dataset.items()}
+        own = {name: one.loss for name, one in job.schedule.sets.items() if one.loss is not None}
+        return {
+            name: _match(name, config, own.get(name, job.loss), model) for name, config in job.dataset.items()
+        }
     loss = {} if model.gives is None else _loss_of(model, job.loss)
     views = {
         name: choose_view(

@@ -173,6 +173,39 @@ class LoggerConfig:
 
 
 @dataclass
+class SetConfig:
+    """What one set of a mixture has of its own."""
+
+    weight: float | None = None  # its share of the batches with sample_by=weight; null: 1
+    batch_size: int | None = None  # instead of training.batch_size
+    loss: dict[str, Any] | None = None  # instead of the job's
+
+
+@dataclass
+class StageConfig:
+    """What one stage of a curriculum has of its own; null: as the job says."""
+
+    dataset: list[str] | None = None  # sets that it mixes; null: the one of the stage's name
+    share_percent: float | None = None  # it lasts for this part of training.duration
+    loss: dict[str, Any] | None = None
+    training: dict[str, Any] | None = None  # keys of TrainingConfig
+    optimiser: dict[str, Any] | None = None  # keys of OptimiserConfig
+
+
+@dataclass
+class ScheduleConfig:
+    """In which order, and in which shares, sets are learnt from."""
+
+    name: str = MISSING  # mix: one stage · serial: stage after stage, weights carried on
+    order: list[str] | None = None  # serial: names of stages, repeated at will; null: one per set, in order
+    stages: dict[str, StageConfig] = MISSING  # serial: stage → what it has of its own
+    sets: dict[str, SetConfig] = MISSING  # set → what it has of its own where sets are mixed
+    sample_by: str = MISSING  # size: every row once per epoch · weight: in proportion to the sets' weights
+    temperature: float = MISSING  # shares are raised to 1/temperature: 1 as they are, large: all equal
+    store: str | None = None  # folder of finished stages that runs share; null: each run keeps its own
+
+
+@dataclass
 class JobConfig:
     """Everything that decides one run."""
 
@@ -193,7 +226,7 @@ class JobConfig:
     model: dict[str, Any] = MISSING
     backbone: BackboneConfig = MISSING
     loss: dict[str, Any] = MISSING
-    schedule: str = MISSING  # mix: one stage, sets mixed by size · serial: one stage per set, in order
+    schedule: ScheduleConfig = MISSING
     training: TrainingConfig = MISSING
     optimiser: OptimiserConfig = MISSING
     hardware: HardwareConfig = MISSING
@@ -233,7 +266,7 @@ class Duration:
             )
         return cls(float(match[1]), units[match[2]])
 
-    def in_steps(self, *, steps_per_epoch: int, batch_size: int, total_steps: int | None) -> int:
+    def in_steps(self, *, steps_per_epoch: int, batch_size: float, total_steps: int | None) -> int:
         """Optimiser steps, at least 1 unless the amount is 0. Percent: of `total_steps`, else of one epoch."""
         match self.unit:
             case Unit.STEPS:

@@ -61,7 +61,9 @@ def identify(result: Result, *, before_training: bool) -> Identity:
         settings["filter_leaks"] = "+".join(sorted({*config.get("evaluate", {}), *config["dataset"]}))
     if trained_on not in ("", "lexical"):
         # A dataset's own view or limit decides too, but only of the sets that this stage has seen.
-        settings["dataset"] = {name: config["dataset"].get(name) for name in result.trained_on}
+        seen = [name for stage in result.trained_on for name in stage.split("+")]
+        settings["dataset"] = {name: config["dataset"].get(name) for name in seen}
+        settings |= _own_numbers(config["schedule"], result.stage, seen)
     return Identity(trained_on, tuple(sorted(_flatten(settings).items())))
 
 
@@ -83,8 +85,22 @@ def label_rows(identities: Sequence[Identity]) -> list[str]:
     return labels
 
 
+def _own_numbers(schedule: Mapping[str, Any] | str, stage: int, seen: Sequence[str]) -> dict[str, Any]:
+    """What sets, and the stages before this one, had of their own; this one's numbers are the result's."""
+    if isinstance(schedule, str):
+        return {}
+    own = {"schedule.sets": {name: one for name, one in schedule["sets"].items() if name in seen}}
+    order = schedule["order"] or seen
+    earlier = {str(i): schedule["stages"].get(name) for i, name in enumerate(order[:stage])}
+    own["schedule.stages"] = {place: one for place, one in earlier.items() if one}
+    if schedule["sample_by"] != "size" or schedule["temperature"] != 1:
+        own["schedule.sampling"] = f"{schedule['sample_by']}, temperature {schedule['temperature']}"
+    return {key: one for key, one in own.items() if one}
+
+
 def _curriculum(result: Result) -> str:
-    if result.config["schedule"] == "serial":
+    schedule = result.config["schedule"]
+    if schedule == "serial" or (isinstance(schedule, Mapping) and schedule["name"] == "serial"):
         return ">".join(result.trained_on)
     return "+".join(sorted(result.trained_on))
 

@@ -18,8 +18,8 @@ MAY_IMPORT = {
     "callbacks": {"schema", "datamodules", "encoders", "lightning_modules"},
     "analysis": {"schema", "datamodules", "encoders", "metrics"},
 }
-LAST_STEP = {"launch/stage_run.py"}
-"""Imported by train.py alone, once torch is welcome: it ties modules and callbacks together."""
+LAST_STEP = {"launch/curriculum.py", "launch/stage_run.py"}
+"""Reached from train.py alone, once torch is welcome: they tie modules and callbacks together."""
 
 
 def imports(path):

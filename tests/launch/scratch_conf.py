@@ -31,6 +31,16 @@ eval_batch_tokens: 16384
 compile: false
 """
 
+SCHEDULE = """\
+name: {name}
+order: null
+stages: {{}}
+sets: {{}}
+sample_by: size
+temperature: 1.0
+store: null
+"""
+
 FILES = {
     "train.yaml": """\
 defaults:
@@ -38,6 +48,7 @@ defaults:
   - backbone: embedded
   - loss: cosent
   - dataset: [demo_sts]
+  - schedule: mix
   - suite: demo
   - hardware: cpu
   - logger: default
@@ -57,7 +68,6 @@ resume: never
 init_from: null
 filter_leaks: false
 debug_rows: null
-schedule: mix
 dataset: {}
 evaluate: {}
 training:
@@ -143,6 +153,8 @@ defaults:
   - /dataset@csts: csts
   - /dataset@afqmc: afqmc
 """,
+    "schedule/mix.yaml": SCHEDULE.format(name="mix"),
+    "schedule/serial.yaml": SCHEDULE.format(name="serial"),
     "hardware/cpu.yaml": HARDWARE.format(accelerator="cpu"),
     "hardware/cuda.yaml": HARDWARE.format(accelerator="cuda"),
     "logger/default.yaml": """\

@@ -12,7 +12,7 @@ from schema.errors import UserError
 CONFIG = {
     "name": "x",
     "seed": 1,
-    "schedule": "serial",
+    "schedule": {"name": "serial", "order": None},
     "dataset": {"nli": {"limit": None}, "sts": {"limit": None}},
     "model": {"_target_": "lightning_modules.biencoder.BiEncoder"},
     "loss": {"_target_": "losses.cosent.CoSENT", "temperature": 0.05},
@@ -30,7 +30,7 @@ def test_key_ignores_places_and_hardware_but_not_numbers_and_order():
 
 def test_name_says_what_was_trained():
     assert run_name(CONFIG) == "nli-sts-biencoder-cosent-s1"
-    assert run_name({**CONFIG, "dataset": {}, "schedule": "mix"}).startswith("untrained-")
+    assert run_name({**CONFIG, "dataset": {}, "schedule": {"name": "mix"}}).startswith("untrained-")
 
 
 def test_a_second_process_is_refused(tmp_path):

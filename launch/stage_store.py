@@ -1,0 +1,111 @@
+"""Finished stages that runs share, each in a folder named after a digest of everything that decides its weights."""
+
+import filecmp
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+CHECKPOINTS = "checkpoints"
+RECORD = "stage.json"
+OWNER = "owner"
+LARGE_BYTES = 2**16
+POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class StageEntry:
+    """Where the work on one stage is kept until its weights are final.
+
+    path    an entry of the store, or the stage's own folder where no store is used
+    shared  it is an entry of a store
+    """
+
+    path: Path
+    shared: bool
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / CHECKPOINTS
+
+    @property
+    def finished(self) -> bool:
+        """The weights are final and there: the record of an entry is written last."""
+        return self.shared and (self.path / RECORD).exists()
+
+    def record(self) -> dict[str, Any]:
+        return json.loads((self.path / RECORD).read_text(encoding="utf-8"))
+
+    def finish(self, record: dict[str, Any]) -> None:
+        """Makes the entry a finished one; checkpoints are of no more use."""
+        part = self.path / f"{RECORD}.part"
+        with part.open("w", encoding="utf-8") as file:
+            json.dump(record, file, ensure_ascii=False, indent=1, default=str)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, self.path / RECORD)
+        shutil.rmtree(self.checkpoints, ignore_errors=True)
+
+
+class StageStore:
+    """The entries below `root`; without a root each stage is kept in its own folder."""
+
+    def __init__(self, root: str | Path | None) -> None:
+        self.root = None if root is None else Path(root)
+
+    @contextmanager
+    def entry(self, digest: str, own: Path, *, name: str, is_helper: bool) -> Iterator[StageEntry]:
+        """The entry of that digest, held until the end of the block: a second process waits and finds it finished.
+
+        own        folder of this run's stage
+        is_helper  a process that Lightning started for a further device: it goes along with the one that holds
+        """
+        if self.root is None:
+            yield StageEntry(own, shared=False)
+            return
+        entry = StageEntry(self.root / digest[:16], shared=True)
+        if is_helper:
+            while not entry.finished and _owner(entry) != str(own.resolve()):
+                time.sleep(POLL_SECONDS)
+            yield entry
+            return
+        entry.path.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(entry.path / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            print(f"stage {name}: another run trains it; waiting for it", file=sys.stderr, flush=True)
+            lock.acquire()
+        try:
+            (entry.path / OWNER).write_text(str(own.resolve()), encoding="utf-8")
+            yield entry
+        finally:
+            lock.release()
+
+
+def _owner(entry: StageEntry) -> str:
+    try:
+        return (entry.path / OWNER).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+
+
+def share_files(kept: Path, copy: Path) -> None:
+    """Lets large files that are equal in both folders occupy the disk once, where the file system can do that."""
+    for file in (path for path in copy.rglob("*") if path.is_file() and path.stat().st_size >= LARGE_BYTES):
+        twin = kept / file.relative_to(copy)
+        if twin.is_file() and filecmp.cmp(twin, file, shallow=False):
+            part = file.with_name(f".{file.name}.part-{os.getpid()}")
+            try:
+                os.link(twin, part)
+            except OSError:
+                return
+            os.replace(part, file)

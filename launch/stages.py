@@ -1,0 +1,141 @@
+"""What each stage of a job is to do: its sets, and the job with the stage's own numbers put in. Needs no torch."""
+
+from copy import deepcopy
+from dataclasses import dataclass
+
+from omegaconf import DictConfig
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, ValidationError
+
+from launch.explain import ConfigError
+from schema.config import Duration
+from schema.errors import UserError, nearest
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """One stage of a job.
+
+    name      the stage's own: of a folder, of a log
+    datasets  the sets that it mixes; empty: nothing is trained
+    job       the typed job as this stage sees it: its sets alone are in `dataset`, the others in `evaluate`
+    """
+
+    name: str
+    datasets: tuple[str, ...]
+    job: DictConfig
+
+
+def plan_job(job: DictConfig) -> list[StagePlan]:
+    """The stages of a typed job, in order; always at least one.
+
+    Raises ConfigError for stages that name no set of the job, for sets that no stage learns from, and for keys or
+    types that a stage's own numbers do not have.
+    """
+    sets, schedule = list(job.dataset), job.schedule
+    _check_names(job)
+    if schedule.name == "mix" or not sets:
+        return [StagePlan("+".join(sets) or "untrained", tuple(sets), job)]
+    order = list(schedule.order) if schedule.order is not None else sets
+    for name in schedule.stages:
+        if name not in order:
+            raise ConfigError(
+                f"schedule.stages.{name}: there is no such stage; {nearest(str(name), order)}",
+                f"schedule.stages.{name}",
+            )
+    plans = [_plan(name, job) for name in order]
+    learnt = {name for plan in plans for name in plan.datasets}
+    if idle := [name for name in sets if name not in learnt]:
+        raise ConfigError(
+            f"schedule.order={order}: no stage learns from {', '.join(idle)}; "
+            "name a stage after it, or add it to the dataset of one",
+            "schedule.order",
+        )
+    return plans
+
+
+def history(plans: list[StagePlan], index: int) -> tuple[str, ...]:
+    """What has been learnt from up to and including a stage, oldest first.
+
+    A single stage names its sets one by one; a stage of a longer curriculum is one word, "a+b" for a mixture.
+    """
+    if len(plans) == 1:
+        return plans[0].datasets
+    return tuple("+".join(plan.datasets) for plan in plans[: index + 1])
+
+
+def _check_names(job: DictConfig) -> None:
+    schedule, sets = job.schedule, list(job.dataset)
+    if schedule.name == "mix" and (schedule.order is not None or schedule.stages):
+        key = "schedule.stages" if schedule.stages else "schedule.order"
+        raise ConfigError(f"{key}: a mixture has one stage; type schedule=serial", key)
+    if schedule.order is not None and not schedule.order:
+        raise ConfigError("schedule.order=[]: expected names of stages, or null", "schedule.order")
+    for name, own in schedule.sets.items():
+        if own.weight is not None and schedule.sample_by != "weight":
+            key = f"schedule.sets.{name}.weight"
+            raise ConfigError(f"{key}={own.weight}: weights count with schedule.sample_by=weight", key)
+        if sets and name not in sets:
+            raise ConfigError(
+                f"schedule.sets.{name}: this job does not learn from {name}; {nearest(str(name), sets)}",
+                f"schedule.sets.{name}",
+            )
+
+
+def _plan(name: str, job: DictConfig) -> StagePlan:
+    own, key = job.schedule.stages.get(name), f"schedule.stages.{name}"
+    datasets = [name] if own is None or own.dataset is None else list(own.dataset)
+    for one in datasets:
+        if one not in job.dataset:
+            where = f"{key}.dataset" if own is not None and own.dataset is not None else "schedule.order"
+            raise ConfigError(
+                f"{where}: this job has no set {one}; {nearest(one, job.dataset)}, "
+                f"or choose it too: 'dataset=[{','.join([*job.dataset, one])}]'",
+                where,
+            )
+    if not datasets or len(set(datasets)) < len(datasets):
+        raise ConfigError(
+            f"{key}.dataset={datasets}: expected each set once, and at least one", f"{key}.dataset"
+        )
+    stage = deepcopy(job)
+    stage.evaluate = {**job.evaluate, **job.dataset}
+    stage.dataset = {one: job.dataset[one] for one in datasets}
+    stage.schedule.sets = {one: job.schedule.sets[one] for one in datasets if one in job.schedule.sets}
+    if own is not None:
+        _put_in(stage, own, key)
+    return StagePlan(name, tuple(datasets), stage)
+
+
+def _put_in(stage: DictConfig, own: DictConfig, key: str) -> None:
+    """Sets what the stage has of its own in its job."""
+    if own.loss is not None:
+        stage.loss = own.loss
+    for group in ("training", "optimiser"):
+        for name, value in (own[group] or {}).items():
+            where = f"{key}.{group}.{name}"
+            try:
+                stage[group][name] = value
+            except (ConfigKeyError, ConfigAttributeError):
+                hint = nearest(str(name), stage[group])
+                raise ConfigError(f"{where}: there is no such key; {hint}", where) from None
+            except ValidationError as error:
+                raise ConfigError(f"{where}={value}: {str(error).splitlines()[0]}", where) from None
+    if own.share_percent is not None:
+        if "duration" in (own.training or {}):
+            raise ConfigError(
+                f"{key}: share_percent is a part of training.duration; keep one of both",
+                f"{key}.share_percent",
+            )
+        stage.training.duration = _part(stage.training.duration, own.share_percent)
+
+
+def _part(duration: str, percent: float) -> str:
+    """That part of a duration, in its own unit.
+
+    >>> _part("3 epochs", 80)
+    '2.4 epochs'
+    """
+    try:
+        whole = Duration.parse(duration, key="training.duration")
+    except UserError as error:
+        raise ConfigError(str(error), "training.duration") from error
+    return f"{round(whole.amount * percent / 100, 6):g} {whole.unit}"
