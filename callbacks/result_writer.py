@@ -7,6 +7,7 @@ from typing import Any
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import ModelCheckpoint
 
+from callbacks.peak_memory import PeakMemory
 from callbacks.throughput import Throughput
 from datamodules.datamodule import SentenceDataModule
 from lightning_modules.base import SentenceModule, selection_metric
@@ -64,13 +65,17 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str
         return {}
     best = next((one for one in trainer.callbacks if isinstance(one, ModelCheckpoint)), None)
     watch = next(one for one in trainer.callbacks if isinstance(one, Throughput))
+    memory = next(one for one in trainer.callbacks if isinstance(one, PeakMemory))
+    steps = trainer.fit_loop.epoch_loop.global_step
     return {
-        "steps": trainer.fit_loop.epoch_loop.global_step,
+        "steps": steps,
         "planned_steps": data.total_steps,
         "steps_per_epoch": data.steps_per_epoch,
         "selected_on": data.selecting,
         f"best_dev_{selection_metric(data.job)}": None if best is None else float(best.best_model_score),
         **watch.summary(),
+        "seconds_per_step": round(watch.train_seconds / steps, 4) if steps else None,
+        "peak_memory_mib": memory.mib,
     }
 
 

@@ -11,6 +11,8 @@ from pytorch_lightning.strategies import DDPStrategy
 
 from callbacks.checkpoint_io import AtomicCheckpointIO
 from callbacks.finite_loss import FiniteLoss
+from callbacks.health import SpaceHealth
+from callbacks.peak_memory import PeakMemory
 from callbacks.progress import StageProgress
 from callbacks.resume import ResumePoint, ValidationPoints
 from callbacks.throughput import Throughput
@@ -80,7 +82,11 @@ def build_strategy(name: str, *, is_mixture: bool) -> str | DDPStrategy:
 
 def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path) -> list[Callback]:
     """What watches over a stage, in the order in which it must see things happen."""
-    callbacks: list[Callback] = [Throughput(), FiniteLoss(every_steps=job.logger.every_steps)]
+    callbacks: list[Callback] = [
+        Throughput(),
+        PeakMemory(),
+        FiniteLoss(every_steps=job.logger.every_steps),
+    ]
     if job.logger.progress:
         callbacks.append(StageProgress(data.stage.name))
     if not data.train:
@@ -89,6 +95,15 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
         key: data.in_steps(getattr(job.training, key), f"training.{key}", total_steps=data.total_steps)
         for key in ("validate_every", "checkpoint_every")
     }
+    if data.selecting and job.health.probe_sentences:
+        callbacks.append(
+            SpaceHealth(
+                job.health,
+                checkpoints.parent,
+                batch_tokens=job.hardware.eval_batch_tokens,
+                seed=job.seed,
+            )
+        )
     if data.selecting:
         callbacks.append(ValidationPoints(every_steps=every["validate_every"]))
         if job.training.patience is not None:

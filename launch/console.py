@@ -18,9 +18,15 @@ def show_result(result: Result, *, folder: str) -> None:
         metric = best.removeprefix("best_dev_").replace("spearman", "Spearman").replace("_", " ")
         console.print(
             f"trained {training['rows_seen']:,} rows in {training['train_seconds']:.0f} s "
-            f"({training['rows_per_second']:.0f} rows/s), best dev {metric} {_percent(training[best])}"
+            f"({training['rows_per_second']:.0f} rows/s{_memory(training)}), "
+            f"best dev {metric} {_percent(training[best])}"
         )
     console.print(f"result and encoder: {folder}", soft_wrap=True, highlight=False)
+
+
+def _memory(training: dict) -> str:
+    mib = training.get("peak_memory_mib")
+    return "" if mib is None else f", at most {mib:,.0f} MiB"
 
 
 def leaky_counts(result: Result) -> dict[str, int]:

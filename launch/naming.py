@@ -13,6 +13,7 @@ NOT_PART_OF_THE_RUN = (
     "hydra",
     "name",
     "hardware",
+    "health",
     "logger",
     "data_dir",
     "cache_dir",

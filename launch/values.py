@@ -49,6 +49,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "optimiser.decay": ("linear", "constant"),
     "evaluation.splits": ("dev", "test"),
     "evaluation.backend": tuple(BackendName),
+    "health.on_collapse": ("warn", "stop"),
     "hardware.accelerator": ("cpu", "cuda", "mps"),
     "hardware.strategy": ("auto", "ddp"),
     "hardware.precision": ("32-true", "bf16-mixed", "16-mixed"),
@@ -72,6 +73,9 @@ RANGES: dict[str, Range] = {
     "optimiser.clip_norm": Range(above=0),
     "backbone.dropout": Range(least=0, below=1),
     "backbone.max_length": Range(least=3),  # one token between the two special ones
+    "health.probe_sentences": Range(least=0),
+    "health.collapse_cosine": Range(least=-1, below=1),
+    "health.collapse_rank": Range(least=0),
     "hardware.devices": Range(least=1),
     "hardware.num_nodes": Range(least=1),
     "hardware.threads": Range(least=1),

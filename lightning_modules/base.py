@@ -1,6 +1,7 @@
 """What every trained model shares: the step, the optimiser, the evaluation. A model adds `encode` and `plan`."""
 
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,6 +22,9 @@ from schema.batch import Batch, Encoded, Sharing
 from schema.config import JobConfig
 from schema.examples import Examples, Kind
 from schema.result import Score
+
+NORMS_KEPT = 1000
+"""Lengths of the last gradients, before clipping, that are remembered."""
 
 
 def selection_metric(job: JobConfig) -> str:
@@ -69,6 +73,7 @@ class SentenceModule(pl.LightningModule):
         self.total_steps = total_steps
         self.steps_per_epoch = steps_per_epoch
         self.scores: dict[str, Score] = {}
+        self.gradient_norms: deque[Tensor] = deque(maxlen=NORMS_KEPT)
         self._outputs: list[tuple[np.ndarray, np.ndarray]] = []
 
     @staticmethod
@@ -179,4 +184,5 @@ class SentenceModule(pl.LightningModule):
     ) -> None:
         # Lightning refuses to clip for any fused optimiser under autocast, with or without loss scaling.
         if self.job.optimiser.clip_norm is not None:
-            torch.nn.utils.clip_grad_norm_(self.parameters(), self.job.optimiser.clip_norm)
+            norm = torch.nn.utils.clip_grad_norm_(self.parameters(), self.job.optimiser.clip_norm)
+            self.gradient_norms.append(norm)

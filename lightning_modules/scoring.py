@@ -9,6 +9,7 @@ import pytorch_lightning as pl
 import torch
 
 from metrics.scoring import score_set
+from metrics.together import score_together
 from schema.batch import Encoded
 from schema.examples import Examples, Kind
 from schema.result import Score
@@ -87,4 +88,4 @@ def score_sets(
         fitted_on = None if one.split == "dev" else dev.get(one.name)
         metrics = score_set(values, one, dev=fitted_on, bootstrap_samples=bootstrap_samples, seed=seed)
         found |= {f"{one.split}/{one.name}/{metric}": score for metric, score in metrics.items()}
-    return found
+    return found | score_together(sets, scores, found, bootstrap_samples=bootstrap_samples, seed=seed)

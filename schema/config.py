@@ -161,6 +161,16 @@ class EvaluationConfig:
 
 
 @dataclass
+class HealthConfig:
+    """What is watched of the embedding space while it learns; changes no weights."""
+
+    probe_sentences: int = MISSING  # dev sentences that are looked at, at each validation; 0: none
+    collapse_cosine: float = MISSING  # alarm when the mean cosine of two sentences is above this
+    collapse_rank: float = MISSING  # alarm when embeddings use fewer directions than this (effective rank)
+    on_collapse: str = MISSING  # warn stop
+
+
+@dataclass
 class LoggerConfig:
     progress: bool = MISSING  # progress bars
     every_steps: int = MISSING
@@ -231,6 +241,7 @@ class JobConfig:
     optimiser: OptimiserConfig = MISSING
     hardware: HardwareConfig = MISSING
     evaluation: EvaluationConfig = MISSING
+    health: HealthConfig = MISSING
     logger: LoggerConfig = MISSING
 
 

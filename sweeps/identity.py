@@ -16,6 +16,7 @@ NOT_PART_OF_THE_ROW = (
     "run_dir",
     "resume",
     "hardware",
+    "health",
     "logger",
     "evaluate",
     "evaluation",

@@ -94,6 +94,11 @@ evaluation:
   untrained: false
   backend: torch
   cache_embeddings: false
+health:
+  probe_sentences: 1000
+  collapse_cosine: 0.98
+  collapse_rank: 2.0
+  on_collapse: warn
 hydra:
   run:
     dir: ${run_dir}
