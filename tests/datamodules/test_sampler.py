@@ -83,3 +83,32 @@ def test_token_budget_is_shared_without_padding(world):
         for batch in TokenBudget(lengths, max_tokens=64, rank=rank, world=world)
     ]
     assert sorted(np.concatenate(parts)) == list(range(39))
+
+
+def test_shares_decide_how_often_a_set_comes():
+    made = stream({"a": 80, "b": 40, "c": 8}, shares={"a": 1, "b": 1, "c": 2})
+    assert made.batches_per_epoch == 16  # as many as without shares
+    assert Counter(task for task, _ in made.epoch(0)) == {"a": 4, "b": 4, "c": 8}
+    own = stream({"a": 80, "b": 40}, batch_size={"a": 8, "b": 20})
+    assert Counter((task, len(rows)) for task, rows in own.epoch(0)) == {("a", 8): 10, ("b", 20): 2}
+
+
+@given(sizes, st.lists(st.floats(0.01, 100), min_size=3, max_size=3), st.integers(0, 80))
+@settings(max_examples=40, deadline=None)
+def test_with_shares_no_row_comes_again_before_all_others_have(size_of, shares, start):
+    chosen = dict(zip(size_of, shares, strict=False))
+    whole = stream(size_of, num_batches=120, shares=chosen)
+    seen = {task: Counter() for task in size_of}
+    for epoch in range(4):
+        batches = whole.epoch(epoch)
+        assert {task for task, _ in batches} == set(size_of)
+        for task, rows in batches:
+            seen[task].update(rows.tolist())
+        for task, size in size_of.items():
+            counts = [seen[task][row] for row in range(size)]
+            assert max(counts) - min(counts) <= 1
+    late = stream(size_of, num_batches=120, shares=chosen)
+    late.start = start
+    for left, right in zip(list(stream(size_of, num_batches=120, shares=chosen))[start:], late, strict=True):
+        assert (left.index, left.task) == (right.index, right.task)
+        assert np.array_equal(left.rows, right.rows)

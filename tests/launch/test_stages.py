@@ -1,0 +1,90 @@
+"""Stages of a job: which there are, what each has of its own, and what is refused before anything runs."""
+
+import pytest
+from jobs import compose_job
+
+from launch import check_config, typed_config
+from launch.stages import history, plan_job
+from schema.errors import UserError
+
+SERIAL = ("schedule=serial", "dataset=[demo_nli,demo_sts]", "loss=by_kind")
+TWICE = (
+    "schedule=serial",
+    "dataset=[demo_sts]",
+    "schedule.order=[first,second]",
+    "+schedule.stages.first.dataset=[demo_sts]",
+    "+schedule.stages.second.dataset=[demo_sts]",
+    "+loss@schedule.stages.second.loss=cosine",
+)
+
+
+def plans(*overrides):
+    config = compose_job(*overrides)
+    check_config(config)
+    return plan_job(typed_config(config))
+
+
+def test_a_mixture_is_one_stage_and_a_curriculum_one_per_set():
+    (mixture,) = plans("dataset=[demo_nli,demo_sts]")
+    assert (mixture.name, mixture.datasets) == ("demo_nli+demo_sts", ("demo_nli", "demo_sts"))
+    first, second = plans(*SERIAL)
+    assert (first.datasets, second.datasets) == (("demo_nli",), ("demo_sts",))
+    assert list(first.job.dataset) == ["demo_nli"]
+    assert {"demo_nli", "demo_sts"} <= set(first.job.evaluate)
+    (untrained,) = plans("schedule=serial", "dataset=[]")
+    assert untrained.datasets == ()
+
+
+def test_a_stage_has_numbers_of_its_own():
+    first, second = plans(
+        *SERIAL,
+        "+schedule.stages.demo_sts.training.batch_size=16",
+        "+schedule.stages.demo_sts.optimiser.lr=1e-5",
+        "+schedule.stages.demo_sts.share_percent=50",
+        "training.duration=3 epochs",
+    )
+    assert (second.job.training.batch_size, second.job.optimiser.lr) == (16, 1e-5)
+    assert (first.job.training.batch_size, first.job.optimiser.lr) == (64, 5e-4)
+    assert (first.job.training.duration, second.job.training.duration) == ("3 epochs", "1.5 epochs")
+
+
+def test_a_set_comes_again_with_another_loss():
+    first, second = plans(*TWICE)
+    assert [plan.job.loss["_target_"].split(".")[1] for plan in (first, second)] == ["cosent", "cosine"]
+    assert history([first, second], 1) == ("demo_sts", "demo_sts")
+    again = plans(*SERIAL, "schedule.order=[demo_sts,demo_nli,demo_sts]")
+    assert history(again, 2) == ("demo_sts", "demo_nli", "demo_sts")
+
+
+def test_a_stage_may_be_a_mixture():
+    several = plans(
+        *SERIAL, "schedule.order=[both,demo_sts]", "+schedule.stages.both.dataset=[demo_nli,demo_sts]"
+    )
+    assert history(several, 1) == ("demo_nli+demo_sts", "demo_sts")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (("+schedule.stages.demo_sts.optimiser.lr=1e-5",), "a mixture has one stage; type schedule=serial"),
+        ((*SERIAL, "schedule.order=[demo_nli]"), "no stage learns from demo_sts"),
+        ((*SERIAL, "schedule.order=[demo_nli,demo_sts,demo_qmc]"), r"no set demo_qmc; .*dataset=\[demo_nli"),
+        ((*SERIAL, "schedule.order=[]"), "expected names of stages"),
+        ((*SERIAL, "+schedule.stages.demo_st.share_percent=50"), "did you mean demo_sts"),
+        ((*SERIAL, "+schedule.stages.demo_sts.optimiser.lrr=1"), r"optimiser.lrr: .*did you mean lr\?"),
+        (
+            (*SERIAL, "+schedule.stages.demo_sts.optimiser.lr=-1"),
+            "stage demo_sts: optimiser.lr=-1.* more than 0",
+        ),
+        ((*SERIAL, "+schedule.stages.demo_sts.training.batch_size=x"), "batch_size=x"),
+        ((*SERIAL, "+schedule.stages.demo_sts.dataset=[demo_sts,demo_sts]"), "expected each set once"),
+        ((*TWICE, "+schedule.stages.second.loss.temprature=1"), "no such parameter"),
+        (("+schedule.sets.demo_qmc.batch_size=4",), "does not learn from demo_qmc"),
+        (("+schedule.sets.demo_sts.weight=2",), "sample_by=weight"),
+        (("schedule.temperature=0",), "more than 0"),
+        (("schedule.sample_by=sizes",), "did you mean size"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(overrides, message):
+    with pytest.raises(UserError, match=message):
+        plans(*overrides)

@@ -1,0 +1,128 @@
+"""Curricula: stages that runs share are trained once, changed ones anew, and interrupted ones go on."""
+
+import signal
+from pathlib import Path
+
+import pytest
+from jobs import run_job
+from test_resume import interrupt, weights
+
+from lightning_modules.base import SentenceModule
+from schema.errors import UserError
+from schema.result import Result
+
+WORDS = ("schedule=serial", "debug_rows=24", "training.duration=2 epochs", "loss=by_kind")
+STEPS = 6  # 24 rows in batches of 8, twice
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    """One entry per training step that is really taken: the set it learns from and its loss."""
+    taken = []
+    step = SentenceModule.training_step
+
+    def counted(self, batch, index):
+        taken.append((batch.task, type(self.losses[batch.task]).__name__, len(batch)))
+        return step(self, batch, index)
+
+    monkeypatch.setattr(SentenceModule, "training_step", counted)
+    return taken
+
+
+def values(run: Path) -> dict[str, float]:
+    return {key: score.value for key, score in Result.read(run).scores.items()}
+
+
+def test_what_two_runs_begin_with_is_trained_once(tmp_path, tiny_backbone, steps, capsys):
+    first = run_job(tmp_path, tiny_backbone, *WORDS, "dataset=[demo_nli,demo_sts]")
+    assert len(steps) == 2 * STEPS
+    capsys.readouterr()
+    other = run_job(tmp_path, tiny_backbone, *WORDS, "dataset=[demo_nli,demo_qmc]")
+    assert [task for task, *_ in steps[2 * STEPS :]] == STEPS * ["demo_qmc"]
+    assert "stage demo_nli: its weights are there already and are reused" in capsys.readouterr().out
+    shared = [run / "stages" / "0-demo_nli" for run in (first, other)]
+    assert weights(shared[0]) == weights(shared[1])
+    assert Result.read(shared[1]).training == Result.read(shared[0]).training
+    assert (
+        shared[0] / "encoder" / "model.safetensors"
+    ).stat().st_nlink == 3  # the store and both runs: one file
+
+    del steps[:]
+    alone = run_job(
+        tmp_path / "alone", tiny_backbone, *WORDS, "dataset=[demo_nli,demo_qmc]", "schedule.store=null"
+    )
+    assert len(steps) == 2 * STEPS
+    assert weights(alone) == weights(other)
+    assert values(alone) == values(other)
+
+
+def test_only_a_changed_stage_is_trained_again(tmp_path, tiny_backbone, steps):
+    words = (*WORDS, "dataset=[demo_nli,demo_sts]")
+    run_job(tmp_path, tiny_backbone, *words)
+    for changed, trained in (
+        ("+schedule.stages.demo_sts.optimiser.lr=1e-4", ["demo_sts"]),
+        ("+schedule.stages.demo_nli.optimiser.lr=1e-4", ["demo_nli", "demo_sts"]),
+        ("dataset.demo_sts.limit=20", ["demo_sts"]),
+        ("evaluation.bootstrap_samples=10", []),
+        ("suite=demo", []),
+    ):
+        del steps[:]
+        run = run_job(tmp_path, tiny_backbone, *words, changed)
+        assert sorted({task for task, *_ in steps}) == trained, changed
+        assert Result.read(run).trained_on == ["demo_nli", "demo_sts"]
+    assert any("/demo_order/" in key for key in values(run)), "a column that was added is filled in"
+
+
+def test_an_interrupted_stage_goes_on_in_another_run(tmp_path, tiny_backbone, steps):
+    words = (*WORDS, "training.checkpoint_every=1 steps")
+    done = interrupt(tmp_path, tiny_backbone, 4, "SIGKILL", *words, "dataset=[demo_nli,demo_sts]")
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    run = run_job(tmp_path, tiny_backbone, *words, "dataset=[demo_nli,demo_qmc]")
+    assert [task for task, *_ in steps].count("demo_nli") == STEPS - 3
+    whole = run_job(tmp_path / "whole", tiny_backbone, *words, "dataset=[demo_nli,demo_qmc]")
+    assert weights(run) == weights(whole)
+
+
+def test_one_set_first_with_one_loss_and_then_with_another(tmp_path, tiny_backbone, steps):
+    run = run_job(
+        tmp_path,
+        tiny_backbone,
+        *WORDS,
+        "training.duration=10 steps",
+        "dataset=[demo_qmc]",
+        "schedule.order=[coarse,fine]",
+        "+schedule.stages.coarse.dataset=[demo_qmc]",
+        "+schedule.stages.coarse.share_percent=80",
+        "+loss@schedule.stages.coarse.loss=cosent",
+        "+schedule.stages.fine.dataset=[demo_qmc]",
+        "+schedule.stages.fine.share_percent=20",
+        "+loss@schedule.stages.fine.loss=info_nce",
+    )
+    assert [loss for _, loss, _ in steps] == 8 * ["CoSENT"] + 2 * ["InfoNCE"]
+    result = Result.read(run)
+    assert result.trained_on == ["demo_qmc", "demo_qmc"]
+    assert result.config["training"]["duration"] == "2 steps"
+    assert result.data["train/demo_qmc"]["kind"] == "positive_pair"
+    assert Result.read(run / "stages" / "0-coarse").data["train/demo_qmc"]["kind"] == "labelled_pair"
+
+
+def test_sets_of_a_mixture_have_losses_and_batch_sizes_of_their_own(tmp_path, tiny_backbone, steps):
+    run_job(
+        tmp_path,
+        tiny_backbone,
+        "debug_rows=24",
+        "dataset=[demo_sts,demo_qmc]",
+        "training.duration=1 epochs",
+        "schedule.sample_by=weight",
+        "+schedule.sets.demo_sts.weight=3",
+        "+schedule.sets.demo_qmc.batch_size=12",
+        "+loss@schedule.sets.demo_qmc.loss=online_contrastive",
+    )
+    assert sorted(steps) == [("demo_qmc", "OnlineContrastive", 12)] + 4 * [("demo_sts", "CoSENT", 8)]
+
+
+def test_a_loss_that_does_not_fit_a_late_stage_is_refused_before_the_first(tmp_path, tiny_backbone, steps):
+    words = (*WORDS, "dataset=[demo_nli,demo_sts]", "+loss@schedule.stages.demo_sts.loss=softmax")
+    with pytest.raises(UserError, match="loss=softmax needs"):
+        run_job(tmp_path, tiny_backbone, *words)
+    assert steps == []
