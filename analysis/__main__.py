@@ -5,6 +5,7 @@ python -m analysis leaks --train atec --evaluate afqmc
 python -m analysis leaks --text corpus.txt.zst wiki1m   lines of running text that hold evaluation sentences
 python -m analysis calibrate runs/NAME                  scores as probabilities: temperature and Platt scaling, ECE
 python -m analysis fuse runs/ONE runs/OTHER             two runs as one score, weighted by what does best on dev
+python -m analysis transfer runs/NAME mrpc snli         what a classifier on frozen embeddings reaches
 """
 
 import argparse
@@ -28,6 +29,7 @@ def _parser() -> argparse.ArgumentParser:
     from analysis.calibrate_command import add_calibrate
     from analysis.fuse_command import add_fuse
     from analysis.leaks.command import add_leaks
+    from analysis.transfer_command import add_transfer
 
     parser = argparse.ArgumentParser(
         prog="python -m analysis", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -36,6 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     add_leaks(commands)
     add_calibrate(commands)
     add_fuse(commands)
+    add_transfer(commands)
     return parser
 
 

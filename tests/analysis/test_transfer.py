@@ -1,0 +1,111 @@
+"""Transfer: a classifier on frozen embeddings finds what is in them, and nothing that is not."""
+
+import json
+
+import numpy as np
+import pytest
+
+from analysis.__main__ import main
+from analysis.transfer import transfer
+from encoders import load_backbone, save_encoder
+from schema.config import BackboneConfig
+from schema.errors import UserError
+from schema.examples import Examples, Kind
+
+NUMBERS = {"batch_tokens": 512, "seed": 0, "limit": None}
+
+
+class Vectors:
+    """An "encoder" whose embedding of the text "3,1" is (3, 1): what is in it is known."""
+
+    def embed(self, texts, *, batch_tokens, progress):
+        return np.array([[float(number) for number in text.split(",")] for text in texts], dtype=np.float32)
+
+
+def pairs(count, *, seed, kind=Kind.LABELLED_PAIR, shuffled=False):
+    """Label 1 where the two vectors are near (NLI: class by how far), unless labels are shuffled."""
+    generator = np.random.default_rng(seed)
+    num_classes = 3 if kind is Kind.NLI_PAIR else 2
+    labels = np.arange(count) % num_classes
+    first = generator.normal(size=(count, 3))
+    distance = labels if num_classes == 3 else 1 - labels
+    second = first + 2.0 * distance[:, None] + generator.normal(scale=0.1, size=(count, 3))
+    if shuffled:
+        generator.shuffle(labels)
+    names = ("premise", "hypothesis") if num_classes == 3 else ("text_a", "text_b")
+    columns = [[",".join(map(str, row)) for row in vectors] for vectors in (first, second)]
+    texts = dict(zip(names, columns, strict=True))
+    return Examples.from_texts("some", "any", kind=kind, texts=texts, targets=labels)
+
+
+@pytest.mark.parametrize("kind", [Kind.LABELLED_PAIR, Kind.NLI_PAIR])
+def test_what_is_in_the_embeddings_is_found(kind):
+    splits = {name: pairs(120, seed=seed, kind=kind) for seed, name in enumerate(("train", "dev", "test"))}
+    found = transfer(Vectors(), splits, **NUMBERS)
+    assert found.accuracy > 0.97
+    assert found.f1 > 0.97
+    assert found.majority == pytest.approx(1 / (3 if kind is Kind.NLI_PAIR else 2))
+    assert (found.rows, found.learnt_from, found.how) == (120, 120, "train → test")
+
+
+def test_labels_that_mean_nothing_are_not_learnt():
+    splits = {"train": pairs(300, seed=0, shuffled=True), "dev": None, "test": None}
+    found = transfer(Vectors(), splits, **NUMBERS)
+    assert found.how == "5 folds of train"
+    assert found.accuracy == pytest.approx(0.5, abs=0.12)
+
+
+def test_a_dev_split_stands_for_a_missing_test_split():
+    splits = {"train": pairs(100, seed=0), "dev": pairs(40, seed=1), "test": None}
+    found = transfer(Vectors(), splits, **NUMBERS)
+    assert (found.rows, found.how) == (40, "train → dev")
+    assert found.accuracy > 0.95
+
+
+def test_limit_draws_rows():
+    splits = {"train": pairs(100, seed=0), "dev": None, "test": pairs(80, seed=1)}
+    found = transfer(Vectors(), splits, **NUMBERS | {"limit": 30})
+    assert (found.rows, found.learnt_from) == (30, 30)
+
+
+def test_sets_without_classes_are_refused():
+    scored = Examples.from_texts(
+        "graded", "train", kind=Kind.SCORED_PAIR, texts={"text_a": ["1"], "text_b": ["2"]}, targets=[0.5]
+    )
+    with pytest.raises(UserError, match="0/1 pairs or NLI pairs"):
+        transfer(Vectors(), {"train": scored}, **NUMBERS)
+    with pytest.raises(UserError, match="no split has a file"):
+        transfer(Vectors(), {"train": None}, **NUMBERS)
+
+
+@pytest.fixture(scope="module")
+def folder(tiny_backbone, tmp_path_factory):
+    config = BackboneConfig(path=str(tiny_backbone), initialise="random", max_length=32)
+    return save_encoder(load_backbone(config, seed=0), tmp_path_factory.mktemp("some") / "encoder", card={})
+
+
+def test_the_command_prints_a_row_per_set_and_writes_json(folder, tmp_path, capsys):
+    output = tmp_path / "transfer.json"
+    words = ["transfer", str(folder), "demo_qmc", "demo_nli", "--limit", "60", "--output", str(output)]
+    assert main(words) == 0
+    assert [line.split(" | ")[0] for line in capsys.readouterr().out.splitlines()[2:]] == [
+        "| demo_qmc",
+        "| demo_nli",
+    ]
+    found = json.loads(output.read_text())
+    assert 0 <= found["demo_nli"]["accuracy"] <= 1
+    assert found["demo_qmc"]["how"] == "train → test"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["demo_qcm"], "did you mean demo_qmc"),
+        (["mrpc", "--data-dir", "nowhere"], "no file of it"),
+        (["demo_qmc", "--limit", "3"], "expected at least 10"),
+        (["demo_sts"], "0/1 pairs or NLI pairs"),
+    ],
+)
+def test_mistakes_are_named(folder, words, message, capsys):
+    assert main(["transfer", str(folder), *words]) == 2
+    assert message in capsys.readouterr().err
