@@ -12,12 +12,12 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from rich.progress import Progress
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from encoders.backends import Backend, open_backend
 from encoders.dropout import use_cheap_dropout
 from encoders.packing import pack, packed_inputs, padded_inputs, use_packed_attention
+from encoders.pieces import in_pieces
 from encoders.pooling import POOLINGS, READS_FIRST_LAYER, check_pooling
 from encoders.projection import Projection
 from encoders.token_table import TokenTable
@@ -98,14 +98,7 @@ class SentenceEncoder(nn.Module):
         """`function` of the tokens, whose rows follow packed order, piece by piece where memory is short."""
         if self.piece_tokens is None or not torch.is_grad_enabled():
             return function(tokens)
-        # Each piece keeps its tokens only, and is computed again, with the same dropout, when its gradients
-        # are needed: the loss sees the whole batch, the memory holds the activations of one piece. This is
-        # gradient caching (Gao et al. 2021, https://arxiv.org/abs/2101.06983) for any loss.
-        parts = [
-            checkpoint(function, piece, use_reentrant=False, preserve_rng_state=True)
-            for piece in tokens.pieces(self.piece_tokens)
-        ]
-        return torch.cat(parts)
+        return in_pieces(function, tokens.pieces(self.piece_tokens))
 
     def _packed_order(self, tokens: Tokens) -> Float[Tensor, "sentences dim"]:
         """Embeddings from the shortest sentence to the longest, before they are normalised."""

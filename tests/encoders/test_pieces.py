@@ -1,0 +1,102 @@
+"""A batch in pieces: what is freed goes back, so that memory follows the piece and not the batch."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from encoders import pieces
+from encoders.packing import pack
+from encoders.pieces import FreedMemory, in_pieces
+
+ROOT = Path(__file__).resolve().parents[2]
+CHILD = """
+import sys, numpy as np, torch
+torch.set_num_threads(2)
+from transformers import AutoTokenizer, BertConfig, BertModel
+from bench.machine import peak_mib
+from encoders.sentence_encoder import SentenceEncoder
+backbone = BertModel(BertConfig.from_pretrained("builtin/encoder"), add_pooling_layer=False)
+tokenizer = AutoTokenizer.from_pretrained("builtin/encoder")
+encoder = SentenceEncoder(backbone, tokenizer, pooling="mean", normalise=False, max_length=128, projections=[])
+encoder.piece_tokens = 1100
+encoder.train()
+draws = np.random.default_rng(0)
+for step in range(2):
+    lengths = np.clip(draws.normal(17, 7, int(sys.argv[1])).astype(int), 5, 64)
+    encoder(encoder.collate([draws.integers(10, 7000, length).tolist() for length in lengths])).pow(2).mean().backward()
+print("peak", peak_mib())
+"""
+
+
+def tokens():
+    return pack([[1, 2], [3, 4, 5], [6] * 7, [8] * 9], max_group_tokens=9)
+
+
+def test_pieces_give_the_rows_and_the_gradient_of_the_whole():
+    table = torch.randn(10, 3, dtype=torch.float64, requires_grad=True)
+
+    def sums(part):
+        return torch.stack([table[ids].sum(0) for ids in part.input_ids.split(part.lengths.tolist())]).exp()
+
+    whole = sums(tokens())
+    (expected,) = torch.autograd.grad(whole.prod(), table)
+    split = list(tokens().pieces(9))
+    assert len(split) == 3
+    found = in_pieces(sums, split)
+    torch.testing.assert_close(found, whole, rtol=0, atol=0)
+    (gradient,) = torch.autograd.grad(found.prod(), table)
+    torch.testing.assert_close(gradient, expected, rtol=1e-12, atol=0)
+
+
+def test_memory_is_given_back_once_enough_has_piled_up(monkeypatch):
+    calls = []
+    sizes = iter(
+        [100, 100 + pieces.SLACK_BYTES, 101 + pieces.SLACK_BYTES, 120, 90, 91 + pieces.SLACK_BYTES, 95]
+    )
+    monkeypatch.setattr(pieces, "_malloc_trim", lambda: calls.append)
+    monkeypatch.setattr(pieces, "_resident_bytes", lambda: next(sizes))
+    freed = FreedMemory()
+    freed.give_back()
+    assert calls == []
+    freed.give_back()
+    assert len(calls) == 1
+    freed.give_back()  # now 90: the least so far
+    freed.give_back()
+    assert len(calls) == 2
+
+
+def test_what_cannot_be_given_back_is_not_asked_for_again_and_again(monkeypatch):
+    calls = []
+    held = 10 * pieces.SLACK_BYTES
+    sizes = iter([0, held, held, held, held])
+    monkeypatch.setattr(pieces, "_malloc_trim", lambda: calls.append)
+    monkeypatch.setattr(pieces, "_resident_bytes", lambda: next(sizes))
+    freed = FreedMemory()
+    for _ in range(3):
+        freed.give_back()
+    assert len(calls) == 1
+
+
+def test_without_such_an_allocator_nothing_is_done(monkeypatch):
+    monkeypatch.setattr(pieces, "_malloc_trim", lambda: None)
+    monkeypatch.setattr(pieces, "_resident_bytes", lambda: pytest.fail("not asked for"))
+    FreedMemory().give_back()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is given back on Linux only")
+def test_eight_times_the_batch_needs_hardly_more_memory():
+    peaks = []
+    for sentences in (512, 4096):
+        done = subprocess.run(
+            [sys.executable, "-c", CHILD, str(sentences)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        peaks.append(float(done.stdout.split("peak ")[1]))
+    assert peaks[1] - peaks[0] < 128, peaks
