@@ -298,3 +298,26 @@ def test_what_training_scores_evaluation_scores(tiny_backbone):
         encoded = module.encode(module.collate.training_batch(examples, np.arange(2), index=0))
     np.testing.assert_allclose(plan.scores(outputs)[0], encoded.scores, atol=1e-6)
     np.testing.assert_allclose(plan.logits(outputs)[0], encoded.logits, atol=1e-6)
+
+
+@pytest.mark.parametrize("loss", ["bce", "ce", "cosent", "margin_ranking"])
+def test_what_it_was_taught_it_scores_rightly(loss, tmp_path, tiny_backbone):
+    """A few pairs, seen until they are known: positives score higher, not lower."""
+    words = ("dataset=[demo_qmc]", "debug_rows=24", "training.duration=60 epochs", "backbone.dropout=0.0")
+    run = run_job(
+        tmp_path,
+        tiny_backbone,
+        "model=crossencoder",
+        *words,
+        f"loss={loss}",
+        "evaluation.splits=[]",
+        "optimiser.lr=5e-3",
+    )
+    job = typed_job(
+        "model=crossencoder", "dataset=[demo_qmc]", f"loss={loss}", "debug_rows=24", "evaluation.splits=[]"
+    )
+    train = loading.load_job_data(job, {"demo_qmc": Kind.LABELLED_PAIR}).train["demo_qmc"]
+    scores = load_joint_encoder(run).scores(
+        train.texts("text_a"), train.texts("text_b"), batch_tokens=512, progress=False
+    )
+    assert scores[train.targets == 1].min() > scores[train.targets == 0].max()
