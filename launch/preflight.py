@@ -23,6 +23,7 @@ from launch.naming import register_resolvers
 from launch.origin import chosen_files, place_of
 from launch.overrides import Groups, parse_flags, refuse_repeats
 from launch.signatures import ROOT
+from launch.sweep_rows import is_one_cell, parameters, rows, with_row
 from schema.errors import UserError
 
 
@@ -81,21 +82,23 @@ class _Check:
                     f"for one run with all of them write '{key}=[{value}]'"
                 )
             if runs and override.key_or_group == "sweep" and not override.is_delete():
-                raise UserError(f"{line}: a sweep is several runs; add -m: train.py -m {line}")
+                typed = {self.groups.parse(one).get_key_element().lstrip("+") for one in lines}
+                if not is_one_cell(self.compose(lines), typed):
+                    raise UserError(f"{line}: a sweep is several runs; add -m: train.py -m {line}")
         self.job(lines)
 
     def sweep(self, lines: Sequence[str]) -> None:
         """The first job of a sweep, and every other choice in its place: their product is not needed."""
         first = [self.groups.alternatives(self.groups.parse(line))[0] for line in lines]
         config = self.compose(first)  # sweep=<name> may bring choices of its own
-        parameters = OmegaConf.to_container(
-            OmegaConf.select(config, "hydra.sweeper.params") or OmegaConf.create({})
-        )
         typed = {self.groups.parse(line).get_key_element() for line in lines}  # these take precedence
-        inherited = [f"{key}={value}" for key, value in parameters.items() if key not in typed]
+        inherited = [f"{key}={value}" for key, value in parameters(config).items() if key not in typed]
         self.look_at(inherited)
         choices = [self.groups.alternatives(self.groups.parse(line)) for line in [*inherited, *lines]]
         base = [alternatives[0] for alternatives in choices]
+        for row in rows(config).values():
+            self.look_at(row)
+            self.job(with_row(base, row, [key.lstrip("+") for key in typed]))
         job = self.job(base)
         for position, alternatives in enumerate(choices):
             for alternative in alternatives[1:]:

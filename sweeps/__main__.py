@@ -3,6 +3,7 @@
 python -m sweeps table runs                          the transfer matrix on the console
 python -m sweeps table runs --markdown matrix.md --csv matrix.csv
 python -m sweeps compare runs                        published numbers beside ours
+python -m sweeps status runs                         cells that are finished, running, failed, and the time left
 """
 
 import argparse
@@ -35,8 +36,11 @@ def _parser() -> argparse.ArgumentParser:
         "compare", help="published numbers beside ours: matches, differs, no reference"
     )
     compare.set_defaults(run=_compare)
-    for command in (table, compare):
+    status = commands.add_parser("status", help="how far the sweeps of a folder are, and which cells failed")
+    status.set_defaults(run=_status)
+    for command in (table, compare, status):
         command.add_argument("folder", type=Path, help="folder that holds runs, at any depth")
+    for command in (table, compare):
         command.add_argument(
             "--metric", default="spearman", help="spearman (default), pearson, accuracy, f1, …"
         )
@@ -63,6 +67,14 @@ def _compare(options: argparse.Namespace) -> None:
     text = comparison_markdown(compare(_read_matrix(options), load_published()), metric=options.metric)
     print(text, end="")
     _write(options.markdown, text)
+
+
+def _status(options: argparse.Namespace) -> None:
+    from rich.console import Console
+
+    from sweeps.status import read_status, to_console
+
+    Console().print(to_console(read_status(options.folder)), highlight=False)
 
 
 def _read_matrix(options: argparse.Namespace):

@@ -1,0 +1,95 @@
+"""Runs the cells of a sweep as processes of this machine, by a ledger that survives what kills them."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from hydra._internal.utils import get_args_parser
+from hydra.core.utils import JobReturn, JobStatus, configure_log, setup_globals
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, open_dict
+
+from sweeps.ledger import Cell, Ledger
+from sweeps.machine import Machine
+from sweeps.planner import Planner, Summary, show
+
+FAILED_STATUS = 1
+
+
+class ProcessLauncher(Launcher):
+    """Each cell is a `train.py` of its own; see `sweeps.planner`, and `sweeps.machine` for the numbers."""
+
+    def __init__(
+        self, jobs: int | None, threads: int | None, gpus: Sequence[int | str] | None, attempts: int
+    ) -> None:
+        self.jobs = jobs
+        self.threads = threads
+        self.gpus = gpus
+        self.attempts = attempts
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        self.context = hydra_context
+        self.config = config
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        """Runs the cells. Ends the program with status 1 when one failed to the last, once all others are done."""
+        setup_globals()
+        configure_log(self.config.hydra.hydra_logging, self.config.hydra.verbose)
+        configs = [self._compose(words, initial_job_idx + i) for i, words in enumerate(job_overrides)]
+        cells = [
+            Cell(str(config.run_dir), tuple(words), devices=_gpus_wanted(config))
+            for config, words in zip(configs, job_overrides, strict=True)
+        ]
+        machine = Machine(
+            jobs=self.jobs,
+            threads=self.threads,
+            gpus=self.gpus,
+            devices=max(cell.devices for cell in cells),
+        )
+        folder = self.config.hydra.sweep.dir
+        planner = Planner(
+            cells, Ledger(folder), machine, program=_program(), attempts=self.attempts, report=show
+        )
+        _conclude(planner.run(), folder)
+        return [_returned(config, words) for config, words in zip(configs, job_overrides, strict=True)]
+
+    def _compose(self, words: Sequence[str], number: int) -> DictConfig:
+        config = self.context.config_loader.load_sweep_config(self.config, list(words))
+        with open_dict(config):
+            config.hydra.job.id = config.hydra.job.num = number
+        return config
+
+
+def _program() -> list[str]:
+    """The program as it was started, with its flags that say where the configuration is; words may follow."""
+    flags, _ = get_args_parser().parse_known_args(sys.argv[1:])
+    given = {
+        "--config-path": flags.config_path,
+        "--config-name": flags.config_name,
+        "--config-dir": flags.config_dir,
+    }
+    words = [word for flag, value in given.items() if value for word in (flag, value)]
+    return [sys.executable, str(Path(sys.argv[0]).resolve()), *words]
+
+
+def _gpus_wanted(config: DictConfig) -> int:
+    return config.hardware.devices if config.hardware.accelerator == "cuda" else 0
+
+
+def _returned(config: DictConfig, words: Sequence[str]) -> JobReturn:
+    """What Hydra wants to know of a job that went well."""
+    return JobReturn(
+        overrides=list(words), cfg=config, hydra_cfg=config, status=JobStatus.COMPLETED, _return_value=None
+    )
+
+
+def _conclude(summary: Summary, folder: str) -> None:
+    show(
+        f"{len(summary.finished)} cells finished, {len(summary.skipped)} were finished before, "
+        f"{len(summary.failed)} failed. Show them: python -m sweeps table {folder}"
+    )
+    for cell, error in summary.failed.items():
+        show(f"failed: {cell.name}: {error} ({Ledger(folder).log_of(cell)})")
+    if summary.failed:
+        raise SystemExit(FAILED_STATUS)

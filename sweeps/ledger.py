@@ -1,0 +1,166 @@
+"""The ledger of a folder of runs: what was planned, started and ended, as lines that are only ever added."""
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from schema.result import RESULT_FILE
+
+FOLDER = ".sweep"
+EVENTS = "events.jsonl"
+
+
+class Event(StrEnum):
+    SWEEP = "sweep"  # a sweep began: number of cells, cells at a time
+    PLANNED = "planned"
+    STARTED = "started"
+    FINISHED = "finished"
+    FAILED = "failed"
+    STOPPED = "stopped"  # its sweep was ended; it saved what it had
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a sweep.
+
+    run_dir  its folder; the name of it ends in the key of the run, so it names the cell
+    words    what `train.py` is given for it
+    devices  GPUs that it asks for
+    """
+
+    run_dir: str
+    words: tuple[str, ...]
+    devices: int = 0
+
+    @property
+    def name(self) -> str:
+        return Path(self.run_dir).name
+
+    @property
+    def finished(self) -> bool:
+        """Its Result is there: the one thing that counts, whatever the ledger says."""
+        return (Path(self.run_dir) / RESULT_FILE).exists()
+
+
+@dataclass
+class History:
+    """What the ledger tells of one cell.
+
+    attempts  how often it was started
+    last      the latest event
+    seconds   of its attempts that ended, together
+    process   id of the process of the latest attempt, and `host`, where that was
+    error     last line of what the latest failure printed
+    """
+
+    cell: Cell
+    attempts: int = 0
+    last: Event = Event.PLANNED
+    at: str = ""
+    seconds: float = 0.0
+    process: int | None = None
+    host: str = ""
+    error: str = ""
+
+
+class Ledger:
+    """Events of the runs below `folder`, in `<folder>/.sweep/`; written by any number of processes."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder) / FOLDER
+        self.path = self.folder / EVENTS
+
+    def log_of(self, cell: Cell) -> Path:
+        """Where a cell's output is kept, attempt after attempt."""
+        return self.folder / "logs" / f"{cell.name}.log"
+
+    def add(self, event: Event, **facts: Any) -> None:
+        self.add_all([(event, facts)])
+
+    def add_all(self, events: list[tuple[Event, dict[str, Any]]]) -> None:
+        """Adds lines; they are on the disk when this returns."""
+        shared = {"at": datetime.now(UTC).isoformat(timespec="milliseconds"), "host": socket.gethostname()}
+        text = "".join(
+            json.dumps({"event": str(event)} | facts | shared, ensure_ascii=False) + "\n"
+            for event, facts in events
+        )
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.folder / "events.lock"), self.path.open("ab+") as file:
+            if file.tell() and self._is_torn():
+                text = "\n" + text
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _is_torn(self) -> bool:
+        """A process was killed while it wrote the last line."""
+        with self.path.open("rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) != b"\n"
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """All events, oldest first; a torn line is no event."""
+        try:
+            lines = self.path.read_bytes().splitlines()
+        except FileNotFoundError:
+            return
+        for line in lines:
+            try:
+                yield json.loads(line)
+            except ValueError:
+                continue
+
+    def histories(self) -> dict[str, History]:
+        """Cell name → what is told of it, in the order in which cells were planned."""
+        found: dict[str, History] = {}
+        for event in self.events():
+            kind = event["event"]
+            if kind == Event.PLANNED:
+                cell = Cell(event["run_dir"], tuple(event["words"]), event["devices"])
+                found.setdefault(cell.name, History(cell, at=event["at"]))
+            elif event.get("cell") in found:
+                _tell(found[event["cell"]], event)
+        return found
+
+    @contextmanager
+    def claim(self, cell: Cell) -> Iterator[bool]:
+        """True when this process may work on the cell until the end of the block, False when another does."""
+        lock = self._claim_lock(cell)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            lock.release()
+
+    def is_claimed(self, cell: Cell) -> bool:
+        """Some sweep is working on the cell at this moment."""
+        with self.claim(cell) as free:
+            return not free
+
+    def _claim_lock(self, cell: Cell) -> FileLock:
+        folder = self.folder / "claims"
+        folder.mkdir(parents=True, exist_ok=True)
+        return FileLock(folder / f"{cell.name}.lock", is_singleton=False)
+
+
+def _tell(history: History, event: dict[str, Any]) -> None:
+    history.last, history.at = Event(event["event"]), event["at"]
+    if history.last is Event.STARTED:
+        history.attempts += 1
+        history.process, history.host = event["process"], event["host"]
+    else:
+        history.seconds += event.get("seconds", 0.0)
+        history.error = event.get("error", "")

@@ -1,0 +1,72 @@
+"""A stand-in for train.py that runs in a moment, and a program that plans cells of it.
+
+The stand-in takes ten steps, remembers each, and goes on where it stopped; the number that it ends with depends on its
+words alone. It refuses to work in a folder where another is at work, as train.py does.
+"""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+FAKE = """
+import fcntl, json, os, pathlib, sys, time
+run_dir, kind = pathlib.Path(sys.argv[1]), sys.argv[2]
+seconds = float(os.environ.get("STEP_SECONDS", "0.01"))
+run_dir.mkdir(parents=True, exist_ok=True)
+lock = (run_dir / ".lock").open("a+")
+try:
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except OSError:
+    sys.exit("error: another process is running this very job")
+with (run_dir / "starts").open("a") as file:
+    file.write(json.dumps({name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")}) + "\\n")
+if kind == "fails" or (kind == "flaky" and (run_dir / "starts").read_text().count("\\n") == 1):
+    sys.exit("some words\\nerror: no luck")
+steps = run_dir / "steps"
+while True:
+    done = steps.read_text().split() if steps.exists() else []
+    if len(done) == 10:
+        break
+    time.sleep(seconds)
+    part = run_dir / "steps.part"
+    part.write_text(" ".join([*done, str(len(done))]))
+    os.replace(part, steps)
+    with (run_dir / "taken").open("a") as file:
+        file.write(f"{len(done)} ")
+part = run_dir / "result.part"
+part.write_text(json.dumps({"sum": sum(map(int, done)), "kind": kind}))
+os.replace(part, run_dir / "result.json")
+"""
+
+
+def plan(folder: Path, kinds: list[str], *, jobs: int = 2, attempts: int = 2, report=lambda line: None):
+    """A planner over one cell per kind, and the cells."""
+    sys.path[:0] = [str(ROOT)] if str(ROOT) not in sys.path else []
+    from sweeps.ledger import Cell, Ledger
+    from sweeps.machine import Machine
+    from sweeps.planner import Planner
+
+    folder.mkdir(parents=True, exist_ok=True)
+    program = folder.parent / "train.py"
+    if not program.exists():
+        program.write_text(FAKE)
+    cells = [
+        Cell(str(folder / f"{i}-{kind}"), (str(folder / f"{i}-{kind}"), kind)) for i, kind in enumerate(kinds)
+    ]
+    machine = Machine(jobs=jobs, threads=1, gpus=None, devices=0)
+    planner = Planner(
+        cells,
+        Ledger(folder),
+        machine,
+        program=[sys.executable, str(program)],
+        attempts=attempts,
+        report=report,
+    )
+    return planner, cells
+
+
+if __name__ == "__main__":
+    started, _ = plan(Path(sys.argv[1]), sys.argv[2:], report=lambda line: print(line, flush=True))
+    summary = started.run()
+    print("DONE", len(summary.finished), len(summary.skipped), len(summary.failed))

@@ -1,0 +1,177 @@
+"""Sweeps survive: cells that are killed go on, sweeps that are killed are taken up, and none is run twice."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from fake_cells import plan
+
+from sweeps.ledger import Event, Ledger
+from sweeps.machine import Machine
+from sweeps.status import State, read_status, summary
+
+DRIVER = Path(__file__).with_name("fake_cells.py")
+
+
+def results(folder: Path) -> dict[str, dict]:
+    return {path.parent.name: json.loads(path.read_text()) for path in sorted(folder.rglob("result.json"))}
+
+
+def starts(folder: Path, cell) -> int:
+    return (folder / cell.name / "starts").read_text().count("\n")
+
+
+def start_sweep(folder: Path, *kinds: str, seconds: float = 0.05) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, str(DRIVER), str(folder), *kinds],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | {"STEP_SECONDS": str(seconds)},
+    )
+
+
+def test_a_failing_cell_is_tried_twice_named_and_stops_no_other(tmp_path):
+    lines = []
+    planner, cells = plan(tmp_path / "runs", ["fine", "fails", "flaky", "fine"], report=lines.append)
+    ended = planner.run()
+    assert {cell.name for cell in ended.finished} == {cells[i].name for i in (0, 2, 3)}
+    assert ended.failed == {cells[1]: "error: no luck"}
+    assert [starts(tmp_path / "runs", cell) for cell in cells] == [1, 2, 2, 1]
+    assert any("1-fails: failed (error: no luck); it will be tried again" in line for line in lines)
+
+    again, cells = plan(tmp_path / "runs", ["fine", "fails", "flaky", "fine"])
+    ended = again.run()
+    assert len(ended.skipped) == 3
+    assert [starts(tmp_path / "runs", cell) for cell in cells] == [1, 4, 2, 1]
+
+
+def test_the_status_tells_states_errors_and_time(tmp_path):
+    folder = tmp_path / "runs"
+    planner, _ = plan(folder, ["fine", "fails"])
+    planner.run()
+    more, cells = plan(folder, ["fine", "fails", "fine", "fine"])
+    more._plan()
+    ledger = Ledger(folder)
+    ledger.add(Event.STARTED, cell=cells[2].name, process=1, attempt=1)
+    states = {history.cell.name: (state, history.error) for history, state in read_status(folder).cells}
+    assert states == {
+        "0-fine": (State.FINISHED, ""),
+        "1-fails": (State.FAILED, "error: no luck"),
+        "2-fine": (State.INTERRUPTED, ""),
+        "3-fine": (State.WAITING, ""),
+    }
+    line = summary(read_status(folder))
+    assert line.startswith("4 cells: 1 finished, 1 waiting, 1 interrupted, 1 failed; about 0 s left")
+    with ledger.claim(cells[2]):
+        assert read_status(folder).count(State.RUNNING) == 1
+
+
+def test_a_sweep_that_is_killed_is_taken_up_where_it_was(tmp_path):
+    kinds = ["fine"] * 4
+    whole, _ = plan(tmp_path / "whole" / "runs", kinds)
+    whole.run()
+    folder = tmp_path / "cut" / "runs"
+    for wait in (0.6, 0.9):
+        sweep = start_sweep(folder, *kinds)
+        time.sleep(wait)
+        sweep.kill()
+        sweep.wait()
+    ended, cells = plan(folder, kinds)
+    ended.run()
+    assert results(folder) == results(tmp_path / "whole" / "runs")
+    taken = [(folder / cell.name / "taken").read_text().split() for cell in cells]
+    # Each kill costs a cell at most the step that it was taking.
+    assert all(len(set(steps)) == 10 and len(steps) <= 12 for steps in taken)
+
+
+def test_a_killed_cell_goes_on(tmp_path):
+    folder = tmp_path / "runs"
+    sweep = start_sweep(folder, "fine", "fine", seconds=0.1)
+    name = "0-fine"
+    while not (folder / name / "taken").exists():
+        time.sleep(0.02)
+    started = next(event for event in Ledger(folder).events() if event.get("cell") == name)
+    os.kill(started["process"], signal.SIGKILL)
+    told, _ = sweep.communicate(timeout=60)
+    assert f"{name}: failed (ended by signal 9); it will be tried again" in told
+    assert "DONE 2 0 0" in told
+    assert (folder / name / "starts").read_text().count("\n") == 2
+    assert len((folder / name / "taken").read_text().split()) <= 11
+
+
+def test_two_sweeps_share_one_folder(tmp_path):
+    folder, kinds = tmp_path / "runs", ["fine"] * 5
+    sweeps = [start_sweep(folder, *kinds) for _ in range(2)]
+    told = [sweep.communicate(timeout=100)[0] for sweep in sweeps]
+    done = [[int(word) for word in text.rpartition("DONE")[2].split()] for text in told]
+    assert sum(finished for finished, _, _ in done) == 5
+    assert all(finished + skipped == 5 and failed == 0 for finished, skipped, failed in done), told
+    for path in folder.rglob("starts"):
+        assert path.read_text().count("\n") == 1, f"{path.parent.name} was run twice"
+    assert all(isinstance(event, dict) for event in Ledger(folder).events())
+
+
+def test_a_sweep_that_is_asked_to_end_ends_its_cells(tmp_path):
+    folder = tmp_path / "runs"
+    sweep = start_sweep(folder, "fine", "fine", "fine", seconds=1)
+    while len(list(folder.rglob("starts"))) < 2:
+        time.sleep(0.05)
+    sweep.terminate()
+    assert sweep.wait(timeout=60) == 128 + signal.SIGTERM
+    events = list(Ledger(folder).events())
+    assert [event["event"] for event in events].count(Event.STOPPED) == 2
+    for event in events:
+        if event["event"] == Event.STARTED:
+            with pytest.raises(ProcessLookupError):
+                os.kill(event["process"], 0)
+
+
+def test_a_torn_line_costs_only_itself(tmp_path):
+    ledger = Ledger(tmp_path)
+    ledger.add(Event.SWEEP, cells=1, jobs=1)
+    with ledger.path.open("ab") as file:
+        file.write(b'{"event": "plan')
+    ledger.add(Event.SWEEP, cells=2, jobs=1)
+    assert [event["cells"] for event in ledger.events()] == [1, 2]
+
+
+def test_threads_are_shared_out_and_gpus_come_in_turn(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr("sweeps.machine.num_cores", lambda: 16)
+    assert Machine(jobs=None, threads=None, gpus=None, devices=0).jobs == 4
+    machine = Machine(jobs=3, threads=None, gpus=None, devices=0)
+    assert machine.environment(0)["OMP_NUM_THREADS"] == "5"
+    assert "CUDA_VISIBLE_DEVICES" not in machine.environment(0)
+    two = Machine(jobs=None, threads=None, gpus=[0, 1, 2, 3], devices=2)
+    assert two.jobs == 2
+    assert [two.environment(slot)["CUDA_VISIBLE_DEVICES"] for slot in range(3)] == ["0,1", "2,3", "0,1"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+    assert Machine(jobs=3, threads=1, gpus=None, devices=1).environment(2)["CUDA_VISIBLE_DEVICES"] == "5"
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert Machine(jobs=3, threads=None, gpus=None, devices=0).threads == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_sweeps_killed_at_random_moments(tmp_path, seed):
+    kinds = ["fine", "flaky", "fine", "fine", "fine"]
+    whole, _ = plan(tmp_path / "whole" / "runs", kinds)
+    whole.run()
+    folder, draw = tmp_path / "cut" / "runs", random.Random(seed)
+    for _ in range(6):
+        sweeps = [start_sweep(folder, *kinds) for _ in range(2)]
+        time.sleep(draw.uniform(0.2, 1.0))
+        for sweep in sweeps:
+            sweep.kill()
+            sweep.wait()
+    last, _ = plan(folder, kinds)
+    ended = last.run()
+    assert not ended.failed
+    assert results(folder) == results(tmp_path / "whole" / "runs")
