@@ -5,6 +5,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from datamodules.hub import read_hub
+from datamodules.joined import joined, parts_of
 from datamodules.readers import COMPRESSIONS, Table, read_table
 from datamodules.text import load_text
 from datamodules.verify import verified
@@ -46,6 +47,14 @@ def load_examples(
         folder = BUILTIN_DATA if source == Source.BUILTIN else Path(data_dir).expanduser()
         if config.layout in config.layouts and config.layouts[config.layout].window is not None:
             return _text_from_file(config, split, folder, key=key, required=required, on_bad_row=on_bad_row)
+        layout = config.layouts.get(config.layout)
+        if layout is not None and isinstance(layout.files.get(split), list):
+            how = {"source": source, "data_dir": data_dir, "on_bad_row": on_bad_row, "group": group}
+            parts = [load_examples(part, split, **how) for part in parts_of(config, layout, split)]
+            found = joined(parts, layout.files[split], split=split, key=key)
+            if found is None and required:
+                raise UserError(_absence(config, layout, split, folder, key))
+            return found
         found = _from_files(config, split, folder, key=key, required=required)
     if found is None:
         return None
@@ -132,6 +141,7 @@ def _on_disk(path: Path) -> Path | None:
 def _absence(config: DatasetConfig, layout: LayoutConfig, split: str, folder: Path, key: str) -> str:
     """Where a required split was looked for, and what to type."""
     named = layout.files.get(split)
+    named = named[0] if isinstance(named, list) else named
     looked_for = (
         f"there is no file {folder / named}"
         if named

@@ -46,7 +46,8 @@ def backend_name(name: str, *, key: str) -> BackendName:
 class LayoutConfig:
     """One way in which a dataset's files are written."""
 
-    files: dict[str, str] = MISSING  # split → path below data_dir; .tsv .csv .json(l) .parquet, also .gz .zst
+    files: dict[str, Any] = MISSING  # split → path below data_dir, or a list of paths that are read one after another
+    # .tsv .txt .csv .json .jsonl .parquet, also .gz .zst
     columns: dict[str, Any] = MISSING  # field of the example → column name, or 0-based position
     header: bool = True  # tsv and csv: the first line names the columns
     quoted: bool = False  # tsv and csv: fields may be wrapped in double quotes

@@ -76,7 +76,13 @@ def test_yaml_reads_a_file_of_its_layout(tmp_path, name, layout_name):
     config.layout, config.rows = layout_name, {"train": 3}
     layout = config.layouts[layout_name]
     layout.rows = None
-    named = Path(layout.files["train"])
+    if isinstance(layout.files["train"], list):
+        layout.files["train"] = layout.files["train"][:1]
+    named = (
+        Path(*layout.files["train"])
+        if isinstance(layout.files["train"], list)
+        else Path(layout.files["train"])
+    )
     plain = named.with_suffix("") if named.suffix == ".zst" else named
     text, kind = fixture_text(config, layout, plain.suffix)
     (tmp_path / plain).parent.mkdir(parents=True)

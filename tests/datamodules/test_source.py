@@ -448,3 +448,25 @@ def test_labels_of_a_kind_are_classes_it_has(tmp_path):
         load(dataset(name, labels={"0": 0, "1": 2}), tmp_path)
     assert load(dataset(name), tmp_path).kind is Kind.LABELLED_PAIR
     assert load(dataset(name), tmp_path).num_classes == 2
+
+
+def test_several_files_are_one_split_and_a_missing_one_is_named(tmp_path):
+    config = dataset(["one.tsv", "two.tsv.zst"], rows=None)
+    written(tmp_path, "one.tsv", as_tsv(ROWS))
+    with pytest.raises(
+        UserError, match=r"read from 2 files, and two.tsv.zst is not there; .*dataset.toy.layout="
+    ):
+        load(config, tmp_path)
+    written(tmp_path, "two.tsv.zst", as_tsv(ROWS[:2]))
+    examples = load(config, tmp_path)
+    assert examples.texts("text_a") == [row[0] for row in [*ROWS, *ROWS[:2]]]
+    assert examples.targets.tolist() == [1, 0, 0, 1, 1, 0]
+    assert len(examples.sentences) == len(load(dataset("one.tsv"), tmp_path).sentences)
+    again = load(
+        replace(config, layouts={"tsv": replace(config.layouts["tsv"], files={"train": ["one.tsv"]})}),
+        tmp_path,
+    )
+    assert examples.fingerprint != again.fingerprint
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="there is no file .*one.tsv"):
+        load(config, tmp_path / "empty")

@@ -1,0 +1,50 @@
+"""Several files as one split: their rows one after another."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from schema.config import DatasetConfig, LayoutConfig
+from schema.errors import UserError
+from schema.examples import Examples
+
+
+def parts_of(config: DatasetConfig, layout: LayoutConfig, split: str) -> list[DatasetConfig]:
+    """The dataset once for each file of a split that lists several; no promise of rows binds a part."""
+    return [
+        replace(config, rows={}, layouts={config.layout: replace(layout, rows=None, files={split: path})})
+        for path in layout.files[split]
+    ]
+
+
+def joined(
+    parts: Sequence[Examples | None], paths: Sequence[str], *, split: str, key: str
+) -> Examples | None:
+    """The rows of all parts; None when no part has a file.
+
+    Line numbers are those of the part that a row is from. Raises UserError when only some of the files are there: a
+    set with a part missing is another set.
+    """
+    missing = [path for path, part in zip(paths, parts, strict=True) if part is None]
+    if len(missing) == len(parts):
+        return None
+    if missing:
+        raise UserError(
+            f"{key}: {split} is read from {len(parts)} files, and {', '.join(missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} not there; fetch what is missing, or choose another layout: {key}.layout=…"
+        )
+    first = parts[0]
+    fingerprints = "".join(part.fingerprint for part in parts)
+    return Examples.from_texts(
+        first.name,
+        split,
+        kind=first.kind,
+        texts={column: [text for part in parts for text in part.texts(column)] for column in first.columns},
+        targets=None if first.targets is None else np.concatenate([part.targets for part in parts]),
+        fingerprint=hashlib.blake2b(fingerprints.encode(), digest_size=16).hexdigest(),
+        num_dropped=sum(part.num_dropped for part in parts),
+        lines=np.concatenate([part.lines for part in parts]),
+        num_classes=first.num_classes,
+    )
