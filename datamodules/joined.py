@@ -20,21 +20,22 @@ def parts_of(config: DatasetConfig, layout: LayoutConfig, split: str) -> list[Da
 
 
 def joined(
-    parts: Sequence[Examples | None], paths: Sequence[str], *, split: str, key: str
+    parts: Sequence[Examples | None], paths: Sequence[str], *, split: str, key: str, required: bool
 ) -> Examples | None:
-    """The rows of all parts; None when no part has a file.
+    """The rows of all parts; None when a part has no file: a set with a part missing is another set.
 
-    Line numbers are those of the part that a row is from. Raises UserError when only some of the files are there: a
-    set with a part missing is another set.
+    Line numbers are those of the part that a row is from. Raises UserError for a `required` split of which only some
+    files are there.
     """
     missing = [path for path, part in zip(paths, parts, strict=True) if part is None]
-    if len(missing) == len(parts):
-        return None
-    if missing:
+    if missing and required and len(missing) < len(parts):
         raise UserError(
             f"{key}: {split} is read from {len(parts)} files, and {', '.join(missing)} "
-            f"{'is' if len(missing) == 1 else 'are'} not there; fetch what is missing, or choose another layout: {key}.layout=…"
+            f"{'is' if len(missing) == 1 else 'are'} not there; fetch what is missing, or choose another layout: "
+            f"{key}.layout=…"
         )
+    if missing:
+        return None
     first = parts[0]
     fingerprints = "".join(part.fingerprint for part in parts)
     return Examples.from_texts(

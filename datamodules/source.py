@@ -51,7 +51,7 @@ def load_examples(
         if layout is not None and isinstance(layout.files.get(split), list):
             how = {"source": source, "data_dir": data_dir, "on_bad_row": on_bad_row, "group": group}
             parts = [load_examples(part, split, **how) for part in parts_of(config, layout, split)]
-            found = joined(parts, layout.files[split], split=split, key=key)
+            found = joined(parts, layout.files[split], split=split, key=key, required=required)
             if found is None and required:
                 raise UserError(_absence(config, layout, split, folder, key))
             return found

@@ -462,11 +462,7 @@ def test_several_files_are_one_split_and_a_missing_one_is_named(tmp_path):
     assert examples.texts("text_a") == [row[0] for row in [*ROWS, *ROWS[:2]]]
     assert examples.targets.tolist() == [1, 0, 0, 1, 1, 0]
     assert len(examples.sentences) == len(load(dataset("one.tsv"), tmp_path).sentences)
-    again = load(
-        replace(config, layouts={"tsv": replace(config.layouts["tsv"], files={"train": ["one.tsv"]})}),
-        tmp_path,
-    )
-    assert examples.fingerprint != again.fingerprint
+    assert examples.fingerprint != load(dataset(["one.tsv"]), tmp_path).fingerprint
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="there is no file .*one.tsv"):
+    with pytest.raises(UserError, match=r"there is no file .*one\.tsv"):
         load(config, tmp_path / "empty")
