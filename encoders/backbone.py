@@ -7,6 +7,7 @@ from torch import nn
 from transformers import AutoTokenizer, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
+from encoders.grow import with_layers
 from encoders.layout import Layout, read_layout
 from encoders.locate import check_files, download, has_weights, locate_folder
 from encoders.pooling import check_pooling
@@ -47,13 +48,16 @@ def load_backbone(config: BackboneConfig, *, seed: int) -> SentenceEncoder:
         torch.default_generator.manual_seed(seed)
         architecture = read_architecture(layout.transformer, dropout=config.dropout)
         if not is_pretrained:
+            if config.layers is not None:
+                architecture.num_hidden_layers = config.layers
             backbone = from_scratch(architecture)
         elif on_hub_only:
             backbone = from_weights(config.path, architecture, revision=config.revision)
         else:
             backbone = from_weights(str(layout.transformer), architecture, local_files_only=True)
         tokenizer = _read_tokenizer(layout.transformer)
-    return _assemble(config, layout, backbone, tokenizer)
+    encoder = _assemble(config, layout, backbone, tokenizer)
+    return encoder if config.layers is None else with_layers(encoder, config.layers, seed=seed)
 
 
 def _read_tokenizer(folder: Path) -> Tokenizer:

@@ -72,6 +72,7 @@ RANGES: dict[str, Range] = {
     "optimiser.eps": Range(above=0),
     "optimiser.clip_norm": Range(above=0),
     "backbone.dropout": Range(least=0, below=1),
+    "backbone.layers": Range(least=0),
     "backbone.max_length": Range(least=3),  # one token between the two special ones
     "health.probe_sentences": Range(least=0),
     "health.collapse_cosine": Range(least=-1, below=1),

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from encoders import SentenceEncoder, compile_layers, load_backbone, load_encoder
 from encoders.collate import SentenceCollator
+from encoders.grow import with_layers
 from encoders.token_cache import CachedTokenizer
 from lightning_modules.base import SentenceModule
 from lightning_modules.cosine_plan import CosinePlan
@@ -46,11 +47,20 @@ class BiEncoder(SentenceModule):
     @staticmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> SentenceEncoder:
         """The encoder in `folder`, or else the one a job starts from: `init_from` when given, else the backbone."""
-        start = folder or job.init_from
-        return load_encoder(start) if start else load_backbone(job.backbone, seed=job.seed)
+        if folder:
+            return load_encoder(folder)
+        if not job.init_from:
+            return load_backbone(job.backbone, seed=job.seed)
+        encoder = load_encoder(job.init_from)
+        layers = job.backbone.layers
+        return encoder if layers is None else with_layers(encoder, layers, seed=job.seed)
 
     def encode(self, batch: Batch) -> Encoded:
-        embeddings = self.encoder(batch.tokens)
+        return self.encoded(batch, self.encoder(batch.tokens))
+
+    @staticmethod
+    def encoded(batch: Batch, embeddings: Float[Tensor, "sentences dim"]) -> Encoded:
+        """What a loss reads, from the embeddings of the batch's sentences."""
         columns = {column: embeddings[rows] for column, rows in batch.columns.items()}
         pair = [values.float() for values in columns.values()][:2]
         return Encoded(

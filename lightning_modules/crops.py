@@ -1,16 +1,29 @@
 """A bi-encoder that learns from text alone: two pieces of one text are a pair."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
 
 from encoders.crops import CropCollator, Crops
+from encoders.masking import Masking, Vocabulary
+from encoders.mlm_head import MaskedTokenHead
 from lightning_modules.biencoder import BiEncoder
+from lightning_modules.scoring import gather_rows
+from losses.loss import LossOutput
+from schema.batch import Batch
+from schema.errors import UserError
 from schema.examples import Kind
 
 
 class CropEncoder(BiEncoder):
     """Pieces of one text are anchor and positive (Izacard et al. 2022, https://arxiv.org/abs/2112.09118, section 3.1).
 
-    Numbers are those of encoders.crops.Crops. Any set can be learnt from: of pairs, their sentences are.
+    Numbers are those of encoders.crops.Crops. Any set can be learnt from: of pairs, their sentences are. With an
+    `mlm_weight` above 0, tokens of the pieces are hidden, and their names are learnt in the same pass (Gao and Callan
+    2022, https://arxiv.org/abs/2108.05540, section 3.2): loss + mlm_weight · mean loss per hidden token of the process.
     Evaluation is that of the bi-encoder: whole sentences.
     """
 
@@ -18,12 +31,56 @@ class CropEncoder(BiEncoder):
     gives = Kind.POSITIVE_PAIR
 
     def __init__(
-        self, *, shares: Sequence[float], delete: float, neighbour_share: float, **shared: object
+        self,
+        *,
+        shares: Sequence[float],
+        delete: float,
+        neighbour_share: float,
+        mlm_weight: float,
+        mask_rate: float,
+        **shared: object,
     ) -> None:
         super().__init__(**shared)
+        if mlm_weight < 0:
+            raise UserError(f"model.mlm_weight={mlm_weight}: expected 0 (no tokens are hidden) or more")
         crops = Crops(
             tuple(shares), delete=delete, neighbour_share=neighbour_share, tokenizer=self.encoder.tokenizer
         )
         self.collate = CropCollator(
             self.encoder.tokenize, self.encoder.collate, crops=crops, seed=self.job.seed
         )
+        if mlm_weight and self.job.hardware.train_piece_tokens is not None:
+            raise UserError(
+                "model.mlm_weight learns both from one pass; leave hardware.train_piece_tokens at null, "
+                "or mlm_weight at 0"
+            )
+        self.mlm_weight = mlm_weight
+        if mlm_weight:
+            backbone = self.encoder.backbone
+            self.masking = Masking(mask_rate, "token", mean_span=1.0, mask_share=0.8, random_share=0.1)
+            self.vocabulary = Vocabulary.of(
+                self.encoder.tokenizer, size=backbone.get_input_embeddings().num_embeddings
+            )
+            self.head = MaskedTokenHead(backbone)
+        self._step = 0
+
+    def training_step(self, batch: Batch, index: int) -> Float[Tensor, ""]:
+        self._step = index
+        return super().training_step(batch, index)
+
+    def objective(self, batch: Batch) -> LossOutput:
+        if not self.mlm_weight:
+            return super().objective(batch)
+        tokens = batch.tokens
+        self.vocabulary = self.vocabulary.to(tokens.input_ids.device)
+        seen, hidden = self.masking(
+            tokens, batch.sentence_ids, self.vocabulary, seed=self.job.seed, step=self._step
+        )
+        states, embeddings = self.encoder.states_and_embeddings(replace(tokens, input_ids=seen))
+        loss, logs = self.losses[batch.task](gather_rows(self, self.encoded(batch, embeddings)))
+        logits, names = self.head(states[hidden]).float(), tokens.input_ids[hidden]
+        # A tiny batch may have nothing hidden: a sum of nothing is 0, and so are its gradients.
+        named = F.cross_entropy(logits, names, reduction="sum") / max(len(names), 1)
+        accuracy = (logits.detach().argmax(-1) == names).float().sum() / max(len(names), 1)
+        logs = logs | {"contrast": loss.detach(), "mlm_loss": named.detach(), "mlm_accuracy": accuracy}
+        return loss + self.mlm_weight * named, logs

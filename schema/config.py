@@ -105,6 +105,7 @@ class BackboneConfig:
     normalise: bool | None = None  # embeddings of length 1; null: what the folder says, else no
     max_length: int | None = None  # tokens; null: what the folder says
     dropout: float | None = None  # null: what the folder says
+    layers: int | None = None  # fewer: the first ones; more: new ones that begin by changing nothing; null: as they are
     learning_rate: float = MISSING  # peak learning rate that suits its size; optimiser.lr takes it from here
 
 

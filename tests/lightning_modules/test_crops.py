@@ -172,3 +172,42 @@ def test_a_view_that_the_model_cannot_use_is_refused():
 def test_numbers_that_make_no_sense_are_named(tokenizer, numbers, message):
     with pytest.raises(UserError, match=message):
         collator(tokenizer, **numbers)
+
+
+MASKED = (
+    "model=crops",
+    "loss=info_nce",
+    "debug_rows=160",
+    "training.batch_size=32",
+    "training.duration=4 epochs",
+    "backbone.dropout=0.0",
+    "logger.every_steps=1",
+    "model.mlm_weight=0.5",
+    "optimiser.lr=5e-3",
+)
+
+
+def test_hidden_tokens_are_named_in_the_same_pass(tmp_path, tiny_backbone):
+    run = run_job(tmp_path / "one", tiny_backbone, *MASKED)
+    with (run / "metrics" / "0" / "metrics.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["train/loss"]]
+    for row in rows:
+        parts = [float(row[f"train/demo_sts/{name}"]) for name in ("contrast", "mlm_loss")]
+        assert float(row["train/loss"]) == pytest.approx(parts[0] + 0.5 * parts[1], rel=1e-5)
+    named = [float(row["train/demo_sts/mlm_loss"]) for row in rows]
+    assert sum(named[-3:]) / 3 < sum(named[:3]) / 3 - 0.2
+    again = run_job(tmp_path / "two", tiny_backbone, *MASKED)
+    weights = [(one / "encoder" / "model.safetensors").read_bytes() for one in map(Path, (run, again))]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("model.mlm_weight=-1", "model.mlm_weight=-1"),
+        ("hardware.train_piece_tokens=100", "model.mlm_weight learns both from one pass"),
+    ],
+)
+def test_numbers_of_masking_that_make_no_sense_are_named(tmp_path, tiny_backbone, word, message):
+    with pytest.raises(UserError, match=message):
+        run_job(tmp_path, tiny_backbone, *MASKED, word)
