@@ -201,6 +201,8 @@ FITS = {
     "online_contrastive": {"demo_qmc", "demo_order"},
     "softmax": {"demo_qmc", "demo_order", "demo_nli"},
     "info_nce": {"demo_qmc", "demo_order", "demo_nli"},
+    "info_nce_extended": {"demo_qmc", "demo_order", "demo_nli"},
+    "info_nce_pool": {"demo_qmc", "demo_order", "demo_nli"},
     "triplet": {"demo_qmc", "demo_order", "demo_nli"},
     "angle": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
     "arcface": set(),
