@@ -32,6 +32,9 @@ class RowSweeper(BasicSweeper):
         self.typed = {key_of(word) for word in arguments}
         return super().sweep(arguments)
 
+    def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
+        """Nothing: `launch.preflight` has composed every choice, and the launcher composes every cell."""
+
     def split_arguments(self, overrides: list[Override], max_batch_size: int | None) -> list[list[list[str]]]:
         (grid,) = BasicSweeper.split_arguments(overrides, None)
         cells = [with_row(cell, row, self.typed) for row in self.rows.values() for cell in grid]

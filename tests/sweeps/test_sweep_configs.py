@@ -6,15 +6,21 @@ from pathlib import Path
 
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.plugins import Plugins
 from omegaconf import OmegaConf
+
+from launch import check_command_line
+from launch.sweep_rows import with_row
+from schema.errors import UserError
 
 CONF = Path(__file__).parents[2] / "conf"
 SWEEPS = [
     path
     for path in sorted((CONF / "sweep").glob("*.yaml"))
-    if "dataset"
-    in OmegaConf.load(path).hydra.sweeper.params  # the others have other groups than this program
+    # The others have rows, or vary other things than the program below has.
+    if set(OmegaConf.load(path).hydra.sweeper.get("params", {})) == {"dataset", "loss", "suite"}
 ]
+ALL = sorted(path.stem for path in (CONF / "sweep").glob("*.yaml"))
 
 TRAIN = """
 defaults:
@@ -98,3 +104,65 @@ def test_every_choice_exists(path):
     for group, wanted in choices(path).items():
         known = {one.stem for one in (CONF / group).glob("*.yaml")}
         assert {name for choice in wanted for name in names(choice)} <= known, group
+
+
+def check(*words: str) -> None:
+    check_command_line(list(words), conf_dir=CONF)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_sweep_on_file_composes(name):
+    check("-m", f"sweep={name}")
+
+
+def test_a_row_goes_before_the_grid_and_the_keyboard_before_both():
+    grid = ["loss=by_kind", "suite=demo", "seed=3"]
+    row = ["loss=triplet", "+dataset@evaluate.csts=csts"]
+    assert with_row(grid, row, ["seed"]) == ["suite=demo", "seed=3", *row]
+    assert with_row(grid, row, ["seed", "loss"]) == [*grid, row[1]]
+
+
+def cells(*arguments: str, **options: object) -> list[list[str]]:
+    Plugins.instance()  # executes plugins anew: a class imported before has another parent than it believes
+    from hydra_plugins.juzhen_sweeps.sweeper import RowSweeper
+
+    sweeper = RowSweeper(None, **options)
+    sweeper.typed = {word.partition("=")[0] for word in arguments}
+    words = [*sweeper._parse_config(), *arguments]
+    return sweeper.split_arguments(OverridesParser.create().parse_overrides(words), None)[0]
+
+
+def test_every_row_meets_every_cell_of_the_grid():
+    found = cells(
+        "seed=1,2",
+        params={"loss": "by_kind"},
+        rows={"one": "dataset=[a]", "two": "dataset=[b,c] loss=triplet"},
+    )
+    assert found == [
+        ["loss=by_kind", "seed=1", "dataset=[a]"],
+        ["loss=by_kind", "seed=2", "dataset=[a]"],
+        ["seed=1", "dataset=[b,c]", "loss=triplet"],
+        ["seed=2", "dataset=[b,c]", "loss=triplet"],
+    ]
+    assert cells("seed=1,2", params={"loss": "x"}) == [["loss=x", "seed=1"], ["loss=x", "seed=2"]]
+    assert cells(rows={"one": "dataset=[a]", "two": "seed=2"}, only=["two"]) == [["seed=2"]]
+
+
+def test_one_cell_of_a_sweep_runs_without_m_when_all_that_varies_is_said():
+    words = ("loss=by_kind", "suite=zh_published", "schedule=serial")
+    check("sweep=domains", *words, "dataset=[simclue,lcqmc]")
+    with pytest.raises(UserError, match="a sweep is several runs; add -m"):
+        check("sweep=domains", *words)
+    with pytest.raises(UserError, match="a sweep is several runs; add -m"):
+        check("sweep=domains", "dataset=[lcqmc]")
+
+
+def test_mistakes_in_rows_are_found_before_the_first_cell():
+    with pytest.raises(UserError, match=r"there is no such row; did you mean qmc-base"):
+        check("-m", "sweep=domains", "hydra.sweeper.only=[qmc-bse]")
+    with pytest.raises(UserError, match="did you mean lcqmc"):
+        check("-m", "+hydra.sweeper.rows.one='dataset=[lcqcm]'")
+
+
+def test_the_mixed_way_and_the_two_losses_are_what_their_comments_say():
+    check("experiment=ce_then_cosent")

@@ -1,0 +1,92 @@
+"""`train.py -m` from end to end: a ledger, a failing cell, an exit status; killed and taken up again when slow."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from jobs import SMALL
+
+from schema.result import Result
+from sweeps.ledger import Event, Ledger
+
+STEPS = ("training.duration=6 steps", "training.checkpoint_every=1 steps", "debug_rows=24")
+ROWS = (
+    "+hydra.sweeper.rows.sts='dataset=[demo_sts]'",
+    "+hydra.sweeper.rows.qmc='dataset=[demo_nli,demo_qmc]'",
+    "+hydra.sweeper.rows.order='dataset=[demo_nli,demo_order]'",
+)
+
+
+def start(root: Path, output_dir: Path, *words: str, **options) -> subprocess.Popen:
+    small = [word for word in SMALL if not word.startswith("dataset=") and "progress" not in word]
+    return subprocess.Popen(
+        [sys.executable, "train.py", "-m", *small, f"output_dir={output_dir}", *words],
+        cwd=root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        **options,
+    )
+
+
+def test_one_cell_fails_and_the_other_is_there(tmp_path, project_root):
+    rows = ("+hydra.sweeper.rows.lexical='model=lexical'", "+hydra.sweeper.rows.lost='init_from=/nowhere'")
+    words = (*rows, "dataset=[]", "suite=demo", "debug_rows=24", "hydra.launcher.attempts=1")
+    sweep = start(project_root, tmp_path, *words, "hydra.launcher.jobs=2")
+    told, _ = sweep.communicate(timeout=200)
+    assert sweep.returncode == 1, told
+    assert "1 cells finished, 0 were finished before, 1 failed" in told
+    assert "error: /nowhere: no such folder" in told
+    (result,) = tmp_path.glob("*/result.json")
+    assert Result.read(result).config["model"]["_target_"] == "lightning_modules.lexical.Lexical"
+    events = [event["event"] for event in Ledger(tmp_path).events()]
+    assert sorted(events) == sorted(
+        [Event.SWEEP, *2 * [Event.PLANNED], *2 * [Event.STARTED], Event.FINISHED, Event.FAILED]
+    )
+    shown = subprocess.run(
+        [sys.executable, "-m", "sweeps", "status", tmp_path], cwd=project_root, capture_output=True, text=True
+    )
+    assert "2 cells: 1 finished, 1 failed" in shown.stdout
+
+
+def scores(folder: Path) -> dict[str, dict]:
+    found = {}
+    for path in sorted(folder.rglob("result.json")):
+        read = json.loads(path.read_text())
+        found[str(path.relative_to(folder))] = {key: one["value"] for key, one in read["scores"].items()}
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+def test_killed_at_random_moments_and_taken_up_it_has_the_same_results(
+    tmp_path, project_root, tiny_backbone, seed
+):
+    words = (
+        *STEPS,
+        *ROWS,
+        f"backbone.path={tiny_backbone}",
+        "schedule=serial",
+        "loss=by_kind",
+        "hydra.launcher.jobs=2",
+    )
+    whole = start(project_root, tmp_path / "whole", *words)
+    told, _ = whole.communicate(timeout=400)
+    assert whole.returncode == 0, told
+    draw = random.Random(seed)
+    for _ in range(3):
+        sweep = start(project_root, tmp_path / "cut", *words)
+        time.sleep(draw.uniform(8, 30))
+        sweep.kill()
+        sweep.wait()
+    last = start(project_root, tmp_path / "cut", *words)
+    told, _ = last.communicate(timeout=400)
+    assert last.returncode == 0, told
+    assert scores(tmp_path / "cut") == scores(tmp_path / "whole")
+    assert len(scores(tmp_path / "whole")) == 5  # one stage, and twice two
