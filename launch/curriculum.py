@@ -51,11 +51,13 @@ class Curriculum:
         matches = [match_losses(job) for job in self.jobs]
         data = self._load(matches)
         start, previous = self.model.load_encoder(self.jobs[0]), None
-        digest = _start_digest(start, self.job)
+        shares = self.store.root is not None  # only then are digests worth their time
+        digest = _start_digest(start, self.job) if shares else ""
         for index, plan in enumerate(self.plans):
             job, stage = self.jobs[index], Stage(index, plan.name, plan.datasets, history(self.plans, index))
             stage_folder = folder.stage_folder(index, len(self.plans), plan.name)
-            digest = stage_digest(digest, stage, job, matches[index], data[index])
+            if shares:
+                digest = stage_digest(digest, stage, job, matches[index], data[index])
             if not folder.is_done(stage_folder):
                 encoder = start if previous is None else self._carried_on(job, previous)
                 run_stage = StageRun(job, data[index], matches[index], self._settings(plan), self.key)

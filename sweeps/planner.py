@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sweeps.ledger import Cell, Event, History, Ledger
 from sweeps.machine import Machine
-from sweeps.processes import dies_with_parent, is_running, last_words, program_environment, stop
+from sweeps.processes import dies_with_parent, end_group, is_running, last_words, program_environment, stop
 
 POLL_SECONDS = 0.1
 
@@ -146,6 +146,7 @@ class Planner:
             if status is None:
                 continue
             del self.running[slot]
+            end_group(one.process.pid)
             with one.claim:
                 self._end(one, status, time.monotonic() - one.since)
 

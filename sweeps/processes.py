@@ -1,5 +1,6 @@
 """Small facts about processes: who is alive, how to end one, what it said last."""
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -65,6 +66,12 @@ def stop(process: subprocess.Popen) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def end_group(leader: int) -> None:
+    """Ends what a process left behind when it ended: further devices wait for ever for a first one that was killed."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
 
 
 def last_words(log: Path, *, length: int = 300) -> str:
