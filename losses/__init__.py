@@ -21,6 +21,7 @@ from losses.cosent_weighted import CoSENTWeighted
 from losses.cosine import CosineSimilarity
 from losses.huber import Huber
 from losses.info_nce import InfoNCE
+from losses.info_nce_extended import InfoNCEExtended
 from losses.info_nce_pool import InfoNCEPool
 from losses.loss import Loss, LossOutput
 from losses.margin_ranking import MarginRanking
@@ -50,6 +51,7 @@ __all__ = [
     "CrossEntropyError",
     "Huber",
     "InfoNCE",
+    "InfoNCEExtended",
     "InfoNCEPool",
     "Loss",
     "LossOutput",

@@ -5,7 +5,7 @@ import torch
 from loop_oracles import cosine
 from loss_cases import encoded_rows, gradients
 
-from losses import InfoNCE, InfoNCEPool
+from losses import InfoNCE, InfoNCEExtended, InfoNCEPool
 from schema.errors import UserError
 from schema.examples import Kind
 
@@ -76,6 +76,13 @@ def test_the_seeds_pool_has_every_other_text_of_the_batch():
     value = build(other_anchors=True)(rows)[0]
     assert value.exp().item() == pytest.approx(3 * 4 + 2)
     assert build(positive_to_negatives=True)(rows)[0].exp().item() == pytest.approx(5 + 5 + 5)
+
+
+def test_the_extended_one_is_the_pool_with_its_term():
+    rows = encoded_rows(Kind.TRIPLET, count=6)
+    expected = build(positive_to_negatives=True)(rows)[0]
+    assert torch.equal(InfoNCEExtended(temperature=TAU)(rows)[0], expected)
+    assert expected > build()(rows)[0]
 
 
 def test_without_options_it_is_info_nce():
