@@ -158,6 +158,20 @@ def test_threads_are_shared_out_and_gpus_come_in_turn(monkeypatch):
     assert Machine(jobs=3, threads=None, gpus=None, devices=0).threads == 2
 
 
+def test_a_cell_that_another_sweep_holds_is_left_to_it(tmp_path):
+    folder = tmp_path / "runs"
+    _, (held, free) = plan(folder, ["fine", "fine"])
+    with Ledger(folder).claim(held) as mine:
+        assert mine
+        sweep = start_sweep(folder, "fine", "fine", seconds=0.01)
+        while not free.finished:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        assert not (folder / held.name / "starts").exists()
+        assert sweep.poll() is None
+    assert "DONE 2 0 0" in sweep.communicate(timeout=60)[0]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_sweeps_killed_at_random_moments(tmp_path, seed):
