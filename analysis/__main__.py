@@ -3,6 +3,7 @@
 python -m analysis leaks --all                          what training sets share with evaluation sets
 python -m analysis leaks --train atec --evaluate afqmc
 python -m analysis leaks --text corpus.txt.zst wiki1m   lines of running text that hold evaluation sentences
+python -m analysis leaks --run runs/NAME                the same for the very text that a run has learnt from
 python -m analysis calibrate runs/NAME                  scores as probabilities: temperature and Platt scaling, ECE
 python -m analysis fuse runs/ONE runs/OTHER             two runs as one score, weighted by what does best on dev
 python -m analysis transfer runs/NAME mrpc snli         what a classifier on frozen embeddings reaches

@@ -16,14 +16,18 @@ def add_leaks(commands: "argparse._SubParsersAction") -> None:
         "leaks",
         help="evaluation rows that training sets or running text give away",
         description="Which rows of dev and test splits are in training sets: the same pair, near duplicates, single "
-        "sentences, other labels. With --text: which lines of running text hold evaluation sentences.",
+        "sentences, other labels. With --text and --run: which lines of running text hold evaluation sentences.",
         epilog="A set is named as in conf/dataset, or with a split, such as csts/dev. Written are pairs.json and "
-        "pairs.md, with --text text.json and text.md; no file holds a sentence unless --examples asks for some.",
+        "pairs.md, with --text and --run text.json and text.md; no file holds a sentence unless --examples asks for "
+        "some.",
     )
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--train", nargs="+", metavar="SET", help="training sets to look at")
     what.add_argument("--all", action="store_true", help="every training set that has a file")
     what.add_argument("--text", nargs="+", metavar="FILE|SET", help="running text: .txt, .txt.zst, .txt.gz")
+    what.add_argument(
+        "--run", dest="run_folder", metavar="FOLDER", help="the very text that a run has learnt from"
+    )
     parser.add_argument("--evaluate", nargs="+", metavar="SET", help="default: every dev and test split")
     parser.add_argument("--data-dir", type=Path, help="default: $JUZHEN_DATA, or data")
     parser.add_argument("--output", type=Path, metavar="FOLDER", default=Path("runs/leaks"))
@@ -37,7 +41,7 @@ def add_leaks(commands: "argparse._SubParsersAction") -> None:
 def run(options: argparse.Namespace) -> None:
     """Reads, compares, writes two files and prints the second of them."""
     # Here, because --help should not wait for numpy and scipy.
-    from analysis.leaks.sources import ConfiguredSets, read_lines
+    from analysis.leaks.sources import ConfiguredSets, learnt_texts, read_lines
     from analysis.leaks.write import write_report
 
     _check(options)
@@ -47,11 +51,14 @@ def run(options: argparse.Namespace) -> None:
         )
     data_dir = options.data_dir or Path(os.environ.get("JUZHEN_DATA", "data"))
     sets = ConfiguredSets(CONFIGURATION / "dataset", data_dir)
-    if options.text:
+    if options.text or options.run_folder:
         from analysis.leaks.markdown import text_markdown
         from analysis.leaks.text import audit_text
 
-        sources = {name: read_lines(name, sets) for name in options.text}
+        if options.run_folder:
+            sources = learnt_texts(options.run_folder, data_dir=options.data_dir)
+        else:
+            sources = {name: read_lines(name, sets) for name in options.text}
         report = audit_text(sources, sets.evaluation(options.evaluate), options=options)
         name, markdown = "text", text_markdown(report)
     else:
@@ -72,7 +79,9 @@ def _check(options: argparse.Namespace) -> None:
         raise UserError(
             f"--threshold {options.threshold:g}: expected more than 0 and at most 1, such as 0.7 (1: the same letters)"
         )
-    if options.threshold is not None and options.text:
-        raise UserError("--threshold: running text is searched for whole sentences; leave it out with --text")
+    if options.threshold is not None and (options.text or options.run_folder):
+        raise UserError(
+            "--threshold: running text is searched for whole sentences; leave it out with --text and --run"
+        )
     if options.examples < 0:
         raise UserError(f"--examples {options.examples}: expected a number of rows, such as 3")

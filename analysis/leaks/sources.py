@@ -5,11 +5,13 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
+from datamodules.loading import load_job_data
 from datamodules.readers import decompressed
 from datamodules.source import load_examples
-from schema.config import DatasetConfig, Source
+from schema.config import DatasetConfig, JobConfig, Source
 from schema.errors import UserError, nearest
 from schema.examples import Examples, Kind
+from schema.result import Result
 
 EVALUATION_SPLITS = ("dev", "test")
 TEXT_SUFFIXES = (".txt", ".txt.zst", ".txt.gz")
@@ -92,3 +94,26 @@ def read_lines(name: str, sets: ConfiguredSets) -> list[str]:
     if "text" not in examples.columns:
         raise UserError(f"--text {name}: its rows are {examples.kind}s, no single texts; type --train {name}")
     return examples.texts("text")
+
+
+def learnt_texts(run: str | Path, *, data_dir: Path | None) -> dict[str, list[str]]:
+    """Set → the texts that a finished run of model=mlm or model=crops has learnt from, its filter applied again.
+
+    data_dir  where the sets lie; None: where the run read them
+
+    Raises UserError where the run has learnt from pairs, and where the files hold other rows than they did.
+    """
+    told = Result.read(run)
+    learnt = {key: rows for key, rows in told.data.items() if key.startswith("train/")}
+    if not learnt or any(rows["kind"] != Kind.SENTENCE for rows in learnt.values()):
+        raise UserError(f"--run {run}: has learnt from no running text; for sets of pairs type --train <set>")
+    job = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(JobConfig), told.config))
+    job.data_dir = str(data_dir or job.data_dir)
+    read = load_job_data(job, dict.fromkeys(job.dataset, Kind.SENTENCE)).train
+    for name, examples in read.items():
+        if examples.fingerprint != learnt[f"train/{name}"]["fingerprint"]:
+            raise UserError(
+                f"--run {run}: {name} below {job.data_dir} holds other rows than the run has seen; point --data-dir at "
+                "the same files"
+            )
+    return {name: examples.texts("text") for name, examples in read.items()}

@@ -1,0 +1,79 @@
+"""`python -m analysis leaks --run`: the text that a run has really learnt from."""
+
+import json
+
+import pytest
+import zstandard
+from jobs import run_job
+
+from analysis.__main__ import main
+
+PLANTED = "我想知道花呗分期以后提前还款怎么算利息"
+LINES = [f"第{number}天我们去了一个没有人知道的地方" for number in range(60)]
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """A text with one line that holds a sentence of atec/dev."""
+    folder = tmp_path / "data"
+    (folder / "text").mkdir(parents=True)
+    (folder / "atec").mkdir()
+    text = "\n".join([*LINES, f"他说，{PLANTED}，谁也不知道"]).encode()
+    (folder / "text" / "tatoeba_zh.txt.zst").write_bytes(zstandard.compress(text))
+    rows = f"{PLANTED}\t怎么算利息\t1\n丙一\t丁一\t0\n"
+    (folder / "atec" / "dev.tsv").write_text("sentence1\tsentence2\tlabel\n" + rows, encoding="utf-8")
+    monkeypatch.setenv("JUZHEN_DATA", str(folder))
+    return folder
+
+
+def trained(tmp_path, backbone, data, *, filters):
+    return run_job(
+        tmp_path / "runs",
+        backbone,
+        "model=crops",
+        "loss=info_nce",
+        f"data_dir={data}",
+        "dataset=[text_tatoeba]",
+        "debug_rows=null",
+        "+dataset@evaluate.atec=atec",
+        "evaluate.atec.rows.dev=null",
+        "training.duration=2 steps",
+        "training.monitor=dev/atec/spearman",
+        f"filter_leaks={filters}",
+    )
+
+
+def audited(run, folder):
+    status = main(
+        ["leaks", "--run", str(run), "--evaluate", "atec", "--output", str(folder), "--no-progress"]
+    )
+    return status, json.loads((folder / "text.json").read_text(encoding="utf-8"))["texts"]["text_tatoeba"]
+
+
+def test_a_filtered_run_has_learnt_from_no_evaluation_sentence(tmp_path, tiny_backbone, data, monkeypatch):
+    from analysis.leaks import sources
+
+    load = sources.load_examples
+
+    def without_promise(config, split, **more):
+        config.rows[split] = None  # the small file has not the rows that the real set promises
+        return load(config, split, **more)
+
+    monkeypatch.setattr(sources, "load_examples", without_promise)
+    runs = {filters: trained(tmp_path, tiny_backbone, data, filters=filters) for filters in ("true", "false")}
+    status, clean = audited(runs["true"], tmp_path / "clean")
+    assert (status, clean["leaky_lines"]) == (0, 0)
+    _, leaky = audited(runs["false"], tmp_path / "leaky")
+    assert leaky["leaky_lines"] == 1
+    assert leaky["lines"] == clean["lines"] + 1
+
+
+def test_runs_on_pairs_and_changed_files_are_refused(tmp_path, tiny_backbone, data, capsys):
+    pairs = run_job(tmp_path / "pairs", tiny_backbone, "training.duration=1 steps")
+    assert main(["leaks", "--run", str(pairs), "--no-progress"]) == 2
+    assert "has learnt from no running text; for sets of pairs type --train" in capsys.readouterr().err
+    run = trained(tmp_path, tiny_backbone, data, filters="true")
+    text = "\n".join([*LINES, "又来了一句话"]).encode()
+    (data / "text" / "tatoeba_zh.txt.zst").write_bytes(zstandard.compress(text))
+    assert main(["leaks", "--run", str(run), "--evaluate", "demo_sts", "--no-progress"]) == 2
+    assert "text_tatoeba below" in capsys.readouterr().err
