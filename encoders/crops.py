@@ -41,12 +41,7 @@ class Crops:
         self.shares = shares
         self.delete = delete
         self.neighbour_share = neighbour_share
-        # Where the text goes between the special tokens; some tokenizers put none, or only one.
-        empty, full = (tokenizer(text)["input_ids"] for text in ("", "a"))
-        before = 0
-        while before < len(empty) and empty[before] == full[before]:
-            before += 1
-        self._before, self._after = before, len(empty) - before
+        self._before, self._after = special_around(tokenizer)
 
     def cut(self, ids: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         """A piece of `ids` between the special tokens of `ids`; of at least one token."""
@@ -58,6 +53,15 @@ class Crops:
         kept = generator.random(len(piece)) >= self.delete
         piece = piece[kept] if kept.any() else piece[:1]
         return np.concatenate([ids[: self._before], piece, ids[last:]])
+
+
+def special_around(tokenizer: PreTrainedTokenizerBase) -> tuple[int, int]:
+    """Special tokens before a text, and behind it; some tokenizers put none, or only one."""
+    empty, full = (tokenizer(text)["input_ids"] for text in ("", "a"))
+    before = 0
+    while before < len(empty) and empty[before] == full[before]:
+        before += 1
+    return before, len(empty) - before
 
 
 class CropCollator(TextCollator):

@@ -66,7 +66,7 @@ class Vocabulary:
         special = torch.zeros(size, dtype=torch.bool)
         special[tokenizer.all_special_ids] = True
         continues = torch.zeros(size, dtype=torch.bool)
-        continues[[numbers[token] for token in numbers if _continues_word(token, numbers)]] = True
+        continues[[numbers[token] for token in numbers if continues_word(token, numbers)]] = True
         ordinary = torch.tensor(sorted(set(numbers.values()) - set(tokenizer.all_special_ids)))
         return cls(tokenizer.mask_token_id, special, continues & ~special, ordinary)
 
@@ -76,7 +76,7 @@ class Vocabulary:
         )
 
 
-def _continues_word(token: str, vocabulary: dict[str, int]) -> bool:
+def continues_word(token: str, vocabulary: dict[str, int]) -> bool:
     """WordPiece marks what goes on (##ing), BPE and SentencePiece what begins (Ġthe, ▁the).
 
     Where beginnings are marked, only Latin letters and digits go on: Chinese has no spaces to mark.

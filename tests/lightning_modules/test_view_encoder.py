@@ -1,0 +1,64 @@
+"""Jobs of model=views: what is learnt, that it is the same again, and what is refused before data are read."""
+
+import csv
+
+import pytest
+from jobs import run_job
+
+from datamodules import loading
+from schema.errors import UserError
+from schema.result import Result
+
+JOB = (
+    "model=views",
+    "loss=info_nce",
+    "debug_rows=96",
+    "training.batch_size=32",
+    "training.duration=3 epochs",
+    "logger.every_steps=1",
+    "optimiser.lr=5e-3",
+)
+
+
+def logged(run, name="train/loss"):
+    with (run / "metrics" / "0" / "metrics.csv").open() as file:
+        return [float(row[name]) for row in csv.DictReader(file) if row[name]]
+
+
+def weights(run):
+    return (run / "encoder" / "model.safetensors").read_bytes()
+
+
+def test_a_job_learns_from_views_and_learns_the_same_again(tmp_path, tiny_backbone):
+    job = (*JOB, "model.views=[synonym,delete,shuffle]", "backbone.dropout=0.0")
+    run = run_job(tmp_path / "one", tiny_backbone, *job)
+    assert Result.read(run).data["train/demo_sts"]["kind"] == "sentence"
+    losses = logged(run)
+    assert sum(losses[-3:]) < sum(losses[:3])
+    assert weights(run_job(tmp_path / "two", tiny_backbone, *job)) == weights(run)
+
+
+def test_without_views_it_is_simcse(tmp_path, tiny_backbone):
+    """The same batches, the same dropout masks, the same weights as the prompt encoder without a prompt."""
+    runs = [
+        run_job(tmp_path / one[0], tiny_backbone, *JOB, *one[1])
+        for one in (("views", ["model.views=[]"]), ("simcse", ["model=simcse"]))
+    ]
+    assert logged(runs[0]) == logged(runs[1])
+    cosines = logged(runs[0], "train/demo_sts/positive_score")
+    assert all(0.5 < cosine < 0.9999 for cosine in cosines)  # dropout alone makes the two differ
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["model.views=[delte]"], "no such view; did you mean delete"),
+        (["model.views=[translation]"], "type model.translations=<file.tsv>"),
+        (["model.views=[translation]", "model.translations=nowhere.tsv"], "no such file"),
+        (["loss=cosent"], r"loss=cosent: ViewEncoder makes positive pairs.*info_nce"),
+    ],
+)
+def test_refusals_come_before_data_are_read(words, message, tmp_path, tiny_backbone, monkeypatch):
+    monkeypatch.setattr(loading, "load_examples", lambda *given, **options: pytest.fail("data were read"))
+    with pytest.raises(UserError, match=message):
+        run_job(tmp_path, tiny_backbone, *JOB, *words)
