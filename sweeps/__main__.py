@@ -3,6 +3,7 @@
 python -m sweeps table runs                          the transfer matrix on the console
 python -m sweeps table runs --markdown matrix.md --csv matrix.csv
 python -m sweeps compare runs                        published numbers beside ours
+python -m sweeps report runs                         all of it as files: page, heat map, Markdown, CSV, LaTeX
 python -m sweeps status runs                         cells that are finished, running, failed, and the time left
 """
 
@@ -36,16 +37,41 @@ def _parser() -> argparse.ArgumentParser:
         "compare", help="published numbers beside ours: matches, differs, no reference"
     )
     compare.set_defaults(run=_compare)
+    report = commands.add_parser(
+        "report", help="matrix, published numbers, leaks, costs and answers, as files"
+    )
+    report.set_defaults(run=_report)
     status = commands.add_parser("status", help="how far the sweeps of a folder are, and which cells failed")
     status.set_defaults(run=_status)
-    for command in (table, compare, status):
+    for command in (table, compare, report, status):
         command.add_argument("folder", type=Path, help="folder that holds runs, at any depth")
-    for command in (table, compare):
+    for command in (table, compare, report):
         command.add_argument(
             "--metric", default="spearman", help="spearman (default), pearson, accuracy, f1, …"
         )
+    for command in (table, compare):
         command.add_argument("--markdown", type=Path, metavar="FILE", help="also write the table as Markdown")
+    _report_arguments(report)
     return parser
+
+
+def _report_arguments(report: argparse.ArgumentParser) -> None:
+    report.add_argument("--out", type=Path, metavar="FOLDER", help="where to write; default: <folder>/report")
+    report.add_argument(
+        "--reference", type=Path, metavar="FOLDER", help="published numbers as CSV; default: the shipped ones"
+    )
+    report.add_argument(
+        "--leaks", type=Path, metavar="FILE", help="audit of leaks; default: results/leaks/pairs.json"
+    )
+    report.add_argument("--title", default="Transfer matrix", help="of the page")
+    report.add_argument(
+        "--into",
+        type=Path,
+        nargs="+",
+        metavar="PAGE",
+        default=[],
+        help="also fill the markers <!-- result:matrix --> … of these pages; *.zh.md get Chinese words",
+    )
 
 
 def _table(options: argparse.Namespace) -> None:
@@ -67,6 +93,12 @@ def _compare(options: argparse.Namespace) -> None:
     text = comparison_markdown(compare(_read_matrix(options), load_published()), metric=options.metric)
     print(text, end="")
     _write(options.markdown, text)
+
+
+def _report(options: argparse.Namespace) -> None:
+    from sweeps.report.command import run
+
+    run(options)
 
 
 def _status(options: argparse.Namespace) -> None:

@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from schema.errors import UserError
 from schema.result import Result, Score
@@ -36,6 +36,7 @@ class Row:
     trained_on  see Identity
     setup       backbone and loss in words
     cells       `split/dataset` → Cell; a score that is null or was never asked for is absent
+    runs        what the cells were computed from
     """
 
     label: str
@@ -43,6 +44,7 @@ class Row:
     setup: str
     num_seeds: int
     cells: dict[str, Cell]
+    runs: "Runs" = field(default_factory=lambda: Runs(""), repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -55,11 +57,12 @@ class Matrix:
 
 
 @dataclass
-class _Runs:
-    """What is gathered of one row: seed → metric key → Score."""
+class Runs:
+    """What is gathered of one row: seed → metric key → Score, and seed → the Results they are from, oldest first."""
 
     setup: str
-    scores: dict[int, dict[str, Score]]
+    scores: dict[int, dict[str, Score]] = field(default_factory=dict)
+    results: dict[int, list[Result]] = field(default_factory=dict)
 
 
 def build_matrix(results: Sequence[Result], *, metric: str) -> Matrix:
@@ -82,6 +85,7 @@ def build_matrix(results: Sequence[Result], *, metric: str) -> Matrix:
             setup=runs[identity].setup,
             num_seeds=len(runs[identity].scores),
             cells=_cells(list(runs[identity].scores.values()), metric),
+            runs=runs[identity],
         )
         for identity, label in zip(identities, label_rows(identities), strict=True)
     ]
@@ -89,14 +93,15 @@ def build_matrix(results: Sequence[Result], *, metric: str) -> Matrix:
     return Matrix(metric=metric, rows=rows, columns=_columns(runs.values(), rows))
 
 
-def _gather(results: Sequence[Result]) -> dict[Identity, _Runs]:
-    runs: dict[Identity, _Runs] = {}
+def _gather(results: Sequence[Result]) -> dict[Identity, Runs]:
+    runs: dict[Identity, Runs] = {}
 
     def add(result: Result, scores: Mapping[str, Score], *, before_training: bool) -> None:
         identity = identify(result, before_training=before_training)
-        row = runs.setdefault(identity, _Runs(_setup(result, identity), {}))
+        row = runs.setdefault(identity, Runs(_setup(result, identity)))
         # Equal weights may have been evaluated by several runs, each on sets of its own.
         row.scores.setdefault(result.seed, {}).update(scores)
+        row.results.setdefault(result.seed, []).append(result)
 
     for result in sorted(results, key=lambda one: one.finished_at):
         # Later stages start from trained weights, so what they measured before training is no untrained row.
@@ -131,7 +136,7 @@ def _cells(seeds: Sequence[Mapping[str, Score]], metric: str) -> dict[str, Cell]
     return cells
 
 
-def _columns(runs: Sequence[_Runs], rows: Sequence[Row]) -> list[str]:
+def _columns(runs: Sequence[Runs], rows: Sequence[Row]) -> list[str]:
     """One `split/dataset` per set that was evaluated, also where every score of it is null; by name."""
     keys = [key for one in runs for scores in one.scores.values() for key in scores]
     asked: dict[str, set[str]] = {}

@@ -24,10 +24,10 @@ def caption(matrix: Matrix) -> str:
 
 def to_markdown(matrix: Matrix) -> str:
     """A Markdown table below its caption."""
-    head = ["trained on", "seeds", *(_heading(column) for column in matrix.columns)]
+    head = ["trained on", "seeds", *(heading(column) for column in matrix.columns)]
     lines = [head, ["---", *["--:"] * (len(head) - 1)]]
     for row in matrix.rows:
-        cells = [_shown(row, column) for column in matrix.columns]
+        cells = [shown(row, column) for column in matrix.columns]
         lines.append([row.label.replace("|", "\\|"), str(row.num_seeds), *cells])
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     return f"{caption(matrix)}\n\n{table}\n"
@@ -41,11 +41,11 @@ def to_console(matrix: Matrix) -> "Table":
     table = Table()
     table.add_column("trained on", overflow="fold")
     for column in matrix.columns:
-        table.add_column(_heading(column).replace(" ", "\n"), justify="right", no_wrap=True)
+        table.add_column(heading(column).replace(" ", "\n"), justify="right", no_wrap=True)
     for row in matrix.rows:
         label = f"{row.label} ({row.num_seeds} seeds)" if row.num_seeds > 1 else row.label
         # Text, not str: a label may hold square brackets, which rich would read as markup.
-        cells = (_shown(row, column).replace(" ", "\n", 1) for column in matrix.columns)
+        cells = (shown(row, column).replace(" ", "\n", 1) for column in matrix.columns)
         table.add_row(Text(label), *map(Text, cells))
     return table
 
@@ -68,12 +68,14 @@ def percent(value: float) -> str:
     return f"{100 * value:.1f}"
 
 
-def _heading(column: str) -> str:
+def heading(column: str) -> str:
+    """A column's name in a table: `test/lcqmc` → `lcqmc (test)`."""
     split, dataset = column.split("/")
     return f"{dataset} ({split})"
 
 
-def _shown(row: Row, column: str) -> str:
+def shown(row: Row, column: str) -> str:
+    """A cell in words, with the number of seeds where not all have a value."""
     cell = row.cells.get(column)
     if cell is None:
         return MISSING

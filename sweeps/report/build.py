@@ -1,0 +1,102 @@
+"""Everything that the report shows, put together from results."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from schema.result import Result
+from sweeps.compare import compare
+from sweeps.matrix import Matrix, Row, build_matrix
+from sweeps.report.complement import clustered, complementary_pairs, greedy_order
+from sweeps.report.costs import Cost, row_costs
+from sweeps.report.entries import BASELINES, trained_sets, untrained_row, with_entries
+from sweeps.report.fidelity import Fidelity, shape_fidelity
+from sweeps.report.leaks import Audit
+from sweeps.report.questions import (
+    averages_table,
+    greedy_table,
+    helpers_table,
+    pairs_table,
+    single_set_rows,
+    targets_table,
+)
+from sweeps.report.reference import Reference
+from sweeps.report.significance import Differences
+from sweeps.report.tables import (
+    Table,
+    cost_table,
+    fidelity_table,
+    leak_table,
+    published_tables,
+    significance_table,
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    """matrix      every cell an Entry
+    clustered   rows and columns in the order of the heat map
+    tables      all others, in the order of the page
+    num_results how many files it was made from
+    """
+
+    matrix: Matrix
+    clustered: tuple[list[Row], list[str]]
+    costs: dict[str, Cost]
+    fidelity: list[Fidelity]
+    differences: Differences
+    tables: list[Table]
+    num_results: int
+
+    def table(self, key: str) -> Table:
+        return next(one for one in self.tables if one.key == key)
+
+
+def build_report(
+    results: Sequence[Result], *, metric: str, reference: Reference, audit: Audit | None
+) -> Report:
+    """Raises UserError when no result has the metric."""
+    matrix = with_entries(build_matrix(results, metric=metric), audit)
+    columns = _own_columns(matrix, results)
+    untrained = {
+        row.label: untrained_row(row, matrix.rows) for row in matrix.rows if row.trained_on not in BASELINES
+    }
+    differences = Differences(matrix)
+    singles = single_set_rows(matrix)
+    joint = [row for row in matrix.rows if len(trained_sets(row.trained_on)) == 2]
+    fidelity = shape_fidelity(matrix, reference.numbers)
+    costs = row_costs(matrix.rows, results)
+    published = published_tables(
+        compare(matrix, reference.numbers), len({one.source for one in reference.numbers})
+    )
+    tables = [
+        averages_table(matrix, columns, untrained),
+        helpers_table(matrix, columns, untrained, differences),
+        targets_table(matrix, columns),
+        pairs_table(complementary_pairs(singles, joint, columns)),
+        greedy_table(greedy_order(singles, columns)),
+        fidelity_table(fidelity),
+        *published,
+        *_unknown(reference),
+        significance_table(matrix, differences),
+        leak_table(matrix),
+        cost_table(costs, matrix),
+    ]
+    return Report(
+        matrix, clustered(matrix, matrix.columns), costs, fidelity, differences, tables, len(results)
+    )
+
+
+def _own_columns(matrix: Matrix, results: Sequence[Result]) -> list[str]:
+    """Columns that are sets, not averages of other columns: those whose rows a result has read."""
+    read = {key for one in results for key in one.data}
+    scored = [column for column in matrix.columns if any(column in row.cells for row in matrix.rows)]
+    return [column for column in scored if not read or column in read]
+
+
+def _unknown(reference: Reference) -> list[Table]:
+    if not reference.unknown:
+        return []
+    note = "Names of the reference that have no equal here; their numbers are not compared."
+    return [
+        Table("unknown", "Not compared", note, ("name",), [(name,) for name in reference.unknown]),
+    ]
