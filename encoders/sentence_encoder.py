@@ -2,6 +2,7 @@
 
 import gc
 import inspect
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -94,6 +95,30 @@ class SentenceEncoder(nn.Module):
         layers = self._layers(tokens)
         return layers[-1], self._finished(self._pooled(layers, tokens), tokens)
 
+    def at_depths(
+        self, tokens: Tokens, depths: Sequence[float]
+    ) -> tuple[Float[Tensor, "sentences dim"], list[Float[Tensor, "sentences dim"]]]:
+        """What `forward` gives, and the same pooling after layers further down, in one pass.
+
+        depths  shares of the backbone's layers, in (0, 1]: 0.5 of 12 layers is layer 6. The last layer's is what
+                `forward` gives; layers below are pooled and not projected
+        """
+        count = self.backbone.config.num_hidden_layers
+        places = [layer_at(depth, count) for depth in depths]
+        inner = sorted({place for place in places if place < count})
+
+        def columns(piece: Tokens) -> Tensor:
+            states, real = self._states(piece, needs_layers=True)
+            first, last = states[0][real], states[-1][real]
+            pooled = [POOLINGS[self.pooling]((first, states[place - 1][real]), piece) for place in inner]
+            return torch.cat([self._pooled((first, last), piece), *pooled], dim=1)
+
+        widths = [self.dim] + [self.backbone.config.hidden_size] * len(inner)
+        final, *below = self._in_pieces(columns, tokens).split(widths, dim=1)
+        final = self._finished(final, tokens)
+        found = {place: one[tokens.restored] for place, one in zip(inner, below, strict=True)}
+        return final, [found.get(place, final) for place in places]
+
     def _in_pieces(self, function: Callable[[Tokens], Tensor], tokens: Tokens) -> Tensor:
         """`function` of the tokens, whose rows follow packed order, piece by piece where memory is short."""
         if self.piece_tokens is None or not torch.is_grad_enabled():
@@ -117,7 +142,11 @@ class SentenceEncoder(nn.Module):
 
     def _layers(self, tokens: Tokens) -> tuple[Float[Tensor, "tokens dim"], ...]:
         """Token states of the first layer, where the pooling reads it, and of the last."""
-        needs_layers = self.pooling in READS_FIRST_LAYER
+        states, real = self._states(tokens, needs_layers=self.pooling in READS_FIRST_LAYER)
+        return tuple(one[real] for one in (states[:1] + states[-1:] if len(states) > 1 else states))
+
+    def _states(self, tokens: Tokens, *, needs_layers: bool) -> tuple[list[Tensor], tuple]:
+        """States after each layer, or after the last alone, and where among them those of the tokens are."""
         if self._packs:
             inputs = packed_inputs(self.backbone, tokens, pad=self.pad)
             output = self.backbone(**inputs, output_hidden_states=needs_layers)
@@ -131,12 +160,10 @@ class SentenceEncoder(nn.Module):
                 input_ids=input_ids, attention_mask=mask, output_hidden_states=needs_layers, **segments
             )
             real = (mask.bool(),)
-        layers = (output.last_hidden_state[real],)
-        if needs_layers and len(output.hidden_states) > 2:
-            # hidden_states[0] is the embedding layer. The last one is taken from last_hidden_state because
-            # some models normalise it once more.
-            layers = (output.hidden_states[1][real], *layers)
-        return layers
+        # hidden_states[0] is the embedding layer. The last one is taken from last_hidden_state because some
+        # models normalise it once more.
+        inner = output.hidden_states[1:-1] if needs_layers else ()
+        return [*inner, output.last_hidden_state], real
 
     def tokenize(self, texts: Sequence[str], *, progress: bool = False) -> TokenTable:
         """Token numbers per text with special tokens, cut to max_length, without padding.
@@ -227,6 +254,15 @@ def _no_garbage_collection() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+def layer_at(depth: float, count: int) -> int:
+    """The layer, from 1, that lies at a share of `count` layers, rounded up.
+
+    >>> [layer_at(depth, 12) for depth in (0.01, 0.25, 0.7, 1)], layer_at(0.5, 1)
+    ([1, 3, 9, 12], 1)
+    """
+    return max(math.ceil(depth * count - 1e-6), min(count, 1))
 
 
 def check_texts(texts: Sequence[str]) -> None:

@@ -48,7 +48,7 @@ class SentenceModule(pl.LightningModule):
     """
 
     trains = True
-    offers: ClassVar[tuple[str, ...]] = ("scores", "cosines", "embeddings")
+    offers: ClassVar[tuple[str, ...]] = ("scores", "cosines", "embeddings", "layers")
     """What a loss may read of the model."""
     reads: ClassVar[Kind | None] = None
     """Kind of examples that the model learns from, whatever the loss takes; None: what the loss takes."""

@@ -1,9 +1,11 @@
 """The bi-encoder: both sentences through one encoder, the cosine of the embeddings as similarity."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from pytorch_lightning.utilities import rank_zero_only
@@ -56,7 +58,13 @@ class BiEncoder(SentenceModule):
         return encoder if layers is None else with_layers(encoder, layers, seed=job.seed)
 
     def encode(self, batch: Batch) -> Encoded:
-        return self.encoded(batch, self.encoder(batch.tokens))
+        depths = self.losses[batch.task].depths if batch.task in self.losses else ()
+        if not depths:
+            return self.encoded(batch, self.encoder(batch.tokens))
+        embeddings, layers = self.encoder.at_depths(batch.tokens, depths)
+        first, second, *_ = batch.columns.values()
+        cosines = [F.cosine_similarity(one[first].float(), one[second].float(), dim=-1) for one in layers]
+        return replace(self.encoded(batch, embeddings), layer_scores=torch.stack(cosines, dim=1))
 
     @staticmethod
     def encoded(batch: Batch, embeddings: Float[Tensor, "sentences dim"]) -> Encoded:

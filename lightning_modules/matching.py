@@ -118,6 +118,7 @@ NEEDS = {
     "cosines": "a cosine of two embeddings",
     "embeddings": "an embedding of each sentence",
     "scores": "one score per pair",
+    "layers": "a cosine at each of several layers",
 }
 """What a loss reads, in words."""
 

@@ -63,6 +63,7 @@ def gather_rows(module: pl.LightningModule, encoded: Encoded) -> Encoded:
         scores=gather(encoded.scores, grads=True),
         targets=gather(encoded.targets),
         logits=gather(encoded.logits, grads=True),
+        layer_scores=gather(encoded.layer_scores, grads=True),
     )
 
 

@@ -15,6 +15,7 @@ from losses.contrastive import Contrastive
 from losses.cosent import CoSENT
 from losses.cosent_adaptive import CoSENTAdaptive
 from losses.cosent_bce import CoSENTAndBCE
+from losses.cosent_layers import CoSENTLayers
 from losses.cosent_sampled import CoSENTSampled
 from losses.cosent_softmax import CoSENTAndSoftmax
 from losses.cosent_weighted import CoSENTWeighted
@@ -43,6 +44,7 @@ __all__ = [
     "CoSENTAdaptive",
     "CoSENTAndBCE",
     "CoSENTAndSoftmax",
+    "CoSENTLayers",
     "CoSENTSampled",
     "CoSENTWeighted",
     "Contrastive",

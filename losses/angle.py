@@ -38,7 +38,9 @@ class AnglE(Loss):
 
     loss = w_angle · CoSENT(angle score, τ_angle) + w_cosine · CoSENT(cosine, τ) + w_batch · InfoNCE(τ),
     the mix of Li and Li 2023. Equation 3 of the published paper has the angles' difference the other way round;
-    the authors' code, and so this loss, rewards a high score.
+    the authors' code, and so this loss, rewards a high score. Their scripts have all weights at 1, τ_angle = 1 and
+    τ = 0.05. Their InfoNCE part is a mean over all sentences of the batch, those without a positive counting 0; ours
+    is the mean over sentences that have one, and so does not shrink with the share of positives.
 
     positive_from  lowest target whose pair is a positive in the InfoNCE part, where each of its sentences looks for
                    the other among all sentences of the batch. Pairs below are candidates, that is negatives, only

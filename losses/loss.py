@@ -18,7 +18,8 @@ class Loss(nn.Module, ABC):
 
     takes      example kinds it can learn from, most natural first
     reads      "scores" (one similarity per row, of any size), "cosines" (the same, from −1 to 1), "embeddings"
-               (one vector per text column) or "logits" (one number per class)
+               (one vector per text column), "logits" (one number per class) or "layers" (a cosine per row and
+               layer)
     couples    True when the loss of a row depends on the other rows of the batch: such a batch may not be
                split without gradient caching
     needs_two_views  True when a sentence that is paired with itself shall be encoded once per text column, so
@@ -27,6 +28,7 @@ class Loss(nn.Module, ABC):
                encoded once, and the cosine of a sentence with itself is 1, with or without dropout
     has_head   True when it owns parameters sized by the encoder: the constructor then also gets `dim` (size of
                an embedding) and `num_classes`, and the parameters are trained and stored with the model
+    depths     with reads = "layers": which layers, as shares of the backbone's, in (0, 1]
     """
 
     takes: ClassVar[tuple[Kind, ...]]
@@ -34,6 +36,7 @@ class Loss(nn.Module, ABC):
     couples: ClassVar[bool]
     needs_two_views: ClassVar[bool] = False
     has_head: ClassVar[bool] = False
+    depths: tuple[float, ...] = ()
 
     @abstractmethod
     def forward(self, encoded: Encoded) -> LossOutput:

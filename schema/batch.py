@@ -10,6 +10,7 @@ Axis legend, used in every shape annotation of the project:
     negatives  explicit negatives of a row
     classes    classes of a classification head
     candidates texts that an anchor is compared with
+    layers     layers of the backbone whose scores a loss reads
 """
 
 from collections.abc import Iterator
@@ -146,6 +147,7 @@ class Encoded:
     scores      the model's similarity per row, higher = closer (cosine, or a cross-encoder's logit)
     targets     gold value per row, as in Batch
     logits      one number per class and row, from a cross-encoder that classifies; None from other models
+    layer_scores  as scores, of the states at each of the loss's `depths`; None where it names none
     """
 
     kind: Kind
@@ -154,6 +156,7 @@ class Encoded:
     scores: Float[Tensor, "batch"] | None
     targets: Float[Tensor, "batch"] | None
     logits: Float[Tensor, "batch classes"] | None = None
+    layer_scores: Float[Tensor, "batch layers"] | None = None
 
 
 def _moved(value: object, device: torch.device, **options: object) -> object:

@@ -50,6 +50,7 @@ def scores(run: Path) -> dict[str, float]:
     "overrides",
     [
         ("loss=cosent",),
+        ("loss=cosent_layers",),
         ("dataset=[demo_qmc]", "loss=info_nce"),
         ("model=mlm",),
         ("model=crops", "loss=info_nce"),
@@ -65,7 +66,16 @@ def scores(run: Path) -> dict[str, float]:
             "hardware.eval_batch_tokens=400",
         ),
     ],
-    ids=["cosent", "info_nce", "mlm", "crops", "crossencoder", "mixture with a head", "two stages"],
+    ids=[
+        "cosent",
+        "cosent_layers",
+        "info_nce",
+        "mlm",
+        "crops",
+        "crossencoder",
+        "mixture with a head",
+        "two stages",
+    ],
 )
 def test_two_processes_equal_one(tmp_path, project_root, tiny_backbone, overrides):
     one, _ = start(project_root, tmp_path / "one", tiny_backbone, *overrides)

@@ -213,6 +213,7 @@ FITS = {
     "clustering": set(),
     "cosent_adaptive": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
     "cosent_bce": {"demo_sts", "demo_qmc", "demo_order"},
+    "cosent_layers": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
     "cosent_sampled": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
     "cosent_softmax": {"demo_qmc", "demo_order", "demo_nli"},
     "cosent_weighted": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},

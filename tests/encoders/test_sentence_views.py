@@ -218,7 +218,7 @@ def test_synonyms_are_found_as_words():
 
 @pytest.mark.parametrize("groups", [[["一"]], [["一", "二"], ["二", "三"]]])
 def test_a_lexicon_with_a_mistake_is_refused(groups):
-    with pytest.raises(UserError, match="lexicon: .*expected a word in one group"):
+    with pytest.raises(UserError, match=r"lexicon: .*expected a word in one group"):
         Synonyms(groups)
 
 
@@ -250,7 +250,9 @@ def test_translations_of_other_sentences_are_a_mistake(tmp_path, collator):
     path = tmp_path / "other.tsv"
     path.write_text("别的句子\t其他句子\n", encoding="utf-8")
     collate = collator("translation", translations=str(path))
-    with pytest.raises(UserError, match="has no sentence of some, such as '一二三.*first text is '别的句子'"):
+    with pytest.raises(
+        UserError, match=r"has no sentence of some, such as '一二三.*first text is '别的句子'"
+    ):
         collate.training_batch(examples(), np.arange(4), index=0)
 
 

@@ -18,6 +18,7 @@ TEXTS = [f"第{number}句说的是{'很' * (number % 7)}好的天气" for number
 CASES = [
     ("cosent", Kind.SCORED_PAIR),
     ("cosent", Kind.LABELLED_PAIR),
+    ("cosent_layers", Kind.SCORED_PAIR),
     ("cosine", Kind.SCORED_PAIR),
     ("contrastive", Kind.LABELLED_PAIR),
     ("online_contrastive", Kind.LABELLED_PAIR),

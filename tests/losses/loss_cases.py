@@ -53,6 +53,7 @@ def encoded_rows(
         if targets is None
         else targets.to(torch.float64 if dtype == torch.float64 else torch.float32),
         logits=leaf(torch.randn(count, choices or 2, generator=generator)),
+        layer_scores=leaf(torch.rand(count, 3, generator=generator) * 2 - 1),
     )
 
 
@@ -65,6 +66,7 @@ def rows_of(encoded: Encoded, rows: Tensor) -> Encoded:
         scores=encoded.scores[rows],
         targets=None if encoded.targets is None else encoded.targets[rows],
         logits=encoded.logits[rows],
+        layer_scores=encoded.layer_scores[rows],
     )
 
 
@@ -74,6 +76,7 @@ def leaves(loss: Loss, encoded: Encoded) -> list[Tensor]:
         "scores": [encoded.scores],
         "cosines": [encoded.scores],
         "logits": [encoded.logits],
+        "layers": [encoded.layer_scores],
         "embeddings": list(encoded.embeddings.values()),
     }[loss.reads]
     return read + list(loss.parameters())

@@ -12,6 +12,7 @@ from losses import (
     Circle,
     CoSENTAdaptive,
     CoSENTAndBCE,
+    CoSENTLayers,
     CoSENTSampled,
     CoSENTWeighted,
     CrossEntropy,
@@ -56,6 +57,13 @@ def expected_sampled(loss: CoSENTSampled, rows: Encoded) -> Tensor:
     return oracle.cosent_sampled(rows.scores, grades(rows), draws, temperature(loss, rows))
 
 
+def expected_layers(loss: CoSENTLayers, rows: Encoded) -> Tensor:
+    return sum(
+        weight * oracle.cosent(scores, grades(rows), loss.temperature)
+        for weight, scores in zip(loss.weights, rows.layer_scores.T, strict=True)
+    )
+
+
 def expected_cosent_bce(loss: CoSENTAndBCE, rows: Encoded) -> Tensor:
     entropy = oracle.binary_entropy(rows.scores / loss.entropy_temperature, rows.targets)
     return oracle.cosent(rows.scores, rows.targets, loss.temperature) + loss.entropy_weight * entropy
@@ -93,6 +101,15 @@ def order_cases() -> list[Case]:
             expected_sampled,
         )
         for kind, count in zip(GRADED, (1, 3, 20), strict=True)
+    ]
+    cases += [
+        Case(
+            f"cosent_layers-{kind}",
+            partial(CoSENTLayers, temperature=0.05, depths=[0.25, 0.5, 1], weights=[0.2, 0.7, 1.3]),
+            kind,
+            expected_layers,
+        )
+        for kind in GRADED
     ]
     cases += [
         Case(

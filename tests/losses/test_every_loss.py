@@ -62,6 +62,7 @@ def test_half_precision_inputs_are_computed_in_full(case: Case):
     assert all(leaf.grad is not None and leaf.grad.isfinite().all() for leaf in leaves(loss, rows))
     exact = rows_of(rows, torch.arange(24))
     exact.scores, exact.logits = exact.scores.double(), exact.logits.double()
+    exact.layer_scores = exact.layer_scores.double()
     exact.embeddings = {name: values.double() for name, values in exact.embeddings.items()}
     assert value.item() == pytest.approx(loss.double()(exact)[0].item(), rel=1e-5)
 
@@ -86,6 +87,7 @@ def test_extreme_scores_stay_finite(case: Case, size: float):
     loss, rows = case.build().float(), case.rows(count=8, seed=7, dtype=torch.float32)
     signs = torch.tensor([1.0, -1.0]).repeat(4)
     rows.scores = (size * signs).requires_grad_()
+    rows.layer_scores = (size * signs[:, None] * torch.ones(3)).requires_grad_()
     rows.logits = (size * signs[:, None] * torch.arange(rows.logits.shape[1])).requires_grad_()
     rows.embeddings = {
         name: ((1 + size) * (signs if number % 2 else -signs)[:, None] * torch.ones(8, 5)).requires_grad_()
@@ -111,5 +113,5 @@ def test_logs_are_detached_scalars(case: Case):
 def test_declaration(case: Case):
     loss = case.build()
     assert case.kind in loss.takes
-    assert loss.reads in ("scores", "cosines", "embeddings", "logits")
+    assert loss.reads in ("scores", "cosines", "embeddings", "logits", "layers")
     assert loss.has_head == bool(list(loss.parameters()))

@@ -18,6 +18,7 @@ from losses import (
     Clustering,
     Contrastive,
     CoSENT,
+    CoSENTLayers,
     CoSENTSampled,
     CoSENTWeighted,
     CosineSimilarity,
@@ -56,6 +57,18 @@ def composed(*overrides: str, config_name: str = "loss/by_kind"):
         (lambda: OnlineContrastive(margin=0, reduction="mean"), "loss.margin=0: expected a number above 0"),
         (lambda: Contrastive(margin=-0.5), "loss.margin=-0.5: expected a number above 0"),
         (lambda: CoSENT(temperature=0), "loss.temperature=0: expected a number above 0"),
+        (
+            lambda: CoSENTLayers(temperature=0.05, depths=[1, 0.5], weights=[1, 1]),
+            r"loss.depths=\[1, 0.5\]: expected shares of the layers in rising order",
+        ),
+        (
+            lambda: CoSENTLayers(temperature=0.05, depths=[0.5, 6], weights=[1, 1]),
+            "loss.depths=6: expected a number above 0 to 1",
+        ),
+        (
+            lambda: CoSENTLayers(temperature=0.05, depths=[0.5, 1], weights=[1]),
+            r"loss.weights=\[1\]: expected 2 numbers, one for each of loss.depths",
+        ),
         (lambda: InfoNCE(temperature=math.inf, symmetric=False), "loss.temperature=inf: expected a number"),
         (lambda: CosineSimilarity(target_range=[0, 5]), "target_range=5: expected a number from -1 to 1"),
         (lambda: CosineSimilarity(target_range=[0]), r"loss.target_range=\[0\]: expected two numbers"),

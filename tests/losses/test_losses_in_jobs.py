@@ -65,6 +65,7 @@ def test_simcse_sees_two_views(dropout, is_itself, tmp_path, tiny_backbone):
         ("circle", "demo_qmc"),
         ("cosent_adaptive", "demo_sts"),
         ("cosent_bce", "demo_qmc"),
+        ("cosent_layers", "demo_sts"),
         ("cosent_sampled", "demo_nli"),
         ("cosent_softmax", "demo_nli"),
         ("cosent_weighted", "demo_sts"),

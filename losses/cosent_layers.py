@@ -1,0 +1,68 @@
+"""CoSENT at several layers: the states further down shall order the pairs as well."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from losses.cosent import cosent
+from losses.loss import Loss, LossOutput
+from losses.options import number
+from losses.score_order import graded_targets
+from losses.scores import score_gap
+from schema.batch import Encoded
+from schema.errors import UserError
+from schema.examples import Kind
+
+
+def cosent_of_layers(
+    layer_scores: Float[Tensor, "batch layers"], targets: Float[Tensor, "batch"], *, temperature: float
+) -> Float[Tensor, "layers"]:
+    """`cosent` of the scores at each layer."""
+    return torch.stack(
+        [cosent(scores, targets, temperature=temperature) for scores in layer_scores.unbind(dim=1)]
+    )
+
+
+class CoSENTLayers(Loss):
+    """Σ_l β_l CoSENT(s^(l)), s^(l) the cosines of states that are pooled at layer l, β_l its weight.
+
+    The levels of a hierarchical loss may be words, sentences, paragraphs; in one transformer they are its layers here.
+    Evaluation reads the last one, as always.
+
+    depths   which layers, as shares of the backbone's, in (0, 1], the lowest first: 0.5 of 12 layers is layer 6
+    weights  one for each of them
+
+    Logs the loss at each layer; of the last one the mean score of the rows whose target is above the batch's mean
+    target, of the others, and the gap.
+    """
+
+    takes = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
+    reads = "layers"
+    couples = True
+
+    def __init__(
+        self, *, temperature: float | int, depths: Sequence[float | int], weights: Sequence[float | int]
+    ) -> None:
+        super().__init__()
+        self.temperature = number("loss.temperature", temperature, low=0.0, open_low=True)
+        self.depths = tuple(number("loss.depths", one, low=0.0, high=1.0, open_low=True) for one in depths)
+        self.weights = tuple(number("loss.weights", one, low=0.0) for one in weights)
+        if not self.depths or list(self.depths) != sorted(set(self.depths)):
+            raise UserError(
+                f"loss.depths={list(depths)}: expected shares of the layers in rising order, as in [0.5, 1]"
+            )
+        if len(self.weights) != len(self.depths) or not sum(self.weights):
+            raise UserError(
+                f"loss.weights={list(weights)}: expected {len(self.depths)} numbers, one for each of "
+                f"loss.depths={list(depths)}, and one of them above 0"
+            )
+
+    def forward(self, encoded: Encoded) -> LossOutput:
+        targets, scores = graded_targets(encoded), encoded.layer_scores
+        parts = cosent_of_layers(scores, targets, temperature=self.temperature)
+        is_upper = targets > targets.mean()
+        logs = {f"cosent_at_{depth:g}": part for depth, part in zip(self.depths, parts.detach(), strict=True)}
+        logs |= score_gap(scores[:, -1], is_upper, ~is_upper)
+        return (parts * parts.new_tensor(self.weights)).sum(), logs
