@@ -90,7 +90,8 @@ class _Check:
     def sweep(self, lines: Sequence[str]) -> None:
         """The first job of a sweep, and every other choice in its place: their product is not needed."""
         first = [self.groups.alternatives(self.groups.parse(line))[0] for line in lines]
-        config = self.compose(first)  # sweep=<name> may bring choices of its own
+        # sweep=<name> may bring choices of its own. Values may belong to what it chooses, so they wait.
+        config = self.compose([line for line in first if self._brings_choices(line)])
         typed = {self.groups.parse(line).get_key_element() for line in lines}  # these take precedence
         inherited = [f"{key}={value}" for key, value in parameters(config).items() if key not in typed]
         self.look_at(inherited)
@@ -104,6 +105,10 @@ class _Check:
             for alternative in alternatives[1:]:
                 changed = [*base[:position], alternative, *base[position + 1 :]]
                 self._other_choice(job, alternative, changed)
+
+    def _brings_choices(self, line: str) -> bool:
+        override = self.groups.parse(line)
+        return self.groups.is_group(override.key_or_group) or override.is_hydra_override()
 
     def _other_choice(self, job: DictConfig, alternative: str, lines: Sequence[str]) -> None:
         """Another option needs another composition; another value is put into the typed job: faster."""
