@@ -21,7 +21,7 @@ STYLE = {
 COLOURS = "cividis"
 """Nuñez, Anderton and Renslow (2018): the same for every kind of colour vision, and even in grey."""
 
-INCHES_PER_COLUMN, INCHES_PER_ROW = 0.72, 0.34
+INCHES_PER_COLUMN, INCHES_PER_ROW, LEAST_INCHES = 0.72, 0.34, 5.5
 
 
 def draw_heat_map(report: Report, folder: Path) -> list[Path]:
@@ -42,7 +42,10 @@ def _figure(rows: list[Row], columns: list[str], metric: str) -> Figure:
         [[100 * row.cells[one].mean if one in row.cells else np.nan for one in columns] for row in rows]
     )
     label_width = 0.075 * max(len(row.label) for row in rows) + 1.2
-    size = (label_width + INCHES_PER_COLUMN * len(columns), 1.7 + INCHES_PER_ROW * len(rows))
+    size = (
+        max(LEAST_INCHES, label_width + INCHES_PER_COLUMN * len(columns)),
+        1.7 + INCHES_PER_ROW * len(rows),
+    )
     figure = Figure(figsize=size)
     axes = figure.subplots()
     image = axes.imshow(values, cmap=COLOURS, vmin=min(0.0, np.nanmin(values)), vmax=100, aspect="auto")
@@ -54,7 +57,7 @@ def _figure(rows: list[Row], columns: list[str], metric: str) -> Figure:
         for x, column in enumerate(columns):
             _annotate(axes, row, column, (x, y), image.norm(values[y, x]))
     axes.set_title(
-        f"{metric} ×100 — outlined: trained on it, {LEAKY} leaky, {BELOW} below the lexical baseline",
+        f"{metric} ×100\noutlined: trained on it, {LEAKY} leaky, {BELOW} below the lexical baseline",
         fontsize=8,
         loc="left",
     )

@@ -112,7 +112,7 @@ class _Translator:
         return split, dataset
 
     def _trained(self, table: str, model: str) -> str:
-        if (table, model) in self._models:
+        if self._models.get((table, model)):
             return self._models[table, model]
         stages = [SAME_SET.get(one, one) for one in reversed(model.split("-"))]
         if model and all(one in self._sets for one in stages):

@@ -70,7 +70,7 @@ def published_tables(compared: Sequence[Comparison], num_sources: int) -> list[T
         tables.append(
             Table(f"published-{source}", f"Beside {source}", note, head, [_beside(one) for one in shared])
         )
-    note = f"{missing} of our numbers have no reference in {num_sources} sources."
+    note = f"{missing} of our numbers have no reference; sources that were looked at: {num_sources}."
     if not tables:
         return [Table("published", "Beside published numbers", note, (), [], empty="No reference.")]
     tables[-1] = Table(**(vars(tables[-1]) | {"note": f"{tables[-1].note} {note}"}))

@@ -1,0 +1,109 @@
+"""Results of a small picture with everything that a report shows: baselines, seeds, a curriculum, a null, a leak."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from schema.result import Result, Score
+
+AUDIT = {
+    "format_version": 1,
+    "train": ["csts/train", "lcqmc/train"],
+    "evaluation": ["csts/dev", "lcqmc/dev", "bq/dev"],
+    "sets": {
+        "csts/dev": {"rows": 1458, "fingerprint": "of csts"},
+        "lcqmc/dev": {"rows": 8802, "fingerprint": "of lcqmc"},
+        "bq/dev": {"rows": 10000, "fingerprint": "of bq"},
+    },
+    "cells": [
+        {"train": "csts/train", "evaluation": "csts/dev", "rows": 1458, "exact_pairs": 5, "near_pairs": 2},
+        {
+            "train": "lcqmc/train",
+            "evaluation": "bq/dev",
+            "rows": 10000,
+            "exact_pairs": 300,
+            "near_pairs": 100,
+        },
+        {
+            "train": "lcqmc/train",
+            "evaluation": "lcqmc/dev",
+            "rows": 8802,
+            "exact_pairs": None,
+            "near_pairs": None,
+        },
+    ],
+}
+COUNTS = {"dev/csts": 1458, "dev/lcqmc": 8802, "dev/bq": 10000, "dev/pawsx_zh": 2000}
+
+
+def scored(*percents: float | None) -> dict[str, Score]:
+    """Scores of csts, lcqmc, bq and pawsx_zh with an interval two points wide on either side."""
+    scores = {}
+    for (column, count), percent in zip(COUNTS.items(), percents, strict=True):
+        value = None if percent is None else percent / 100
+        low, high = (None, None) if value is None else (value - 0.02, value + 0.02)
+        scores[f"{column}/spearman"] = Score(value, low, high, count)
+    return scores
+
+
+def small_picture(make_result: Callable[..., Result]) -> list[Result]:
+    def made(trained_on: list[str], *percents: float | None, **more: object) -> Result:
+        result = make_result(trained_on, scored(*percents), schedule="serial", **more)
+        words = f"dataset=[{','.join(trained_on)}]"
+        return replace(
+            result,
+            key=f"{'-'.join(trained_on)}-{result.seed}",
+            data={column: {"fingerprint": f"of {column.split('/')[1]}"} for column in COUNTS},
+            training={"train_seconds": 40.0, "rows_seen": 16000} if trained_on else {},
+            environment={
+                "command": ["train.py", words, f"seed={result.seed}"],
+                "git_commit": "0123456789abcdef",
+                "git_dirty": False,
+                "device": "cpu",
+            },
+        )
+
+    curriculum = made(["lcqmc", "csts"], 84.0, 74.0, 50.0, 9.0, stage=1)
+    first = made(["lcqmc"], 75.0, 78.0, 52.0, 8.0, seed=1)
+    return [
+        made([], 60.0, 52.0, 37.0, 2.0, model="lightning_modules.lexical.Lexical"),
+        made([], 50.0, 45.0, 33.0, 6.0),
+        first,
+        made(["lcqmc"], 76.0, 79.0, 53.0, 9.0, seed=2),
+        made(["lcqmc"], 74.0, 77.0, 51.0, 7.0, seed=3),
+        made(["csts"], 81.0, 58.0, 39.0, None),
+        replace(first, key=curriculum.key),
+        curriculum,
+    ]
+
+
+def write_results(folder: Path, results: list[Result]) -> Path:
+    for number, result in enumerate(results):
+        place = folder / str(number)
+        place.mkdir(parents=True)
+        result.write(place)
+    return folder
+
+
+def write_audit(folder: Path) -> Path:
+    path = folder / "pairs.json"
+    path.write_text(json.dumps(AUDIT), encoding="utf-8")
+    return path
+
+
+def write_reference(folder: Path) -> Path:
+    """One source in its own names, two of them unknown here."""
+    folder.mkdir()
+    lines = [
+        "table,model,eval_set,metric,percent",
+        "qmc_domain,qmc-base,csts_dev,spearman,78.42",
+        "qmc_domain,qmc-base,lcqmc,spearman,78.90",
+        "qmc_domain,csts-lcqmc,bqcorpus,spearman,50.10",
+        "qmc_domain,csts-base,lcqmc,spearman,58.18",
+        "qmc_domain,csts-base,bqcorpus,spearman,39.73",
+        "qmc_domain,mystery,lcqmc,spearman,1.00",
+        "qmc_domain,qmc-base,somewhere,spearman,2.00",
+    ]
+    (folder / "somebody.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder

@@ -1,0 +1,151 @@
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+from report_fixture import small_picture, write_audit, write_reference, write_results
+
+from schema.result import Score
+from sweeps.__main__ import main
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = Path(__file__).parent / "golden_report"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture
+def report(tmp_path, make_result):
+    """Writes results, runs the command and gives the folder of the report."""
+
+    def write(results=None, *more):
+        runs = write_results(tmp_path / "runs", small_picture(make_result) if results is None else results)
+        words = ["--leaks", str(write_audit(tmp_path)), "--reference", str(write_reference(tmp_path / "ref"))]
+        assert main(["report", str(runs), *words, *more]) == 0
+        return runs / "report"
+
+    return write
+
+
+def test_files_are_the_golden_ones(report, capsys):
+    folder = report()
+    written = sorted(Path(line).name for line in capsys.readouterr().out.splitlines())
+    assert written == sorted(path.name for path in folder.iterdir())
+    for golden in sorted(GOLDEN.iterdir()):
+        assert (folder / golden.name).read_bytes() == golden.read_bytes(), golden.name
+    assert {"report.md", "matrix.csv", "matrix.tex", "differences.csv", "published.csv"} == {
+        path.name for path in GOLDEN.iterdir()
+    }
+
+
+def test_the_heat_map_is_svg_with_every_number_and_is_the_same_again(report, tmp_path):
+    folder = report()
+    svg = (folder / "matrix.svg").read_bytes()
+    words = {"".join(one.itertext()).strip() for one in ElementTree.fromstring(svg).iter(f"{SVG}text")}
+    assert {"lexical", "untrained", "lcqmc → csts", "bq (dev)", "78.0", "52.0†", "50.0▽", "·"} <= words
+    assert (folder / "matrix.png").read_bytes().startswith(b"\x89PNG")
+    assert (
+        main(["report", str(folder.parent), "--leaks", str(tmp_path / "pairs.json"), "--out", str(tmp_path)])
+        == 0
+    )
+    assert (tmp_path / "matrix.svg").read_bytes() == svg
+
+
+def test_one_row_is_a_report(report, make_result):
+    folder = report([make_result(["csts"], {"dev/csts/spearman": 0.5})])
+    text = (folder / "report.md").read_text(encoding="utf-8")
+    assert "| csts | 1 | ***50.0*** |" in text
+    assert "Nothing here to answer this from." in text
+
+
+def test_a_column_of_nulls_stays_a_column(report, make_result):
+    folder = report([make_result(["csts"], {"dev/csts/spearman": 0.5, "test/bq/spearman": Score(None)})])
+    assert "| csts | 1 | — | ***50.0*** |" in (folder / "report.md").read_text(encoding="utf-8")
+    assert (folder / "matrix.svg").exists()
+
+
+def test_numbers_of_english_and_chinese_pages_are_filled_between_markers(report, tmp_path):
+    start, end = "<!-- result:{} -->", "<!-- /result:{} -->"
+    pages = [tmp_path / name for name in ("README.md", "README.zh.md")]
+    body = "\n".join(
+        f"{start.format(key)}\nstale text\n{end.format(key)}" for key in ("matrix", "averages", "fidelity")
+    )
+    for page in pages:
+        page.write_text(f"before\n{body}\nafter\n", encoding="utf-8")
+    report(None, "--into", *map(str, pages))
+    english, chinese = (page.read_text(encoding="utf-8") for page in pages)
+    for text in (english, chinese):
+        assert text.startswith("before\n")
+        assert text.endswith("after\n")
+        assert "stale" not in text
+        assert "75.0 ± 1.0" in text
+    assert "| trained on | in-domain |" in english
+    assert "| 训练集 | 领域内 |" in chinese
+    assert "trained on" not in chinese
+
+
+def test_a_page_without_markers_is_left_and_one_without_an_end_is_an_error(report, tmp_path, capsys):
+    page = tmp_path / "plain.md"
+    page.write_text("nothing here\n", encoding="utf-8")
+    folder = report(None, "--into", str(page))
+    assert page.read_text(encoding="utf-8") == "nothing here\n"
+    assert "plain.md: no marker" in capsys.readouterr().err
+    page.write_text("<!-- result:matrix -->\n", encoding="utf-8")
+    assert main(["report", str(folder.parent), "--into", str(page)]) == 2
+    assert "write <!-- /result:matrix --> further down" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nowhere"], "nowhere: no such folder"),
+        (["EMPTY"], "no result below it"),
+        (["RUNS", "--leaks", "nowhere.json"], "--leaks nowhere.json: cannot be read"),
+        (["RUNS", "--leaks", "RUNS/0/result.json"], "not an audit of pairs"),
+        (["RUNS", "--reference", "nowhere"], "--reference nowhere: no such folder"),
+        (["RUNS", "--reference", "EMPTY"], "no CSV file in it"),
+        (["RUNS", "--metric", "sperman"], "metric=sperman"),
+        (["RUNS", "--out", "/dev/null/report"], "--out /dev/null/report: cannot write there"),
+    ],
+)
+def test_mistakes_are_one_line_and_status_2(tmp_path, make_result, capsys, words, message):
+    runs = write_results(tmp_path / "runs", small_picture(make_result))
+    (tmp_path / "empty").mkdir()
+    places = {"RUNS": str(runs), "EMPTY": str(tmp_path / "empty")}
+    given = [_placed(word, places) for word in words]
+    assert main(["report", *given]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def _placed(word, places):
+    for name, place in places.items():
+        word = word.replace(name, place)
+    return word
+
+
+def test_a_report_needs_no_torch_and_few_seconds(tmp_path, make_result):
+    runs = write_results(tmp_path / "runs", small_picture(make_result))
+    program = (
+        "import sys, runpy, time; started = time.process_time()\n"
+        f"sys.argv = ['sweeps', 'report', {str(runs)!r}]\n"
+        "try: runpy.run_module('sweeps', run_name='__main__')\n"
+        "except SystemExit as end: assert not end.code\n"
+        "heavy = {'torch', 'hydra', 'sklearn', 'transformers', 'wandb'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+        "assert time.process_time() - started < 20"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert (runs / "report" / "index.html").exists()
+
+
+def test_without_matplotlib_the_rest_is_written_and_it_says_so(report, monkeypatch, capsys):
+    monkeypatch.setattr("sweeps.report.command.find_spec", lambda name: None)
+    folder = report()
+    assert not (folder / "matrix.svg").exists()
+    assert (folder / "index.html").exists()
+    assert 'pip install -e ".[report]"' in capsys.readouterr().err
