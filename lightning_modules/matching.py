@@ -1,7 +1,8 @@
 """Which loss trains on which dataset, in which reading: decided and refused before anything is loaded."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +133,8 @@ def _unreadable(loss: str, reads: str, kind: Kind, model: type[SentenceModule]) 
     return message + f"choose one of {', '.join(fitting) or 'none on file'}"
 
 
-def _losses_on_file(offers: Sequence[str] = SentenceModule.offers) -> dict[str, tuple[Kind, ...]]:
+@cache
+def _losses_on_file(offers: tuple[str, ...] = SentenceModule.offers) -> dict[str, tuple[Kind, ...]]:
     """Every loss in conf/loss that reads one of `offers`, with the kinds it takes."""
     nodes = {path.stem: OmegaConf.load(path) for path in sorted(LOSS_FOLDER.glob("*.yaml"))}
     targets = {name: get_class(node["_target_"]) for name, node in nodes.items() if "_target_" in node}

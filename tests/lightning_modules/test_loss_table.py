@@ -1,0 +1,118 @@
+"""Every model with every loss: it trains, or it says why not before anything is loaded; docs/losses.md tells which."""
+
+import pytest
+from jobs import compose_job, run_job
+from omegaconf import OmegaConf
+
+from datamodules import loading
+from launch import typed_config
+from launch.curriculum import Curriculum
+from lightning_modules import loss_table
+from lightning_modules.biencoder import BiEncoder
+from lightning_modules.crossencoder import CrossEncoder
+from lightning_modules.matching import match_losses
+from schema.errors import UserError
+from schema.examples import Kind
+from schema.result import Result
+
+SETS = {
+    Kind.SCORED_PAIR: "demo_sts",
+    Kind.LABELLED_PAIR: "demo_qmc",
+    Kind.NLI_PAIR: "demo_nli",
+    Kind.POSITIVE_PAIR: "tatoeba_en_zh",
+    Kind.TRIPLET: "simclue_rank",
+    Kind.SENTENCE: "text_lctt",
+    Kind.LABELLED_TEXT: "tnews",
+}
+FROM_TEXT = [
+    (model, loss)
+    for model in sorted(loss_table.options("model"))
+    if model not in ("biencoder", "crossencoder", "lexical", "mlm")
+    for loss in ("info_nce", "info_nce_extended", "info_nce_pool", "by_kind")
+]
+"""Models that make pairs of sentences, and losses that take pairs. Those of rows are tried in tests/test_jobs.py and
+test_crossencoder.py."""
+
+
+@pytest.fixture(scope="module")
+def outcomes():
+    return loss_table.outcomes()
+
+
+def test_the_page_is_what_the_code_says(project_root, outcomes, monkeypatch):
+    monkeypatch.setattr(loss_table, "outcomes", lambda: outcomes)
+    assert (project_root / "docs" / "losses.md").read_text(encoding="utf-8") == loss_table.page(), (
+        "write it again: python -m lightning_modules.loss_table docs/losses.md"
+    )
+
+
+def test_the_table_has_every_model_and_loss(project_root, outcomes):
+    for group, names in (("model", set(outcomes)), ("loss", set(outcomes["biencoder"]))):
+        assert names == {path.stem for path in (project_root / "conf" / group).glob("*.yaml")}
+    assert all(bool(one.kinds) != bool(one.reason) for row in outcomes.values() for one in row.values())
+    assert set(FROM_TEXT) == {
+        (model, loss)
+        for model in {model for model, _ in FROM_TEXT}
+        for loss, one in outcomes[model].items()
+        if one.kinds
+    }
+
+
+@pytest.mark.parametrize("model", ["biencoder", "crossencoder", "cot", "cot_single", "crops", "views"])
+def test_the_table_tells_what_becomes_of_a_real_job(model, outcomes):
+    words = (f"model={model}", f"dataset=[{','.join(SETS.values())}]", "suite=none")
+    job = OmegaConf.to_object(typed_config(compose_job(*words)))
+    sets, losses = job.dataset, loss_table.options("loss")
+    for kind, name in SETS.items():
+        assert Kind(sets[name].kind) is kind
+        sets[name].view = None
+        job.dataset = {name: sets[name]}
+        for loss, one in outcomes[model].items():
+            job.loss = losses[loss]
+            if kind in one.kinds:
+                assert match_losses(job)[name].kind is one.kinds[kind], (loss, kind)
+                continue
+            with pytest.raises(UserError, match=r"loss=|by_kind"):
+                match_losses(job)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("model=biencoder", "loss=ce", "dataset=[demo_qmc]"),
+        ("model=biencoder", "loss=softmax", "dataset=[demo_sts]"),
+        ("model=crossencoder", "loss=cosent_layers"),
+        ("model=crossencoder", "loss=by_kind"),
+        ("model=cot", "loss=simcse"),
+        ("model=views", "loss=triplet", "dataset=[demo_nli]"),
+        ("model=crops", "loss=clustering"),
+    ],
+    ids=" ".join,
+)
+def test_a_refusal_comes_before_anything_is_loaded(words, tmp_path, tiny_backbone, monkeypatch):
+    def fail(*given, **options):
+        pytest.fail("something was loaded")
+
+    monkeypatch.setattr(loading, "load_examples", fail)
+    monkeypatch.setattr(Curriculum, "_load", fail)
+    for model in (BiEncoder, CrossEncoder):
+        monkeypatch.setattr(model, "load_encoder", staticmethod(fail))
+    with pytest.raises(UserError, match=r"loss=|by_kind"):
+        run_job(tmp_path, tiny_backbone, *words)
+
+
+def takes_a_step(model, loss, folder, backbone):
+    words = (f"model={model}", f"loss={loss}", "training.duration=1 steps", "debug_rows=24")
+    run = run_job(folder, backbone, *words, "evaluation.splits=[dev]")
+    assert Result.read(run).training["steps"] == 1
+
+
+@pytest.mark.parametrize(("model", "loss"), [("views", "info_nce"), ("cot", "info_nce_extended")])
+def test_a_model_of_text_takes_a_step(model, loss, tmp_path, tiny_backbone):
+    takes_a_step(model, loss, tmp_path, tiny_backbone)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "loss"), FROM_TEXT)
+def test_every_model_of_text_takes_a_step_with_every_loss_of_pairs(model, loss, tmp_path, tiny_backbone):
+    takes_a_step(model, loss, tmp_path, tiny_backbone)
