@@ -108,7 +108,7 @@ class SentenceEncoder(nn.Module):
         inner = sorted({place for place in places if place < count})
 
         def columns(piece: Tokens) -> Tensor:
-            states, real = self._states(piece, needs_layers=True)
+            states, real = self._layer_states(piece, needs_layers=True)
             first, last = states[0][real], states[-1][real]
             pooled = [POOLINGS[self.pooling]((first, states[place - 1][real]), piece) for place in inner]
             return torch.cat([self._pooled((first, last), piece), *pooled], dim=1)
@@ -142,10 +142,10 @@ class SentenceEncoder(nn.Module):
 
     def _layers(self, tokens: Tokens) -> tuple[Float[Tensor, "tokens dim"], ...]:
         """Token states of the first layer, where the pooling reads it, and of the last."""
-        states, real = self._states(tokens, needs_layers=self.pooling in READS_FIRST_LAYER)
+        states, real = self._layer_states(tokens, needs_layers=self.pooling in READS_FIRST_LAYER)
         return tuple(one[real] for one in (states[:1] + states[-1:] if len(states) > 1 else states))
 
-    def _states(self, tokens: Tokens, *, needs_layers: bool) -> tuple[list[Tensor], tuple]:
+    def _layer_states(self, tokens: Tokens, *, needs_layers: bool) -> tuple[list[Tensor], tuple]:
         """States after each layer, or after the last alone, and where among them those of the tokens are."""
         if self._packs:
             inputs = packed_inputs(self.backbone, tokens, pad=self.pad)
