@@ -67,9 +67,13 @@ matrix.addEventListener("keydown", (event) => {
   const target = grid[row + down]?.[grid[row].indexOf(cell) + right];
   if (target) moveTo(target);
 });
-matrix.addEventListener("pointerover", (event) => {
+// A panel that moves brings other cells under a pointer that rests: that is no pointing.
+let pointer = "";
+matrix.addEventListener("pointermove", (event) => {
   const cell = event.target.closest("td.cell");
-  if (cell && event.pointerType !== "touch") show(cell);
+  const place = `${event.screenX} ${event.screenY}`;
+  if (cell && place !== pointer && event.pointerType !== "touch") show(cell);
+  pointer = place;
 });
 matrix.addEventListener("focusin", (event) => {
   const cell = event.target.closest("td.cell");
