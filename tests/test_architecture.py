@@ -17,6 +17,7 @@ MAY_IMPORT = {
     "lightning_modules": {"schema", "datamodules", "encoders", "losses", "metrics"},
     "callbacks": {"schema", "datamodules", "encoders", "lightning_modules"},
     "analysis": {"schema", "datamodules", "encoders", "metrics"},
+    "mining": {"schema", "datamodules", "encoders", "metrics"},
 }
 LAST_STEP = {"launch/curriculum.py", "launch/stage_run.py"}
 """Reached from train.py alone, once torch is welcome: they tie modules and callbacks together."""
@@ -52,6 +53,7 @@ def test_arrows_go_one_way(project_root, package):
         "sweeps.__main__",
         "predict",
         "analysis.__main__",
+        "mining.__main__",
     ],
 )
 def test_the_door_does_not_load_torch(project_root, module):

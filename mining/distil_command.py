@@ -1,0 +1,82 @@
+"""The command line of distillation: `python -m mining distil`."""
+
+import argparse
+import os
+from pathlib import Path
+
+from schema.errors import UserError
+
+CONFIGURATION = Path(__file__).resolve().parents[1] / "conf"
+
+
+def add_distil(commands: "argparse._SubParsersAction") -> None:
+    """Adds the command `distil` to a program."""
+    parser = commands.add_parser(
+        "distil",
+        help="score the pairs of a set with a cross-encoder, as graded labels for a bi-encoder",
+        description="Scores the pairs of a set with a finished cross-encoder and writes them as a set of graded pairs: "
+        "a table, and the configuration that reads it. Gold labels are not read, so positive pairs will do as well. A "
+        "cross-encoder is too sure of pairs that it has learnt from itself: others make a better set.",
+    )
+    parser.add_argument("teacher", help="run folder of model=crossencoder, or folder of its encoder")
+    parser.add_argument("dataset", help="a set of pairs or triplets: lcqmc, snli …")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="FILE.tsv", help="table to write; its name names the set"
+    )
+    parser.add_argument("--split", default="train", choices=("train", "dev", "test"), help="default: train")
+    parser.add_argument(
+        "--grade",
+        default="logit",
+        choices=("logit", "probability"),
+        help="logit: as it is, for losses of order · probability: its sigmoid, for losses that meet a value, from a "
+        "teacher trained with bce or ce (default: logit)",
+    )
+    parser.add_argument("--data-dir", type=Path, help="default: $JUZHEN_DATA, or data")
+    parser.add_argument("--limit", type=int, help="at most so many pairs, drawn at random")
+    parser.add_argument("--seed", type=int, default=42, help="for drawn pairs (default: 42)")
+    parser.add_argument("--batch-tokens", type=int, default=16384, help="tokens at a time (default: 16384)")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Reads, scores, writes, and says how the new set is trained on."""
+    check_options(options)
+    # An encoder is a folder here, the hub is never asked. transformers reads this when it is imported.
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    from encoders.joint_bundle import load_joint_encoder
+    from mining.distil import distilled_pairs, graded, write_set
+    from mining.sets import read_set
+
+    data_dir = options.data_dir or Path(os.environ.get("JUZHEN_DATA", "data"))
+    config, examples = read_set(CONFIGURATION / "dataset", options.dataset, options.split, data_dir=data_dir)
+    pairs = distilled_pairs(examples, limit=options.limit, seed=options.seed)
+    teacher = load_joint_encoder(options.teacher)
+    scores = teacher.scores(pairs.first, pairs.second, batch_tokens=options.batch_tokens, progress=True)
+    source = f"{options.dataset}/{options.split}"
+    written = write_set(
+        options.out, pairs, graded(scores, options.grade), grade=options.grade, source=source, like=config
+    )
+    print(f"{len(pairs.first):,} pairs of {source} with scores: {options.out}")
+    print(f"configuration: {written}")
+    if (agreement := pairs.agreement(scores)) is not None:
+        print(f"Spearman of the scores with the gold labels: {100 * agreement:.2f}")
+    folder = data_dir if data_dir.is_dir() else options.out.parent
+    print(
+        f"train on it:\n  python train.py --config-dir {written.parents[1]} 'dataset=[{options.out.stem}]' "
+        f"loss=cosent data_dir={folder}"
+    )
+
+
+def check_options(options: argparse.Namespace) -> None:
+    """Raises UserError for what the file cannot be called, and for numbers that make no sense."""
+    out = options.out
+    name = out.stem
+    if out.suffix != ".tsv" or not (name.isascii() and name.isidentifier()):
+        raise UserError(
+            f"--out {out}: expected a .tsv whose name is letters, digits and _, such as "
+            f"distilled/{options.dataset}_graded.tsv"
+        )
+    if (CONFIGURATION / "dataset" / f"{name}.yaml").exists():
+        raise UserError(f"--out {out}: there is a dataset {name} already; choose {name}_graded.tsv")
+    if options.limit is not None and options.limit < 2:
+        raise UserError(f"--limit {options.limit}: expected at least 2 pairs")
