@@ -65,9 +65,10 @@ def graded(scores: Float[np.ndarray, "pairs"], grade: str) -> list[str]:
         values = 1 / (1 + np.exp(-values))
     written = [f"{value:.6f}" for value in values]
     if len(set(written)) < 2:
+        shown = written[0] if written else "—"
         raise UserError(
-            f"all {len(written)} pairs have the score {written[0] if written else '—'}, from which nothing can be learnt. "
-            "Is the cross-encoder trained? With --grade probability, try --grade logit"
+            f"all {len(written)} pairs have the score {shown}, from which nothing can be learnt. Is the cross-encoder "
+            "trained? With --grade probability, try --grade logit"
         )
     return written
 
