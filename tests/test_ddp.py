@@ -54,6 +54,7 @@ def scores(run: Path) -> dict[str, float]:
         ("dataset=[demo_qmc]", "loss=info_nce"),
         ("model=mlm",),
         ("model=crops", "loss=info_nce"),
+        ("model=views", "loss=info_nce", "model.views=[synonym,delete,shuffle]"),
         # Not cosent: a shift of all scores has no gradient there, and Adam makes steps of what is rounding.
         ("model=crossencoder", "loss=bce", "dataset=[demo_qmc]"),
         # One set's head is unused in a step of the other, and one process has no batch to score.
@@ -72,6 +73,7 @@ def scores(run: Path) -> dict[str, float]:
         "info_nce",
         "mlm",
         "crops",
+        "views",
         "crossencoder",
         "mixture with a head",
         "two stages",
