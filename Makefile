@@ -7,10 +7,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export HF_HUB_OFFLINE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check bench data clean
+.PHONY: help install demo test check bench dashboards data clean
 
 help: ## List the verbs
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(READY) ## Make the environment .venv, everything pinned by constraints.txt
 
@@ -36,6 +36,10 @@ check: $(READY) ## Lint and format check
 bench: $(READY) ## Measure speed and memory beside sentence-transformers (installs it; SCALE=tiny, modest or full)
 	$(BIN)/pip install --quiet --editable ".[bench,onnx]" --constraint constraints.txt
 	$(BIN)/python -m bench all --scale $(or $(SCALE),modest)
+
+dashboards: $(READY) ## Report and panels of RUNS (default runs) on Weights & Biases; without a key it says what to do
+	$(BIN)/pip install --quiet --editable ".[dashboards]" --constraint constraints.txt
+	$(BIN)/python -m sweeps dashboards $(or $(RUNS),runs)
 
 data: $(READY) ## Write the built-in data sets and the built-in vocabulary again from their grammar
 	$(BIN)/python -m datamodules.synthetic

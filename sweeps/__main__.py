@@ -4,6 +4,7 @@ python -m sweeps table runs                          the transfer matrix on the 
 python -m sweeps table runs --markdown matrix.md --csv matrix.csv
 python -m sweeps compare runs                        published numbers beside ours
 python -m sweeps report runs                         all of it as files: page, heat map, Markdown, CSV, LaTeX
+python -m sweeps dashboards runs                     the report on Weights & Biases, with panels
 python -m sweeps status runs                         cells that are finished, running, failed, and the time left
 """
 
@@ -41,17 +42,31 @@ def _parser() -> argparse.ArgumentParser:
         "report", help="matrix, published numbers, leaks, costs and answers, as files"
     )
     report.set_defaults(run=_report)
+    dashboards = commands.add_parser("dashboards", help="the report and its panels on Weights & Biases")
+    dashboards.set_defaults(run=_dashboards)
     status = commands.add_parser("status", help="how far the sweeps of a folder are, and which cells failed")
     status.set_defaults(run=_status)
-    for command in (table, compare, report, status):
+    for command in (table, compare, report, dashboards, status):
         command.add_argument("folder", type=Path, help="folder that holds runs, at any depth")
-    for command in (table, compare, report):
+    for command in (table, compare, report, dashboards):
         command.add_argument(
             "--metric", default="spearman", help="spearman (default), pearson, accuracy, f1, …"
         )
     for command in (table, compare):
         command.add_argument("--markdown", type=Path, metavar="FILE", help="also write the table as Markdown")
-    _report_arguments(report)
+    for command in (report, dashboards):
+        _report_arguments(command)
+    report.add_argument(
+        "--into",
+        type=Path,
+        nargs="+",
+        metavar="PAGE",
+        default=[],
+        help="also fill the markers <!-- result:matrix --> … of these pages; *.zh.md get Chinese words",
+    )
+    dashboards.add_argument("--project", default="juzhen", help="where the runs are; default: juzhen")
+    dashboards.add_argument("--entity", metavar="NAME", help="team or user; default: the account's own")
+    dashboards.add_argument("--group", metavar="NAME", help="default: the group of the runs")
     return parser
 
 
@@ -64,14 +79,6 @@ def _report_arguments(report: argparse.ArgumentParser) -> None:
         "--leaks", type=Path, metavar="FILE", help="audit of leaks; default: results/leaks/pairs.json"
     )
     report.add_argument("--title", default="Transfer matrix", help="of the page")
-    report.add_argument(
-        "--into",
-        type=Path,
-        nargs="+",
-        metavar="PAGE",
-        default=[],
-        help="also fill the markers <!-- result:matrix --> … of these pages; *.zh.md get Chinese words",
-    )
 
 
 def _table(options: argparse.Namespace) -> None:
@@ -97,6 +104,12 @@ def _compare(options: argparse.Namespace) -> None:
 
 def _report(options: argparse.Namespace) -> None:
     from sweeps.report.command import run
+
+    run(options)
+
+
+def _dashboards(options: argparse.Namespace) -> None:
+    from sweeps.dashboards import run
 
     run(options)
 

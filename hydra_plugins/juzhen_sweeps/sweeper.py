@@ -1,5 +1,6 @@
 """Hydra's grid, and rows: lists of words that are no grid. Any launcher may run the result."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,6 +9,8 @@ from hydra.core.override_parser.types import Override
 from omegaconf import ListConfig
 
 from launch.sweep_rows import key_of, split_rows, with_row
+
+GROUP = "logger.group"
 
 
 class RowSweeper(BasicSweeper):
@@ -27,9 +30,11 @@ class RowSweeper(BasicSweeper):
         super().__init__(max_batch_size, dict(params or {}))
         self.rows = split_rows(dict(rows or {}), list(only) if isinstance(only, ListConfig) else only)
         self.typed: set[str] = set()
+        self.group: str | None = None
 
     def sweep(self, arguments: list[str]) -> Any:
         self.typed = {key_of(word) for word in arguments}
+        self.group = None if GROUP in self.typed else group_of(self.config, arguments)
         return super().sweep(arguments)
 
     def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
@@ -38,4 +43,13 @@ class RowSweeper(BasicSweeper):
     def split_arguments(self, overrides: list[Override], max_batch_size: int | None) -> list[list[list[str]]]:
         (grid,) = BasicSweeper.split_arguments(overrides, None)
         cells = [with_row(cell, row, self.typed) for row in self.rows.values() for cell in grid]
-        return list(self.split_overrides_to_chunks(cells if self.rows else grid, max_batch_size))
+        cells = cells if self.rows else grid
+        if self.group is not None:
+            cells = [[*cell, f"{GROUP}={self.group}"] for cell in cells]
+        return list(self.split_overrides_to_chunks(cells, max_batch_size))
+
+
+def group_of(config: Any, arguments: Sequence[str]) -> str:
+    """The group that the runs of a sweep share on W&B: its name; without one, the same for the same words."""
+    name = config.hydra.runtime.choices.get("sweep")
+    return name or f"multirun-{hashlib.sha256(' '.join(sorted(arguments)).encode()).hexdigest()[:8]}"

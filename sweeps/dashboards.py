@@ -1,0 +1,236 @@
+"""A report on Weights & Biases: a summary run with its files, and a workspace whose panels are written here."""
+
+import argparse
+import hashlib
+import json
+import netrc
+import os
+import socket
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlparse
+
+from schema.errors import UserError
+from sweeps.matrix import Matrix
+from sweeps.report.build import Report
+from sweeps.report.command import read_report, write_report
+from sweeps.table import heading
+
+if TYPE_CHECKING:
+    from wandb_workspaces.workspaces import Workspace
+
+PROBE_SECONDS = 3.0
+SPECIFICATION = "workspace.json"
+DIMENSIONS = {
+    "Model": "model._target_",
+    "Loss": "loss._target_",
+    "Backbone": "backbone.path",
+    "Hardware": "hardware.accelerator",
+}
+"""Name of a section → the configuration by which its bars are grouped."""
+
+
+def run(options: argparse.Namespace) -> None:
+    """Writes the report and the workspace's specification; publishes both when there is a key and a server."""
+    report = read_report(options)
+    group = options.group or group_of(report)
+    folder = options.out or options.folder / "report"
+    files = write_report(report, folder, title=options.title)
+    workspace = build_workspace(report.matrix, options.entity or "", options.project, group)
+    specification = folder / SPECIFICATION
+    specification.write_text(specification_text(workspace), encoding="utf-8")
+    problem = what_hinders()
+    place = log_summary(
+        report,
+        [*files, specification],
+        folder,
+        group=group,
+        project=options.project,
+        entity=options.entity,
+        mode="offline" if problem else "online",
+    )
+    print(specification)
+    if problem:
+        print(
+            f"nothing published: {problem}. Then type the same again; or send the summary alone: wandb sync {place}"
+        )
+    else:
+        workspace.entity = options.entity or _own_entity()
+        print(workspace.save().url)
+
+
+def group_of(report: Report) -> str:
+    """The group that the runs of the sweep are in. Raises UserError where they are in none, or in several."""
+    groups = {
+        group
+        for row in report.matrix.rows
+        for results in row.runs.results.values()
+        for one in results
+        if (group := (one.config.get("logger") or {}).get("group"))
+    }
+    if len(groups) != 1:
+        given = f"runs of the groups {', '.join(sorted(groups))}" if groups else "no run that says its group"
+        raise UserError(f"this folder holds {given}; name the one that the summary belongs to: --group NAME")
+    return groups.pop()
+
+
+def summary_id(group: str) -> str:
+    """The same for the same group, so that a later report goes on in the summary that is there."""
+    return f"summary-{hashlib.sha256(group.encode()).hexdigest()[:8]}"
+
+
+def matrix_rows(matrix: Matrix) -> tuple[list[str], list[list[Any]]]:
+    """Columns and lines of the logged table: what a row was trained on, its setup, and its scores ×100."""
+    columns = ["trained on", "setup", "seeds", *map(heading, matrix.columns)]
+    lines = [
+        [row.label, row.setup, row.num_seeds]
+        + [100 * row.cells[column].mean if column in row.cells else None for column in matrix.columns]
+        for row in matrix.rows
+    ]
+    return columns, lines
+
+
+def log_summary(
+    report: Report,
+    files: Iterable[Path],
+    folder: Path,
+    *,
+    group: str,
+    project: str,
+    entity: str | None,
+    mode: str,
+) -> str:
+    """Logs the matrix as a table, the heat map as a picture, and all files as an artifact; the run's folder."""
+    import wandb
+
+    os.environ.setdefault("WANDB_SILENT", "true")
+    summary = wandb.init(
+        project=project,
+        entity=entity,
+        group=group,
+        job_type="summary",
+        id=summary_id(group),
+        name=f"{group} summary",
+        resume="allow",
+        dir=str(folder),
+        mode=mode,
+    )
+    columns, lines = matrix_rows(report.matrix)
+    logged: dict[str, Any] = {"matrix": wandb.Table(columns=columns, data=lines)}
+    artifact = wandb.Artifact(f"report-{summary_id(group)}", type="report", metadata={"group": group})
+    for path in files:
+        artifact.add_file(str(path))
+        if path.name == "matrix.png":
+            logged["heat_map"] = wandb.Image(str(path))
+    summary.log(logged)
+    summary.summary.update(
+        {f"fidelity/{one.source}/{one.scope}": one.value for one in report.fidelity if one.value is not None}
+    )
+    summary.log_artifact(artifact)
+    place = str(Path(summary.dir).parent)
+    summary.finish()
+    return place
+
+
+def build_workspace(matrix: Matrix, entity: str, project: str, group: str) -> "Workspace":
+    """Panels for sets × model, loss, backbone and hardware. Needs neither a key nor a network."""
+    try:
+        import wandb_workspaces.workspaces as ws
+    except ImportError:
+        raise UserError(
+            'dashboards need wandb-workspaces; pip install -e ".[dashboards]" -c constraints.txt'
+        ) from None
+    scores = [f"{column}/{matrix.metric}" for column in matrix.columns]
+    sections = [
+        ws.Section(name="Transfer matrix", is_open=True, panels=_matrix_panels(group)),
+        ws.Section(name="Model × loss × set × hardware", is_open=True, panels=[_all_at_once(scores)]),
+        ws.Section(name="Sets, run by run", panels=_bars(scores, None)),
+        *(
+            ws.Section(name=f"Sets by {name.lower()}", panels=_bars(scores, key))
+            for name, key in DIMENSIONS.items()
+        ),
+        ws.Section(name="Time and memory", panels=_hardware_panels(scores)),
+    ]
+    return ws.Workspace(entity=entity, project=project, name=f"juzhen: {group}", sections=sections)
+
+
+def specification_text(workspace: "Workspace") -> str:
+    """What would be sent, as JSON."""
+    model = json.loads(workspace._to_model().model_dump_json(by_alias=True))
+    return json.dumps(model, ensure_ascii=False, indent=1) + "\n"
+
+
+def what_hinders() -> str | None:
+    """Why nothing can be published, and what to do about it; None when it can. W&B itself would wait for minutes."""
+    url = urlparse(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai"))
+    if not os.environ.get("WANDB_API_KEY") and not _in_netrc(url.hostname or ""):
+        return "no key; set WANDB_API_KEY (https://wandb.ai/authorize shows it), or run `wandb login`"
+    proxy = os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy")
+    target = urlparse(proxy) if proxy else url
+    port = target.port or (443 if target.scheme == "https" else 80)
+    try:
+        with socket.create_connection((target.hostname, port), timeout=PROBE_SECONDS):
+            return None
+    except OSError:
+        return f"{target.hostname} does not answer within {PROBE_SECONDS:.0f} s; mend the network"
+
+
+def _in_netrc(host: str) -> bool:
+    path = Path(os.environ.get("NETRC", "~/.netrc")).expanduser()
+    try:
+        return netrc.netrc(path).authenticators(host) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False
+
+
+def _own_entity() -> str:
+    import wandb
+
+    return str(wandb.Api().default_entity)
+
+
+def _matrix_panels(group: str) -> list[Any]:
+    import wandb_workspaces.reports.v2 as wr
+
+    told = f"Row: trained on, column: evaluated on. All files of the report are in the artifact of *{group} summary*."
+    return [
+        wr.MediaBrowser(title="Heat map", media_keys=["heat_map"], layout=wr.Layout(0, 0, 12, 12)),
+        wr.WeavePanelSummaryTable(table_name="matrix", layout=wr.Layout(12, 0, 12, 10)),
+        wr.MarkdownPanel(markdown=told, layout=wr.Layout(12, 10, 12, 2)),
+    ]
+
+
+def _all_at_once(scores: Sequence[str]) -> Any:
+    import wandb_workspaces.reports.v2 as wr
+
+    keys = [wr.Config(key) for key in (*DIMENSIONS.values(), "seed")]
+    columns = [
+        wr.ParallelCoordinatesPlotColumn(metric=one) for one in (*keys, *map(wr.SummaryMetric, scores))
+    ]
+    return wr.ParallelCoordinatesPlot(
+        title="From configuration to scores", columns=columns, layout=wr.Layout(0, 0, 24, 10)
+    )
+
+
+def _bars(scores: Sequence[str], key: str | None) -> list[Any]:
+    import wandb_workspaces.reports.v2 as wr
+
+    grouped = {} if key is None else {"groupby": wr.Config(key), "groupby_aggfunc": "mean"}
+    return [wr.BarPlot(title=score, metrics=[score], **grouped) for score in scores]
+
+
+def _hardware_panels(scores: Sequence[str]) -> list[Any]:
+    import wandb_workspaces.reports.v2 as wr
+
+    accelerator, seconds = wr.Config(DIMENSIONS["Hardware"]), wr.SummaryMetric("_runtime")
+    return [
+        wr.BarPlot(title="Seconds", metrics=["_runtime"], groupby=accelerator, groupby_aggfunc="mean"),
+        wr.LinePlot(title="Loss over time", x="_runtime", y=["train/loss"], groupby=accelerator),
+        wr.LinePlot(title="GPU memory", x="_runtime", y=["system/gpu.0.memoryAllocatedBytes"]),
+        wr.LinePlot(title="Process memory", x="_runtime", y=["system/proc.memory.rssMB"]),
+        *(
+            wr.ScatterPlot(title=f"Seconds and {score}", x=seconds, y=wr.SummaryMetric(score), z=accelerator)
+            for score in scores
+        ),
+    ]

@@ -1,0 +1,173 @@
+import hashlib
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from report_fixture import small_picture, write_audit, write_results
+
+from schema.result import Result
+from sweeps import dashboards
+from sweeps.__main__ import main
+from sweeps.report.build import build_report
+from sweeps.report.reference import Reference
+
+ROOT = Path(__file__).parents[2]
+COLUMNS = ("dev/bq", "dev/csts", "dev/lcqmc", "dev/pawsx_zh")
+
+
+@pytest.fixture(autouse=True)
+def keyless(monkeypatch, tmp_path):
+    for name in ("WANDB_API_KEY", "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+
+
+@pytest.fixture
+def report(make_result):
+    results = small_picture(make_result)
+    return build_report(results, metric="spearman", reference=Reference([], []), audit=None)
+
+
+def grouped(results, *groups):
+    for place, result in enumerate(results):
+        result.config["logger"] = {"group": groups[place % len(groups)]}
+    return results
+
+
+def panels_of(workspace):
+    model = json.loads(dashboards.specification_text(workspace))
+    sections = model["spec"]["section"]["panelBankConfig"]["sections"]
+    return {one["name"]: one["panels"] for one in sections}
+
+
+def test_panels_are_built_offline_for_every_set_and_dimension(report):
+    pytest.importorskip("wandb_workspaces", reason='pip install -e ".[dashboards]"')
+    workspace = dashboards.build_workspace(report.matrix, "team", "juzhen", "picture")
+    sections = panels_of(workspace)
+    assert list(sections) == [
+        "Transfer matrix",
+        "Model × loss × set × hardware",
+        "Sets, run by run",
+        "Sets by model",
+        "Sets by loss",
+        "Sets by backbone",
+        "Sets by hardware",
+        "Time and memory",
+    ]
+    for name, key in (("loss", "loss.value._target_"), ("hardware", "hardware.value.accelerator")):
+        bars = [panel["config"] for panel in sections[f"Sets by {name}"]]
+        assert {bar["groupBy"] for bar in bars} == {key}
+        assert [bar["metrics"] for bar in bars] == [[f"{column}/spearman"] for column in COLUMNS]
+    (everything,) = sections["Model × loss × set × hardware"]
+    accessors = [column["accessor"] for column in everything["config"]["columns"]]
+    assert accessors[:2] == ["config:model.value._target_", "config:loss.value._target_"]
+    assert accessors[-4:] == [f"summary:{column}/spearman" for column in COLUMNS]
+    assert sections["Transfer matrix"][0]["config"]["mediaKeys"] == ["heat_map"]
+    assert workspace.entity == "team"
+
+
+def test_the_logged_table_is_the_matrix(report):
+    columns, lines = dashboards.matrix_rows(report.matrix)
+    assert columns[:4] == ["trained on", "setup", "seeds", "bq (dev)"]
+    by_label = {line[0]: line for line in lines}
+    assert by_label["lcqmc"][2:5] == pytest.approx([3, 52.0, 75.0])
+    assert by_label["csts"][-1] is None
+
+
+def test_a_summary_is_the_same_run_for_the_same_sweep():
+    assert dashboards.summary_id("picture") == f"summary-{hashlib.sha256(b'picture').hexdigest()[:8]}"
+    assert dashboards.summary_id("picture") != dashboards.summary_id("other")
+
+
+def test_the_group_is_that_of_the_runs(make_result):
+    def group(*groups):
+        results = grouped(small_picture(make_result), *groups)
+        return dashboards.group_of(
+            build_report(results, metric="spearman", reference=Reference([], []), audit=None)
+        )
+
+    assert group("picture") == "picture"
+    with pytest.raises(dashboards.UserError, match=r"groups one, two; name .* --group NAME"):
+        group("one", "two")
+    with pytest.raises(dashboards.UserError, match="no run that says its group"):
+        group(None)
+
+
+def test_what_hinders_is_said_with_what_to_do(monkeypatch, tmp_path):
+    assert "set WANDB_API_KEY" in dashboards.what_hinders()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{taken.getsockname()[1]}")
+        (tmp_path / "netrc").write_text("machine 127.0.0.1 login user password " + "0" * 40)
+        assert "127.0.0.1 does not answer within 3 s" in dashboards.what_hinders()
+        taken.listen()
+        assert dashboards.what_hinders() is None
+
+
+def test_without_a_key_all_is_built_and_the_summary_waits_on_the_disk(tmp_path, make_result):
+    pytest.importorskip("wandb_workspaces", reason='pip install -e ".[dashboards]"')
+    runs = write_results(tmp_path / "runs", grouped(small_picture(make_result), "picture"))
+    program = (
+        "import sys; from sweeps.__main__ import main\n"
+        f"status = main(['dashboards', {str(runs)!r}, '--leaks', {str(write_audit(tmp_path))!r}])\n"
+        "assert 'torch' not in sys.modules\nsys.exit(status)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert "nothing published: no key; set WANDB_API_KEY" in done.stdout
+    (offline,) = (runs / "report" / "wandb").glob(f"offline-run-*-{dashboards.summary_id('picture')}")
+    assert f"wandb sync {offline}" in done.stdout
+    logged = {path.name.split("_")[0] for path in (offline / "files" / "media").rglob("*.*")}
+    assert logged == {"matrix", "heat"}
+    assert json.loads((runs / "report" / "workspace.json").read_text(encoding="utf-8"))["project"] == "juzhen"
+
+
+def test_with_a_key_the_workspace_is_saved_and_its_address_shown(tmp_path, make_result, monkeypatch, capsys):
+    workspaces = pytest.importorskip("wandb_workspaces.workspaces", reason='pip install -e ".[dashboards]"')
+    saved, logged = [], {}
+
+    class Saved:
+        url = "https://wandb.ai/team/juzhen?nw=1"
+
+    monkeypatch.setattr(dashboards, "what_hinders", lambda: None)
+    monkeypatch.setattr(dashboards, "log_summary", lambda *_, **given: logged.update(given))
+    monkeypatch.setattr(workspaces.Workspace, "save", lambda self: saved.append(self.entity) or Saved)
+    runs = write_results(tmp_path / "runs", grouped(small_picture(make_result), "picture"))
+    assert main(["dashboards", str(runs), "--entity", "team"]) == 0
+    assert saved == ["team"]
+    assert (logged["mode"], logged["group"]) == ("online", "picture")
+    assert Saved.url in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_cells_of_a_sweep_share_a_group_unless_another_was_typed(tmp_path):
+    def group_of_run(*words):
+        folder = tmp_path / str(len(words))
+        cells = [
+            "model=lexical",
+            "dataset=[]",
+            "suite=demo",
+            "debug_rows=24",
+            "logger=csv",
+            f"output_dir={folder}",
+        ]
+        done = subprocess.run(
+            [sys.executable, "train.py", "-m", *cells, *words],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=200,
+        )
+        assert done.returncode == 0, done.stderr
+        (path,) = folder.glob("*/result.json")
+        return Result.read(path).config["logger"]["group"]
+
+    assert group_of_run().startswith("multirun-")
+    assert group_of_run("logger.group=mine") == "mine"
+    assert group_of_run("sweep=transfer_matrix", "loss=cosent") == "transfer_matrix"
