@@ -12,7 +12,7 @@ from sweeps.report.fidelity import Fidelity
 from sweeps.report.significance import Differences
 from sweeps.table import MISSING, heading, percent
 
-LEAKY, BELOW, UNAUDITED = "†", "▽", "?"
+LEAKY, BELOW = "†", "▽"
 """Signs beside a cell."""
 
 

@@ -61,7 +61,14 @@ def test_one_row_is_a_report(report, make_result):
 def test_a_column_of_nulls_stays_a_column(report, make_result):
     folder = report([make_result(["csts"], {"dev/csts/spearman": 0.5, "test/bq/spearman": Score(None)})])
     assert "| csts | 1 | — | ***50.0*** |" in (folder / "report.md").read_text(encoding="utf-8")
-    assert (folder / "matrix.svg").exists()
+    words = ElementTree.parse(folder / "matrix.svg").getroot().itertext()
+    assert not any("bq" in word for word in words)
+
+
+def test_nulls_alone_are_a_report_without_a_picture(report, make_result):
+    folder = report([make_result(["csts"], {"dev/csts/spearman": None})])
+    assert "| csts | 1 | — |" in (folder / "report.md").read_text(encoding="utf-8")
+    assert not (folder / "matrix.svg").exists()
 
 
 def test_numbers_of_english_and_chinese_pages_are_filled_between_markers(report, tmp_path):

@@ -140,14 +140,17 @@ def test_a_pair_shows_what_a_row_of_both_really_gained(made):
 
 
 def test_alike_rows_and_columns_come_to_stand_side_by_side(made):
-    results = [made([], 50, 40, 30, 9), made(["a"], 80, 60, 30, 5), made(["x"], 20, 20, 40, 50)]
-    results += [made(["b"], 81, 62, 33, 4), made(["y"], 22, 23, 44, 55)]
-    rows, columns = clustered(matrix_of(results), [f"dev/{name}" for name in SETS])
+    results = [made([], 50, 40, 30, 9), made(["a"], 80, 60, 30, 5), made(["b"], 20, 20, 40, 50)]
+    results += [made(["c"], 81, 62, 33, 4), made(["d"], 22, 23, 44, 55)]
+    rows, columns = clustered(
+        matrix_of(results), [f"dev/{name}" for name in ("csts", "pawsx_zh", "lcqmc", "bq")]
+    )
     order = [row.label for row in rows]
     assert order[0] == "untrained"
-    assert abs(order.index("a") - order.index("b")) == 1
-    assert abs(order.index("x") - order.index("y")) == 1
+    assert abs(order.index("a") - order.index("c")) == 1
+    assert abs(order.index("b") - order.index("d")) == 1
     assert abs(columns.index("dev/csts") - columns.index("dev/lcqmc")) == 1
+    assert abs(columns.index("dev/pawsx_zh") - columns.index("dev/bq")) == 1
 
 
 def test_leaks_are_found_only_for_the_rows_that_were_audited(make_result):
