@@ -5,12 +5,14 @@ import logging
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
 from encoders.locate import has_weights
+from encoders.packing import FILL_TO
 from encoders.transformer import quiet
 from schema.errors import UserError
 
@@ -41,7 +43,10 @@ class MaskedTokenHead(nn.Module):
         self.train()  # what comes from a folder is set to be used, not to learn
 
     def forward(self, states: Float[Tensor, "some dim"]) -> Float[Tensor, "some vocabulary"]:
-        return self.model(inputs_embeds=states.unsqueeze(0)).logits[0]
+        rows = len(states)
+        # Every step hides another number of tokens, and a bf16 product on a CPU keeps code for each shape.
+        missing = -rows % FILL_TO if states.device.type == "cpu" else 0
+        return self.model(inputs_embeds=F.pad(states, (0, 0, 0, missing)).unsqueeze(0)).logits[0, :rows]
 
 
 def _with_head(backbone: PreTrainedModel) -> PreTrainedModel:
