@@ -71,12 +71,25 @@ def load_job_data(
             f"no evaluation set has a file: looked for {looked_for} with source={job.source}, "
             f"data_dir={job.data_dir}. Set data_dir=<folder that holds <set>/dev.tsv.zst>, or suite=demo."
         )
-    leaks = LeakFilter(evaluation) if job.filter_leaks else None
+    leaks = LeakFilter([*evaluation, *_unscored(job, evaluated, scored)]) if job.filter_leaks else None
     train = {
         name: _training_rows(job, config, kinds[name], read[name], leaks)
         for name, config in job.dataset.items()
     }
     return JobData(train, [_cut(one, job.debug_rows, job.seed) for one in evaluation], absent)
+
+
+def _unscored(
+    job: JobConfig, evaluated: Mapping[str, DatasetConfig], scored: tuple[Kind, ...]
+) -> list[Examples]:
+    """Evaluation splits that this model has nothing to measure on, but that others are measured on."""
+    found = [
+        _load(job, config, split)
+        for name, config in evaluated.items()
+        for split in job.evaluation.splits
+        if Kind(config.kind) not in scored and Kind(config.kind) is not Kind.SENTENCE and name in job.evaluate
+    ]
+    return [one for one in found if one is not None]
 
 
 def _load(job: JobConfig, config: DatasetConfig, split: str, *, required: bool = False) -> Examples | None:

@@ -116,3 +116,19 @@ def test_rows_of_a_matrix_differ_by_evaluation_sets_only_when_these_decide_what_
     assert identity(**some) == identity(**other)
     assert identity(filter_leaks=True, **some) != identity(filter_leaks=True, **other)
     assert identity(filter_leaks=True, **some) != identity(**some)
+
+
+def test_sets_that_the_model_has_nothing_to_measure_on_count_too(planted, tmp_path):
+    """Triplets are not scored by Spearman; their sentences must not be learnt from all the same."""
+    (tmp_path / "triclue").mkdir()
+    row = "query\tpositive\tnegative\n一台电脑多少钱\t电脑要多少钱\t手机要多少钱\n"
+    (tmp_path / "triclue" / "dev.tsv").write_text(row, encoding="utf-8")
+    words = [
+        *planted,
+        "+dataset@evaluate.triclue=triclue",
+        "evaluate.triclue.rows.dev=null",
+        "filter_leaks=true",
+    ]
+    texts = train_rows(*words, kind=Kind.SENTENCE).texts("text")
+    assert not {"一台电脑多少钱", "电脑要多少钱", "手机要多少钱"} & set(texts)
+    assert "今天天气好吗" in texts
