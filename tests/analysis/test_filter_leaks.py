@@ -120,9 +120,9 @@ def test_rows_of_a_matrix_differ_by_evaluation_sets_only_when_these_decide_what_
 
 def test_sets_that_the_model_has_nothing_to_measure_on_count_too(planted, tmp_path):
     """Triplets are not scored by Spearman; their sentences must not be learnt from all the same."""
-    (tmp_path / "triclue").mkdir()
+    (tmp_path / "simclue").mkdir()
     row = "query\tpositive\tnegative\n一台电脑多少钱\t电脑要多少钱\t手机要多少钱\n"
-    (tmp_path / "triclue" / "dev.tsv").write_text(row, encoding="utf-8")
+    (tmp_path / "simclue" / "triclue_dev.tsv").write_text(row, encoding="utf-8")
     words = [
         *planted,
         "+dataset@evaluate.triclue=triclue",
