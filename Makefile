@@ -24,6 +24,7 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## Train and evaluate on what the repository ships; ends in a table
 	$(BIN)/python train.py experiment=demo resume=auto
 	$(BIN)/python train.py model=lexical 'dataset=[]' logger=csv resume=auto
+	$(BIN)/python train.py backbone=embedded 'dataset=[]' logger=csv resume=auto
 	$(BIN)/python -m sweeps table runs
 
 test: $(READY) ## Run the tests (about minutes, no network)

@@ -11,6 +11,7 @@ from launch.naming import register_resolvers
 SMALL = (
     "dataset=[demo_sts]",
     "suite=none",
+    "backbone=embedded",
     "logger=csv",
     "logger.progress=false",
     "debug_rows=48",

@@ -201,7 +201,12 @@ def test_the_loss_of_contributing_takes_a_step(extended_root):
 
 def test_both_examples_train_together(extended_root, tiny_backbone, tmp_path):
     choices = ["dataset=my_questions", "suite=none", "loss=two_sided_margin", "debug=fast"]
-    places = ["data_dir=data", f"output_dir={tmp_path}", f"backbone.path={tiny_backbone}"]
+    places = [
+        "data_dir=data",
+        f"output_dir={tmp_path}",
+        "backbone=embedded",
+        f"backbone.path={tiny_backbone}",
+    ]
     run_in(extended_root, "train.py", *choices, *places, "hardware.threads=1", "logger.progress=false")
     (path,) = tmp_path.glob("*/result.json")
     result = json.loads(path.read_text(encoding="utf-8"))

@@ -146,7 +146,12 @@ def test_the_loss_and_the_configuration_decide(tiny_backbone, needs, share_sente
     class TwoViews(InfoNCE):
         needs_two_views = needs
 
-    words = (f"backbone.path={tiny_backbone}", f"training.share_sentences={share_sentences}", "loss=info_nce")
+    words = (
+        "backbone=embedded",
+        f"backbone.path={tiny_backbone}",
+        f"training.share_sentences={share_sentences}",
+        "loss=info_nce",
+    )
     job = OmegaConf.to_object(typed_config(compose_job(*words)))
     losses = torch.nn.ModuleDict({"set": TwoViews(temperature=0.05, symmetric=False)})
     encoder = load_backbone(job.backbone, seed=0)

@@ -27,7 +27,7 @@ def pairs(name="pairs", split="dev", first=FIRST, second=SECOND):
 @pytest.fixture
 def build(tiny_backbone):
     def module(*overrides, total_steps=20, steps_per_epoch=10):
-        words = ("optimiser.lr=1e-3", f"backbone.path={tiny_backbone}", *overrides)
+        words = ("optimiser.lr=1e-3", "backbone=embedded", f"backbone.path={tiny_backbone}", *overrides)
         job = OmegaConf.to_object(typed_config(compose_job(*words)))
         return BiEncoder(
             encoder=load_backbone(job.backbone, seed=1),

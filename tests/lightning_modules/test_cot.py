@@ -45,6 +45,7 @@ def test_a_batch_is_each_sentence_in_each_template(tiny_backbone):
         "model=cot",
         "model.language=zh",
         "loss=info_nce_pool",
+        "backbone=embedded",
         f"backbone.path={tiny_backbone}",
         "cache_dir=null",
     )

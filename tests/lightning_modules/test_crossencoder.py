@@ -280,7 +280,13 @@ def test_memory_in_pieces_changes_nothing(tmp_path, tiny_backbone):
 
 
 def test_what_training_scores_evaluation_scores(tiny_backbone):
-    job = typed_job("model=crossencoder", "dataset=[demo_nli]", "loss=ce", f"backbone.path={tiny_backbone}")
+    job = typed_job(
+        "model=crossencoder",
+        "dataset=[demo_nli]",
+        "loss=ce",
+        "backbone=embedded",
+        f"backbone.path={tiny_backbone}",
+    )
     numbers = {key: value for key, value in job.model.items() if key != "_target_"}
     module = CrossEncoder(
         encoder=CrossEncoder.load_encoder(job),

@@ -48,7 +48,13 @@ def rows(kind):
 
 def build(backbone, loss, kind, *, dtype):
     """A bi-encoder without dropout whose one loss learns from rows of `kind`."""
-    words = (f"loss={loss}", f"backbone.path={backbone}", "backbone.dropout=0.0", "dataset=[demo_sts]")
+    words = (
+        f"loss={loss}",
+        "backbone=embedded",
+        f"backbone.path={backbone}",
+        "backbone.dropout=0.0",
+        "dataset=[demo_sts]",
+    )
     job = OmegaConf.to_object(typed_config(compose_job(*words)))
     job.dataset["demo_sts"].kind = str(kind)
     losses = build_losses(match_losses(job), dim=32, num_classes={"demo_sts": 3})

@@ -129,7 +129,11 @@ def test_a_killed_run_ends_with_the_same_weights(tmp_path, tiny_backbone, text_f
 
 def module_of(backbone, *more):
     job = OmegaConf.to_object(
-        typed_config(compose_job("dataset=[demo_sts]", "model=mlm", f"backbone.path={backbone}", *more))
+        typed_config(
+            compose_job(
+                "dataset=[demo_sts]", "model=mlm", "backbone=embedded", f"backbone.path={backbone}", *more
+            )
+        )
     )
     model = get_class(job.model["_target_"])
     numbers = {name: value for name, value in job.model.items() if name != "_target_"}

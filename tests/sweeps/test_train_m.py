@@ -73,6 +73,7 @@ def test_killed_at_random_moments_and_taken_up_it_has_the_same_results(
     words = (
         *STEPS,
         *ROWS,
+        "backbone=embedded",
         f"backbone.path={tiny_backbone}",
         "schedule=serial",
         "loss=by_kind",
