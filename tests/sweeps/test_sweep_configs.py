@@ -110,6 +110,7 @@ def check(*words: str) -> None:
     check_command_line(list(words), conf_dir=CONF)
 
 
+@pytest.mark.slow  # tests/launch/test_real_tree.py tries every choice of every sweep by default
 @pytest.mark.parametrize("name", ALL)
 def test_every_sweep_on_file_composes(name):
     check("-m", f"sweep={name}")
