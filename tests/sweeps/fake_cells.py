@@ -31,9 +31,9 @@ while True:
     time.sleep(seconds)
     part = run_dir / "steps.part"
     part.write_text(" ".join([*done, str(len(done))]))
-    os.replace(part, steps)
-    with (run_dir / "taken").open("a") as file:
+    with (run_dir / "taken").open("a") as file:  # before it counts: a kill in between repeats the step
         file.write(f"{len(done)} ")
+    os.replace(part, steps)
 part = run_dir / "result.part"
 part.write_text(json.dumps({"sum": sum(map(int, done)), "kind": kind}))
 os.replace(part, run_dir / "result.json")
