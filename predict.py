@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from schema.config import BackendName, backend_name
-from schema.errors import UserError, nearest
+from schema.errors import UserError, exit_status, nearest
 
 if TYPE_CHECKING:  # both load torch or numpy, and --help should not wait for them
     from datamodules.readers import Table
@@ -23,24 +23,22 @@ if TYPE_CHECKING:  # both load torch or numpy, and --help should not wait for th
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and gives the exit status: 0, or 2 for a mistake of the user."""
-    parser = _parser()
-    options = parser.parse_args(arguments)
-    try:
-        backend_name(options.backend, key="--backend")
-        if options.file is None and len(options.sentences) == 2:
-            print(f"{score_pair(options):.4f}")
-        elif options.file is not None and not options.sentences:
-            print(f"written to {score_file(options)}", file=sys.stderr)
-        else:
-            raise UserError(
-                "expected two sentences, or --file pairs.tsv:\n"
-                '  python predict.py <run or folder> "句子一" "句子二"\n'
-                "  python predict.py <run or folder> --file pairs.tsv"
-            )
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+    options = _parser().parse_args(arguments)
+    return exit_status(lambda: _score(options))
+
+
+def _score(options: argparse.Namespace) -> None:
+    backend_name(options.backend, key="--backend")
+    if options.file is None and len(options.sentences) == 2:
+        print(f"{score_pair(options):.4f}")
+    elif options.file is not None and not options.sentences:
+        print(f"written to {score_file(options)}", file=sys.stderr)
+    else:
+        raise UserError(
+            "expected two sentences, or --file pairs.tsv:\n"
+            '  python predict.py <run or folder> "句子一" "句子二"\n'
+            "  python predict.py <run or folder> --file pairs.tsv"
+        )
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -12,7 +12,7 @@ import numpy as np
 
 from encoders.bundle import load_encoder, save_encoder
 from encoders.sentence_encoder import SentenceEncoder
-from schema.errors import UserError
+from schema.errors import UserError, exit_status
 
 SAMPLE = (
     "今天天气很好",
@@ -50,16 +50,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("folder", type=Path, help="where the halved encoder is written")
     parser.add_argument("--name", help="title of its README (default: the name of the folder)")
     options = parser.parse_args(arguments)
-    try:
-        encoder = load_encoder(options.run)
-        folder = save_halved(encoder, options.folder, card={"name": options.name or options.folder.name})
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    return exit_status(lambda: _halve(options))
+
+
+def _halve(options: argparse.Namespace) -> None:
+    encoder = load_encoder(options.run)
+    folder = save_halved(encoder, options.folder, card={"name": options.name or options.folder.name})
     size = (folder / "model.safetensors").stat().st_size
     change = largest_change(encoder, load_encoder(folder))
     print(f"{folder}: weights of {size / 1e6:.1f} MB; unit embeddings moved by at most {change:.1e}")
-    return 0
 
 
 if __name__ == "__main__":

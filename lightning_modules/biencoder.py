@@ -13,7 +13,6 @@ from torch import Tensor
 
 from encoders import SentenceEncoder, compile_layers, load_backbone, load_encoder
 from encoders.collate import SentenceCollator
-from encoders.grow import with_layers
 from encoders.token_cache import CachedTokenizer
 from lightning_modules.base import SentenceModule
 from lightning_modules.cosine_plan import CosinePlan
@@ -49,13 +48,8 @@ class BiEncoder(SentenceModule):
     @staticmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> SentenceEncoder:
         """The encoder in `folder`, or else the one a job starts from: `init_from` when given, else the backbone."""
-        if folder:
-            return load_encoder(folder)
-        if not job.init_from:
-            return load_backbone(job.backbone, seed=job.seed)
-        encoder = load_encoder(job.init_from)
-        layers = job.backbone.layers
-        return encoder if layers is None else with_layers(encoder, layers, seed=job.seed)
+        start = folder or job.init_from
+        return load_encoder(start) if start else load_backbone(job.backbone, seed=job.seed)
 
     def encode(self, batch: Batch) -> Encoded:
         depths = self.losses[batch.task].depths if batch.task in self.losses else ()

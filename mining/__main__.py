@@ -6,18 +6,13 @@ python -m mining distil runs/CE lcqmc --out distilled/lcqmc_graded.tsv   a cross
 import argparse
 import sys
 
-from schema.errors import UserError
+from schema.errors import exit_status
 
 
 def main(arguments: list[str]) -> int:
     """Runs one command; the exit status: 0, or 2 for a mistake of the user."""
     options = _parser().parse_args(arguments)
-    try:
-        options.run(options)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return exit_status(lambda: options.run(options))
 
 
 def _parser() -> argparse.ArgumentParser:

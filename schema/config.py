@@ -46,7 +46,7 @@ def backend_name(name: str, *, key: str) -> BackendName:
 class LayoutConfig:
     """One way in which a dataset's files are written."""
 
-    files: dict[str, Any] = MISSING  # split → path below data_dir, or a list of paths that are read one after another
+    files: dict[str, Any] = MISSING  # split → path below data_dir, or a list of paths, read one after another
     # .tsv .txt .csv .json .jsonl .parquet, also .gz .zst
     columns: dict[str, Any] = MISSING  # field of the example → column name, or 0-based position
     header: bool = True  # tsv and csv: the first line names the columns
@@ -105,7 +105,8 @@ class BackboneConfig:
     normalise: bool | None = None  # embeddings of length 1; null: what the folder says, else no
     max_length: int | None = None  # tokens; null: what the folder says
     dropout: float | None = None  # null: what the folder says
-    layers: int | None = None  # fewer: the first ones; more: new ones that begin by changing nothing; null: as they are
+    # fewer: the first ones; more: new ones that begin by changing nothing; null: as they are
+    layers: int | None = None
     learning_rate: float = MISSING  # peak learning rate that suits its size; optimiser.lr takes it from here
 
 

@@ -1,7 +1,8 @@
 """The one exception for mistakes of the person at the keyboard, and the hint that goes with it."""
 
 import difflib
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
 
 
 class UserError(Exception):
@@ -9,6 +10,16 @@ class UserError(Exception):
 
     The message says what was given, what was expected, and what to type instead.
     """
+
+
+def exit_status(run: Callable[[], None]) -> int:
+    """Of a program that does `run`: 0, or 2 after a mistake of the user, which is shown without a traceback."""
+    try:
+        run()
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -109,9 +109,11 @@ def learnt_texts(run: str | Path, *, data_dir: Path | None) -> dict[str, list[st
         raise UserError(f"--run {run}: has learnt from no running text; for sets of pairs type --train <set>")
     job = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(JobConfig), told.config))
     job.data_dir = str(data_dir or job.data_dir)
-    read = load_job_data(job, dict.fromkeys(job.dataset, Kind.SENTENCE)).train
+    scored = tuple({Kind(rows["kind"]) for key, rows in told.data.items() if not key.startswith("train/")})
+    read = load_job_data(job, dict.fromkeys(job.dataset, Kind.SENTENCE), scored=scored).train
     for name, examples in read.items():
-        if examples.fingerprint != learnt[f"train/{name}"]["fingerprint"]:
+        then = learnt[f"train/{name}"]
+        if (examples.fingerprint, len(examples)) != (then["fingerprint"], then["rows"]):
             raise UserError(
                 f"--run {run}: {name} below {job.data_dir} holds other rows than the run has seen; point --data-dir at "
                 "the same files"

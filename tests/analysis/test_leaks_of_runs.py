@@ -26,11 +26,11 @@ def data(tmp_path, monkeypatch):
     return folder
 
 
-def trained(tmp_path, backbone, data, *, filters):
+def trained(tmp_path, backbone, data, *, filters, model="crops"):
     return run_job(
         tmp_path / "runs",
         backbone,
-        "model=crops",
+        f"model={model}",
         "loss=info_nce",
         f"data_dir={data}",
         "dataset=[text_tatoeba]",
@@ -38,7 +38,7 @@ def trained(tmp_path, backbone, data, *, filters):
         "+dataset@evaluate.atec=atec",
         "evaluate.atec.rows.dev=null",
         "training.duration=2 steps",
-        "training.monitor=dev/atec/spearman",
+        "training.monitor=auto" if model == "mlm" else "training.monitor=dev/atec/spearman",
         f"filter_leaks={filters}",
     )
 
@@ -50,7 +50,10 @@ def audited(run, folder):
     return status, json.loads((folder / "text.json").read_text(encoding="utf-8"))["texts"]["text_tatoeba"]
 
 
-def test_a_filtered_run_has_learnt_from_no_evaluation_sentence(tmp_path, tiny_backbone, data, monkeypatch):
+@pytest.mark.parametrize("model", ["crops", "mlm"])
+def test_a_filtered_run_has_learnt_from_no_evaluation_sentence(
+    tmp_path, tiny_backbone, data, monkeypatch, model
+):
     from analysis.leaks import sources
 
     load = sources.load_examples

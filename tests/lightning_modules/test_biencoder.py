@@ -7,10 +7,11 @@ from jobs import compose_job
 from omegaconf import OmegaConf
 from torch import nn
 
-from encoders import load_backbone
+from encoders import load_backbone, save_encoder
 from launch import typed_config
 from lightning_modules.biencoder import BiEncoder, CosinePlan
 from lightning_modules.scoring import assemble_outputs
+from schema.config import BackboneConfig
 from schema.examples import Examples, Kind
 
 FIRST = ["今天天气很好", "怎么改密码", "今天天气很好", "他在跑步"]
@@ -155,3 +156,16 @@ def test_gradients_are_scaled_down_and_only_down(build):
     parameter.grad = torch.full_like(parameter, 7.0)
     module.configure_gradient_clipping(None)
     assert parameter.grad.max() == 7.0
+
+
+def test_weights_that_are_started_from_keep_their_own_layers(tmp_path, tiny_backbone):
+    """`backbone.layers` is of the backbone, which init_from replaces: the default's 4 must not cut or add any."""
+    settings = BackboneConfig(path=str(tiny_backbone), initialise="random", layers=6)
+    folder = save_encoder(load_backbone(settings, seed=1), tmp_path / "six", card={"name": "six"})
+    for words, layers in (
+        ((f"init_from={folder}",), 6),
+        (("backbone=local", f"backbone.path={folder}"), 6),
+        ((), 4),
+    ):
+        job = OmegaConf.to_object(typed_config(compose_job("dataset=[demo_sts]", *words)))
+        assert len(BiEncoder.load_encoder(job).backbone.encoder.layer) == layers
