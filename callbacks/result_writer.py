@@ -1,5 +1,6 @@
 """The Result of a stage, put together from what the run knows."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from callbacks.peak_memory import PeakMemory
 from callbacks.throughput import Throughput
 from datamodules.datamodule import SentenceDataModule
+from datamodules.leaks import Seen
 from lightning_modules.base import SentenceModule, selection_metric
 from schema.config import JobConfig
 from schema.environment import describe_environment
@@ -35,7 +37,7 @@ def build_result(
         scores=module.scores | {f"{absent}/spearman": Score(None) for absent in data.data.absent},
         untrained=untrained,
         config=settings,
-        data=_describe_data(data),
+        data=_with_leaks(_describe_data(data), module.seen),
         training=training,
         environment=describe_environment() | {"device": _device_name(module)},
         seed=job.seed,
@@ -57,6 +59,15 @@ def _describe_data(data: SentenceDataModule) -> dict[str, dict[str, Any]]:
         }
         for key, examples in read
     }
+
+
+def _with_leaks(data: dict[str, dict[str, Any]], seen: Mapping[str, Seen]) -> dict[str, dict[str, Any]]:
+    """What is known of each split, and how much of it training has seen where that was looked for."""
+    found = {
+        key: {"leaked": {"rows": len(one.rows), "share": one.share, "by_set": dict(one.by_set)}}
+        for key, one in seen.items()
+    }
+    return {key: described | found.get(key, {}) for key, described in data.items()}
 
 
 def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.table import Table
 
-from schema.result import Result, Score
+from schema.result import WITHOUT_LEAKS, Result, Score
 
 
 def show_result(result: Result, *, folder: str) -> None:
@@ -12,6 +12,8 @@ def show_result(result: Result, *, folder: str) -> None:
     console.print(result_table(result))
     for name, count in leaky_counts(result).items():
         console.print(f"{name}: {count:,} rows left out that an evaluation set has too (filter_leaks)")
+    for line in leak_lines(result):
+        console.print(line, soft_wrap=True)
     training = result.training
     if training.get("train_seconds"):
         best = next(key for key in training if key.startswith("best_dev_"))
@@ -33,6 +35,24 @@ def leaky_counts(result: Result) -> dict[str, int]:
     """Training set → rows that `filter_leaks` left out; empty where it was not asked for."""
     read = {key: rows.get("leaky") for key, rows in result.data.items() if key.startswith("train/")}
     return {key.split("/")[1]: count for key, count in read.items() if count is not None}
+
+
+def leak_lines(result: Result) -> list[str]:
+    """One line for each evaluation split of which training has seen rows, as `evaluation.without_leaks` found them."""
+    lines = []
+    for column, described in result.data.items():
+        leaked = described.get("leaked")
+        score = result.scores.get(f"{column}/spearman{WITHOUT_LEAKS}")
+        if not leaked or not leaked["rows"] or score is None:
+            continue
+        if score.value is not None:
+            rest = f"Spearman without them {_percent(score.value)}"
+        else:
+            rest = "the others have no correlation" if score.count else "no row is left"
+        most = max(leaked["by_set"], key=leaked["by_set"].get)
+        share = f"{leaked['rows']:,} rows ({100 * leaked['share']:.1f} %)"
+        lines.append(f"{column}: {share} are in training, most of them in {most}; {rest}")
+    return lines
 
 
 def result_table(result: Result) -> Table:

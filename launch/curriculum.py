@@ -14,6 +14,7 @@ from hydra.utils import get_class
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
+from datamodules.leaks import SeenRows
 from datamodules.loading import JobData, load_job_data
 from datamodules.stages import Stage
 from encoders.bundle import ENCODER_FOLDER
@@ -53,14 +54,17 @@ class Curriculum:
         start, previous = self.model.load_encoder(self.jobs[0]), None
         shares = self.store.root is not None  # only then are digests worth their time
         digest = _start_digest(start, self.job) if shares else ""
+        seen = SeenRows(data[0].evaluation) if self.job.evaluation.without_leaks else None
         for index, plan in enumerate(self.plans):
             job, stage = self.jobs[index], Stage(index, plan.name, plan.datasets, history(self.plans, index))
             stage_folder = folder.stage_folder(index, len(self.plans), plan.name)
             if shares:
                 digest = stage_digest(digest, stage, job, matches[index], data[index])
+            if seen is not None:
+                seen.learn(data[index].train)  # a stage that was finished before has been learnt from too
             if not folder.is_done(stage_folder):
                 encoder = start if previous is None else self._carried_on(job, previous)
-                run_stage = StageRun(job, data[index], matches[index], self._settings(plan), self.key)
+                run_stage = StageRun(job, data[index], matches[index], self._settings(plan), self.key, seen)
                 # Weights to evaluate and nothing to train are no stage that anybody could share.
                 store = self.store if plan.datasets else StageStore(None)
                 with store.entry(digest, stage_folder, name=plan.name, is_helper=folder.is_helper) as entry:

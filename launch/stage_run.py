@@ -18,6 +18,7 @@ from callbacks.tracking import finish_wandb
 from callbacks.trainer import build_trainer
 from datamodules.datamodule import SentenceDataModule
 from datamodules.loading import JobData
+from datamodules.leaks import SeenRows
 from datamodules.stages import Stage
 from encoders.bundle import ENCODER_FOLDER
 from launch.run_folder import require_free_space
@@ -39,6 +40,7 @@ class StageRun:
     key       run key of the job
     """
 
+    seen      account of what this stage and those before it learn from; None: it is not asked for
     job: JobConfig
     data: JobData
     matches: Mapping[str, Match]
@@ -46,6 +48,7 @@ class StageRun:
     key: str
 
     def __call__(self, stage: Stage, encoder: nn.Module | None, folder: Path, entry: StageEntry) -> Result:
+    seen: SeenRows | None = None
         """Trains `encoder` in place on `stage`, tests it, and writes `encoder/` and `result.json` into `folder`.
 
         entry  where checkpoints go; a finished one gives its weights, and nothing is trained
@@ -87,6 +90,7 @@ class StageRun:
         if data.test_plan is not None:
             self._test(trainer, module, data)
         result = build_result(
+            module.seen = self.seen.seen() if self.seen is not None and stage.history else {}
             job,
             key=self.key,
             settings=self.settings,

@@ -13,6 +13,7 @@ from hydra.utils import get_class
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from datamodules.leaks import Seen
 from datamodules.loading import SPEARMAN_KINDS
 from encoders.bundle import save_encoder
 from lightning_modules.optimiser import build_optimiser, build_schedule
@@ -45,6 +46,8 @@ class SentenceModule(pl.LightningModule):
     losses       dataset key → Loss
     job          the whole configuration; read for optimiser, training and evaluation numbers
     total_steps  optimiser steps of this stage, and steps_per_epoch among them (0 and 0: evaluation only)
+    seen         `split/dataset` → evaluation rows that training has seen, where they are to be told apart; set
+                 before the test at the end of a stage
     """
 
     trains = True
@@ -73,6 +76,7 @@ class SentenceModule(pl.LightningModule):
         self.total_steps = total_steps
         self.steps_per_epoch = steps_per_epoch
         self.scores: dict[str, Score] = {}
+        self.seen: Mapping[str, Seen] = {}
         self.gradient_norms: deque[Tensor] = deque(maxlen=NORMS_KEPT)
         self._outputs: list[tuple[np.ndarray, np.ndarray]] = []
 
@@ -163,7 +167,11 @@ class SentenceModule(pl.LightningModule):
     ) -> dict[str, Score]:
         """Metric key → Score of every set of the plan, from what `output` gave for its rows."""
         return score_sets(
-            plan.sets, plan.scores(outputs), bootstrap_samples=bootstrap_samples, seed=self.job.seed
+            plan.sets,
+            plan.scores(outputs),
+            bootstrap_samples=bootstrap_samples,
+            seed=self.job.seed,
+            seen=self.seen,
         )
 
     def configure_optimizers(self) -> Mapping[str, object]:

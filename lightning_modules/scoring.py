@@ -1,6 +1,6 @@
 """From the outputs of an evaluation pass to the scores of every set, on one process or several."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -8,8 +8,10 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 
+from datamodules.leaks import Seen
 from metrics.scoring import score_set
 from metrics.together import score_together
+from metrics.without_leaks import score_unseen
 from schema.batch import Encoded
 from schema.examples import Examples, Kind
 from schema.result import Score
@@ -80,13 +82,24 @@ def assemble_outputs(outputs: Outputs, num_rows: int) -> np.ndarray:
 
 
 def score_sets(
-    sets: Sequence[Examples], scores: Sequence[np.ndarray], *, bootstrap_samples: int, seed: int
+    sets: Sequence[Examples],
+    scores: Sequence[np.ndarray],
+    *,
+    bootstrap_samples: int,
+    seed: int,
+    seen: Mapping[str, Seen],
 ) -> dict[str, Score]:
-    """Metric key `split/dataset/metric` → Score for every set; thresholds come from the dev split of the same set."""
+    """Metric key `split/dataset/metric` → Score for every set; thresholds come from the dev split of the same set.
+
+    seen  `split/dataset` → rows that training has seen: these sets are scored without them too
+    """
+    how = {"bootstrap_samples": bootstrap_samples, "seed": seed}
     dev = {one.name: (values, one) for one, values in zip(sets, scores, strict=True) if one.split == "dev"}
     found: dict[str, Score] = {}
     for one, values in zip(sets, scores, strict=True):
         fitted_on = None if one.split == "dev" else dev.get(one.name)
-        metrics = score_set(values, one, dev=fitted_on, bootstrap_samples=bootstrap_samples, seed=seed)
-        found |= {f"{one.split}/{one.name}/{metric}": score for metric, score in metrics.items()}
-    return found | score_together(sets, scores, found, bootstrap_samples=bootstrap_samples, seed=seed)
+        metrics = score_set(values, one, dev=fitted_on, **how)
+        if (column := f"{one.split}/{one.name}") in seen:
+            metrics |= score_unseen(values, one, seen[column].rows, **how)
+        found |= {f"{column}/{metric}": score for metric, score in metrics.items()}
+    return found | score_together(sets, scores, found, **how)

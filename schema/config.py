@@ -159,6 +159,7 @@ class EvaluationConfig:
     splits: list[str] = MISSING  # of dev and test
     bootstrap_samples: int = MISSING  # resamples for the 95 % interval; 0: none
     untrained: bool = MISSING  # also score the weights before training
+    without_leaks: bool = MISSING  # also score the rows whose pair this job's training has not seen
     backend: str = MISSING  # a BackendName: what encodes the sets in the end; validation always uses torch
     cache_embeddings: bool = MISSING  # keep embeddings below cache_dir: nothing is encoded twice
 

@@ -10,6 +10,8 @@ from schema.errors import UserError
 
 RESULT_FILE = "result.json"
 FORMAT_VERSION = 1
+WITHOUT_LEAKS = "_without_leaks"
+"""End of a metric's name: the same metric on the rows that training has not seen. Only sets with a leak have it."""
 
 
 @dataclass
@@ -32,7 +34,8 @@ class Result:
 
     scores      metric key `split/dataset/metric` → Score; a set that could not be scored has value None
     trained_on  dataset keys of this stage and of the stages before it, oldest first
-    data        `dataset/split` → rows, dropped rows, fingerprint
+    data        `train/dataset` or `split/dataset` → rows, dropped rows, fingerprint; with `evaluation.without_leaks`
+                `leaked` of an evaluation split: `rows` that training has seen, their `share`, and rows `by_set`
     untrained   scores of the weights before this run's training, where `evaluation.untrained` asked for them
     training    steps, pairs, seconds, pairs per second, last and best validation
     """

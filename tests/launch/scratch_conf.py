@@ -93,6 +93,7 @@ evaluation:
   bootstrap_samples: 1000
   untrained: false
   backend: torch
+  without_leaks: false
   cache_embeddings: false
 health:
   probe_sentences: 1000
