@@ -1,5 +1,6 @@
 """The ledger of a folder of runs: what was planned, started and ended, as lines that are only ever added."""
 
+import fcntl
 import json
 import os
 import socket
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from filelock import FileLock, Timeout
 
@@ -22,9 +23,11 @@ EVENTS = "events.jsonl"
 class Event(StrEnum):
     SWEEP = "sweep"  # a sweep began: number of cells, cells at a time
     PLANNED = "planned"
+    SUBMITTED = "submitted"  # handed to a cluster, which starts it when there is room
     STARTED = "started"
     FINISHED = "finished"
     FAILED = "failed"
+    PRUNED = "pruned"  # its search ended it early
     STOPPED = "stopped"  # its sweep was ended; it saved what it had
 
 
@@ -59,6 +62,7 @@ class History:
     last      the latest event
     seconds   of its attempts that ended, together
     process   id of the process of the latest attempt, and `host`, where that was
+    job       what a cluster calls the latest attempt that was submitted
     error     last line of what the latest failure printed
     """
 
@@ -69,6 +73,7 @@ class History:
     seconds: float = 0.0
     process: int | None = None
     host: str = ""
+    job: str = ""
     error: str = ""
 
 
@@ -150,6 +155,27 @@ class Ledger:
         with self.claim(cell) as free:
             return not free
 
+    @contextmanager
+    def work(self, cell: Cell) -> Iterator[int]:
+        """Held on the node where a cell is at work, waited for by a second; gives the descriptor of the lock."""
+        with self._work_file(cell) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield file.fileno()
+
+    def is_at_work(self, cell: Cell) -> bool:
+        """A node is working on the cell at this moment, for a sweep or left behind by one."""
+        with self._work_file(cell) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return True
+        return False
+
+    def _work_file(self, cell: Cell) -> IO[bytes]:
+        folder = self.folder / "claims"
+        folder.mkdir(parents=True, exist_ok=True)
+        return (folder / f"{cell.name}.work").open("ab")
+
     def _claim_lock(self, cell: Cell) -> FileLock:
         folder = self.folder / "claims"
         folder.mkdir(parents=True, exist_ok=True)
@@ -161,6 +187,8 @@ def _tell(history: History, event: dict[str, Any]) -> None:
     if history.last is Event.STARTED:
         history.attempts += 1
         history.process, history.host = event["process"], event["host"]
+    elif history.last is Event.SUBMITTED:
+        history.job = event["job"]
     else:
         history.seconds += event.get("seconds", 0.0)
         history.error = event.get("error", "")

@@ -34,12 +34,17 @@ class Machine:
 
     def environment(self, slot: int) -> Mapping[str, str]:
         """What the process in that slot, counted from 0, is told."""
-        told = dict.fromkeys(THREAD_VARIABLES, str(self.threads))
+        told = thread_variables(self.threads)
         if self.gpus:
             first = slot * self.devices
             mine = [self.gpus[(first + number) % len(self.gpus)] for number in range(self.devices)]
             told["CUDA_VISIBLE_DEVICES"] = ",".join(dict.fromkeys(mine))
         return told
+
+
+def thread_variables(threads: int) -> dict[str, str]:
+    """Environment of a process that is to use so many CPU threads."""
+    return dict.fromkeys(THREAD_VARIABLES, str(threads))
 
 
 def num_cores() -> int:

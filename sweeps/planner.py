@@ -1,18 +1,16 @@
-"""Runs the cells of a sweep as processes: finished ones are skipped, interrupted ones go on, failed ones come again."""
+"""Runs the cells of a sweep: finished ones are skipped, interrupted ones go on, failed ones come again."""
 
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
-from sweeps.ledger import Cell, Event, History, Ledger
-from sweeps.machine import Machine
-from sweeps.processes import dies_with_parent, end_group, is_running, last_words, program_environment, stop
-
-POLL_SECONDS = 0.1
+from sweeps.backends.interface import Backend, Ended, Work
+from sweeps.ledger import Cell, Event, Ledger
+from sweeps.processes import last_words
 
 
 @dataclass
@@ -25,10 +23,10 @@ class Turn:
 
 @dataclass
 class Running:
-    """A cell at work in a slot of the machine; `claim` keeps other sweeps away."""
+    """A cell at work; `claim` keeps other sweeps away."""
 
     turn: Turn
-    process: subprocess.Popen
+    work: Work
     claim: ExitStack
     since: float
 
@@ -45,7 +43,7 @@ class Summary:
 class Planner:
     """One sweep over `cells`.
 
-    program   the command line that a cell's words are added to
+    backend   where cells run
     attempts  how often a cell is tried at most, in this sweep
     report    is called with each line that a person may want to read
     """
@@ -54,19 +52,17 @@ class Planner:
         self,
         cells: Sequence[Cell],
         ledger: Ledger,
-        machine: Machine,
+        backend: Backend,
         *,
-        program: Sequence[str],
         attempts: int,
         report: Callable[[str], None],
     ) -> None:
         self.cells = list({cell.name: cell for cell in cells}.values())
         self.ledger = ledger
-        self.machine = machine
-        self.program = list(program)
+        self.backend = backend
         self.attempts = attempts
         self.report = report
-        self.running: dict[int, Running] = {}
+        self.running: list[Running] = []
         self.finished: list[Cell] = []
         self.skipped: list[Cell] = []
         self.failed: dict[Cell, str] = {}
@@ -81,10 +77,11 @@ class Planner:
             while self.waiting or self.running:
                 self._reap()
                 if not self._start_next():
-                    time.sleep(POLL_SECONDS)
+                    time.sleep(self.backend.poll_seconds)
         finally:
             signal.signal(signal.SIGTERM, before)
             self._stop_all()
+            self.backend.close()
         return Summary(self.finished, self.skipped, self.failed)
 
     def _plan(self) -> None:
@@ -94,18 +91,14 @@ class Planner:
             for cell in self.cells
             if cell.name not in known
         ]
-        sizes = {"cells": len(self.cells), "jobs": self.machine.jobs}
+        sizes = {"cells": len(self.cells), "jobs": self.backend.capacity()}
         self.ledger.add_all([(Event.SWEEP, sizes), *planned])
         done = sum(cell.finished for cell in self.cells)
-        self.report(
-            f"{len(self.cells)} cells, {done} of them finished already; {self.machine.jobs} at a time, "
-            f"{self.machine.threads} threads each"
-        )
+        self.report(f"{len(self.cells)} cells, {done} of them finished already; {self.backend.describe()}")
 
     def _start_next(self) -> bool:
-        """Starts the first cell that can be, in a free slot; true if something came forward."""
-        free = [slot for slot in range(self.machine.jobs) if slot not in self.running]
-        if not free:
+        """Starts the first cell that can be, where there is room; true if something came forward."""
+        if len(self.running) >= self.backend.capacity():
             return False
         for turn in self.waiting:
             if turn.cell.finished:
@@ -115,43 +108,55 @@ class Planner:
             with ExitStack() as claim:
                 if not claim.enter_context(self.ledger.claim(turn.cell)):
                     continue  # another sweep is at it
-                if turn.cell.finished or _orphan(self.ledger.histories().get(turn.cell.name)):
-                    continue  # an orphan's sweep was killed, and it is saving what it has
+                left = None if turn.cell.finished else self.backend.adopt(turn.cell)
+                if turn.cell.finished or (left is None and self._is_busy(turn.cell)):
+                    continue  # its sweep was killed, and it is saving what it has
                 self.waiting.remove(turn)
-                self._start(turn, free[0], claim.pop_all())
+                self._begin(turn, left, claim.pop_all())
                 return True
         return False
 
-    def _start(self, turn: Turn, slot: int, claim: ExitStack) -> None:
-        log = self.ledger.log_of(turn.cell)
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as output:
-            process = subprocess.Popen(
-                [*self.program, *turn.cell.words, "resume=auto", "logger.progress=false"],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=program_environment() | self.machine.environment(slot),
-                start_new_session=True,  # Ctrl-C is for the sweep, which then asks its cells to save
-                preexec_fn=dies_with_parent(),
-            )
-        turn.attempts += 1
-        self.running[slot] = Running(turn, process, claim, time.monotonic())
-        self.ledger.add(Event.STARTED, cell=turn.cell.name, process=process.pid, attempt=turn.attempts)
-        self.report(f"{self._count()} {turn.cell.name}: started")
+    def _is_busy(self, cell: Cell) -> bool:
+        if self.ledger.is_at_work(cell):
+            return True
+        return self.backend.is_busy(cell, self.ledger.histories().get(cell.name))
+
+    def _begin(self, turn: Turn, left: Work | None, claim: ExitStack) -> None:
+        """Starts a cell, or takes over what an earlier sweep has left."""
+        name, work, done = turn.cell.name, left, "is at work already, and is waited for"
+        with ExitStack() as undo:
+            undo.push(claim)  # it is given back when the start is refused
+            turn.attempts += 1
+            if work is None:
+                log = self.ledger.log_of(turn.cell)
+                log.parent.mkdir(parents=True, exist_ok=True)
+                work, done = self.backend.start(turn.cell, log), str(self.backend.begins)
+            self.running.append(Running(turn, work, claim, time.monotonic()))
+            undo.pop_all()
+        if left is None:
+            self.ledger.add(self.backend.begins, cell=name, attempt=turn.attempts, **work.facts)
+        self.report(f"{self._count()} {name}: {done}")
 
     def _reap(self) -> None:
-        for slot, one in list(self.running.items()):
-            status = one.process.poll()
-            if status is None:
+        for one in list(self.running):
+            ended = one.work.poll()
+            if ended is None:
                 continue
-            del self.running[slot]
-            end_group(one.process.pid)
+            self.running.remove(one)
             with one.claim:
-                self._end(one, status, time.monotonic() - one.since)
+                self._end(one, ended, self._seconds(one))
 
-    def _end(self, one: Running, status: int, seconds: float) -> None:
-        turn, name = one.turn, one.turn.cell.name
+    def _seconds(self, one: Running) -> float:
+        """How long the cell was at work; in a cluster that is not how long it has been submitted."""
+        if self.backend.begins is Event.STARTED:
+            return time.monotonic() - one.since
+        history = self.ledger.histories()[one.turn.cell.name]
+        if history.last is not Event.STARTED:
+            return 0.0
+        return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(history.at)).total_seconds())
+
+    def _end(self, one: Running, ended: Ended, seconds: float) -> None:
+        turn, name, status = one.turn, one.turn.cell.name, ended.status
         if status == 0 and turn.cell.finished:
             self.ledger.add(Event.FINISHED, cell=name, seconds=round(seconds, 2))
             self.finished.append(turn.cell)
@@ -161,6 +166,7 @@ class Planner:
         error = last_words(self.ledger.log_of(turn.cell)) if status > 0 else f"ended by signal {-status}"
         if status == 0:
             error = "ended without a result"
+        error = ended.error or error
         self.ledger.add(Event.FAILED, cell=name, seconds=round(seconds, 2), status=status, error=error)
         again = turn.attempts < self.attempts
         self.report(f"{name}: failed ({error}){'; it will be tried again' if again else ''}")
@@ -178,19 +184,20 @@ class Planner:
         if not left:
             return ""
         mean = sum(self.seconds) / len(self.seconds)
-        return f", about {spoken(mean * left / self.machine.jobs)} left"
+        at_a_time = max(1, min(left, self.backend.capacity()))
+        return f", about {spoken(mean * left / at_a_time)} left"
 
     def _stop_all(self) -> None:
-        """Asks the cells that are at work to save and end; none are when the sweep ended by itself."""
-        if self.running:
-            self.report(f"stopping; {len(self.running)} cells save what they have")
-        for one in self.running.values():
-            one.process.send_signal(signal.SIGTERM)
-        for one in self.running.values():
+        """Ends the cells that are at work, or leaves them to their cluster; none are when the sweep ended by itself."""
+        if not self.running:
+            return
+        ended = self.backend.stop([one.work for one in self.running], self.report)
+        for one in self.running:
+            name = one.turn.cell.name
             with one.claim:
-                stop(one.process)
-                seconds = round(time.monotonic() - one.since, 2)
-                self.ledger.add(Event.STOPPED, cell=one.turn.cell.name, seconds=seconds)
+                # A cell of a cluster has told itself that it stopped, unless it never began.
+                if ended and self.ledger.histories()[name].last in (Event.STARTED, Event.SUBMITTED):
+                    self.ledger.add(Event.STOPPED, cell=name, seconds=round(self._seconds(one), 2))
         self.running.clear()
 
 
@@ -203,13 +210,6 @@ def spoken(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
-def _orphan(history: History | None) -> bool:
-    """A process of an earlier sweep is still at work on the cell."""
-    if history is None or history.last is not Event.STARTED or history.process is None:
-        return False
-    return is_running(history.process, history.host)
 
 
 def _exit(signum: int, frame: object) -> None:

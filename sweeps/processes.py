@@ -34,6 +34,14 @@ def dies_with_parent() -> Callable[[], None] | None:
     return ask_kernel
 
 
+def die_with_parent(parent: int) -> None:
+    """The same for this process, which `parent` started."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:
+            raise SystemExit(128 + signal.SIGTERM)
+
+
 def is_running(process: int, host: str) -> bool:
     """A cell was started as that process of this machine, and it is alive. Of another host: not known, False.
 
@@ -45,10 +53,10 @@ def is_running(process: int, host: str) -> bool:
         os.kill(process, 0)
     except (ProcessLookupError, PermissionError):
         return False
-    return "train.py" in _command_line(process)
+    return "train.py" in command_line(process)
 
 
-def _command_line(process: int) -> str:
+def command_line(process: int) -> str:
     """Empty for a process that has ended and only waits to be noticed."""
     try:
         return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")

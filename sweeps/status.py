@@ -16,9 +16,11 @@ from sweeps.planner import spoken
 
 class State(StrEnum):
     RUNNING = "running"
+    QUEUED = "queued"
     FAILED = "failed"
     INTERRUPTED = "interrupted"
     WAITING = "waiting"
+    PRUNED = "pruned"
     FINISHED = "finished"
 
 
@@ -55,10 +57,16 @@ def state_of(history: History, ledger: Ledger) -> State:
     """A result and a claim are facts; only where there is neither does the ledger decide."""
     if history.cell.finished:
         return State.FINISHED
+    if ledger.is_at_work(history.cell):
+        return State.RUNNING
+    if history.last is Event.SUBMITTED:
+        return State.QUEUED
     if ledger.is_claimed(history.cell):
         return State.RUNNING
     if history.last is Event.FAILED:
         return State.FAILED
+    if history.last is Event.PRUNED:
+        return State.PRUNED
     return State.WAITING if history.last is Event.PLANNED else State.INTERRUPTED
 
 
@@ -71,7 +79,7 @@ def _seconds_left(cells: Sequence[tuple[History, State]], jobs: int) -> float | 
     for history, state in cells:
         if state is State.RUNNING:
             left += max(0.0, mean - _since(history))
-        elif state is not State.FINISHED:
+        elif state not in (State.FINISHED, State.PRUNED):
             left += mean
     return left / jobs
 

@@ -1,15 +1,21 @@
-"""Runs the cells of a sweep as processes of this machine, by a ledger that survives what kills them."""
+"""Runs the cells of a sweep, here or in a cluster, by a ledger that survives what kills them."""
 
 import sys
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from hydra._internal.utils import get_args_parser
 from hydra.core.utils import JobReturn, JobStatus, configure_log, setup_globals
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 
+from schema.errors import UserError, nearest
+from sweeps.backends.interface import Backend
+from sweeps.backends.local import LocalBackend
 from sweeps.ledger import Cell, Ledger
 from sweeps.machine import Machine
 from sweeps.planner import Planner, Summary, show
@@ -17,20 +23,18 @@ from sweeps.planner import Planner, Summary, show
 FAILED_STATUS = 1
 
 
-class ProcessLauncher(Launcher):
-    """Each cell is a `train.py` of its own; see `sweeps.planner`, and `sweeps.machine` for the numbers."""
+class CellLauncher(Launcher):
+    """Each cell is a `train.py` of its own; where it runs is up to the back end, see `sweeps.backends`."""
 
-    def __init__(
-        self, jobs: int | None, threads: int | None, gpus: Sequence[int | str] | None, attempts: int
-    ) -> None:
-        self.jobs = jobs
-        self.threads = threads
-        self.gpus = gpus
-        self.attempts = attempts
+    attempts: int
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         self.context = hydra_context
         self.config = config
+
+    @abstractmethod
+    def backend(self, cells: Sequence[Cell], ledger: Ledger) -> Backend:
+        """A place for these cells. Raises UserError when there is none."""
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Runs the cells. Ends the program with status 1 when one failed to the last, once all others are done."""
@@ -41,16 +45,9 @@ class ProcessLauncher(Launcher):
             Cell(str(config.run_dir), tuple(words), devices=_gpus_wanted(config))
             for config, words in zip(configs, job_overrides, strict=True)
         ]
-        machine = Machine(
-            jobs=self.jobs,
-            threads=self.threads,
-            gpus=self.gpus,
-            devices=max(cell.devices for cell in cells),
-        )
         folder = self.config.hydra.sweep.dir
-        planner = Planner(
-            cells, Ledger(folder), machine, program=_program(), attempts=self.attempts, report=show
-        )
+        ledger = Ledger(folder)
+        planner = Planner(cells, ledger, self.backend(cells, ledger), attempts=self.attempts, report=show)
         _conclude(planner.run(), folder)
         return [_returned(config, words) for config, words in zip(configs, job_overrides, strict=True)]
 
@@ -61,7 +58,59 @@ class ProcessLauncher(Launcher):
         return config
 
 
-def _program() -> list[str]:
+class ProcessLauncher(CellLauncher):
+    """Cells are processes of this machine; see `sweeps.machine` for the numbers."""
+
+    def __init__(
+        self, jobs: int | None, threads: int | None, gpus: Sequence[int | str] | None, attempts: int
+    ) -> None:
+        self.jobs = jobs
+        self.threads = threads
+        self.gpus = gpus
+        self.attempts = attempts
+
+    def backend(self, cells: Sequence[Cell], ledger: Ledger) -> LocalBackend:
+        devices = max(cell.devices for cell in cells)
+        machine = Machine(jobs=self.jobs, threads=self.threads, gpus=self.gpus, devices=devices)
+        return LocalBackend(program(), machine)
+
+
+class SlurmLauncher(CellLauncher):
+    """Each cell is a job of a Slurm cluster; see `sweeps.backends.slurm` and conf/hydra/launcher/slurm.yaml."""
+
+    def __init__(self, attempts: int, **wishes: Any) -> None:
+        self.attempts = attempts
+        self.wishes = wishes
+
+    def backend(self, cells: Sequence[Cell], ledger: Ledger) -> Backend:
+        from sweeps.backends.slurm import SlurmBackend, SlurmWishes
+
+        return SlurmBackend(program(), ledger, cells, _wishes(SlurmWishes, self.wishes))
+
+
+class RayLauncher(CellLauncher):
+    """Each cell is a task of a Ray cluster; see `sweeps.backends.ray_cluster` and conf/hydra/launcher/ray.yaml."""
+
+    def __init__(self, attempts: int, **wishes: Any) -> None:
+        self.attempts = attempts
+        self.wishes = wishes
+
+    def backend(self, cells: Sequence[Cell], ledger: Ledger) -> Backend:
+        from sweeps.backends.ray_cluster import RayBackend, RayWishes
+
+        return RayBackend(program(), ledger, cells, _wishes(RayWishes, self.wishes))
+
+
+def _wishes(kind: type, given: Mapping[str, Any]) -> Any:
+    """An object of that dataclass from keys of the configuration. Raises UserError for a key that it does not have."""
+    known = [field.name for field in fields(kind)]
+    for key in given:
+        if key not in known:
+            raise UserError(f"hydra.launcher.{key}: there is no such key; {nearest(key, known)}")
+    return kind(**OmegaConf.to_container(OmegaConf.create(dict(given)), resolve=True))
+
+
+def program() -> list[str]:
     """The program as it was started, with its flags that say where the configuration is; words may follow."""
     flags, _ = get_args_parser().parse_known_args(sys.argv[1:])
     given = {

@@ -43,6 +43,7 @@ os.replace(part, run_dir / "result.json")
 def plan(folder: Path, kinds: list[str], *, jobs: int = 2, attempts: int = 2, report=lambda line: None):
     """A planner over one cell per kind, and the cells."""
     sys.path[:0] = [str(ROOT)] if str(ROOT) not in sys.path else []
+    from sweeps.backends.local import LocalBackend
     from sweeps.ledger import Cell, Ledger
     from sweeps.machine import Machine
     from sweeps.planner import Planner
@@ -55,14 +56,8 @@ def plan(folder: Path, kinds: list[str], *, jobs: int = 2, attempts: int = 2, re
         Cell(str(folder / f"{i}-{kind}"), (str(folder / f"{i}-{kind}"), kind)) for i, kind in enumerate(kinds)
     ]
     machine = Machine(jobs=jobs, threads=1, gpus=None, devices=0)
-    planner = Planner(
-        cells,
-        Ledger(folder),
-        machine,
-        program=[sys.executable, str(program)],
-        attempts=attempts,
-        report=report,
-    )
+    backend = LocalBackend([sys.executable, str(program)], machine)
+    planner = Planner(cells, Ledger(folder), backend, attempts=attempts, report=report)
     return planner, cells
 
 

@@ -1,0 +1,116 @@
+"""Runs a cell on a node of a cluster: `python -m sweeps.backends.attend <output_dir> <run_dir> <command …>`.
+
+What Slurm or Ray start is this program, and this program starts the cell. So a cell is always held by somebody who lets
+no second one begin, tells the ledger where it is, hands a wish to end on to it, and leaves nothing behind.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from sweeps.ledger import Cell, Event, Ledger
+from sweeps.processes import (
+    SECONDS_TO_SAVE,
+    die_with_parent,
+    dies_with_parent,
+    end_group,
+    program_environment,
+)
+
+OF_THE_CLUSTER = ("SLURM_", "SUBMITIT_", "RAY_")
+"""Variables that a cell must not see: Lightning would take the job of one cell for a training over several tasks."""
+
+
+class Attendant:
+    """One attempt at one cell, from waiting for a free cell to the end of its process."""
+
+    def __init__(self, ledger: Ledger, cell: Cell, command: Sequence[str]) -> None:
+        self.ledger = ledger
+        self.cell = cell
+        self.command = list(command)
+        self.process: subprocess.Popen | None = None
+        self.asked: float | None = None
+
+    def run(self) -> int:
+        """Exit status of the cell; 128 and the signal where one ended it."""
+        signal.signal(signal.SIGTERM, self._end)
+        with self.ledger.work(self.cell) as lock:
+            if self.cell.finished:
+                return 0
+            if self.asked is not None:
+                return 128 + signal.SIGTERM
+            began = time.monotonic()
+            status = self._attempt(lock)
+        if status < 0:
+            self._say(f"ended by signal {-status}")
+            status = 128 - status
+        if self.asked is not None and status:
+            self.ledger.add(Event.STOPPED, cell=self.cell.name, seconds=round(time.monotonic() - began, 2))
+        return status
+
+    def _attempt(self, lock: int) -> int:
+        log = self.ledger.log_of(self.cell)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=_environment(),
+                start_new_session=True,
+                preexec_fn=dies_with_parent(),
+                pass_fds=[lock],  # held by the cell, too: it is busy until both have ended
+            )
+        if self.asked is not None:
+            self.process.terminate()
+        self.ledger.add(Event.STARTED, cell=self.cell.name, process=self.process.pid)
+        while (status := self.process.poll()) is None:
+            if self.asked is not None and time.monotonic() - self.asked > SECONDS_TO_SAVE:
+                self.process.kill()
+            time.sleep(0.1)
+        end_group(self.process.pid)
+        return status
+
+    def _end(self, signum: int, frame: object) -> None:
+        self.asked = self.asked or time.monotonic()
+        if self.process is not None:
+            self.process.terminate()
+
+    def _say(self, line: str) -> None:
+        with self.ledger.log_of(self.cell).open("a", encoding="utf-8") as log:
+            log.write(f"{line}\n")
+
+
+def command_for(ledger: Ledger, cell: Cell, command: Sequence[str]) -> list[str]:
+    """The command line of an attendant of `command`; absolute, since nodes may start anywhere."""
+    folder = str(ledger.folder.parent.resolve())
+    return [
+        sys.executable,
+        "-m",
+        "sweeps.backends.attend",
+        folder,
+        str(Path(cell.run_dir).resolve()),
+        *command,
+    ]
+
+
+def _environment() -> dict[str, str]:
+    return {
+        name: value for name, value in program_environment().items() if not name.startswith(OF_THE_CLUSTER)
+    }
+
+
+def main(arguments: Sequence[str]) -> int:
+    die_with_parent(int(os.environ.pop("ATTENDED_BY", "0")))
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # submitit's, and sent to every process of a job
+    folder, run_dir, *command = arguments
+    return Attendant(Ledger(folder), Cell(run_dir, ()), command).run()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,198 @@
+"""Cells as tasks of a Ray cluster. Nodes share the disk of the run folders and the path of this Python."""
+
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from schema.errors import UserError
+from sweeps.backends import remote
+from sweeps.backends.attend import command_for
+from sweeps.backends.interface import Ended
+from sweeps.backends.local import OF_A_CELL
+from sweeps.ledger import Cell, Event, History, Ledger
+from sweeps.machine import num_cores, thread_variables, visible_gpus
+from sweeps.processes import SECONDS_TO_SAVE, program_environment
+
+ROOT = Path(__file__).resolve().parents[2]
+STORE_BYTES = 80 * 2**20
+"""Object store of a Ray that the sweep starts itself, near the least that Ray takes: cells hand over nothing."""
+GRACE_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class RayWishes:
+    """Where the cluster is and what each cell asks of it; see conf/hydra/launcher/ray.yaml."""
+
+    address: str | None
+    jobs: int | None
+    cpus: int
+    gpus: float | None
+
+    def __post_init__(self) -> None:
+        for key, least in {"jobs": 1, "cpus": 1}.items():
+            value = getattr(self, key)
+            if value is not None and (not isinstance(value, int) or value < least):
+                raise UserError(f"hydra.launcher.{key}={value}: expected a whole number of at least {least}")
+        if self.gpus is not None and not self.gpus >= 0:
+            raise UserError(
+                f"hydra.launcher.gpus={self.gpus}: expected 0 or more; 0.5 lets two cells share one"
+            )
+
+    def asked(self, cell: Cell) -> dict[str, float]:
+        """In Ray's names of resources."""
+        return {"CPU": self.cpus, "GPU": cell.devices if self.gpus is None else self.gpus}
+
+
+class RayWork:
+    """A task that attends to a cell."""
+
+    def __init__(self, ray: Any, task: Any) -> None:
+        self.ray = ray
+        self.task = task
+        self.facts = {"job": task.task_id().hex()}
+
+    def poll(self) -> Ended | None:
+        ready, _ = self.ray.wait([self.task], timeout=0)
+        if not ready:
+            return None
+        try:
+            return Ended(self.ray.get(self.task))
+        except self.ray.exceptions.RayError as error:
+            return Ended(1, f"its node or its Ray worker ended ({type(error).__name__})")
+
+
+class RayBackend:
+    """One task per cell. A sweep that is killed takes its tasks with it, and they save what they have."""
+
+    begins = Event.SUBMITTED
+    poll_seconds = 0.5
+
+    def __init__(
+        self, program: Sequence[str], ledger: Ledger, cells: Sequence[Cell], wishes: RayWishes
+    ) -> None:
+        self.ray = _ray()
+        self.program = list(program)
+        self.ledger = ledger
+        self.wishes = wishes
+        self.largest = max((wishes.asked(cell) for cell in cells), key=lambda asked: asked["GPU"])
+        self._connect()
+        self._check_room()
+        self.counted, self.room = float("-inf"), 1
+
+    def _connect(self) -> None:
+        quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        try:
+            if self.wishes.address is None:
+                # Of this machine: it is gone when the sweep is.
+                self.ray.init(
+                    address="local",
+                    num_cpus=num_cores(),
+                    num_gpus=len(visible_gpus()),
+                    object_store_memory=STORE_BYTES,
+                    **quiet,
+                )
+                return
+            _require_listener(self.wishes.address)
+            self.ray.init(address=self.wishes.address, **quiet)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise _unreachable(self.wishes.address, error) from error
+
+    def _check_room(self) -> None:
+        nodes = self._nodes()
+        if any(all(node.get(kind, 0) >= number for kind, number in self.largest.items()) for node in nodes):
+            return
+        had = "; ".join(f"{node.get('CPU', 0):g} CPUs and {node.get('GPU', 0):g} GPUs" for node in nodes)
+        self.close()
+        raise UserError(
+            f"a cell asks for {self.largest['CPU']:g} CPUs and {self.largest['GPU']:g} GPUs, and no node of the Ray "
+            f"cluster has that (they have {had}); set hydra.launcher.cpus=, hydra.launcher.gpus= or hardware.devices="
+        )
+
+    def _nodes(self) -> list[Mapping[str, float]]:
+        return [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
+
+    def capacity(self) -> int:
+        """What all nodes that are there now have room for; nodes may come and go."""
+        if time.monotonic() - self.counted > self.poll_seconds:
+            asked = {kind: number for kind, number in self.largest.items() if number}
+            room = [
+                int(min(node.get(kind, 0) // number for kind, number in asked.items()))
+                for node in self._nodes()
+            ]
+            self.counted, self.room = time.monotonic(), max(1, sum(room))
+        return min(self.room, self.wishes.jobs or self.room)
+
+    def describe(self) -> str:
+        return (
+            f"{self.capacity()} at a time on {len(self._nodes())} Ray nodes, {self.wishes.cpus} threads each"
+        )
+
+    def start(self, cell: Cell, log: Path) -> RayWork:
+        asked = self.wishes.asked(cell)
+        attend = self.ray.remote(remote.attend).options(
+            num_cpus=asked["CPU"],
+            num_gpus=asked["GPU"],
+            max_retries=0,  # attempts are counted by the sweep
+            name=cell.name,
+        )
+        command = command_for(self.ledger, cell, [*self.program, *cell.words, *OF_A_CELL])
+        told = program_environment() | thread_variables(self.wishes.cpus)
+        return RayWork(self.ray, attend.remote(command, told, os.getcwd(), str(ROOT)))
+
+    def adopt(self, cell: Cell) -> None:
+        """Nothing: tasks end with the sweep that started them."""
+
+    def is_busy(self, cell: Cell, history: History | None) -> bool:
+        return False
+
+    def stop(self, works: Sequence[RayWork], report: Callable[[str], None]) -> bool:
+        report(f"stopping; {len(works)} cells save what they have")
+        for work in works:
+            self.ray.cancel(work.task, force=False)
+        self.ray.wait(
+            [work.task for work in works],
+            num_returns=len(works),
+            timeout=SECONDS_TO_SAVE + GRACE_SECONDS,
+        )
+        return True
+
+    def close(self) -> None:
+        self.ray.shutdown()
+
+
+def _ray() -> Any:
+    try:
+        import ray
+        from ray import cloudpickle
+    except ImportError:
+        raise UserError(
+            "hydra/launcher=ray needs Ray, which is not installed: pip install -e '.[ray]' -c constraints.txt"
+        ) from None
+    cloudpickle.register_pickle_by_value(remote)
+    return ray
+
+
+def _require_listener(address: str) -> None:
+    """Ray itself waits for a minute and then ends the program."""
+    host, colon, port = address.rpartition(":")
+    if address == "auto" or "://" in address:
+        return
+    if not colon or not port.isdigit():
+        raise UserError(f"hydra.launcher.address={address}: expected auto, null or host:port")
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except OSError as error:
+        raise _unreachable(address, error) from error
+
+
+def _unreachable(address: str | None, error: Exception) -> UserError:
+    reason = str(error).strip().splitlines()[0]
+    return UserError(
+        f"hydra.launcher.address={address}: no Ray cluster there ({reason}). Start one with "
+        "`ray start --head`, give the host:port that this prints, or null for a Ray of this machine alone"
+    )

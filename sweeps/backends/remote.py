@@ -1,0 +1,75 @@
+"""What is sent to a node. It travels by value and needs the standard library alone: nodes need not find the project."""
+
+import os
+import signal
+import subprocess
+import sys
+
+OF_THE_NODE = ("CUDA_VISIBLE_DEVICES", "RAY_", "SLURM_", "HOSTNAME", "TMPDIR")
+"""Variables that keep the value they have on the node; the others are those of the sweep."""
+
+
+def attend(command: list[str], environment: dict[str, str], folder: str, root: str) -> int:
+    """Runs an attendant in `folder`; its exit status. KeyboardInterrupt, which is how Ray asks for an end, saves."""
+    process = start(command, _told(environment), folder, root)
+    try:
+        while True:
+            try:
+                return process.wait(0.2)
+            except subprocess.TimeoutExpired:
+                continue
+    except KeyboardInterrupt:
+        process.terminate()
+        process.wait()
+        raise
+
+
+def start(command: list[str], environment: dict[str, str], folder: str, root: str) -> subprocess.Popen:
+    """`root` is where the attendant finds the project."""
+    told = {"PYTHONPATH": os.pathsep.join(filter(None, [root, environment.get("PYTHONPATH", "")]))}
+    told["ATTENDED_BY"] = str(os.getpid())
+    return subprocess.Popen(command, cwd=folder, env=environment | told)
+
+
+def _told(environment: dict[str, str]) -> dict[str, str]:
+    own = {name: value for name, value in os.environ.items() if name.startswith(OF_THE_NODE)}
+    return {k: value for k, value in environment.items() if not k.startswith(OF_THE_NODE)} | own
+
+
+class AttendedCell:
+    """What submitit calls on a node, and asks to save when time is up or the node is wanted for something else.
+
+    requeues  at the end of its time the job goes back into the queue; otherwise it ends
+    """
+
+    def __init__(
+        self, command: list[str], environment: dict[str, str], folder: str, root: str, *, requeues: bool
+    ) -> None:
+        self.arguments = (command, environment, folder, root)
+        self.requeues = requeues
+        self.process: subprocess.Popen | None = None
+
+    def __call__(self) -> int:
+        command, environment, folder, root = self.arguments
+        signal.signal(signal.SIGTERM, self._end)
+        self.process = start(command, dict(os.environ) | environment, folder, root)
+        return self.process.wait()
+
+    def checkpoint(self) -> object:
+        """Called on submitit's signal; what is to be run next, or None."""
+        import submitit
+
+        self._save()
+        if not self.requeues:
+            return None
+        return submitit.helpers.DelayedSubmission(AttendedCell(*self.arguments, requeues=True))
+
+    def _save(self) -> None:
+        if self.process is not None:
+            self.process.terminate()
+            self.process.wait()
+
+    def _end(self, signum: int, frame: object) -> None:
+        """Slurm wants it to end. No result is written, so it is the queue that says whether it comes again."""
+        self._save()
+        sys.exit(128 + signum)

@@ -1,0 +1,254 @@
+"""Cells as jobs of a Slurm cluster, submitted through submitit. Nodes share the disk of the run folders."""
+
+import getpass
+import os
+import pickle
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from schema.errors import UserError
+from sweeps.backends import remote
+from sweeps.backends.attend import command_for
+from sweeps.backends.interface import Ended
+from sweeps.backends.local import OF_A_CELL
+from sweeps.ledger import Cell, Event, History, Ledger
+from sweeps.machine import num_cores, thread_variables
+from sweeps.processes import command_line
+
+ROOT = Path(__file__).resolve().parents[2]
+SUBMITTED = "_submitted.pkl"
+CLUSTERS = ("slurm", "local")
+
+
+@dataclass(frozen=True)
+class SlurmWishes:
+    """What each job asks for; the keys are described in conf/hydra/launcher/slurm.yaml."""
+
+    cluster: str
+    jobs: int | None
+    partition: str | None
+    account: str | None
+    qos: str | None
+    constraint: str | None
+    time_minutes: int
+    cpus: int
+    gpus: int | None
+    memory_gb: float | None
+    requeues: int
+    signal_seconds: int
+    setup: list[str]
+    options: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        if self.cluster not in CLUSTERS:
+            raise UserError(f"hydra.launcher.cluster={self.cluster}: expected {' or '.join(CLUSTERS)}")
+        least = {"jobs": 1, "time_minutes": 1, "cpus": 1, "gpus": 0, "requeues": 0, "signal_seconds": 1}
+        for key, limit in least.items():
+            value = getattr(self, key)
+            if value is not None and (not isinstance(value, int) or value < limit):
+                raise UserError(f"hydra.launcher.{key}={value}: expected a whole number of at least {limit}")
+        if self.signal_seconds >= 60 * self.time_minutes:
+            raise UserError(
+                f"hydra.launcher.signal_seconds={self.signal_seconds}: a job has only "
+                f"hydra.launcher.time_minutes={self.time_minutes}; expected less"
+            )
+
+    def sbatch(self, cell: Cell) -> dict[str, Any]:
+        """Parameters of submitit's Slurm executor."""
+        asked = {
+            "job_name": f"juzhen-{cell.name}",
+            "time": self.time_minutes,
+            "cpus_per_task": self.cpus,
+            "gpus_per_node": (cell.devices if self.gpus is None else self.gpus) or None,
+            "mem": None if self.memory_gb is None else f"{round(self.memory_gb * 1024)}MB",
+            "partition": self.partition,
+            "account": self.account,
+            "qos": self.qos,
+            "constraint": self.constraint,
+            "signal_delay_s": self.signal_seconds,
+            "setup": self.setup or None,
+            "additional_parameters": {("requeue" if self.requeues else "no-requeue"): True} | self.options,
+        }
+        return {"stderr_to_stdout": True} | {key: one for key, one in asked.items() if one is not None}
+
+
+class SlurmQueue:
+    """The jobs of this user that wait or run, looked up at most every `seconds`."""
+
+    grace_seconds = 20.0
+
+    def __init__(self, *, seconds: float = 5.0) -> None:
+        self.seconds = seconds
+        self.looked = float("-inf")
+        self.jobs: set[str] | None = None
+
+    def has(self, job: str) -> bool:
+        """Also true where squeue gives no answer: then nothing is known of any job."""
+        if time.monotonic() - self.looked > self.seconds:
+            self.looked, self.jobs = time.monotonic(), self._look()
+        return self.jobs is None or job in self.jobs
+
+    def forget(self) -> None:
+        self.looked = float("-inf")
+
+    def _look(self) -> set[str] | None:
+        command = ["squeue", "--noheader", "--format=%i", f"--user={getpass.getuser()}"]
+        try:
+            told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        except (OSError, subprocess.SubprocessError):
+            return None
+        return set(told.stdout.split())
+
+
+class LocalQueue:
+    """The same for submitit's stand-in for a cluster, whose job numbers are processes of this machine."""
+
+    grace_seconds = 1.0
+
+    def has(self, job: str) -> bool:
+        return "submitit" in command_line(int(job))
+
+    def forget(self) -> None:
+        """It is always fresh."""
+
+
+class SlurmWork:
+    """A submitted job. It has ended when its result is on the disk, or when the queue has lost it for a while."""
+
+    def __init__(self, folder: Path, job: str, queue: SlurmQueue | LocalQueue) -> None:
+        self.result = folder / f"{job}_0_result.pkl"
+        self.job = job
+        self.queue = queue
+        self.facts = {"job": job}
+        self.missing_since: float | None = None
+
+    def poll(self) -> Ended | None:
+        if self.result.exists():
+            return _ended(self.result)
+        if self.queue.has(self.job):
+            self.missing_since = None
+            return None
+        now = time.monotonic()
+        self.missing_since = self.missing_since or now
+        if now - self.missing_since < self.queue.grace_seconds:
+            return None
+        return Ended(
+            1, f"job {self.job} left the queue without a result: cancelled, out of time, or its node is gone"
+        )
+
+
+class SlurmBackend:
+    """One job per cell. What is submitted outlives the sweep, and the same sweep finds it again."""
+
+    begins = Event.SUBMITTED
+
+    def __init__(
+        self, program: Sequence[str], ledger: Ledger, cells: Sequence[Cell], wishes: SlurmWishes
+    ) -> None:
+        self.submitit = _submitit()
+        self.program = list(program)
+        self.ledger = ledger
+        self.wishes = wishes
+        is_local = wishes.cluster == "local"
+        self.poll_seconds = 0.2 if is_local else 2.0
+        self.queue = LocalQueue() if is_local else SlurmQueue()
+        # Slurm has a queue of its own, this machine has none.
+        self.jobs = wishes.jobs or (max(1, num_cores() // wishes.cpus) if is_local else len(cells))
+
+    def capacity(self) -> int:
+        return self.jobs
+
+    def describe(self) -> str:
+        return f"up to {self.jobs} jobs in the queue of {self.wishes.cluster}, {self.wishes.cpus} cores each"
+
+    def start(self, cell: Cell, log: Path) -> SlurmWork:
+        command = command_for(self.ledger, cell, [*self.program, *cell.words, *OF_A_CELL])
+        todo = remote.AttendedCell(
+            command,
+            thread_variables(self.wishes.cpus),
+            os.getcwd(),
+            str(ROOT),
+            requeues=self.wishes.requeues > 0,
+        )
+        try:
+            job = self._executor(cell).submit(todo)
+        except (
+            self.submitit.core.utils.FailedJobError,
+            self.submitit.core.utils.FailedSubmissionError,
+        ) as error:
+            raise UserError(
+                f"sbatch refused {cell.name}: {_last_line(error)}. Change hydra.launcher.* (see "
+                f"conf/hydra/launcher/slurm.yaml); jobs= is how many are submitted at a time"
+            ) from error
+        self.queue.forget()
+        return SlurmWork(self._folder(cell), job.job_id, self.queue)
+
+    def adopt(self, cell: Cell) -> SlurmWork | None:
+        """The latest job of the cell, unless it has ended."""
+        jobs = sorted(self._folder(cell).glob(f"*{SUBMITTED}"), key=lambda path: path.stat().st_mtime)
+        if not jobs:
+            return None
+        work = SlurmWork(self._folder(cell), jobs[-1].name.removesuffix(SUBMITTED), self.queue)
+        return work if not work.result.exists() and self.queue.has(work.job) else None
+
+    def is_busy(self, cell: Cell, history: History | None) -> bool:
+        return False
+
+    def stop(self, works: Sequence[SlurmWork], report: Callable[[str], None]) -> bool:
+        """Nothing is cancelled: a job in a queue is worth keeping."""
+        jobs = " ".join(work.job for work in works)
+        ends = "kill" if self.wishes.cluster == "local" else "scancel"
+        report(
+            f"leaving; {len(works)} jobs go on, and the same command waits for them. To end them: {ends} {jobs}"
+        )
+        return False
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _folder(self, cell: Cell) -> Path:
+        return self.ledger.folder / "jobs" / cell.name
+
+    def _executor(self, cell: Cell) -> Any:
+        asked, folder = self.wishes.sbatch(cell), self._folder(cell).resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.wishes.cluster == "slurm":
+            executor = self.submitit.SlurmExecutor(folder, max_num_timeout=self.wishes.requeues)
+            executor.update_parameters(**asked)
+            return executor
+        executor = self.submitit.LocalExecutor(folder, max_num_timeout=self.wishes.requeues)
+        executor.update_parameters(
+            timeout_min=self.wishes.time_minutes,
+            gpus_per_node=asked.get("gpus_per_node", 0),
+            signal_delay_s=self.wishes.signal_seconds,
+            stderr_to_stdout=True,
+        )
+        return executor
+
+
+def _submitit() -> Any:
+    try:
+        import cloudpickle
+        import submitit
+    except ImportError:
+        raise UserError(
+            "hydra/launcher=slurm needs submitit, which is not installed: "
+            "pip install -e '.[launchers]' -c constraints.txt"
+        ) from None
+    cloudpickle.register_pickle_by_value(remote)
+    return submitit
+
+
+def _ended(result: Path) -> Ended:
+    outcome, value = pickle.loads(result.read_bytes())
+    if outcome == "success":
+        return Ended(value)
+    return Ended(1, f"its job ended: {_last_line(value)}")
+
+
+def _last_line(error: object) -> str:
+    return str(error).strip().splitlines()[-1].strip()
