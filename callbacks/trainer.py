@@ -14,6 +14,7 @@ from callbacks.finite_loss import FiniteLoss
 from callbacks.health import SpaceHealth
 from callbacks.peak_memory import PeakMemory
 from callbacks.progress import StageProgress
+from callbacks.pruning import pruning
 from callbacks.resume import ResumePoint, ValidationPoints
 from callbacks.throughput import Throughput
 from callbacks.tracking import build_loggers
@@ -57,7 +58,10 @@ def build_trainer(
         enable_model_summary=False,
         plugins=[AtomicCheckpointIO()],
         default_root_dir=folder,
-        callbacks=build_callbacks(job, data, checkpoints or folder / CHECKPOINTS),
+        callbacks=[
+            *build_callbacks(job, data, checkpoints or folder / CHECKPOINTS),
+            *pruning(job, folder, monitor=selection_key(job)),
+        ],
         logger=build_loggers(
             job.logger,
             folder,

@@ -20,6 +20,7 @@ NOT_PART_OF_THE_RUN = (
     "output_dir",
     "run_dir",
     "resume",
+    "trial",
 )
 """Top-level keys that change speed, places or messages, but not what is computed."""
 

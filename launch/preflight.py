@@ -75,6 +75,8 @@ class _Check:
         """One job. `runs` is false when the configuration is only shown."""
         for line in lines:
             override = self.groups.parse(line)
+            if runs and override.key_or_group == "hydra/sweeper":
+                raise UserError(f"{line}: a sweeper makes several runs; add -m: train.py -m {line} …")
             if override.is_sweep_override():
                 key, _, value = line.partition("=")
                 raise UserError(

@@ -15,6 +15,7 @@ NOT_PART_OF_THE_ROW = (
     "output_dir",
     "run_dir",
     "resume",
+    "trial",
     "hardware",
     "health",
     "logger",

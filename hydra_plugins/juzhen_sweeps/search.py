@@ -1,0 +1,131 @@
+"""A search by Optuna as a Hydra sweeper: `hydra/sweeper=optuna`, or a file such as `sweep=search`.
+
+Hydra imports this on every start, so Optuna is loaded only when a search begins.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Quote, QuotedString
+from hydra.core.plugins import Plugins
+from hydra.core.utils import setup_globals
+from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf
+
+from launch.naming import run_key
+from schema.errors import UserError
+from schema.trial import require_optuna
+from sweeps.ledger import Cell, Ledger
+from sweeps.planner import show
+
+if TYPE_CHECKING:
+    from sweeps.search import Candidate, Search, Settings
+    from sweeps.search_space import Space
+
+GROUP = "logger.group"
+FAILED_STATUS = 1
+
+
+class SearchSweeper(Sweeper):
+    """Trials of the space in `params` and on the command line; conf/hydra/sweeper/optuna.yaml says what each key is."""
+
+    def __init__(
+        self,
+        *,
+        study: str,
+        params: Mapping[str, Any] | None,
+        seeds: Sequence[int] | None,
+        rows: Mapping[str, str] | None = None,
+        only: Sequence[str] | None = None,
+        max_batch_size: int | None = None,
+        **numbers: Any,
+    ) -> None:
+        """`rows`, `only` and `max_batch_size` are there where a file of conf/sweep has turned a grid into a search."""
+        self.study = study
+        self.params = dict(params or {})
+        self.seeds = tuple(seeds or ())
+        self.rows = dict(rows or {})
+        self.numbers = numbers
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        self.context = hydra_context
+        self.config = config
+        self.launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=hydra_context, task_function=task_function, config=config
+        )
+
+    def sweep(self, arguments: list[str]) -> None:
+        """Runs trials until the study has enough. Status 1 when none has a score."""
+        require_optuna()
+        from sweeps.search import Search, Settings
+        from sweeps.search_planner import SearchPlanner
+        from sweeps.search_report import search_markdown
+
+        settings = Settings(study=self.study, seeds=self.seeds, **self.numbers)
+        space = self._space(arguments, settings)
+        folder = Path(self.config.hydra.sweep.dir)
+        ledger = Ledger(folder)
+        setup_globals()
+        first = self._compose(space.words(_first_point(space)))
+        key = run_key(OmegaConf.to_container(first, resolve=False))
+        with Search(folder, space, settings, key=key) as search:
+            SearchPlanner(
+                search,
+                lambda candidate: self._cells(search, candidate),
+                ledger,
+                self.launcher.backend([_cell(first, [])], ledger),
+                attempts=self.launcher.attempts,
+                report=show,
+            ).run()
+            found = search_markdown(search, seed=first.seed)
+            search.path.with_suffix(".md").write_text(found, encoding="utf-8")
+        print(found, end="")
+        if not search.has_score:
+            raise SystemExit(FAILED_STATUS)
+
+    def _space(self, arguments: Sequence[str], settings: "Settings") -> "Space":
+        from sweeps.search_space import read_space
+
+        if self.rows:
+            raise UserError(
+                f"hydra.sweeper.rows: a search has no rows ({', '.join(self.rows)}); leave them out, or say which "
+                f"choices there are: 'dataset=choice([csts],[afqmc])'"
+            )
+        if not hasattr(self.launcher, "backend"):
+            name = self.config.hydra.runtime.choices["hydra/launcher"]
+            raise UserError(
+                f"hydra/launcher={name}: a search needs one that runs each trial as a process of its own"
+            )
+        words = [f"{key}={value}" for key, value in self.params.items()]
+        parser = OverridesParser.create(config_loader=self.context.config_loader)
+        overrides = parser.parse_overrides([f"{GROUP}={self.study}", *words, *arguments])
+        if settings.seeds and any(one.key_or_group == "seed" for one in overrides):
+            raise UserError(
+                f"hydra.sweeper.seeds={list(settings.seeds)}: seed=… is given, too; keep one of them"
+            )
+        return read_space(overrides)
+
+    def _cells(self, search: "Search", candidate: "Candidate") -> list[Cell]:
+        """The runs of a trial, one for each seed; the first reports to it."""
+        words = search.space.words(candidate.values)
+        rows = [[*words, f"seed={seed}"] for seed in search.settings.seeds] or [words]
+        address = QuotedString(str(search.address(candidate.number)), Quote.double).with_quotes()
+        composed = [self._compose(row) for row in rows]
+        rows[0] = [*rows[0], f"trial={address}"]
+        return [_cell(config, row) for config, row in zip(composed, rows, strict=True)]
+
+    def _compose(self, words: Sequence[str]) -> DictConfig:
+        return self.context.config_loader.load_sweep_config(self.config, list(words))
+
+
+def _cell(config: DictConfig, words: Sequence[str]) -> Cell:
+    devices = config.hardware.devices if config.hardware.accelerator == "cuda" else 0
+    return Cell(str(config.run_dir), tuple(words), devices=devices)
+
+
+def _first_point(space: "Space") -> dict[str, Any]:
+    """Some point of the space, the same in every process."""
+    return {key: one.choices[0] if hasattr(one, "choices") else one.low for key, one in space.varied.items()}

@@ -1,0 +1,247 @@
+"""A study that any number of processes share: who tries what, what became of it, and whose work is taken up again."""
+
+import json
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import optuna
+from filelock import FileLock, Timeout
+from optuna.distributions import distribution_to_json
+from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.trial import FrozenTrial, TrialState
+
+from schema.errors import UserError, nearest
+from schema.trial import TrialAddress, open_journal
+from sweeps.ledger import FOLDER
+from sweeps.search_space import Space
+
+WORKER, ABANDONED, CONTINUES, ERROR, RUNS = "worker", "abandoned", "continues", "error", "runs"
+PRUNED_AT = "pruned_at"
+"""Attributes of trials in the journal; `pruned_at` is set by the run itself (`callbacks/pruning.py`)."""
+
+PRUNER = "pruner"
+"""Attribute of the study that tells every run how to make its pruner."""
+
+SAMPLERS: dict[str, Callable[..., BaseSampler]] = {
+    # constant_liar: what others are trying at the moment is kept away from
+    "tpe": lambda seed, after: TPESampler(seed=seed, n_startup_trials=after, constant_liar=True),
+    "random": lambda seed, after: RandomSampler(seed=seed),
+}
+
+PRUNERS: dict[str, Callable[[int, int], dict[str, Any]]] = {
+    "none": lambda trials, validations: {"_target_": "optuna.pruners.NopPruner"},
+    "median": lambda trials, validations: {
+        "_target_": "optuna.pruners.MedianPruner",
+        "n_startup_trials": trials,
+        "n_warmup_steps": validations,
+    },
+    "hyperband": lambda trials, validations: {
+        "_target_": "optuna.pruners.HyperbandPruner",
+        "min_resource": max(1, validations),
+    },
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a search goes about it; conf/hydra/sweeper/optuna.yaml says what each key means.
+
+    Raises UserError for a name or a number that cannot be meant.
+    """
+
+    study: str
+    num_trials: int
+    seeds: tuple[int, ...]
+    sampler: str
+    sampler_seed: int
+    random_trials: int
+    pruner: str
+    prune_after_trials: int
+    prune_after_validations: int
+
+    def __post_init__(self) -> None:
+        for key, known in (("sampler", SAMPLERS), ("pruner", PRUNERS)):
+            given = getattr(self, key)
+            if given not in known:
+                raise UserError(f"hydra.sweeper.{key}={given}: {nearest(str(given), known)}")
+        least = {
+            "num_trials": 1,
+            "sampler_seed": 0,
+            "random_trials": 0,
+            "prune_after_trials": 0,
+            "prune_after_validations": 0,
+        }
+        for key, limit in least.items():
+            given = getattr(self, key)
+            if not isinstance(given, int) or given < limit:
+                raise UserError(f"hydra.sweeper.{key}={given}: expected a whole number, at least {limit}")
+        if not self.study or {*self.study} & {*"/\\#"}:
+            raise UserError(f"hydra.sweeper.study={self.study}: expected a name without / \\ and #")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise UserError(f"hydra.sweeper.seeds={list(self.seeds)}: a seed is there twice; keep one")
+
+    @property
+    def pruning(self) -> dict[str, Any]:
+        return PRUNERS[self.pruner](self.prune_after_trials, self.prune_after_validations)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A trial that this process has to run."""
+
+    number: int
+    values: Mapping[str, Any]
+
+
+class Search:
+    """One study in `<folder>/.sweep/<study>.journal`, as a context: until its end this process counts as alive.
+
+    key  what the same search has in common on every machine: the run key of its first point
+
+    Raises UserError when a study of that name was begun with another space or other words.
+    """
+
+    def __init__(self, folder: str | Path, space: Space, settings: Settings, *, key: str) -> None:
+        self.space = space
+        self.settings = settings
+        self.path = Path(folder) / FOLDER / f"{settings.study}.journal"
+        self.storage = open_journal(self.path)
+        self.lock = FileLock(self.path.with_suffix(".lock"), is_singleton=False)
+        self.worker = uuid.uuid4().hex
+        self._alive = self._lock_of(self.worker)
+        with self.lock:
+            self.study = optuna.create_study(
+                storage=self.storage,
+                study_name=settings.study,
+                direction="maximize",
+                load_if_exists=True,
+                sampler=RandomSampler(),
+                pruner=optuna.pruners.NopPruner(),
+            )
+            self._agree(key)
+
+    def __enter__(self) -> "Search":
+        self._alive.acquire()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._alive.release()
+        Path(self._alive.lock_file).unlink(missing_ok=True)
+
+    def next(self) -> Candidate | None:
+        """A trial for this process: one that a dead process left, else a new one; None when there are enough."""
+        with self.lock:
+            self._take_back()
+            trials = self.study.get_trials(deepcopy=False)
+            left = any(trial.state is TrialState.WAITING for trial in trials)
+            if not left and sum(map(counts, trials)) >= self.settings.num_trials:
+                return None
+            # Not one sampler for all: processes with the same seed would draw the same points.
+            seed = (self.settings.sampler_seed * 100_003 + len(trials)) % 2**32
+            self.study.sampler = SAMPLERS[self.settings.sampler](seed, self.settings.random_trials)
+            trial = self.study.ask(dict(self.space.varied))
+            trial.set_user_attr(WORKER, self.worker)
+            return Candidate(trial.number, dict(trial.params))
+
+    def address(self, number: int) -> TrialAddress:
+        return TrialAddress(str(self.path), number)
+
+    def complete(self, number: int, score: float, runs: Sequence[str]) -> None:
+        """The trial has its score, from the runs in those folders."""
+        self._note(number, RUNS, list(runs))
+        self.study.tell(number, score)
+
+    def prune(self, number: int, runs: Sequence[str]) -> None:
+        self._note(number, RUNS, list(runs))
+        self.study.tell(number, state=TrialState.PRUNED)
+
+    def fail(self, number: int, error: str) -> None:
+        """The trial has no score and will have none; it counts as tried."""
+        self._note(number, ERROR, error)
+        self.study.tell(number, state=TrialState.FAIL)
+
+    def pruned_at(self, number: int) -> int | None:
+        """The validation after which the trial's run ended itself."""
+        return self.storage.get_trial(self._id(number)).user_attrs.get(PRUNED_AT)
+
+    @property
+    def has_score(self) -> bool:
+        return any(trial.state is TrialState.COMPLETE for trial in self.trials())
+
+    def trials(self) -> list[FrozenTrial]:
+        return self.study.get_trials(deepcopy=False)
+
+    def _agree(self, key: str) -> None:
+        mine = {
+            "space": {name: distribution_to_json(one) for name, one in self.space.varied.items()},
+            "seeds": list(self.settings.seeds),
+            "run_key": key,
+            PRUNER: self.settings.pruning,
+        }
+        theirs = self.study.user_attrs
+        for name, value in mine.items():
+            if name in theirs and theirs[name] != value:
+                raise UserError(
+                    f"{self.path}: the study {self.settings.study} was begun with another {name.replace('_', ' ')} "
+                    f"({_short(theirs[name])}; now {_short(value)}). Repeat its words, or begin another: "
+                    f"hydra.sweeper.study=<name>"
+                )
+        for name, value in mine.items():
+            if name not in theirs:
+                self.study.set_user_attr(name, value)
+
+    def _take_back(self) -> None:
+        """Trials of processes that have died fail, and are there to be tried again with what they had reported."""
+        for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+            if self._is_alive(trial.user_attrs.get(WORKER)):
+                continue
+            self._note(trial.number, ABANDONED, True)
+            self.study.tell(trial.number, state=TrialState.FAIL)
+            if {*trial.params} == {*self.space.varied}:  # else it died while it chose them
+                again = optuna.trial.create_trial(
+                    state=TrialState.WAITING,
+                    params=trial.params,
+                    distributions=trial.distributions,
+                    user_attrs={CONTINUES: trial.number},
+                    intermediate_values=trial.intermediate_values,
+                )
+                self.study.add_trial(again)
+
+    def _is_alive(self, worker: str | None) -> bool:
+        if worker is None:  # it died before it could sign: we hold the lock under which that is done
+            return False
+        lock = self._lock_of(worker)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            return True
+        lock.release()
+        with suppress(OSError):
+            Path(lock.lock_file).unlink()
+        return False
+
+    def _lock_of(self, worker: str) -> FileLock:
+        folder = self.path.with_suffix(".workers")
+        folder.mkdir(parents=True, exist_ok=True)
+        return FileLock(folder / f"{worker}.lock", is_singleton=False)
+
+    def _id(self, number: int) -> int:
+        study = self.storage.get_study_id_from_name(self.settings.study)
+        return self.storage.get_trial_id_from_study_id_trial_number(study, number)
+
+    def _note(self, number: int, name: str, value: Any) -> None:
+        self.storage.set_trial_user_attr(self._id(number), name, value)
+
+
+def counts(trial: FrozenTrial) -> bool:
+    """The trial is one of those that were asked for; one that a dead process left is tried again under a new number."""
+    return trial.state is not TrialState.WAITING and ABANDONED not in trial.user_attrs
+
+
+def _short(value: Any, *, length: int = 160) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= length else f"{text[:length]}…"

@@ -1,0 +1,283 @@
+"""A search: its space, its shared journal, and what becomes of trials, whoever dies."""
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from search_cells import planner_of, result_text, search_in, settings, space
+
+from schema.errors import UserError
+from schema.trial import TrialAddress, open_journal
+from sweeps.ledger import Event, Ledger
+from sweeps.status import State, read_status
+
+optuna = pytest.importorskip("optuna")
+
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution  # noqa: E402
+from optuna.trial import TrialState  # noqa: E402
+
+from sweeps.backends.interface import Ended  # noqa: E402
+from sweeps.search_report import search_markdown  # noqa: E402
+
+DRIVER = Path(__file__).with_name("search_cells.py")
+
+
+def states(search) -> list[str]:
+    return [trial.state.name for trial in search.trials()]
+
+
+def test_the_space_is_what_hydra_words_say():
+    read = space(
+        "seed=3",
+        "a=tag(log,interval(1e-5,1e-3))",
+        "b=int(interval(1,4))",
+        "c=range(8,65,8)",
+        "d=x,[y,z]",
+        "e=choice(5 percent,0 percent)",
+        "seed=4",
+    )
+    assert read.fixed == ("seed=4",)
+    assert read.varied == {
+        "a": FloatDistribution(1e-5, 1e-3, log=True),
+        "b": IntDistribution(1, 4),
+        "c": IntDistribution(8, 64, step=8),
+        "d": CategoricalDistribution(["x", "[y,z]"]),
+        "e": CategoricalDistribution([r"5\ percent", r"0\ percent"]),
+    }
+    values = {"a": 0.1 + 0.2, "b": 2, "c": 8, "d": "[y,z]", "e": r"5\ percent"}
+    assert read.words(values) == ["seed=4", "a=0.30000000000000004", "b=2", "c=8", "d=[y,z]", r"e=5\ percent"]
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("seed=1", "nothing to search: give a key several values"),
+        ("a=interval(3,1)", r"empty interval; expected the lower end first, as in interval\(1"),
+        ("a=interval(1,1)", "two finite numbers"),
+        ("a=interval(0,inf)", "two finite numbers"),
+        ("a=tag(log,interval(0,1))", "lower end must be more than 0"),
+        ("a=tag(lgo,interval(1,2))", "there is no tag lgo; expected log"),
+        ("a=tag(log,choice(1,2))", "the tag log is for numbers"),
+        ("a=choice(1,2,1)", "1 is there twice"),
+        ("a=range(4,4)", "an empty range"),
+        ("a=range(4,8,0)", "a range with step 0"),
+        ("a=tag(log,range(4,8))", r"int\(interval"),
+    ],
+)
+def test_a_space_that_cannot_be_meant_is_refused(word, message):
+    with pytest.raises(UserError, match=message):
+        space(word)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"pruner": "medain"}, "hydra.sweeper.pruner=medain: did you mean median"),
+        ({"sampler": "grid"}, "known: random, tpe"),
+        ({"num_trials": 0}, "num_trials=0: expected a whole number, at least 1"),
+        ({"study": "a/b"}, "a name without"),
+        ({"seeds": (1, 1)}, "a seed is there twice"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused(change, message):
+    with pytest.raises(UserError, match=message):
+        settings(**change)
+
+
+def test_two_share_a_study_and_a_third_with_other_words_is_refused(tmp_path):
+    with search_in(tmp_path, num_trials=3) as one, search_in(tmp_path, num_trials=3) as two:
+        found = [one.next(), two.next(), one.next()]
+        assert [candidate.number for candidate in found] == [0, 1, 2]
+        assert len({candidate.values["rate"] for candidate in found}) == 3
+        assert one.next() is two.next() is None  # those of the other are at work, and so not taken back
+        two.complete(1, 0.5, ["run"])
+        one.fail(0, "no luck")
+        assert states(one) == ["FAIL", "COMPLETE", "RUNNING"]
+    with pytest.raises(UserError, match="was begun with another space"):
+        search_in(tmp_path, "rate=interval(0,2)")
+    with pytest.raises(UserError, match=r"another run key .*hydra.sweeper.study=<name>"):
+        search_in(tmp_path, key="1")
+    with search_in(tmp_path, num_trials=4) as more:
+        more.complete(more.next().number, 0.1, [])
+        assert states(more) == ["FAIL", "COMPLETE", "FAIL", "COMPLETE"]  # what was left, under a new number
+        assert more.next().number == 4
+
+
+def test_what_a_dead_process_tried_is_tried_again_with_what_it_had_reported(tmp_path):
+    dead = search_in(tmp_path, num_trials=1).__enter__()
+    left = dead.next()
+    dead.storage.set_trial_intermediate_value(dead._id(left.number), 1, 0.25)
+    dead._alive.release()  # as the system does for a process that dies
+    with search_in(tmp_path, num_trials=1) as search:
+        again = search.next()
+        assert (again.number, again.values) == (1, left.values)
+        assert search.trials()[1].intermediate_values == {1: 0.25}
+        search.complete(1, 0.5, [])
+        assert search.next() is None
+        assert states(search) == ["FAIL", "COMPLETE"]
+        assert "1 trials: 1 complete." in search_markdown(search, seed=1)
+
+
+def test_a_torn_line_of_the_journal_is_dropped(tmp_path):
+    with search_in(tmp_path) as search:
+        search.complete(search.next().number, 0.5, [])
+    with search.path.open("ab") as file:
+        file.write(b'{"op_code": 5, "wor')
+    with search_in(tmp_path) as search:
+        search.next()
+    assert len(open_journal(search.path).get_all_trials(0)) == 2
+
+
+class Instant:
+    """A back end that has done a cell as soon as it is started: `outcome` says how, and leaves what a run leaves."""
+
+    begins, poll_seconds = Event.STARTED, 0.0
+
+    def __init__(self, outcome, jobs=2):
+        self.outcome, self.jobs, self.started = outcome, jobs, []
+
+    def capacity(self):
+        return self.jobs
+
+    def describe(self):
+        return f"{self.jobs} at a time"
+
+    def start(self, cell, log):
+        log.write_text("error: no luck\n")
+        self.started.append(cell)
+        self.ended = self.outcome(cell)
+        return self
+
+    facts = {"process": 1}
+
+    def poll(self):
+        return self.ended
+
+    def adopt(self, cell):
+        return None
+
+    def is_busy(self, cell, history):
+        return False
+
+    def stop(self, works, report):
+        return True
+
+    def close(self):
+        pass
+
+
+def finish(cell, score=0.5):
+    Path(cell.run_dir).mkdir(parents=True)
+    (Path(cell.run_dir) / "result.json").write_text(result_text(score))
+    return Ended(0)
+
+
+def test_failed_pruned_and_finished_trials_are_told_and_reported(tmp_path):
+    def outcome(cell):
+        number = TrialAddress.parse(cell.words[2].partition("=")[2]).number
+        if number == 0:
+            return Ended(1)
+        if number == 1:
+            search._note(number, "pruned_at", 2)
+            search.storage.set_trial_intermediate_value(search._id(number), 2, 0.1)
+            return Ended(0)
+        return finish(cell, number / 10)
+
+    with search_in(tmp_path, num_trials=5) as search:
+        planner_of(search, tmp_path, Instant(outcome)).run()
+        assert states(search) == ["FAIL", "PRUNED", "COMPLETE", "COMPLETE", "COMPLETE"]
+        found = search_markdown(search, seed=7)
+    assert "5 trials: 3 complete, 1 pruned, 1 failed" in found
+    assert found.index("| 4 | 40.00 [40.0, 60.0]") < found.index("| 3 | 30.00")
+    assert "Trial 0 failed: error: no luck" in found
+    rate = search.trials()[4].params["rate"]
+    assert f"python train.py rate={rate!r} resume=auto" in found
+    assert "for seed in 8 9 10; do" in found
+    status = read_status(tmp_path)
+    assert (status.count(State.PRUNED), status.count(State.FAILED)) == (1, 1)
+
+
+def test_runs_that_are_finished_are_read_and_not_started(tmp_path):
+    words = ("rate=choice(1,2)",)
+    backend = Instant(finish)
+    with search_in(tmp_path, *words, num_trials=8) as search:
+        planner_of(search, tmp_path, backend).run()
+        assert states(search) == ["COMPLETE"] * 8
+    assert len(backend.started) == 2
+
+
+def test_a_trial_is_the_mean_of_its_seeds(tmp_path):
+    backend = Instant(lambda cell: finish(cell, 0.2 if cell.run_dir.endswith("b") else 0.6))
+    with search_in(tmp_path, num_trials=1, seeds=(1, 2)) as search:
+        planner_of(search, tmp_path, backend, seeds=("a", "b")).run()
+        assert search.trials()[0].value == pytest.approx(0.4)
+        found = search_markdown(search, seed=9)
+    assert "40.00 (mean of 2 seeds)" in found
+    assert "for seed in 3 4 5; do" in found
+
+
+def test_a_run_that_chose_nothing_on_dev_ends_the_search(tmp_path):
+    def outcome(cell):
+        finish(cell)
+        path = Path(cell.run_dir) / "result.json"
+        path.write_text(path.read_text().replace("best_dev_spearman", "other"))
+        return Ended(0)
+
+    with (
+        search_in(tmp_path) as search,
+        pytest.raises(UserError, match=r"nothing was chosen on dev.*training.monitor=dev/<set>/spearman"),
+    ):
+        planner_of(search, tmp_path, Instant(outcome)).run()
+
+
+def start(folder: Path, num_trials: int, seconds: float = 0.05) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, str(DRIVER), str(folder), str(num_trials)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | {"SECONDS": str(seconds)},
+    )
+
+
+def test_two_processes_share_the_trials_and_none_is_run_twice(tmp_path):
+    folder = tmp_path / "runs"
+    searches = [start(folder, 8), start(folder, 8)]
+    told = [one.communicate(timeout=120)[0] for one in searches]
+    assert all(one.returncode == 0 for one in searches), told
+    with search_in(folder, num_trials=8) as search:
+        trials = search.trials()
+    assert states(search) == ["COMPLETE"] * 8
+    assert len({trial.user_attrs["worker"] for trial in trials}) == 2
+    assert sorted(path.read_text() for path in folder.glob("*/starts")) == ["x"] * 8
+    for trial in trials:
+        assert trial.value == pytest.approx(1 - (trial.params["rate"] - 0.3) ** 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_killed_at_random_moments_and_taken_up_it_has_all_its_trials(tmp_path, seed):
+    folder, draw = tmp_path / "runs", random.Random(seed)
+    for _ in range(4):
+        pair = [start(folder, 12, 0.4), start(folder, 12, 0.4)]
+        time.sleep(draw.uniform(1, 4))
+        pair[0].kill()
+        time.sleep(draw.uniform(0, 2))
+        pair[1].kill()
+        for one in pair:
+            one.wait()
+    last = start(folder, 12, 0.1)
+    told, _ = last.communicate(timeout=120)
+    assert last.returncode == 0, told
+    with search_in(folder, num_trials=12) as search:
+        trials = search.trials()
+    complete = [trial for trial in trials if trial.state is TrialState.COMPLETE]
+    assert len(complete) == 12
+    assert len({trial.params["rate"] for trial in complete}) == 12
+    assert all(trial.user_attrs["abandoned"] for trial in trials if trial.state is TrialState.FAIL)
+    finished = [event["cell"] for event in Ledger(folder).events() if event["event"] == Event.FINISHED]
+    assert len(finished) == len({*finished})
