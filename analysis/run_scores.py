@@ -77,7 +77,7 @@ class ScoredRun:
     def _examples(self, name: str, split: str) -> Examples:
         config = self.result.config
         group = "dataset" if name in config["dataset"] else "evaluate"
-        described = OmegaConf.merge(OmegaConf.structured(DatasetConfig), config[group][name])
+        described = OmegaConf.merge(OmegaConf.structured(DatasetConfig), self.result.described(name))
         examples = load_examples(
             OmegaConf.to_object(described),
             split,

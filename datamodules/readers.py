@@ -18,8 +18,8 @@ import numpy as np
 import zstandard
 
 from schema.errors import UserError
+from schema.files import COMPRESSIONS
 
-COMPRESSIONS = (".zst", ".gz")
 DELIMITERS = {".tsv": "\t", ".txt": "\t", ".csv": ","}
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 

@@ -6,14 +6,14 @@ from omegaconf import DictConfig, OmegaConf
 
 from datamodules.hub import read_hub
 from datamodules.joined import joined, parts_of
-from datamodules.readers import COMPRESSIONS, Table, read_table
+from datamodules.readers import Table, read_table
 from datamodules.text import load_text
 from datamodules.verify import verified
 from schema.config import DatasetConfig, LayoutConfig, Source
 from schema.errors import UserError, nearest
 from schema.examples import Examples, Kind
+from schema.files import BUILTIN_DATA, on_disk
 
-BUILTIN_DATA = Path(__file__).resolve().parents[1] / "builtin" / "data"
 ROW_POLICIES = ("error", "drop")
 
 
@@ -115,27 +115,10 @@ def _file(
     if not folder.is_dir():
         raise UserError(f"data_dir={folder}: no such folder; type data_dir=<folder that holds the data sets>")
     named = layout.files.get(split)
-    path = _on_disk(folder / named) if named else None
+    path = on_disk(folder / named) if named else None
     if path is None and required:
         raise UserError(_absence(config, layout, split, folder, key))
     return path
-
-
-def _on_disk(path: Path) -> Path | None:
-    """The file, compressed as the layout says or otherwise; None when it is not there.
-
-    Raises UserError when only other forms are there, and more than one.
-    """
-    if path.is_file():
-        return path
-    plain = path.with_suffix("") if path.suffix in COMPRESSIONS else path
-    forms = [plain, *(plain.with_name(plain.name + suffix) for suffix in COMPRESSIONS)]
-    there = [form for form in forms if form.is_file()]
-    if len(there) > 1:
-        raise UserError(
-            f"{path}: not there, but {' and '.join(form.name for form in there)} are; keep only one"
-        )
-    return there[0] if there else None
 
 
 def _absence(config: DatasetConfig, layout: LayoutConfig, split: str, folder: Path, key: str) -> str:

@@ -15,10 +15,11 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Int, UInt8
 
-from datamodules.readers import BYTE_ORDER_MARK, COMPRESSIONS, decompressed
+from datamodules.readers import BYTE_ORDER_MARK, decompressed
 from schema.config import LayoutConfig
 from schema.errors import UserError
 from schema.examples import Examples, Kind
+from schema.files import COMPRESSIONS
 from schema.text_table import TextTable
 
 SHORTEST = 4

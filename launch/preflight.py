@@ -52,6 +52,17 @@ def check_command_line(
             check.single(flags.overrides, runs=flags.cfg is None)
 
 
+def checked_job(
+    lines: Sequence[str], *, conf_dir: Path, extra: str | None, config_name: str = "train", root: Path = ROOT
+) -> DictConfig:
+    """The typed job that a command line means, checked as `check_command_line` does; `extra` as its --config-dir."""
+    register_resolvers()
+    with _opened(conf_dir, extra) as hydra:
+        check = _Check(hydra, Groups(hydra.config_loader), config_name, conf_dir, root)
+        check.look_at(lines)
+        return check.job(lines)
+
+
 class _Check:
     """One command line against one configuration tree."""
 

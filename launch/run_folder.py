@@ -9,7 +9,13 @@ from types import TracebackType
 from schema.errors import UserError
 from schema.result import RESULT_FILE, Result
 
-KEPT_IN_PLACE = (".hydra", ".lock", "previous", "train.log")
+STAGES = "stages"
+"""Subfolder of a run in which the stages before its last keep their files."""
+
+KEPT_ASIDE = "previous"
+"""Subfolder in which a run keeps what an earlier attempt left."""
+
+KEPT_IN_PLACE = (".hydra", ".lock", KEPT_ASIDE, "train.log")
 
 
 class RunFolder:
@@ -71,7 +77,7 @@ class RunFolder:
 
     def stage_folder(self, stage: int, num_stages: int, name: str) -> Path:
         """Where a stage keeps its files: the run folder for the last stage, a subfolder for those before."""
-        folder = self.path if stage == num_stages - 1 else self.path / "stages" / f"{stage}-{name}"
+        folder = self.path if stage == num_stages - 1 else self.path / STAGES / f"{stage}-{name}"
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
@@ -79,7 +85,7 @@ class RunFolder:
         leftovers = [item for item in self.path.iterdir() if item.name not in KEPT_IN_PLACE]
         if not leftovers:
             return
-        attic = self.path / "previous"
+        attic = self.path / KEPT_ASIDE
         attic.mkdir(exist_ok=True)
         folder = attic / str(
             1 + max((int(one.name) for one in attic.iterdir() if one.name.isdigit()), default=0)

@@ -12,18 +12,18 @@ from hydra.utils import get_class
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import nn
 
-from callbacks.pruning import leave_if_pruned
 from callbacks.result_writer import best_weights, build_result, describe_training
 from callbacks.resume import RESUME_FILE
 from callbacks.tracking import finish_wandb
 from callbacks.trainer import build_trainer
 from datamodules.datamodule import SentenceDataModule
-from datamodules.loading import JobData
 from datamodules.leaks import SeenRows
+from datamodules.loading import JobData
 from datamodules.stages import Stage
 from encoders.bundle import ENCODER_FOLDER
 from launch.run_folder import require_free_space
 from launch.stage_store import StageEntry, share_files
+from launch.weights import weights_digest
 from lightning_modules.base import SentenceModule
 from lightning_modules.matching import Match, build_losses
 from schema.config import JobConfig
@@ -39,17 +39,17 @@ class StageRun:
 
     settings  the job's configuration in plain containers, as loggers and the Result store it
     key       run key of the job
+    seen      account of what this stage and those before it learn from; None: it is not asked for
     """
 
-    seen      account of what this stage and those before it learn from; None: it is not asked for
     job: JobConfig
     data: JobData
     matches: Mapping[str, Match]
     settings: dict[str, Any]
     key: str
+    seen: SeenRows | None = None
 
     def __call__(self, stage: Stage, encoder: nn.Module | None, folder: Path, entry: StageEntry) -> Result:
-    seen: SeenRows | None = None
         """Trains `encoder` in place on `stage`, tests it, and writes `encoder/` and `result.json` into `folder`.
 
         entry  where checkpoints go; a finished one gives its weights, and nothing is trained
@@ -89,9 +89,9 @@ class StageRun:
             if entry.shared and trainer.is_global_zero:
                 self._hand_over(encoder, stage, entry, training)
         if data.test_plan is not None:
+            module.seen = self.seen.seen() if self.seen is not None and stage.history else {}
             self._test(trainer, module, data)
         result = build_result(
-            module.seen = self.seen.seen() if self.seen is not None and stage.history else {}
             job,
             key=self.key,
             settings=self.settings,
@@ -138,7 +138,6 @@ class StageRun:
         require_free_space(entry.path, needed_bytes=parameters * BYTES_PER_PARAMETER)
         resume_point = entry.checkpoints / RESUME_FILE
         trainer.fit(module, datamodule=data, ckpt_path=resume_point if resume_point.exists() else None)
-        leave_if_pruned(trainer)
         best = best_weights(trainer)
         if best is not None:
             state = torch.load(best, map_location="cpu", weights_only=True)["state_dict"]
@@ -176,6 +175,7 @@ class StageRun:
             model = get_class(self.job.model["_target_"])
             model.save_encoder(encoder, folder / ENCODER_FOLDER, card=_card(result))
             share_files(entry.path / ENCODER_FOLDER, folder / ENCODER_FOLDER)
+            result.weights = weights_digest(folder / ENCODER_FOLDER)
         result.write(folder)
         (entry.checkpoints / RESUME_FILE).unlink(missing_ok=True)
 

@@ -38,6 +38,9 @@ class Result:
                 `leaked` of an evaluation split: `rows` that training has seen, their `share`, and rows `by_set`
     untrained   scores of the weights before this run's training, where `evaluation.untrained` asked for them
     training    steps, pairs, seconds, pairs per second, last and best validation
+    weights     digest of the weights that were left behind (`launch.weights`), "" where there are none
+    filled      what was scored after the run had ended, oldest first: when, which splits, with which versions, and the
+                descriptions of the sets; scores and `data` of them are among those of the run
     """
 
     name: str
@@ -52,7 +55,26 @@ class Result:
     stage: int = 0
     untrained: dict[str, Score] = field(default_factory=dict)
     finished_at: str = ""
+    weights: str = ""
+    filled: list[dict[str, Any]] = field(default_factory=list)
     format_version: int = field(default=FORMAT_VERSION)
+
+    @property
+    def absent(self) -> list[str]:
+        """`split/dataset` of the evaluation splits that had no file when they were looked for."""
+        columns = [key.rpartition("/")[0] for key, score in self.scores.items() if score.value is None]
+        return [
+            column
+            for column in dict.fromkeys(columns)
+            if column not in self.data and self.described(column.split("/")[1]) is not None
+        ]
+
+    def described(self, name: str) -> dict[str, Any] | None:
+        """What a set was read by, a DatasetConfig as plain containers; None for one that this result knows not of."""
+        for fill in reversed(self.filled):
+            if name in fill["sets"]:
+                return fill["sets"][name]
+        return self.config["dataset"].get(name) or self.config.get("evaluate", {}).get(name)
 
     def write(self, folder: str | Path) -> Path:
         """Writes `<folder>/result.json` in one piece: a killed process leaves the old file or the new one."""

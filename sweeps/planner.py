@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from sweeps.arrived import arrived_line
 from sweeps.backends.interface import Backend, Ended, Work
 from sweeps.ledger import Cell, Event, Ledger
 from sweeps.processes import last_words
@@ -95,6 +96,8 @@ class Planner:
         self.ledger.add_all([(Event.SWEEP, sizes), *planned])
         done = sum(cell.finished for cell in self.cells)
         self.report(f"{len(self.cells)} cells, {done} of them finished already; {self.backend.describe()}")
+        if (arrived := arrived_line(self.cells)) is not None:
+            self.report(arrived)
 
     def _start_next(self) -> bool:
         """Starts the first cell that can be, where there is room; true if something came forward."""

@@ -10,6 +10,7 @@ from rich.console import Group
 from rich.table import Table
 
 from schema.errors import UserError
+from sweeps.arrived import arrived_line
 from sweeps.ledger import Event, History, Ledger
 from sweeps.planner import spoken
 
@@ -30,11 +31,13 @@ class Status:
 
     jobs          cells at a time of the latest sweep
     seconds_left  for what is not finished, from the time that finished cells took; None before the first has
+    arrived       what to type for finished cells that lack a column whose file has come since; None without any
     """
 
     cells: list[tuple[History, State]]
     jobs: int
     seconds_left: float | None
+    arrived: str | None = None
 
     def count(self, state: State) -> int:
         return sum(one is state for _, one in self.cells)
@@ -50,7 +53,8 @@ def read_status(folder: str | Path) -> Status:
         )
     cells = [(history, state_of(history, ledger)) for history in histories.values()]
     jobs = [event["jobs"] for event in ledger.events() if event["event"] == Event.SWEEP][-1]
-    return Status(cells, jobs, _seconds_left(cells, jobs))
+    arrived = arrived_line(history.cell for history in histories.values())
+    return Status(cells, jobs, _seconds_left(cells, jobs), arrived)
 
 
 def state_of(history: History, ledger: Ledger) -> State:
@@ -105,7 +109,8 @@ def to_console(status: Status) -> Group:
                 spoken(seconds) if seconds else "",
                 error,
             )
-    return Group(summary(status), *([table] if table.row_count else []))
+    lines = [summary(status), *([status.arrived] if status.arrived else [])]
+    return Group(*lines, *([table] if table.row_count else []))
 
 
 def summary(status: Status) -> str:

@@ -19,8 +19,14 @@ MAY_IMPORT = {
     "analysis": {"schema", "datamodules", "encoders", "metrics"},
     "mining": {"schema", "datamodules", "encoders", "metrics"},
 }
-LAST_STEP = {"launch/curriculum.py", "launch/stage_run.py"}
-"""Reached from train.py alone, once torch is welcome: they tie modules and callbacks together."""
+LAST_STEP = {
+    "launch/curriculum.py",
+    "launch/stage_run.py",
+    "launch/fill.py",
+    "launch/judge.py",
+    "launch/learnt.py",
+}
+"""Reached from train.py and evaluate_runs.py alone, once torch is welcome: they tie modules and callbacks together."""
 
 
 def imports(path):
@@ -52,6 +58,7 @@ def test_arrows_go_one_way(project_root, package):
         "launch.run_folder",
         "sweeps.__main__",
         "predict",
+        "evaluate_runs",
         "analysis.__main__",
         "mining.__main__",
     ],

@@ -1,0 +1,183 @@
+"""Scores what finished runs lack, with the encoders they left behind: `python evaluate_runs.py runs`.
+
+A column whose file came after the run, or a set that joined the suite, is filled into the result; nothing is trained,
+and a score that exists is left alone.
+
+python evaluate_runs.py runs                          files that have come since
+python evaluate_runs.py runs --dataset mine           and a set of conf/dataset that the runs did not know
+python evaluate_runs.py runs --suite zh_picture       and the sets of a suite
+python evaluate_runs.py runs/some-run --again         everything once more; says what moved
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from launch.lacking import Described, FinishedStage, fillable, finished_stages
+from launch.run_folder import RunFolder
+from schema.errors import UserError, exit_status
+from schema.result import Result
+
+if TYPE_CHECKING:  # it loads torch, and neither --help nor a folder that lacks nothing should wait for that
+    from launch.fill import Filled, Filler
+
+ROUNDING = 1e-6
+"""Smaller differences are those of sentences that went through the encoder in other company."""
+
+CONFIGURATION = Path(__file__).resolve().parent / "conf"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line and gives the exit status: 0, or 2 for a mistake of the user or a run that failed."""
+    options = _parser().parse_args(arguments)
+    return exit_status(lambda: _fill_all(options))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="evaluate_runs.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "runs", nargs="+", type=Path, help="run folders, or folders that hold runs at any depth"
+    )
+    parser.add_argument("--suite", metavar="NAME", help="also the sets of conf/suite/NAME.yaml")
+    parser.add_argument(
+        "--dataset",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="also conf/dataset/NAME.yaml; may be repeated",
+    )
+    parser.add_argument(
+        "--config-dir", metavar="FOLDER", help="a further folder of dataset/ and suite/ files"
+    )
+    parser.add_argument(
+        "--again",
+        action="store_true",
+        help="replace scores that exist, of the named sets or of all, and say what moved",
+    )
+    parser.add_argument(
+        "--data-dir", metavar="FOLDER", help="where the sets lie; default: where each run has read them"
+    )
+    parser.add_argument(
+        "--hardware", metavar="NAME", help="of conf/hardware; default: what each run has used, on one device"
+    )
+    parser.add_argument(
+        "--batch-tokens", type=int, metavar="N", help="tokens at a time; default: as the hardware says"
+    )
+    return parser
+
+
+def _fill_all(options: argparse.Namespace) -> None:
+    _check(options)
+    from launch.preflight import checked_job
+
+    words = [f"dataset=[{','.join(options.dataset)}]", f"suite={options.suite or 'none'}"]
+    words += [f"hardware={options.hardware}"] if options.hardware else []
+    today = checked_job(words, conf_dir=CONFIGURATION, extra=options.config_dir)
+    stages = finished_stages(options.runs)
+    visit = _Visit(options, today)
+    failed = []
+    for number, stage in enumerate(stages, start=1):
+        place = f"[{number}/{len(stages)}] {stage.folder}:"
+        try:
+            print(f"{place} {visit(stage)}", flush=True)
+        except UserError as error:
+            failed.append(stage)
+            print(f"{place} failed: {error}", file=sys.stderr, flush=True)
+    if failed:
+        raise UserError(
+            f"{len(failed)} of {len(stages)} failed: {', '.join(str(one.folder) for one in failed)}"
+        )
+
+
+def _check(options: argparse.Namespace) -> None:
+    if options.data_dir is not None and not Path(options.data_dir).expanduser().is_dir():
+        raise UserError(
+            f"--data-dir {options.data_dir}: no such folder; give the one that holds the data sets"
+        )
+    if options.batch_tokens is not None and options.batch_tokens < 1:
+        raise UserError(f"--batch-tokens {options.batch_tokens}: expected a number of tokens, such as 2048")
+
+
+class _Visit:
+    """What is done at each finished stage. torch is loaded at the first that lacks something."""
+
+    def __init__(self, options: argparse.Namespace, today) -> None:
+        from omegaconf import OmegaConf
+
+        self.options = options
+        self.today = today
+        named = OmegaConf.to_container(today)
+        self.named: Described = named["evaluate"] | named["dataset"]
+        self._filler: Filler | None = None
+
+    def __call__(self, stage: FinishedStage) -> str:
+        """Fills one result in, and says in a line what came of it."""
+        if not self._wanted(stage):
+            return f"nothing to do{self._without_file(stage)}"
+        with RunFolder(stage.run, resume="auto"):
+            wanted = self._wanted(stage)  # another process may have been here before the lock was ours
+            if not wanted:
+                return "nothing to do"
+            since = time.monotonic()
+            filled = self.filler().fill(stage, wanted)
+            return _spoken(filled, Result.read(stage.folder), time.monotonic() - since)
+
+    def _wanted(self, stage: FinishedStage) -> Described:
+        result = Result.read(stage.folder)
+        return fillable(result, self.named, data_dir=self.options.data_dir, again=self.options.again)
+
+    def _without_file(self, stage: FinishedStage) -> str:
+        """The sets that were asked for by name and are neither scored nor to be read anywhere."""
+        result = Result.read(stage.folder)
+        read = {key.split("/")[1] for key in result.data if not key.startswith("train/")}
+        lost = [name for name in self.options.dataset if name not in read]
+        folder = self.options.data_dir or result.config["data_dir"]
+        return f" ({', '.join(lost)}: no dev or test file below {folder})" if lost else ""
+
+    def filler(self) -> "Filler":
+        if self._filler is None:
+            from launch.fill import Filler
+
+            self._filler = Filler(
+                self.today,
+                own_hardware=self.options.hardware is None,
+                data_dir=self.options.data_dir,
+                batch_tokens=self.options.batch_tokens,
+                again=self.options.again,
+                progress=sys.stderr.isatty(),
+            )
+        return self._filler
+
+
+def _spoken(filled: "Filled", result: Result, seconds: float) -> str:
+    """New Spearman ×100 of each split, what moved, and what could not be done."""
+    new = [key for key in filled.added if key.endswith("/spearman") and key in result.scores]
+    spoken = [f"{key.removesuffix('/spearman')} {100 * result.scores[key].value:.2f}" for key in new]
+    parts = [f"added {', '.join(spoken) or len(filled.added)}"] if filled.added else []
+    far = [
+        f"{key} {_percent(old)} → {_percent(new)}"
+        for key, (old, new) in filled.moved.items()
+        if _is_far(old, new)
+    ]
+    near = len(filled.moved) - len(far)
+    parts += [f"moved {', '.join(far)}"] if far else []
+    parts += [f"{near} others moved by less than {ROUNDING:g}"] if near else []
+    parts += filled.notes
+    return f"{'; '.join(parts) or 'all scores are as they were'} ({seconds:.1f} s)"
+
+
+def _is_far(before: float | None, after: float | None) -> bool:
+    return before is None or after is None or abs(before - after) >= ROUNDING
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.4f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

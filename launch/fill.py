@@ -1,0 +1,204 @@
+"""Scores sets with the encoder that a finished stage left behind, as the stage itself would have scored them."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from datamodules.leaks import Seen, SeenRows
+from datamodules.loading import JobData, load_job_data
+from launch.judge import Judge
+from launch.lacking import Described, FinishedStage
+from launch.learnt import learnt_sets, stage_job
+from launch.stored import stored_job
+from metrics.together import STS_SETS
+from schema.config import JobConfig
+from schema.errors import UserError
+from schema.examples import Examples, Kind
+from schema.result import Result, Score
+
+
+@dataclass
+class Filled:
+    """What scoring has changed in a result.
+
+    added  metric keys that have a value and had none
+    moved  metric key → value before and after, where an existing score was replaced by another
+    notes  what could not be done, in words
+    """
+
+    added: list[str] = field(default_factory=list)
+    moved: dict[str, list[float | None]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Filler:
+    """Fills results in.
+
+    defaults      a typed job of today: it has what a stored job lacks
+    own_hardware  each run's own hardware, else that of `defaults`; of either one device is used
+    data_dir      where sets are read from; None: where each run read them
+    batch_tokens  tokens at a time; None: as the hardware says
+    again         scores that exist are replaced too
+    progress      bars are shown
+    """
+
+    defaults: DictConfig
+    own_hardware: bool = True
+    data_dir: str | None = None
+    batch_tokens: int | None = None
+    again: bool = False
+    progress: bool = False
+    _read: tuple[str, JobData | None] = ("", None)
+
+    def fill(self, stage: FinishedStage, sets: Described) -> Filled:
+        """Scores `sets` and writes the result again; the caller holds the lock of the run.
+
+        Raises UserError when the encoder is gone or another one, when rows are others than the run has seen, and when
+        the run would have learnt something else with these sets in its evaluation.
+        """
+        result = Result.read(stage.folder)
+        whole: JobConfig = OmegaConf.to_object(self._stored(result, sets))
+        judge = Judge(whole, stage, result)
+        sets = {name: one for name, one in sets.items() if Kind(one["kind"]) in judge.model.scored}
+        sets = _with_companions(sets, result)
+        if not sets:
+            return Filled(notes=["its model has nothing to measure of these sets"])
+        digest = judge.require_weights()
+        data = self._load(replace(whole, dataset={}, evaluate=_chosen(whole, sets)), judge.model.scored)
+        if not self.again:
+            _require_same_rows(data, result)
+        learnt: list[dict[str, Examples]] = []
+        if result.trained_on and (whole.filter_leaks or whole.evaluation.without_leaks):
+            learnt = learnt_sets(stage, result, lambda told: self._stored(told, sets))
+        filled = Filled()
+        found = judge.scored(
+            data, judge.encoder(), seen=_seen(data, learnt) if whole.evaluation.without_leaks else {}
+        )
+        before: dict[str, Score] = {}
+        if result.untrained:
+            before = self._before_training(
+                judge, data, stage_job(self._stored(result, sets), result.stage), filled
+            )
+        self._merge(result, found.scores, before, data, filled)
+        _add(result.data, found.data, again=self.again)
+        result.filled.append(_record(found, sets, filled, weights=digest, hardware=asdict(whole.hardware)))
+        result.write(stage.folder)
+        return filled
+
+    def _stored(self, result: Result, sets: Described) -> DictConfig:
+        """The typed job of a result with `sets` in its evaluation, on one device and without loggers."""
+        config = dict(result.config)
+        config["dataset"] = {name: sets.get(name, one) for name, one in config["dataset"].items()}
+        config["evaluate"] = config["evaluate"] | {
+            name: one for name, one in sets.items() if name not in config["dataset"]
+        }
+        job = stored_job(config, self.defaults, own_hardware=self.own_hardware)
+        job.data_dir = self.data_dir or job.data_dir
+        # One process is enough, and Lightning would start this program again for each of the others.
+        job.hardware.devices, job.hardware.num_nodes, job.hardware.strategy = 1, 1, "auto"
+        job.hardware.eval_batch_tokens = self.batch_tokens or job.hardware.eval_batch_tokens
+        job.logger.csv, job.logger.wandb, job.logger.progress = False, "off", self.progress
+        return job
+
+    def _load(self, job: JobConfig, kinds: tuple[Kind, ...]) -> JobData:
+        """The rows of the job's evaluation; those of the last job are kept, since runs of one sweep are alike."""
+        seed = job.seed if job.debug_rows is not None else None  # then it decides which rows are kept
+        deciding = [
+            job.source,
+            job.data_dir,
+            job.on_bad_row,
+            job.debug_rows,
+            seed,
+            job.evaluation.splits,
+            kinds,
+        ]
+        key = json.dumps([deciding, {name: asdict(one) for name, one in job.evaluate.items()}])
+        if self._read[0] != key:
+            self._read = (key, load_job_data(job, {}, scored=kinds))
+        return self._read[1]
+
+    def _before_training(
+        self, judge: Judge, data: JobData, job: JobConfig, filled: Filled
+    ) -> dict[str, Score]:
+        """Scores of the weights that the stage started from; none, with a note, where these are gone."""
+        try:
+            return judge.scored(data, judge.start(job), seen={}).scores
+        except UserError as error:
+            filled.notes.append(f"the scores before training are not filled in: {error}")
+            return {}
+
+    def _merge(
+        self,
+        result: Result,
+        found: Mapping[str, Score],
+        before: Mapping[str, Score],
+        data: JobData,
+        filled: Filled,
+    ) -> None:
+        """Puts new scores into the result; one that exists is touched only when it is to be replaced."""
+        for place, scores, new in (("", result.scores, found), ("untrained ", result.untrained, before)):
+            for key, score in new.items():
+                old, is_read = scores.get(key), key.rpartition("/")[0] not in data.absent
+                if old is None or (old.value is None and is_read):
+                    scores[key] = score
+                    filled.added += [f"{place}{key}"] if score.value is not None else []
+                elif self.again and is_read and old != score:
+                    scores[key] = score
+                    filled.moved[f"{place}{key}"] = [old.value, score.value]
+
+
+def _chosen(job: JobConfig, sets: Described) -> dict[str, Any]:
+    return {name: one for name, one in {**job.evaluate, **job.dataset}.items() if name in sets}
+
+
+def _with_companions(sets: Described, result: Result) -> Described:
+    """The sets, and those scored before without which a number over several sets would lack."""
+    read = {key.split("/")[1] for key in result.data if not key.startswith("train/")}
+    if set(sets).isdisjoint(STS_SETS) or not set(STS_SETS) <= read | set(sets):
+        return sets
+    return sets | {name: result.described(name) for name in STS_SETS if name not in sets}
+
+
+def _require_same_rows(data: JobData, result: Result) -> None:
+    for one in data.evaluation:
+        then = result.data.get(f"{one.split}/{one.name}")
+        if then is not None and then["fingerprint"] != one.fingerprint:
+            raise UserError(
+                f"{one.name}/{one.split} holds other rows than the run has seen; point --data-dir at the same "
+                f"files, or type --again --dataset {one.name} to score it anew"
+            )
+
+
+def _seen(data: JobData, learnt: list[dict[str, Examples]]) -> dict[str, Seen]:
+    rows = SeenRows(data.evaluation)
+    for sets in learnt:
+        rows.learn(sets)
+    return rows.seen() if learnt else {}
+
+
+def _add(known: dict[str, Any], found: Mapping[str, Any], *, again: bool) -> None:
+    for key, rows in found.items():
+        if again or key not in known:
+            known[key] = rows
+
+
+def _record(
+    found: Result, sets: Described, filled: Filled, *, weights: str, hardware: dict[str, Any]
+) -> dict[str, Any]:
+    """What a result remembers of having been filled in."""
+    return {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "added": filled.added,
+        "moved": filled.moved,
+        "notes": filled.notes,
+        "data": found.data,
+        "sets": sets,
+        "weights": weights,
+        "hardware": hardware,
+        "environment": found.environment,
+    }

@@ -1,0 +1,26 @@
+"""The job of a finished run, read back from its result. Needs no torch."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from launch.job import explained
+from schema.config import JobConfig
+
+WHOLE = ("model", "loss", "dataset", "evaluate", "backbone")
+"""Groups that are taken as they are stored: two choices of one of them have different keys."""
+
+
+def stored_job(config: Mapping[str, Any], defaults: DictConfig, *, own_hardware: bool) -> DictConfig:
+    """The typed job of a stored configuration.
+
+    defaults      a typed job of today: it has the keys that came to the schema after the run
+    own_hardware  the hardware of the run, else that of `defaults`
+
+    Raises UserError for a key or a type that the schema does not have any more.
+    """
+    today = {key: value for key, value in OmegaConf.to_container(defaults).items() if key not in WHOLE}
+    stored = {key: value for key, value in config.items() if own_hardware or key != "hardware"}
+    with explained():
+        return OmegaConf.merge(OmegaConf.structured(JobConfig), today, stored)

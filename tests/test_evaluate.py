@@ -1,0 +1,242 @@
+"""Columns that come later are filled into finished runs, with the numbers of a run that had them from the start."""
+
+import fcntl
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from jobs import run_job
+
+import evaluate_runs
+import train
+from lightning_modules.base import SentenceModule
+from schema.files import BUILTIN_DATA
+from schema.result import Result
+from sweeps.matrix import build_matrix
+
+WORDS = (
+    "training.duration=2 steps",
+    "debug_rows=24",
+    "evaluation.bootstrap_samples=20",
+    "evaluation.untrained=true",
+)
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    """The sets of the training steps that are really taken."""
+    taken = []
+    step = SentenceModule.training_step
+
+    def counted(self, batch, index):
+        taken.append(batch.task)
+        return step(self, batch, index)
+
+    monkeypatch.setattr(SentenceModule, "training_step", counted)
+    return taken
+
+
+def local_sets(folder: Path, *names: str, splits=("train", "dev", "test")) -> Path:
+    """A data_dir with some of the demo sets."""
+    for name in names:
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        for split in splits:
+            shutil.copy(BUILTIN_DATA / name / f"{split}.tsv", folder / name)
+    return folder
+
+
+def suite_of(data_dir: Path, *names: str) -> list[str]:
+    """A suite of demo sets that are read below `data_dir`."""
+    return ["suite=demo", f"data_dir={data_dir}", *(f"evaluate.{name}.source=local" for name in names)]
+
+
+def fill(*arguments: str | Path) -> int:
+    return evaluate_runs.main([str(one) for one in arguments])
+
+
+def assert_alike(run: Path, whole: Path) -> None:
+    """The same sets, rows, counts and scores; the latter up to float32, since sentences had other company."""
+    found, expected = Result.read(run), Result.read(whole)
+    assert found.data == expected.data
+    for scores, wanted in ((found.scores, expected.scores), (found.untrained, expected.untrained)):
+        assert scores.keys() == wanted.keys()
+        for key, score in wanted.items():
+            assert vars(scores[key]) == pytest.approx(vars(score), abs=1e-6), key
+            if key.endswith("/spearman"):
+                assert scores[key] == score
+
+
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory, tiny_backbone):
+    """A curriculum that had all files from the start, and one that lacked some until it was finished."""
+    folder = tmp_path_factory.mktemp("grown")
+    words = (*WORDS, "schedule=serial", "dataset=[demo_nli,demo_sts]", "schedule.store=null")
+    data = local_sets(folder / "data", "demo_qmc", "demo_order")
+    whole = run_job(folder / "whole", tiny_backbone, *words, *suite_of(data, "demo_qmc", "demo_order"))
+    later = local_sets(folder / "later", "demo_qmc", splits=("test",))
+    run = run_job(folder / "runs", tiny_backbone, *words, *suite_of(later, "demo_qmc", "demo_order"))
+    return whole, run, data, later
+
+
+def test_a_file_that_came_later_gives_the_numbers_of_a_run_that_had_it(grown, steps, capsys):
+    whole, run, data, later = grown
+    before = Result.read(run)
+    assert before.absent == ["dev/demo_qmc", "dev/demo_order", "test/demo_order"]
+    assert before.scores["test/demo_qmc/accuracy"].value is None
+    assert fill(run.parent) == 0
+    assert capsys.readouterr().out.count("nothing to do") == 2
+    shutil.copytree(data, later, dirs_exist_ok=True)
+    assert fill(run.parent) == 0
+    assert steps == []
+    for stage in (".", "stages/0-demo_nli"):
+        assert_alike(run / stage, whole / stage)
+        for key, score in before.scores.items() if stage == "." else ():
+            assert score.value is None or Result.read(run).scores[key] == score
+    assert capsys.readouterr().out.count("added dev/demo_qmc ") == 2
+
+    result = Result.read(run)
+    (record,) = result.filled
+    assert "test/demo_qmc/accuracy" in record["added"], "its threshold waited for dev"
+    assert "untrained test/demo_order/spearman" in record["added"]
+    assert record["data"]["dev/demo_qmc"]["fingerprint"] == result.data["dev/demo_qmc"]["fingerprint"]
+    assert record["environment"]["packages"]["torch"] == result.environment["packages"]["torch"]
+    assert record["weights"] == result.weights
+    stamp = (run / "result.json").stat().st_mtime_ns
+    assert fill(run.parent) == 0
+    assert (run / "result.json").stat().st_mtime_ns == stamp
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("model=lexical",),
+        pytest.param(("model=crossencoder", "loss=ce", "dataset=[demo_nli]"), marks=pytest.mark.slow),
+        pytest.param(("model=crossencoder", "loss=cosent"), marks=pytest.mark.slow),
+        pytest.param(("model=cot", "loss=info_nce_pool"), marks=pytest.mark.slow),
+        pytest.param(("model=crops", "loss=info_nce"), marks=pytest.mark.slow),
+        pytest.param(("dataset=[]",), marks=pytest.mark.slow),
+        pytest.param(("hardware=cpu_bf16",), marks=pytest.mark.slow),
+        pytest.param(("evaluation.without_leaks=true", "dataset=[demo_qmc]"), marks=pytest.mark.slow),
+    ],
+    ids=" ".join,
+)
+def test_a_named_set_gives_the_numbers_of_a_run_that_had_it(tmp_path, tiny_backbone, words, steps):
+    words = (*WORDS, *words)
+    whole = run_job(tmp_path / "whole", tiny_backbone, *words, "suite=demo")
+    run = run_job(
+        tmp_path / "runs", tiny_backbone, *words, "suite=demo", "~evaluate.demo_order", "~evaluate.demo_nli"
+    )
+    del steps[:]
+    assert fill(run, "--suite", "demo") == 0
+    assert_alike(run, whole)
+    assert steps == []
+
+
+@pytest.fixture
+def lacks_test(grown, tmp_path):
+    """A copy of the run that had everything, except for what it knew of demo_qmc/test."""
+    run = tmp_path / grown[0].name
+    shutil.copytree(grown[0], run)
+    stored = json.loads((run / "result.json").read_text())
+    del stored["data"]["test/demo_qmc"]
+    stored["scores"] = {
+        key: one for key, one in stored["scores"].items() if not key.startswith("test/demo_qmc")
+    }
+    stored["scores"]["test/demo_qmc/spearman"] = {"value": None}
+    (run / "result.json").write_text(json.dumps(stored))
+    return run
+
+
+def test_again_says_what_moved_and_touches_nothing_else(grown, tmp_path, capsys):
+    run = Path(shutil.copytree(grown[0], tmp_path / grown[0].name))
+    before = Result.read(run)
+    assert fill(run, "--again") == 0
+    assert capsys.readouterr().out.count("all scores are as they were") == 2
+    assert Result.read(run).scores == before.scores
+
+
+def test_rows_that_changed_are_not_mixed_with_those_that_were_scored(grown, lacks_test, tmp_path, capsys):
+    data = Path(shutil.copytree(grown[2], tmp_path / "data"))
+    header, *rows = (data / "demo_qmc" / "dev.tsv").read_text().splitlines(keepends=True)
+    (data / "demo_qmc" / "dev.tsv").write_text("".join([header, *rows[9:], *rows[:9]]))
+    before = Result.read(lacks_test)
+    assert fill(lacks_test, "--data-dir", data) == 2
+    assert "demo_qmc/dev holds other rows than the run has seen" in capsys.readouterr().err
+    assert Result.read(lacks_test) == before
+
+    assert fill(lacks_test, "--data-dir", data, "--again") == 0
+    after = Result.read(lacks_test)
+    moved = after.filled[-1]["moved"]
+    old, new = moved["dev/demo_qmc/spearman"]
+    assert old == before.scores["dev/demo_qmc/spearman"].value != new
+    assert new == after.scores["dev/demo_qmc/spearman"].value
+    assert {
+        key for key, one in before.scores.items() if one.value is not None and after.scores[key] != one
+    } <= set(moved)
+    assert f"moved dev/demo_qmc/spearman {100 * old:.4f} → {100 * new:.4f}" in capsys.readouterr().out
+
+
+def test_a_run_that_cannot_be_filled_is_named_and_the_others_go_on(grown, lacks_test, tmp_path, capsys):
+    others = {}
+    for name in ("changed", "gone", "locked"):
+        others[name] = Path(shutil.copytree(lacks_test, tmp_path / name))
+        shutil.rmtree(others[name] / "stages")
+    weights = others["changed"] / "encoder" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    shutil.rmtree(others["gone"] / "encoder")
+    with (others["locked"] / ".lock").open("a+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert fill(lacks_test, *others.values()) == 2
+    said = capsys.readouterr()
+    assert "its encoder is gone" in said.err
+    assert "are not those that its result was measured with" in said.err
+    assert "another process is running this very job" in said.err
+    assert f"3 of 5 failed: {', '.join(map(str, others.values()))}" in said.err
+    assert said.out.count("added test/demo_qmc ") == 1
+    assert_alike(lacks_test, grown[0])
+
+
+def test_what_does_not_exist_is_said_before_torch_is_loaded(tmp_path, project_root, capsys):
+    assert fill(tmp_path / "none") == 2
+    assert "no such folder" in capsys.readouterr().err
+    assert fill(tmp_path) == 2
+    assert "no result below" in capsys.readouterr().err
+    assert fill(tmp_path, "--dataset", "demo_qcm") == 2
+    assert "did you mean demo_qmc?" in capsys.readouterr().err
+    code = "import sys, evaluate_runs; evaluate_runs.main(['x', '--suite', 'demo']); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=project_root, check=False).returncode == 0
+
+
+def further_conf(folder: Path, name: str, *, like: str) -> Path:
+    """A folder of configuration with one set, which is a demo set under another name, below data_dir."""
+    text = (train.CONFIGURATION / "dataset" / f"{like}.yaml").read_text(encoding="utf-8")
+    text = text.replace("source: builtin", "source: local").replace(like, name)
+    (folder / "dataset").mkdir(parents=True)
+    (folder / "dataset" / f"{name}.yaml").write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_a_newcomer_adds_a_set_and_runs_its_row_and_its_column(tmp_path, tiny_backbone, steps):
+    words = (*WORDS, "suite=demo", "~evaluate.demo_nli", "~evaluate.demo_order")
+    runs = tmp_path / "runs"
+    for name in ("demo_sts", "demo_qmc"):
+        run_job(runs, tiny_backbone, *words, f"dataset=[{name}]")
+    assert steps == 2 * ["demo_sts"] + 2 * ["demo_qmc"]
+
+    shutil.copytree(BUILTIN_DATA / "demo_order", tmp_path / "data" / "mine")
+    conf = further_conf(tmp_path / "conf", "mine", like="demo_order")
+    own = (f"data_dir={tmp_path / 'data'}", f"hydra.searchpath=[file://{conf}]", "dataset=[mine]")
+    row = run_job(runs, tiny_backbone, *words, *own)
+    assert fill(runs, "--dataset", "mine", "--config-dir", conf, "--data-dir", tmp_path / "data") == 0
+    assert steps[4:] == 2 * ["mine"]
+    results = [Result.read(path) for path in sorted(runs.glob("*/"))]
+    matrix = build_matrix([one for one in results if one.trained_on], metric="spearman")
+    assert set(matrix.columns) == {"test/demo_sts", "test/demo_qmc", "test/mine"}
+    filled = {one.trained_on: set(one.cells) for one in matrix.rows}
+    assert filled.keys() >= {"demo_sts", "demo_qmc", "mine"}
+    for cells in filled.values():
+        assert cells >= set(matrix.columns)
+    assert Result.read(row).filled == []
