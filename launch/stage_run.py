@@ -12,6 +12,7 @@ from hydra.utils import get_class
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import nn
 
+from callbacks.pruning import leave_if_pruned
 from callbacks.result_writer import best_weights, build_result, describe_training
 from callbacks.resume import RESUME_FILE
 from callbacks.tracking import finish_wandb
@@ -138,6 +139,7 @@ class StageRun:
         require_free_space(entry.path, needed_bytes=parameters * BYTES_PER_PARAMETER)
         resume_point = entry.checkpoints / RESUME_FILE
         trainer.fit(module, datamodule=data, ckpt_path=resume_point if resume_point.exists() else None)
+        leave_if_pruned(trainer)
         best = best_weights(trainer)
         if best is not None:
             state = torch.load(best, map_location="cpu", weights_only=True)["state_dict"]
