@@ -1,4 +1,4 @@
-"""Measurements beside sentence-transformers: python -m bench [training|encoding|evaluation|cosent|memory|overhead|all]
+"""Measurements beside sentence-transformers: python -m bench <benchmark>, or all; --help lists them.
 
 Each writes <output>/<name>.json and a picture, and prints a table. Rounds alternate between the contestants in one
 process, so that a busy machine hits all of them; what is compared is the median over rounds of their ratio. Run it

@@ -72,6 +72,20 @@ BENCHMARKS: dict[str, tuple[str, tuple[Option, ...]]] = {
             Option("compile", "also measure ours with hardware.compile=true", False, False, False),
         ),
     ),
+    "crossencoder": (
+        "seconds per training step of a cross-encoder on the same batches, and both loss curves",
+        (
+            _sizes(["S"], ["S", "M", "B"]),
+            Option("precisions", "fp32 and bf16 autocast", ["fp32", "bf16"], ["fp32", "bf16"],
+                   ["fp32", "bf16"], tuple(PRECISIONS)),
+            Option("batch_size", "pairs per step", 8, 64, 64),
+            Option("steps", "steps per turn; the first 4 do not count as time", 7, 24, 40),
+            _rounds(2, 3, 5),
+            Option("agreement_steps", "steps of the run without dropout, where curves must agree", 3, 12, 30),
+            Option("datasets", "sets of labelled pairs; not given: lcqmc where data is at hand, else demo_qmc",
+                   [], [], []),
+        ),
+    ),
     "encoding": (
         "sentences per second of every back end, and how far embeddings and correlations move",
         (

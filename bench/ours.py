@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytorch_lightning as pl
+from hydra.utils import get_class
 from torch import nn
 
 from bench.steps import Steps
@@ -14,7 +15,7 @@ from bench.work import Work
 from callbacks.trainer import build_trainer
 from datamodules.datamodule import SentenceDataModule
 from encoders import load_backbone
-from lightning_modules.biencoder import BiEncoder
+from lightning_modules.base import SentenceModule
 from lightning_modules.matching import build_losses
 from schema.config import JobConfig
 
@@ -37,14 +38,17 @@ class Clock(pl.Callback):
         return Steps.between(self.ends, self.losses)
 
 
-def build_module(job: JobConfig, data: SentenceDataModule, work: Work | None) -> BiEncoder:
-    """The bi-encoder of a job on the encoder in its folder, with the losses of `work`; None: it only evaluates."""
-    encoder = load_backbone(job.backbone, seed=0)
+def build_module(job: JobConfig, data: SentenceDataModule, work: Work | None) -> SentenceModule:
+    """The model of a job on the encoder in its folder, with the losses of `work`; None: it only evaluates."""
+    model: type[SentenceModule] = get_class(job.model["_target_"])
+    encoder = model.load_encoder(job)
     losses = nn.ModuleDict()
     if work is not None:
         classes = {name: examples.num_classes for name, examples in data.train.items()}
         losses = build_losses(work.matches, dim=encoder.dim, num_classes=classes)
-    module = BiEncoder(
+    numbers = {name: value for name, value in job.model.items() if name != "_target_"}
+    module = model(
+        **numbers,
         encoder=encoder,
         losses=losses,
         job=job,

@@ -18,6 +18,7 @@ HEADINGS = {
 WORDS = {
     "en": {
         "training": "training, {size}, {precision}",
+        "crossencoder": "training a cross-encoder, {size}, {precision}",
         "default": "{} × its default",
         "peak": "{} % of the matrix peak, {} of {} MiB",
         "encoding": "encoding, {model}, {side}",
@@ -30,6 +31,7 @@ WORDS = {
     },
     "zh": {
         "training": "训练，{size}，{precision}",
+        "crossencoder": "训练交叉编码器，{size}，{precision}",
         "default": "为其默认的 {} 倍",
         "peak": "达到矩阵乘法峰值的 {} %，内存 {} 对 {} MiB",
         "encoding": "编码，{model}，{side}",
@@ -71,6 +73,13 @@ def _training(rows: list[Row], words: dict[str, str]) -> Iterator[tuple[str, ...
         yield words["training"].format(**row), _times(row, words), besides
 
 
+def _crossencoder(rows: list[Row], words: dict[str, str]) -> Iterator[tuple[str, ...]]:
+    for row in rows:
+        if row["side"] == "ours":
+            besides = words["pairs"].format(f"{row['pairs_per_second']:,.0f}")
+            yield words["crossencoder"].format(**row), _times(row, words), besides
+
+
 def _encoding(rows: list[Row], words: dict[str, str]) -> Iterator[tuple[str, ...]]:
     for row in rows:
         if row["side"].startswith("ours"):
@@ -93,7 +102,13 @@ def _overhead(rows: list[Row], words: dict[str, str]) -> Iterator[tuple[str, ...
         yield words["overhead"].format(**row), words["percent"].format(*values), ""
 
 
-LINES = {"training": _training, "encoding": _encoding, "evaluation": _evaluation, "overhead": _overhead}
+LINES = {
+    "training": _training,
+    "crossencoder": _crossencoder,
+    "encoding": _encoding,
+    "evaluation": _evaluation,
+    "overhead": _overhead,
+}
 ORDER = list(LINES)
 
 

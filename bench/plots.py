@@ -99,6 +99,16 @@ def grouped(rows: Iterable[Row], *keys: str) -> dict[str, list[Row]]:
 
 def training(report: Report) -> Figure:
     """Ratios; losses with dropout on the first model; losses without."""
+    return steps(report, loss="CoSENT loss")
+
+
+def crossencoder(report: Report) -> Figure:
+    """The same for cross-encoders."""
+    return steps(report, loss="cross-entropy")
+
+
+def steps(report: Report, *, loss: str) -> Figure:
+    """Ratios and curves of training steps."""
     figure, (left, middle, right) = panels(3)
     ratio_bars(left, report.rows, lambda row: f"{row['size']} {row['precision']} {row['side']}")
     left.set_title("speed of a training step")
@@ -118,7 +128,7 @@ def training(report: Report) -> Figure:
         axes.set_title(title)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("step")
-        axes.set_ylabel("CoSENT loss")
+        axes.set_ylabel(loss)
         axes.legend(fontsize=7)
     return figure
 
@@ -177,5 +187,5 @@ def overhead(report: Report) -> Figure:
 
 
 FIGURES: dict[str, Callable[[Report], Figure]] = {
-    one.__name__: one for one in (training, encoding, evaluation, cosent, memory, overhead)
+    one.__name__: one for one in (training, crossencoder, encoding, evaluation, cosent, memory, overhead)
 }

@@ -4,6 +4,7 @@ import logging
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import datasets
 import torch
@@ -68,30 +69,35 @@ def in_order(dataset: datasets.Dataset, **options: object) -> DefaultBatchSample
 
 
 def training_arguments(order: Order, output: str, *, seed: int) -> SentenceTransformerTrainingArguments:
+    """Our numbers as arguments of their trainer."""
+    return SentenceTransformerTrainingArguments(**training_numbers(order, output, seed=seed))
+
+
+def training_numbers(order: Order, output: str, *, seed: int) -> dict[str, Any]:
     """Our optimiser, schedule, clipping and precision in their words; nothing logged, nothing saved."""
-    return SentenceTransformerTrainingArguments(
-        output_dir=output,
-        seed=seed,
-        num_train_epochs=1,
-        per_device_train_batch_size=order.batch_size,
-        batch_sampler=in_order,
-        optim="adamw_torch_fused",
-        learning_rate=order.learning_rate,
-        weight_decay=order.weight_decay,
-        adam_beta1=order.betas[0],
-        adam_beta2=order.betas[1],
-        adam_epsilon=order.eps,
-        max_grad_norm=order.clip_norm,
-        lr_scheduler_type="linear",
-        warmup_steps=0,
-        bf16=order.bf16,
-        use_cpu=True,
-        dataloader_pin_memory=False,
-        report_to="none",
-        save_strategy="no",
-        logging_strategy="no",
-        disable_tqdm=True,
-    )
+    return {
+        "output_dir": output,
+        "seed": seed,
+        "num_train_epochs": 1,
+        "per_device_train_batch_size": order.batch_size,
+        "batch_sampler": in_order,
+        "optim": "adamw_torch_fused",
+        "learning_rate": order.learning_rate,
+        "weight_decay": order.weight_decay,
+        "adam_beta1": order.betas[0],
+        "adam_beta2": order.betas[1],
+        "adam_epsilon": order.eps,
+        "max_grad_norm": order.clip_norm,
+        "lr_scheduler_type": "linear",
+        "warmup_steps": 0,
+        "bf16": order.bf16,
+        "use_cpu": True,
+        "dataloader_pin_memory": False,
+        "report_to": "none",
+        "save_strategy": "no",
+        "logging_strategy": "no",
+        "disable_tqdm": True,
+    }
 
 
 def their_loss(model: SentenceTransformer, order: Order) -> nn.Module:
