@@ -166,10 +166,10 @@ class Planner:
             self.seconds.append(seconds)
             self.report(f"{self._count()} {name}: finished in {spoken(seconds)}{self._left()}")
             return
-        error = last_words(self.ledger.log_of(turn.cell)) if status > 0 else f"ended by signal {-status}"
-        if status == 0:
-            error = "ended without a result"
-        error = ended.error or error
+        error = ended.error
+        if not error and status:
+            error = last_words(self.ledger.log_of(turn.cell)) if status > 0 else f"ended by signal {-status}"
+        error = error or "ended without a result"
         self.ledger.add(Event.FAILED, cell=name, seconds=round(seconds, 2), status=status, error=error)
         again = turn.attempts < self.attempts
         self.report(f"{name}: failed ({error}){'; it will be tried again' if again else ''}")

@@ -84,6 +84,8 @@ def end_group(leader: int) -> None:
 
 def last_words(log: Path, *, length: int = 300) -> str:
     """The last line that a program printed: its error, if it is one of juzhen's."""
+    if not log.exists():
+        return "it printed nothing"
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - 8192))
         lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]

@@ -180,9 +180,9 @@ def _ray() -> Any:
 def _require_listener(address: str) -> None:
     """Ray itself waits for a minute and then ends the program."""
     host, colon, port = address.rpartition(":")
-    if address == "auto" or "://" in address:
+    if address == "auto":
         return
-    if not colon or not port.isdigit():
+    if not colon or not port.isdigit() or "://" in address:
         raise UserError(f"hydra.launcher.address={address}: expected auto, null or host:port")
     try:
         socket.create_connection((host, int(port)), timeout=5).close()

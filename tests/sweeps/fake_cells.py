@@ -40,8 +40,16 @@ os.replace(part, run_dir / "result.json")
 """
 
 
-def plan(folder: Path, kinds: list[str], *, jobs: int = 2, attempts: int = 2, report=lambda line: None):
-    """A planner over one cell per kind, and the cells."""
+def plan(
+    folder: Path,
+    kinds: list[str],
+    *,
+    jobs: int = 2,
+    attempts: int = 2,
+    report=lambda line: None,
+    backend=None,
+):
+    """A planner over one cell per kind, and the cells. `backend(program, ledger, cells)` is where they run: here."""
     sys.path[:0] = [str(ROOT)] if str(ROOT) not in sys.path else []
     from sweeps.backends.local import LocalBackend
     from sweeps.ledger import Cell, Ledger
@@ -55,9 +63,12 @@ def plan(folder: Path, kinds: list[str], *, jobs: int = 2, attempts: int = 2, re
     cells = [
         Cell(str(folder / f"{i}-{kind}"), (str(folder / f"{i}-{kind}"), kind)) for i, kind in enumerate(kinds)
     ]
-    machine = Machine(jobs=jobs, threads=1, gpus=None, devices=0)
-    backend = LocalBackend([sys.executable, str(program)], machine)
-    planner = Planner(cells, Ledger(folder), backend, attempts=attempts, report=report)
+    words, ledger = [sys.executable, str(program)], Ledger(folder)
+    if backend is None:
+        place = LocalBackend(words, Machine(jobs=jobs, threads=1, gpus=None, devices=0))
+    else:
+        place = backend(words, ledger, cells)
+    planner = Planner(cells, ledger, place, attempts=attempts, report=report)
     return planner, cells
 
 

@@ -1,0 +1,49 @@
+"""A sweep of stand-ins on a cluster, as a program: cluster_cells.py <slurm | local | host:port> <folder> <kind …>."""
+
+import sys
+from pathlib import Path
+
+from fake_cells import ROOT, plan
+
+SLURM = {
+    "cluster": "slurm",
+    "jobs": None,
+    "partition": None,
+    "account": None,
+    "qos": None,
+    "constraint": None,
+    "time_minutes": 30,
+    "cpus": 1,
+    "gpus": None,
+    "memory_gb": None,
+    "requeues": 3,
+    "signal_seconds": 30,
+    "setup": [],
+    "options": {},
+}
+
+
+def on(place: str, **wishes: object):
+    """Makes the back end for `fake_cells.plan`."""
+    sys.path[:0] = [str(ROOT)] if str(ROOT) not in sys.path else []
+
+    def backend(program, ledger, cells):
+        if place in ("slurm", "local"):
+            from sweeps.backends.slurm import SlurmBackend, SlurmWishes
+
+            return SlurmBackend(program, ledger, cells, SlurmWishes(**SLURM | {"cluster": place} | wishes))
+        from sweeps.backends.ray_cluster import RayBackend, RayWishes
+
+        given = {"address": place, "jobs": None, "cpus": 1, "gpus": None} | wishes
+        return RayBackend(program, ledger, cells, RayWishes(**given))
+
+    return backend
+
+
+if __name__ == "__main__":
+    place, folder, *kinds = sys.argv[1:]
+    planner, _ = plan(
+        Path(folder), kinds, attempts=3, report=lambda line: print(line, flush=True), backend=on(place)
+    )
+    summary = planner.run()
+    print("DONE", len(summary.finished), len(summary.skipped), len(summary.failed))
