@@ -1,5 +1,6 @@
 """What is sent to a node. It travels by value and needs the standard library alone: nodes need not find the project."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -65,9 +66,12 @@ class AttendedCell:
         return submitit.helpers.DelayedSubmission(AttendedCell(*self.arguments, requeues=True))
 
     def _save(self) -> None:
-        if self.process is not None:
-            self.process.terminate()
-            self.process.wait()
+        """Called from a handler, while `wait` below it holds the lock of the process: so this goes around both."""
+        if self.process is None or self.process.returncode is not None:
+            return
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(self.process.pid, signal.SIGTERM)
+            os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)
 
     def _end(self, signum: int, frame: object) -> None:
         """Slurm wants it to end. No result is written, so it is the queue that says whether it comes again."""

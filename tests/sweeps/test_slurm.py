@@ -1,0 +1,164 @@
+"""Sweeps on Slurm, with submitit and its signals as they are and a Slurm of this machine (`fake_slurm.py`)."""
+
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from cluster_cells import on
+from fake_cells import plan
+from fake_slurm import install
+
+from sweeps.backends.slurm import SlurmQueue
+from sweeps.ledger import Event, Ledger
+from sweeps.status import State, read_status
+
+pytest.importorskip("submitit")
+pytestmark = pytest.mark.slow
+DRIVER = Path(__file__).with_name("cluster_cells.py")
+PATIENCE = 500
+
+
+@pytest.fixture
+def slurm(tmp_path, monkeypatch) -> Path:
+    """Folder of the jobs; the commands are on the path, and a lost job is believed to be lost at once."""
+    for name, value in install(tmp_path / "slurm").items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(SlurmQueue, "grace_seconds", 1.0)
+    return tmp_path / "slurm" / "jobs"
+
+
+def start(folder: Path, *kinds: str, seconds: float = 0.05) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, str(DRIVER), "slurm", str(folder), *kinds],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | {"STEP_SECONDS": str(seconds)},
+    )
+
+
+def wait_for(fact, what: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not fact():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def submitted(folder: Path, name: str) -> int:
+    return len(list((folder / ".sweep" / "jobs" / name).glob("*_submitted.pkl")))
+
+
+def taken(folder: Path, name: str) -> list[str]:
+    return (folder / name / "taken").read_text().split()
+
+
+def test_a_failing_cell_is_submitted_again_and_named(tmp_path, slurm):
+    folder = tmp_path / "runs"
+    planner, cells = plan(folder, ["flaky", "fails"], backend=on("slurm"))
+    ended = planner.run()
+    assert ended.finished == [cells[0]]
+    assert ended.failed == {cells[1]: "error: no luck"}
+    assert [submitted(folder, cell.name) for cell in cells] == [2, 2]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_jobs_outlive_sweeps_that_are_killed_and_none_is_submitted_twice(tmp_path, slurm, seed):
+    folder, kinds, draw = tmp_path / "runs", ["fine"] * 4, random.Random(seed)
+    for _ in range(3):
+        sweep = start(folder, *kinds, seconds=0.3)
+        wait_for(lambda: (folder / ".sweep" / "events.jsonl").exists(), "the sweep has not begun")
+        time.sleep(draw.uniform(0.5, 8))
+        sweep.kill()
+        sweep.wait()
+    told, _ = start(folder, *kinds).communicate(timeout=PATIENCE)
+    assert "DONE" in told, told
+    finished, skipped, failed = (int(word) for word in told.rpartition("DONE")[2].split())
+    assert (finished + skipped, failed) == (4, 0)
+    for number in range(4):
+        assert submitted(folder, f"{number}-fine") == 1
+        assert taken(folder, f"{number}-fine") == [str(step) for step in range(10)]  # none was taken again
+
+
+def test_a_job_that_waits_in_the_queue_is_found_by_the_next_sweep(tmp_path, slurm):
+    folder = tmp_path / "runs"
+    (slurm / "hold").touch()
+    sweep = start(folder, "fine")
+    wait_for(lambda: submitted(folder, "0-fine"), "nothing was submitted")
+    wait_for(lambda: read_status(folder).count(State.QUEUED), "the ledger knows nothing of it")
+    sweep.kill()
+    sweep.wait()
+    again = start(folder, "fine")
+    time.sleep(3)
+    (slurm / "hold").unlink()
+    told, _ = again.communicate(timeout=PATIENCE)
+    assert "0-fine: is at work already, and is waited for" in told
+    assert "DONE 1 0 0" in told
+    assert submitted(folder, "0-fine") == 1
+
+
+def test_a_sweep_that_is_asked_to_end_leaves_its_jobs_and_says_how_to_end_them(tmp_path, slurm):
+    folder = tmp_path / "runs"
+    sweep = start(folder, "fine", seconds=0.3)
+    wait_for(lambda: (folder / "0-fine" / "taken").exists(), "the cell has not begun")
+    sweep.terminate()
+    told, _ = sweep.communicate(timeout=PATIENCE)
+    assert "leaving; 1 jobs go on, and the same command waits for them. To end them: scancel 1" in told
+    wait_for((folder / "0-fine" / "result.json").exists, "the job did not go on")
+
+
+def test_out_of_time_a_job_saves_and_goes_back_into_the_queue(tmp_path, slurm, monkeypatch):
+    folder = tmp_path / "runs"
+    monkeypatch.setenv("STEP_SECONDS", "0.3")
+
+    def interrupt() -> None:
+        wait_for(lambda: (folder / "0-fine" / "taken").exists(), "the cell has not begun")
+        subprocess.run(["scancel", "1", "--signal=USR2"], check=True)
+
+    hand = threading.Thread(target=interrupt)
+    hand.start()
+    planner, _ = plan(folder, ["fine"], attempts=1, backend=on("slurm"))
+    ended = planner.run()
+    hand.join()
+    assert len(ended.finished) == 1
+    assert submitted(folder, "0-fine") == 1  # the same job
+    events = [event["event"] for event in Ledger(folder).events() if event.get("cell")]
+    assert [event for event in events if event != Event.SUBMITTED] == [
+        Event.STARTED,
+        Event.STOPPED,
+        Event.STARTED,
+        Event.FINISHED,
+    ]
+    assert len(taken(folder, "0-fine")) <= 11
+
+
+@pytest.mark.parametrize(("words", "requeues"), [(["1"], 3), (["1", "--signal=USR2"], 0)])
+def test_a_job_that_is_gone_costs_an_attempt(tmp_path, slurm, monkeypatch, words, requeues):
+    """Cancelled by somebody, or out of time where no job goes back into the queue: the cell goes on in another."""
+    folder, lines = tmp_path / "runs", []
+    monkeypatch.setenv("STEP_SECONDS", "0.3")
+
+    def cancel() -> None:
+        wait_for(lambda: (folder / "0-fine" / "taken").exists(), "the cell has not begun")
+        subprocess.run(["scancel", *words], check=True)
+
+    hand = threading.Thread(target=cancel)
+    hand.start()
+    planner, _ = plan(folder, ["fine"], backend=on("slurm", requeues=requeues), report=lines.append)
+    ended = planner.run()
+    hand.join()
+    assert len(ended.finished) == 1
+    assert submitted(folder, "0-fine") == 2
+    assert any("0-fine: failed (" in line and "it will be tried again" in line for line in lines)
+    assert len(taken(folder, "0-fine")) <= 11
+
+
+def test_without_slurm_submitit_runs_jobs_here(tmp_path):
+    folder = tmp_path / "runs"
+    planner, _ = plan(folder, ["fine", "flaky"], backend=on("local"))
+    assert len(planner.run().finished) == 2
+    assert submitted(folder, "1-flaky") == 2
