@@ -73,12 +73,12 @@ def _parser() -> argparse.ArgumentParser:
 
 def _fill_all(options: argparse.Namespace) -> None:
     _check(options)
+    stages = finished_stages(options.runs)
     from launch.preflight import checked_job
 
     words = [f"dataset=[{','.join(options.dataset)}]", f"suite={options.suite or 'none'}"]
     words += [f"hardware={options.hardware}"] if options.hardware else []
     today = checked_job(words, conf_dir=CONFIGURATION, extra=options.config_dir)
-    stages = finished_stages(options.runs)
     visit = _Visit(options, today)
     failed = []
     for number, stage in enumerate(stages, start=1):

@@ -72,9 +72,11 @@ class Filler:
         data = self._load(replace(whole, dataset={}, evaluate=_chosen(whole, sets)), judge.model.scored)
         if not self.again:
             _require_same_rows(data, result)
+        # What the run has learnt from keeps the run's own description, with its limit and its view.
+        others = {name: one for name, one in sets.items() if name not in result.config["dataset"]}
         learnt: list[dict[str, Examples]] = []
         if result.trained_on and (whole.filter_leaks or whole.evaluation.without_leaks):
-            learnt = learnt_sets(stage, result, lambda told: self._stored(told, sets))
+            learnt = learnt_sets(stage, result, lambda told: self._stored(told, others))
         filled = Filled()
         found = judge.scored(
             data, judge.encoder(), seen=_seen(data, learnt) if whole.evaluation.without_leaks else {}
@@ -82,7 +84,7 @@ class Filler:
         before: dict[str, Score] = {}
         if result.untrained:
             before = self._before_training(
-                judge, data, stage_job(self._stored(result, sets), result.stage), filled
+                judge, data, stage_job(self._stored(result, others), result.stage), filled
             )
         self._merge(result, found.scores, before, data, filled)
         _add(result.data, found.data, again=self.again)

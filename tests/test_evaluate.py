@@ -3,8 +3,6 @@
 import fcntl
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -58,15 +56,16 @@ def fill(*arguments: str | Path) -> int:
 
 
 def assert_alike(run: Path, whole: Path) -> None:
-    """The same sets, rows, counts and scores; the latter up to float32, since sentences had other company."""
+    """The same sets, rows and scores; Pearson up to float32, since sentences had other company."""
     found, expected = Result.read(run), Result.read(whole)
     assert found.data == expected.data
     for scores, wanted in ((found.scores, expected.scores), (found.untrained, expected.untrained)):
         assert scores.keys() == wanted.keys()
         for key, score in wanted.items():
-            assert vars(scores[key]) == pytest.approx(vars(score), abs=1e-6), key
-            if key.endswith("/spearman"):
-                assert scores[key] == score
+            if key.endswith("/pearson"):
+                assert scores[key].value == pytest.approx(score.value, abs=1e-5), key
+            else:
+                assert scores[key] == score, key
 
 
 @pytest.fixture(scope="module")
@@ -109,30 +108,33 @@ def test_a_file_that_came_later_gives_the_numbers_of_a_run_that_had_it(grown, st
     assert (run / "result.json").stat().st_mtime_ns == stamp
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
         ("model=lexical",),
-        pytest.param(("model=crossencoder", "loss=ce", "dataset=[demo_nli]"), marks=pytest.mark.slow),
-        pytest.param(("model=crossencoder", "loss=cosent"), marks=pytest.mark.slow),
-        pytest.param(("model=cot", "loss=info_nce_pool"), marks=pytest.mark.slow),
-        pytest.param(("model=crops", "loss=info_nce"), marks=pytest.mark.slow),
-        pytest.param(("dataset=[]",), marks=pytest.mark.slow),
-        pytest.param(("hardware=cpu_bf16",), marks=pytest.mark.slow),
-        pytest.param(("evaluation.without_leaks=true", "dataset=[demo_qmc]"), marks=pytest.mark.slow),
+        ("model=biencoder",),
+        ("hardware=cpu_bf16",),
+        ("model=crossencoder", "loss=ce", "dataset=[demo_nli]"),
+        ("model=crossencoder", "loss=cosent"),
+        ("model=cot", "loss=info_nce_pool"),
+        ("model=crops", "loss=info_nce"),
+        ("dataset=[]",),
+        ("evaluation.without_leaks=true", "dataset=[demo_qmc]"),
     ],
     ids=" ".join,
 )
-def test_a_named_set_gives_the_numbers_of_a_run_that_had_it(tmp_path, tiny_backbone, words, steps):
-    words = (*WORDS, *words)
-    whole = run_job(tmp_path / "whole", tiny_backbone, *words, "suite=demo")
-    run = run_job(
-        tmp_path / "runs", tiny_backbone, *words, "suite=demo", "~evaluate.demo_order", "~evaluate.demo_nli"
-    )
+def test_a_named_set_gives_the_very_numbers_of_a_run_that_had_it(tmp_path, tiny_backbone, words, steps):
+    alone = "hardware.eval_batch_tokens=1"  # a sentence at a time: company has no part in the last digit
+    words = (*WORDS, *words, alone, "debug_rows=12", "suite=demo")
+    whole = Result.read(run_job(tmp_path / "whole", tiny_backbone, *words))
+    run = run_job(tmp_path / "runs", tiny_backbone, *words, "~evaluate.demo_order", "~evaluate.demo_nli")
     del steps[:]
     assert fill(run, "--suite", "demo") == 0
-    assert_alike(run, whole)
     assert steps == []
+    filled = Result.read(run)
+    assert (filled.scores, filled.untrained) == (whole.scores, whole.untrained)
+    assert filled.data == whole.data
 
 
 @pytest.fixture
@@ -150,6 +152,7 @@ def lacks_test(grown, tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_again_says_what_moved_and_touches_nothing_else(grown, tmp_path, capsys):
     run = Path(shutil.copytree(grown[0], tmp_path / grown[0].name))
     before = Result.read(run)
@@ -158,6 +161,7 @@ def test_again_says_what_moved_and_touches_nothing_else(grown, tmp_path, capsys)
     assert Result.read(run).scores == before.scores
 
 
+@pytest.mark.slow
 def test_rows_that_changed_are_not_mixed_with_those_that_were_scored(grown, lacks_test, tmp_path, capsys):
     data = Path(shutil.copytree(grown[2], tmp_path / "data"))
     header, *rows = (data / "demo_qmc" / "dev.tsv").read_text().splitlines(keepends=True)
@@ -199,15 +203,13 @@ def test_a_run_that_cannot_be_filled_is_named_and_the_others_go_on(grown, lacks_
     assert_alike(lacks_test, grown[0])
 
 
-def test_what_does_not_exist_is_said_before_torch_is_loaded(tmp_path, project_root, capsys):
+def test_what_does_not_exist_is_named(grown, tmp_path, capsys):
     assert fill(tmp_path / "none") == 2
     assert "no such folder" in capsys.readouterr().err
     assert fill(tmp_path) == 2
     assert "no result below" in capsys.readouterr().err
-    assert fill(tmp_path, "--dataset", "demo_qcm") == 2
+    assert fill(grown[0], "--dataset", "demo_qcm") == 2
     assert "did you mean demo_qmc?" in capsys.readouterr().err
-    code = "import sys, evaluate_runs; evaluate_runs.main(['x', '--suite', 'demo']); sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=project_root, check=False).returncode == 0
 
 
 def further_conf(folder: Path, name: str, *, like: str) -> Path:
