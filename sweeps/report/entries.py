@@ -8,6 +8,7 @@ from typing import Any
 
 from schema.result import Result, Score
 from sweeps.matrix import Cell, Matrix, Row
+from sweeps.report.counted import counted_leak
 from sweeps.report.leaks import NO_LEAK, Audit, Leak
 
 BASELINES = ("", "lexical")
@@ -23,7 +24,7 @@ class Entry(Cell):
     count          evaluation rows, None where the result does not say
     in_domain      the row was trained on this set (on its train split, alone or among others)
     below_lexical  the lexical baseline does better on the same split
-    leak           None: not audited
+    leak           as the runs counted it, else as the audit did; None: neither
     command        what was typed for the run, of the first seed; "" where the result does not say
     commit         of the code, "" likewise; a `+` at its end: with changes that were not committed
     """
@@ -118,7 +119,8 @@ def _entry(row: Row, column: str, metric: str, audit: Audit | None) -> Entry:
         values=tuple((seed, score.value) for seed, score in scores.items()),
         count=next((score.count for score in scores.values() if score.count), None),
         in_domain=column.split("/")[1] in parts,
-        leak=_leak(names, column, result, audit),
+        leak=(counted_leak(row, column, metric, list(scores)) if names else None)
+        or _audited_leak(names, column, result, audit),
         command=_command(result),
         commit=_commit(result),
     )
@@ -136,7 +138,7 @@ def _interval(scores: Sequence[Score]) -> tuple[float | None, float | None]:
     return statistics.fmean(one.low for one in scores), statistics.fmean(one.high for one in scores)
 
 
-def _leak(names: Sequence[str], column: str, result: Result, audit: Audit | None) -> Leak | None:
+def _audited_leak(names: Sequence[str], column: str, result: Result, audit: Audit | None) -> Leak | None:
     if not names or result.config.get("filter_leaks"):
         return NO_LEAK  # nothing was learnt from, or the leaked rows were left out
     if audit is None:

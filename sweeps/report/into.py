@@ -75,6 +75,9 @@ CHINESE = {
     "device": "设备",
     "shares most": "重合最多的集",
     "% of the split": "占比 %",
+    "all rows": "全部行",
+    "without them": "去除泄漏后",
+    "counted by": "统计者",
 }
 """Headings of tables."""
 

@@ -1,4 +1,4 @@
-"""What an audit of leaks says about the cells of a matrix."""
+"""Leaks of the cells of a matrix: what one is, and what an audit says about them."""
 
 import json
 from collections.abc import Iterable
@@ -14,17 +14,39 @@ LEAKY_SHARE = 0.01
 
 
 @dataclass(frozen=True)
+class Rest:
+    """The score of a cell on the evaluation rows that training has not seen.
+
+    whole      the score on all rows, by the same results
+    value      the score on the rest, None where no row is left or they have no correlation
+    low, high  95 % interval of `value`
+    count      rows of the rest
+    """
+
+    whole: float | None
+    value: float | None
+    low: float | None
+    high: float | None
+    count: int
+
+
+@dataclass(frozen=True)
 class Leak:
     """What a row of the matrix has seen of an evaluation split.
 
-    source  the training set that shares most with it; with several sets the true share may be larger
-    rows    evaluation rows whose pair is in that set, exactly or nearly
-    share   of the split, as a fraction
+    source      the training set that shares most with it
+    rows        evaluation rows whose pair was trained on, exactly or nearly; by an audit those in `source` alone, so
+                that with several sets the true number may be larger
+    share       of the split, as a fraction
+    is_counted  by the run itself, on the rows it trained on; else by an audit of whole training sets
+    rest        the score without these rows, where the run has one
     """
 
     source: str
     rows: int
     share: float
+    is_counted: bool = False
+    rest: Rest | None = None
 
     @property
     def is_marked(self) -> bool:

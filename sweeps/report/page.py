@@ -11,7 +11,8 @@ from jinja2 import Environment
 from sweeps.matrix import Row
 from sweeps.report.build import Report
 from sweeps.report.entries import Entry
-from sweeps.report.tables import BELOW, LEAKY, Table, duration, interval, signs
+from sweeps.report.leaks import Leak, Rest
+from sweeps.report.tables import BELOW, LEAKY, Table, duration, interval, signs, without_leaks
 from sweeps.report.text import best_of_columns, is_numeric
 from sweeps.table import MISSING, heading, percent
 
@@ -112,6 +113,8 @@ def _facts(report: Report, row: Row, column: str, entry: Entry) -> list[tuple[st
         ("training", _cost(report, row)),
         ("leak", _leak(entry)),
     ]
+    if entry.leak is not None and entry.leak.rest is not None:
+        facts.append(("without leaks", _rest(entry.leak, entry.leak.rest)))
     if entry.below_lexical:
         facts.append(("note", "below the lexical baseline"))
     if entry.commit:
@@ -136,4 +139,11 @@ def _leak(entry: Entry) -> str:
         return "not audited"
     if not entry.leak.rows:
         return "none"
-    return f"{entry.leak.rows:,} rows, {100 * entry.leak.share:.1f} %, from {entry.leak.source}"
+    counted = ", counted by the run" if entry.leak.is_counted else ""
+    return f"{entry.leak.rows:,} rows, {100 * entry.leak.share:.1f} %, from {entry.leak.source}{counted}"
+
+
+def _rest(leak: Leak, rest: Rest) -> str:
+    """The score without the leaked rows, beside that on all rows of the same runs."""
+    whole = MISSING if rest.whole is None else percent(rest.whole)
+    return f"{without_leaks(leak)} on {rest.count:,} rows; with them {whole}"

@@ -9,6 +9,7 @@ from sweeps.planner import spoken
 from sweeps.report.costs import Cost
 from sweeps.report.entries import Entry
 from sweeps.report.fidelity import Fidelity
+from sweeps.report.leaks import Leak
 from sweeps.report.significance import Differences
 from sweeps.table import MISSING, heading, percent
 
@@ -129,8 +130,9 @@ def duration(seconds: float | None) -> str:
 def leak_table(matrix: Matrix) -> Table:
     note = (
         f"Evaluation rows whose pair is in a training set of the row, exactly or nearly; {LEAKY} in the matrix from "
-        "1 % on. A row of several sets shows the set that shares most. The audit looks at whole training sets: a "
-        "capped run may have seen fewer."
+        "1 % on. Counted by the run: the rows it trained on, all sets together, and its score without them; several "
+        "seeds: means. Counted by the audit: the whole training set that shares most, so that a capped run may have "
+        "seen fewer, and one of several sets more."
     )
     lines = []
     for row in matrix.rows:
@@ -139,12 +141,33 @@ def leak_table(matrix: Matrix) -> Table:
             if entry is not None and entry.leak is not None and entry.leak.rows:
                 leak = entry.leak
                 share = "<0.1" if leak.share < 0.001 else f"{100 * leak.share:.1f}"
-                lines.append((row.label, heading(column), leak.source, f"{leak.rows:,}", share))
+                whole = entry.mean if leak.rest is None else leak.rest.whole
+                scores = (MISSING if whole is None else percent(whole), without_leaks(leak))
+                by = "run" if leak.is_counted else "audit"
+                lines.append((row.label, heading(column), leak.source, f"{leak.rows:,}", share, *scores, by))
     unknown = sum(entry.leak is None for row in matrix.rows for entry in row.cells.values())
     if unknown:
         note += f" {unknown} scores were not audited, or against other rows."
-    head = ("trained on", "set", "shares most", "rows", "% of the split")
+    head = (
+        "trained on",
+        "set",
+        "shares most",
+        "rows",
+        "% of the split",
+        "all rows",
+        "without them",
+        "counted by",
+    )
     return Table("leaks", "Leaks", note, head, lines, empty="None found.")
+
+
+def without_leaks(leak: Leak) -> str:
+    """The score on the rows that training has not seen, with its interval; in words where there is none."""
+    if leak.rest is None:
+        return MISSING
+    if leak.rest.value is None:
+        return "undefined" if leak.rest.count else "no row left"
+    return f"{percent(leak.rest.value)} {interval(leak.rest.low, leak.rest.high)}".removesuffix(f" {MISSING}")
 
 
 def significance_table(matrix: Matrix, differences: Differences) -> Table:

@@ -6,10 +6,24 @@ from collections.abc import Iterable, Sequence
 
 from sweeps.matrix import Matrix, Row
 from sweeps.report.build import Report
+from sweeps.report.leaks import Leak
 from sweeps.report.tables import BELOW, LEAKY, Table, signs
 from sweeps.table import CSV_COLUMNS, MISSING, caption, heading, percent, shown
 
-CSV_EXTRA = ("count", "in_domain", "below_lexical", "leaky_rows", "leaky_share", "command")
+CSV_EXTRA = (
+    "count",
+    "in_domain",
+    "below_lexical",
+    "leaky_rows",
+    "leaky_share",
+    "leaks_counted_by",
+    "without_leaks",
+    "without_leaks_low",
+    "without_leaks_high",
+    "without_leaks_count",
+    "command",
+)
+REST_COLUMNS = ("value", "low", "high", "count")
 LEGEND = (
     f"**bold** best of the set, *italic* trained on it, {LEAKY} leaky, {BELOW} below the lexical baseline."
 )
@@ -80,12 +94,20 @@ def matrix_csv(matrix: Matrix) -> str:
         for row in matrix.rows:
             for column, one in sorted(row.cells.items()):
                 split, dataset = column.split("/")
-                leak = (None, None) if one.leak is None else (one.leak.rows, one.leak.share)
                 values = (one.mean, one.std, one.low, one.high, one.num_seeds, one.count)
-                marks = (int(one.in_domain), int(one.below_lexical), *leak, one.command)
+                marks = (int(one.in_domain), int(one.below_lexical), *_leak_values(one.leak), one.command)
                 yield (row.label, row.setup, split, dataset, matrix.metric, *values, *marks)
 
     return _csv((*CSV_COLUMNS, *CSV_EXTRA), lines())
+
+
+def _leak_values(leak: Leak | None) -> tuple[object, ...]:
+    """Rows, share, by whom they were counted; then the score on the rest, its interval and its rows."""
+    if leak is None:
+        return (None,) * 7
+    rest = (None,) * 4 if leak.rest is None else tuple(vars(leak.rest)[name] for name in REST_COLUMNS)
+    counted_by = "run" if leak.is_counted else "audit" if leak.rows else None
+    return (leak.rows, leak.share, counted_by, *rest)
 
 
 def differences_csv(report: Report) -> str:
