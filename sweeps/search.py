@@ -4,7 +4,7 @@ import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,20 @@ class Settings:
     prune_after_trials: int
     prune_after_validations: int
 
+    @classmethod
+    def read(cls, keys: Mapping[str, Any]) -> "Settings":
+        """From the keys of a sweeper, as a configuration has them."""
+        known = [field.name for field in fields(cls)]
+        for key in keys:
+            if key not in known:
+                raise UserError(f"hydra.sweeper.{key}: a search has no such key; {nearest(key, known)}")
+        seeds = [] if keys["seeds"] is None else keys["seeds"]
+        if not isinstance(seeds, Sequence) or not all(isinstance(seed, int) for seed in seeds):
+            raise UserError(
+                f"hydra.sweeper.seeds={seeds}: expected whole numbers, as in 'hydra.sweeper.seeds=[1,2]'"
+            )
+        return cls(**{**keys, "seeds": tuple(seeds)})
+
     def __post_init__(self) -> None:
         for key, known in (("sampler", SAMPLERS), ("pruner", PRUNERS)):
             given = getattr(self, key)
@@ -77,7 +91,7 @@ class Settings:
         }
         for key, limit in least.items():
             given = getattr(self, key)
-            if not isinstance(given, int) or given < limit:
+            if type(given) is not int or given < limit:
                 raise UserError(f"hydra.sweeper.{key}={given}: expected a whole number, at least {limit}")
         if not self.study or {*self.study} & {*"/\\#"}:
             raise UserError(f"hydra.sweeper.study={self.study}: expected a name without / \\ and #")

@@ -117,6 +117,7 @@ def summary(status: Status) -> str:
     """One line: how many cells are in which state, and how long the rest will take."""
     counts = [f"{status.count(state)} {state}" for state in reversed(State) if status.count(state)]
     line = f"{len(status.cells)} cells: {', '.join(counts)}"
-    if status.seconds_left is not None and status.count(State.FINISHED) < len(status.cells):
+    done = status.count(State.FINISHED) + status.count(State.PRUNED)
+    if status.seconds_left is not None and done < len(status.cells):
         line += f"; about {spoken(status.seconds_left)} left, {status.jobs} at a time"
     return line

@@ -37,7 +37,6 @@ class SearchSweeper(Sweeper):
         *,
         study: str,
         params: Mapping[str, Any] | None,
-        seeds: Sequence[int] | None,
         rows: Mapping[str, str] | None = None,
         only: Sequence[str] | None = None,
         max_batch_size: int | None = None,
@@ -46,7 +45,6 @@ class SearchSweeper(Sweeper):
         """`rows`, `only` and `max_batch_size` are there where a file of conf/sweep has turned a grid into a search."""
         self.study = study
         self.params = dict(params or {})
-        self.seeds = tuple(seeds or ())
         self.rows = dict(rows or {})
         self.numbers = numbers
 
@@ -64,7 +62,7 @@ class SearchSweeper(Sweeper):
         from sweeps.search_planner import SearchPlanner
         from sweeps.search_report import search_markdown
 
-        settings = Settings(study=self.study, seeds=self.seeds, **self.numbers)
+        settings = Settings.read({"study": self.study, **self.numbers})
         space = self._space(arguments, settings)
         folder = Path(self.config.hydra.sweep.dir)
         ledger = Ledger(folder)

@@ -8,7 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
-from search_cells import planner_of, result_text, search_in, settings, space
+from hydra.utils import instantiate
+from jobs import SMALL
+from search_cells import planner_of, result_text, search_in
 
 from schema.errors import UserError
 from schema.trial import TrialAddress, open_journal
@@ -17,10 +19,10 @@ from sweeps.status import State, read_status
 
 optuna = pytest.importorskip("optuna")
 
-from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution  # noqa: E402
 from optuna.trial import TrialState  # noqa: E402
 
 from sweeps.backends.interface import Ended  # noqa: E402
+from sweeps.search import PRUNERS  # noqa: E402
 from sweeps.search_report import search_markdown  # noqa: E402
 
 DRIVER = Path(__file__).with_name("search_cells.py")
@@ -30,62 +32,20 @@ def states(search) -> list[str]:
     return [trial.state.name for trial in search.trials()]
 
 
-def test_the_space_is_what_hydra_words_say():
-    read = space(
-        "seed=3",
-        "a=tag(log,interval(1e-5,1e-3))",
-        "b=int(interval(1,4))",
-        "c=range(8,65,8)",
-        "d=x,[y,z]",
-        "e=choice(5 percent,0 percent)",
-        "seed=4",
-    )
-    assert read.fixed == ("seed=4",)
-    assert read.varied == {
-        "a": FloatDistribution(1e-5, 1e-3, log=True),
-        "b": IntDistribution(1, 4),
-        "c": IntDistribution(8, 64, step=8),
-        "d": CategoricalDistribution(["x", "[y,z]"]),
-        "e": CategoricalDistribution([r"5\ percent", r"0\ percent"]),
-    }
-    values = {"a": 0.1 + 0.2, "b": 2, "c": 8, "d": "[y,z]", "e": r"5\ percent"}
-    assert read.words(values) == ["seed=4", "a=0.30000000000000004", "b=2", "c=8", "d=[y,z]", r"e=5\ percent"]
-
-
-@pytest.mark.parametrize(
-    ("word", "message"),
-    [
-        ("seed=1", "nothing to search: give a key several values"),
-        ("a=interval(3,1)", r"empty interval; expected the lower end first, as in interval\(1"),
-        ("a=interval(1,1)", "two finite numbers"),
-        ("a=interval(0,inf)", "two finite numbers"),
-        ("a=tag(log,interval(0,1))", "lower end must be more than 0"),
-        ("a=tag(lgo,interval(1,2))", "there is no tag lgo; expected log"),
-        ("a=tag(log,choice(1,2))", "the tag log is for numbers"),
-        ("a=choice(1,2,1)", "1 is there twice"),
-        ("a=range(4,4)", "an empty range"),
-        ("a=range(4,8,0)", "a range with step 0"),
-        ("a=tag(log,range(4,8))", r"int\(interval"),
-    ],
-)
-def test_a_space_that_cannot_be_meant_is_refused(word, message):
-    with pytest.raises(UserError, match=message):
-        space(word)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"pruner": "medain"}, "hydra.sweeper.pruner=medain: did you mean median"),
-        ({"sampler": "grid"}, "known: random, tpe"),
-        ({"num_trials": 0}, "num_trials=0: expected a whole number, at least 1"),
-        ({"study": "a/b"}, "a name without"),
-        ({"seeds": (1, 1)}, "a seed is there twice"),
-    ],
-)
-def test_settings_that_cannot_be_meant_are_refused(change, message):
-    with pytest.raises(UserError, match=message):
-        settings(**change)
+@pytest.mark.parametrize("pruner", PRUNERS)
+def test_every_pruner_can_be_made_and_asked_by_a_run(tmp_path, pruner):
+    with search_in(tmp_path, pruner=pruner, num_trials=2) as search:
+        good, bad = search.next().number, search.next().number
+        for validation in range(1, 10):
+            search.storage.set_trial_intermediate_value(search._id(good), validation, 0.9)
+        search.complete(good, 0.9, [])
+        made = instantiate(search.study.user_attrs["pruner"])
+        asked = []
+        for validation in range(1, 10):
+            search.storage.set_trial_intermediate_value(search._id(bad), validation, 0.1)
+            asked.append(bool(made.prune(search.study, search.storage.get_trial(search._id(bad)))))
+    # hyperband wants several in a bracket before it ends one
+    assert any(asked) == (pruner == "median")
 
 
 def test_two_share_a_study_and_a_third_with_other_words_is_refused(tmp_path):
@@ -258,15 +218,22 @@ def test_two_processes_share_the_trials_and_none_is_run_twice(tmp_path):
         assert trial.value == pytest.approx(1 - (trial.params["rate"] - 0.3) ** 2)
 
 
+def num_starts(folder: Path) -> int:
+    return sum(event["event"] == Event.STARTED for event in Ledger(folder).events())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_killed_at_random_moments_and_taken_up_it_has_all_its_trials(tmp_path, seed):
     folder, draw = tmp_path / "runs", random.Random(seed)
     for _ in range(4):
         pair = [start(folder, 12, 0.4), start(folder, 12, 0.4)]
-        time.sleep(draw.uniform(1, 4))
+        before = num_starts(folder)
+        while num_starts(folder) < before + 2 and pair[0].poll() is None:
+            time.sleep(0.05)
+        time.sleep(draw.uniform(0, 0.6))
         pair[0].kill()
-        time.sleep(draw.uniform(0, 2))
+        time.sleep(draw.uniform(0, 0.6))
         pair[1].kill()
         for one in pair:
             one.wait()
@@ -275,9 +242,35 @@ def test_killed_at_random_moments_and_taken_up_it_has_all_its_trials(tmp_path, s
     assert last.returncode == 0, told
     with search_in(folder, num_trials=12) as search:
         trials = search.trials()
+    assert any(trial.state is TrialState.FAIL for trial in trials)
     complete = [trial for trial in trials if trial.state is TrialState.COMPLETE]
     assert len(complete) == 12
     assert len({trial.params["rate"] for trial in complete}) == 12
     assert all(trial.user_attrs["abandoned"] for trial in trials if trial.state is TrialState.FAIL)
     finished = [event["cell"] for event in Ledger(folder).events() if event["event"] == Event.FINISHED]
     assert len(finished) == len({*finished})
+
+
+@pytest.mark.slow
+def test_train_m_searches_with_seeds_and_reads_what_it_has_found(tmp_path, project_root, tiny_backbone):
+    words = [
+        *(word for word in SMALL if "progress" not in word),
+        f"backbone.path={tiny_backbone}",
+        "training.duration=4 steps",
+        "hydra/sweeper=optuna",
+        "hydra.sweeper.num_trials=2",
+        "hydra.sweeper.seeds=[1,2]",
+        "hydra.launcher.jobs=2",
+        "optimiser.lr=tag(log,interval(1e-4,1e-2))",
+        f"output_dir={tmp_path}",
+    ]
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "train.py", "-m", *words], cwd=project_root, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        assert "2 trials: 2 complete." in done.stdout
+        assert "(mean of 2 seeds)" in done.stdout
+    assert "started" not in done.stderr  # the second time all runs were there
+    assert len(list(tmp_path.glob("*/result.json"))) == 4
+    assert (tmp_path / ".sweep" / "search.md").read_text() == done.stdout

@@ -1,0 +1,115 @@
+"""The words of a search: what they span, and what is refused before anything is trained."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+from hydra.core.plugins import Plugins
+from omegaconf import OmegaConf
+from search_cells import settings, space
+
+from launch import check_command_line
+from schema.errors import UserError
+
+pytest.importorskip("optuna")
+
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+
+def test_the_space_is_what_hydra_words_say():
+    read = space(
+        "seed=3",
+        "a=tag(log,interval(1e-5,1e-3))",
+        "b=int(interval(1,4))",
+        "c=range(8,65,8)",
+        "d=x,[y,z]",
+        "e=choice(5 percent,0 percent)",
+        "seed=4",
+    )
+    assert read.fixed == ("seed=4",)
+    assert read.varied == {
+        "a": FloatDistribution(1e-5, 1e-3, log=True),
+        "b": IntDistribution(1, 4),
+        "c": IntDistribution(8, 64, step=8),
+        "d": CategoricalDistribution(["x", "[y,z]"]),
+        "e": CategoricalDistribution([r"5\ percent", r"0\ percent"]),
+    }
+    values = {"a": 0.1 + 0.2, "b": 2, "c": 8, "d": "[y,z]", "e": r"5\ percent"}
+    assert read.words(values) == ["seed=4", "a=0.30000000000000004", "b=2", "c=8", "d=[y,z]", r"e=5\ percent"]
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("seed=1", "nothing to search: give a key several values"),
+        ("a=interval(3,1)", r"empty interval; expected the lower end first, as in interval\(1"),
+        ("a=interval(1,1)", "two finite numbers"),
+        ("a=interval(0,inf)", "two finite numbers"),
+        ("a=tag(log,interval(0,1))", "lower end must be more than 0"),
+        ("a=tag(lgo,interval(1,2))", "there is no tag lgo; expected log"),
+        ("a=tag(log,choice(1,2))", "the tag log is for numbers"),
+        ("a=choice(1,2,1)", "1 is there twice"),
+        ("a=range(4,4)", "an empty range"),
+        ("a=range(4,8,0)", "a range with step 0"),
+        ("a=tag(log,range(4,8))", r"int\(interval"),
+    ],
+)
+def test_a_space_that_cannot_be_meant_is_refused(word, message):
+    with pytest.raises(UserError, match=message):
+        space(word)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"pruner": "medain"}, "hydra.sweeper.pruner=medain: did you mean median"),
+        ({"sampler": "grid"}, "known: random, tpe"),
+        ({"num_trials": 0}, "num_trials=0: expected a whole number, at least 1"),
+        ({"study": "a/b"}, "a name without"),
+        ({"seeds": (1, 1)}, "a seed is there twice"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused(change, message):
+    with pytest.raises(UserError, match=message):
+        settings(**change)
+
+
+def sweep(*words: str, launcher=None, **keys) -> None:
+    """What `-m hydra/sweeper=optuna` does before anything is composed."""
+    Plugins.instance()  # executes plugins anew: a class imported before has another parent than it believes
+    from hydra_plugins.juzhen_sweeps.search import SearchSweeper
+
+    sweeper = SearchSweeper(params={}, **vars(settings()) | {"seeds": None} | keys)
+    sweeper.launcher = launcher or SimpleNamespace(backend=None)
+    sweeper.config = OmegaConf.create({"hydra": {"runtime": {"choices": {"hydra/launcher": "joblib"}}}})
+    sweeper.context = SimpleNamespace(config_loader=None)
+    sweeper.sweep(list(words))
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"num_trial": 5}, r"hydra.sweeper.num_trial: a search has no such key; did you mean num_trials"),
+        ({"seeds": 3}, r"seeds=3: expected whole numbers, as in 'hydra.sweeper.seeds=\[1,2\]'"),
+        ({"seeds": [1, 2]}, "seed=… is given, too; keep one"),
+        ({"rows": {"one": "loss=x"}}, r"a search has no rows \(one\)"),
+        (
+            {"launcher": object()},
+            "hydra/launcher=joblib: a search needs one that runs each trial as a process",
+        ),
+    ],
+)
+def test_misuse_is_named_before_anything_is_trained(keys, message):
+    with pytest.raises(UserError, match=message):
+        sweep("rate=interval(0,1)", "seed=1", **keys)
+
+
+def test_without_optuna_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(UserError, match=r"a search needs optuna .*pip install -e '.\[search\]'"):
+        sweep("rate=interval(0,1)")
+
+
+def test_a_search_without_m_is_refused(project_root):
+    with pytest.raises(UserError, match=r"hydra/sweeper=optuna: a sweeper makes several runs; add -m"):
+        check_command_line(["hydra/sweeper=optuna"], conf_dir=project_root / "conf")
