@@ -1,5 +1,6 @@
 """A sweep of stand-ins on a cluster, as a program: cluster_cells.py <slurm | local | host:port> <folder> <kind …>."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -43,7 +44,11 @@ def on(place: str, **wishes: object):
 if __name__ == "__main__":
     place, folder, *kinds = sys.argv[1:]
     planner, _ = plan(
-        Path(folder), kinds, attempts=3, report=lambda line: print(line, flush=True), backend=on(place)
+        Path(folder),
+        kinds,
+        attempts=3,
+        report=lambda line: print(line, flush=True),
+        backend=on(place, gpus=int(os.environ.get("CELL_GPUS", "0"))),
     )
     summary = planner.run()
     print("DONE", len(summary.finished), len(summary.skipped), len(summary.failed))

@@ -25,7 +25,7 @@ CALM = {
     "RAY_worker_register_timeout_seconds": "300",
     "RAY_health_check_timeout_ms": "120000",
 }
-NODE = {"object_store_memory": 80 * 2**20, "num_cpus": 2, "num_gpus": 0}
+NODE = {"object_store_memory": 80 * 2**20, "num_cpus": 2, "num_gpus": 2}
 
 
 @pytest.fixture
@@ -80,11 +80,12 @@ def check_each_is_finished_once(folder: Path, kinds: list[str], tmp_path: Path) 
         assert len(steps) <= 10 + again, f"{cell.name}: more than one step was lost with a kill: {steps}"
 
 
-def test_drivers_and_a_node_are_killed_at_random_moments(tmp_path, cluster):
+@pytest.mark.parametrize("seed", range(2))
+def test_drivers_and_a_node_are_killed_at_random_moments(tmp_path, cluster, seed):
     folder, kinds, draw = (
         tmp_path / "cut" / "runs",
         ["fine", "flaky", "fine", "fine", "fine", "fine"],
-        random.Random(0),
+        random.Random(seed),
     )
     for number in (1, 2):
         sweep = start(cluster, folder, *kinds)
@@ -106,14 +107,19 @@ def test_drivers_and_a_node_are_killed_at_random_moments(tmp_path, cluster):
     check_each_is_finished_once(folder, kinds, tmp_path)
 
 
-def test_a_sweep_that_is_asked_to_end_ends_its_cells(tmp_path, cluster):
+def test_cells_have_a_gpu_each_and_end_when_the_sweep_is_asked_to(tmp_path, cluster, monkeypatch):
     folder = tmp_path / "runs"
+    monkeypatch.setenv("CELL_GPUS", "1")  # GPUs are numbers to Ray, whether there are any or not
     sweep = start(cluster, folder, "fine", "fine", seconds=30)
     wait_for(lambda: count(folder, Event.STARTED) == 2, "the cells have not begun")
     sweep.terminate()
     told, _ = sweep.communicate(timeout=PATIENCE)
     assert "stopping; 2 cells save what they have" in told
     assert count(folder, Event.STOPPED) == 2
+    for name in ("0-fine", "1-fine"):
+        told = json.loads((folder / name / "starts").read_text())
+        assert told["CUDA_VISIBLE_DEVICES"] in ("0", "1")
+        assert told["OMP_NUM_THREADS"] == "1"
     for event in Ledger(folder).events():
         if event["event"] == Event.STARTED:
             with pytest.raises(ProcessLookupError):
