@@ -222,7 +222,7 @@ def further_conf(folder: Path, name: str, *, like: str) -> Path:
 
 
 def test_a_newcomer_adds_a_set_and_runs_its_row_and_its_column(tmp_path, tiny_backbone, steps):
-    words = (*WORDS, "suite=demo", "~evaluate.demo_nli", "~evaluate.demo_order")
+    words = (*WORDS[:2], "suite=demo", "~evaluate.demo_nli", "~evaluate.demo_order")
     runs = tmp_path / "runs"
     for name in ("demo_sts", "demo_qmc"):
         run_job(runs, tiny_backbone, *words, f"dataset=[{name}]")
@@ -234,11 +234,36 @@ def test_a_newcomer_adds_a_set_and_runs_its_row_and_its_column(tmp_path, tiny_ba
     row = run_job(runs, tiny_backbone, *words, *own)
     assert fill(runs, "--dataset", "mine", "--config-dir", conf, "--data-dir", tmp_path / "data") == 0
     assert steps[4:] == 2 * ["mine"]
-    results = [Result.read(path) for path in sorted(runs.glob("*/"))]
-    matrix = build_matrix([one for one in results if one.trained_on], metric="spearman")
+    matrix = build_matrix([Result.read(path) for path in runs.glob("*/")], metric="spearman")
     assert set(matrix.columns) == {"test/demo_sts", "test/demo_qmc", "test/mine"}
     filled = {one.trained_on: set(one.cells) for one in matrix.rows}
-    assert filled.keys() >= {"demo_sts", "demo_qmc", "mine"}
+    assert filled.keys() == {"demo_sts", "demo_qmc", "mine"}
     for cells in filled.values():
         assert cells >= set(matrix.columns)
     assert Result.read(row).filled == []
+
+
+@pytest.mark.slow
+def test_a_filtered_run_is_refused_sets_that_it_has_seen_pairs_of(tmp_path, tiny_backbone, capsys):
+    run = run_job(tmp_path / "runs", tiny_backbone, *WORDS, "dataset=[demo_qmc]", "filter_leaks=true")
+    folder = tmp_path / "data" / "mine"
+    folder.mkdir(parents=True)
+    conf = further_conf(tmp_path / "conf", "mine", like="demo_qmc")
+    asked = (run, "--dataset", "mine", "--config-dir", conf, "--data-dir", tmp_path / "data")
+    assert fill(*asked) == 0
+    assert "nothing to do (mine: no dev or test file below" in capsys.readouterr().out
+    learnt = (BUILTIN_DATA / "demo_qmc" / "train.tsv").read_text(encoding="utf-8").splitlines(keepends=True)
+    (folder / "dev.tsv").write_text("".join(learnt[:101]), encoding="utf-8")
+    (conf / "dataset" / "mine.yaml").write_text(
+        (conf / "dataset" / "mine.yaml").read_text().replace("dev: 600", "dev: 100")
+    )
+    assert fill(*asked) == 2
+    assert "it has seen pairs of theirs. Train it again with the whole suite" in capsys.readouterr().err
+    assert "dev/mine/spearman" not in Result.read(run).scores
+    shutil.copy(BUILTIN_DATA / "demo_qmc" / "test.tsv", folder / "dev.tsv")
+    (conf / "dataset" / "mine.yaml").write_text(
+        (conf / "dataset" / "mine.yaml").read_text().replace("dev: 100", "dev: 600")
+    )
+    assert fill(*asked) == 0
+    found = Result.read(run).scores
+    assert found["dev/mine/spearman"].value == pytest.approx(found["test/demo_qmc/spearman"].value, abs=1e-6)
