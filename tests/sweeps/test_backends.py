@@ -158,6 +158,8 @@ def test_a_killed_attendant_takes_its_cell_along_and_the_cell_is_busy_until_then
     while not (started := [event for event in Ledger(folder).events() if event["event"] == Event.STARTED]):
         time.sleep(0.02)
     os.kill(started[0]["process"], signal.SIGSTOP)  # it takes its time to save
+    while Path(f"/proc/{started[0]['process']}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+        time.sleep(0.02)
     one.kill()
     one.wait()
     assert Ledger(folder).is_at_work(cell)
