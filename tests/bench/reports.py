@@ -10,6 +10,10 @@ ROWS = {
         {"size": "S", "side": side, "precision": "fp32", "seconds_per_step": 0.5, **RATIO, "mib_peak": 700.0}
         for side in ("ours", "theirs")
     ],
+    "crossencoder": [
+        {"size": "S", "side": side, "precision": "fp32", "seconds_per_step": 0.5, **RATIO, "pairs_per_second": 128.0}
+        for side in ("ours", "theirs")
+    ],
     "encoding": [
         {"model": "S", "side": side, "sentences_per_second": 1234.5, **RATIO}
         for side in ("ours torch", "theirs fp32, batch 32")
@@ -38,7 +42,7 @@ CURVES = {"S fp32 ours": [3.0, 2.0], "S fp32 theirs": [3.0, 2.1], "S without dro
 
 
 def report(benchmark: str) -> Report:
-    curves = CURVES if benchmark == "training" else {}
+    curves = CURVES if benchmark in ("training", "crossencoder") else {}
     return Report(
         benchmark, {"rounds": 3}, MACHINE, ROWS[benchmark], {"difference": 1e-7}, curves, ["a note"]
     )
