@@ -5,6 +5,7 @@ python -m sweeps table runs --markdown matrix.md --csv matrix.csv
 python -m sweeps compare runs                        published numbers beside ours
 python -m sweeps report runs                         all of it as files: page, heat map, Markdown, CSV, LaTeX
 python -m sweeps dashboards runs                     the report on Weights & Biases, with panels
+python -m sweeps export runs results/mine            the results alone, to publish or to archive
 python -m sweeps status runs                         cells that are finished, running, failed, and the time left
 """
 
@@ -41,8 +42,13 @@ def _parser() -> argparse.ArgumentParser:
     dashboards.set_defaults(run=_dashboards)
     status = commands.add_parser("status", help="how far the sweeps of a folder are, and which cells failed")
     status.set_defaults(run=_status)
-    for command in (table, compare, report, dashboards, status):
+    export = commands.add_parser(
+        "export", help="copies the results, without weights, logs and folders of this machine"
+    )
+    export.set_defaults(run=_export)
+    for command in (table, compare, report, dashboards, export, status):
         command.add_argument("folder", type=Path, help="folder that holds runs, at any depth")
+    export.add_argument("target", type=Path, help="folder that they are written to")
     for command in (table, compare, report, dashboards):
         command.add_argument(
             "--metric", default="spearman", help="spearman (default), pearson, accuracy, f1, …"
@@ -107,6 +113,13 @@ def _dashboards(options: argparse.Namespace) -> None:
     from sweeps.dashboards import run
 
     run(options)
+
+
+def _export(options: argparse.Namespace) -> None:
+    from sweeps.export import export
+
+    count = export(options.folder, options.target, report=lambda line: print(line, file=sys.stderr))
+    print(f"{options.target}: {count} results")
 
 
 def _status(options: argparse.Namespace) -> None:

@@ -14,7 +14,12 @@ NEEDED_CONFIG = ("model", "backbone", "loss", "schedule", "dataset")
 
 
 def collect(folder: str | Path, *, report: Callable[[str], None]) -> list[Result]:
-    """The results below `folder`, in the order of their paths; superseded attempts are left out.
+    """The results below `folder`, as `read_all` finds them."""
+    return list(read_all(folder, report=report).values())
+
+
+def read_all(folder: str | Path, *, report: Callable[[str], None]) -> dict[Path, Result]:
+    """File → result, in the order of their paths; superseded attempts are left out.
 
     report  is called with one line for each file that cannot be read; it is left out and stops nothing
 
@@ -23,12 +28,12 @@ def collect(folder: str | Path, *, report: Callable[[str], None]) -> list[Result
     folder = Path(folder)
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder; give the one that holds the runs, for example runs")
-    results = []
+    results = {}
     for path in sorted(folder.rglob(RESULT_FILE)):
         if SUPERSEDED in path.relative_to(folder).parts:
             continue
         try:
-            results.append(_read(path))
+            results[path] = _read(path)
         except (UserError, OSError) as error:
             report(f"left out: {error}")
     if not results:

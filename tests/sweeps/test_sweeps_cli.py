@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from schema.result import Result
 from sweeps.__main__ import main
 
 ROOT = Path(__file__).parents[2]
@@ -46,6 +47,31 @@ def test_mistakes_are_one_line_and_status_2(runs, capsys, arguments, message):
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_exported_results_give_the_same_table_without_folders_of_this_machine(runs, tmp_path, capsys):
+    (runs / "0" / "result.json").write_text("{", encoding="utf-8")
+    (runs / "1" / "encoder").mkdir()
+    result = Result.read(runs / "1")
+    result.config["data_dir"] = "/home/me/data"
+    result.environment["command"] = ["train.py", "init_from=/home/me/runs/a", "url=https://a.b/c"]
+    result.write(runs / "1")
+    target = tmp_path / "kept"
+    assert main(["export", str(runs), str(target)]) == 0
+    shown = capsys.readouterr()
+    assert "left out: " in shown.err
+    files = sorted(str(path.relative_to(target)) for path in target.rglob("*") if path.is_file())
+    assert files == sorted(f"{path.parent.name}/result.json" for path in runs.rglob("result.json"))[1:]
+    kept = Result.read(target / "1")
+    assert kept.config["data_dir"] == "data"
+    assert kept.environment["command"] == ["train.py", "init_from=a", "url=https://a.b/c"]
+    assert kept.scores == result.scores
+    tables = []
+    for folder in (runs, target):
+        main(["table", str(folder)])
+        tables.append(capsys.readouterr().out)
+    assert tables[0] == tables[1]
+    assert main(["export", str(runs), str(runs / "within")]) == 2
 
 
 def test_an_unreadable_result_is_named_and_the_rest_is_shown(runs, capsys):
