@@ -1,15 +1,11 @@
 """All stages of a job, one after another: each is finished, or another run has trained it, or it is trained."""
 
-import hashlib
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 from hydra.utils import get_class
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
@@ -18,19 +14,13 @@ from datamodules.leaks import SeenRows
 from datamodules.loading import JobData, load_job_data
 from datamodules.stages import Stage
 from encoders.bundle import ENCODER_FOLDER
+from launch.digests import stage_digest, start_digest
 from launch.run_folder import RunFolder
 from launch.stage_run import StageRun
 from launch.stage_store import POLL_SECONDS, StageStore
 from launch.stages import StagePlan, history, plan_job
 from lightning_modules.matching import Match, match_losses
 from schema.config import JobConfig
-from schema.examples import Examples
-
-NOT_PART_OF_THE_WEIGHTS = ("checkpoint_every",)
-"""Numbers of `training` that change no weights."""
-
-ALREADY_IN_THE_START = ("path", "revision", "learning_rate", "initialise")
-"""Of the backbone: what the digest of the starting weights knows better, or the optimiser."""
 
 
 class Curriculum:
@@ -53,7 +43,7 @@ class Curriculum:
         data = self._load(matches)
         start, previous = self.model.load_encoder(self.jobs[0]), None
         shares = self.store.root is not None  # only then are digests worth their time
-        digest = _start_digest(start, self.job) if shares else ""
+        digest = start_digest(start, self.job) if shares else ""
         seen = SeenRows(data[0].evaluation) if self.job.evaluation.without_leaks else None
         for index, plan in enumerate(self.plans):
             job, stage = self.jobs[index], Stage(index, plan.name, plan.datasets, history(self.plans, index))
@@ -97,58 +87,3 @@ class Curriculum:
             else:
                 loaded.append(load_job_data(job, wanted, scored=self.model.scored))
         return loaded
-
-
-def stage_digest(
-    parent: str, stage: Stage, job: JobConfig, matches: Mapping[str, Match], data: JobData
-) -> str:
-    """Hex digits over all that decides the weights after a stage, except the code.
-
-    parent  digest of the weights that it starts from
-    """
-    training = {key: one for key, one in vars(job.training).items() if key not in NOT_PART_OF_THE_WEIGHTS}
-    schedule = job.schedule
-    deciding = {
-        "parent": parent,
-        "index": stage.index,
-        "seed": job.seed,
-        "precision": job.hardware.precision,
-        "model": job.model,
-        "loss": {name: [match.kind, match.loss] for name, match in matches.items()},
-        "training": training,
-        "optimiser": vars(job.optimiser),
-        "sampling": [
-            schedule.sample_by,
-            schedule.temperature,
-            {name: [one.weight, one.batch_size] for name, one in schedule.sets.items()},
-        ]
-        if len(stage.datasets) > 1 or schedule.sets
-        else [],
-        "train": {name: examples_digest(data.train[name]) for name in stage.datasets},
-        "selecting": [
-            [one.name, examples_digest(one)] for one in data.selecting(stage.datasets, job.training.monitor)
-        ],
-    }
-    return hashlib.sha256(json.dumps(deciding, default=str).encode()).hexdigest()
-
-
-def examples_digest(examples: Examples) -> str:
-    """Hex digits over rows as they are learnt from: texts, order, targets."""
-    digest = hashlib.sha256(f"{examples.kind} {examples.fingerprint} {len(examples)}".encode())
-    if isinstance(examples.sentences, list):
-        digest.update("\n".join(examples.sentences).encode())
-    for column, rows in examples.columns.items():
-        digest.update(column.encode() + np.ascontiguousarray(rows).tobytes())
-    if examples.targets is not None:
-        digest.update(np.ascontiguousarray(examples.targets).tobytes())
-    return digest.hexdigest()
-
-
-def _start_digest(encoder: nn.Module | None, job: JobConfig) -> str:
-    """Hex digits over the weights that a job starts from, and over how they are read."""
-    backbone = {key: one for key, one in vars(job.backbone).items() if key not in ALREADY_IN_THE_START}
-    digest = hashlib.sha256(json.dumps(backbone, sort_keys=True).encode())
-    for name, tensor in encoder.state_dict().items() if encoder is not None else ():
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from datamodules.leaks import SeenRows
 from datamodules.loading import JobData
 from datamodules.stages import Stage
 from encoders.bundle import ENCODER_FOLDER
+from launch.digests import evaluation_digest
 from launch.run_folder import require_free_space
 from launch.stage_store import StageEntry, share_files
 from launch.weights import weights_digest
@@ -91,7 +92,7 @@ class StageRun:
                 self._hand_over(encoder, stage, entry, training)
         if data.test_plan is not None:
             module.seen = self.seen.seen() if self.seen is not None and stage.history else {}
-            self._test(trainer, module, data)
+            self._measure(trainer, module, data, entry)
         result = build_result(
             job,
             key=self.key,
@@ -144,6 +145,19 @@ class StageRun:
         if best is not None:
             state = torch.load(best, map_location="cpu", weights_only=True)["state_dict"]
             module.load_state_dict(state)
+
+    def _measure(
+        self, trainer: pl.Trainer, module: SentenceModule, data: SentenceDataModule, entry: StageEntry
+    ) -> None:
+        """The scores of the module; those of a shared stage are measured once for all runs with the same sets."""
+        digest = evaluation_digest(self.job, self.data)
+        known = entry.measured(digest) if entry.finished else None
+        if known is not None:
+            module.scores = {key: Score(**score) for key, score in known.items()}
+            return
+        self._test(trainer, module, data)
+        if entry.finished and trainer.is_global_zero:
+            entry.keep_measured(digest, {key: asdict(score) for key, score in module.scores.items()})
 
     def _test(
         self, trainer: pl.Trainer, module: SentenceModule, data: SentenceDataModule

@@ -46,13 +46,34 @@ class StageEntry:
 
     def finish(self, record: dict[str, Any]) -> None:
         """Makes the entry a finished one; checkpoints are of no more use."""
-        part = self.path / f"{RECORD}.part"
+        self._write(RECORD, record)
+        shutil.rmtree(self.checkpoints, ignore_errors=True)
+
+    def measured(self, digest: str) -> dict[str, Any] | None:
+        """What `keep_measured` kept under that digest; None if nothing, or nothing that can be read."""
+        try:
+            return json.loads((self.path / _measured_file(digest)).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+
+    def keep_measured(self, digest: str, scores: dict[str, Any]) -> None:
+        """Keeps what the weights of a finished entry reach, for runs that would measure the same again.
+
+        digest  hex digits over all that decides the scores besides the weights
+        """
+        self._write(_measured_file(digest), scores)
+
+    def _write(self, name: str, content: dict[str, Any]) -> None:
+        part = self.path / f"{name}.part"
         with part.open("w", encoding="utf-8") as file:
-            json.dump(record, file, ensure_ascii=False, indent=1, default=str)
+            json.dump(content, file, ensure_ascii=False, indent=1, default=str)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(part, self.path / RECORD)
-        shutil.rmtree(self.checkpoints, ignore_errors=True)
+        os.replace(part, self.path / name)
+
+
+def _measured_file(digest: str) -> str:
+    return f"scores-{digest[:16]}.json"
 
 
 class StageStore:

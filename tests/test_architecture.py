@@ -21,6 +21,7 @@ MAY_IMPORT = {
 }
 LAST_STEP = {
     "launch/curriculum.py",
+    "launch/digests.py",
     "launch/stage_run.py",
     "launch/fill.py",
     "launch/judge.py",

@@ -4,6 +4,7 @@ import signal
 from pathlib import Path
 
 import pytest
+import pytorch_lightning as pl
 from jobs import run_job
 from test_resume import interrupt, weights
 
@@ -29,19 +30,37 @@ def steps(monkeypatch):
     return taken
 
 
+@pytest.fixture
+def tests(monkeypatch):
+    """One entry per test that a trainer really makes."""
+    made = []
+    test = pl.Trainer.test
+
+    def counted(self, module, **more):
+        made.append(type(module).__name__)
+        return test(self, module, **more)
+
+    monkeypatch.setattr(pl.Trainer, "test", counted)
+    return made
+
+
 def values(run: Path) -> dict[str, float]:
     return {key: score.value for key, score in Result.read(run).scores.items()}
 
 
-def test_what_two_runs_begin_with_is_trained_once(tmp_path, tiny_backbone, steps, capsys):
-    first = run_job(tmp_path, tiny_backbone, *WORDS, "dataset=[demo_nli,demo_sts]")
+def test_what_two_runs_begin_with_is_trained_and_measured_once(tmp_path, tiny_backbone, steps, tests, capsys):
+    words = (*WORDS, "suite=demo")
+    first = run_job(tmp_path, tiny_backbone, *words, "dataset=[demo_nli,demo_sts]")
     assert len(steps) == 2 * STEPS
+    assert len(tests) == 2
     capsys.readouterr()
-    other = run_job(tmp_path, tiny_backbone, *WORDS, "dataset=[demo_nli,demo_qmc]")
+    other = run_job(tmp_path, tiny_backbone, *words, "dataset=[demo_nli,demo_qmc]")
     assert [task for task, *_ in steps[2 * STEPS :]] == STEPS * ["demo_qmc"]
     assert "stage demo_nli: its weights are there already and are reused" in capsys.readouterr().out
     shared = [run / "stages" / "0-demo_nli" for run in (first, other)]
+    assert len(tests) == 3
     assert weights(shared[0]) == weights(shared[1])
+    assert values(shared[0]) == values(shared[1])
     assert Result.read(shared[1]).training == Result.read(shared[0]).training
     assert (
         shared[0] / "encoder" / "model.safetensors"
@@ -49,11 +68,23 @@ def test_what_two_runs_begin_with_is_trained_once(tmp_path, tiny_backbone, steps
 
     del steps[:]
     alone = run_job(
-        tmp_path / "alone", tiny_backbone, *WORDS, "dataset=[demo_nli,demo_qmc]", "schedule.store=null"
+        tmp_path / "alone", tiny_backbone, *words, "dataset=[demo_nli,demo_qmc]", "schedule.store=null"
     )
     assert len(steps) == 2 * STEPS
     assert weights(alone) == weights(other)
     assert values(alone) == values(other)
+
+
+@pytest.mark.parametrize("changed", ["suite=demo", "evaluation.bootstrap_samples=7"])
+def test_a_shared_stage_is_measured_again_where_other_scores_are_asked_for(
+    tmp_path, tiny_backbone, steps, tests, changed
+):
+    words = (*WORDS, "dataset=[demo_sts]")
+    run_job(tmp_path, tiny_backbone, *words)
+    again = run_job(tmp_path, tiny_backbone, *words, changed)
+    assert (len(steps), len(tests)) == (STEPS, 2)
+    alone = run_job(tmp_path / "alone", tiny_backbone, *words, changed, "schedule.store=null")
+    assert Result.read(again).scores == Result.read(alone).scores
 
 
 def test_only_a_changed_stage_is_trained_again(tmp_path, tiny_backbone, steps):

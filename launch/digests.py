@@ -1,0 +1,92 @@
+"""Digests of all that decides the weights after a stage, and of all that decides what weights are scored to."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import nn
+
+from datamodules.loading import JobData
+from datamodules.stages import Stage
+from lightning_modules.matching import Match
+from schema.config import JobConfig
+from schema.examples import Examples
+
+NOT_PART_OF_THE_WEIGHTS = ("checkpoint_every",)
+"""Numbers of `training` that change no weights."""
+
+ALREADY_IN_THE_START = ("path", "revision", "learning_rate", "initialise")
+"""Of the backbone: what the digest of the starting weights knows better, or the optimiser."""
+
+
+def stage_digest(
+    parent: str, stage: Stage, job: JobConfig, matches: Mapping[str, Match], data: JobData
+) -> str:
+    """Hex digits over all that decides the weights after a stage, except the code.
+
+    parent  digest of the weights that it starts from
+    """
+    training = {key: one for key, one in vars(job.training).items() if key not in NOT_PART_OF_THE_WEIGHTS}
+    schedule = job.schedule
+    deciding = {
+        "parent": parent,
+        "index": stage.index,
+        "seed": job.seed,
+        "precision": job.hardware.precision,
+        "model": job.model,
+        "loss": {name: [match.kind, match.loss] for name, match in matches.items()},
+        "training": training,
+        "optimiser": vars(job.optimiser),
+        "sampling": [
+            schedule.sample_by,
+            schedule.temperature,
+            {name: [one.weight, one.batch_size] for name, one in schedule.sets.items()},
+        ]
+        if len(stage.datasets) > 1 or schedule.sets
+        else [],
+        "train": {name: examples_digest(data.train[name]) for name in stage.datasets},
+        "selecting": [
+            [one.name, examples_digest(one)] for one in data.selecting(stage.datasets, job.training.monitor)
+        ],
+    }
+    return hashlib.sha256(json.dumps(deciding, default=str).encode()).hexdigest()
+
+
+def examples_digest(examples: Examples) -> str:
+    """Hex digits over rows as they are learnt from: texts, order, targets."""
+    digest = hashlib.sha256(f"{examples.kind} {examples.fingerprint} {len(examples)}".encode())
+    if isinstance(examples.sentences, list):
+        digest.update("\n".join(examples.sentences).encode())
+    for column, rows in examples.columns.items():
+        digest.update(column.encode() + np.ascontiguousarray(rows).tobytes())
+    if examples.targets is not None:
+        digest.update(np.ascontiguousarray(examples.targets).tobytes())
+    return digest.hexdigest()
+
+
+def start_digest(encoder: nn.Module | None, job: JobConfig) -> str:
+    """Hex digits over the weights that a job starts from, and over how they are read."""
+    backbone = {key: one for key, one in vars(job.backbone).items() if key not in ALREADY_IN_THE_START}
+    digest = hashlib.sha256(json.dumps(backbone, sort_keys=True).encode())
+    for name, tensor in encoder.state_dict().items() if encoder is not None else ():
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def evaluation_digest(job: JobConfig, data: JobData) -> str:
+    """Hex digits over all that decides the scores of given weights, except the code: sets, rows, numbers, device.
+
+    Which rows training has seen (`evaluation.without_leaks`) follows from the weights' own digest and the rows.
+    """
+    hardware = job.hardware
+    deciding = {
+        "sets": [[one.split, one.name, examples_digest(one)] for one in data.evaluation],
+        "evaluation": vars(job.evaluation),
+        "seed": job.seed,
+        "model": job.model,
+        "hardware": [hardware.accelerator, hardware.precision, hardware.eval_batch_tokens, hardware.devices],
+    }
+    return hashlib.sha256(json.dumps(deciding, default=str).encode()).hexdigest()
