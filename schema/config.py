@@ -232,7 +232,8 @@ class JobConfig:
     source: str = MISSING
     on_bad_row: str = MISSING  # error drop
     resume: str = MISSING  # never auto
-    trial: str | None = None  # <journal>#<number>: each validation is told to that trial, whose pruner may end the run
+    # <journal>#<number>: each validation is told to that trial, whose pruner may end the run
+    trial: str | None = None
     init_from: str | None = None  # a run or an encoder folder: start from its weights
     filter_leaks: bool = MISSING  # leave out training rows that an evaluation set of this job has too
     debug_rows: int | None = None  # rows kept per split, at most; for trying things out
