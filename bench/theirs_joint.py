@@ -17,6 +17,7 @@ from transformers import PrinterCallback
 
 from bench.steps import Order, Steps
 from bench.theirs import Clock, training_numbers
+from encoders.transformer import quiet
 
 logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
 
@@ -45,7 +46,8 @@ class Noted(nn.Module):
 
 def load_joint(folder: str | Path, *, max_length: int, head: dict[str, Tensor]) -> CrossEncoder:
     """The encoder in `folder` under a head of one node with these weights, over [CLS] as it is."""
-    model = CrossEncoder(str(folder), num_labels=1, device="cpu", max_length=max_length)
+    with quiet():  # that the head is missing is meant
+        model = CrossEncoder(str(folder), num_labels=1, device="cpu", max_length=max_length)
     model.model.bert.pooler = FirstToken()
     model.model.classifier.load_state_dict(head)
     return model
