@@ -56,17 +56,22 @@ DATASETS = Option(
 )  # fmt: skip
 BOUND = Option("memory_bound_mib", "leave out what would need more memory than this", 4096, 12288, 12288)
 
+STEPS = (
+    Option("precisions", "fp32 and bf16 autocast", ["fp32", "bf16"], ["fp32", "bf16"],
+           ["fp32", "bf16"], tuple(PRECISIONS)),
+    Option("batch_size", "pairs per step", 8, 64, 64),
+    Option("steps", "steps per turn; the first 4 do not count as time", 7, 24, 40),
+    _rounds(2, 3, 5),
+    Option("agreement_steps", "steps of the run without dropout, where curves must agree", 3, 12, 30),
+)  # fmt: skip
+"""Of training benchmarks, whatever the model."""
+
 BENCHMARKS: dict[str, tuple[str, tuple[Option, ...]]] = {
     "training": (
         "seconds per training step on the same batches, and both loss curves",
         (
             _sizes(["S", "M"], ["S", "M", "B"]),
-            Option("precisions", "fp32 and bf16 autocast", ["fp32", "bf16"], ["fp32", "bf16"],
-                   ["fp32", "bf16"], tuple(PRECISIONS)),
-            Option("batch_size", "pairs per step", 8, 64, 64),
-            Option("steps", "steps per turn; the first 4 do not count as time", 7, 24, 40),
-            _rounds(2, 3, 5),
-            Option("agreement_steps", "steps of the run without dropout, where curves must agree", 3, 12, 30),
+            *STEPS,
             Option("memory_steps", "steps of the processes whose memory is measured", 2, 4, 6),
             DATASETS,
             Option("compile", "also measure ours with hardware.compile=true", False, False, False),
@@ -76,12 +81,7 @@ BENCHMARKS: dict[str, tuple[str, tuple[Option, ...]]] = {
         "seconds per training step of a cross-encoder on the same batches, and both loss curves",
         (
             _sizes(["S"], ["S", "M", "B"]),
-            Option("precisions", "fp32 and bf16 autocast", ["fp32", "bf16"], ["fp32", "bf16"],
-                   ["fp32", "bf16"], tuple(PRECISIONS)),
-            Option("batch_size", "pairs per step", 8, 64, 64),
-            Option("steps", "steps per turn; the first 4 do not count as time", 7, 24, 40),
-            _rounds(2, 3, 5),
-            Option("agreement_steps", "steps of the run without dropout, where curves must agree", 3, 12, 30),
+            *STEPS,
             Option("datasets", "sets of labelled pairs; not given: lcqmc where data is at hand, else demo_qmc",
                    [], [], []),
         ),

@@ -57,8 +57,8 @@ class Noted(nn.Module):
         self.model = loss.model
         self.values: list[float] = []
 
-    def forward(self, features: list[dict[str, Tensor]], labels: Tensor | None) -> Tensor:
-        value = self.loss(features, labels)
+    def forward(self, features: list, labels: Tensor | None, **more: object) -> Tensor:
+        value = self.loss(features, labels, **more)
         self.values.append(float(value.detach()))
         return value
 
@@ -66,11 +66,6 @@ class Noted(nn.Module):
 def in_order(dataset: datasets.Dataset, **options: object) -> DefaultBatchSampler:
     """Rows as they stand; `generator` is for shuffling."""
     return DefaultBatchSampler(SequentialSampler(dataset), **options)
-
-
-def training_arguments(order: Order, output: str, *, seed: int) -> SentenceTransformerTrainingArguments:
-    """Our numbers as arguments of their trainer."""
-    return SentenceTransformerTrainingArguments(**training_numbers(order, output, seed=seed))
 
 
 def training_numbers(order: Order, output: str, *, seed: int) -> dict[str, Any]:
@@ -111,16 +106,21 @@ def their_loss(model: SentenceTransformer, order: Order) -> nn.Module:
 def train_theirs(order: Order, *, seed: int) -> Steps:
     """All steps of the order through SentenceTransformerTrainer."""
     torch.manual_seed(seed)
-    model = load_theirs(order.folder, max_length=order.max_length)
-    loss, clock = Noted(their_loss(model, order)), Clock()
+    loss = their_loss(load_theirs(order.folder, max_length=order.max_length), order)
+    return follow(order, loss, SentenceTransformerTrainer, SentenceTransformerTrainingArguments, seed=seed)
+
+
+def follow(order: Order, loss: nn.Module, trainer_class: type, arguments_class: type, *, seed: int) -> Steps:
+    """All steps of the order through a trainer of theirs; `loss` holds the model, as their losses do."""
+    noted, clock = Noted(loss), Clock()
     with tempfile.TemporaryDirectory() as output:
-        trainer = SentenceTransformerTrainer(
-            model=model,
-            args=training_arguments(order, output, seed=seed),
+        trainer = trainer_class(
+            model=loss.model,
+            args=arguments_class(**training_numbers(order, output, seed=seed)),
             train_dataset=datasets.Dataset.from_dict(order.rows),
-            loss=loss,
+            loss=noted,
             callbacks=[clock],
         )
         trainer.remove_callback(PrinterCallback)
         trainer.train()
-    return Steps.between(clock.ends, loss.values)
+    return Steps.between(clock.ends, noted.values)

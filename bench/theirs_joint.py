@@ -1,10 +1,7 @@
 """sentence-transformers' cross-encoder with every number, and the head, set to ours."""
 
-import logging
-import tempfile
 from pathlib import Path
 
-import datasets
 import torch
 from sentence_transformers.cross_encoder import (
     CrossEncoder,
@@ -13,13 +10,10 @@ from sentence_transformers.cross_encoder import (
     losses,
 )
 from torch import Tensor, nn
-from transformers import PrinterCallback
 
 from bench.steps import Order, Steps
-from bench.theirs import Clock, training_numbers
+from bench.theirs import follow
 from encoders.transformer import quiet
-
-logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
 
 
 class FirstToken(nn.Module):
@@ -27,21 +21,6 @@ class FirstToken(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         return states[:, 0]
-
-
-class Noted(nn.Module):
-    """A loss that also notes its values, at full precision: their own log rounds."""
-
-    def __init__(self, loss: nn.Module) -> None:
-        super().__init__()
-        self.loss = loss
-        self.model = loss.model
-        self.values: list[float] = []
-
-    def forward(self, inputs: list[list[str]], labels: Tensor, **more: object) -> Tensor:
-        value = self.loss(inputs, labels, **more)
-        self.values.append(float(value.detach()))
-        return value
 
 
 def load_joint(folder: str | Path, *, max_length: int, head: dict[str, Tensor]) -> CrossEncoder:
@@ -57,15 +36,5 @@ def train_joint_theirs(order: Order, *, head: dict[str, Tensor], seed: int) -> S
     """All steps of the order through CrossEncoderTrainer, with binary cross-entropy of the logit."""
     torch.manual_seed(seed)
     model = load_joint(order.folder, max_length=order.max_length, head=head)
-    loss, clock = Noted(losses.BinaryCrossEntropyLoss(model)), Clock()
-    with tempfile.TemporaryDirectory() as output:
-        trainer = CrossEncoderTrainer(
-            model=model,
-            args=CrossEncoderTrainingArguments(**training_numbers(order, output, seed=seed)),
-            train_dataset=datasets.Dataset.from_dict(order.rows),
-            loss=loss,
-            callbacks=[clock],
-        )
-        trainer.remove_callback(PrinterCallback)
-        trainer.train()
-    return Steps.between(clock.ends, loss.values)
+    loss = losses.BinaryCrossEntropyLoss(model)
+    return follow(order, loss, CrossEncoderTrainer, CrossEncoderTrainingArguments, seed=seed)

@@ -50,12 +50,15 @@ def test_both_see_the_same_rows_in_the_same_order(tmp_path):
 
 
 def test_both_optimisers_and_schedules_have_the_same_numbers(tmp_path):
-    from bench.theirs import training_arguments
+    from sentence_transformers.training_args import SentenceTransformerTrainingArguments
+
+    from bench.theirs import training_numbers
     from bench.work import order_of, training_work, write_bert
 
     folder = write_bert(tmp_path / "bert", "tiny", dropout=0.0)
     work = training_work(folder, datasets=["demo_sts"], batch_size=8, steps=2)
-    theirs, ours = training_arguments(order_of(work), str(tmp_path), seed=0), work.job.optimiser
+    numbers = training_numbers(order_of(work), str(tmp_path), seed=0)
+    theirs, ours = SentenceTransformerTrainingArguments(**numbers), work.job.optimiser
     assert theirs.learning_rate == ours.lr
     assert theirs.weight_decay == ours.weight_decay
     assert [theirs.adam_beta1, theirs.adam_beta2] == ours.betas

@@ -1,11 +1,15 @@
 """A sweep of stand-ins on a cluster, as a program: cluster_cells.py <slurm | local | host:port> <folder> <kind …>."""
 
 import os
+import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from fake_cells import ROOT, plan
 
+PATIENCE = 500
 SLURM = {
     "cluster": "slurm",
     "jobs": None,
@@ -39,6 +43,25 @@ def on(place: str, **wishes: object):
         return RayBackend(program, ledger, cells, RayWishes(**given))
 
     return backend
+
+
+def start(folder: Path, place: str, *kinds: str, seconds: float) -> subprocess.Popen:
+    """This program as a process; each step of a cell takes that many seconds."""
+    return subprocess.Popen(
+        [sys.executable, __file__, place, str(folder), *kinds],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | {"STEP_SECONDS": str(seconds)},
+    )
+
+
+def wait_for(fact: Callable[[], object], what: str) -> None:
+    """Returns when `fact` holds; fails with `what` after `PATIENCE` seconds."""
+    deadline = time.monotonic() + PATIENCE
+    while not fact():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
 
 
 if __name__ == "__main__":

@@ -3,20 +3,17 @@
 import json
 import os
 import random
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from cluster_cells import PATIENCE, start, wait_for
 from fake_cells import plan
 
 from sweeps.ledger import Event, Ledger
 
 pytestmark = pytest.mark.slow
 ray = pytest.importorskip("ray", reason="needs the extra `ray`")
-DRIVER = Path(__file__).with_name("cluster_cells.py")
-PATIENCE = 500
 CALM = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # nodes are at 127.0.0.1, also where there is a network
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -42,23 +39,6 @@ def cluster(monkeypatch):
         yield started
     finally:
         started.shutdown()
-
-
-def start(cluster, folder: Path, *kinds: str, seconds: float = 0.3) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, str(DRIVER), cluster.address, str(folder), *kinds],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=os.environ | {"STEP_SECONDS": str(seconds)},
-    )
-
-
-def wait_for(fact, what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not fact():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def count(folder: Path, kind: Event) -> int:
@@ -88,14 +68,14 @@ def test_drivers_and_a_node_are_killed_at_random_moments(tmp_path, cluster, seed
         random.Random(seed),
     )
     for number in (1, 2):
-        sweep = start(cluster, folder, *kinds)
+        sweep = start(folder, cluster.address, *kinds, seconds=0.3)
         wait_for(lambda number=number: count(folder, Event.STARTED) >= number, "the cells have not begun")
         time.sleep(draw.uniform(0, 3))
         sweep.kill()
         sweep.wait()
         print("driver killed with", len(results(folder)), "finished")
     before = count(folder, Event.STARTED)
-    sweep = start(cluster, folder, *kinds)
+    sweep = start(folder, cluster.address, *kinds, seconds=0.3)
     wait_for(lambda: count(folder, Event.STARTED) > before, "nothing went on")
     time.sleep(draw.uniform(0, 1))
     cluster.remove_node(draw.choice(cluster.nodes_of_cells), allow_graceful=False)
@@ -110,7 +90,7 @@ def test_drivers_and_a_node_are_killed_at_random_moments(tmp_path, cluster, seed
 def test_cells_have_a_gpu_each_and_end_when_the_sweep_is_asked_to(tmp_path, cluster, monkeypatch):
     folder = tmp_path / "runs"
     monkeypatch.setenv("CELL_GPUS", "1")  # GPUs are numbers to Ray, whether there are any or not
-    sweep = start(cluster, folder, "fine", "fine", seconds=30)
+    sweep = start(folder, cluster.address, "fine", "fine", seconds=30)
     wait_for(lambda: count(folder, Event.STARTED) == 2, "the cells have not begun")
     sweep.terminate()
     told, _ = sweep.communicate(timeout=PATIENCE)

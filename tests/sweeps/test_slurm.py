@@ -1,15 +1,13 @@
 """Sweeps on Slurm, with submitit and its signals as they are and a Slurm of this machine (`fake_slurm.py`)."""
 
-import os
 import random
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
-from cluster_cells import on
+from cluster_cells import PATIENCE, on, start, wait_for
 from fake_cells import plan
 from fake_slurm import install
 
@@ -19,8 +17,6 @@ from sweeps.status import State, read_status
 
 pytest.importorskip("submitit")
 pytestmark = pytest.mark.slow
-DRIVER = Path(__file__).with_name("cluster_cells.py")
-PATIENCE = 500
 
 
 @pytest.fixture
@@ -30,23 +26,6 @@ def slurm(tmp_path, monkeypatch) -> Path:
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(SlurmQueue, "grace_seconds", 1.0)
     return tmp_path / "slurm" / "jobs"
-
-
-def start(folder: Path, *kinds: str, seconds: float = 0.05) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, str(DRIVER), "slurm", str(folder), *kinds],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=os.environ | {"STEP_SECONDS": str(seconds)},
-    )
-
-
-def wait_for(fact, what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not fact():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def submitted(folder: Path, name: str) -> int:
@@ -70,12 +49,12 @@ def test_a_failing_cell_is_submitted_again_and_named(tmp_path, slurm):
 def test_jobs_outlive_sweeps_that_are_killed_and_none_is_submitted_twice(tmp_path, slurm, seed):
     folder, kinds, draw = tmp_path / "runs", ["fine"] * 4, random.Random(seed)
     for _ in range(3):
-        sweep = start(folder, *kinds, seconds=0.3)
+        sweep = start(folder, "slurm", *kinds, seconds=0.3)
         wait_for(lambda: (folder / ".sweep" / "events.jsonl").exists(), "the sweep has not begun")
         time.sleep(draw.uniform(0.5, 8))
         sweep.kill()
         sweep.wait()
-    told, _ = start(folder, *kinds).communicate(timeout=PATIENCE)
+    told, _ = start(folder, "slurm", *kinds, seconds=0.05).communicate(timeout=PATIENCE)
     assert "DONE" in told, told
     finished, skipped, failed = (int(word) for word in told.rpartition("DONE")[2].split())
     assert (finished + skipped, failed) == (4, 0)
@@ -87,12 +66,12 @@ def test_jobs_outlive_sweeps_that_are_killed_and_none_is_submitted_twice(tmp_pat
 def test_a_job_that_waits_in_the_queue_is_found_by_the_next_sweep(tmp_path, slurm):
     folder = tmp_path / "runs"
     (slurm / "hold").touch()
-    sweep = start(folder, "fine")
+    sweep = start(folder, "slurm", "fine", seconds=0.05)
     wait_for(lambda: submitted(folder, "0-fine"), "nothing was submitted")
     wait_for(lambda: read_status(folder).count(State.QUEUED), "the ledger knows nothing of it")
     sweep.kill()
     sweep.wait()
-    again = start(folder, "fine")
+    again = start(folder, "slurm", "fine", seconds=0.05)
     time.sleep(3)
     (slurm / "hold").unlink()
     told, _ = again.communicate(timeout=PATIENCE)
@@ -103,7 +82,7 @@ def test_a_job_that_waits_in_the_queue_is_found_by_the_next_sweep(tmp_path, slur
 
 def test_a_sweep_that_is_asked_to_end_leaves_its_jobs_and_says_how_to_end_them(tmp_path, slurm):
     folder = tmp_path / "runs"
-    sweep = start(folder, "fine", seconds=0.3)
+    sweep = start(folder, "slurm", "fine", seconds=0.3)
     wait_for(lambda: (folder / "0-fine" / "taken").exists(), "the cell has not begun")
     sweep.terminate()
     told, _ = sweep.communicate(timeout=PATIENCE)
