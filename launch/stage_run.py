@@ -150,7 +150,7 @@ class StageRun:
         self, trainer: pl.Trainer, module: SentenceModule, data: SentenceDataModule, entry: StageEntry
     ) -> None:
         """The scores of the module; those of a shared stage are measured once for all runs with the same sets."""
-        digest = evaluation_digest(self.job, self.data)
+        digest = evaluation_digest(self.job, self.data) if entry.shared else ""
         known = entry.measured(digest) if entry.finished else None
         if known is not None:
             module.scores = {key: Score(**score) for key, score in known.items()}
