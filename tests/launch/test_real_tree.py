@@ -41,7 +41,15 @@ def test_every_dataset_is_accepted() -> None:
 
 @pytest.mark.parametrize("name", SWEEPS)
 def test_every_choice_of_a_sweep_is_accepted(name: str) -> None:
-    check("-m", f"sweep={name}")
+    check("-m", f"sweep={name}", "suite=none")  # the sets of a suite, in every row, would take half of the time
+
+
+def test_the_suites_that_sweeps_name_exist() -> None:
+    suites = {file.stem for file in (CONF / "suite").glob("*.yaml")}
+    for name in SWEEPS:
+        values = yaml.safe_load((CONF / "sweep" / f"{name}.yaml").read_text(encoding="utf-8"))
+        suite = values["hydra"]["sweeper"].get("params", {}).get("suite")
+        assert suite is None or set(str(suite).split(",")) <= suites, name
 
 
 def test_the_commands_in_the_help_text_are_accepted() -> None:
