@@ -6,6 +6,7 @@ python -m analysis leaks --text corpus.txt.zst wiki1m   lines of running text th
 python -m analysis leaks --run runs/NAME                the same for the very text that a run has learnt from
 python -m analysis calibrate runs/NAME                  scores as probabilities: temperature and Platt scaling, ECE
 python -m analysis fuse runs/ONE runs/OTHER             two runs as one score, weighted by what does best on dev
+python -m analysis curves runs/ONE runs/OTHER           learning curves side by side, a picture and a table
 python -m analysis transfer runs/NAME mrpc snli         what a classifier on frozen embeddings reaches
 """
 
@@ -23,6 +24,7 @@ def main(arguments: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     from analysis.calibrate_command import add_calibrate
+    from analysis.curves_command import add_curves
     from analysis.fuse_command import add_fuse
     from analysis.leaks.command import add_leaks
     from analysis.transfer_command import add_transfer
@@ -33,6 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="command")
     add_leaks(commands)
     add_calibrate(commands)
+    add_curves(commands)
     add_fuse(commands)
     add_transfer(commands)
     return parser

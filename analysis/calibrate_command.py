@@ -40,7 +40,7 @@ def add_scoring(parser: argparse.ArgumentParser) -> None:
 def calibrate(options: argparse.Namespace) -> None:
     """Computes scores, fits, judges, writes files and prints a table."""
     if not options.no_plot:
-        require_matplotlib()
+        require_matplotlib(", or leave it out with --no-plot")
     from analysis.run_scores import ScoredRun
     from schema.examples import Kind
 
@@ -89,14 +89,12 @@ def calibrate_set(run: "ScoredRun", name: str) -> dict[str, Any]:
     }
 
 
-def require_matplotlib() -> None:
+def require_matplotlib(otherwise: str = "") -> None:
     """Raises UserError where there is no matplotlib: better before scores are computed than after."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise UserError(
-            "the picture needs matplotlib: pip install -e '.[analysis]', or leave it out with --no-plot"
-        ) from None
+        raise UserError(f"the picture needs matplotlib: pip install -e '.[analysis]'{otherwise}") from None
 
 
 def draw_reliability(report: dict[str, Any], path: Path) -> None:

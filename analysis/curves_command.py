@@ -1,0 +1,114 @@
+"""The command line of learning curves: `python -m analysis curves`."""
+
+import argparse
+import csv
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from analysis.calibrate_command import require_matplotlib
+from analysis.curves import Curves, choose_quantities, read_curves, smoothed, told_apart
+from schema.errors import UserError
+
+PER_ROW = 3
+LOSS_WINDOW = 10
+"""Logged losses are of single batches; drawn is their mean over so many."""
+
+
+def add_curves(commands: "argparse._SubParsersAction") -> None:
+    """Adds the command `curves` to a program."""
+    parser = commands.add_parser(
+        "curves",
+        help="learning curves of runs side by side, as a picture and a table",
+        description="Draws what runs logged while they trained: every dev correlation and the loss, a panel each, "
+        "a line per run. Runs that are still training can be looked at as well.",
+        epilog="Written are curves.svg and curves.csv. Example: python -m analysis curves runs/csts-* --of "
+        'dev/csts/spearman --line "TF-IDF=0.731"',
+    )
+    parser.add_argument(
+        "folders", nargs="+", metavar="run", help="run folders, or folders with a metrics.csv"
+    )
+    parser.add_argument("--of", nargs="+", metavar="QUANTITY", help="such as dev/csts/spearman train/loss")
+    parser.add_argument("--names", nargs="+", metavar="NAME", help="one for each run, for the legend")
+    parser.add_argument(
+        "--line",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a level to compare scores with; repeatable",
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="FOLDER", default=Path(), help="default: where you are"
+    )
+    parser.set_defaults(run=curves)
+
+
+def curves(options: argparse.Namespace) -> None:
+    """Reads the runs, writes a table and a picture."""
+    require_matplotlib()
+    levels = dict(_level(line) for line in options.line)
+    runs = told_apart([read_curves(folder) for folder in options.folders], options.folders)
+    if options.names:
+        if len(options.names) != len(runs):
+            raise UserError(f"--names: {len(options.names)} names for {len(runs)} runs; give one for each")
+        runs = [Curves(name, run.values) for name, run in zip(options.names, runs, strict=True)]
+    quantities = choose_quantities(runs, options.of)
+    try:
+        options.output.mkdir(parents=True, exist_ok=True)
+        write_table(runs, quantities, options.output / "curves.csv")
+        draw(runs, quantities, options.output / "curves.svg", levels=levels)
+    except OSError as error:
+        raise UserError(f"{options.output}: cannot write there ({error.strerror}); give --output") from error
+    print(f"written: {options.output / 'curves.svg'}, {options.output / 'curves.csv'}", file=sys.stderr)
+
+
+def _level(line: str) -> tuple[str, float]:
+    name, _, value = line.rpartition("=")
+    try:
+        return name, float(value)
+    except ValueError:
+        raise UserError(f'--line {line}: expected a name and a number, as in --line "TF-IDF=0.731"') from None
+
+
+def write_table(runs: Sequence[Curves], quantities: Sequence[str], path: Path) -> None:
+    """One row for each value: run, quantity, step, value."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["run", "quantity", "step", "value"])
+        for run in runs:
+            for key in quantities:
+                writer.writerows(
+                    [run.name, key, step, f"{value:.6g}"] for step, value in run.values.get(key, ())
+                )
+
+
+def draw(
+    runs: Sequence[Curves], quantities: Sequence[str], path: Path, *, levels: Mapping[str, float]
+) -> None:
+    """A panel for each quantity, a line for each run; levels are dashed, in panels of scores."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    columns = min(PER_ROW, len(quantities))
+    rows = -(-len(quantities) // columns)
+    with mpl.rc_context({"svg.hashsalt": "juzhen"}):
+        figure = Figure(figsize=(4.2 * columns, 3.0 * rows + 0.3), layout="constrained")
+        panels = figure.subplots(rows, columns, squeeze=False).flat
+        for key, axes in zip(quantities, panels, strict=False):
+            is_score = key.startswith(("dev/", "test/"))
+            for place, run in enumerate(runs):
+                points = run.values.get(key, [])
+                values = [value for _, value in points]
+                shown = values if is_score else smoothed(values, LOSS_WINDOW)
+                style = {"marker": "o", "markersize": 3} if is_score else {"linewidth": 1}
+                axes.plot([step for step, _ in points], shown, color=f"C{place}", label=run.name, **style)
+            for name, value in levels.items() if is_score else ():
+                axes.axhline(value, color="0.4", linestyle="--", linewidth=1, label=name)
+            axes.set(title=key, xlabel="step")
+            axes.grid(color="0.92")
+        for axes in panels:
+            axes.set_visible(False)
+        figure.legend(
+            *figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8
+        )
+        figure.savefig(path, metadata={"Date": None})
