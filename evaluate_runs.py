@@ -6,6 +6,7 @@ and a score that exists is left alone.
 python evaluate_runs.py runs                          files that have come since
 python evaluate_runs.py runs --dataset mine           and a set of conf/dataset that the runs did not know
 python evaluate_runs.py runs --suite zh_picture       and the sets of a suite
+python evaluate_runs.py runs --without-leaks          scores without the rows that training has seen
 python evaluate_runs.py runs/some-run --again         everything once more; says what moved
 """
 
@@ -16,10 +17,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launch.lacking import Described, FinishedStage, fillable, finished_stages
+from launch.lacking import Described, FinishedStage, fillable, finished_stages, uncounted
 from launch.run_folder import RunFolder
 from schema.errors import UserError, exit_status
-from schema.result import Result
+from schema.result import WITHOUT_LEAKS, Result
 
 if TYPE_CHECKING:  # it loads torch, and neither --help nor a folder that lacks nothing should wait for that
     from launch.fill import Filled, Filler
@@ -58,6 +59,11 @@ def _parser() -> argparse.ArgumentParser:
         "--again",
         action="store_true",
         help="replace scores that exist, of the named sets or of all, and say what moved",
+    )
+    parser.add_argument(
+        "--without-leaks",
+        action="store_true",
+        help="look for rows that training has seen, and score sets that have some without them, too",
     )
     parser.add_argument(
         "--data-dir", metavar="FOLDER", help="where the sets lie; default: where each run has read them"
@@ -129,7 +135,9 @@ class _Visit:
 
     def _wanted(self, stage: FinishedStage) -> Described:
         result = Result.read(stage.folder)
-        return fillable(result, self.named, data_dir=self.options.data_dir, again=self.options.again)
+        folder = self.options.data_dir
+        wanted = fillable(result, self.named, data_dir=folder, again=self.options.again)
+        return wanted | uncounted(result, data_dir=folder) if self.options.without_leaks else wanted
 
     def _without_file(self, stage: FinishedStage) -> str:
         """The sets that were asked for by name and are neither scored nor to be read anywhere."""
@@ -149,6 +157,7 @@ class _Visit:
                 data_dir=self.options.data_dir,
                 batch_tokens=self.options.batch_tokens,
                 again=self.options.again,
+                without_leaks=self.options.without_leaks,
                 progress=sys.stderr.isatty(),
             )
         return self._filler
@@ -156,9 +165,14 @@ class _Visit:
 
 def _spoken(filled: "Filled", result: Result, seconds: float) -> str:
     """New Spearman ×100 of each split, what moved, and what could not be done."""
-    new = [key for key in filled.added if key.endswith("/spearman") and key in result.scores]
-    spoken = [f"{key.removesuffix('/spearman')} {100 * result.scores[key].value:.2f}" for key in new]
-    parts = [f"added {', '.join(spoken) or len(filled.added)}"] if filled.added else []
+    spoken = [
+        f"{place} {'without them ' if metric.endswith(WITHOUT_LEAKS) else ''}{100 * result.scores[key].value:.2f}"
+        for key in filled.added
+        for place, _, metric in [key.rpartition("/")]
+        if metric.removesuffix(WITHOUT_LEAKS) == "spearman" and key in result.scores
+    ]
+    parts = [*filled.notes]
+    parts += [f"added {', '.join(spoken) or len(filled.added)}"] if filled.added else []
     far = [
         f"{key} {_percent(old)} → {_percent(new)}"
         for key, (old, new) in filled.moved.items()
@@ -167,7 +181,6 @@ def _spoken(filled: "Filled", result: Result, seconds: float) -> str:
     near = len(filled.moved) - len(far)
     parts += [f"moved {', '.join(far)}"] if far else []
     parts += [f"{near} others moved by less than {ROUNDING:g}"] if near else []
-    parts += filled.notes
     return f"{'; '.join(parts) or 'all scores are as they were'} ({seconds:.1f} s)"
 
 

@@ -37,7 +37,7 @@ def build_result(
         scores=module.scores | {f"{absent}/spearman": Score(None) for absent in data.data.absent},
         untrained=untrained,
         config=settings,
-        data=_with_leaks(_describe_data(data), module.seen),
+        data=with_leaks(_describe_data(data), module.seen),
         training=training,
         environment=describe_environment() | {"device": _device_name(module)},
         seed=job.seed,
@@ -61,7 +61,7 @@ def _describe_data(data: SentenceDataModule) -> dict[str, dict[str, Any]]:
     }
 
 
-def _with_leaks(data: dict[str, dict[str, Any]], seen: Mapping[str, Seen]) -> dict[str, dict[str, Any]]:
+def with_leaks(data: dict[str, dict[str, Any]], seen: Mapping[str, Seen]) -> dict[str, dict[str, Any]]:
     """What is known of each split, and how much of it training has seen where that was looked for."""
     found = {
         key: {"leaked": {"rows": len(one.rows), "share": one.share, "by_set": dict(one.by_set)}}

@@ -8,6 +8,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from callbacks.result_writer import with_leaks
 from datamodules.leaks import Seen, SeenRows
 from datamodules.loading import JobData, load_job_data
 from launch.judge import Judge
@@ -16,6 +17,7 @@ from launch.learnt import learnt_sets, stage_job
 from launch.stored import stored_job
 from metrics.together import STS_SETS
 from schema.config import JobConfig
+from schema.environment import describe_environment
 from schema.errors import UserError
 from schema.examples import Examples, Kind
 from schema.result import Result, Score
@@ -44,6 +46,8 @@ class Filler:
     data_dir      where sets are read from; None: where each run read them
     batch_tokens  tokens at a time; None: as the hardware says
     again         scores that exist are replaced too
+    without_leaks  rows that training has seen are looked for, as under evaluation.without_leaks; a set that has some is
+                   scored again without them
     progress      bars are shown
     """
 
@@ -52,6 +56,7 @@ class Filler:
     data_dir: str | None = None
     batch_tokens: int | None = None
     again: bool = False
+    without_leaks: bool = False
     progress: bool = False
     _read: tuple[str, JobData | None] = ("", None)
 
@@ -74,20 +79,20 @@ class Filler:
             _require_same_rows(data, result)
         # What the run has learnt from keeps the run's own description, with its limit and its view.
         others = {name: one for name, one in sets.items() if name not in result.config["dataset"]}
-        learnt: list[dict[str, Examples]] = []
-        if result.trained_on and (whole.filter_leaks or whole.evaluation.without_leaks):
-            learnt = learnt_sets(stage, result, lambda told: self._stored(told, others))
-        filled = Filled()
-        found = judge.scored(
-            data, judge.encoder(), seen=_seen(data, learnt) if whole.evaluation.without_leaks else {}
-        )
+        seen = self._seen(stage, result, whole, others, data)
+        filled = Filled(notes=_told(seen))
+        if not self.again:
+            data = _worth_scoring(data, result, seen)
+        found = replace(result, scores={}, data={}, environment=describe_environment())
+        if data.evaluation or any(f"{key}/spearman" not in result.scores for key in data.absent):
+            found = judge.scored(data, judge.encoder(), seen=seen)
         before: dict[str, Score] = {}
-        if result.untrained:
-            before = self._before_training(
-                judge, data, stage_job(self._stored(result, others), result.stage), filled
-            )
+        if result.untrained and (self.again or any(_key(one) not in result.data for one in data.evaluation)):
+            first = stage_job(self._stored(result, others), result.stage)
+            before = self._before_training(judge, data, first, filled)
         self._merge(result, found.scores, before, data, filled)
         _add(result.data, found.data, again=self.again)
+        result.data = with_leaks(result.data, seen)
         result.filled.append(_record(found, sets, filled, weights=digest, hardware=asdict(whole.hardware)))
         result.write(stage.folder)
         return filled
@@ -104,6 +109,7 @@ class Filler:
         # One process is enough, and Lightning would start this program again for each of the others.
         job.hardware.devices, job.hardware.num_nodes, job.hardware.strategy = 1, 1, "auto"
         job.hardware.eval_batch_tokens = self.batch_tokens or job.hardware.eval_batch_tokens
+        job.evaluation.without_leaks = job.evaluation.without_leaks or self.without_leaks
         job.logger.csv, job.logger.wandb, job.logger.progress = False, "off", self.progress
         return job
 
@@ -123,6 +129,21 @@ class Filler:
         if self._read[0] != key:
             self._read = (key, load_job_data(job, {}, scored=kinds))
         return self._read[1]
+
+    def _seen(
+        self, stage: FinishedStage, result: Result, whole: JobConfig, others: Described, data: JobData
+    ) -> dict[str, Seen]:
+        """What training has seen of each split, where the job asks for it. Raises UserError as `learnt_sets` does."""
+        counts = whole.evaluation.without_leaks
+        if not result.trained_on or not (whole.filter_leaks or counts):
+            return {}
+        learnt = learnt_sets(stage, result, lambda told: self._stored(told, others))
+        if not counts:
+            return {}
+        rows = SeenRows(data.evaluation)
+        for sets in learnt:
+            rows.learn(sets)
+        return rows.seen()
 
     def _before_training(
         self, judge: Judge, data: JobData, job: JobConfig, filled: Filled
@@ -168,7 +189,7 @@ def _with_companions(sets: Described, result: Result) -> Described:
 
 def _require_same_rows(data: JobData, result: Result) -> None:
     for one in data.evaluation:
-        then = result.data.get(f"{one.split}/{one.name}")
+        then = result.data.get(_key(one))
         if then is not None and then["fingerprint"] != one.fingerprint:
             raise UserError(
                 f"{one.name}/{one.split} holds other rows than the run has seen; point --data-dir at the same "
@@ -176,11 +197,28 @@ def _require_same_rows(data: JobData, result: Result) -> None:
             )
 
 
-def _seen(data: JobData, learnt: list[dict[str, Examples]]) -> dict[str, Seen]:
-    rows = SeenRows(data.evaluation)
-    for sets in learnt:
-        rows.learn(sets)
-    return rows.seen() if learnt else {}
+def _worth_scoring(data: JobData, result: Result, seen: Mapping[str, Seen]) -> JobData:
+    """Without the splits that were scored and of which training has seen nothing."""
+    wanted = [
+        one
+        for one in data.evaluation
+        if (key := _key(one)) not in result.data or key not in seen or len(seen[key].rows)
+    ]
+    return replace(data, evaluation=wanted)
+
+
+def _key(one: Examples) -> str:
+    return f"{one.split}/{one.name}"
+
+
+def _told(seen: Mapping[str, Seen]) -> list[str]:
+    """What was looked for, in words; nothing where nobody has looked."""
+    found = [
+        f"training has seen {len(one.rows):,} rows of {key} ({100 * one.share:.1f} %)"
+        for key, one in seen.items()
+        if len(one.rows)
+    ]
+    return found or (["training has seen no row of any set"] if seen else [])
 
 
 def _add(known: dict[str, Any], found: Mapping[str, Any], *, again: bool) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from launch.run_folder import KEPT_ASIDE, STAGES
 from schema.errors import UserError
+from schema.examples import TEXT_COLUMNS, Kind
 from schema.files import has_split
 from schema.result import RESULT_FILE, Result
 
@@ -67,6 +68,27 @@ def fillable(result: Result, named: Described, *, data_dir: str | None, again: b
             described, split, source=result.config["source"], data_dir=data_dir or result.config["data_dir"]
         )
     }
+
+
+def uncounted(result: Result, *, data_dir: str | None) -> Described:
+    """The sets of pairs that were scored, but of which nobody has looked how many rows training has seen.
+
+    data_dir  instead of the run's
+    """
+    if not result.trained_on:
+        return {}
+    found = {}
+    for key, about in result.data.items():
+        split, name = key.split("/")
+        described = result.described(name)
+        is_pairs = len(TEXT_COLUMNS[Kind(about["kind"])]) > 1
+        if split == "train" or "leaked" in about or not is_pairs or described is None:
+            continue
+        if has_split(
+            described, split, source=result.config["source"], data_dir=data_dir or result.config["data_dir"]
+        ):
+            found[name] = described
+    return found
 
 
 def _candidates(

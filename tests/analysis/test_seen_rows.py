@@ -1,10 +1,13 @@
 """Which evaluation rows training has seen, over the stages of a job, and what a result says of it."""
 
+import json
+
 import numpy as np
 import pytest
 from jobs import run_job
 from scipy.stats import spearmanr
 
+import evaluate_runs
 from datamodules.leaks import SeenRows, leaky_rows
 from datamodules.views import apply_view
 from encoders import load_encoder
@@ -88,6 +91,7 @@ def words(tmp_path_factory):
         ("bq", "train", OTHER),
         ("atec", "dev", DEV),
         ("lcqmc", "dev", SEEN),
+        ("xiaobu", "dev", DEV[4:]),
     ):
         (folder / name).mkdir(exist_ok=True)
         lines = [HEADER, *("\t".join(map(str, row)) for row in rows)]
@@ -145,6 +149,62 @@ def test_a_curriculum_carries_its_account_and_the_scores_are_those_of_the_rest(
     spoken = capsys.readouterr().out
     assert "dev/atec: 3 rows (42.9 %) are in training, most of them in afqmc; Spearman without them" in spoken
     assert "dev/lcqmc: 3 rows (100.0 %) are in training, most of them in afqmc; no row is left" in spoken
+
+
+def test_a_finished_run_is_told_afterwards_what_it_has_seen(words, tmp_path, tiny_backbone, capsys):
+    run = run_job(
+        tmp_path,
+        tiny_backbone,
+        *words,
+        "dataset=[afqmc]",
+        "dataset.afqmc.rows.train=null",
+        "+dataset@evaluate.lcqmc=lcqmc",
+        "evaluate.lcqmc.rows.dev=null",
+        "+dataset@evaluate.xiaobu=xiaobu",
+        "evaluate.xiaobu.rows.dev=null",
+        "evaluation.without_leaks=true",
+        "evaluation.bootstrap_samples=20",
+    )
+    expected = Result.read(run)
+    assert [expected.data[f"dev/{name}"]["leaked"]["rows"] for name in ("atec", "lcqmc", "xiaobu")] == [
+        3,
+        3,
+        0,
+    ]
+
+    run_before = json.loads((run / "result.json").read_text())
+    run_before["config"]["evaluation"]["without_leaks"] = False
+    for about in run_before["data"].values():
+        about.pop("leaked", None)
+    run_before["scores"] = {
+        key: one for key, one in run_before["scores"].items() if not key.endswith("_without_leaks")
+    }
+    (run / "result.json").write_text(json.dumps(run_before))
+    assert evaluate_runs.main([str(run)]) == 0
+    assert "nothing to do" in capsys.readouterr().out
+
+    assert evaluate_runs.main([str(run), "--without-leaks"]) == 0
+    assert "training has seen 3 rows of dev/atec (42.9 %)" in capsys.readouterr().out
+    found = Result.read(run)
+    assert found.data == expected.data
+    assert found.scores == expected.scores
+    assert "dev/atec/spearman_without_leaks" in found.filled[0]["added"]
+    assert evaluate_runs.main([str(run), "--without-leaks"]) == 0
+    assert "nothing to do" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_run_that_has_seen_nothing_is_told_so_without_scoring(
+    words, tmp_path, tiny_backbone, capsys, recwarn
+):
+    run = run_job(tmp_path, tiny_backbone, *words, "dataset=[bq]", "dataset.bq.rows.train=null")
+    before = Result.read(run)
+    assert evaluate_runs.main([str(run), "--without-leaks"]) == 0
+    assert "training has seen no row of any set" in capsys.readouterr().out
+    found = Result.read(run)
+    assert found.scores == before.scores
+    assert found.data["dev/atec"]["leaked"] == {"rows": 0, "share": 0.0, "by_set": {}}
+    assert not [one for one in recwarn if "length of `list`" in str(one.message)]
 
 
 @pytest.mark.slow
