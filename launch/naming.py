@@ -71,7 +71,7 @@ def run_name(config: Mapping[str, Any]) -> str:
     joined = ("-" if is_serial else "+").join((is_serial and schedule.get("order")) or datasets)
     if len(joined) > 80:
         joined = f"{datasets[0]}+{len(datasets) - 1}more"
-    model = config["model"].get("_target_", "model").split(".")[-2]
+    model = config["model"].get("variant") or config["model"].get("_target_", "model").split(".")[-2]
     loss = config["loss"].get("_target_", "losses.by_kind.ByKind").split(".")[-2]
     return f"{joined}-{model}-{loss}-s{config.get('seed')}"
 

@@ -24,7 +24,7 @@ class CotEncoder(BiEncoder):
 
     Numbers and templates are those of schema.prompts.Prompts. Any set can be learnt from: of pairs, their sentences
     are. What stands for a sentence in evaluation, and in the encoder that a run leaves behind, is what the anchor's
-    template gives, by the function that was trained.
+    template gives, by the function that was trained. `variant` is read by those who name runs only.
     """
 
     reads = Kind.SENTENCE
@@ -33,6 +33,7 @@ class CotEncoder(BiEncoder):
     def __init__(
         self,
         *,
+        variant: str = "",
         language: str,
         templates: dict,
         use_negative: bool,

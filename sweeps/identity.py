@@ -120,23 +120,30 @@ def _name(identity: Identity) -> str:
 def _differences(own: Mapping[str, str], namesakes: Sequence[Mapping[str, str]]) -> list[str]:
     """Settings as `key=value` in which `own` differs from any of its namesakes.
 
-    Another class of loss or model is told by its name alone: that its keys differ too goes without saying.
+    Another class of loss or model is told by its name alone, and so is another variant of a model: that its keys differ
+    too goes without saying.
     """
-    keys = sorted({key for settings in namesakes for key in settings})
+    keys = sorted({key for settings in namesakes for key in settings}, key=_names_first)
     spoken = []
     for key in keys:
         node = key.split(".")[0]
-        target = f"{node}._target_"
-        peers = namesakes
-        if key != target:
-            peers = [settings for settings in namesakes if settings.get(target) == own.get(target)]
+        target, variant = f"{node}._target_", f"{node}.variant"
+        told_before = {target: (), variant: (target,)}.get(key, (target, variant))
+        peers = [one for one in namesakes if all(one.get(other) == own.get(other) for other in told_before)]
         if len({settings.get(key) for settings in peers}) == 1:
             continue
         if key == target:
             spoken.append(f"{node}={short_target({'_target_': own.get(key)})}")
+        elif key == variant:
+            spoken.append(f"{node}={own.get(key, 'absent')}")
         else:
             spoken.append(f"{key}={own.get(key, 'absent')}")
     return spoken
+
+
+def _names_first(key: str) -> tuple[str, bool, str]:
+    node, _, rest = key.partition(".")
+    return node, rest not in ("_target_", "variant"), rest
 
 
 def _flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

@@ -41,7 +41,9 @@ def test_every_dataset_is_accepted() -> None:
 
 @pytest.mark.parametrize("name", SWEEPS)
 def test_every_choice_of_a_sweep_is_accepted(name: str) -> None:
-    check("-m", f"sweep={name}", "suite=none")  # the sets of a suite, in every row, would take half of the time
+    check(
+        "-m", f"sweep={name}", "suite=none"
+    )  # the sets of a suite, in every row, would take half of the time
 
 
 def test_the_suites_that_sweeps_name_exist() -> None:

@@ -30,6 +30,8 @@ def test_key_ignores_places_and_hardware_but_not_numbers_and_order():
 
 def test_name_says_what_was_trained():
     assert run_name(CONFIG) == "nli-sts-biencoder-cosent-s1"
+    varied = {**CONFIG, "model": {"_target_": "lightning_modules.cot.CotEncoder", "variant": "cot_long"}}
+    assert run_name(varied) == "nli-sts-cot_long-cosent-s1"
     assert run_name({**CONFIG, "dataset": {}, "schedule": {"name": "mix"}}).startswith("untrained-")
 
 

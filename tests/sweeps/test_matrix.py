@@ -106,6 +106,25 @@ def test_namesakes_are_told_apart_by_what_differs(make_result):
     ]
 
 
+def test_variants_of_a_model_are_told_by_name_and_only_namesakes_by_their_numbers(make_result):
+    def cot(variant, **numbers):
+        result = make_result(["a"], {"dev/bq/spearman": 0.5})
+        result.config["model"] = {
+            "_target_": "lightning_modules.cot.CotEncoder",
+            "variant": variant,
+            **numbers,
+        }
+        return result
+
+    two_stages, one = cot("cot", stage_2="so [MASK]", read="last"), cot("cot_long", stage_2=None, read="last")
+    assert labels([two_stages, one]) == ["a · model=cot", "a · model=cot_long"]
+    assert labels([two_stages, one, cot("cot_long", stage_2=None, read="mean")]) == [
+        "a · model=cot",
+        "a · model=cot_long · model.read=last",
+        "a · model=cot_long · model.read=mean",
+    ]
+
+
 def test_hardware_and_folders_make_no_rows(make_result):
     scores = {"dev/bq/spearman": 0.5}
     results = [
