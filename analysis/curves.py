@@ -87,9 +87,14 @@ def told_apart(curves: Sequence[Curves], folders: Sequence[str | Path]) -> list[
 def choose_quantities(curves: Sequence[Curves], asked: Sequence[str] | None) -> list[str]:
     """What is drawn: what was asked for, or else every dev correlation that some run has, and the loss.
 
-    Raises UserError for a quantity that no run has logged.
+    Raises UserError for a quantity that no run has logged, and when none has logged anything.
     """
     known = sorted({key for one in curves for key in one.values})
+    if not known:
+        raise UserError(
+            f"{', '.join(one.name for one in curves)}: nothing was logged while training yet; wait for the first "
+            f"steps (logger.every_steps), or name a run that has trained"
+        )
     if not asked:
         chosen = [key for key in known if key.endswith("/spearman") and key != "dev/selection/spearman"]
         return [*chosen, *(key for key in known if key == "train/loss")] or known[:1]

@@ -103,6 +103,11 @@ def test_mistakes_are_named(run, capsys, words, said):
     assert said in capsys.readouterr().err
 
 
+def test_a_run_that_has_just_begun_has_nothing_to_show(tmp_path, capsys):
+    assert main(["curves", str(write(tmp_path / "new", [])), "--output", str(tmp_path)]) == 2
+    assert "new: nothing was logged while training yet" in capsys.readouterr().err
+
+
 def test_a_broken_table_is_named_with_its_line(run):
     write(run, [[0.5, 0.5, 0, 19, ""], ["much", 0.5, 0, 39, ""]])
     with pytest.raises(UserError, match=re.escape("metrics.csv, line 3: expected numbers")):
