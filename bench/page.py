@@ -23,11 +23,12 @@ WORDS = {
         "peak": "{} % of the matrix peak, {} of {} MiB",
         "encoding": "encoding, {model}, {side}",
         "spearman": "{} sentences/s, Spearman {:+.4f}",
-        "evaluation": "a row of {sets} sets, {size}",
+        "evaluation": "a row of {sets} sets, {size}, {backend}",
         "overhead": "Lightning over a bare loop, {size}",
         "times": "{} × as fast [{}, {}]",
         "percent": "{} % [{}, {}]",
         "pairs": "{} pairs/s",
+        "moved": "; a correlation moves by {:.4f} at most",
     },
     "zh": {
         "training": "训练，{size}，{precision}",
@@ -36,11 +37,12 @@ WORDS = {
         "peak": "达到矩阵乘法峰值的 {} %，内存 {} 对 {} MiB",
         "encoding": "编码，{model}，{side}",
         "spearman": "每秒 {} 句，Spearman {:+.4f}",
-        "evaluation": "{sets} 个集的一行，{size}",
+        "evaluation": "{sets} 个集的一行，{size}，{backend}",
         "overhead": "Lightning 比裸循环多用的时间，{size}",
         "times": "{} 倍 [{}, {}]",
         "percent": "{} % [{}, {}]",
         "pairs": "每秒 {} 对",
+        "moved": "；相关系数最多变动 {:.4f}",
     },
 }
 Row = dict[str, Value]
@@ -93,7 +95,10 @@ def _evaluation(rows: list[Row], words: dict[str, str]) -> Iterator[tuple[str, .
     for row in rows:
         if row["side"].startswith("ours"):
             besides = words["pairs"].format(f"{row['pairs_per_second']:,.0f}")
-            yield words["evaluation"].format(**row), _times(row, words), besides
+            if row["spearman_change"]:
+                besides += words["moved"].format(row["spearman_change"])
+            backend = row["side"].removeprefix("ours ")
+            yield words["evaluation"].format(**row, backend=backend), _times(row, words), besides
 
 
 def _overhead(rows: list[Row], words: dict[str, str]) -> Iterator[tuple[str, ...]]:
