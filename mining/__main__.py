@@ -1,6 +1,7 @@
-"""Makes data sets with trained models.
+"""Makes data sets with trained models, and models out of models.
 
 python -m mining distil runs/CE lcqmc --out distilled/lcqmc_graded.tsv   a cross-encoder's scores as graded labels
+python -m mining whiten runs/TOKENS whitened --dataset text_tatoeba      token embeddings, whitened in part
 """
 
 import argparse
@@ -17,12 +18,14 @@ def main(arguments: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     from mining.distil_command import add_distil
+    from mining.whiten_command import add_whiten
 
     parser = argparse.ArgumentParser(
         prog="python -m mining", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(required=True, metavar="command")
     add_distil(commands)
+    add_whiten(commands)
     return parser
 
 
