@@ -95,7 +95,7 @@ def _evaluation(rows: list[Row], words: dict[str, str]) -> Iterator[tuple[str, .
     for row in rows:
         if row["side"].startswith("ours"):
             besides = words["pairs"].format(f"{row['pairs_per_second']:,.0f}")
-            if row["spearman_change"]:
+            if row.get("spearman_change"):
                 besides += words["moved"].format(row["spearman_change"])
             backend = row["side"].removeprefix("ours ")
             yield words["evaluation"].format(**row, backend=backend), _times(row, words), besides
