@@ -49,6 +49,7 @@ def test_sigterm_saves_and_says_so_by_its_status(tmp_path, tiny_backbone):
     assert run.exists()
 
 
+@pytest.mark.slow
 def test_a_tie_at_the_last_validation_is_broken_as_without_the_kill(tmp_path, tiny_backbone):
     # Step 10 and step 12 score the same here: the resumed run must remember that step 10 came first.
     assert_same_weights(tmp_path, tiny_backbone, [11], "training.accumulate=2")

@@ -20,6 +20,7 @@ def losses(run):
         return [float(row["train/loss"]) for row in csv.DictReader(file) if row["train/loss"]]
 
 
+@pytest.mark.slow
 def test_a_killed_run_continues_from_the_cache_to_the_same_weights(tmp_path, tiny_backbone, monkeypatch):
     whole = run_job(tmp_path / "whole", tiny_backbone, *LARGE, "cache_dir=null")
     kept = f"cache_dir={tmp_path / 'cache'}"

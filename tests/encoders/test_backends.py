@@ -116,7 +116,7 @@ def test_poolings_of_padded_sentences_are_those_of_packed_ones(bert_folder, load
     torch.testing.assert_close(PADDED[pooling](layers, mask.float()), expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("backend", ["torch_bf16", "onnx_int8"])
+@pytest.mark.parametrize("backend", ["torch_bf16", pytest.param("onnx_int8", marks=pytest.mark.slow)])
 def test_rounding_hardly_changes_a_correlation(project_root, load, backend):
     require(backend)
     encoder = projected(load(project_root / "builtin" / "encoder", initialise="random", seed=1))

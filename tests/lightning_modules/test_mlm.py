@@ -96,7 +96,7 @@ def test_the_encoder_it_leaves_starts_another_job(run, tmp_path, tiny_backbone):
 @pytest.mark.parametrize(
     "more",
     [
-        (),
+        pytest.param((), marks=pytest.mark.slow),
         pytest.param(("hardware.num_workers=1", "hardware.precision=bf16-mixed"), marks=pytest.mark.slow),
     ],
 )
