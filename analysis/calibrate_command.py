@@ -90,7 +90,10 @@ def calibrate_set(run: "ScoredRun", name: str) -> dict[str, Any]:
 
 
 def require_matplotlib(otherwise: str = "") -> None:
-    """Raises UserError where there is no matplotlib: better before scores are computed than after."""
+    """Raises UserError where there is no matplotlib: better before scores are computed than after.
+
+    otherwise  end of the message: what can be done instead
+    """
     try:
         import matplotlib  # noqa: F401
     except ImportError:

@@ -10,6 +10,7 @@ from torch import nn
 
 from datamodules.loading import JobData
 from datamodules.stages import Stage
+from launch.naming import without_variant
 from lightning_modules.matching import Match
 from schema.config import JobConfig
 from schema.examples import Examples
@@ -35,7 +36,7 @@ def stage_digest(
         "index": stage.index,
         "seed": job.seed,
         "precision": job.hardware.precision,
-        "model": job.model,
+        "model": without_variant(job.model),
         "loss": {name: [match.kind, match.loss] for name, match in matches.items()},
         "training": training,
         "optimiser": vars(job.optimiser),
@@ -86,7 +87,7 @@ def evaluation_digest(job: JobConfig, data: JobData) -> str:
         "sets": [[one.split, one.name, examples_digest(one)] for one in data.evaluation],
         "evaluation": vars(job.evaluation),
         "seed": job.seed,
-        "model": job.model,
+        "model": without_variant(job.model),
         "hardware": [hardware.accelerator, hardware.precision, hardware.eval_batch_tokens, hardware.devices],
     }
     return hashlib.sha256(json.dumps(deciding, default=str).encode()).hexdigest()

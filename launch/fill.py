@@ -83,7 +83,7 @@ class Filler:
         filled = Filled(notes=_told(seen))
         if not self.again:
             data = _worth_scoring(data, result, seen)
-        found = replace(result, scores={}, data={}, environment=describe_environment())
+        found = replace(result, scores={}, data={}, environment=describe_environment())  # nothing to encode
         if data.evaluation or any(f"{key}/spearman" not in result.scores for key in data.absent):
             found = judge.scored(data, judge.encoder(), seen=seen)
         before: dict[str, Score] = {}
@@ -139,7 +139,7 @@ class Filler:
             return {}
         learnt = learnt_sets(stage, result, lambda told: self._stored(told, others))
         if not counts:
-            return {}
+            return {}  # filter_leaks: that the rows are those that were learnt from is all that was asked
         rows = SeenRows(data.evaluation)
         for sets in learnt:
             rows.learn(sets)
@@ -198,11 +198,17 @@ def _require_same_rows(data: JobData, result: Result) -> None:
 
 
 def _worth_scoring(data: JobData, result: Result, seen: Mapping[str, Seen]) -> JobData:
-    """Without the splits that were scored and of which training has seen nothing."""
+    """Without the splits that were scored, of which training has seen nothing, and that nothing new has need of.
+
+    A threshold needs the dev split of its set, and a number over several sets all of them.
+    """
+    fresh = {one.name for one in data.evaluation if _key(one) not in result.data}
+    if not fresh.isdisjoint(STS_SETS):
+        fresh.update(STS_SETS)
     wanted = [
         one
         for one in data.evaluation
-        if (key := _key(one)) not in result.data or key not in seen or len(seen[key].rows)
+        if one.name in fresh or _key(one) not in seen or len(seen[_key(one)].rows)
     ]
     return replace(data, evaluation=wanted)
 

@@ -39,6 +39,7 @@ def run_key(config: Mapping[str, Any]) -> str:
         deciding["schedule"] = {key: value for key, value in config["schedule"].items() if key != "store"}
     if config.get("init_from"):
         deciding["init_from"] = _weights_digest(Path(config["init_from"]))
+    deciding["model"] = without_variant(config.get("model") or {})
     deciding["evaluation"] = {
         key: value
         for key, value in (config.get("evaluation") or {}).items()
@@ -46,6 +47,11 @@ def run_key(config: Mapping[str, Any]) -> str:
     }
     text = json.dumps(deciding, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def without_variant(model: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a model without the name that they go by, which changes no numbers."""
+    return {key: value for key, value in model.items() if key != "variant"}
 
 
 def _weights_digest(folder: Path) -> str:

@@ -46,9 +46,8 @@ def whiten(options: argparse.Namespace) -> None:
     """Reads the encoder and the texts, whitens, writes, and says how to go on."""
     if options.limit < 1:
         raise UserError(f"--limit {options.limit}: expected at least 1 row")
-    os.environ["HF_HUB_OFFLINE"] = (
-        "1"  # an encoder is a folder here; transformers reads this when it is imported
-    )
+    # An encoder is a folder here, the hub is never asked. transformers reads this when it is imported.
+    os.environ["HF_HUB_OFFLINE"] = "1"
     from encoders.bundle import load_encoder, save_encoder
     from encoders.token_whitening import token_frequencies, whiten_tokens
     from mining.sets import read_set

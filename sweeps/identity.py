@@ -134,14 +134,13 @@ def _differences(own: Mapping[str, str], namesakes: Sequence[Mapping[str, str]])
             continue
         if key == target:
             spoken.append(f"{node}={short_target({'_target_': own.get(key)})}")
-        elif key == variant:
-            spoken.append(f"{node}={own.get(key, 'absent')}")
         else:
-            spoken.append(f"{key}={own.get(key, 'absent')}")
+            spoken.append(f"{node if key == variant else key}={own.get(key, 'absent')}")
     return spoken
 
 
 def _names_first(key: str) -> tuple[str, bool, str]:
+    """Sorts the names that a node goes by before its numbers."""
     node, _, rest = key.partition(".")
     return node, rest not in ("_target_", "variant"), rest
 

@@ -137,6 +137,17 @@ def test_a_named_set_gives_the_very_numbers_of_a_run_that_had_it(tmp_path, tiny_
     assert filled.data == whole.data
 
 
+@pytest.mark.slow
+def test_a_run_that_counts_what_it_has_seen_gets_its_threshold_too(tmp_path, tiny_backbone):
+    data = local_sets(tmp_path / "data", "demo_qmc", splits=("test",))
+    words = (*WORDS, "dataset=[demo_sts]", "evaluation.without_leaks=true", *suite_of(data, "demo_qmc"))
+    run = run_job(tmp_path / "runs", tiny_backbone, *words)
+    assert Result.read(run).scores["test/demo_qmc/accuracy"].value is None
+    local_sets(data, "demo_qmc", splits=("dev",))
+    assert fill(run) == 0
+    assert Result.read(run).scores["test/demo_qmc/accuracy"].value is not None
+
+
 @pytest.fixture
 def lacks_test(grown, tmp_path):
     """A copy of the run that had everything, except for what it knew of demo_qmc/test."""

@@ -25,6 +25,7 @@ def test_key_ignores_places_and_hardware_but_not_numbers_and_order():
     key = run_key(CONFIG)
     assert run_key({**CONFIG, "hardware": {"devices": 8}, "data_dir": "there", "resume": "auto"}) == key
     assert run_key({**CONFIG, "seed": 2}) != key
+    assert run_key({**CONFIG, "model": CONFIG["model"] | {"variant": "by another name"}}) == key
     assert run_key({**CONFIG, "dataset": dict(reversed(CONFIG["dataset"].items()))}) != key
 
 
