@@ -29,6 +29,10 @@ WORDS = {
         "percent": "{} % [{}, {}]",
         "pairs": "{} pairs/s",
         "moved": "; a correlation moves by {:.4f} at most",
+        "memory": "memory of {batch_size:,} pairs in pieces, {size}, {loss}",
+        "needs": "{:.2f} × theirs in pieces",
+        "no rival": "no such thing there",
+        "held": "{} MiB, {:.1f} s per step; {} pairs at once: {} MiB, theirs {}",
     },
     "zh": {
         "training": "训练，{size}，{precision}",
@@ -43,6 +47,10 @@ WORDS = {
         "percent": "{} % [{}, {}]",
         "pairs": "每秒 {} 对",
         "moved": "；相关系数最多变动 {:.4f}",
+        "memory": "{batch_size:,} 对分块的内存，{size}，{loss}",
+        "needs": "对方分块的 {:.2f} 倍",
+        "no rival": "对方没有",
+        "held": "{} MiB，每步 {:.1f} 秒；一次放下 {} 对：{} MiB，对方 {}",
     },
 }
 Row = dict[str, Value]
@@ -101,6 +109,30 @@ def _evaluation(rows: list[Row], words: dict[str, str]) -> Iterator[tuple[str, .
             yield words["evaluation"].format(**row, backend=backend), _times(row, words), besides
 
 
+def _memory(rows: list[Row], words: dict[str, str]) -> Iterator[tuple[str, ...]]:
+    """The largest batch in pieces, beside the largest that theirs holds at once."""
+    held = [row for row in rows if row["mib_peak"] is not None]
+    for size, loss in dict.fromkeys((row["size"], row["loss"]) for row in held):
+        peak = {
+            (row["side"], row["cached"], row["batch_size"]): row
+            for row in held
+            if (row["size"], row["loss"]) == (size, loss)
+        }
+        largest = max(batch for side, cached, batch in peak if (side, cached) == ("ours", "yes"))
+        whole = max(batch for side, cached, batch in peak if (side, cached) == ("theirs", "no"))
+        ours, theirs = peak["ours", "yes", largest], peak.get(("theirs", "yes", largest))
+        yield (
+            words["memory"].format(**ours),
+            words["needs"].format(ours["mib_peak"] / theirs["mib_peak"]) if theirs else words["no rival"],
+            words["held"].format(
+                shown(ours["mib_peak"]),
+                ours["seconds_per_step"],
+                whole,
+                *(shown(peak[side, "no", whole]["mib_peak"]) for side in ("ours", "theirs")),
+            ),
+        )
+
+
 def _overhead(rows: list[Row], words: dict[str, str]) -> Iterator[tuple[str, ...]]:
     for row in rows:
         values = (f"{row[key]:.1f}" for key in ("overhead_percent", "overhead_low", "overhead_high"))
@@ -112,6 +144,7 @@ LINES = {
     "crossencoder": _crossencoder,
     "encoding": _encoding,
     "evaluation": _evaluation,
+    "memory": _memory,
     "overhead": _overhead,
 }
 ORDER = list(LINES)

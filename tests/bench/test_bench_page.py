@@ -35,6 +35,23 @@ def test_one_line_per_measurement_of_ours():
     assert len(table([OVERHEAD, TRAINING], "zh").splitlines()) == len(lines)
 
 
+def step(side, cached, batch_size, mib_peak, **more):
+    row = {"size": "S", "loss": "cosent", "side": side, "cached": cached, "batch_size": batch_size}
+    return row | {"seconds_per_step": 2.0, "mib_peak": mib_peak} | more
+
+
+def test_memory_in_pieces_stands_beside_what_one_piece_needs():
+    plain = [step("ours", "no", 64, 700.0), step("ours", "no", 256, 1500.0), step("theirs", "no", 64, 1000.0)]
+    plain += [step("theirs", "no", 256, None, seconds_per_step=None)]
+    pieces = [step("ours", "yes", 256, 800.0), step("ours", "yes", 4096, 900.0)]
+    besides = "900 MiB, 2.0 s per step; 64 pairs at once: 700 MiB, theirs 1,000 |"
+    line = table([Report("memory", {}, {}, [*plain, *pieces])], "en").splitlines()[2]
+    assert line == f"| memory of 4,096 pairs in pieces, S, cosent | no such thing there | {besides}"
+    theirs = step("theirs", "yes", 4096, 1800.0)
+    line = table([Report("memory", {}, {}, [*plain, *pieces, theirs])], "en").splitlines()[2]
+    assert line == f"| memory of 4,096 pairs in pieces, S, cosent | 0.50 × theirs in pieces | {besides}"
+
+
 def test_only_what_is_between_the_markers_changes(tmp_path):
     page = tmp_path / "README.md"
     page.write_text(f"before\n{START}\nold\n{END}\nafter\n", encoding="utf-8")
