@@ -104,6 +104,7 @@ def test_only_a_changed_stage_is_trained_again(tmp_path, tiny_backbone, steps):
     assert any("/demo_order/" in key for key in values(run)), "a column that was added is filled in"
 
 
+@pytest.mark.slow
 def test_an_interrupted_stage_goes_on_in_another_run(tmp_path, tiny_backbone, steps):
     words = (*WORDS, "training.checkpoint_every=1 steps")
     done = interrupt(tmp_path, tiny_backbone, 4, "SIGKILL", *words, "dataset=[demo_nli,demo_sts]")

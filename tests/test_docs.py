@@ -199,6 +199,7 @@ def test_the_loss_of_contributing_takes_a_step(extended_root):
     run_in(extended_root, "-c", GRADIENT_STEP)
 
 
+@pytest.mark.slow
 def test_both_examples_train_together(extended_root, tiny_backbone, tmp_path):
     choices = ["dataset=my_questions", "suite=none", "loss=two_sided_margin", "debug=fast"]
     places = [

@@ -238,7 +238,11 @@ def test_a_loss_of_class_logits_is_refused_by_a_model_without(tmp_path, tiny_bac
         run_job(tmp_path, tiny_backbone, "dataset=[demo_qmc]", "loss=ce")
 
 
-@pytest.mark.parametrize("dataset", SETS)
+@pytest.mark.parametrize(
+    "dataset",
+    # demo_order holds pairs of the kind that demo_qmc does
+    [pytest.param(name, marks=[pytest.mark.slow] if name == "demo_order" else []) for name in SETS],
+)
 @pytest.mark.parametrize("loss", FITS)
 def test_every_loss_runs_on_every_set_or_refuses_before_data_are_read(
     loss, dataset, tmp_path, tiny_backbone, monkeypatch

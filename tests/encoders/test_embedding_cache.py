@@ -191,6 +191,7 @@ load_encoder(folder).embed(texts, batch_tokens=64, progress=False, cache=Embeddi
 """
 
 
+@pytest.mark.slow
 def test_two_processes_at_once_and_a_third_that_reads(bert_folder, encoder, cache, tmp_path, project_root):
     command = [sys.executable, "-c", WRITER, str(bert_folder), str(tmp_path)]
     writers = [subprocess.Popen([*command, *texts], cwd=project_root) for texts in (TEXTS[:4], TEXTS[2:])]

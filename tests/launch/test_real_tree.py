@@ -22,6 +22,8 @@ GROUPS = sorted(
     folder.name for folder in CONF.iterdir() if folder.name != "hydra" and any(folder.glob("*.yaml"))
 )
 SWEEPS = sorted(file.stem for file in (CONF / "sweep").glob("*.yaml"))
+LONG_SWEEPS = {"domains", "transfer_cpu", "transfer_picture"}
+"""More than a dozen rows each."""
 
 
 def check(*arguments: str) -> None:
@@ -39,7 +41,9 @@ def test_every_dataset_is_accepted() -> None:
     check(f"dataset=[{','.join(names)}]", "suite=none")
 
 
-@pytest.mark.parametrize("name", SWEEPS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG_SWEEPS else []) for name in SWEEPS]
+)
 def test_every_choice_of_a_sweep_is_accepted(name: str) -> None:
     check(
         "-m", f"sweep={name}", "suite=none"
