@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
+from callbacks.snapshot import SUFFIX, read_snapshot
 from schema.errors import UserError
 
 
@@ -39,4 +40,6 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     def load_checkpoint(
         self, path: str | Path, map_location: Any = None, weights_only: bool | None = True
     ) -> dict:
+        if Path(path).suffix == SUFFIX:
+            return read_snapshot(Path(path))
         return super().load_checkpoint(path, map_location=map_location, weights_only=True)

@@ -9,6 +9,7 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import ModelCheckpoint
 
 from callbacks.peak_memory import PeakMemory
+from callbacks.resume import ResumePoint
 from callbacks.throughput import Throughput
 from datamodules.datamodule import SentenceDataModule
 from datamodules.leaks import Seen
@@ -77,6 +78,7 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str
     best = next((one for one in trainer.callbacks if isinstance(one, ModelCheckpoint)), None)
     watch = next(one for one in trainer.callbacks if isinstance(one, Throughput))
     memory = next(one for one in trainer.callbacks if isinstance(one, PeakMemory))
+    snapshots = next(one for one in trainer.callbacks if isinstance(one, ResumePoint)).snapshots
     steps = trainer.fit_loop.epoch_loop.global_step
     return {
         "steps": steps,
@@ -87,6 +89,9 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str
         **watch.summary(),
         "seconds_per_step": round(watch.train_seconds / steps, 4) if steps else None,
         "peak_memory_mib": memory.mib,
+        "snapshots": None
+        if snapshots is None
+        else {"written": snapshots.written, "seconds": round(snapshots.seconds, 3)},
     }
 
 

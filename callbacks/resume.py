@@ -1,6 +1,8 @@
 """Exact resume: what a continued run needs to end with the very same weights."""
 
 import random
+import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,11 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Checkpoint
+from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
+
+from callbacks.checkpoint_io import AtomicCheckpointIO
+from callbacks.snapshot import NoRoomError, Snapshots, find_snapshot, read_snapshot
+from schema.errors import UserError
 
 RESUME_FILE = "resume.ckpt"
 
@@ -17,8 +24,14 @@ def random_state() -> dict[str, Any]:
     version, numbers, gauss = random.getstate()
     name, keys, position, has_gauss, cached = np.random.get_state()
     return {
-        "python": [version, list(numbers), gauss],
-        "numpy": [name, keys.tolist(), int(position), int(has_gauss), float(cached)],
+        "python": [version, torch.tensor(numbers), gauss],
+        "numpy": [
+            name,
+            torch.from_numpy(keys.astype(np.int64)),
+            int(position),
+            int(has_gauss),
+            float(cached),
+        ],
         "torch": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
     }
@@ -27,9 +40,9 @@ def random_state() -> dict[str, Any]:
 def restore_random_state(state: dict[str, Any]) -> None:
     """Sets every generator back to what `random_state` saw."""
     version, numbers, gauss = state["python"]
-    random.setstate((version, tuple(numbers), gauss))
+    random.setstate((version, tuple(torch.as_tensor(numbers).tolist()), gauss))
     name, keys, position, has_gauss, cached = state["numpy"]
-    np.random.set_state((name, np.array(keys, dtype=np.uint32), position, has_gauss, cached))
+    np.random.set_state((name, np.asarray(keys).astype(np.uint32), position, has_gauss, cached))
     torch.set_rng_state(state["torch"].cpu())
     if state["cuda"] and torch.cuda.is_available():
         torch.cuda.set_rng_state_all([one.cpu() for one in state["cuda"]])
@@ -42,16 +55,21 @@ class ResumePoint(Checkpoint):
     as done when it resumes, and a lost one could change which checkpoint is best. It is not saved between two
     optimiser steps either, because gradients are not part of a checkpoint.
 
+    Between two saves the state goes to shared memory, where the system keeps it after a kill (`callbacks.snapshot`);
+    when training ends, in whatever way, it is moved to disk if it is newer than what is there.
+
     Must be the last of the callbacks, so that the others have seen the validation. It is a Checkpoint because
     Lightning calls these after all others: saved before ModelCheckpoint, it would forget the newest best score.
 
     folder       where `resume.ckpt` goes
     every_steps  optimiser steps between two saves
+    snapshots    what writes to shared memory; None: nothing does
     """
 
-    def __init__(self, folder: Path, *, every_steps: int) -> None:
+    def __init__(self, folder: Path, *, every_steps: int, snapshots: Snapshots | None = None) -> None:
         self.path = folder / RESUME_FILE
         self.every_steps = every_steps
+        self.snapshots = snapshots
         self._restored: dict[str, Any] | None = None
         self._saved_at = 0
 
@@ -60,6 +78,10 @@ class ResumePoint(Checkpoint):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._restored = state
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        if not can_snapshot(trainer):
+            self.snapshots = None
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._saved_at = trainer.global_step
@@ -71,17 +93,78 @@ class ResumePoint(Checkpoint):
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *step: Any) -> None:
         due = trainer.global_step - self._saved_at >= self.every_steps or trainer.received_sigterm
         between_steps = trainer.fit_loop.epoch_loop._should_accumulate()
-        if due and not between_steps and not is_validation_due(trainer):
+        if between_steps or is_validation_due(trainer):
+            return
+        if due:
             self._save(trainer)
+        elif self.snapshots is not None and self.snapshots.due:
+            self._snapshot(trainer)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         # A run that has been told to stop early would, resumed from here, go on instead.
         if trainer.state.fn == "fit" and not trainer.should_stop and not trainer.sanity_checking:
             self._save(trainer)
 
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._move_to_disk()
+
+    def on_exception(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
+    ) -> None:
+        try:
+            self._move_to_disk()
+        except (
+            UserError
+        ) as error:  # the disk is full, perhaps: the state stays where it is and will be found there
+            print(error, file=sys.stderr)
+
     def _save(self, trainer: pl.Trainer) -> None:
         trainer.save_checkpoint(self.path)
         self._saved_at = trainer.global_step
+
+    def _snapshot(self, trainer: pl.Trainer) -> None:
+        # Not trainer.save_checkpoint: the other processes of the job would have to decide alike, and wait.
+        gather = partial(trainer._checkpoint_connector.dump_checkpoint, weights_only=False)
+        try:
+            self.snapshots.write(gather, steps=trainer.global_step)
+        except NoRoomError as error:
+            print(
+                f"the state after each step is not kept in {self.snapshots.shared}: {error}. A kill may cost up to "
+                f"training.checkpoint_every, {self.every_steps} steps; hardware.snapshot_folder names another place.",
+                file=sys.stderr,
+            )
+
+    def _move_to_disk(self) -> None:
+        """Writes the newest state in memory where it outlives the machine, and gives the memory back."""
+        if self.snapshots is None:
+            return
+        newest = newest_state(self.path.parent)
+        if newest is not None and newest != self.path:
+            state = read_snapshot(newest)
+            if all(torch.isfinite(one).all() for one in state["state_dict"].values()):
+                AtomicCheckpointIO().save_checkpoint(state, self.path)
+        self.snapshots.close()
+
+
+def can_snapshot(trainer: pl.Trainer) -> bool:
+    """True in the one process that writes, where all processes of the job could read it and none must help."""
+    whole_here = isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy)
+    return whole_here and trainer.num_nodes == 1 and trainer.is_global_zero
+
+
+def newest_state(folder: Path) -> Path | None:
+    """Where interrupted training goes on from: the checkpoint in `folder`, or a snapshot that is ahead of it."""
+    on_disk = folder / RESUME_FILE
+    found = find_snapshot(folder)
+    if not on_disk.exists():
+        return None if found is None else found.path
+    # At the same step the checkpoint knows more: it is written after the validation.
+    ahead = found is not None and found.steps > _steps_behind(on_disk)
+    return found.path if ahead else on_disk
+
+
+def _steps_behind(checkpoint: Path) -> int:
+    return torch.load(checkpoint, map_location="cpu", mmap=True, weights_only=True)["global_step"]
 
 
 def is_validation_due(trainer: pl.Trainer) -> bool:

@@ -16,11 +16,12 @@ from callbacks.peak_memory import PeakMemory
 from callbacks.progress import StageProgress
 from callbacks.pruning import pruning
 from callbacks.resume import ResumePoint, ValidationPoints
+from callbacks.snapshot import Snapshots
 from callbacks.throughput import Throughput
 from callbacks.tracking import build_loggers
 from datamodules.datamodule import SentenceDataModule
 from lightning_modules.base import selection_key
-from schema.config import JobConfig
+from schema.config import HardwareConfig, JobConfig
 
 CHECKPOINTS = "checkpoints"
 
@@ -130,8 +131,21 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
                 enable_version_counter=False,
             )
         )
-    callbacks.append(ResumePoint(checkpoints, every_steps=every["checkpoint_every"]))
+    callbacks.append(
+        ResumePoint(
+            checkpoints,
+            every_steps=every["checkpoint_every"],
+            snapshots=build_snapshots(job.hardware, checkpoints),
+        )
+    )
     return callbacks
+
+
+def build_snapshots(hardware: HardwareConfig, checkpoints: Path) -> Snapshots | None:
+    """What keeps the state after each step in memory; None where the configuration does not want it."""
+    if hardware.snapshot_folder is None:
+        return None
+    return Snapshots(checkpoints, Path(hardware.snapshot_folder), share=hardware.snapshot_share)
 
 
 HARMLESS = (

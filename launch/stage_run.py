@@ -14,7 +14,7 @@ from torch import nn
 
 from callbacks.pruning import leave_if_pruned
 from callbacks.result_writer import best_weights, build_result, describe_training
-from callbacks.resume import RESUME_FILE
+from callbacks.resume import RESUME_FILE, newest_state
 from callbacks.tracking import finish_wandb
 from callbacks.trainer import build_trainer
 from datamodules.datamodule import SentenceDataModule
@@ -138,8 +138,7 @@ class StageRun:
     ) -> None:
         parameters = sum(parameter.numel() for parameter in module.parameters())
         require_free_space(entry.path, needed_bytes=parameters * BYTES_PER_PARAMETER)
-        resume_point = entry.checkpoints / RESUME_FILE
-        trainer.fit(module, datamodule=data, ckpt_path=resume_point if resume_point.exists() else None)
+        trainer.fit(module, datamodule=data, ckpt_path=newest_state(entry.checkpoints))
         leave_if_pruned(trainer)
         best = best_weights(trainer)
         if best is not None:

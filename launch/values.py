@@ -83,6 +83,7 @@ RANGES: dict[str, Range] = {
     "hardware.num_workers": Range(least=0),
     "hardware.eval_batch_tokens": Range(least=1),
     "hardware.train_piece_tokens": Range(least=1),
+    "hardware.snapshot_share": Range(above=0),
     "evaluation.bootstrap_samples": Range(least=0),
     "logger.every_steps": Range(least=1),
     "schedule.temperature": Range(above=0),

@@ -133,7 +133,7 @@ class TrainingConfig:
     validate_every: str = MISSING  # a duration; percent is of the whole training
     patience: int | None = None  # stop after this many validations without a better score; null: never
     monitor: str = MISSING  # auto: mean dev Spearman of the trained sets; or a key such as dev/csts/spearman
-    checkpoint_every: str = MISSING  # a duration: how much work a kill may cost
+    checkpoint_every: str = MISSING  # a duration: how much work the end of the machine may cost
 
 
 @dataclass
@@ -152,6 +152,8 @@ class HardwareConfig:
     train_piece_tokens: int | None = (
         None  # tokens whose activations are kept at a time; null: a whole batch's
     )
+    snapshot_folder: str | None = None  # in memory, for the state after each step; null: not kept
+    snapshot_share: float = 0.05  # of the time that keeping it may take; else not after every step
 
 
 @dataclass

@@ -7,14 +7,23 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from jobs import run_job
+
+from callbacks import snapshot
+from callbacks.resume import newest_state
+from callbacks.snapshot import Snapshots, boot_id, find_snapshot
 
 INTERRUPTED = Path(__file__).with_name("interrupted_job.py")
 JOB = (
+    "hardware.snapshot_share=1e9",  # after every step, however small the steps are here
     "training.duration=4 epochs",
     "training.validate_every=5 steps",
     "training.checkpoint_every=2 steps",
     "training.patience=null",
+)
+in_memory = pytest.mark.skipif(
+    boot_id() is None or not Path("/dev/shm").is_dir(), reason="no folder in memory here"
 )
 
 
@@ -47,6 +56,61 @@ def test_sigterm_saves_and_says_so_by_its_status(tmp_path, tiny_backbone):
         tmp_path, tiny_backbone, [8], "training.checkpoint_every=1000 steps", name="SIGTERM", status=143
     )
     assert run.exists()
+
+
+ONLY_SNAPSHOTS = ("training.validate_every=1000 steps", "training.checkpoint_every=1000 steps")
+
+
+def left_behind(output_dir: Path) -> int:
+    """Optimiser steps behind the state that a killed run left in memory."""
+    (folder,) = output_dir.glob("*/checkpoints")
+    return find_snapshot(folder).steps
+
+
+@in_memory
+@pytest.mark.parametrize(
+    "overrides",
+    [(), pytest.param(("training.accumulate=2",), marks=pytest.mark.slow)],
+    ids=["plain", "accumulate"],
+)
+def test_a_kill_costs_the_step_that_was_being_worked_on(tmp_path, tiny_backbone, overrides):
+    words = (*JOB, *ONLY_SNAPSHOTS, *overrides)
+    whole = run_job(tmp_path / "whole", tiny_backbone, *words)
+    for step in (2, 9):
+        done = interrupt(tmp_path / "cut", tiny_backbone, step, "SIGKILL", *words, "resume=auto")
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        assert left_behind(tmp_path / "cut") == step - 1  # the signal comes before the step is over
+    finished = run_job(tmp_path / "cut", tiny_backbone, *words, "resume=auto")
+    assert weights(finished) == weights(whole)
+    assert not list(finished.rglob("snapshot.json"))
+
+
+@in_memory
+def test_a_run_that_is_interrupted_leaves_its_last_step_on_disk(tmp_path, tiny_backbone):
+    interrupt(tmp_path, tiny_backbone, 7, "SIGINT", *JOB, *ONLY_SNAPSHOTS)
+    (folder,) = tmp_path.glob("*/checkpoints")
+    assert torch.load(folder / "resume.ckpt", weights_only=True)["global_step"] == 6
+    assert find_snapshot(folder) is None
+
+
+@in_memory
+@pytest.mark.parametrize(("on_disk", "taken"), [(5, "memory"), (6, "disk"), (7, "disk")])
+def test_the_state_that_is_ahead_is_taken_and_the_disk_at_the_same_step(tmp_path, on_disk, taken):
+    assert newest_state(tmp_path) is None
+    Snapshots(tmp_path, tmp_path, share=1).write(lambda: {"global_step": 6}, steps=6)
+    in_memory = find_snapshot(tmp_path).path
+    assert newest_state(tmp_path) == in_memory
+    torch.save({"global_step": on_disk}, tmp_path / "resume.ckpt")
+    assert newest_state(tmp_path) == {"memory": in_memory, "disk": tmp_path / "resume.ckpt"}[taken]
+
+
+@in_memory
+def test_too_little_memory_is_said_once_and_training_goes_on(tmp_path, tiny_backbone, capfd, monkeypatch):
+    monkeypatch.setattr(snapshot, "_free_bytes", lambda folder: 1000)
+    run_job(tmp_path, tiny_backbone, *JOB, "training.duration=6 steps")
+    said = capfd.readouterr().err
+    assert said.count("is not kept in /dev/shm") == 1
+    assert "training.checkpoint_every, 2 steps" in said
 
 
 @pytest.mark.slow

@@ -1,0 +1,391 @@
+"""The state of training in shared memory: the system keeps it when the process is killed, and no disk is waited for.
+
+Checkpoints on disk are kept beside it, since they outlive the machine too. Linux only: without /proc to say which start
+of the system this is, a file that the system had no time to write out could not be told from a whole one.
+"""
+
+import io
+import json
+import mmap
+import os
+import secrets
+import statistics
+import struct
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import torch
+from torch import Tensor
+
+SUFFIX = ".snapshot"
+POINTER = "snapshot.json"
+"""In the folder of the checkpoints: where the snapshot of this training is."""
+
+HEADER_BYTES = mmap.PAGESIZE
+WHOLE = struct.Struct("<Q")
+"""Which copy is whole: 0 (none), 1 or 2. So short that it is written at once or not at all."""
+TOLD = struct.Struct("<QQ")
+"""Of a copy: bytes of its remainder, optimiser steps done."""
+STATE_BYTES = WHOLE.size + 2 * TOLD.size
+STATE_AT = HEADER_BYTES - STATE_BYTES
+ALIGNMENT = 64
+REMAINDER_BYTES = 2**18
+"""Room for whatever is not a tensor: counters, generators, what callbacks remember."""
+KEPT_DAYS = 7
+COSTS_KEPT = 9
+MEMORY_SHARE = 0.5
+"""Of the memory that is available, what a snapshot may take."""
+
+Layout = list[list[Any]]
+"""Of each tensor its type, shape, number of elements, first byte and number of bytes."""
+
+
+class NoRoomError(Exception):
+    """There is not enough shared memory; the message says how much was wanted."""
+
+
+class Found(NamedTuple):
+    """A snapshot that a process left behind.
+
+    steps  optimiser steps that were done when it was written
+    """
+
+    path: Path
+    steps: int
+
+
+class SnapshotFile:
+    """Two copies of one state in a file that is mapped into memory; the older one is overwritten, then declared whole.
+
+    In the file: a page that tells owner and sizes and ends with what is whole, the layout as JSON, the two copies.
+    A copy is its tensors and a remainder, everything else, which `torch.save` wrote and `weights_only` reads.
+
+    path     a file that does not exist yet
+    owner    folder of the checkpoints that it belongs to
+    tensors  like those of the states that will be written: as many, of the same types and shapes
+    Raises NoRoomError.
+    """
+
+    def __init__(self, path: Path, owner: Path, tensors: list[Tensor]) -> None:
+        self.path = path
+        layout = describe(tensors)
+        end = max((offset + size for *_, offset, size in layout), default=0)
+        described = json.dumps(layout).encode()
+        first = aligned(HEADER_BYTES + len(described))
+        self._slot_bytes = aligned(end) + REMAINDER_BYTES
+        self._starts = [first, first + self._slot_bytes]
+        self._file = _create(path, first + 2 * self._slot_bytes)
+        self._map = mmap.mmap(self._file.fileno(), 0)
+        header = {
+            "owner": str(owner.resolve()),
+            "boot": boot_id(),
+            "layout_bytes": len(described),
+            "slot_bytes": self._slot_bytes,
+        }
+        words = json.dumps(header).encode()
+        self._map[: len(words)] = words
+        self._map[HEADER_BYTES : HEADER_BYTES + len(described)] = described
+        self._views = [_views(self._map, layout, start) for start in self._starts]
+        self._whole = 0
+
+    def fits(self, tensors: list[Tensor]) -> bool:
+        """True when the file was made for such tensors."""
+        views = self._views[0]
+        return len(views) == len(tensors) and all(
+            view.shape == tensor.shape and view.dtype == tensor.dtype
+            for view, tensor in zip(views, tensors, strict=True)
+        )
+
+    @torch.no_grad()
+    def write(self, tensors: list[Tensor], remainder: Any, *, steps: int) -> None:
+        """Copies a state. Killed at any moment, this leaves the state before it or this one. Raises NoRoomError.
+
+        tensors    that `fits` finds right
+        remainder  the rest, see `take_apart`
+        steps      optimiser steps that the state has behind it
+        """
+        buffer = io.BytesIO()
+        torch.save(remainder, buffer)
+        size = buffer.tell()
+        if size > REMAINDER_BYTES:
+            raise NoRoomError(f"{size} bytes beside the tensors, room for {REMAINDER_BYTES}")
+        index = self._whole % 2  # the slot that is not whole
+        for view, tensor in zip(self._views[index], tensors, strict=True):
+            view.copy_(tensor)
+        end = self._starts[index] + self._slot_bytes
+        self._map[end - REMAINDER_BYTES : end - REMAINDER_BYTES + size] = buffer.getvalue()
+        told_at = STATE_AT + WHOLE.size + index * TOLD.size
+        self._map[told_at : told_at + TOLD.size] = TOLD.pack(size, steps)
+        self._whole = index + 1
+        self._map[STATE_AT : STATE_AT + WHOLE.size] = WHOLE.pack(self._whole)
+        os.utime(self._file.fileno())  # memory that is mapped does not tell when it was written to
+
+    def close(self) -> None:
+        """Gives the memory back; the state is gone."""
+        self.path.unlink(missing_ok=True)
+        self._views = []
+        with suppress(BufferError):  # something else still looks into it
+            self._map.close()
+        self._file.close()
+
+
+def _views(memory: mmap.mmap, layout: Layout, start: int) -> list[Tensor]:
+    """The tensors of `layout` in memory that begins at `start`."""
+    views = []
+    for dtype, shape, count, offset, _ in layout:
+        kind = getattr(torch, dtype)
+        view = torch.frombuffer(memory, dtype=kind, count=count, offset=start + offset) if count else None
+        views.append(torch.empty(shape, dtype=kind) if view is None else view.view(shape))
+    return views
+
+
+def take_apart(state: Any) -> tuple[list[Tensor], Any]:
+    """The tensors of nested dictionaries and lists, in order, and the same with a number where each tensor was."""
+    tensors: list[Tensor] = []
+
+    def walk(node: Any) -> Any:
+        if isinstance(node, Tensor):
+            tensors.append(node)
+            return {"tensor": len(tensors) - 1, "is": "here"}
+        if isinstance(node, dict):
+            return {key: walk(value) for key, value in node.items()}
+        if isinstance(node, list | tuple):
+            return type(node)(walk(value) for value in node)
+        return node
+
+    return tensors, walk(state)
+
+
+def put_together(remainder: Any, tensors: list[Tensor]) -> Any:
+    """What `take_apart` was given."""
+    if isinstance(remainder, dict):
+        if remainder.keys() == {"tensor", "is"}:
+            return tensors[remainder["tensor"]]
+        return {key: put_together(value, tensors) for key, value in remainder.items()}
+    if isinstance(remainder, list | tuple):
+        return type(remainder)(put_together(value, tensors) for value in remainder)
+    return remainder
+
+
+def describe(tensors: list[Tensor]) -> Layout:
+    """Where the tensors are put, one after another."""
+    layout, offset = [], 0
+    for tensor in tensors:
+        size = tensor.numel() * tensor.element_size()
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        layout.append([dtype, list(tensor.shape), tensor.numel(), offset, size])
+        offset = aligned(offset + size)
+    return layout
+
+
+def aligned(offset: int) -> int:
+    """The next place at which a tensor may begin."""
+    return -(-offset // ALIGNMENT) * ALIGNMENT
+
+
+def _create(path: Path, size: int) -> BinaryIO:
+    """A new file that nobody else can read, held by a lock of this process; its memory is set aside already."""
+    available = min(_available_bytes() * MEMORY_SHARE, _free_bytes(path.parent))
+    if size > available:
+        raise NoRoomError(f"it would take {size / 2**20:,.0f} MiB, and {available / 2**20:,.0f} may be taken")
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        _lock(descriptor)
+        os.posix_fallocate(descriptor, 0, size)  # without, a full file system would be a bus error later
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+        raise NoRoomError(f"{size / 2**20:,.0f} MiB could not be had ({error})") from error
+    return os.fdopen(descriptor, "r+b")
+
+
+def _lock(descriptor: int) -> bool:
+    """Locks a file as long as this process lives; False if another one has done so."""
+    import fcntl  # not on every system, and where it is not nothing gets here
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _available_bytes() -> float:
+    with suppress(OSError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 2**10
+    return float("inf")
+
+
+def _free_bytes(folder: Path) -> int:
+    system = os.statvfs(folder)
+    return system.f_bavail * system.f_frsize
+
+
+def boot_id() -> str | None:
+    """What tells this start of the system from all others; None where the system does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None
+
+
+def read_snapshot(path: Path) -> dict[str, Any]:
+    """The state that was written last, as tensors of its own. Raises OSError or ValueError if there is none."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as memory:
+        header = _header(memory[:HEADER_BYTES])
+        whole, size, _ = _told(memory[:HEADER_BYTES])
+        layout = json.loads(memory[HEADER_BYTES : HEADER_BYTES + header["layout_bytes"]])
+        start = aligned(HEADER_BYTES + header["layout_bytes"]) + (whole - 1) * header["slot_bytes"]
+        end = start + header["slot_bytes"]
+        stored = io.BytesIO(memory[end - REMAINDER_BYTES : end - REMAINDER_BYTES + size])
+        tensors = [view.clone() for view in _views(memory, layout, start)]
+    return put_together(torch.load(stored, map_location="cpu", weights_only=True), tensors)
+
+
+def _header(page: bytes) -> dict[str, Any]:
+    """What the first page tells. Raises ValueError for one of another start of the system."""
+    header = json.loads(page[:STATE_AT].rstrip(b"\0"))
+    if header["boot"] is None or header["boot"] != boot_id():
+        raise ValueError("the snapshot is of another start of the system")
+    return header
+
+
+def _told(page: bytes) -> tuple[int, int, int]:
+    """Which copy is whole (1 or 2), the bytes of its remainder, the steps behind it. Raises ValueError if none is."""
+    (whole,) = WHOLE.unpack_from(page, STATE_AT)
+    if whole not in (1, 2):
+        raise ValueError("no state has been written yet")
+    return whole, *TOLD.unpack_from(page, STATE_AT + WHOLE.size + (whole - 1) * TOLD.size)
+
+
+def find_snapshot(checkpoints: Path) -> Found | None:
+    """What the training with these checkpoints left in memory, if there is something that can be trusted."""
+    try:
+        path = Path(json.loads((checkpoints / POINTER).read_text(encoding="utf-8"))["path"])
+        if path.lstat().st_uid != os.getuid():
+            return None
+        with path.open("rb") as file:
+            page = file.read(HEADER_BYTES)
+        is_ours = _header(page)["owner"] == str(checkpoints.resolve())
+        return Found(path, _told(page)[2]) if is_ours else None
+    except (OSError, ValueError, KeyError, TypeError, struct.error):
+        return None
+
+
+def forget_snapshot(checkpoints: Path) -> None:
+    """Gives back the memory of what `find_snapshot` would find."""
+    found = find_snapshot(checkpoints)
+    if found is not None:
+        found.path.unlink(missing_ok=True)
+    (checkpoints / POINTER).unlink(missing_ok=True)
+
+
+def private_folder(shared: Path) -> Path | None:
+    """This user's folder in a place that all users write to; None where it cannot be had or is not ours alone."""
+    if not shared.is_dir() or boot_id() is None:
+        return None
+    folder = shared / f"juzhen-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        told = folder.lstat()
+    except OSError:
+        return None
+    ours = told.st_uid == os.getuid() and not told.st_mode & 0o077 and not folder.is_symlink()
+    return folder if ours else None
+
+
+def clear_away(folder: Path) -> None:
+    """Deletes snapshots that no training will ask for again: their run is gone, or was left alone for a week."""
+    for path in folder.glob(f"*{SUFFIX}"):
+        with suppress(OSError), path.open("rb") as file:
+            # Held by a lock, its process lives.
+            if _lock(file.fileno()) and not _is_wanted(path, file.read(HEADER_BYTES)):
+                path.unlink(missing_ok=True)
+
+
+def _is_wanted(path: Path, page: bytes) -> bool:
+    if time.time() - path.stat().st_mtime > KEPT_DAYS * 86400:
+        return False
+    try:
+        found = find_snapshot(Path(_header(page)["owner"]))
+    except (ValueError, KeyError, TypeError):
+        return False
+    return found is not None and found.path == path
+
+
+class Snapshots:
+    """Writes the state of one training as often as it may cost: after every step, unless that takes too long.
+
+    checkpoints  folder where `find_snapshot` will look
+    shared       a folder in memory, such as /dev/shm
+    share        part of the time that writing may take
+    """
+
+    def __init__(self, checkpoints: Path, shared: Path, *, share: float) -> None:
+        self.checkpoints = checkpoints
+        self.shared = shared
+        self.share = share
+        self.folder = private_folder(shared)
+        self.written = 0
+        self.seconds = 0.0
+        self._file: SnapshotFile | None = None
+        self._costs: deque[float] = deque(maxlen=COSTS_KEPT)
+        self._ended = 0.0
+
+    @property
+    def due(self) -> bool:
+        """True when the time since the last one pays for the next."""
+        if self.folder is None:
+            return False
+        cost = statistics.median(self._costs) if self._costs else 0.0
+        return cost <= self.share * (time.perf_counter() - self._ended)
+
+    def write(self, gather: Callable[[], dict[str, Any]], *, steps: int) -> None:
+        """Keeps what `gather` gives, the state after so many optimiser steps. After a NoRoomError never due again."""
+        began = time.perf_counter()
+        tensors, remainder = take_apart(gather())
+        try:
+            if self._file is not None and self._file.fits(tensors):
+                self._file.write(tensors, remainder, steps=steps)
+                self._costs.append(time.perf_counter() - began)
+            else:
+                self._begin(tensors, remainder, steps=steps)
+        except NoRoomError:
+            self.folder = None
+            raise
+        self.written += 1
+        self._ended = time.perf_counter()
+        self.seconds += self._ended - began
+
+    def _begin(self, tensors: list[Tensor], remainder: Any, *, steps: int) -> None:
+        """A new file with a state in it, then the pointer to it; only then the one before it goes."""
+        clear_away(self.folder)
+        before = find_snapshot(self.checkpoints)
+        file = SnapshotFile(self.folder / f"{secrets.token_hex(8)}{SUFFIX}", self.checkpoints, tensors)
+        try:
+            file.write(tensors, remainder, steps=steps)
+            self.checkpoints.mkdir(parents=True, exist_ok=True)
+            part = self.checkpoints / f"{POINTER}.part"
+            part.write_text(json.dumps({"path": str(file.path)}), encoding="utf-8")
+            os.replace(part, self.checkpoints / POINTER)
+        except BaseException:
+            file.close()
+            raise
+        if before is not None:
+            before.path.unlink(missing_ok=True)
+        if self._file is not None:
+            self._file.close()
+        self._file = file
+
+    def close(self) -> None:
+        """Gives the memory back, of this training and of the one that it continues."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        forget_snapshot(self.checkpoints)

@@ -1,0 +1,280 @@
+"""What is written to shared memory comes back whole, from the same machine, to the training that wrote it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+
+from callbacks import snapshot
+from callbacks.snapshot import (
+    POINTER,
+    NoRoomError,
+    Snapshots,
+    clear_away,
+    find_snapshot,
+    forget_snapshot,
+    private_folder,
+    put_together,
+    read_snapshot,
+    take_apart,
+)
+
+pytestmark = pytest.mark.skipif(snapshot.boot_id() is None, reason="only Linux tells one start from another")
+
+ALWAYS = 1e9
+
+
+def state(step: int) -> dict:
+    generator = torch.Generator().manual_seed(step)
+    weight = torch.randn(37, 5, generator=generator)
+    return {
+        "global_step": step,
+        "state_dict": {"weight": weight, "half": weight.bfloat16(), "empty": torch.empty(0, 3)},
+        "optimizer_states": [{"state": {0: {"step": torch.tensor(float(step)), "exp_avg": weight.T}}}],
+        "callbacks": {"seen": [1, (2, "三")], "bytes": torch.arange(7, dtype=torch.uint8), "flag": None},
+    }
+
+
+def same(one, other) -> bool:
+    if isinstance(one, torch.Tensor):
+        return one.dtype == other.dtype and torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return type(one) is type(other) and len(one) == len(other) and all(map(same, one, other))
+    return one == other
+
+
+@pytest.fixture
+def checkpoints(tmp_path) -> Path:
+    return tmp_path / "run" / "checkpoints"
+
+
+@pytest.fixture
+def shared(tmp_path) -> Path:
+    folder = tmp_path / "memory"
+    folder.mkdir()
+    return folder
+
+
+def write(snapshots: Snapshots, *steps: int) -> None:
+    for step in steps:
+        snapshots.write(lambda step=step: state(step), steps=step)
+
+
+def let_go(snapshots: Snapshots) -> None:
+    """Leaves the file as the end of its process would."""
+    snapshots._file._views.clear()
+    snapshots._file._map.close()
+    snapshots._file._file.close()
+
+
+def test_a_state_is_taken_apart_and_put_together():
+    tensors, remainder = take_apart(state(3))
+    assert len(tensors) == 6
+    assert same(put_together(remainder, tensors), state(3))
+
+
+def test_the_last_of_many_writes_is_what_is_read(checkpoints, shared):
+    snapshots = Snapshots(checkpoints, shared, share=ALWAYS)
+    for last in range(1, 6):
+        write(snapshots, last)
+        found = find_snapshot(checkpoints)
+        assert found.steps == last
+        assert same(read_snapshot(found.path), state(last))
+    assert snapshots.written == 5
+
+
+def test_what_was_read_does_not_change_with_the_next_writes(checkpoints, shared):
+    snapshots = Snapshots(checkpoints, shared, share=ALWAYS)
+    write(snapshots, 1)
+    kept = read_snapshot(find_snapshot(checkpoints).path)
+    write(snapshots, 2, 3, 4)
+    assert same(kept, state(1))
+
+
+def test_a_write_that_breaks_off_leaves_the_state_before_it(checkpoints, shared, monkeypatch):
+    snapshots = Snapshots(checkpoints, shared, share=ALWAYS)
+    write(snapshots, 1, 2)
+    whole = snapshot.WHOLE
+
+    class Broken:
+        size = whole.size
+
+        def pack(self, *_):
+            raise KeyboardInterrupt
+
+        def unpack_from(self, *given):
+            return whole.unpack_from(*given)
+
+    monkeypatch.setattr(snapshot, "WHOLE", Broken())
+    with pytest.raises(KeyboardInterrupt):
+        write(snapshots, 3)
+    assert same(read_snapshot(find_snapshot(checkpoints).path), state(2))
+
+
+def test_closing_gives_the_memory_back(checkpoints, shared):
+    snapshots = Snapshots(checkpoints, shared, share=ALWAYS)
+    write(snapshots, 1)
+    snapshots.close()
+    assert find_snapshot(checkpoints) is None
+    assert not list(private_folder(shared).iterdir())
+    assert not (checkpoints / POINTER).exists()
+
+
+def test_a_training_that_continues_replaces_what_it_continues(checkpoints, shared):
+    write(Snapshots(checkpoints, shared, share=ALWAYS), 1)
+    before = find_snapshot(checkpoints).path
+    write(Snapshots(checkpoints, shared, share=ALWAYS), 2)
+    assert find_snapshot(checkpoints).steps == 2
+    assert not before.exists()
+
+
+def test_other_tensors_get_another_file(checkpoints, shared):
+    snapshots = Snapshots(checkpoints, shared, share=ALWAYS)
+    write(snapshots, 1)
+    grown = state(2) | {"more": torch.ones(9)}
+    snapshots.write(lambda: grown, steps=2)
+    assert same(read_snapshot(find_snapshot(checkpoints).path), grown)
+    assert len(list(private_folder(shared).iterdir())) == 1
+
+
+def test_a_run_folder_that_was_made_anew_has_no_snapshot(checkpoints, shared):
+    write(Snapshots(checkpoints, shared, share=ALWAYS), 1)
+    checkpoints.rename(checkpoints.with_name("previous"))
+    checkpoints.mkdir()
+    assert find_snapshot(checkpoints) is None
+    assert find_snapshot(checkpoints.with_name("previous")) is None  # another place, perhaps another run
+
+
+def test_a_snapshot_of_another_start_of_the_system_is_not_trusted(checkpoints, shared, monkeypatch):
+    write(Snapshots(checkpoints, shared, share=ALWAYS), 1)
+    monkeypatch.setattr(snapshot, "boot_id", lambda: "another")
+    assert find_snapshot(checkpoints) is None
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["", "{", "[]", '{"path": 3}', '{"path": "/nowhere"}', '{"path": "here"}'],
+    ids=["empty", "broken", "list", "number", "nowhere", "no snapshot"],
+)
+def test_a_pointer_that_leads_nowhere_is_no_snapshot(checkpoints, words, monkeypatch, tmp_path):
+    checkpoints.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    Path("here").write_bytes(os.urandom(3 * snapshot.HEADER_BYTES))
+    (checkpoints / POINTER).write_text(words)
+    assert find_snapshot(checkpoints) is None
+    forget_snapshot(checkpoints)
+    assert not (checkpoints / POINTER).exists()
+    assert Path("here").exists()
+
+
+def test_snapshots_that_nobody_will_ask_for_are_cleared_away(checkpoints, shared, tmp_path):
+    wanted, live, gone, old = (tmp_path / name for name in ("wanted", "live", "gone", "old"))
+    held = [Snapshots(one, shared, share=ALWAYS) for one in (wanted, live, gone, old)]
+    for one in held:
+        write(one, 1)
+    paths = [find_snapshot(one).path for one in (wanted, live, gone, old)]
+    for one in (held[0], held[2], held[3]):
+        let_go(one)
+    (gone / POINTER).unlink()
+    os.utime(paths[3], (time.time() - 8 * 86400,) * 2)
+    clear_away(private_folder(shared))
+    assert [path.exists() for path in paths] == [True, True, False, False]
+
+
+def test_too_little_room_is_said_and_not_asked_for_again(checkpoints, shared, monkeypatch):
+    monkeypatch.setattr(snapshot, "_free_bytes", lambda folder: 1000)
+    snapshots = Snapshots(checkpoints, shared, share=ALWAYS)
+    assert snapshots.due
+    with pytest.raises(NoRoomError, match="may be taken"):
+        write(snapshots, 1)
+    assert not snapshots.due
+    assert not list(private_folder(shared).iterdir())
+
+
+def test_a_remainder_that_is_too_large_is_refused(checkpoints, shared):
+    snapshots = Snapshots(checkpoints, shared, share=ALWAYS)
+    with pytest.raises(NoRoomError, match="bytes beside the tensors"):
+        snapshots.write(lambda: {"words": "x" * snapshot.REMAINDER_BYTES}, steps=1)
+    assert not list(private_folder(shared).iterdir())
+
+
+def test_nothing_is_kept_where_there_is_no_such_folder(checkpoints, tmp_path):
+    assert not Snapshots(checkpoints, tmp_path / "none", share=ALWAYS).due
+
+
+def test_a_folder_that_others_can_read_is_not_used(shared):
+    folder = private_folder(shared)
+    folder.chmod(0o755)
+    assert private_folder(shared) is None
+    folder.rmdir()
+    folder.symlink_to(shared)
+    assert private_folder(shared) is None
+
+
+def test_it_takes_no_more_than_its_share_of_the_time(checkpoints, shared, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(snapshot.time, "perf_counter", lambda: now[0])
+    snapshots = Snapshots(checkpoints, shared, share=0.1)
+
+    def slow(step):
+        now[0] += 2.0
+        return state(step)
+
+    written = []
+    for step in range(1, 101):
+        now[0] += 5.0  # the step itself
+        if snapshots.due:
+            snapshots.write(lambda step=step: slow(step), steps=step)
+            written.append(step)
+    assert written[:2] == [1, 2]  # nothing is known of the cost before the second: the first makes the file
+    assert {later - earlier for earlier, later in pairwise(written[1:])} == {4}
+
+
+KILLED = """
+import sys
+from pathlib import Path
+import torch
+from callbacks.snapshot import Snapshots
+
+snapshots = Snapshots(Path(sys.argv[1]), Path(sys.argv[2]), share=1e9)
+for step in range(1, 10**9):
+    number = torch.full((300_000,), float(step))
+    snapshots.write(lambda: {"step": step, "one": number, "other": [number[:1000].clone()]}, steps=step)
+    print(step, flush=True)
+"""
+
+
+def test_killed_while_it_writes_it_leaves_one_whole_state(checkpoints, shared, project_root):
+    for wait in (0.0, 0.003, 0.011):
+        command = [sys.executable, "-c", KILLED, checkpoints, shared]
+        process = subprocess.Popen(
+            [str(word) for word in command], cwd=project_root, stdout=subprocess.PIPE, text=True
+        )
+        for line in process.stdout:
+            if int(line) >= 20:
+                break
+        time.sleep(wait)
+        process.send_signal(signal.SIGKILL)
+        said = process.stdout.read().split()
+        process.wait()
+        found = find_snapshot(checkpoints)
+        kept = read_snapshot(found.path)
+        assert kept["step"] == found.steps
+        assert found.steps - int(said[-1] if said else 20) in (0, 1)
+        for tensor in (kept["one"], *kept["other"]):
+            assert tensor.eq(found.steps).all()
+
+
+def test_the_pointer_names_the_file(checkpoints, shared):
+    write(Snapshots(checkpoints, shared, share=ALWAYS), 1)
+    told = json.loads((checkpoints / POINTER).read_text())
+    assert told == {"path": str(find_snapshot(checkpoints).path)}
