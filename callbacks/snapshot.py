@@ -35,6 +35,8 @@ STATE_AT = HEADER_BYTES - STATE_BYTES
 ALIGNMENT = 64
 REMAINDER_BYTES = 2**18
 """Room for whatever is not a tensor: counters, generators, what callbacks remember."""
+LARGE_BYTES = 2**29
+"""A state that takes more has one copy: memory for a second is worth more than the moments in which it is written."""
 KEPT_DAYS = 7
 COSTS_KEPT = 9
 MEMORY_SHARE = 0.5
@@ -59,9 +61,11 @@ class Found(NamedTuple):
 
 
 class SnapshotFile:
-    """Two copies of one state in a file that is mapped into memory; the older one is overwritten, then declared whole.
+    """Copies of one state in a file that is mapped into memory: the older one is overwritten, then declared whole.
 
-    In the file: a page that tells owner and sizes and ends with what is whole, the layout as JSON, the two copies.
+    Of a large state there is one copy, and none is whole while it is written.
+
+    In the file: a page that tells owner and sizes and ends with what is whole, the layout as JSON, the copies.
     A copy is its tensors and a remainder, everything else, which `torch.save` wrote and `weights_only` reads.
 
     path     a file that does not exist yet
@@ -77,9 +81,12 @@ class SnapshotFile:
         described = json.dumps(layout).encode()
         first = aligned(HEADER_BYTES + len(described))
         self._slot_bytes = aligned(end) + REMAINDER_BYTES
-        self._starts = [first, first + self._slot_bytes]
-        self._file = _create(path, first + 2 * self._slot_bytes)
-        self._map = mmap.mmap(self._file.fileno(), 0)
+        copies = 1 if self._slot_bytes > LARGE_BYTES else 2
+        self._starts = [first + copy * self._slot_bytes for copy in range(copies)]
+        self._file = _create(path, first + copies * self._slot_bytes)
+        # Mapped page by page at the first writes, these would look several times as slow as they will be.
+        flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
+        self._map = mmap.mmap(self._file.fileno(), 0, flags=flags)
         header = {
             "owner": str(owner.resolve()),
             "boot": boot_id(),
@@ -102,27 +109,33 @@ class SnapshotFile:
 
     @torch.no_grad()
     def write(self, tensors: list[Tensor], remainder: Any, *, steps: int) -> None:
-        """Copies a state. Killed at any moment, this leaves the state before it or this one. Raises NoRoomError.
+        """Copies a state. Killed at any moment, this leaves the one before it or this one; of large ones this or none.
 
         tensors    that `fits` finds right
         remainder  the rest, see `take_apart`
         steps      optimiser steps that the state has behind it
+        Raises NoRoomError.
         """
         buffer = io.BytesIO()
         torch.save(remainder, buffer)
         size = buffer.tell()
         if size > REMAINDER_BYTES:
             raise NoRoomError(f"{size} bytes beside the tensors, room for {REMAINDER_BYTES}")
-        index = self._whole % 2  # the slot that is not whole
+        index = self._whole % len(self._starts)  # the copy that is not whole, or the only one
+        if self._whole == index + 1:
+            self._declare(0)
         for view, tensor in zip(self._views[index], tensors, strict=True):
             view.copy_(tensor)
         end = self._starts[index] + self._slot_bytes
         self._map[end - REMAINDER_BYTES : end - REMAINDER_BYTES + size] = buffer.getvalue()
         told_at = STATE_AT + WHOLE.size + index * TOLD.size
         self._map[told_at : told_at + TOLD.size] = TOLD.pack(size, steps)
-        self._whole = index + 1
-        self._map[STATE_AT : STATE_AT + WHOLE.size] = WHOLE.pack(self._whole)
+        self._declare(index + 1)
         os.utime(self._file.fileno())  # memory that is mapped does not tell when it was written to
+
+    def _declare(self, whole: int) -> None:
+        self._whole = whole
+        self._map[STATE_AT : STATE_AT + WHOLE.size] = WHOLE.pack(whole)
 
     def close(self) -> None:
         """Gives the memory back; the state is gone."""

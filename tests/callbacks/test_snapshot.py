@@ -120,6 +120,21 @@ def test_a_write_that_breaks_off_leaves_the_state_before_it(checkpoints, shared,
     assert same(read_snapshot(find_snapshot(checkpoints).path), state(2))
 
 
+def test_of_a_large_state_there_is_one_copy_and_none_while_it_is_written(checkpoints, shared, monkeypatch):
+    monkeypatch.setattr(snapshot, "LARGE_BYTES", 0)
+    snapshots = Snapshots(checkpoints, shared, share=ALWAYS)
+    for step in (1, 2, 3):
+        write(snapshots, step)
+        assert same(read_snapshot(find_snapshot(checkpoints).path), state(step))
+    size = find_snapshot(checkpoints).path.stat().st_size
+    assert size < 2 * snapshot.REMAINDER_BYTES
+    monkeypatch.setattr(snapshot, "TOLD", None)
+    with pytest.raises(AttributeError):
+        write(snapshots, 4)
+    monkeypatch.undo()
+    assert find_snapshot(checkpoints) is None
+
+
 def test_closing_gives_the_memory_back(checkpoints, shared):
     snapshots = Snapshots(checkpoints, shared, share=ALWAYS)
     write(snapshots, 1)
