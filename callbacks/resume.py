@@ -13,7 +13,7 @@ from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
 
 from callbacks.checkpoint_io import AtomicCheckpointIO
-from callbacks.snapshot import NoRoomError, Snapshots, find_snapshot, read_snapshot
+from callbacks.snapshot import Found, NoRoomError, Snapshots, find_snapshot, read_snapshot
 from schema.errors import UserError
 
 RESUME_FILE = "resume.ckpt"
@@ -139,8 +139,8 @@ class ResumePoint(Checkpoint):
         if self.snapshots is None:
             return
         newest = newest_state(self.path.parent)
-        if newest is not None and newest != self.path:
-            state = read_snapshot(newest)
+        if newest is not None and newest.path != self.path:
+            state = read_snapshot(newest.path)
             if all(torch.isfinite(one).all() for one in state["state_dict"].values()):
                 AtomicCheckpointIO().save_checkpoint(state, self.path)
         self.snapshots.close()
@@ -152,19 +152,14 @@ def can_snapshot(trainer: pl.Trainer) -> bool:
     return whole_here and trainer.num_nodes == 1 and trainer.is_global_zero
 
 
-def newest_state(folder: Path) -> Path | None:
+def newest_state(folder: Path) -> Found | None:
     """Where interrupted training goes on from: the checkpoint in `folder`, or a snapshot that is ahead of it."""
-    on_disk = folder / RESUME_FILE
-    found = find_snapshot(folder)
+    on_disk, in_memory = folder / RESUME_FILE, find_snapshot(folder)
     if not on_disk.exists():
-        return None if found is None else found.path
+        return in_memory
+    steps = torch.load(on_disk, map_location="cpu", mmap=True, weights_only=True)["global_step"]
     # At the same step the checkpoint knows more: it is written after the validation.
-    ahead = found is not None and found.steps > _steps_behind(on_disk)
-    return found.path if ahead else on_disk
-
-
-def _steps_behind(checkpoint: Path) -> int:
-    return torch.load(checkpoint, map_location="cpu", mmap=True, weights_only=True)["global_step"]
+    return in_memory if in_memory is not None and in_memory.steps > steps else Found(on_disk, steps)
 
 
 def is_validation_due(trainer: pl.Trainer) -> bool:

@@ -51,7 +51,7 @@ class NoRoomError(Exception):
 
 
 class Found(NamedTuple):
-    """A snapshot that a process left behind.
+    """The state of a training that did not end.
 
     steps  optimiser steps that were done when it was written
     """

@@ -138,7 +138,10 @@ class StageRun:
     ) -> None:
         parameters = sum(parameter.numel() for parameter in module.parameters())
         require_free_space(entry.path, needed_bytes=parameters * BYTES_PER_PARAMETER)
-        trainer.fit(module, datamodule=data, ckpt_path=newest_state(entry.checkpoints))
+        newest = newest_state(entry.checkpoints)
+        if newest is not None and trainer.is_global_zero:
+            print(f"stage {data.stage.name}: goes on after step {newest.steps} ({newest.path})", flush=True)
+        trainer.fit(module, datamodule=data, ckpt_path=None if newest is None else newest.path)
         leave_if_pruned(trainer)
         best = best_weights(trainer)
         if best is not None:
