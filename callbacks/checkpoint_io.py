@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
-from callbacks.snapshot import SUFFIX, read_snapshot
+from callbacks.snapshot import SUFFIX
+from callbacks.snapshot_file import read_snapshot
 from schema.errors import UserError
 
 

@@ -13,7 +13,8 @@ from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
 
 from callbacks.checkpoint_io import AtomicCheckpointIO
-from callbacks.snapshot import Found, NoRoomError, Snapshots, find_snapshot, read_snapshot
+from callbacks.snapshot import Found, Snapshots, find_snapshot
+from callbacks.snapshot_file import NoRoomError, read_snapshot
 from schema.errors import UserError
 
 RESUME_FILE = "resume.ckpt"

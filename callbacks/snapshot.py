@@ -4,9 +4,7 @@ Checkpoints on disk are kept beside it, since they outlive the machine too. Linu
 of the system this is, a file that the system had no time to write out could not be told from a whole one.
 """
 
-import io
 import json
-import mmap
 import os
 import secrets
 import statistics
@@ -16,38 +14,26 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
+
+from callbacks.snapshot_file import (
+    HEADER_BYTES,
+    NoRoomError,
+    SnapshotFile,
+    boot_id,
+    lock,
+    read_header,
+    read_told,
+    take_apart,
+)
 
 SUFFIX = ".snapshot"
 POINTER = "snapshot.json"
 """In the folder of the checkpoints: where the snapshot of this training is."""
-
-HEADER_BYTES = mmap.PAGESIZE
-WHOLE = struct.Struct("<Q")
-"""Which copy is whole: 0 (none), 1 or 2. So short that it is written at once or not at all."""
-TOLD = struct.Struct("<QQ")
-"""Of a copy: bytes of its remainder, optimiser steps done."""
-STATE_BYTES = WHOLE.size + 2 * TOLD.size
-STATE_AT = HEADER_BYTES - STATE_BYTES
-ALIGNMENT = 64
-REMAINDER_BYTES = 2**18
-"""Room for whatever is not a tensor: counters, generators, what callbacks remember."""
-LARGE_BYTES = 2**29
-"""A state that takes more has one copy: memory for a second is worth more than the moments in which it is written."""
 KEPT_DAYS = 7
 COSTS_KEPT = 9
-MEMORY_SHARE = 0.5
-"""Of the memory that is available, what a snapshot may take."""
-
-Layout = list[list[Any]]
-"""Of each tensor its type, shape, number of elements, first byte and number of bytes."""
-
-
-class NoRoomError(Exception):
-    """There is not enough shared memory; the message says how much was wanted."""
 
 
 class Found(NamedTuple):
@@ -60,223 +46,6 @@ class Found(NamedTuple):
     steps: int
 
 
-class SnapshotFile:
-    """Copies of one state in a file that is mapped into memory: the older one is overwritten, then declared whole.
-
-    Of a large state there is one copy, and none is whole while it is written.
-
-    In the file: a page that tells owner and sizes and ends with what is whole, the layout as JSON, the copies.
-    A copy is its tensors and a remainder, everything else, which `torch.save` wrote and `weights_only` reads.
-
-    path     a file that does not exist yet
-    owner    folder of the checkpoints that it belongs to
-    tensors  like those of the states that will be written: as many, of the same types and shapes
-    Raises NoRoomError.
-    """
-
-    def __init__(self, path: Path, owner: Path, tensors: list[Tensor]) -> None:
-        self.path = path
-        layout = describe(tensors)
-        end = max((offset + size for *_, offset, size in layout), default=0)
-        described = json.dumps(layout).encode()
-        first = aligned(HEADER_BYTES + len(described))
-        self._slot_bytes = aligned(end) + REMAINDER_BYTES
-        copies = 1 if self._slot_bytes > LARGE_BYTES else 2
-        self._starts = [first + copy * self._slot_bytes for copy in range(copies)]
-        self._file = _create(path, first + copies * self._slot_bytes)
-        # Mapped page by page at the first writes, these would look several times as slow as they will be.
-        flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
-        self._map = mmap.mmap(self._file.fileno(), 0, flags=flags)
-        header = {
-            "owner": str(owner.resolve()),
-            "boot": boot_id(),
-            "layout_bytes": len(described),
-            "slot_bytes": self._slot_bytes,
-        }
-        words = json.dumps(header).encode()
-        self._map[: len(words)] = words
-        self._map[HEADER_BYTES : HEADER_BYTES + len(described)] = described
-        self._views = [_views(self._map, layout, start) for start in self._starts]
-        self._whole = 0
-
-    def fits(self, tensors: list[Tensor]) -> bool:
-        """True when the file was made for such tensors."""
-        views = self._views[0]
-        return len(views) == len(tensors) and all(
-            view.shape == tensor.shape and view.dtype == tensor.dtype
-            for view, tensor in zip(views, tensors, strict=True)
-        )
-
-    @torch.no_grad()
-    def write(self, tensors: list[Tensor], remainder: Any, *, steps: int) -> None:
-        """Copies a state. Killed at any moment, this leaves the one before it or this one; of large ones this or none.
-
-        tensors    that `fits` finds right
-        remainder  the rest, see `take_apart`
-        steps      optimiser steps that the state has behind it
-        Raises NoRoomError.
-        """
-        buffer = io.BytesIO()
-        torch.save(remainder, buffer)
-        size = buffer.tell()
-        if size > REMAINDER_BYTES:
-            raise NoRoomError(f"{size} bytes beside the tensors, room for {REMAINDER_BYTES}")
-        index = self._whole % len(self._starts)  # the copy that is not whole, or the only one
-        if self._whole == index + 1:
-            self._declare(0)
-        for view, tensor in zip(self._views[index], tensors, strict=True):
-            view.copy_(tensor)
-        end = self._starts[index] + self._slot_bytes
-        self._map[end - REMAINDER_BYTES : end - REMAINDER_BYTES + size] = buffer.getvalue()
-        told_at = STATE_AT + WHOLE.size + index * TOLD.size
-        self._map[told_at : told_at + TOLD.size] = TOLD.pack(size, steps)
-        self._declare(index + 1)
-        os.utime(self._file.fileno())  # memory that is mapped does not tell when it was written to
-
-    def _declare(self, whole: int) -> None:
-        self._whole = whole
-        self._map[STATE_AT : STATE_AT + WHOLE.size] = WHOLE.pack(whole)
-
-    def close(self) -> None:
-        """Gives the memory back; the state is gone."""
-        self.path.unlink(missing_ok=True)
-        self._views = []
-        with suppress(BufferError):  # something else still looks into it
-            self._map.close()
-        self._file.close()
-
-
-def _views(memory: mmap.mmap, layout: Layout, start: int) -> list[Tensor]:
-    """The tensors of `layout` in memory that begins at `start`."""
-    views = []
-    for dtype, shape, count, offset, _ in layout:
-        kind = getattr(torch, dtype)
-        view = torch.frombuffer(memory, dtype=kind, count=count, offset=start + offset) if count else None
-        views.append(torch.empty(shape, dtype=kind) if view is None else view.view(shape))
-    return views
-
-
-def take_apart(state: Any) -> tuple[list[Tensor], Any]:
-    """The tensors of nested dictionaries and lists, in order, and the same with a number where each tensor was."""
-    tensors: list[Tensor] = []
-
-    def walk(node: Any) -> Any:
-        if isinstance(node, Tensor):
-            tensors.append(node)
-            return {"tensor": len(tensors) - 1, "is": "here"}
-        if isinstance(node, dict):
-            return {key: walk(value) for key, value in node.items()}
-        if isinstance(node, list | tuple):
-            return type(node)(walk(value) for value in node)
-        return node
-
-    return tensors, walk(state)
-
-
-def put_together(remainder: Any, tensors: list[Tensor]) -> Any:
-    """What `take_apart` was given."""
-    if isinstance(remainder, dict):
-        if remainder.keys() == {"tensor", "is"}:
-            return tensors[remainder["tensor"]]
-        return {key: put_together(value, tensors) for key, value in remainder.items()}
-    if isinstance(remainder, list | tuple):
-        return type(remainder)(put_together(value, tensors) for value in remainder)
-    return remainder
-
-
-def describe(tensors: list[Tensor]) -> Layout:
-    """Where the tensors are put, one after another."""
-    layout, offset = [], 0
-    for tensor in tensors:
-        size = tensor.numel() * tensor.element_size()
-        dtype = str(tensor.dtype).removeprefix("torch.")
-        layout.append([dtype, list(tensor.shape), tensor.numel(), offset, size])
-        offset = aligned(offset + size)
-    return layout
-
-
-def aligned(offset: int) -> int:
-    """The next place at which a tensor may begin."""
-    return -(-offset // ALIGNMENT) * ALIGNMENT
-
-
-def _create(path: Path, size: int) -> BinaryIO:
-    """A new file that nobody else can read, held by a lock of this process; its memory is set aside already."""
-    available = min(_available_bytes() * MEMORY_SHARE, _free_bytes(path.parent))
-    if size > available:
-        raise NoRoomError(f"it would take {size / 2**20:,.0f} MiB, and {available / 2**20:,.0f} may be taken")
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        _lock(descriptor)
-        os.posix_fallocate(descriptor, 0, size)  # without, a full file system would be a bus error later
-    except OSError as error:
-        path.unlink(missing_ok=True)
-        os.close(descriptor)
-        raise NoRoomError(f"{size / 2**20:,.0f} MiB could not be had ({error})") from error
-    return os.fdopen(descriptor, "r+b")
-
-
-def _lock(descriptor: int) -> bool:
-    """Locks a file as long as this process lives; False if another one has done so."""
-    import fcntl  # not on every system, and where it is not nothing gets here
-
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
-def _available_bytes() -> float:
-    with suppress(OSError):
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 2**10
-    return float("inf")
-
-
-def _free_bytes(folder: Path) -> int:
-    system = os.statvfs(folder)
-    return system.f_bavail * system.f_frsize
-
-
-def boot_id() -> str | None:
-    """What tells this start of the system from all others; None where the system does not say."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return None
-
-
-def read_snapshot(path: Path) -> dict[str, Any]:
-    """The state that was written last, as tensors of its own. Raises OSError or ValueError if there is none."""
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as memory:
-        header = _header(memory[:HEADER_BYTES])
-        whole, size, _ = _told(memory[:HEADER_BYTES])
-        layout = json.loads(memory[HEADER_BYTES : HEADER_BYTES + header["layout_bytes"]])
-        start = aligned(HEADER_BYTES + header["layout_bytes"]) + (whole - 1) * header["slot_bytes"]
-        end = start + header["slot_bytes"]
-        stored = io.BytesIO(memory[end - REMAINDER_BYTES : end - REMAINDER_BYTES + size])
-        tensors = [view.clone() for view in _views(memory, layout, start)]
-    return put_together(torch.load(stored, map_location="cpu", weights_only=True), tensors)
-
-
-def _header(page: bytes) -> dict[str, Any]:
-    """What the first page tells. Raises ValueError for one of another start of the system."""
-    header = json.loads(page[:STATE_AT].rstrip(b"\0"))
-    if header["boot"] is None or header["boot"] != boot_id():
-        raise ValueError("the snapshot is of another start of the system")
-    return header
-
-
-def _told(page: bytes) -> tuple[int, int, int]:
-    """Which copy is whole (1 or 2), the bytes of its remainder, the steps behind it. Raises ValueError if none is."""
-    (whole,) = WHOLE.unpack_from(page, STATE_AT)
-    if whole not in (1, 2):
-        raise ValueError("no state has been written yet")
-    return whole, *TOLD.unpack_from(page, STATE_AT + WHOLE.size + (whole - 1) * TOLD.size)
-
-
 def find_snapshot(checkpoints: Path) -> Found | None:
     """What the training with these checkpoints left in memory, if there is something that can be trusted."""
     try:
@@ -285,8 +54,8 @@ def find_snapshot(checkpoints: Path) -> Found | None:
             return None
         with path.open("rb") as file:
             page = file.read(HEADER_BYTES)
-        is_ours = _header(page)["owner"] == str(checkpoints.resolve())
-        return Found(path, _told(page)[2]) if is_ours else None
+        is_ours = read_header(page)["owner"] == str(checkpoints.resolve())
+        return Found(path, read_told(page)[2]) if is_ours else None
     except (OSError, ValueError, KeyError, TypeError, struct.error):
         return None
 
@@ -318,7 +87,7 @@ def clear_away(folder: Path) -> None:
     for path in folder.glob(f"*{SUFFIX}"):
         with suppress(OSError), path.open("rb") as file:
             # Held by a lock, its process lives.
-            if _lock(file.fileno()) and not _is_wanted(path, file.read(HEADER_BYTES)):
+            if lock(file.fileno()) and not _is_wanted(path, file.read(HEADER_BYTES)):
                 path.unlink(missing_ok=True)
 
 
@@ -326,7 +95,7 @@ def _is_wanted(path: Path, page: bytes) -> bool:
     if time.time() - path.stat().st_mtime > KEPT_DAYS * 86400:
         return False
     try:
-        found = find_snapshot(Path(_header(page)["owner"]))
+        found = find_snapshot(Path(read_header(page)["owner"]))
     except (ValueError, KeyError, TypeError):
         return False
     return found is not None and found.path == path

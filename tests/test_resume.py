@@ -10,9 +10,10 @@ import pytest
 import torch
 from jobs import run_job
 
-from callbacks import snapshot
+from callbacks import snapshot_file
 from callbacks.resume import newest_state
-from callbacks.snapshot import Snapshots, boot_id, find_snapshot
+from callbacks.snapshot import Snapshots, find_snapshot
+from callbacks.snapshot_file import boot_id
 
 INTERRUPTED = Path(__file__).with_name("interrupted_job.py")
 JOB = (
@@ -103,7 +104,7 @@ def test_the_state_that_is_ahead_is_taken_and_the_disk_at_the_same_step(tmp_path
 
 @in_memory
 def test_too_little_memory_is_said_once_and_training_goes_on(tmp_path, tiny_backbone, capfd, monkeypatch):
-    monkeypatch.setattr(snapshot, "_free_bytes", lambda folder: 1000)
+    monkeypatch.setattr(snapshot_file, "_free_bytes", lambda folder: 1000)
     run_job(tmp_path, tiny_backbone, *JOB, "training.duration=6 steps")
     said = capfd.readouterr().err
     assert said.count("is not kept in /dev/shm") == 1

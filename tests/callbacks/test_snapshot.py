@@ -12,21 +12,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from callbacks import snapshot
-from callbacks.snapshot import (
-    POINTER,
-    NoRoomError,
-    Snapshots,
-    clear_away,
-    find_snapshot,
-    forget_snapshot,
-    private_folder,
-    put_together,
-    read_snapshot,
-    take_apart,
-)
+from callbacks import snapshot, snapshot_file
+from callbacks.snapshot import POINTER, Snapshots, clear_away, find_snapshot, forget_snapshot, private_folder
+from callbacks.snapshot_file import NoRoomError, put_together, read_snapshot, take_apart
 
-pytestmark = pytest.mark.skipif(snapshot.boot_id() is None, reason="only Linux tells one start from another")
+pytestmark = pytest.mark.skipif(
+    snapshot_file.boot_id() is None, reason="only Linux tells one start from another"
+)
 
 ALWAYS = 1e9
 
@@ -103,7 +95,7 @@ def test_what_was_read_does_not_change_with_the_next_writes(checkpoints, shared)
 def test_a_write_that_breaks_off_leaves_the_state_before_it(checkpoints, shared, monkeypatch):
     snapshots = Snapshots(checkpoints, shared, share=ALWAYS)
     write(snapshots, 1, 2)
-    whole = snapshot.WHOLE
+    whole = snapshot_file.WHOLE
 
     class Broken:
         size = whole.size
@@ -114,21 +106,21 @@ def test_a_write_that_breaks_off_leaves_the_state_before_it(checkpoints, shared,
         def unpack_from(self, *given):
             return whole.unpack_from(*given)
 
-    monkeypatch.setattr(snapshot, "WHOLE", Broken())
+    monkeypatch.setattr(snapshot_file, "WHOLE", Broken())
     with pytest.raises(KeyboardInterrupt):
         write(snapshots, 3)
     assert same(read_snapshot(find_snapshot(checkpoints).path), state(2))
 
 
 def test_of_a_large_state_there_is_one_copy_and_none_while_it_is_written(checkpoints, shared, monkeypatch):
-    monkeypatch.setattr(snapshot, "LARGE_BYTES", 0)
+    monkeypatch.setattr(snapshot_file, "LARGE_BYTES", 0)
     snapshots = Snapshots(checkpoints, shared, share=ALWAYS)
     for step in (1, 2, 3):
         write(snapshots, step)
         assert same(read_snapshot(find_snapshot(checkpoints).path), state(step))
     size = find_snapshot(checkpoints).path.stat().st_size
-    assert size < 2 * snapshot.REMAINDER_BYTES
-    monkeypatch.setattr(snapshot, "TOLD", None)
+    assert size < 2 * snapshot_file.REMAINDER_BYTES
+    monkeypatch.setattr(snapshot_file, "TOLD", None)
     with pytest.raises(AttributeError):
         write(snapshots, 4)
     monkeypatch.undo()
@@ -171,7 +163,7 @@ def test_a_run_folder_that_was_made_anew_has_no_snapshot(checkpoints, shared):
 
 def test_a_snapshot_of_another_start_of_the_system_is_not_trusted(checkpoints, shared, monkeypatch):
     write(Snapshots(checkpoints, shared, share=ALWAYS), 1)
-    monkeypatch.setattr(snapshot, "boot_id", lambda: "another")
+    monkeypatch.setattr(snapshot_file, "boot_id", lambda: "another")
     assert find_snapshot(checkpoints) is None
 
 
@@ -183,7 +175,7 @@ def test_a_snapshot_of_another_start_of_the_system_is_not_trusted(checkpoints, s
 def test_a_pointer_that_leads_nowhere_is_no_snapshot(checkpoints, words, monkeypatch, tmp_path):
     checkpoints.mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    Path("here").write_bytes(os.urandom(3 * snapshot.HEADER_BYTES))
+    Path("here").write_bytes(os.urandom(3 * snapshot_file.HEADER_BYTES))
     (checkpoints / POINTER).write_text(words)
     assert find_snapshot(checkpoints) is None
     forget_snapshot(checkpoints)
@@ -206,7 +198,7 @@ def test_snapshots_that_nobody_will_ask_for_are_cleared_away(checkpoints, shared
 
 
 def test_too_little_room_is_said_and_not_asked_for_again(checkpoints, shared, monkeypatch):
-    monkeypatch.setattr(snapshot, "_free_bytes", lambda folder: 1000)
+    monkeypatch.setattr(snapshot_file, "_free_bytes", lambda folder: 1000)
     snapshots = Snapshots(checkpoints, shared, share=ALWAYS)
     assert snapshots.due
     with pytest.raises(NoRoomError, match="may be taken"):
@@ -218,7 +210,7 @@ def test_too_little_room_is_said_and_not_asked_for_again(checkpoints, shared, mo
 def test_a_remainder_that_is_too_large_is_refused(checkpoints, shared):
     snapshots = Snapshots(checkpoints, shared, share=ALWAYS)
     with pytest.raises(NoRoomError, match="bytes beside the tensors"):
-        snapshots.write(lambda: {"words": "x" * snapshot.REMAINDER_BYTES}, steps=1)
+        snapshots.write(lambda: {"words": "x" * snapshot_file.REMAINDER_BYTES}, steps=1)
     assert not list(private_folder(shared).iterdir())
 
 
