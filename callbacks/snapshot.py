@@ -33,7 +33,9 @@ SUFFIX = ".snapshot"
 POINTER = "snapshot.json"
 """In the folder of the checkpoints: where the snapshot of this training is."""
 KEPT_DAYS = 7
+"""After so long without a write a snapshot is taken for abandoned."""
 COSTS_KEPT = 9
+"""Writes whose median time decides when the next one is due."""
 
 
 class Found(NamedTuple):
