@@ -87,10 +87,13 @@ def test_the_result_has_what_selected_and_pairs_are_scored_too(run):
 def test_the_encoder_it_leaves_starts_another_job(run, tmp_path, tiny_backbone):
     encoder = load_encoder(run)
     assert "cls." not in "".join(dict(encoder.backbone.named_parameters()))
-    scored = Result.read(run).scores["dev/demo_sts/spearman"].value
+    scored = Result.read(run).scores
     later = run_job(tmp_path, tiny_backbone, f"init_from={run}", "dataset=[]", "suite=demo", "debug_rows=160")
-    # What mlm says of pairs is what the bi-encoder says of the encoder that was left.
-    assert Result.read(later).scores["dev/demo_sts/spearman"].value == pytest.approx(scored, abs=1e-5)
+    # What mlm says of pairs is what the bi-encoder says of the encoder that was left. Not of ranks: sentences with the
+    # same tokens have a cosine of 1 up to rounding, which other batches round otherwise, and ranks follow.
+    found = Result.read(later).scores
+    for key in ("dev/demo_sts/pearson", "test/demo_sts/pearson", "dev/demo_nli/pearson"):
+        assert found[key].value == pytest.approx(scored[key].value, abs=1e-5), key
 
 
 @pytest.mark.parametrize(
