@@ -19,6 +19,7 @@ from rich.console import Console
 from bench.options import BENCHMARKS, SCALES, resolve
 from launch import run_cli
 from schema.errors import UserError
+from schema.processor import lacks_bf16
 
 NEEDED = {
     "sentence_transformers": "sentence-transformers",
@@ -78,6 +79,10 @@ def main(arguments: list[str]) -> None:
 
         torch.set_num_threads(given["threads"])
     console = Console()
+    if lacks_bf16():
+        console.print(
+            "This processor has no instructions for bfloat16: bf16 is left out unless --precisions asks."
+        )
     for name in BENCHMARKS if given["benchmark"] == "all" else [given["benchmark"]]:
         run_one(name, resolve(name, given["scale"], given), given["output"], console)
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bench.machine import DTYPES
+from bench.machine import worthwhile_dtypes
 from bench.report import Value
 from bench.rounds import alternate, compare, seconds_of
 from bench.theirs import load_theirs
@@ -24,6 +24,7 @@ from metrics.correlation import spearman
 from schema.config import BackendName
 from schema.errors import UserError
 from schema.examples import Examples
+from schema.processor import lacks_bf16
 
 SOURCES = ("csts", "afqmc", "lcqmc", "bq")
 BATCH_TOKENS = 2048
@@ -104,6 +105,8 @@ def our_encoders(folder: Path) -> Iterable[tuple[str, Callable[[], Encode]]]:
         return partial(encoder.embed, batch_tokens=BATCH_TOKENS, progress=False, backend=backend)
 
     for name in BackendName:
+        if name is BackendName.TORCH_BF16 and lacks_bf16():
+            continue
         yield f"ours {name}", partial(prepare, name)
 
 
@@ -114,7 +117,7 @@ def their_encoders(folder: Path, batch_sizes: Sequence[int]) -> Iterable[tuple[s
         model = load_theirs(folder, max_length=MAX_LENGTH, dtype=dtype)
         return partial(model.encode, batch_size=batch_size, show_progress_bar=False)
 
-    for precision, dtype in DTYPES.items():
+    for precision, dtype in worthwhile_dtypes().items():
         for size in sorted({DEFAULT_BATCH, *batch_sizes}):
             yield f"theirs {precision}, batch {size}", partial(prepare, dtype, size)
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from schema.environment import describe_environment
+from schema.processor import lacks_bf16, processor_name
 
 ROWS, WIDTH = 3000, 1024
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -38,12 +39,13 @@ def describe_machine() -> dict[str, Any]:
 def _processor() -> str:
     """Maker and instruction sets that decide the speed of matrix products."""
     capability = torch.backends.cpu.get_cpu_capability()
-    names = [
-        line.split(":", 1)[1].strip()
-        for line in (Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else ())
-        if line.startswith("model name")
-    ]
-    return f"{names[0] if names else platform.processor() or 'unknown'}, {capability}"
+    bf16 = "" if lacks_bf16() else ", bf16"
+    return f"{processor_name() or platform.processor() or 'unknown'}, {capability}{bf16}"
+
+
+def worthwhile_dtypes() -> dict[str, torch.dtype]:
+    """Precision → dtype, without bf16 where the processor can only imitate it: a turn would take an hour."""
+    return {name: dtype for name, dtype in DTYPES.items() if name != "bf16" or not lacks_bf16()}
 
 
 def _version(package: str) -> str | None:

@@ -4,6 +4,8 @@ from argparse import ArgumentParser
 from dataclasses import dataclass
 from typing import Any
 
+from schema.processor import lacks_bf16
+
 SCALES = ("tiny", "modest", "full")
 """tiny: seconds, to see that it runs · modest: minutes · full: what published numbers are taken from."""
 
@@ -142,9 +144,15 @@ BENCHMARKS: dict[str, tuple[str, tuple[Option, ...]]] = {
 
 
 def resolve(benchmark: str, scale: str, given: dict[str, Any]) -> dict[str, Any]:
-    """The value of every option of a benchmark: what was given, else what the scale says."""
+    """The value of every option of a benchmark: what was given, else what the scale says.
+
+    Training in bf16 on a processor that can only imitate it must be asked for: a step takes many times as long.
+    """
     options = BENCHMARKS[benchmark][1]
-    return {
+    found = {
         option.name: getattr(option, scale) if given.get(option.name) is None else given[option.name]
         for option in options
     }
+    if "precisions" in found and given.get("precisions") is None and lacks_bf16():
+        found["precisions"] = [one for one in found["precisions"] if one != "bf16"]
+    return found

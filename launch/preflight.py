@@ -3,6 +3,7 @@
 Hydra composes the job again afterwards; the second composition is the price for words that help.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,12 +26,15 @@ from launch.overrides import Groups, parse_flags, refuse_repeats
 from launch.signatures import ROOT
 from launch.sweep_rows import is_one_cell, parameters, rows, with_row
 from schema.errors import UserError
+from schema.processor import lacks_bf16, slow_bf16_warning
 
 
 def check_command_line(
     arguments: Sequence[str], *, conf_dir: Path, config_name: str = "train", root: Path = ROOT
 ) -> None:
     """Raises UserError for the first mistake in a program's arguments; each choice of a sweep is checked.
+
+    What is allowed but would take far longer than need be is said on stderr.
 
     conf_dir  folder of the configuration tree
     root      folder that dotted targets start from
@@ -50,6 +54,8 @@ def check_command_line(
             check.sweep(flags.overrides)
         else:
             check.single(flags.overrides, runs=flags.cfg is None)
+    for warning in check.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
 
 
 def checked_job(
@@ -72,6 +78,7 @@ class _Check:
         self.name = name
         self.folder = folder
         self.root = root
+        self.warnings: dict[str, None] = {}
 
     def look_at(self, lines: Sequence[str]) -> None:
         """Syntax, and the options chosen in every alternative of a sweep. Composes nothing."""
@@ -134,7 +141,7 @@ class _Check:
         with self._placed(lines):
             with explained():
                 OmegaConf.update(job, key, value, merge=False, force_add=True)
-            check_job(job, root=self.root)
+            self._judge(job)
         OmegaConf.update(job, key, before, merge=False, force_add=True)
 
     def job(self, lines: Sequence[str]) -> DictConfig:
@@ -147,8 +154,13 @@ class _Check:
         config = self.compose(lines)
         with self._placed(lines):
             job = typed_config(config)
-            check_job(job, root=self.root)
+            self._judge(job)
         return job
+
+    def _judge(self, job: DictConfig) -> None:
+        check_job(job, root=self.root)
+        if job.hardware.accelerator == "cpu" and job.hardware.precision == "bf16-mixed" and lacks_bf16():
+            self.warnings[slow_bf16_warning("hardware.precision=bf16-mixed", "hardware=cpu")] = None
 
     def compose(self, lines: Sequence[str]) -> DictConfig:
         try:

@@ -8,6 +8,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from schema.processor import lacks_bf16, processor_name
+
 PACKAGES = (
     "torch",
     "pytorch-lightning",
@@ -33,6 +35,8 @@ def describe_environment() -> dict[str, Any]:
         "packages": {name: _version(name) for name in PACKAGES},
         "platform": f"{platform.system()} {platform.machine()}",
         "cpu_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "processor": processor_name(),
+        "lacks_bf16": lacks_bf16(),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
     }
 

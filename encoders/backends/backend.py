@@ -1,5 +1,7 @@
 """What a back end is, and how one is opened by its name."""
 
+import sys
+from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
@@ -9,6 +11,7 @@ from jaxtyping import Float
 from schema.batch import Tokens
 from schema.config import BackendName, backend_name
 from schema.errors import UserError
+from schema.processor import lacks_bf16, slow_bf16_warning
 
 if TYPE_CHECKING:  # the encoder itself opens back ends
     from encoders.sentence_encoder import SentenceEncoder
@@ -48,7 +51,14 @@ def open_backend(name: str, encoder: "SentenceEncoder") -> Backend:
         return OnnxBackend(encoder, name)
     from encoders.backends.torch_backend import TorchBackend
 
+    if name is BackendName.TORCH_BF16 and next(encoder.parameters()).device.type == "cpu" and lacks_bf16():
+        _say_once(slow_bf16_warning("backend torch_bf16", "torch"))
     return TorchBackend(encoder, name)
+
+
+@cache
+def _say_once(warning: str) -> None:
+    print(f"warning: {warning}", file=sys.stderr)
 
 
 def require_packages(name: BackendName) -> None:

@@ -9,10 +9,12 @@ import torch
 from scipy.stats import spearmanr
 
 from encoders import SentenceEncoder
+from encoders.backends import backend as backends
 from encoders.backends import open_backend, require_packages
 from encoders.packing import PACKED
 from encoders.pooling import POOLINGS
 from encoders.projection import Projection
+from schema import processor
 from schema.config import BackendName
 from schema.errors import UserError
 
@@ -208,3 +210,13 @@ def test_an_unknown_name_is_refused_before_any_work(bert_folder, load, monkeypat
     monkeypatch.setattr(encoder, "tokenize", lambda texts: pytest.fail("work was done"))
     with pytest.raises(UserError, match=r"backend=onnx_int4: no such back end; did you mean onnx_int8"):
         embed(encoder, "onnx_int4")
+
+
+def test_bf16_without_instructions_for_it_is_warned_of_once(load, bert_folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(processor, "CPUINFO", tmp_path / "cpuinfo")
+    processor.CPUINFO.write_text("flags\t\t: fpu avx2\n")
+    backends._say_once.cache_clear()
+    encoder = load(bert_folder)
+    for name in ("torch_bf16", "torch_bf16", "torch"):
+        open_backend(name, encoder)
+    assert capsys.readouterr().err.count("backend torch_bf16: this processor has no") == 1
