@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from datamodules.leaks import Seen
 from datamodules.loading import SPEARMAN_KINDS
 from encoders.bundle import save_encoder
+from lightning_modules.draws import seed_draws
 from lightning_modules.optimiser import build_optimiser, build_schedule
 from lightning_modules.scoring import EvaluationPlan, assemble_outputs, gather_rows, score_sets
 from losses.loss import LossOutput
@@ -78,6 +79,7 @@ class SentenceModule(pl.LightningModule):
         self.scores: dict[str, Score] = {}
         self.seen: Mapping[str, Seen] = {}
         self.gradient_norms: deque[Tensor] = deque(maxlen=NORMS_KEPT)
+        self._batch_index = 0
         self._outputs: list[tuple[np.ndarray, np.ndarray]] = []
 
     @staticmethod
@@ -125,7 +127,17 @@ class SentenceModule(pl.LightningModule):
 
     def objective(self, batch: Batch) -> LossOutput:
         """The scalar to minimise for `batch`, and what to log beside it."""
-        return self.losses[batch.task](gather_rows(self, self.encode(batch)))
+        return self.losses[batch.task](self.whole_batch(self.encode(batch)))
+
+    def whole_batch(self, encoded: Encoded) -> Encoded:
+        """The rows of all processes, for a loss that couples them; what it draws is then the same in all."""
+        rows = gather_rows(self, encoded)
+        seed_draws(self, self._batch_index, alike=True)
+        return rows
+
+    def on_train_batch_start(self, batch: Batch, index: int) -> None:
+        self._batch_index = index
+        seed_draws(self, index, alike=False)
 
     def training_step(self, batch: Batch, index: int) -> Float[Tensor, ""]:
         loss, logs = self.objective(batch)

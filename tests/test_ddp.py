@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,29 +13,59 @@ import torch
 from jobs import SMALL
 from safetensors.torch import load_file
 
+from callbacks.resume import newest_state
+from callbacks.snapshot_file import boot_id
+
 pytestmark = pytest.mark.slow  # every case starts three programs
 
 TWO = ("hardware.devices=2", "hardware.strategy=ddp")
 STEPS = ("training.duration=6 steps", "training.checkpoint_every=100 steps")
+in_memory = pytest.mark.skipif(
+    boot_id() is None or not Path("/dev/shm").is_dir(), reason="no folder in memory here"
+)
 ALIKE = ("backbone.dropout=0.0", "logger.every_steps=1")
 
 
-def start(project_root: Path, output_dir: Path, backbone: Path, *overrides: str) -> tuple[Path, str]:
-    """The run folder that `python train.py …` leaves, and all that it printed."""
+def begin(project_root: Path, output_dir: Path, backbone: Path, *overrides: str) -> subprocess.Popen:
+    """`python train.py …` and the processes that it starts, in a group of their own."""
     words = [*SMALL, *ALIKE, *STEPS, f"output_dir={output_dir}", f"backbone.path={backbone}", *overrides]
-    told = subprocess.run(
+    return subprocess.Popen(
         [sys.executable, "train.py", *words],
         cwd=project_root,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=120,
-        check=False,
+        start_new_session=True,
     )
-    assert told.returncode == 0, told.stdout[-3000:]
+
+
+def start(project_root: Path, output_dir: Path, backbone: Path, *overrides: str) -> tuple[Path, str]:
+    """The run folder that `python train.py …` leaves, and all that it printed."""
+    program = begin(project_root, output_dir, backbone, *overrides)
+    try:
+        printed, _ = program.communicate(timeout=240)
+    finally:
+        if program.poll() is None:
+            os.killpg(program.pid, signal.SIGKILL)
+    assert program.returncode == 0, printed[-3000:]
     (run,) = (folder for folder in output_dir.iterdir() if not folder.name.startswith("."))
-    return run, told.stdout
+    return run, printed
+
+
+def kill_after(program: subprocess.Popen, output_dir: Path, *, steps: int) -> int:
+    """Kills all processes once so many optimiser steps are kept; how many are in the end."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and program.poll() is None:
+        found = [newest_state(folder) for folder in output_dir.glob("*/checkpoints")]
+        if found and found[0] is not None and found[0].steps >= steps:
+            break
+        time.sleep(0.02)
+    os.killpg(program.pid, signal.SIGKILL)
+    printed, _ = program.communicate()
+    assert program.returncode == -signal.SIGKILL, printed[-3000:]
+    (folder,) = output_dir.glob("*/checkpoints")
+    return newest_state(folder).steps
 
 
 def losses(run: Path) -> list[float]:
@@ -102,3 +134,37 @@ def test_two_processes_in_pieces_equal_one_whole(tmp_path, project_root, tiny_ba
     assert losses(two) == pytest.approx(losses(one), rel=1e-5)
     weights = [load_file(run / "encoder" / "model.safetensors") for run in (one, two)]
     torch.testing.assert_close(weights[1], weights[0], rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        pytest.param((), marks=in_memory),
+        pytest.param(("training.accumulate=2", "loss=cosent_sampled"), marks=in_memory),
+        ("hardware.snapshot_folder=null", "training.checkpoint_every=10 steps"),
+    ],
+    ids=["plain", "accumulate", "on disk alone"],
+)
+def test_two_processes_that_are_killed_end_with_the_weights_of_two_that_are_not(
+    tmp_path, project_root, tiny_backbone, overrides
+):
+    words = (
+        *TWO,
+        "backbone.dropout=0.1",
+        "training.duration=300 steps",
+        "training.validate_every=1000 steps",
+        "training.checkpoint_every=1000 steps",
+        "hardware.snapshot_share=1e9",
+        *overrides,
+        "resume=auto",
+    )
+    whole, _ = start(project_root, tmp_path / "whole", tiny_backbone, *words)
+    kept = 0
+    for steps in (20, 150):
+        program = begin(project_root, tmp_path / "cut", tiny_backbone, *words)
+        kept = kill_after(program, tmp_path / "cut", steps=max(steps, kept + 1))
+        assert steps <= kept < 300
+    finished, printed = start(project_root, tmp_path / "cut", tiny_backbone, *words)
+    assert f"goes on after step {kept}" in printed
+    weights = [run / "encoder" / "model.safetensors" for run in (whole, finished)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
