@@ -28,7 +28,7 @@ demo: $(READY) ## Train and evaluate on what the repository ships; ends in a tab
 	$(BIN)/python -m sweeps table runs
 
 test: $(READY) ## Run the tests (about minutes, no network)
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(READY) ## Lint and format check
 	$(BIN)/ruff check .
