@@ -78,6 +78,16 @@ def scores(run: Path) -> dict[str, float]:
     return {key: one["value"] for key, one in json.loads((run / "result.json").read_text())["scores"].items()}
 
 
+def assert_same_scores(found: dict[str, float], expected: dict[str, float]) -> None:
+    """Alike within rounding. Of 48 rows, two that change places because of it move what only sees ranks by 0.003."""
+    ranks = {key for key in expected if key.rpartition("/")[2] in ("spearman", "auc", "average_precision")}
+    assert found.keys() == expected.keys()
+    for chosen, tolerance in ((expected.keys() - ranks, 2e-4), (ranks, 4e-3)):
+        assert {key: found[key] for key in chosen} == pytest.approx(
+            {key: expected[key] for key in chosen}, abs=tolerance
+        )
+
+
 @pytest.mark.parametrize(
     "overrides",
     [
@@ -121,7 +131,7 @@ def test_two_processes_equal_one(tmp_path, project_root, tiny_backbone, override
     assert weights[0].keys() == weights[1].keys()
     # Adam divides by the size of a gradient: where it is nearly 0, rounding is seen.
     torch.testing.assert_close(weights[1], weights[0], rtol=1e-4, atol=2e-5)
-    assert scores(two) == pytest.approx(scores(one), abs=2e-4)
+    assert_same_scores(scores(two), scores(one))
     assert printed.count("evaluated on") == 1
 
 
