@@ -44,7 +44,7 @@ def start(project_root: Path, output_dir: Path, backbone: Path, *overrides: str)
     """The run folder that `python train.py …` leaves, and all that it printed."""
     program = begin(project_root, output_dir, backbone, *overrides)
     try:
-        printed, _ = program.communicate(timeout=240)
+        printed, _ = program.communicate(timeout=120)
     finally:
         if program.poll() is None:
             os.killpg(program.pid, signal.SIGKILL)
@@ -76,16 +76,6 @@ def losses(run: Path) -> list[float]:
 
 def scores(run: Path) -> dict[str, float]:
     return {key: one["value"] for key, one in json.loads((run / "result.json").read_text())["scores"].items()}
-
-
-def assert_same_scores(found: dict[str, float], expected: dict[str, float]) -> None:
-    """Alike within rounding. Of 48 rows, two that change places because of it move what only sees ranks by 0.003."""
-    ranks = {key for key in expected if key.rpartition("/")[2] in ("spearman", "auc", "average_precision")}
-    assert found.keys() == expected.keys()
-    for chosen, tolerance in ((expected.keys() - ranks, 2e-4), (ranks, 4e-3)):
-        assert {key: found[key] for key in chosen} == pytest.approx(
-            {key: expected[key] for key in chosen}, abs=tolerance
-        )
 
 
 @pytest.mark.parametrize(
@@ -131,7 +121,7 @@ def test_two_processes_equal_one(tmp_path, project_root, tiny_backbone, override
     assert weights[0].keys() == weights[1].keys()
     # Adam divides by the size of a gradient: where it is nearly 0, rounding is seen.
     torch.testing.assert_close(weights[1], weights[0], rtol=1e-4, atol=2e-5)
-    assert_same_scores(scores(two), scores(one))
+    assert scores(two) == pytest.approx(scores(one), abs=2e-4)
     assert printed.count("evaluated on") == 1
 
 
