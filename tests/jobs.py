@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 import train
+from callbacks.snapshot_file import boot_id
 from launch.naming import register_resolvers
 
 SMALL = (
@@ -19,6 +21,10 @@ SMALL = (
     "optimiser.lr=1e-3",
     "evaluation.bootstrap_samples=0",
     "hardware.threads=1",
+)
+
+in_memory = pytest.mark.skipif(
+    boot_id() is None or not Path("/dev/shm").is_dir(), reason="no folder in memory here"
 )
 
 

@@ -10,19 +10,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from jobs import SMALL
+from jobs import SMALL, in_memory
 from safetensors.torch import load_file
 
 from callbacks.resume import newest_state
-from callbacks.snapshot_file import boot_id
 
 pytestmark = pytest.mark.slow  # every case starts three programs
 
 TWO = ("hardware.devices=2", "hardware.strategy=ddp")
 STEPS = ("training.duration=6 steps", "training.checkpoint_every=100 steps")
-in_memory = pytest.mark.skipif(
-    boot_id() is None or not Path("/dev/shm").is_dir(), reason="no folder in memory here"
-)
 ALIKE = ("backbone.dropout=0.0", "logger.every_steps=1")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from jobs import run_job
+from jobs import in_memory, run_job
 
 from callbacks import snapshot_file
 from callbacks.resume import newest_state
@@ -22,9 +22,6 @@ JOB = (
     "training.validate_every=5 steps",
     "training.checkpoint_every=2 steps",
     "training.patience=null",
-)
-in_memory = pytest.mark.skipif(
-    boot_id() is None or not Path("/dev/shm").is_dir(), reason="no folder in memory here"
 )
 
 
