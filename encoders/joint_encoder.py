@@ -16,6 +16,7 @@ from encoders.sentence_encoder import SentenceEncoder, batches_by_length, check_
 from encoders.token_table import TokenTable
 from encoders.transformer import DROPOUTS
 from schema.batch import Tokens
+from schema.constants import constants
 from schema.errors import UserError
 from schema.examples import NLI_GRADES
 
@@ -141,7 +142,7 @@ def similarity(logits: Float[Tensor, "pairs outputs"]) -> Float[Tensor, "pairs"]
     """
     if logits.shape[1] == 1:
         return logits[:, 0]
-    grades = logits.new_tensor(GRADES[logits.shape[1]])
+    grades = constants(GRADES[logits.shape[1]], like=logits)
     closer, apart = (logits + part.log() for part in (grades, 1 - grades))
     return closer.logsumexp(dim=1) - apart.logsumexp(dim=1)
 

@@ -18,6 +18,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from encoders.dropout import drop
+from encoders.ragged import ragged_kernel
 from encoders.token_table import TokenTable
 from schema.batch import Group, Tokens
 
@@ -101,24 +102,9 @@ def packed_attention(
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **more
         )
-    attend = _by_ragged_kernel if query.device.type == "cuda" else _by_groups
+    attend = ragged_kernel(query, key, value, rate=dropout) or _by_groups
     columns = [states[0].transpose(0, 1) for states in (query, key, value)]
     return attend(*columns, tokens, scale=scaling, rate=dropout).unsqueeze(0), None
-
-
-def _by_ragged_kernel(
-    query: Tensor, key: Tensor, value: Tensor, tokens: Tokens, *, scale: float | None, rate: float
-) -> Float[Tensor, "tokens heads head_dim"]:
-    """All sentences in one call, by the kernels that a GPU has for sentences of any length (flash attention)."""
-    offsets = F.pad(tokens.lengths.cumsum(0), (1, 0))
-    longest = tokens.groups[-1].length
-    ragged = [
-        torch.nested.nested_tensor_from_jagged(states, offsets, min_seqlen=1, max_seqlen=longest).transpose(
-            1, 2
-        )
-        for states in (query, key, value)
-    ]
-    return F.scaled_dot_product_attention(*ragged, dropout_p=rate, scale=scale).transpose(1, 2).values()
 
 
 def _by_groups(
@@ -198,7 +184,7 @@ def packed_inputs(backbone: PreTrainedModel, tokens: Tokens, *, pad: int) -> dic
 
 def padded_inputs(tokens: Tokens, *, pad: int) -> tuple[Tensor, Tensor]:
     """input_ids and attention_mask, both (sentences, length), padded on the right, in packed order."""
-    width = tokens.groups[-1].length
+    width = tokens.longest
     mask = torch.arange(width, device=tokens.lengths.device) < tokens.lengths.unsqueeze(1)
     input_ids = torch.full(mask.shape, pad, device=mask.device)
     input_ids[mask] = tokens.input_ids

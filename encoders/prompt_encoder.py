@@ -136,7 +136,7 @@ class PromptEncoder(SentenceEncoder):
         )
         packed = torch.empty(len(table), dtype=torch.long)
         packed[tokens.restored] = torch.from_numpy(views)
-        return PromptTokens(**vars(tokens), views=packed)
+        return PromptTokens.of(tokens, packed)
 
     def stage_1(self, tokens: PromptTokens) -> Float[Tensor, "sentences dim"]:
         """States h of stage 1, in packed order; what denoising takes off is still in them."""
@@ -207,7 +207,7 @@ class PromptEncoder(SentenceEncoder):
         order = blank.restored.argsort()
         in_order = torch.from_numpy(positions[order.numpy()].flat().astype(np.int64))
         device = tokens.lengths.device
-        packed = PromptTokens(**vars(blank), views=torch.tensor(views)[order])
+        packed = PromptTokens.of(blank, torch.tensor(views)[order])
         return packed.to(device), in_order.to(device), blank.restored.to(device)[places]
 
     def _states(

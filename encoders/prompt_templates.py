@@ -1,7 +1,7 @@
 """Templates as token numbers, put around sentences that are token numbers already: no text is tokenised again."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 import torch
@@ -25,7 +25,12 @@ class PromptTokens(Tokens):
         for piece in super().pieces(max_tokens):
             views = self.views[start : start + len(piece)]
             start += len(piece)
-            yield PromptTokens(**vars(piece), views=views)
+            yield PromptTokens.of(piece, views)
+
+    @classmethod
+    def of(cls, tokens: Tokens, views: Int[Tensor, "sentences"]) -> "PromptTokens":
+        """Packed sentences and the number of each one's template, in packed order."""
+        return cls(**{one.name: getattr(tokens, one.name) for one in fields(Tokens)}, views=views)
 
 
 @dataclass(frozen=True)

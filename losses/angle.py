@@ -9,8 +9,7 @@ from losses.cosent import cosent
 from losses.info_nce import false_negatives, info_nce
 from losses.loss import Loss, LossOutput, first_two
 from losses.options import number
-from losses.score_order import graded_targets
-from losses.scores import all_cosines, full_precision, row_cosine, score_gap
+from losses.scores import all_cosines, full_precision, graded_targets, row_cosine, score_gap
 from schema.batch import Encoded
 from schema.errors import UserError
 from schema.examples import Kind

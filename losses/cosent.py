@@ -6,9 +6,9 @@ from torch import Tensor
 
 from losses.loss import Loss, LossOutput
 from losses.options import number
-from losses.scores import full_precision, score_gap
+from losses.scores import full_precision, graded_targets, score_gap
 from schema.batch import Encoded
-from schema.examples import NLI_GRADES, Kind
+from schema.examples import Kind
 
 
 def cosent(
@@ -52,9 +52,7 @@ class CoSENT(Loss):
         self.temperature = number("loss.temperature", temperature, low=0.0, open_low=True)
 
     def forward(self, encoded: Encoded) -> LossOutput:
-        targets = encoded.targets
-        if encoded.kind is Kind.NLI_PAIR:
-            targets = targets.new_tensor(NLI_GRADES)[targets.long()]
+        targets = graded_targets(encoded)
         is_upper = targets > targets.mean()
         loss = cosent(encoded.scores, targets, temperature=self.temperature)
         return loss, score_gap(encoded.scores, is_upper, ~is_upper)

@@ -9,9 +9,9 @@ from torch import Tensor
 from losses.cosent import cosent
 from losses.loss import Loss, LossOutput
 from losses.options import number
-from losses.score_order import graded_targets
-from losses.scores import score_gap
+from losses.scores import graded_targets, score_gap
 from schema.batch import Encoded
+from schema.constants import constants
 from schema.errors import UserError
 from schema.examples import Kind
 
@@ -65,4 +65,4 @@ class CoSENTLayers(Loss):
         is_upper = targets > targets.mean()
         logs = {f"cosent_at_{depth:g}": part for depth, part in zip(self.depths, parts.detach(), strict=True)}
         logs |= score_gap(scores[:, -1], is_upper, ~is_upper)
-        return (parts * parts.new_tensor(self.weights)).sum(), logs
+        return (parts * constants(self.weights, like=parts)).sum(), logs

@@ -5,8 +5,7 @@ from torch import nn
 from losses.cosent import cosent
 from losses.loss import Loss, LossOutput, first_two
 from losses.options import number
-from losses.score_order import graded_targets
-from losses.scores import row_cosine, score_gap
+from losses.scores import graded_targets, row_cosine, score_gap
 from losses.softmax import cross_entropy, pair_features
 from schema.batch import Encoded
 from schema.examples import Kind

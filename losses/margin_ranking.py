@@ -6,8 +6,7 @@ from torch import Tensor
 
 from losses.loss import Loss, LossOutput
 from losses.options import number
-from losses.score_order import graded_targets
-from losses.scores import full_precision, score_gap
+from losses.scores import full_precision, graded_targets, score_gap
 from schema.batch import Encoded
 from schema.examples import Kind
 

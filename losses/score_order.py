@@ -1,4 +1,4 @@
-"""What the variants of CoSENT share: graded targets, and a temperature that may follow the spread of the scores."""
+"""What the variants of CoSENT share: a temperature that may follow the spread of the scores."""
 
 from abc import abstractmethod
 
@@ -7,20 +7,13 @@ from torch import Tensor
 
 from losses.loss import Loss, LossOutput
 from losses.options import choice, number
-from losses.scores import full_precision, score_gap
+from losses.scores import full_precision, graded_targets, score_gap
 from schema.batch import Encoded
-from schema.examples import NLI_GRADES, Kind
+from schema.examples import Kind
 
 UNITS = ("score", "spread", "spread_with_gradient")
 SMALLEST_SPREAD = 1e-3
 """Scores that lie closer together are treated as if they had this spread: the temperature stays above 0."""
-
-
-def graded_targets(encoded: Encoded) -> Float[Tensor, "batch"]:
-    """Targets in which higher means closer: NLI classes become 1, 0.5 and 0, others stay."""
-    if encoded.kind is Kind.NLI_PAIR:
-        return encoded.targets.new_tensor(NLI_GRADES)[encoded.targets.long()]
-    return encoded.targets
 
 
 def spread(scores: Float[Tensor, "batch"]) -> Float[Tensor, ""]:
@@ -40,7 +33,7 @@ def temperature_of(scores: Float[Tensor, "batch"], *, temperature: float, unit: 
                           scores: stretching or shifting all of them changes nothing and gets no gradient.
     """
     if unit == "score":
-        return full_precision(scores).new_tensor(temperature)
+        return full_precision(scores).new_full((), temperature)
     scale = spread(scores)
     return temperature * (scale if unit == "spread_with_gradient" else scale.detach())
 

@@ -1,9 +1,13 @@
-"""Similarity scores of embeddings, in full precision, and what to log about them."""
+"""Similarity scores of embeddings, in full precision, the grades they are held to, and what to log about them."""
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
+
+from schema.batch import Encoded
+from schema.constants import constants
+from schema.examples import NLI_GRADES, Kind
 
 
 def full_precision(values: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
@@ -28,6 +32,13 @@ def all_cosines(
         return (
             F.normalize(full_precision(anchors), dim=-1) @ F.normalize(full_precision(candidates), dim=-1).T
         )
+
+
+def graded_targets(encoded: Encoded) -> Float[Tensor, "batch"]:
+    """Targets in which higher means closer: NLI classes become 1, 0.5 and 0, others stay."""
+    if encoded.kind is Kind.NLI_PAIR:
+        return constants(NLI_GRADES, like=encoded.targets)[encoded.targets.long()]
+    return encoded.targets
 
 
 @torch.no_grad()

@@ -13,13 +13,15 @@ Axis legend, used in every shape annotation of the project:
     layers     layers of the backbone whose scores a loss reads
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
+from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.functional import pad
 
 from schema.examples import Kind
 
@@ -99,6 +101,16 @@ class Tokens:
         # The size is told because otherwise a GPU would have to be waited for.
         return places.repeat_interleave(self.lengths, output_size=self.input_ids.shape[0])
 
+    @cached_property
+    def boundaries(self) -> Int[Tensor, "sentences+1"]:
+        """Where each sentence begins among the tokens, and where the last one ends; int32, as GPU kernels read it."""
+        return pad(self.lengths.cumsum(0, dtype=torch.int32), (1, 0))
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest sentence; nothing has to be fetched from a GPU for it."""
+        return self.groups[-1].length
+
     @property
     def starts(self) -> Int[Tensor, "sentences"]:
         """Where each sentence begins among the tokens."""
@@ -137,6 +149,10 @@ class Batch:
     def to(self, device: torch.device, **options: object) -> "Batch":
         return _moved(self, device, **options)
 
+    def pin_memory(self) -> "Batch":
+        """The same batch where a GPU fetches it by itself. A DataLoader calls this where it is asked to pin."""
+        return _mapped(self, lambda tensor: tensor.pin_memory())
+
 
 @dataclass
 class Encoded:
@@ -160,13 +176,22 @@ class Encoded:
 
 
 def _moved(value: object, device: torch.device, **options: object) -> object:
-    """The same dataclass with every tensor on `device`."""
+    """The same dataclass with every tensor on `device`; out of pinned memory without waiting for it."""
+    if torch.device(device).type == "cuda":
+        options.setdefault("non_blocking", True)
+    return _mapped(value, lambda tensor: tensor.to(device, **options))
 
-    def move(item: object) -> object:
-        if isinstance(item, dict):
-            return {key: move(inner) for key, inner in item.items()}
-        if isinstance(item, list):
-            return [move(inner) for inner in item]
-        return item.to(device, **options) if hasattr(item, "to") else item
 
-    return type(value)(**{field.name: move(getattr(value, field.name)) for field in fields(value)})
+def _mapped(value: object, change: Callable[[Tensor], Tensor]) -> object:
+    """The same value with every tensor in it changed, inside dictionaries, lists and dataclasses too."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: _mapped(inner, change) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_mapped(inner, change) for inner in value]
+    if is_dataclass(value):
+        return type(value)(
+            **{field.name: _mapped(getattr(value, field.name), change) for field in fields(value)}
+        )
+    return value

@@ -1,18 +1,17 @@
-"""The ways to attend inside packed sentences agree, in outputs and in gradients."""
+"""Attention in groups of like length is attention of each sentence to itself, in outputs and in gradients."""
 
 import pytest
 import torch
 
-from encoders.packing import _by_groups, _by_ragged_kernel, pack
+from encoders.packing import _by_groups, pack
 
 LENGTHS = [3, 9, 4, 4, 12, 1, 30, 31, 7, 2]
 
 
-def states(dtype, *, device="cpu"):
+def states(dtype):
     generator = torch.Generator().manual_seed(0)
     return [
-        torch.randn(sum(LENGTHS), 2, 16, generator=generator, dtype=dtype).to(device).requires_grad_()
-        for _ in range(3)
+        torch.randn(sum(LENGTHS), 2, 16, generator=generator, dtype=dtype).requires_grad_() for _ in range(3)
     ]
 
 
@@ -26,14 +25,13 @@ def sentence_by_sentence(query, key, value, *, scale):
     return torch.cat(parts)
 
 
-@pytest.mark.parametrize("attend", [_by_groups, _by_ragged_kernel])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_both_ways_equal_the_definition(attend, dtype):
+def test_groups_equal_the_definition(dtype):
     tokens = pack([[5] * length for length in LENGTHS])
     direction = torch.randn(sum(LENGTHS), 2, 16, generator=torch.Generator().manual_seed(1), dtype=dtype)
     outcomes = []
     for forward in (
-        lambda *columns: attend(*columns, tokens, scale=0.3, rate=0.0),
+        lambda *columns: _by_groups(*columns, tokens, scale=0.3, rate=0.0),
         lambda *columns: sentence_by_sentence(*columns, scale=0.3),
     ):
         columns = states(dtype)
@@ -45,13 +43,12 @@ def test_both_ways_equal_the_definition(attend, dtype):
         torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
 
 
-@pytest.mark.parametrize("attend", [_by_groups, _by_ragged_kernel])
-def test_attention_is_dropped_at_the_rate_and_rescaled(attend):
+def test_attention_is_dropped_at_the_rate_and_rescaled():
     tokens = pack([[5] * length for length in LENGTHS])
     query, key, _ = states(torch.float32)
     torch.manual_seed(0)
     ones = torch.ones(sum(LENGTHS), 2, 16)
-    outputs = torch.stack([attend(query, key, ones, tokens, scale=0.01, rate=0.4) for _ in range(300)])
+    outputs = torch.stack([_by_groups(query, key, ones, tokens, scale=0.01, rate=0.4) for _ in range(300)])
     assert outputs.mean().item() == pytest.approx(1, abs=0.02)
     single = outputs[:, 0, :, 0].flatten()  # the sentence of one token: its weight is kept whole or dropped
     assert (single == 0).float().mean().item() == pytest.approx(0.4, abs=0.1)
@@ -68,14 +65,3 @@ def test_the_bf16_backward_pass_is_that_of_fp32_within_its_precision(dtype):
         gradients.append(torch.cat([column.grad.float().flatten() for column in columns]))
     difference = (gradients[0] - gradients[1]).norm() / gradients[0].norm()
     assert difference < (0.02 if dtype is torch.bfloat16 else 1e-6)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_the_gpu_kernel_equals_groups(dtype):
-    tokens = pack([[5] * length for length in LENGTHS]).to("cuda")
-    found, expected = (
-        attend(*states(dtype, device="cuda"), tokens, scale=0.3, rate=0.0)
-        for attend in (_by_ragged_kernel, _by_groups)
-    )
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5 if dtype is torch.float32 else 2e-2)
