@@ -184,10 +184,10 @@ def packed_inputs(backbone: PreTrainedModel, tokens: Tokens, *, pad: int) -> dic
 
 def padded_inputs(tokens: Tokens, *, pad: int) -> tuple[Tensor, Tensor]:
     """input_ids and attention_mask, both (sentences, length), padded on the right, in packed order."""
-    width = tokens.longest
-    mask = torch.arange(width, device=tokens.lengths.device) < tokens.lengths.unsqueeze(1)
+    columns = torch.arange(tokens.longest, device=tokens.lengths.device)
+    mask = columns < tokens.lengths.unsqueeze(1)
     input_ids = torch.full(mask.shape, pad, device=mask.device)
-    input_ids[mask] = tokens.input_ids
+    input_ids[tokens.places] = tokens.input_ids
     return input_ids, mask.long()
 
 

@@ -223,7 +223,7 @@ class PromptEncoder(SentenceEncoder):
             real = (0, slice(len(tokens.input_ids)))
         else:
             input_ids, mask = padded_inputs(tokens, pad=self.pad)
-            inputs, real = {"input_ids": input_ids, "attention_mask": mask}, (mask.bool(),)
+            inputs, real = {"input_ids": input_ids, "attention_mask": mask}, tokens.places
             if self.takes_segments:
                 inputs["token_type_ids"] = torch.zeros_like(input_ids)
         input_ids = inputs["input_ids"]
@@ -234,9 +234,9 @@ class PromptEncoder(SentenceEncoder):
             inputs["position_ids"][real] = positions + offset
         if words is not None:
             del inputs["input_ids"]
-            inputs["inputs_embeds"] = words.new_zeros(*input_ids.shape, words.shape[-1]).index_put(
-                _where(real, input_ids), words
-            )
+            embedded = words.new_zeros(*input_ids.shape, words.shape[-1])
+            inputs["inputs_embeds"] = embedded
+            embedded[real] = words
         return self.backbone(**inputs).last_hidden_state[real]
 
     def _encoded(
@@ -255,10 +255,3 @@ class PromptEncoder(SentenceEncoder):
         )
 
     states_and_embeddings = token_states
-
-
-def _where(real: tuple, like: Tensor) -> tuple[Tensor, ...]:
-    """The places that `real` chooses of a tensor like that, as index tensors."""
-    chosen = torch.zeros(like.shape, dtype=torch.bool, device=like.device)
-    chosen[real] = True
-    return chosen.nonzero(as_tuple=True)

@@ -155,11 +155,11 @@ class SentenceEncoder(nn.Module):
             input_ids, mask = padded_inputs(tokens, pad=self.pad)
             segments = {"token_type_ids": torch.zeros_like(input_ids)} if self.takes_segments else {}
             if segments and tokens.segments is not None:
-                segments["token_type_ids"][mask.bool()] = tokens.segments
+                segments["token_type_ids"][tokens.places] = tokens.segments
             output = self.backbone(
                 input_ids=input_ids, attention_mask=mask, output_hidden_states=needs_layers, **segments
             )
-            real = (mask.bool(),)
+            real = tokens.places
         # hidden_states[0] is the embedding layer. The last one is taken from last_hidden_state because some
         # models normalise it once more.
         inner = output.hidden_states[1:-1] if needs_layers else ()

@@ -7,6 +7,9 @@ from torch import Tensor
 from losses.score_order import ScoreOrder
 from losses.scores import full_precision
 
+NO_STEP = -1e30
+"""Logarithm that counts as that of 0. With −inf, the gradient of a running sum that begins with it is NaN."""
+
 
 def cosent_weighted(
     scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"], *, temperature: float
@@ -28,14 +31,13 @@ def cosent_weighted(
     scores = full_precision(scores) / temperature
     targets, order = full_precision(targets).sort()
     scores = scores[order]
-    levels, level, counts = targets.unique_consecutive(return_inverse=True, return_counts=True)
-    if len(levels) == 1:
-        return scores.sum() * 0
-    last_of_level = counts.cumsum(dim=0)[:-1] - 1
-    up_to_level = torch.logcumsumexp(scores, dim=0)[last_of_level]
-    below = torch.logcumsumexp(levels.diff().log() + up_to_level, dim=0)
-    is_above_lowest = level > 0
-    terms = below[level[is_above_lowest] - 1] - scores[is_above_lowest]
+    # Everything has the size of the batch: the number of distinct targets would have to be fetched from a GPU.
+    steps = targets.diff(append=targets[-1:])
+    log_steps = torch.where(steps > 0, steps.log(), NO_STEP)
+    below = torch.logcumsumexp(log_steps + torch.logcumsumexp(scores, dim=0), dim=0)
+    start = torch.searchsorted(targets, targets)
+    terms = below[(start - 1).clamp(min=0)] - scores
+    terms = terms.masked_fill(start == 0, -torch.inf)
     return torch.cat([terms.new_zeros(1), terms]).logsumexp(dim=0)
 
 

@@ -122,6 +122,11 @@ class Tokens:
         every = torch.arange(self.input_ids.shape[0], device=self.input_ids.device)
         return every - self.starts[self.sentence_of_token]
 
+    @property
+    def places(self) -> tuple[Int[Tensor, "tokens"], Int[Tensor, "tokens"]]:
+        """Row and column of each token where sentences are padded on the right. A mask would be counted on a GPU."""
+        return self.sentence_of_token, self.positions
+
 
 @dataclass
 class Batch:
@@ -151,7 +156,7 @@ class Batch:
 
     def pin_memory(self) -> "Batch":
         """The same batch where a GPU fetches it by itself. A DataLoader calls this where it is asked to pin."""
-        return _mapped(self, lambda tensor: tensor.pin_memory())
+        return mapped(self, lambda tensor: tensor.pin_memory())
 
 
 @dataclass
@@ -179,19 +184,19 @@ def _moved(value: object, device: torch.device, **options: object) -> object:
     """The same dataclass with every tensor on `device`; out of pinned memory without waiting for it."""
     if torch.device(device).type == "cuda":
         options.setdefault("non_blocking", True)
-    return _mapped(value, lambda tensor: tensor.to(device, **options))
+    return mapped(value, lambda tensor: tensor.to(device, **options))
 
 
-def _mapped(value: object, change: Callable[[Tensor], Tensor]) -> object:
+def mapped(value: object, change: Callable[[Tensor], Tensor]) -> object:
     """The same value with every tensor in it changed, inside dictionaries, lists and dataclasses too."""
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, dict):
-        return {key: _mapped(inner, change) for key, inner in value.items()}
+        return {key: mapped(inner, change) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_mapped(inner, change) for inner in value]
+        return [mapped(inner, change) for inner in value]
     if is_dataclass(value):
         return type(value)(
-            **{field.name: _mapped(getattr(value, field.name), change) for field in fields(value)}
+            **{field.name: mapped(getattr(value, field.name), change) for field in fields(value)}
         )
     return value

@@ -1,0 +1,135 @@
+"""Takes training steps of jobs on a CUDA device that is there in name only, and tells what went wrong in each.
+
+    LD_PRELOAD=<library made of device.cpp> python steps.py <folder> <tiny backbone> <jobs, as JSON: name -> overrides>
+
+Tensors are fake: they have a shape, a type and a device, and no numbers. Tensors of two devices that meet, a number
+that is fetched, a shape that follows from numbers, and a copy from the processor's memory within a step all raise.
+The last line printed is a JSON object: name of a job -> null, or what was raised.
+"""
+
+import json
+import logging
+import sys
+import traceback
+import warnings
+from pathlib import Path
+
+import torch
+from jobs import SMALL, compose_job
+from torch._subclasses import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import train
+from encoders import packing, ragged
+from launch.stage_run import StageRun
+from schema.batch import mapped
+
+STEPS = 2
+DEVICE = torch.device("cuda", 0)
+
+
+class Taken(Exception):  # noqa: N818 — nothing is wrong
+    """All steps were taken."""
+
+
+class OnDevice(TorchDispatchMode):
+    """Lists the kernels of attention; after the `first` step refuses copies from the processor's memory."""
+
+    def __init__(self, *, first: bool) -> None:
+        super().__init__()
+        self.first = first
+        self.kernels: set[str] = set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        given = kwargs or {}
+        if function is torch.ops.aten._to_copy.default and given.get("device") == DEVICE and not self.first:
+            assert args[0].device == DEVICE, f"{tuple(args[0].shape)} is copied to the GPU within a step"
+        if function._overloadpacket in (
+            torch.ops.aten._flash_attention_forward,
+            torch.ops.aten._efficient_attention_forward,
+        ):
+            self.kernels.add(function.name())
+        return function(*args, **given)
+
+
+def chosen_kernel(query, key, value, *, rate):
+    """What a GPU of today has; torch asks the real device, which is not there."""
+    assert query.device == key.device == value.device == DEVICE
+    return ragged.flash if query.dtype is torch.bfloat16 else ragged.memory_efficient
+
+
+def put_on_device(module: torch.nn.Module) -> None:
+    for part in module.modules():
+        for name, weight in part._parameters.items():
+            if weight is not None:
+                empty = torch.empty(weight.shape, dtype=weight.dtype, device=DEVICE)
+                part._parameters[name] = torch.nn.Parameter(empty, requires_grad=weight.requires_grad)
+        for name, buffer in part._buffers.items():
+            if buffer is not None:
+                part._buffers[name] = torch.empty(buffer.shape, dtype=buffer.dtype, device=DEVICE)
+    module._device = DEVICE
+
+
+def take_steps(run: StageRun, trainer, module, data, entry) -> None:
+    """In place of StageRun._fit."""
+    module.trainer = data.trainer = trainer
+    module.log = module.log_dict = lambda *what, **how: None
+    data.setup("fit")
+    batches = iter(data.train_dataloader())
+    some = [next(batches) for _ in range(STEPS)]
+    planned = next(iter(data.val_dataloader()))
+    mixed = run.job.hardware.precision == "bf16-mixed"
+    with FakeTensorMode() as fake:
+        some, planned = ([mapped(one, fake.from_tensor).to(DEVICE) for one in of] for of in (some, [planned]))
+        put_on_device(module)
+        if hasattr(module, "vocabulary"):
+            module.vocabulary = mapped(module.vocabulary, lambda one: fake.from_tensor(one).to(DEVICE))
+        optimiser = module.configure_optimizers()["optimizer"]
+        for index, batch in enumerate(some):
+            with OnDevice(first=index == 0) as seen:
+                module.on_train_batch_start(batch, index)
+                with torch.autocast("cuda", torch.bfloat16, enabled=mixed):
+                    loss = module.training_step(batch, index)
+                assert loss.device == DEVICE
+                if (
+                    mixed
+                ):  # torch's own account of the other kernel's gradients is wrong for fake tensors (2.13)
+                    loss.backward()
+                    module.configure_gradient_clipping(optimiser)
+                    optimiser.step()
+                    optimiser.zero_grad()
+        name = "_flash_attention_forward" if mixed else "_efficient_attention_forward"
+        assert seen.kernels == {f"aten::{name}"}, seen.kernels
+        module.eval()
+        with torch.inference_mode(), torch.autocast("cuda", torch.bfloat16, enabled=mixed):
+            assert module.output(planned[0]).device == DEVICE
+    raise Taken
+
+
+def outcome(overrides: list[str], folder: Path, backbone: str) -> str | None:
+    words = [*SMALL, f"backbone.path={backbone}", f"output_dir={folder}", *overrides]
+    try:
+        train.run_job(compose_job(*words))
+    except Taken:
+        return None
+    except BaseException as error:
+        traceback.print_exc()
+        return f"{type(error).__name__}: {str(error)[:300]}"
+    return "no step was asked for"
+
+
+def main(folder: str, backbone: str, jobs: str) -> None:
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore")
+    torch.cuda.is_available = torch.cuda.is_bf16_supported = lambda *what, **how: True
+    packing.ragged_kernel = chosen_kernel
+    StageRun._fit = take_steps
+    found = {
+        name: outcome(overrides, Path(folder) / str(number), backbone)
+        for number, (name, overrides) in enumerate(json.loads(jobs).items())
+    }
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,120 @@
+"""Training steps on a GPU that is not there: nothing is on the wrong device, and nothing waits for the device."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.cpp_extension import include_paths, library_paths
+
+pytestmark = pytest.mark.slow  # a compiler, and a program for each group of jobs
+
+BF16 = "hardware.precision=bf16-mixed"
+QMC, NLI = "dataset=[demo_qmc]", "dataset=[demo_nli]"
+VIEWS = "model.views=[synonym,delete,shuffle]"
+
+GROUPS = {
+    "scored pairs": [
+        [f"loss={name}"]
+        for name in (
+            "cosent",
+            "cosent_weighted",
+            "cosent_sampled",
+            "cosent_adaptive",
+            "cosent_bce",
+            "cosent_layers",
+            "angle",
+            "margin_ranking",
+            "bce",
+            "mse",
+            "ce_mse",
+            "huber",
+            "cosine",
+        )
+    ],
+    "labelled pairs": [
+        [f"loss={name}", QMC]
+        for name in ("circle", "contrastive", "online_contrastive", "info_nce", "triplet")
+    ],
+    "inference pairs": [
+        *([f"loss={name}", NLI] for name in ("cosent", "softmax", "cosent_softmax", "bilinear")),
+        ["loss=by_kind", "dataset=[demo_sts,demo_nli]"],
+    ],
+    "pieces": [
+        ["loss=cosent", "hardware.train_piece_tokens=40"],
+        ["loss=info_nce", QMC, "hardware.train_piece_tokens=40"],
+    ],
+    "models": [
+        ["model=crossencoder", "loss=bce", QMC],
+        ["model=crossencoder", "loss=cosent"],
+        ["model=crossencoder", "loss=ce", NLI],
+        ["loss=simcse"],
+        ["model=crops", "loss=info_nce"],
+        ["model=views", "loss=info_nce", VIEWS],
+        ["model=cot", "loss=info_nce_pool"],
+    ],
+}
+
+
+WAITS = {
+    "model=mlm": "aten.nonzero",  # how many tokens are hidden
+    "model=cot_published loss=info_nce_extended": "aten.unique_dim",  # which templates and lengths there are
+}
+"""Jobs whose steps do fetch something from the GPU, and the operator that comes first."""
+
+
+@pytest.fixture(scope="module")
+def device(tmp_path_factory) -> Path:
+    compiler = shutil.which("c++") or shutil.which("g++")
+    if torch.version.cuda or compiler is None:
+        pytest.skip("a CPU build of torch and a C++ compiler")
+    library = tmp_path_factory.mktemp("device") / "device.so"
+    folders = [
+        *(f"-I{one}" for one in include_paths()),
+        *(word for one in library_paths() for word in (f"-L{one}", f"-Wl,-rpath,{one}")),
+    ]
+    source = Path(__file__).with_name("absent_gpu") / "device.cpp"
+    words = [compiler, "-std=c++20", "-O0", "-shared", "-fPIC", *folders, str(source), "-o", str(library)]
+    made = subprocess.run([*words, "-lc10", "-ltorch_cpu"], capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr[-3000:]
+    return library
+
+
+@pytest.fixture
+def outcomes(device, tmp_path, project_root, tiny_backbone):
+    """A function: what became of each of some jobs, None where all steps were taken."""
+
+    def run(jobs: list[list[str]]) -> dict[str, str | None]:
+        steps = project_root / "tests" / "absent_gpu" / "steps.py"
+        named = json.dumps({" ".join(words): words for words in jobs})
+        program = subprocess.run(
+            [sys.executable, str(steps), str(tmp_path), str(tiny_backbone), named],
+            env=os.environ
+            | {
+                "OMP_NUM_THREADS": "1",
+                "LD_PRELOAD": str(device),  # torch asks for its devices once, when it is imported
+                "PYTHONPATH": os.pathsep.join([str(project_root), str(project_root / "tests")]),
+            },
+            capture_output=True,
+            text=True,
+        )
+        assert program.returncode == 0, program.stderr[-3000:]
+        return json.loads(program.stdout.splitlines()[-1])
+
+    return run
+
+
+@pytest.mark.parametrize("precision", [BF16, "hardware.precision=32-true"])
+@pytest.mark.parametrize("group", GROUPS)
+def test_steps_are_taken(outcomes, group, precision):
+    found = outcomes([[*words, precision] for words in GROUPS[group]])
+    assert [f"{name}: {why}" for name, why in found.items() if why] == []
+
+
+def test_it_is_known_which_steps_wait(outcomes):
+    found = outcomes([words.split() for words in WAITS])
+    assert {name: why.partition(": ")[2].removesuffix(".default") for name, why in found.items()} == WAITS
