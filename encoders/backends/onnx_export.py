@@ -65,7 +65,8 @@ def export_onnx(encoder: SentenceEncoder, path: Path, *, quantised: bool) -> Pat
                     path,
                     op_types_to_quantize=["MatMul"],
                     per_channel=True,
-                    weight_type=QuantType.QInt8,
+                    # Signed weights overflow on processors without VNNI, which add two products in 16 bits.
+                    weight_type=QuantType.QUInt8,
                     # Products of two activations, as in attention, stay in float32.
                     extra_options={"MatMulConstBOnly": True},
                 )
