@@ -16,7 +16,7 @@ from typing import Any
 
 from rich.console import Console
 
-from bench.options import BENCHMARKS, SCALES, resolve
+from bench.options import BENCHMARKS, DEVICES, ON_GPU, SCALES, resolve
 from launch import run_cli
 from schema.errors import UserError
 from schema.processor import lacks_bf16
@@ -41,6 +41,12 @@ def build_parser() -> argparse.ArgumentParser:
     )
     common.add_argument("--output", type=Path, default=Path("bench/out"), help="folder for JSON and pictures")
     common.add_argument("--threads", type=int, help="threads of torch; not given: its own choice")
+    common.add_argument(
+        "--device",
+        choices=DEVICES,
+        default=DEVICES[0],
+        help=f"where both sides run; cuda: {', '.join(ON_GPU)}",
+    )
     for name, (about, options) in BENCHMARKS.items():
         verb = verbs.add_parser(name, parents=[common], help=about, description=about)
         for option in options:
@@ -52,17 +58,31 @@ def build_parser() -> argparse.ArgumentParser:
 
 def run_one(name: str, options: dict[str, Any], output: Path, console: Console) -> None:
     """Measures, writes and shows one benchmark."""
+    from bench.device import device
     from bench.machine import describe_machine
     from bench.plots import draw
     from bench.report import Report, show
 
-    machine, start = describe_machine(), time.perf_counter()
+    machine, start = describe_machine() | {"device": device()}, time.perf_counter()
     console.print(f"{name}: {BENCHMARKS[name][0]}", highlight=False)
     found = importlib.import_module(f"bench.{name}").measure(**options)
     report = Report(name, options, machine, **found, seconds=round(time.perf_counter() - start, 1))
     written = [report.write(output), *draw(report, output)]
     show(report, console)
     console.print("written: " + ", ".join(map(str, written)), highlight=False, soft_wrap=True)
+
+
+def _on_gpu(names: list[str]) -> list[str]:
+    """Those of the benchmarks that a GPU has a part in. Raises UserError where there are none, or no GPU."""
+    from bench.device import choose_device
+
+    chosen = [name for name in names if name in ON_GPU]
+    if not chosen:
+        raise UserError(
+            f"--device cuda: {', '.join(names)} is about the processor; on a GPU: {', '.join(ON_GPU)}"
+        )
+    choose_device("cuda")
+    return chosen
 
 
 @run_cli
@@ -78,12 +98,14 @@ def main(arguments: list[str]) -> None:
         import torch
 
         torch.set_num_threads(given["threads"])
-    console = Console()
-    if lacks_bf16():
+    console, names = Console(), list(BENCHMARKS) if given["benchmark"] == "all" else [given["benchmark"]]
+    if given["device"] == "cuda":
+        names = _on_gpu(names)
+    elif lacks_bf16():
         console.print(
             "This processor has no instructions for bfloat16: bf16 is left out unless --precisions asks."
         )
-    for name in BENCHMARKS if given["benchmark"] == "all" else [given["benchmark"]]:
+    for name in names:
         run_one(name, resolve(name, given["scale"], given), given["output"], console)
 
 

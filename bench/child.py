@@ -39,13 +39,13 @@ def in_child(function: str, **arguments: Any) -> dict[str, Any]:
 def main() -> None:
     import torch
 
-    from bench.machine import peak_mib
+    from bench.device import most_mib
 
     order = json.loads(sys.argv[1])
     torch.set_num_threads(order["threads"])
     module, name = order["function"].split(":")
     found = getattr(importlib.import_module(module), name)(**order["arguments"])
-    print(MARK + json.dumps(found | {"peak_mib": round(peak_mib(), 1)}))
+    print(MARK + json.dumps(found | {"peak_mib": round(most_mib(), 1)}))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from bench.device import WARM_UP_STEPS, device, typical
 from bench.flops import linear_weights, training_flops
 from bench.machine import matrix_gflops
 from bench.options import SIZES
@@ -16,7 +17,6 @@ from bench.theirs import train_theirs
 from bench.work import Work, order_of, sentence_lengths
 from encoders import load_backbone
 
-WARM_UP_STEPS = 4
 PEAK_SECONDS = 0.3
 OURS, COMPILED, THEIRS = "ours", "ours compiled", "theirs"
 DEFAULT = (THEIRS, "fp32")
@@ -24,11 +24,6 @@ DEFAULT = (THEIRS, "fp32")
 
 Key = tuple[str, str]
 """Side and precision."""
-
-
-def typical(steps: Steps) -> float:
-    """Median seconds per step after the warm-up."""
-    return statistics.median(steps.seconds[WARM_UP_STEPS:])
 
 
 class Contest:
@@ -53,7 +48,7 @@ class Contest:
         """`rounds` turns of each; a turn starts from the same weights, with the round as seed of dropout."""
 
         def measure_peak(key: Key) -> None:
-            self.peaks[key].append(matrix_gflops(key[1], seconds=PEAK_SECONDS))
+            self.peaks[key].append(matrix_gflops(key[1], seconds=PEAK_SECONDS, device=device()))
 
         turns = {key: self._turn(key) for key in self.keys}
         self.seconds = alternate(turns, rounds=rounds, before_turn=measure_peak)
@@ -66,7 +61,7 @@ class Contest:
         def play(number: int) -> float:
             steps = train_theirs(order, seed=number) if side == THEIRS else train_ours(work, seed=number)
             self.turns[key].append(steps)
-            return typical(steps)
+            return typical(steps.seconds)
 
         return play
 
@@ -106,7 +101,7 @@ class Contest:
         if key[0] != COMPILED:
             return None
         first = self.turns[key][0]
-        return sum(first.seconds[:WARM_UP_STEPS]) - WARM_UP_STEPS * typical(first)
+        return sum(first.seconds[:WARM_UP_STEPS]) - WARM_UP_STEPS * typical(first.seconds)
 
     def _break_even(self, key: Key) -> float | None:
         """Steps after which compiling has paid for itself; None when it never does."""

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from bench.contest import OURS, THEIRS, Key, typical
+from bench.contest import OURS, THEIRS, Key
+from bench.device import typical
 from bench.ours import train_ours
 from bench.report import Value
 from bench.rounds import alternate, compare
@@ -98,7 +99,7 @@ class JointContest:
         def play(number: int) -> float:
             steps = turn(self.work.at(precision), side, seed=number)
             self.turns[key].append(steps)
-            return typical(steps)
+            return typical(steps.seconds)
 
         return play
 

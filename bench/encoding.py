@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from bench.machine import worthwhile_dtypes
+from bench.device import back_ends, device, on_gpu
+from bench.machine import DTYPES
 from bench.report import Value
 from bench.rounds import alternate, compare, seconds_of
 from bench.theirs import load_theirs
@@ -99,14 +100,14 @@ def our_encoders(folder: Path) -> Iterable[tuple[str, Callable[[], Encode]]]:
     """Name → how to get it ready, one per back end."""
     encoder = load_encoder(folder)
     encoder.max_length = min(encoder.max_length, MAX_LENGTH)
+    encoder.to(device())
+    batch_tokens = compose_job(folder).hardware.eval_batch_tokens if on_gpu() else BATCH_TOKENS
 
     def prepare(name: BackendName) -> Encode:
         backend = open_backend(name, encoder)
-        return partial(encoder.embed, batch_tokens=BATCH_TOKENS, progress=False, backend=backend)
+        return partial(encoder.embed, batch_tokens=batch_tokens, progress=False, backend=backend)
 
-    for name in BackendName:
-        if name is BackendName.TORCH_BF16 and lacks_bf16():
-            continue
+    for name in back_ends(BackendName):
         yield f"ours {name}", partial(prepare, name)
 
 
@@ -117,7 +118,9 @@ def their_encoders(folder: Path, batch_sizes: Sequence[int]) -> Iterable[tuple[s
         model = load_theirs(folder, max_length=MAX_LENGTH, dtype=dtype)
         return partial(model.encode, batch_size=batch_size, show_progress_bar=False)
 
-    for precision, dtype in worthwhile_dtypes().items():
+    for precision, dtype in DTYPES.items():
+        if precision == "bf16" and lacks_bf16() and not on_gpu():
+            continue
         for size in sorted({DEFAULT_BATCH, *batch_sizes}):
             yield f"theirs {precision}, batch {size}", partial(prepare, dtype, size)
 

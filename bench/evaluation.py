@@ -10,6 +10,7 @@ from typing import Any
 
 from sentence_transformers.evaluation import EmbeddingSimilarityEvaluator
 
+from bench.device import back_ends
 from bench.ours import build_module
 from bench.report import Value
 from bench.rounds import alternate, compare
@@ -20,7 +21,6 @@ from datamodules.datamodule import SentenceDataModule
 from datamodules.loading import JobData, load_job_data
 from datamodules.stages import only_stage
 from schema.config import BackendName, JobConfig
-from schema.processor import lacks_bf16
 
 REAL = ("suite=zh_matching", "+dataset@evaluate.ocnli=ocnli")
 DEFAULT_BATCH = 16
@@ -50,11 +50,6 @@ def measure(*, sizes: Sequence[str], rows: int, batch_sizes: Sequence[int], roun
     return {"rows": found, "checks": {"largest_difference_of_spearman": largest}, "notes": NOTES}
 
 
-def _worthwhile() -> list[BackendName]:
-    """The back ends, without bf16 where the processor can only imitate it."""
-    return [name for name in BACKENDS if name is not BackendName.TORCH_BF16 or not lacks_bf16()]
-
-
 def _side(backend: BackendName) -> str:
     return f"ours {backend}"
 
@@ -72,7 +67,7 @@ class Row:
         self.found: dict[str, dict[str, float]] = {}
 
     def contest(self, size: str, batch_sizes: Sequence[int], rounds: int) -> list[dict[str, Value]]:
-        contestants = {_side(name): lambda _, name=name: self._ours(name) for name in _worthwhile()} | {
+        contestants = {_side(name): lambda _, name=name: self._ours(name) for name in back_ends(BACKENDS)} | {
             f"theirs, batch {batch}": lambda _, batch=batch: self._theirs(batch) for batch in batch_sizes
         }
         seconds = alternate(contestants, rounds=rounds)

@@ -14,7 +14,8 @@ import torch
 from schema.environment import describe_environment
 from schema.processor import lacks_bf16, processor_name
 
-ROWS, WIDTH = 3000, 1024
+SHAPES = {"cpu": (3000, 1024), "cuda": (16384, 8192)}
+"""Rows and width of the products that tell what a device can do."""
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 STATUS = Path("/proc/self/status")
 CLEAR = Path("/proc/self/clear_refs")
@@ -30,6 +31,7 @@ def describe_machine() -> dict[str, Any]:
         "platform": environment["platform"],
         "python": environment["python"],
         "cpu_cores": environment["cpu_cores"],
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "threads": torch.get_num_threads(),
         "packages": environment["packages"] | {"sentence-transformers": _version("sentence-transformers")},
         "load_before": round(os.getloadavg()[0], 2),
@@ -43,11 +45,6 @@ def _processor() -> str:
     return f"{processor_name() or platform.processor() or 'unknown'}, {capability}{bf16}"
 
 
-def worthwhile_dtypes() -> dict[str, torch.dtype]:
-    """Precision → dtype, without bf16 where the processor can only imitate it: a turn would take an hour."""
-    return {name: dtype for name, dtype in DTYPES.items() if name != "bf16" or not lacks_bf16()}
-
-
 def _version(package: str) -> str | None:
     try:
         return version(package)
@@ -55,16 +52,20 @@ def _version(package: str) -> str | None:
         return None
 
 
-def matrix_gflops(precision: str, *, seconds: float) -> float:
-    """GFLOP/s of plain matrix products on this machine, now: the ceiling for a model in that precision."""
-    dtype = DTYPES[precision]
-    left, right = torch.randn(ROWS, WIDTH, dtype=dtype), torch.randn(WIDTH, WIDTH, dtype=dtype)
+def matrix_gflops(precision: str, *, seconds: float, device: str) -> float:
+    """GFLOP/s of plain matrix products on this device, now: the ceiling for a model in that precision."""
+    how = {"dtype": DTYPES[precision], "device": device}
+    rows, width = SHAPES[device]
+    left, right = torch.randn(rows, width, **how), torch.randn(width, width, **how)
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     left @ right
+    wait()
     start, count = time.perf_counter(), 0
     while time.perf_counter() - start < seconds:
         left @ right
+        wait()
         count += 1
-    return 2 * ROWS * WIDTH**2 * count / (time.perf_counter() - start) / 1e9
+    return 2 * rows * width**2 * count / (time.perf_counter() - start) / 1e9
 
 
 def resident_mib() -> float:

@@ -9,6 +9,9 @@ from schema.processor import lacks_bf16
 SCALES = ("tiny", "modest", "full")
 """tiny: seconds, to see that it runs · modest: minutes · full: what published numbers are taken from."""
 
+DEVICES = ("cpu", "cuda")
+"""Where both sides run; the first unless told otherwise."""
+
 SIZES = {"tiny": (1, 32, 2), "S": (4, 256, 4), "M": (6, 384, 6), "B": (12, 768, 12)}
 """Name → layers, width, heads of a BERT; the inner layer is four times as wide."""
 
@@ -142,6 +145,9 @@ BENCHMARKS: dict[str, tuple[str, tuple[Option, ...]]] = {
 }  # fmt: skip
 """Name → what it measures, and its options."""
 
+ON_GPU = ("training", "crossencoder", "encoding", "evaluation", "memory")
+"""Those that run on a GPU too; the others are about the processor."""
+
 
 def resolve(benchmark: str, scale: str, given: dict[str, Any]) -> dict[str, Any]:
     """The value of every option of a benchmark: what was given, else what the scale says.
@@ -153,6 +159,7 @@ def resolve(benchmark: str, scale: str, given: dict[str, Any]) -> dict[str, Any]
         option.name: getattr(option, scale) if given.get(option.name) is None else given[option.name]
         for option in options
     }
-    if "precisions" in found and given.get("precisions") is None and lacks_bf16():
+    imitated = given.get("device", DEVICES[0]) == "cpu" and lacks_bf16()
+    if "precisions" in found and given.get("precisions") is None and imitated:
         found["precisions"] = [one for one in found["precisions"] if one != "bf16"]
     return found

@@ -10,6 +10,7 @@ import pytorch_lightning as pl
 from hydra.utils import get_class
 from torch import nn
 
+from bench.device import StepClock
 from bench.steps import Steps
 from bench.work import Work
 from callbacks.trainer import build_trainer
@@ -23,19 +24,21 @@ from schema.config import JobConfig
 class Clock(pl.Callback):
     """When training began and when each step ended."""
 
-    def __init__(self) -> None:
-        self.ends: list[float] = []
-        self.losses: list[float] = []
+    def __init__(self, last: int) -> None:
+        self.last = last
+        self.clock = StepClock()
+        self.steps: Steps | None = None
 
     def on_train_start(self, *_: object) -> None:
-        self.ends.append(time.perf_counter())
+        self.clock.begin()
 
-    def on_train_batch_end(self, trainer: object, module: object, outputs: dict, *_: object) -> None:
-        self.losses.append(float(outputs["loss"]))
-        self.ends.append(time.perf_counter())
-
-    def steps(self) -> Steps:
-        return Steps.between(self.ends, self.losses)
+    def on_train_batch_end(
+        self, trainer: object, module: object, outputs: dict, batch: object, index: int
+    ) -> None:
+        self.clock.note(outputs["loss"])
+        self.clock.step()
+        if index + 1 == self.last:
+            self.steps = self.clock.end()
 
 
 def build_module(job: JobConfig, data: SentenceDataModule, work: Work | None) -> SentenceModule:
@@ -64,12 +67,12 @@ def train_ours(work: Work, *, seed: int) -> Steps:
     pl.seed_everything(seed, verbose=False)
     data = work.data_module()
     module = build_module(work.job, data, work)
-    clock = Clock()
+    clock = Clock(data.total_steps)
     with tempfile.TemporaryDirectory() as folder:
         trainer = build_trainer(work.job, data, folder=Path(folder), run_id="bench", settings={})
         trainer.callbacks.append(clock)
         trainer.fit(module, datamodule=data)
-    return clock.steps()
+    return clock.steps
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.child import in_child
-from bench.machine import resident_mib
+from bench.device import held_mib
 from bench.steps import Order
 
 
@@ -51,7 +51,7 @@ def train_ours_here(
     work = training_work(
         Path(folder), datasets=datasets, batch_size=batch_size, steps=steps, overrides=[f"loss={loss}"]
     ).at(precision)
-    before = resident_mib()
+    before = held_mib()
     if micro_rows is not None:
         mean = tokenise(work).mean_length
         work.job.hardware.train_piece_tokens = max(1, round(micro_rows * mean))
@@ -64,6 +64,6 @@ def train_theirs_here(*, path: str) -> dict[str, float]:
     from bench.theirs import train_theirs
 
     order = Order.read(path)
-    before = resident_mib()
+    before = held_mib()
     found = train_theirs(order, seed=0)
     return {"before_mib": round(before, 1), "seconds_per_step": statistics.median(found.seconds[1:])}

@@ -2,7 +2,6 @@
 
 import logging
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,10 @@ from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.training_args import SentenceTransformerTrainingArguments
 from torch import Tensor, nn
 from torch.utils.data import SequentialSampler
-from transformers import PrinterCallback, TrainerCallback
+from transformers import PrinterCallback, TrainerCallback, TrainerState
 from transformers.utils.logging import disable_progress_bar
 
+from bench.device import StepClock, device, on_gpu
 from bench.steps import Order, Steps
 
 SCALE = 20.0
@@ -30,7 +30,7 @@ def load_theirs(
     folder: str | Path, *, max_length: int, dtype: torch.dtype = torch.float32
 ) -> SentenceTransformer:
     """The encoder in `folder` as they read it: mean pooling, not normalised unless the folder says so."""
-    model = SentenceTransformer(str(folder), device="cpu").to(dtype)
+    model = SentenceTransformer(str(folder), device=device()).to(dtype)
     model.max_seq_length = max_length
     return model
 
@@ -38,28 +38,31 @@ def load_theirs(
 class Clock(TrainerCallback):
     """When training began and when each step ended."""
 
-    def __init__(self) -> None:
-        self.ends: list[float] = []
+    def __init__(self, clock: StepClock) -> None:
+        self.clock = clock
+        self.steps: Steps | None = None
 
     def on_train_begin(self, *_: object, **__: object) -> None:
-        self.ends.append(time.perf_counter())
+        self.clock.begin()
 
-    def on_step_end(self, *_: object, **__: object) -> None:
-        self.ends.append(time.perf_counter())
+    def on_step_end(self, arguments: object, state: TrainerState, *_: object, **__: object) -> None:
+        self.clock.step()
+        if state.global_step == state.max_steps:
+            self.steps = self.clock.end()
 
 
 class Noted(nn.Module):
     """A loss that also notes its values, at full precision: their own log rounds."""
 
-    def __init__(self, loss: nn.Module) -> None:
+    def __init__(self, loss: nn.Module, clock: StepClock) -> None:
         super().__init__()
         self.loss = loss
         self.model = loss.model
-        self.values: list[float] = []
+        self.clock = clock
 
     def forward(self, features: list, labels: Tensor | None, **more: object) -> Tensor:
         value = self.loss(features, labels, **more)
-        self.values.append(float(value.detach()))
+        self.clock.note(value)
         return value
 
 
@@ -86,8 +89,8 @@ def training_numbers(order: Order, output: str, *, seed: int) -> dict[str, Any]:
         "lr_scheduler_type": "linear",
         "warmup_steps": 0,
         "bf16": order.bf16,
-        "use_cpu": True,
-        "dataloader_pin_memory": False,
+        "use_cpu": not on_gpu(),
+        "dataloader_pin_memory": on_gpu(),
         "report_to": "none",
         "save_strategy": "no",
         "logging_strategy": "no",
@@ -112,7 +115,8 @@ def train_theirs(order: Order, *, seed: int) -> Steps:
 
 def follow(order: Order, loss: nn.Module, trainer_class: type, arguments_class: type, *, seed: int) -> Steps:
     """All steps of the order through a trainer of theirs; `loss` holds the model, as their losses do."""
-    noted, clock = Noted(loss), Clock()
+    inner = StepClock()
+    noted, clock = Noted(loss, inner), Clock(inner)
     with tempfile.TemporaryDirectory() as output:
         trainer = trainer_class(
             model=loss.model,
@@ -123,4 +127,4 @@ def follow(order: Order, loss: nn.Module, trainer_class: type, arguments_class: 
         )
         trainer.remove_callback(PrinterCallback)
         trainer.train()
-    return Steps.between(clock.ends, noted.values)
+    return clock.steps

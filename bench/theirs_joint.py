@@ -11,6 +11,7 @@ from sentence_transformers.cross_encoder import (
 )
 from torch import Tensor, nn
 
+from bench.device import device
 from bench.steps import Order, Steps
 from bench.theirs import follow
 from encoders.transformer import quiet
@@ -26,7 +27,7 @@ class FirstToken(nn.Module):
 def load_joint(folder: str | Path, *, max_length: int, head: dict[str, Tensor]) -> CrossEncoder:
     """The encoder in `folder` under a head of one node with these weights, over [CLS] as it is."""
     with quiet():  # that the head is missing is meant
-        model = CrossEncoder(str(folder), num_labels=1, device="cpu", max_length=max_length)
+        model = CrossEncoder(str(folder), num_labels=1, device=device(), max_length=max_length)
     model.model.bert.pooler = FirstToken()
     model.model.classifier.load_state_dict(head)
     return model

@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 from transformers import AutoTokenizer, BertConfig, BertModel
 
 import train
+from bench.device import on_gpu
 from bench.options import PRECISIONS, SIZES
 from bench.steps import Order
 from datamodules.datamodule import SentenceDataModule
@@ -68,7 +69,7 @@ def compose_job(folder: Path, *overrides: str) -> JobConfig:
     everything = [
         "backbone=local", f"backbone.path={folder}", f"backbone.max_length={MAX_LENGTH}",
         "logger.progress=false", "logger.csv=false", "logger.wandb=off", "evaluation.bootstrap_samples=0",
-        *overrides,
+        *(["hardware=cuda", "hardware.precision=32-true"] if on_gpu() else []), *overrides,
     ]  # fmt: skip
     register_resolvers()
     check_command_line(everything, conf_dir=train.CONFIGURATION)
