@@ -55,3 +55,27 @@ def tiny_backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config |= {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
     (folder / "config.json").write_text(json.dumps(config))
     return folder
+
+
+NEWS = {"news_story": "故事小说人物", "news_sports": "足球篮球比赛", "news_tech": "手机电脑芯片"}
+
+
+@pytest.fixture
+def news(tmp_path):
+    """Texts of three classes, each with words of its own; the overrides that train on them."""
+    for split, count in (("train", 16), ("dev", 2), ("test", 2)):
+        lines = ["text\tlabel"]
+        for name, words in NEWS.items():
+            turned = [words[turn % 6 :] + words[: turn % 6] + words[turn // 6] for turn in range(count)]
+            lines += [f"{split[:1]}{text}\t{name}" for text in turned]
+        folder = tmp_path / "data" / "tnews"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    files = "{train: tnews/train.tsv, dev: tnews/dev.tsv, test: tnews/test.tsv}"
+    return (
+        "dataset=[tnews]",
+        "dataset.tnews.source=local",
+        "dataset.tnews.rows.train=null",
+        f"dataset.tnews.layouts.tsv.files={files}",
+        f"data_dir={tmp_path / 'data'}",
+    )

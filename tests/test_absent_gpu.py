@@ -17,6 +17,9 @@ BF16 = "hardware.precision=bf16-mixed"
 QMC, NLI = "dataset=[demo_qmc]", "dataset=[demo_nli]"
 VIEWS = "model.views=[synonym,delete,shuffle]"
 
+CLASSES = [["loss=prototype"], ["loss=arcface"]]
+"""Of texts with a class; they need a data set of these."""
+
 GROUPS = {
     "scored pairs": [
         [f"loss={name}"]
@@ -44,6 +47,7 @@ GROUPS = {
         *([f"loss={name}", NLI] for name in ("cosent", "softmax", "cosent_softmax", "bilinear")),
         ["loss=by_kind", "dataset=[demo_sts,demo_nli]"],
     ],
+    "classes": CLASSES,
     "pieces": [
         ["loss=cosent", "hardware.train_piece_tokens=40"],
         ["loss=info_nce", QMC, "hardware.train_piece_tokens=40"],
@@ -61,6 +65,7 @@ GROUPS = {
 
 
 WAITS = {
+    "loss=clustering": "aten._unique2",  # how many classes a batch has
     "model=mlm": "aten.nonzero",  # how many tokens are hidden
     "model=cot_published loss=info_nce_extended": "aten.unique_dim",  # which templates and lengths there are
 }
@@ -85,12 +90,15 @@ def device(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def outcomes(device, tmp_path, project_root, tiny_backbone):
+def outcomes(device, tmp_path, project_root, tiny_backbone, news):
     """A function: what became of each of some jobs, None where all steps were taken."""
 
     def run(jobs: list[list[str]]) -> dict[str, str | None]:
         steps = project_root / "tests" / "absent_gpu" / "steps.py"
-        named = json.dumps({" ".join(words): words for words in jobs})
+        of_classes = [*CLASSES, ["loss=clustering"]]
+        named = json.dumps(
+            {" ".join(words): [*words, *(news if words[:1] in of_classes else ())] for words in jobs}
+        )
         program = subprocess.run(
             [sys.executable, str(steps), str(tmp_path), str(tiny_backbone), named],
             env=os.environ
@@ -118,3 +126,10 @@ def test_steps_are_taken(outcomes, group, precision):
 def test_it_is_known_which_steps_wait(outcomes):
     found = outcomes([words.split() for words in WAITS])
     assert {name: why.partition(": ")[2].removesuffix(".default") for name, why in found.items()} == WAITS
+
+
+def test_every_loss_is_among_them(project_root):
+    there = {path.stem for path in (project_root / "conf" / "loss").glob("*.yaml")}
+    words = [word for group in GROUPS.values() for job in group for word in job]
+    words += [word for name in WAITS for word in name.split()]
+    assert there <= {word.removeprefix("loss=") for word in words}

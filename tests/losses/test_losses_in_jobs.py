@@ -5,29 +5,6 @@ import csv
 import pytest
 from jobs import run_job
 
-CLASSES = {"news_story": "故事小说人物", "news_sports": "足球篮球比赛", "news_tech": "手机电脑芯片"}
-
-
-@pytest.fixture
-def news(tmp_path):
-    """Texts of three classes, each with words of its own; the overrides that train on them."""
-    for split, count in (("train", 16), ("dev", 2), ("test", 2)):
-        lines = ["text\tlabel"]
-        for name, words in CLASSES.items():
-            turned = [words[turn % 6 :] + words[: turn % 6] + words[turn // 6] for turn in range(count)]
-            lines += [f"{split[:1]}{text}\t{name}" for text in turned]
-        folder = tmp_path / "data" / "tnews"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    files = "{train: tnews/train.tsv, dev: tnews/dev.tsv, test: tnews/test.tsv}"
-    return (
-        "dataset=[tnews]",
-        "dataset.tnews.source=local",
-        "dataset.tnews.rows.train=null",
-        f"dataset.tnews.layouts.tsv.files={files}",
-        f"data_dir={tmp_path / 'data'}",
-    )
-
 
 def logged(run, name="train/loss"):
     with (run / "metrics" / "0" / "metrics.csv").open() as file:
