@@ -58,12 +58,12 @@ def build_parser() -> argparse.ArgumentParser:
 
 def run_one(name: str, options: dict[str, Any], output: Path, console: Console) -> None:
     """Measures, writes and shows one benchmark."""
-    from bench.device import device
+    from bench.device import device_name
     from bench.machine import describe_machine
     from bench.plots import draw
     from bench.report import Report, show
 
-    machine, start = describe_machine() | {"device": device()}, time.perf_counter()
+    machine, start = describe_machine() | {"device": device_name()}, time.perf_counter()
     console.print(f"{name}: {BENCHMARKS[name][0]}", highlight=False)
     found = importlib.import_module(f"bench.{name}").measure(**options)
     report = Report(name, options, machine, **found, seconds=round(time.perf_counter() - start, 1))

@@ -34,6 +34,11 @@ def device() -> str:
     return os.environ.get(VARIABLE, DEVICES[0])
 
 
+def device_name() -> str:
+    """What a GPU is called by its maker; else cpu, of which more is told elsewhere."""
+    return torch.cuda.get_device_name() if on_gpu() else device()
+
+
 def on_gpu() -> bool:
     return device() == "cuda"
 

@@ -31,7 +31,6 @@ def describe_machine() -> dict[str, Any]:
         "platform": environment["platform"],
         "python": environment["python"],
         "cpu_cores": environment["cpu_cores"],
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "threads": torch.get_num_threads(),
         "packages": environment["packages"] | {"sentence-transformers": _version("sentence-transformers")},
         "load_before": round(os.getloadavg()[0], 2),

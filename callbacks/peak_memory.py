@@ -12,31 +12,31 @@ import torch
 class PeakMemory(pl.Callback):
     """The most memory that was taken from the first step to the last, validations included, in this session.
 
-    mib  of the GPU where there is one, else of the whole process; None before the end of training
+    mib  of the CUDA device that trains, else of the whole process; None before the end of training
     """
 
     def __init__(self) -> None:
         self.mib: float | None = None
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        forget_peak()
+        forget_peak(pl_module.device)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self.mib = round(peak_mib(), 1)
+        self.mib = round(peak_mib(pl_module.device), 1)
 
 
-def forget_peak() -> None:
+def forget_peak(device: torch.device) -> None:
     """From now on `peak_mib` looks at what comes, where the system can forget: several runs may share a process."""
-    if torch.cuda.is_available():
-        torch.cuda.reset_peak_memory_stats()
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
     with suppress(OSError):  # Linux only
         Path("/proc/self/clear_refs").write_text("5")
 
 
-def peak_mib() -> float:
+def peak_mib(device: torch.device) -> float:
     """Most memory taken so far, in MiB."""
-    if torch.cuda.is_available():
-        return torch.cuda.max_memory_allocated() / 2**20
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
     with suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("VmHWM:"):

@@ -34,7 +34,9 @@ def random_state() -> dict[str, Any]:
             float(cached),
         ],
         "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        # A GPU that this job has no use for is left alone; asked, it would be set up for it.
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
+        "mps": torch.mps.get_rng_state() if torch.backends.mps.is_available() else None,
     }
 
 
@@ -46,7 +48,9 @@ def restore_random_state(state: dict[str, Any]) -> None:
     np.random.set_state((name, np.asarray(keys).astype(np.uint32), position, has_gauss, cached))
     torch.set_rng_state(state["torch"].cpu())
     if state["cuda"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all([one.cpu() for one in state["cuda"]])
+        torch.cuda.set_rng_state_all([one.cpu() for one in state["cuda"][: torch.cuda.device_count()]])
+    if state.get("mps") is not None and torch.backends.mps.is_available():
+        torch.mps.set_rng_state(state["mps"].cpu())
 
 
 class ResumePoint(Checkpoint):

@@ -27,12 +27,35 @@ def in_pieces(function: Callable[[Tokens], Tensor], pieces: Iterable[Tokens]) ->
     freed = FreedMemory()
     parts = []
     for piece in pieces:
-        part = checkpoint(function, piece, use_reentrant=False, preserve_rng_state=True)
+        # The numbers are handed over for their device alone: `checkpoint` keeps the generator of the devices of the
+        # tensors that it sees, and does not look into a piece.
+        part = checkpoint(_alike(function), piece.input_ids, piece, use_reentrant=False)
         freed.give_back()
         # On the way back this is called when the gradient of the part is there, before it is computed again.
         part.register_hook(freed.before_gradient)
         parts.append(part)
     return torch.cat(parts)
+
+
+def _alike(function: Callable[[Tokens], Tensor]) -> Callable[[Tensor, Tokens], Tensor]:
+    """`function` of a piece, drawing the same numbers each time on MPS, too: `checkpoint` keeps CPU's and CUDA's."""
+    drawn_from: Tensor | None = None
+
+    def call(numbers: Tensor, piece: Tokens) -> Tensor:
+        nonlocal drawn_from
+        if numbers.device.type != "mps":
+            return function(piece)
+        now = torch.mps.get_rng_state()
+        if drawn_from is None:
+            drawn_from = now
+            return function(piece)
+        torch.mps.set_rng_state(drawn_from)
+        try:
+            return function(piece)
+        finally:
+            torch.mps.set_rng_state(now)
+
+    return call
 
 
 class FreedMemory:

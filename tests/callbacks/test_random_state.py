@@ -25,3 +25,20 @@ def test_every_generator_goes_on_where_it_was(tmp_path):
     # As a checkpoint brings it back: plain values and tensors only.
     restore_random_state(torch.load(tmp_path / "state.pt", weights_only=True))
     assert draw() == expected
+
+
+def test_the_generator_of_a_mac_goes_on_where_it_was(monkeypatch):
+    there = [torch.tensor([1], dtype=torch.uint8)]
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.mps, "get_rng_state", lambda: there[-1])
+    monkeypatch.setattr(torch.mps, "set_rng_state", there.append)
+    state = random_state()
+    there.append(torch.tensor([2], dtype=torch.uint8))
+    restore_random_state(state)
+    assert there[-1].tolist() == [1]
+
+
+def test_a_gpu_that_is_not_in_use_is_left_alone(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: 1 / 0)
+    assert random_state()["cuda"] == []

@@ -51,6 +51,52 @@ def test_pieces_give_the_rows_and_the_gradient_of_the_whole():
     torch.testing.assert_close(gradient, expected, rtol=1e-12, atol=0)
 
 
+def test_a_piece_shows_its_device_to_what_keeps_the_generators(monkeypatch):
+    """`checkpoint` keeps those of the tensors it is given; a GPU would drop something else the second time."""
+    shown = []
+
+    def keeps(function, *arguments, **how):
+        shown.extend(one for one in arguments if isinstance(one, torch.Tensor))
+        assert how == {"use_reentrant": False}  # generators are kept by default
+        return function(*arguments)
+
+    monkeypatch.setattr(pieces, "checkpoint", keeps)
+    split = list(tokens().pieces(9))
+    in_pieces(lambda piece: piece.lengths.float().requires_grad_(), split)
+    assert [id(one) for one in shown] == [id(piece.input_ids) for piece in split]
+
+
+@pytest.mark.gpu
+def test_a_gpu_drops_the_same_the_second_time():
+    weight = torch.ones(1, device="cuda", requires_grad=True)
+    split = list(tokens().to("cuda").pieces(9))
+    found = in_pieces(
+        lambda piece: torch.nn.functional.dropout(weight * torch.ones(64, device="cuda"), 0.5), split
+    )
+    # Entries are weight times what is kept: with another mask the second time the two sums would differ.
+    (gradient,) = torch.autograd.grad(found.square().sum() / 2, weight)
+    assert gradient.item() == found.square().sum().item()
+
+
+def test_a_mac_draws_the_same_numbers_the_second_time(monkeypatch):
+    class OnMac(torch.Tensor):
+        device = torch.device("mps")
+
+    place = [0]  # the generator's state: how many numbers it has given
+    monkeypatch.setattr(torch.mps, "get_rng_state", lambda: list(place))
+    monkeypatch.setattr(torch.mps, "set_rng_state", lambda state: place.__setitem__(0, state[0]))
+
+    def draw(piece):
+        place[0] += 1
+        return place[0]
+
+    numbers = torch.zeros(1).as_subclass(OnMac)
+    first, second = pieces._alike(draw), pieces._alike(draw)
+    assert [first(numbers, None), second(numbers, None)] == [1, 2]
+    assert [second(numbers, None), first(numbers, None)] == [2, 1]
+    assert place == [2]  # what comes after goes on as if nothing had been drawn again
+
+
 def test_memory_is_given_back_once_enough_has_piled_up(monkeypatch):
     calls = []
     sizes = iter(
