@@ -18,6 +18,9 @@ STRATEGIES = ("token", "word", "span")
 LONGEST_SPAN = 10
 """Words; longer spans are cut, as in SpanBERT."""
 
+BITS = 24
+"""Of a draw; as many as float32 can hold."""
+
 _START, _LENGTH, _REPLACE, _RANDOM = range(4)
 """What a number is drawn for."""
 
@@ -34,9 +37,14 @@ def mixed(keys: Int[Tensor, "*any"]) -> Int[Tensor, "*any"]:
     return keys ^ _logical_shift(keys, 31)
 
 
+def bits(keys: Int[Tensor, "*any"]) -> Int[Tensor, "*any"]:
+    """The first BITS bits of scrambled keys."""
+    return _logical_shift(keys, 64 - BITS)
+
+
 def uniform(keys: Int[Tensor, "*any"]) -> Float[Tensor, "*any"]:
     """Scrambled keys as numbers of [0, 1)."""
-    return _logical_shift(keys, 40).float() / 2**24
+    return bits(keys).float() / 2**BITS
 
 
 @dataclass(frozen=True)
@@ -160,10 +168,11 @@ class Masking:
         hidden = self._hidden(tokens, keys, vocabulary.continues[ids]) & ~special
         place = mixed(keys + tokens.positions)
         draw = uniform(mixed(place ^ _REPLACE))
-        others = uniform(mixed(place ^ _RANDOM)).double() * len(vocabulary.ordinary)
+        # In whole numbers: float32 would round up to the size of the vocabulary, and a Mac's GPU has no float64.
+        others = bits(mixed(place ^ _RANDOM)) * len(vocabulary.ordinary) >> BITS
         seen = torch.where(hidden & (draw < self.mask_share), torch.full_like(ids, vocabulary.mask), ids)
         at_random = hidden & (draw >= self.mask_share) & (draw < self.mask_share + self.random_share)
-        return torch.where(at_random, vocabulary.ordinary[others.long()], seen), hidden
+        return torch.where(at_random, vocabulary.ordinary[others], seen), hidden
 
     def _hidden(
         self, tokens: Tokens, keys: Int[Tensor, "tokens"], continues: Bool[Tensor, "tokens"]

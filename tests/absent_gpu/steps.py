@@ -3,7 +3,8 @@
     LD_PRELOAD=<library made of device.cpp> python steps.py <folder> <tiny backbone> <jobs, as JSON: name -> overrides>
 
 Tensors are fake: they have a shape, a type and a device, and no numbers. Tensors of two devices that meet, a number
-that is fetched, a shape that follows from numbers, and a copy from the processor's memory within a step all raise.
+that is fetched, a shape that follows from numbers, a copy from the processor's memory within a step, and float64,
+which a Mac's GPU has not, all raise.
 The last line printed is a JSON object: name of a job -> null, or what was raised.
 """
 
@@ -18,6 +19,7 @@ import torch
 from jobs import SMALL, compose_job
 from torch._subclasses import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 import train
 from encoders import packing, ragged
@@ -49,7 +51,13 @@ class OnDevice(TorchDispatchMode):
             torch.ops.aten._efficient_attention_forward,
         ):
             self.kernels.add(function.name())
-        return function(*args, **given)
+        result = function(*args, **given)
+        for one in tree_leaves(result):
+            is_double = isinstance(one, torch.Tensor) and one.dtype is torch.float64
+            assert not (is_double and one.device == DEVICE), (
+                f"{function.name()} gives float64, which MPS has not"
+            )
+        return result
 
 
 def chosen_kernel(query, key, value, *, rate):
