@@ -19,6 +19,12 @@ def require_device(hardware: HardwareConfig) -> None:
         raise UserError(
             f"hardware.devices={hardware.devices}: {torch.cuda.device_count()} CUDA devices are visible here"
         )
+    bf16_on_cuda = hardware.accelerator == "cuda" and hardware.precision == "bf16-mixed"
+    if bf16_on_cuda and not torch.cuda.is_bf16_supported(including_emulation=False):
+        raise UserError(
+            f"hardware.precision=bf16-mixed: {torch.cuda.get_device_name()} has no bfloat16 and would only imitate "
+            "it; type hardware.precision=16-mixed"
+        )
     if hardware.accelerator == "mps" and hardware.devices > 1:
         raise UserError(f"hardware.devices={hardware.devices}: Metal has one device; type hardware.devices=1")
     if hardware.accelerator != "cuda" and hardware.precision == "16-mixed":

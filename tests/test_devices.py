@@ -33,3 +33,24 @@ def test_more_devices_than_there_are(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(UserError, match="1 CUDA devices are visible"):
         require_device(typed_config(compose_job("hardware=cuda_ddp")).hardware)
+
+
+@pytest.mark.parametrize(
+    ("has_bf16", "words"), [(False, ()), (True, ()), (False, ("hardware.precision=16-mixed",))]
+)
+def test_a_gpu_without_bfloat16_is_told_what_to_take(monkeypatch, has_bf16, words):
+    from callbacks.devices import require_device
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Tesla T4")
+    # torch says yes to whoever does not rule out that it is imitated.
+    monkeypatch.setattr(
+        torch.cuda, "is_bf16_supported", lambda including_emulation=True: has_bf16 or including_emulation
+    )
+    hardware = typed_config(compose_job("hardware=cuda", *words)).hardware
+    if has_bf16 or words:
+        require_device(hardware)
+        return
+    with pytest.raises(UserError, match="Tesla T4 has no bfloat16 .* type hardware.precision=16-mixed"):
+        require_device(hardware)
