@@ -14,7 +14,7 @@ from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
 
 from callbacks.checkpoint_io import AtomicCheckpointIO
 from callbacks.snapshot import Found, Snapshots, find_snapshot
-from callbacks.snapshot_file import NoRoomError, read_snapshot
+from callbacks.snapshot_file import NoRoomError
 from schema.errors import UserError
 
 RESUME_FILE = "resume.ckpt"
@@ -145,9 +145,10 @@ class ResumePoint(Checkpoint):
             return
         newest = newest_state(self.path.parent)
         if newest is not None and newest.path != self.path:
-            state = read_snapshot(newest.path)
+            state = self.snapshots.state()
             if all(torch.isfinite(one).all() for one in state["state_dict"].values()):
                 AtomicCheckpointIO().save_checkpoint(state, self.path)
+            del state  # or its memory, which is the snapshot's, could not be given back
         self.snapshots.close()
 
 

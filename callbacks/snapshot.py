@@ -25,6 +25,7 @@ from callbacks.snapshot_file import (
     boot_id,
     lock,
     read_header,
+    read_snapshot,
     read_told,
     take_apart,
 )
@@ -166,6 +167,12 @@ class Snapshots:
         if self._file is not None:
             self._file.close()
         self._file = file
+
+    def state(self) -> dict[str, Any]:
+        """What `find_snapshot` found, in the memory where it is if this training has written it."""
+        found = find_snapshot(self.checkpoints)
+        own = self._file if self._file is not None and found.path == self._file.path else None
+        return (own and own.state()) or read_snapshot(found.path)
 
     def close(self) -> None:
         """Gives the memory back, of this training and of the one that it continues."""

@@ -108,6 +108,16 @@ class SnapshotFile:
         self._declare(index + 1)
         os.utime(self._file.fileno())  # memory that is mapped does not tell when it was written to
 
+    def state(self) -> dict[str, Any] | None:
+        """The state that was written last; its tensors are the copy itself, so that no memory is taken for them."""
+        if not self._whole:
+            return None
+        index = self._whole - 1
+        told_at = STATE_AT + WHOLE.size + index * TOLD.size
+        size, _ = TOLD.unpack(self._map[told_at : told_at + TOLD.size])
+        at = self._starts[index] + self._slot_bytes - REMAINDER_BYTES
+        return _whole_state(self._map[at : at + size], self._views[index])
+
     def _declare(self, whole: int) -> None:
         self._whole = whole
         self._map[STATE_AT : STATE_AT + WHOLE.size] = WHOLE.pack(whole)
@@ -231,9 +241,15 @@ def read_snapshot(path: Path) -> dict[str, Any]:
         layout = json.loads(memory[HEADER_BYTES : HEADER_BYTES + header["layout_bytes"]])
         start = aligned(HEADER_BYTES + header["layout_bytes"]) + (whole - 1) * header["slot_bytes"]
         end = start + header["slot_bytes"]
-        stored = io.BytesIO(memory[end - REMAINDER_BYTES : end - REMAINDER_BYTES + size])
+        stored = memory[end - REMAINDER_BYTES : end - REMAINDER_BYTES + size]
         tensors = [view.clone() for view in _views(memory, layout, start)]
-    return put_together(torch.load(stored, map_location="cpu", weights_only=True), tensors)
+    return _whole_state(stored, tensors)
+
+
+def _whole_state(remainder: bytes, tensors: list[Tensor]) -> dict[str, Any]:
+    """A state from the two parts that were written of it."""
+    rest = torch.load(io.BytesIO(remainder), map_location="cpu", weights_only=True)
+    return put_together(rest, tensors)
 
 
 def read_header(page: bytes) -> dict[str, Any]:

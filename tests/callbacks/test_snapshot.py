@@ -287,3 +287,19 @@ def test_the_pointer_names_the_file(checkpoints, shared):
     write(Snapshots(checkpoints, shared, share=ALWAYS), 1)
     told = json.loads((checkpoints / POINTER).read_text())
     assert told == {"path": str(find_snapshot(checkpoints).path)}
+
+
+def test_the_state_is_told_without_memory_for_a_copy(checkpoints, shared):
+    snapshots = Snapshots(checkpoints, shared, share=ALWAYS)
+    write(snapshots, 1, 2, 3)
+    told, found = snapshots.state(), read_snapshot(find_snapshot(checkpoints).path)
+    assert same(told, state(3))
+    assert same(found, told)
+    weight = told["state_dict"]["weight"]
+    assert any(weight.data_ptr() == view.data_ptr() for views in snapshots._file._views for view in views)
+    # Another process, which has written nothing yet, finds the same.
+    later = Snapshots(checkpoints, shared, share=ALWAYS)
+    assert same(later.state(), state(3))
+    del told, weight
+    snapshots.close()
+    assert not list(shared.rglob("*.snapshot"))
