@@ -41,9 +41,9 @@ def arcface(
     between text i and the prototype of its class. (Deng et al. 2019, equation 3, https://arxiv.org/abs/1801.07698;
     their scale s = 64 is τ = 1/64.)
     """
-    is_own = F.one_hot(classes.long(), cosines.shape[1]).bool()
-    own = with_margin(cosines[is_own], margin=margin)
-    logits = cosines.masked_scatter(is_own, own) / temperature
+    places = classes.long().unsqueeze(1)
+    own = with_margin(cosines.gather(1, places).squeeze(1), margin=margin)
+    logits = cosines.scatter(1, places, own.unsqueeze(1)) / temperature
     return F.cross_entropy(logits, classes.long())
 
 
