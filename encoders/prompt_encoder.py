@@ -235,8 +235,8 @@ class PromptEncoder(SentenceEncoder):
         if words is not None:
             del inputs["input_ids"]
             embedded = words.new_zeros(*input_ids.shape, words.shape[-1])
-            inputs["inputs_embeds"] = embedded
             embedded[real] = words
+            inputs["inputs_embeds"] = embedded
         return self.backbone(**inputs).last_hidden_state[real]
 
     def _encoded(

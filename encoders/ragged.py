@@ -51,7 +51,7 @@ def flash(
 def memory_efficient(
     query: States, key: States, value: States, tokens: Tokens, *, scale: float | None, rate: float
 ) -> States:
-    """Any precision of these, float32 too. The default of `scale` is 1/√head_dim."""
+    """float32 too, and GPUs that are too old for flash. The default of `scale` is 1/√head_dim."""
     ends, longest = tokens.boundaries, tokens.longest
     learns = torch.is_grad_enabled() and any(states.requires_grad for states in (query, key, value))
     rows = (states.unsqueeze(0) for states in (query, key, value))

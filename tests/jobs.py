@@ -1,5 +1,6 @@
 """Runs real jobs inside a test: the configuration tree as it is, a tiny encoder, a few rows."""
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -40,3 +41,9 @@ def run_job(output_dir: Path, backbone: Path, *overrides: str) -> Path:
     config = compose_job(*SMALL, f"output_dir={output_dir}", f"backbone.path={backbone}", *overrides)
     train.run_job(config)
     return Path(config.run_dir)
+
+
+def logged(run: Path, name: str = "train/loss") -> list[float]:
+    """What a run of one stage logged under a name, step after step."""
+    with (run / "metrics" / "0" / "metrics.csv").open(encoding="utf-8") as file:
+        return [float(row[name]) for row in csv.DictReader(file) if row[name]]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from jobs import SMALL, in_memory
+from jobs import SMALL, in_memory, logged
 from safetensors.torch import load_file
 
 from callbacks.resume import newest_state
@@ -65,12 +65,6 @@ def kill_after(program: subprocess.Popen, output_dir: Path, *, steps: int) -> in
     return newest_state(folder).steps
 
 
-def losses(run: Path) -> list[float]:
-    header, *rows = (run / "metrics" / "0" / "metrics.csv").read_text().splitlines()
-    column = header.split(",").index("train/loss")
-    return [float(row.split(",")[column]) for row in rows if row.split(",")[column]]
-
-
 def scores(run: Path) -> dict[str, float]:
     return {key: one["value"] for key, one in json.loads((run / "result.json").read_text())["scores"].items()}
 
@@ -113,8 +107,8 @@ def test_two_processes_equal_one(tmp_path, project_root, tiny_backbone, override
     one, _ = start(project_root, tmp_path / "one", tiny_backbone, *overrides)
     two, printed = start(project_root, tmp_path / "two", tiny_backbone, *overrides, *TWO)
     assert one.name == two.name
-    assert len(losses(one)) == 6
-    assert losses(two) == pytest.approx(losses(one), rel=1e-5)
+    assert len(logged(one)) == 6
+    assert logged(two) == pytest.approx(logged(one), rel=1e-5)
     weights = [load_file(run / "encoder" / "model.safetensors") for run in (one, two)]
     assert weights[0].keys() == weights[1].keys()
     torch.testing.assert_close(weights[1], weights[0], rtol=1e-5, atol=1e-6)
@@ -128,7 +122,7 @@ def test_two_processes_in_pieces_equal_one_whole(tmp_path, project_root, tiny_ba
     two, _ = start(
         project_root, tmp_path / "two", tiny_backbone, *overrides, *TWO, "hardware.train_piece_tokens=40"
     )
-    assert losses(two) == pytest.approx(losses(one), rel=1e-5)
+    assert logged(two) == pytest.approx(logged(one), rel=1e-5)
     weights = [load_file(run / "encoder" / "model.safetensors") for run in (one, two)]
     torch.testing.assert_close(weights[1], weights[0], rtol=1e-5, atol=1e-6)
 

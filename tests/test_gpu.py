@@ -1,19 +1,12 @@
 """Whole jobs on a GPU: they learn what they learn on a processor."""
 
-import csv
-
 import pytest
-from jobs import run_job
+from jobs import logged, run_job
 
 pytestmark = pytest.mark.gpu
 
 ALIKE = ("backbone.dropout=0.0", "logger.every_steps=1", "training.duration=8 steps", "optimiser.eps=1e-3")
 GPU = ("hardware=cuda", "hardware.num_workers=0", "hardware.threads=1")
-
-
-def losses(run):
-    with (run / "metrics" / "0" / "metrics.csv").open() as file:
-        return [float(row["train/loss"]) for row in csv.DictReader(file) if row["train/loss"]]
 
 
 @pytest.mark.parametrize(
@@ -32,15 +25,15 @@ def test_losses_are_those_of_a_processor(tmp_path, tiny_backbone, words, precisi
     words = (*words, *ALIKE)
     there = run_job(tmp_path / "there", tiny_backbone, *words, *GPU, f"hardware.precision={precision}")
     here = run_job(tmp_path / "here", tiny_backbone, *words)
-    assert len(losses(here)) == 8
-    assert losses(there) == pytest.approx(losses(here), rel=tolerance)
+    assert len(logged(here)) == 8
+    assert logged(there) == pytest.approx(logged(here), rel=tolerance)
 
 
 def test_pieces_with_dropout_are_the_whole(tmp_path, tiny_backbone):
     """One piece holds everything, so that the same numbers are drawn: twice for it, once for the whole."""
     words = (*ALIKE, *GPU, "backbone.dropout=0.1", "hardware.precision=32-true", "loss=cosent")
     whole, pieces = (
-        losses(run_job(tmp_path / name, tiny_backbone, *words, *more))
+        logged(run_job(tmp_path / name, tiny_backbone, *words, *more))
         for name, more in (("whole", ()), ("pieces", ("hardware.train_piece_tokens=100000",)))
     )
     assert pieces == pytest.approx(whole, rel=1e-4)

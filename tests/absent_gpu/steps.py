@@ -100,9 +100,8 @@ def take_steps(run: StageRun, trainer, module, data, entry) -> None:
                 with torch.autocast("cuda", torch.bfloat16, enabled=mixed):
                     loss = module.training_step(batch, index)
                 assert loss.device == DEVICE
-                if (
-                    mixed
-                ):  # torch's own account of the other kernel's gradients is wrong for fake tensors (2.13)
+                # torch's own account of the other kernel's gradients is wrong for fake tensors (2.13).
+                if mixed:
                     loss.backward()
                     module.configure_gradient_clipping(optimiser)
                     optimiser.step()

@@ -1,14 +1,7 @@
 """Whole jobs with losses that are fed in ways of their own: one text a row, one sentence twice, a head."""
 
-import csv
-
 import pytest
-from jobs import run_job
-
-
-def logged(run, name="train/loss"):
-    with (run / "metrics" / "0" / "metrics.csv").open() as file:
-        return [float(row[name]) for row in csv.DictReader(file) if row[name]]
+from jobs import logged, run_job
 
 
 STEADY = ("logger.every_steps=1", "seed=42", "hardware.precision=32-true", "training.duration=4 epochs")

@@ -14,6 +14,7 @@ from fake_cells import plan
 
 from sweeps.ledger import Event, Ledger
 from sweeps.machine import Machine
+from sweeps.planner import spoken
 from sweeps.status import State, read_status, summary
 
 DRIVER = Path(__file__).with_name("fake_cells.py")
@@ -67,8 +68,11 @@ def test_the_status_tells_states_errors_and_time(tmp_path):
         "2-fine": (State.INTERRUPTED, ""),
         "3-fine": (State.WAITING, ""),
     }
-    line = summary(read_status(folder))
-    assert line.startswith("4 cells: 1 finished, 1 waiting, 1 interrupted, 1 failed; about 0 s left")
+    (took,) = (event["seconds"] for event in ledger.events() if event["event"] == Event.FINISHED)
+    status = read_status(folder)
+    assert status.seconds_left == pytest.approx(3 * took / 2)
+    counts = "4 cells: 1 finished, 1 waiting, 1 interrupted, 1 failed"
+    assert summary(status) == f"{counts}; about {spoken(3 * took / 2)} left, 2 at a time"
     with ledger.claim(cells[2]):
         assert read_status(folder).count(State.RUNNING) == 1
 
