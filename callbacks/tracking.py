@@ -3,6 +3,7 @@
 import logging
 import os
 import socket
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -77,9 +78,8 @@ def wandb_mode(wanted: str) -> str:
 
 def finish_wandb() -> None:
     """Ends the W&B run of this process, so that the next job of a multirun gets its own."""
-    import wandb
-
-    if wandb.run is not None:
+    wandb = sys.modules.get("wandb")  # a job that did not log there has not loaded it, which takes seconds
+    if wandb is not None and wandb.run is not None:
         wandb.finish()
 
 

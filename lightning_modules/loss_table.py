@@ -5,7 +5,9 @@ Asks the very functions that refuse a job before anything is loaded; no data are
 
 import argparse
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
 from types import SimpleNamespace
@@ -47,7 +49,12 @@ class Outcome:
 
 
 def options(group: str) -> dict[str, dict[str, Any]]:
-    """Name → configuration of every file of a group, in the order of the alphabet."""
+    """Name → configuration of every file of a group, in the order of the alphabet. The files are read once."""
+    return deepcopy(_read(group))
+
+
+@cache
+def _read(group: str) -> dict[str, dict[str, Any]]:
     names = sorted(path.stem for path in (CONFIGURATION / group).glob("*.yaml"))
     with initialize_config_dir(str(CONFIGURATION), version_base="1.3"):
         return {name: OmegaConf.to_container(compose(f"{group}/{name}")[group]) for name in names}

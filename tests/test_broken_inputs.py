@@ -13,6 +13,7 @@ import torch
 import zstandard
 from jobs import SMALL, compose_job
 
+import predict
 import train
 from callbacks import checkpoint_io, tracking
 from launch import check_command_line, run_cli, run_folder
@@ -344,11 +345,11 @@ def test_the_program_names_a_broken_line(desk, project_root):
     says(line, "train.tsv:3:", "'x', not a number")
 
 
-def test_predict_from_nowhere(desk, project_root):
-    told = start(project_root, "predict.py", desk.root / "nowhere", "今天", "明天", cwd=desk.root)
-    assert told.returncode == 2
-    says(told.stderr, "error: ", "nowhere", "no such folder")
-    assert "Traceback" not in told.stderr
+def test_predict_from_nowhere(desk, capsys):
+    assert predict.main([str(desk.root / "nowhere"), "今天", "明天"]) == 2
+    told = capsys.readouterr().err
+    says(told, "error: ", "nowhere", "no such folder")
+    assert "Traceback" not in told
 
 
 def test_a_result_that_is_damaged(desk):

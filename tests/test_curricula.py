@@ -14,6 +14,8 @@ from schema.result import Result
 
 WORDS = ("schedule=serial", "debug_rows=24", "training.duration=2 epochs", "loss=by_kind")
 STEPS = 6  # 24 rows in batches of 8, twice
+COLUMN = "+dataset@evaluate.demo_order=demo_order"
+"""A set that is scored and not learnt from."""
 
 
 @pytest.fixture
@@ -75,7 +77,7 @@ def test_what_two_runs_begin_with_is_trained_and_measured_once(tmp_path, tiny_ba
     assert values(alone) == values(other)
 
 
-@pytest.mark.parametrize("changed", ["suite=demo", "evaluation.bootstrap_samples=7"])
+@pytest.mark.parametrize("changed", [COLUMN, "evaluation.bootstrap_samples=7"])
 def test_a_shared_stage_is_measured_again_where_other_scores_are_asked_for(
     tmp_path, tiny_backbone, steps, tests, changed
 ):
@@ -95,7 +97,7 @@ def test_only_a_changed_stage_is_trained_again(tmp_path, tiny_backbone, steps):
         ("+schedule.stages.demo_nli.optimiser.lr=1e-4", ["demo_nli", "demo_sts"]),
         ("dataset.demo_sts.limit=20", ["demo_sts"]),
         ("evaluation.bootstrap_samples=10", []),
-        ("suite=demo", []),
+        (COLUMN, []),
     ):
         del steps[:]
         run = run_job(tmp_path, tiny_backbone, *words, changed)

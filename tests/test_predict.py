@@ -44,7 +44,7 @@ def test_two_sentences_print_their_cosine(run, cosines, capsys):
     assert float(capsys.readouterr().out) == pytest.approx(cosines[0], abs=1e-4)
 
 
-@pytest.mark.parametrize("backend", ["torch_bf16", "onnx"])
+@pytest.mark.parametrize("backend", ["torch_bf16", pytest.param("onnx", marks=pytest.mark.slow)])
 def test_a_back_end_and_a_cache_change_how_a_score_is_computed_not_the_score(
     run, cosines, tmp_path, capsys, backend
 ):

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from interrupted_job import Interrupt
 from jobs import in_memory, run_job
 
+import callbacks.trainer as assembly
 from callbacks import snapshot_file
 from callbacks.resume import newest_state
 from callbacks.snapshot import Snapshots, find_snapshot
@@ -56,15 +58,33 @@ def assert_same_weights(
     return whole, finished
 
 
+def test_killed_after_a_validation(tmp_path, tiny_backbone):
+    assert_same_weights(tmp_path, tiny_backbone, steps=[13], costs_a_step=boot_id() is not None)
+
+
+def test_sigterm_saves_and_says_so_by_its_status(tmp_path, tiny_backbone, monkeypatch, capsys):
+    job = (*JOB, "training.checkpoint_every=1000 steps", "hardware.snapshot_folder=null", "resume=auto")
+    whole = run_job(tmp_path / "whole", tiny_backbone, *job)
+    with monkeypatch.context() as patched:
+        build = assembly.build_callbacks
+        patched.setattr(assembly, "build_callbacks", lambda *given: [Interrupt(8, "SIGTERM"), *build(*given)])
+        with pytest.raises(SystemExit) as end:
+            run_job(tmp_path / "cut", tiny_backbone, *job)
+    assert end.value.code == 128 + signal.SIGTERM
+    assert "stopped by SIGTERM; continue with resume=auto" in capsys.readouterr().err
+    assert left_behind(tmp_path / "cut") == 8
+    assert weights(run_job(tmp_path / "cut", tiny_backbone, *job)) == weights(whole)
+
+
+@pytest.mark.slow
 def test_killed_before_a_validation_and_after_one(tmp_path, tiny_backbone):
     assert_same_weights(tmp_path, tiny_backbone, steps=[5, 13], costs_a_step=boot_id() is not None)
 
 
-def test_sigterm_saves_and_says_so_by_its_status(tmp_path, tiny_backbone):
-    _, run = assert_same_weights(
-        tmp_path, tiny_backbone, [8], "training.checkpoint_every=1000 steps", name="SIGTERM", status=143
-    )
-    assert run.exists()
+@pytest.mark.slow
+def test_sigterm_ends_a_program(tmp_path, tiny_backbone):
+    words = ("training.checkpoint_every=1000 steps",)
+    assert_same_weights(tmp_path, tiny_backbone, [8], *words, name="SIGTERM", status=143)
 
 
 ONLY_SNAPSHOTS = ("training.validate_every=1000 steps", "training.checkpoint_every=1000 steps")

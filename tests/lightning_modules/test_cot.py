@@ -2,9 +2,6 @@
 
 import csv
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -12,6 +9,7 @@ import torch
 from jobs import compose_job, run_job
 from omegaconf import OmegaConf
 
+import predict
 from encoders import load_encoder
 from encoders.prompt_encoder import PromptEncoder
 from launch import typed_config
@@ -101,7 +99,7 @@ def test_two_stages_learn_to_tell_sentences_apart(tmp_path, tiny_backbone):
     assert np.mean(losses[-20:]) < 0.6 * np.mean(losses[:20])
 
 
-def test_what_a_run_leaves_encodes_the_same_and_can_be_learnt_from_on(tmp_path, tiny_backbone, project_root):
+def test_what_a_run_leaves_encodes_the_same_and_can_be_learnt_from_on(tmp_path, tiny_backbone, capsys):
     words = ("model=cot", "loss=info_nce_pool", "model.language=zh", "training.duration=2 steps")
     run = run_job(tmp_path, tiny_backbone, *STEADY, *words)
     own = json.loads((run / "encoder" / "juzhen.json").read_text())
@@ -118,11 +116,9 @@ def test_what_a_run_leaves_encodes_the_same_and_can_be_learnt_from_on(tmp_path, 
     )
     first, second = (Result.read(one).scores["dev/demo_sts/spearman"].value for one in (run, again))
     assert first == pytest.approx(second, abs=1e-6)
-    done = subprocess.run(
-        [sys.executable, "predict.py", str(run), "今天天气很好", "今天天气很好"],
-        cwd=project_root, capture_output=True, text=True, env=os.environ,
-    )  # fmt: skip
-    assert done.stdout.strip() == "1.0000", done.stderr
+    capsys.readouterr()
+    assert predict.main([str(run), "今天天气很好", "今天天气很好"]) == 0
+    assert capsys.readouterr().out.strip() == "1.0000"
 
 
 @pytest.mark.parametrize(

@@ -306,7 +306,10 @@ def test_what_training_scores_evaluation_scores(tiny_backbone):
     np.testing.assert_allclose(plan.logits(outputs)[0], encoded.logits, atol=1e-6)
 
 
-@pytest.mark.parametrize("loss", ["bce", "ce", "cosent", "margin_ranking"])
+@pytest.mark.parametrize(
+    "loss",
+    ["bce", "cosent", *(pytest.param(name, marks=pytest.mark.slow) for name in ("ce", "margin_ranking"))],
+)
 def test_what_it_was_taught_it_scores_rightly(loss, tmp_path, tiny_backbone):
     """A few pairs, seen until they are known: positives score higher, not lower."""
     words = ("dataset=[demo_qmc]", "debug_rows=24", "training.duration=60 epochs", "backbone.dropout=0.0")

@@ -15,7 +15,8 @@ from schema.errors import UserError
 from schema.examples import Examples, Kind
 from schema.result import Result
 
-UNTRAINED = ("dataset=[]", "suite=demo")
+TWO_SETS = ("suite=none", *(f"+dataset@evaluate.{name}={name}" for name in ("demo_sts", "demo_qmc")))
+UNTRAINED = ("dataset=[]", *TWO_SETS)
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def test_the_same_weights_encode_nothing_a_second_time(tmp_path, tiny_backbone, 
 
 
 def test_weights_before_and_after_training_are_kept_apart(tmp_path, tiny_backbone, encoded):
-    words = ("training.duration=2 steps", "suite=demo", "evaluation.untrained=true")
+    words = ("training.duration=2 steps", *TWO_SETS, "evaluation.untrained=true")
     kept = ("evaluation.cache_embeddings=true", f"cache_dir={tmp_path / 'cache'}")
     plain = Result.read(run_job(tmp_path / "plain", tiny_backbone, *words))
     for folder in ("first", "second"):

@@ -2,6 +2,7 @@
 
 import csv
 import os
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,11 +34,16 @@ def test_there_is_one_for_each_cell():
     assert named == set(NAMES)
 
 
+@cache
+def composed(name):
+    return compose_job(f"experiment=cross_encoder/{name}")
+
+
 @pytest.mark.parametrize("cell", cells(), ids="-".join)
 def test_it_composes_to_its_cell_and_names_its_numbers(cell):
     backbone, loss, dataset = cell
     name = f"{backbone}_{loss}_{dataset.removesuffix('_zh')}"
-    config = compose_job(f"experiment=cross_encoder/{name}")
+    config = composed(name)
     assert config.model["_target_"].endswith("CrossEncoder")
     assert config.backbone.path == BACKBONES[backbone]
     assert config.loss["_target_"].split(".")[1] == loss
@@ -54,7 +60,7 @@ def test_it_composes_to_its_cell_and_names_its_numbers(cell):
 def test_all_are_accepted_and_no_two_are_one_run():
     for name in NAMES:
         check_command_line([f"experiment=cross_encoder/{name}"], conf_dir=CONFIGURATION)
-    assert len({run_key(compose_job(f"experiment=cross_encoder/{name}")) for name in NAMES}) == 16
+    assert len({run_key(composed(name)) for name in NAMES}) == 16
 
 
 def test_the_table_is_that_of_the_reference():

@@ -3,7 +3,6 @@
 import pytest
 from jobs import logged, run_job
 
-
 STEADY = ("logger.every_steps=1", "seed=42", "hardware.precision=32-true", "training.duration=4 epochs")
 
 
