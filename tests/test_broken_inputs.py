@@ -336,6 +336,7 @@ def test_the_program_refuses_at_once(desk, project_root, words):
     assert len(told.stderr.splitlines()) <= 2
 
 
+@pytest.mark.slow
 def test_the_program_names_a_broken_line(desk, project_root):
     desk.write("train.tsv", GOOD.replace("1.0", "x").encode())
     told = start(project_root, "train.py", *desk.words(*OWN), cwd=desk.root)

@@ -10,7 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from forks import in_a_fork
 from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
 
 import predict
 from datamodules.source import load_examples
@@ -173,33 +176,33 @@ def test_the_data_set_of_contributing_is_read(extended_root):
     assert read["dev"] is None
 
 
-GRADIENT_STEP = """
-import torch
-from omegaconf import OmegaConf
-from lightning_modules.matching import build_loss
-from schema.batch import Encoded
-from schema.examples import Kind
+def take_a_step(root):
+    """With the loss of the page, which only the modules below `root` have."""
+    own = {folder.rstrip("/") for folder in tree("README.md") if folder.endswith("/")}
+    for name in [name for name in sys.modules if name.partition(".")[0] in own]:
+        del sys.modules[name]
+    sys.path.insert(0, str(root))
+    matching, batch = (
+        importlib.import_module(name) for name in ("lightning_modules.matching", "schema.batch")
+    )
+    assert Path(matching.__file__).is_relative_to(root)
+    config = OmegaConf.load(root / "conf" / "loss" / "two_sided_margin.yaml")
+    loss = matching.build_loss(config, dim=2, num_classes=2)
+    scores = torch.tensor([0.2, 0.9, 0.6, 0.1], requires_grad=True)
+    kind = importlib.import_module("schema.examples").Kind.LABELLED_PAIR
+    rows = batch.Encoded(kind, {}, {}, scores, torch.tensor([1.0, 1.0, 0.0, 0.0]))
+    before, logs = loss(rows)
+    before.backward()
+    with torch.no_grad():
+        scores -= 0.1 * scores.grad
+    assert torch.equal(scores.grad, torch.tensor([-0.25, 0.0, 0.25, 0.0])), scores.grad
+    assert loss(rows)[0] < before
+    assert {"positive_score", "negative_score"} <= set(logs)
 
-loss = build_loss(OmegaConf.load("conf/loss/two_sided_margin.yaml"), dim=2, num_classes=2)
-scores = torch.tensor([0.2, 0.9, 0.6, 0.1], requires_grad=True)
-rows = Encoded(Kind.LABELLED_PAIR, {}, {}, scores, torch.tensor([1.0, 1.0, 0.0, 0.0]))
-before, logs = loss(rows)
-before.backward()
-with torch.no_grad():
-    scores -= 0.1 * scores.grad
-assert torch.equal(scores.grad, torch.tensor([-0.25, 0.0, 0.25, 0.0])), scores.grad
-assert loss(rows)[0] < before and {"positive_score", "negative_score"} <= set(logs)
-"""
 
-
-def run_in(root, *arguments):
-    """A process of its own: a class defined here would stay among the losses that other tests look at."""
-    done = subprocess.run([sys.executable, *arguments], cwd=root, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-def test_the_loss_of_contributing_takes_a_step(extended_root):
-    run_in(extended_root, "-c", GRADIENT_STEP)
+def test_the_loss_of_contributing_takes_a_step(extended_root, capfd):
+    """In a process of its own: the class would stay among the losses that other tests look at."""
+    assert in_a_fork(take_a_step, extended_root) == 0, capfd.readouterr().err
 
 
 @pytest.mark.slow
@@ -211,7 +214,10 @@ def test_both_examples_train_together(extended_root, tiny_backbone, tmp_path):
         "backbone=embedded",
         f"backbone.path={tiny_backbone}",
     ]
-    run_in(extended_root, "train.py", *choices, *places, "hardware.threads=1", "logger.progress=false")
+    words = (*choices, *places, "hardware.threads=1", "logger.progress=false")
+    command = [sys.executable, "train.py", *words]
+    done = subprocess.run(command, cwd=extended_root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
     (path,) = tmp_path.glob("*/result.json")
     result = json.loads(path.read_text(encoding="utf-8"))
     assert result["trained_on"] == ["my_questions"]

@@ -3,6 +3,7 @@ import signal
 
 import pytest
 import torch
+from forks import in_a_fork
 
 from callbacks import checkpoint_io
 from callbacks.checkpoint_io import AtomicCheckpointIO
@@ -10,15 +11,8 @@ from schema.errors import UserError
 
 
 def save_and_be_killed_before_the_rename(path):
-    """In a process of its own; gives the signal that ended it."""
-    process = os.fork()
-    if process == 0:
-        try:
-            checkpoint_io.os.replace = lambda *names: os.kill(os.getpid(), signal.SIGKILL)
-            AtomicCheckpointIO().save_checkpoint({"step": 2}, path)
-        finally:
-            os._exit(1)
-    return os.WTERMSIG(os.waitpid(process, 0)[1])
+    checkpoint_io.os.replace = lambda *names: os.kill(os.getpid(), signal.SIGKILL)
+    AtomicCheckpointIO().save_checkpoint({"step": 2}, path)
 
 
 def step_in(path):
@@ -28,7 +22,7 @@ def step_in(path):
 def test_a_kill_before_the_rename_leaves_the_old_checkpoint(tmp_path):
     path = tmp_path / "resume.ckpt"
     AtomicCheckpointIO().save_checkpoint({"step": 1}, path)
-    assert save_and_be_killed_before_the_rename(path) == signal.SIGKILL
+    assert in_a_fork(save_and_be_killed_before_the_rename, path) == -signal.SIGKILL
     assert sorted(one.name for one in tmp_path.iterdir()) == ["resume.ckpt", "resume.ckpt.part"]
     assert step_in(path) == 1
     # What the kill has left lying about is overwritten and gone after the next save.
