@@ -238,12 +238,17 @@ def test_a_loss_of_class_logits_is_refused_by_a_model_without(tmp_path, tiny_bac
         run_job(tmp_path, tiny_backbone, "dataset=[demo_qmc]", "loss=ce")
 
 
-@pytest.mark.parametrize(
-    "dataset",
-    # demo_order holds pairs of the kind that demo_qmc does
-    [pytest.param(name, marks=[pytest.mark.slow] if name == "demo_order" else []) for name in SETS],
-)
-@pytest.mark.parametrize("loss", FITS)
+def losses_on_sets():
+    """Every loss with every set; slow where another case of the loss says as much."""
+    for loss, fitting in FITS.items():
+        refused = [name for name in SETS if name not in fitting]
+        for dataset in SETS:
+            # demo_order holds pairs of the kind that demo_qmc does, and one refusal is like the other.
+            again = dataset == "demo_order" or dataset in refused[1:]
+            yield pytest.param(loss, dataset, marks=[pytest.mark.slow] if again else [])
+
+
+@pytest.mark.parametrize(("loss", "dataset"), losses_on_sets())
 def test_every_loss_runs_on_every_set_or_refuses_before_data_are_read(
     loss, dataset, tmp_path, tiny_backbone, monkeypatch
 ):
@@ -376,7 +381,6 @@ def test_the_program_itself(tmp_path, tiny_backbone, project_root):
         command = [sys.executable, str(project_root / "train.py"), *more]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
 
-    assert "batch_size: 64" in start("--cfg", "job")
     shown = start(*words)
     assert "demo_sts" in shown
     (run,) = (path for path in tmp_path.iterdir() if path.name.startswith("demo_sts"))

@@ -79,6 +79,7 @@ def check_export(encoder):
     np.testing.assert_allclose(unit(embed(encoder, "onnx")), unit(embed(encoder, "torch")), rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_padded_architecture_is_exported(distilbert_folder, load):
     require(BackendName.ONNX)
     encoder = load(distilbert_folder, pooling="weighted", normalise=True)

@@ -22,15 +22,30 @@ GROUPS = sorted(
     folder.name for folder in CONF.iterdir() if folder.name != "hydra" and any(folder.glob("*.yaml"))
 )
 SWEEPS = sorted(file.stem for file in (CONF / "sweep").glob("*.yaml"))
-LONG_SWEEPS = {"domains", "transfer_cpu", "transfer_picture"}
-"""More than a dozen rows each."""
+LONG_SWEEPS = {
+    "cross_encoder_cpu",
+    "domains",
+    "general_ways",
+    "transfer_cpu",
+    "transfer_matrix_zh",
+    "transfer_picture",
+}
+"""Many rows each."""
+LONG_GROUPS = {"suite", "loss"}
+"""Many options each; what they hold is looked at in other tests too, each set and each loss by itself."""
+
+
+def marked(names, long):
+    return [pytest.param(name, marks=[pytest.mark.slow] if name in long else []) for name in names]
 
 
 def check(*arguments: str) -> None:
     check_command_line(arguments, conf_dir=CONF)
 
 
-@pytest.mark.parametrize("group", [group for group in GROUPS if group not in ("dataset", "sweep")])
+@pytest.mark.parametrize(
+    "group", marked([name for name in GROUPS if name not in ("dataset", "sweep")], LONG_GROUPS)
+)
 def test_every_option_of_a_group_is_accepted(group: str) -> None:
     small = [] if group in ("suite", "experiment") else ["suite=none"]
     check("-m", f"{group}=glob(*)", *small, *(["backbone.path=folder"] if group == "backbone" else []))
@@ -41,9 +56,7 @@ def test_every_dataset_is_accepted() -> None:
     check(f"dataset=[{','.join(names)}]", "suite=none")
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG_SWEEPS else []) for name in SWEEPS]
-)
+@pytest.mark.parametrize("name", marked(SWEEPS, LONG_SWEEPS))
 def test_every_choice_of_a_sweep_is_accepted(name: str) -> None:
     check(
         "-m", f"sweep={name}", "suite=none"

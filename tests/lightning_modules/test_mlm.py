@@ -270,7 +270,6 @@ def test_the_recipes_of_the_small_encoder_are_accepted(name):
     from train import CONFIGURATION
 
     check_command_line([f"experiment=pretrain/{name}"], conf_dir=CONFIGURATION)
-    check_command_line([f"experiment=pretrain/{name}", "suite=zh_published"], conf_dir=CONFIGURATION)
 
 
 def test_a_monitor_that_cannot_choose_is_refused():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from jobs import compose_job
 
-from launch import check_command_line
+from launch.job import check_config
 from launch.naming import run_key
 from train import CONFIGURATION
 
@@ -59,7 +59,7 @@ def test_it_composes_to_its_cell_and_names_its_numbers(cell):
 
 def test_all_are_accepted_and_no_two_are_one_run():
     for name in NAMES:
-        check_command_line([f"experiment=cross_encoder/{name}"], conf_dir=CONFIGURATION)
+        check_config(composed(name))
     assert len({run_key(composed(name)) for name in NAMES}) == 16
 
 

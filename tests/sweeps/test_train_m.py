@@ -14,6 +14,7 @@ import pytest
 from jobs import SMALL
 
 from schema.result import Result
+from sweeps.__main__ import main as sweeps_main
 from sweeps.ledger import Event, Ledger
 
 STEPS = ("training.duration=6 steps", "training.checkpoint_every=1 steps", "debug_rows=24")
@@ -37,7 +38,7 @@ def start(root: Path, output_dir: Path, *words: str, **options) -> subprocess.Po
     )
 
 
-def test_one_cell_fails_and_the_other_is_there(tmp_path, project_root):
+def test_one_cell_fails_and_the_other_is_there(tmp_path, project_root, capsys):
     rows = ("+hydra.sweeper.rows.lexical='model=lexical'", "+hydra.sweeper.rows.lost='init_from=/nowhere'")
     words = (*rows, "dataset=[]", "suite=demo", "debug_rows=24", "hydra.launcher.attempts=1")
     sweep = start(project_root, tmp_path, *words, "hydra.launcher.jobs=2")
@@ -51,10 +52,8 @@ def test_one_cell_fails_and_the_other_is_there(tmp_path, project_root):
     assert sorted(events) == sorted(
         [Event.SWEEP, *2 * [Event.PLANNED], *2 * [Event.STARTED], Event.FINISHED, Event.FAILED]
     )
-    shown = subprocess.run(
-        [sys.executable, "-m", "sweeps", "status", tmp_path], cwd=project_root, capture_output=True, text=True
-    )
-    assert "2 cells: 1 finished, 1 failed" in shown.stdout
+    assert sweeps_main(["status", str(tmp_path)]) == 0
+    assert "2 cells: 1 finished, 1 failed" in capsys.readouterr().out
 
 
 def scores(folder: Path) -> dict[str, dict]:
