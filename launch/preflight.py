@@ -4,7 +4,7 @@ Hydra composes the job again afterwards; the second composition is the price for
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -117,14 +117,22 @@ class _Check:
         self.look_at(inherited)
         choices = [self.groups.alternatives(self.groups.parse(line)) for line in [*inherited, *lines]]
         base = [alternatives[0] for alternatives in choices]
-        for row in rows(config).values():
-            self.look_at(row)
-            self.job(with_row(base, row, [key.lstrip("+") for key in typed]))
-        job = self.job(base)
-        for position, alternatives in enumerate(choices):
-            for alternative in alternatives[1:]:
-                changed = [*base[:position], alternative, *base[position + 1 :]]
+        listed = rows(config).values()
+        others = [
+            (alternative, [*base[:position], alternative, *base[position + 1 :]])
+            for position, alternatives in enumerate(choices)
+            for alternative in alternatives[1:]
+        ]
+        with _progress(len(listed) + 1 + len(others)) as advance:
+            for row in listed:
+                self.look_at(row)
+                self.job(with_row(base, row, [key.lstrip("+") for key in typed]))
+                advance()
+            job = self.job(base)
+            advance()
+            for alternative, changed in others:
                 self._other_choice(job, alternative, changed)
+                advance()
 
     def _brings_choices(self, line: str) -> bool:
         override = self.groups.parse(line)
@@ -183,6 +191,20 @@ class _Check:
         except ConfigError as mistake:
             place = place_of(mistake.key, str(mistake), lines, self.folder)
             raise UserError(f"{mistake}{place}") from mistake
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[], None]]:
+    """A bar where a person looks on: every row and choice of a sweep is composed, which takes seconds for each ten."""
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("checking the runs of the sweep", total=total)
+        yield lambda: bar.advance(task)
 
 
 def _lists_in_defaults(file: Path) -> Iterator[tuple[str, list[str]]]:

@@ -1,5 +1,6 @@
 """The door: a wrong command line ends in one line with the right word in it; a right one passes."""
 
+import io
 import subprocess
 import sys
 from pathlib import Path
@@ -209,6 +210,20 @@ def test_the_check_reads_code_without_importing_it(tree: Path) -> None:
     """The fixture's modules import a library that does not exist, so an import would fail loudly."""
     check(tree, "loss=by_kind")
     assert "heavy_library" not in sys.modules
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_person_sees_how_far_the_check_of_a_sweep_is(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = {True: Terminal(), False: io.StringIO()}
+    for screen in shown.values():
+        monkeypatch.setattr(sys, "stderr", screen)
+        check(tree, "-m", "name=a,b,c")
+    assert "checking the runs of the sweep" in shown[True].getvalue()
+    assert not shown[False].getvalue()
 
 
 SCRIPT = """
