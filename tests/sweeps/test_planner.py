@@ -97,7 +97,7 @@ def test_a_sweep_that_is_killed_is_taken_up_where_it_was(tmp_path):
 
 def test_a_killed_cell_goes_on(tmp_path):
     folder = tmp_path / "runs"
-    sweep = start_sweep(folder, "fine", "fine", seconds=0.1)
+    sweep = start_sweep(folder, "fine", "fine", seconds=0.2)
     name = "0-fine"
     while not (folder / name / "taken").exists():
         time.sleep(0.02)

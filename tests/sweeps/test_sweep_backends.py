@@ -140,7 +140,7 @@ def attendant(folder, cell, project_root, **environment):
 def test_a_cell_has_one_attendant_and_sees_no_cluster(tmp_path, project_root):
     folder = tmp_path / "runs"
     cell = Cell(str(folder / "0-fine"), ())
-    steps = {"STEP_SECONDS": "0.05", "SLURM_NTASKS": "1", "OMP_NUM_THREADS": "3"}
+    steps = {"STEP_SECONDS": "0.2", "SLURM_NTASKS": "1", "OMP_NUM_THREADS": "3"}
     both = [attendant(folder, cell, project_root, **steps) for _ in range(2)]
     while not (started := [event for event in Ledger(folder).events() if event["event"] == Event.STARTED]):
         time.sleep(0.02)
