@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from datamodules.views import apply_view
@@ -121,7 +121,7 @@ class MaskedLanguageModel(BiEncoder):
         targets = batch.tokens.input_ids[hidden]
         loss = F.cross_entropy(logits, targets, reduction="sum")
         right = (logits.detach().argmax(-1) == targets).sum()
-        sums = torch.stack([loss.detach(), right.float(), hidden.sum().float()])
+        sums = torch.stack([loss.detach(), right.float(), torch.full_like(loss, len(hidden))])
         world = self.trainer.world_size if self._trainer is not None else 1
         if world > 1:
             # Processes may have hidden different numbers of tokens, and DDP takes the mean of their gradients.
@@ -157,8 +157,8 @@ class MaskedLanguageModel(BiEncoder):
 
     def _masked(
         self, tokens: Tokens, numbers: Tensor, *, step: int, where: Bool[Tensor, "sentences"] | None = None
-    ) -> tuple[Tokens, Bool[Tensor, "tokens"]]:
-        """The tokens as the encoder sees them, and which of them it must guess; elsewhere than `where`, none."""
+    ) -> tuple[Tokens, Int[Tensor, "hidden"]]:
+        """The tokens as the encoder sees them, and the places of those it must guess; elsewhere than `where`, none."""
         self.vocabulary = self.vocabulary.to(numbers.device)
         seen, hidden = self.masking(tokens, numbers, self.vocabulary, seed=self.job.seed, step=step)
         if where is not None:
@@ -166,7 +166,8 @@ class MaskedLanguageModel(BiEncoder):
             packed[tokens.restored] = where
             hidden &= packed[tokens.sentence_of_token]
             seen = torch.where(hidden, seen, tokens.input_ids)
-        return replace(tokens, input_ids=seen), hidden
+        # How many there are is the one number that a step asks a GPU for.
+        return replace(tokens, input_ids=seen), hidden.nonzero().squeeze(1)
 
     def plan(self, sets: Sequence[Examples]) -> MaskedPlan:
         return MaskedPlan(sets, trained=list(self.job.dataset))
