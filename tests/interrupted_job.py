@@ -32,6 +32,8 @@ class Interrupt(pl.Callback):
 @run_cli
 def main():
     output_dir, backbone, step, name, *overrides = sys.argv[1:]
+    # A shell that starts the tests in the background has them ignore it, and they hand that down.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     build = assembly.build_callbacks
     assembly.build_callbacks = lambda *given: [Interrupt(int(step), name), *build(*given)]
     run_job(Path(output_dir), Path(backbone), *overrides)
