@@ -226,6 +226,7 @@ FITS = {
 }
 NEEDS_LOGITS = {"ce"}
 SETS = ("demo_sts", "demo_qmc", "demo_order", "demo_nli")
+OFTEN = {"cosent", "info_nce", "by_kind", "softmax"}
 
 
 def test_every_loss_on_file_is_tried(project_root):
@@ -239,13 +240,12 @@ def test_a_loss_of_class_logits_is_refused_by_a_model_without(tmp_path, tiny_bac
 
 
 def losses_on_sets():
-    """Every loss with every set; slow where another case of the loss says as much."""
+    """Every loss with every set; slow, but for one set that it takes, one that it refuses, and losses used OFTEN."""
     for loss, fitting in FITS.items():
-        refused = [name for name in SETS if name not in fitting]
+        fits, refused = ([name for name in SETS if (name in fitting) is wanted] for wanted in (True, False))
+        quick = {*fits[:1], *refused[:1]} | ({"demo_qmc", "demo_nli"} if loss in OFTEN else set())
         for dataset in SETS:
-            # demo_order holds pairs of the kind that demo_qmc does, and one refusal is like the other.
-            again = dataset == "demo_order" or dataset in refused[1:]
-            yield pytest.param(loss, dataset, marks=[pytest.mark.slow] if again else [])
+            yield pytest.param(loss, dataset, marks=[] if dataset in quick else [pytest.mark.slow])
 
 
 @pytest.mark.parametrize(("loss", "dataset"), losses_on_sets())

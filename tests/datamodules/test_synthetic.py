@@ -44,6 +44,7 @@ def lexical_spearman(rows):
     return spearmanr(cosines, [float(row[2]) for row in rows]).statistic
 
 
+@pytest.mark.slow
 def test_generator_writes_the_shipped_bytes(tmp_path):
     written = [path for path, _ in write(generate(), tmp_path)]
     shipped_files = sorted(path.relative_to(FOLDER) for path in FOLDER.rglob("*.tsv"))

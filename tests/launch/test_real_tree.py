@@ -23,16 +23,18 @@ GROUPS = sorted(
 )
 SWEEPS = sorted(file.stem for file in (CONF / "sweep").glob("*.yaml"))
 LONG_SWEEPS = {
+    "cot_ablation",
     "cross_encoder_cpu",
     "domains",
     "general_ways",
+    "simclue",
     "transfer_cpu",
     "transfer_matrix_zh",
     "transfer_picture",
 }
 """Many rows each."""
-LONG_GROUPS = {"suite", "loss"}
-"""Many options each; what they hold is looked at in other tests too, each set and each loss by itself."""
+LONG_GROUPS = {"suite", "loss", "model"}
+"""Many options each; what they hold is looked at in other tests too: each set, each loss and each model by itself."""
 
 
 def marked(names, long):

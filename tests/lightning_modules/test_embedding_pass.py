@@ -94,6 +94,7 @@ def test_a_job_is_tested_with_its_back_end_and_validated_with_torch(tmp_path, ti
     assert Result.read(run).config["evaluation"]["backend"] == "torch_bf16"
 
 
+@pytest.mark.slow
 def test_a_graph_evaluates_as_torch_does(tmp_path, tiny_backbone):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")

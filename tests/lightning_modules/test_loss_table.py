@@ -26,7 +26,7 @@ SETS = {
 }
 FROM_TEXT = [
     (model, loss)
-    for model in sorted(loss_table.options("model"))
+    for model in sorted(path.stem for path in (loss_table.CONFIGURATION / "model").glob("*.yaml"))
     if model not in ("biencoder", "crossencoder", "lexical", "mlm")
     for loss in ("info_nce", "info_nce_extended", "info_nce_pool", "by_kind")
 ]

@@ -63,7 +63,7 @@ def run(tmp_path_factory, tiny_backbone, text_folder):
     return run_job(
         tmp_path_factory.mktemp("mlm"),
         tiny_backbone,
-        *overrides(text_folder, "training.duration=60 steps", "training.validate_every=30 steps"),
+        *overrides(text_folder, "training.duration=40 steps", "training.validate_every=20 steps"),
         "training.batch_size=16",
         "optimiser.lr=1e-2",
         "logger.every_steps=1",
