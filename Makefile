@@ -27,7 +27,7 @@ demo: $(READY) ## Train and evaluate on what the repository ships; ends in a tab
 	$(BIN)/python train.py backbone=embedded 'dataset=[]' logger=csv resume=auto
 	$(BIN)/python -m sweeps table runs
 
-test: $(READY) ## Run the tests (about minutes, no network)
+test: $(READY) ## Run the tests (minutes, no network)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(READY) ## Lint and format check
