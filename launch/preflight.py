@@ -195,7 +195,7 @@ class _Check:
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[], None]]:
-    """A bar where a person looks on: every row and choice of a sweep is composed, which takes seconds for each ten."""
+    """A bar where a person looks on: every row and choice of a sweep is composed, and ten of them take seconds."""
     if not sys.stderr.isatty():
         yield lambda: None
         return

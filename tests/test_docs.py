@@ -93,12 +93,22 @@ def training_commands():
     return [line for line in lines if line.startswith("python train.py")]
 
 
+def is_sweep_of_a_suite(line):
+    return "sweep=" in line and "suite=" not in line
+
+
 @pytest.mark.parametrize("line", training_commands())
 def test_every_training_command_is_accepted(line, extended_root):
     words = shlex.split(line)[2:]
-    if "sweep=" in line and "suite=" not in line:
+    if is_sweep_of_a_suite(line):
         words.append("suite=none")  # the sets of a suite, in every row, would take most of the time
     check_command_line(words, conf_dir=extended_root / "conf", root=extended_root)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", filter(is_sweep_of_a_suite, training_commands()))
+def test_every_sweep_is_accepted_with_its_suite(line, extended_root):
+    check_command_line(shlex.split(line)[2:], conf_dir=extended_root / "conf", root=extended_root)
 
 
 def test_the_other_commands_exist():
@@ -182,15 +192,13 @@ def take_a_step(root):
     for name in [name for name in sys.modules if name.partition(".")[0] in own]:
         del sys.modules[name]
     sys.path.insert(0, str(root))
-    matching, batch = (
-        importlib.import_module(name) for name in ("lightning_modules.matching", "schema.batch")
-    )
+    names = ("lightning_modules.matching", "schema.batch", "schema.examples")
+    matching, batch, examples = map(importlib.import_module, names)
     assert Path(matching.__file__).is_relative_to(root)
     config = OmegaConf.load(root / "conf" / "loss" / "two_sided_margin.yaml")
     loss = matching.build_loss(config, dim=2, num_classes=2)
     scores = torch.tensor([0.2, 0.9, 0.6, 0.1], requires_grad=True)
-    kind = importlib.import_module("schema.examples").Kind.LABELLED_PAIR
-    rows = batch.Encoded(kind, {}, {}, scores, torch.tensor([1.0, 1.0, 0.0, 0.0]))
+    rows = batch.Encoded(examples.Kind.LABELLED_PAIR, {}, {}, scores, torch.tensor([1.0, 1.0, 0.0, 0.0]))
     before, logs = loss(rows)
     before.backward()
     with torch.no_grad():

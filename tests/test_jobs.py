@@ -381,6 +381,7 @@ def test_the_program_itself(tmp_path, tiny_backbone, project_root):
         command = [sys.executable, str(project_root / "train.py"), *more]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
 
+    assert "batch_size: 64" in start("--cfg", "job")
     shown = start(*words)
     assert "demo_sts" in shown
     (run,) = (path for path in tmp_path.iterdir() if path.name.startswith("demo_sts"))
