@@ -13,8 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from schema.arguments import Parser
 from schema.config import BackendName, backend_name
 from schema.errors import UserError, exit_status, nearest
+from schema.program import run_program
 
 if TYPE_CHECKING:  # both load torch or numpy, and --help should not wait for them
     from datamodules.readers import Table
@@ -42,7 +44,7 @@ def _score(options: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="predict.py",
         description="Scores sentence pairs with a trained encoder; the score is the cosine, −1 to 1, or the logit of "
         "a cross-encoder, any number.",
@@ -202,4 +204,4 @@ def _write_table(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_program(main))

@@ -70,9 +70,10 @@ class PruneOnDev(Checkpoint):
     def leave(self) -> None:
         """Ends the program of a pruned run, with status 0 and no result; the search knows by the trial."""
         finish_wandb()
-        print(
+        told = (
             f"pruned after validation {self.pruned_at}: trial {self.address.number} of {self.address.study}"
         )
+        print(told, file=sys.stderr)
         sys.exit(0)
 
 

@@ -1,27 +1,30 @@
-"""The outermost layer of a program: mistakes of the user end in plain words and exit status 2."""
+"""The outermost layer of a job: mistakes of the user end in plain words and exit status 2."""
 
 import functools
 import os
 import sys
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 from schema.errors import UserError
+from schema.program import FULL_ERROR
 
-FULL_ERROR = "HYDRA_FULL_ERROR"
+_wanted: ContextVar[str | None] = ContextVar("wanted")
+"""What the user has set HYDRA_FULL_ERROR to, while `run_cli` has set it to something else."""
 
 
 def run_cli(main: Callable[..., Any]) -> Callable[..., Any]:
     """The same function, with every UserError printed as `error: …` on stderr and exit status 2.
 
-    It goes around the whole program, outside of @hydra.main: an error of a job, also one of a sweep or
-    in another process, then arrives here as Hydra hands it on. With HYDRA_FULL_ERROR=1 in the environment the
-    traceback is shown instead.
+    It goes around the whole program, and around the task inside of @hydra.main, so that Hydra does not speak before
+    the error does. With HYDRA_FULL_ERROR=1 in the environment the traceback is shown instead.
     """
 
     @functools.wraps(main)
     def guarded(*arguments: Any, **options: Any) -> Any:
-        wanted = os.environ.get(FULL_ERROR)
+        wanted = _wanted.get(os.environ.get(FULL_ERROR))
+        before = _wanted.set(wanted)
         # Otherwise Hydra prints a traceback of its own and exits with 1 before the error arrives here.
         os.environ[FULL_ERROR] = "1"
         try:
@@ -32,9 +35,15 @@ def run_cli(main: Callable[..., Any]) -> Callable[..., Any]:
             print(f"error: {error}", file=sys.stderr)
             raise SystemExit(2) from None
         finally:
-            if wanted is None:
-                del os.environ[FULL_ERROR]
-            else:
-                os.environ[FULL_ERROR] = wanted
+            _wanted.reset(before)
+            if before.old_value is before.MISSING:
+                _restore(wanted)
 
     return guarded
+
+
+def _restore(wanted: str | None) -> None:
+    if wanted is None:
+        del os.environ[FULL_ERROR]
+    else:
+        os.environ[FULL_ERROR] = wanted

@@ -3,7 +3,7 @@
 Asks the very functions that refuse a job before anything is loaded; no data are read and no weights.
 """
 
-import argparse
+import sys
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -18,9 +18,11 @@ from hydra.utils import get_class
 from omegaconf import OmegaConf
 
 from lightning_modules.matching import NEEDS, match_losses
+from schema.arguments import Parser
 from schema.config import BackendName
 from schema.errors import UserError
 from schema.examples import Kind
+from schema.program import run_program
 
 CONFIGURATION = Path(__file__).resolve().parents[1] / "conf"
 
@@ -168,9 +170,7 @@ _REASONS = """
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        "python -m lightning_modules.loss_table", description=__doc__.splitlines()[0]
-    )
+    parser = Parser("python -m lightning_modules.loss_table", description=__doc__.splitlines()[0])
     parser.add_argument("page", type=Path, help="the file to write")
     given = parser.parse_args()
     given.page.parent.mkdir(parents=True, exist_ok=True)
@@ -178,4 +178,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_program(main))

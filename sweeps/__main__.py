@@ -13,7 +13,9 @@ import argparse
 import sys
 from pathlib import Path
 
+from schema.arguments import Parser
 from schema.errors import UserError, exit_status
+from schema.program import run_program
 
 
 def main(arguments: list[str]) -> int:
@@ -23,7 +25,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m sweeps", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(required=True, metavar="command")
@@ -148,4 +150,4 @@ def _write(path: Path | None, text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_program(lambda: main(sys.argv[1:])))
