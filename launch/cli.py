@@ -18,28 +18,38 @@ def run_cli(main: Callable[..., Any]) -> Callable[..., Any]:
     """The same function, with every UserError printed as `error: …` on stderr and exit status 2.
 
     It goes around the whole program, and around the task inside of @hydra.main, so that Hydra does not speak before
-    the error does. With HYDRA_FULL_ERROR=1 in the environment the traceback is shown instead.
+    the error does; of several jobs in one process the others are still run, and Hydra says which one it was. With
+    HYDRA_FULL_ERROR=1 in the environment the traceback is shown instead.
     """
 
     @functools.wraps(main)
     def guarded(*arguments: Any, **options: Any) -> Any:
         wanted = _wanted.get(os.environ.get(FULL_ERROR))
         before = _wanted.set(wanted)
+        is_inner = before.old_value is not before.MISSING
         # Otherwise Hydra prints a traceback of its own and exits with 1 before the error arrives here.
         os.environ[FULL_ERROR] = "1"
         try:
             return main(*arguments, **options)
         except UserError as error:
-            if wanted == "1":
+            if wanted == "1" or (is_inner and _is_one_of_several()):
                 raise
             print(f"error: {error}", file=sys.stderr)
             raise SystemExit(2) from None
         finally:
             _wanted.reset(before)
-            if before.old_value is before.MISSING:
+            if not is_inner:
                 _restore(wanted)
 
     return guarded
+
+
+def _is_one_of_several() -> bool:
+    """This is a job of a sweep whose jobs share a process."""
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+
+    return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
 
 
 def _restore(wanted: str | None) -> None:
