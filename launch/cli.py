@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
-from schema.errors import UserError
+from schema.errors import MISTAKE_STATUS, UserError
 from schema.program import FULL_ERROR
 
 _wanted: ContextVar[str | None] = ContextVar("wanted")
@@ -35,7 +35,7 @@ def run_cli(main: Callable[..., Any]) -> Callable[..., Any]:
             if wanted == "1" or (is_inner and _is_one_of_several()):
                 raise
             print(f"error: {error}", file=sys.stderr)
-            raise SystemExit(2) from None
+            raise SystemExit(MISTAKE_STATUS) from None
         finally:
             _wanted.reset(before)
             if not is_inner:
