@@ -6,6 +6,7 @@ from typing import Any
 
 from schema.config import Source
 from schema.errors import UserError
+from schema.texts import short
 
 BUILTIN_DATA = Path(__file__).resolve().parents[1] / "builtin" / "data"
 COMPRESSIONS = (".zst", ".gz")
@@ -16,16 +17,24 @@ def on_disk(path: Path) -> Path | None:
 
     Raises UserError when only other forms are there, and more than one.
     """
-    if path.is_file():
+    there = forms_of(path)
+    if path in there:
         return path
-    plain = path.with_suffix("") if path.suffix in COMPRESSIONS else path
-    forms = [plain, *(plain.with_name(plain.name + suffix) for suffix in COMPRESSIONS)]
-    there = [form for form in forms if form.is_file()]
     if len(there) > 1:
         raise UserError(
             f"{path}: not there, but {' and '.join(form.name for form in there)} are; keep only one"
         )
     return there[0] if there else None
+
+
+def forms_of(path: Path) -> list[Path]:
+    """The files that are there under that name, packed or not. Raises UserError for what cannot be a file's name."""
+    plain = path.with_suffix("") if path.suffix in COMPRESSIONS else path
+    try:
+        forms = [plain, *(plain.with_name(plain.name + suffix) for suffix in COMPRESSIONS)]
+        return [form for form in forms if form.is_file()]
+    except (OSError, ValueError) as error:  # too long; without a name; a NUL byte in it
+        raise UserError(f"{short(str(path), 200)}: cannot be a file ({error})") from error
 
 
 def has_split(described: Mapping[str, Any], split: str, *, source: str, data_dir: str | Path) -> bool:

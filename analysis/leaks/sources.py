@@ -6,8 +6,8 @@ from pathlib import Path
 from omegaconf import OmegaConf
 
 from datamodules.loading import load_job_data
-from datamodules.readers import decompressed
 from datamodules.source import load_examples
+from datamodules.unpack import decompressed
 from schema.config import DatasetConfig, JobConfig, Source
 from schema.errors import UserError, nearest
 from schema.examples import Examples, Kind
