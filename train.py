@@ -12,12 +12,16 @@ from omegaconf import DictConfig, OmegaConf
 
 from launch import check_command_line, run_cli, typed_config
 from launch.naming import register_resolvers, run_key
+from launch.shown_again import show_finished
 
 CONFIGURATION = Path(__file__).resolve().parent / "conf"
 
 
 def run_job(config: DictConfig) -> None:
     """All stages of one composed configuration, each going on from what the one before it has learnt."""
+    typed = typed_config(config)
+    if show_finished(OmegaConf.to_object(typed)):
+        return
     # torch and Lightning are loaded only now, when the command line is known to be right
     from callbacks.devices import require_device
     from launch.console import show_result
@@ -25,7 +29,7 @@ def run_job(config: DictConfig) -> None:
     from launch.run_folder import RunFolder
 
     key = run_key(OmegaConf.to_container(config, resolve=False))
-    curriculum = Curriculum(typed_config(config), OmegaConf.to_container(config, resolve=True), key)
+    curriculum = Curriculum(typed, OmegaConf.to_container(config, resolve=True), key)
     job = curriculum.job
     require_device(job.hardware)
     with RunFolder(job.run_dir, resume=job.resume) as folder:

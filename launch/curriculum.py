@@ -14,6 +14,7 @@ from datamodules.leaks import SeenRows
 from datamodules.loading import JobData, load_job_data
 from datamodules.stages import Stage
 from encoders.bundle import ENCODER_FOLDER
+from launch.data_record import described_data, remember_data
 from launch.digests import stage_digest, start_digest
 from launch.run_folder import RunFolder
 from launch.stage_run import StageRun
@@ -41,6 +42,9 @@ class Curriculum:
         """Every stage that is not finished; all rows are read and checked before the first."""
         matches = [match_losses(job) for job in self.jobs]
         data = self._load(matches)
+        if not folder.is_helper:
+            read = [*data[0].evaluation, *(one for stage in data for one in stage.train.values())]
+            remember_data(folder.path, described_data(self.job, read))
         start, previous = self.model.load_encoder(self.jobs[0]), None
         shares = self.store.root is not None  # only then are digests worth their time
         digest = start_digest(start, self.job) if shares else ""
