@@ -22,7 +22,11 @@ def run_job(config: "DictConfig") -> None:
 
     from launch import typed_config
     from launch.naming import run_key
+    from launch.shown_again import show_finished
 
+    typed = typed_config(config)
+    if show_finished(OmegaConf.to_object(typed)):
+        return
     with loading("torch"):  # only now, when the command line is known to be right
         from callbacks.devices import require_device
         from launch.console import show_result
@@ -30,7 +34,7 @@ def run_job(config: "DictConfig") -> None:
         from launch.run_folder import RunFolder
 
     key = run_key(OmegaConf.to_container(config, resolve=False))
-    curriculum = Curriculum(typed_config(config), OmegaConf.to_container(config, resolve=True), key)
+    curriculum = Curriculum(typed, OmegaConf.to_container(config, resolve=True), key)
     job = curriculum.job
     require_device(job.hardware)
     with RunFolder(job.run_dir, resume=job.resume) as folder:

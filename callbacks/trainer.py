@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint
+from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.strategies import DDPStrategy
 
 from callbacks.checkpoint_io import AtomicCheckpointIO
@@ -16,6 +16,7 @@ from callbacks.peak_memory import PeakMemory
 from callbacks.progress import StageProgress
 from callbacks.pruning import pruning
 from callbacks.resume import ResumePoint, ValidationPoints
+from callbacks.selection import BestOnDev, Patience
 from callbacks.snapshot import Snapshots
 from callbacks.throughput import Throughput
 from callbacks.tracking import build_loggers
@@ -113,7 +114,7 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
         callbacks.append(ValidationPoints(every_steps=every["validate_every"]))
         if job.training.patience is not None:
             callbacks.append(
-                EarlyStopping(
+                Patience(
                     selection_key(job),
                     mode="max",
                     patience=job.training.patience,
@@ -121,7 +122,7 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
                 )
             )
         callbacks.append(
-            ModelCheckpoint(
+            BestOnDev(
                 checkpoints,
                 "best",
                 monitor=selection_key(job),

@@ -16,14 +16,23 @@ def show_result(result: Result, *, folder: str) -> None:
         console.print(line, soft_wrap=True)
     training = result.training
     if training.get("train_seconds"):
-        best = next(key for key in training if key.startswith("best_dev_"))
-        metric = best.removeprefix("best_dev_").replace("spearman", "Spearman").replace("_", " ")
         console.print(
             f"trained {training['rows_seen']:,} rows in {training['train_seconds']:.0f} s "
-            f"({training['rows_per_second']:.0f} rows/s{_memory(training)}), "
-            f"best dev {metric} {_percent(training[best])}"
+            f"({training['rows_per_second']:.0f} rows/s{_memory(training)}), {best_on_dev(training)}"
         )
     console.print(f"result and encoder: {folder}", soft_wrap=True, highlight=False)
+
+
+def best_on_dev(training: dict) -> str:
+    """The dev score that chose the weights; where there is none, why, and which weights were kept."""
+    best = next(key for key in training if key.startswith("best_dev_"))
+    metric = best.removeprefix("best_dev_").replace("spearman", "Spearman").replace("_", " ")
+    told = f"best dev {metric} {_percent(training[best])}"
+    if training[best] is not None:
+        return told
+    sets = ", ".join(training.get("selected_on") or ())
+    why = f"undefined on {sets}: gold values or scores are all equal" if sets else "no dev split was scored"
+    return f"{told} ({why}; the weights of the last step were kept)"
 
 
 def _memory(training: dict) -> str:
