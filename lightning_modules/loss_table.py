@@ -21,6 +21,7 @@ from lightning_modules.matching import NEEDS, match_losses
 from schema.config import BackendName
 from schema.errors import UserError
 from schema.examples import Kind
+from schema.whole import write_text
 
 CONFIGURATION = Path(__file__).resolve().parents[1] / "conf"
 
@@ -174,7 +175,7 @@ def main() -> None:
     parser.add_argument("page", type=Path, help="the file to write")
     given = parser.parse_args()
     given.page.parent.mkdir(parents=True, exist_ok=True)
-    given.page.write_text(page(), encoding="utf-8")
+    write_text(given.page, page())
 
 
 if __name__ == "__main__":
