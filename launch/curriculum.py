@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hydra.utils import get_class
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
@@ -21,6 +20,7 @@ from launch.stage_store import POLL_SECONDS, StageStore
 from launch.stages import StagePlan, history, plan_job
 from lightning_modules.matching import Match, match_losses
 from schema.config import JobConfig
+from schema.own_classes import own_class
 
 
 class Curriculum:
@@ -28,7 +28,7 @@ class Curriculum:
 
     def __init__(self, typed: DictConfig, settings: dict[str, Any], key: str) -> None:
         self.job: JobConfig = OmegaConf.to_object(typed)
-        self.model = get_class(self.job.model["_target_"])
+        self.model = own_class(self.job.model["_target_"])
         if not self.model.trains:
             typed.dataset, self.job.dataset = {}, {}
         self.plans = plan_job(typed)

@@ -21,6 +21,7 @@ from launch.values import check_values
 from schema.config import JobConfig
 from schema.errors import nearest
 from schema.examples import Kind
+from schema.trial import TrialAddress
 
 HEAD_PARAMETERS = ("dim", "num_classes")
 """What the code gives to a loss that owns a head."""
@@ -44,6 +45,8 @@ def check_config(config: DictConfig, *, root: Path = ROOT) -> None:
 def check_job(job: DictConfig, *, root: Path = ROOT) -> None:
     """As `check_config`, for a job that has its types already."""
     check_values(job)
+    if job.trial is not None:
+        TrialAddress.parse(job.trial).check()
     check_targets(job, root=root)
     check_stages(job, root=root)
 
