@@ -13,7 +13,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from schema.whole import new_link, write_text
+from schema.whole import clear_leftovers, new_link, write_text
 
 CHECKPOINTS = "checkpoints"
 RECORD = "stage.json"
@@ -102,6 +102,7 @@ class StageStore:
             print(f"stage {name}: another run trains it; waiting for it", file=sys.stderr, flush=True)
             lock.acquire()
         try:
+            clear_leftovers(entry.path)
             write_text(entry.path / OWNER, str(own.resolve()))
             yield entry
         finally:
