@@ -28,6 +28,7 @@ from launch.signatures import ROOT
 from launch.sweep_rows import is_one_cell, parameters, rows, with_row
 from schema.errors import UserError
 from schema.processor import lacks_bf16, slow_bf16_warning
+from schema.secrets import NO_SECRETS, place_of_secret
 
 
 def check_command_line(
@@ -94,6 +95,9 @@ class _Check:
     def look_at(self, lines: Sequence[str]) -> None:
         """Syntax, and the options chosen in every alternative of a sweep. Composes nothing."""
         for line in lines:
+            key, _, value = line.partition("=")
+            if place_of_secret({key.rpartition(".")[2]: value}):
+                raise UserError(f"{key}: {NO_SECRETS}")
             for alternative in self.groups.alternatives(self.groups.parse(line)):
                 override = self.groups.parse(alternative)
                 self.groups.check_choice(override)

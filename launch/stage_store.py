@@ -13,6 +13,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from schema.secrets import redacted
 from schema.whole import clear_leftovers, new_link, write_text
 
 CHECKPOINTS = "checkpoints"
@@ -65,7 +66,7 @@ class StageEntry:
         self._write(_measured_file(digest), scores)
 
     def _write(self, name: str, content: dict[str, Any]) -> None:
-        write_text(self.path / name, json.dumps(content, ensure_ascii=False, indent=1, default=str))
+        write_text(self.path / name, json.dumps(redacted(content), ensure_ascii=False, indent=1, default=str))
 
 
 def _measured_file(digest: str) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from schema.errors import UserError
+from schema.secrets import redacted
 from schema.whole import write_json
 
 RESULT_FILE = "result.json"
@@ -79,7 +80,7 @@ class Result:
     def write(self, folder: str | Path) -> Path:
         """Writes `<folder>/result.json` in one piece: a killed process leaves the old file or the new one."""
         path = Path(folder) / RESULT_FILE
-        write_json(path, asdict(self))
+        write_json(path, redacted(asdict(self)))
         return path
 
     @classmethod

@@ -5,13 +5,11 @@ import os
 import subprocess
 import sys
 import tempfile
-from copy import deepcopy
 from pathlib import Path
 
 import pytest
 from forks import in_a_fork
-from jobs import compose_job
-from omegaconf import OmegaConf, open_dict
+from omegaconf import OmegaConf
 
 from launch.job import check_config, typed_config
 from launch.own_folder import MARKER, make_folder, take_folder
@@ -169,20 +167,6 @@ def test_a_folder_that_may_only_be_read_is_said():
         assert not list(folder.iterdir())
 
 
-@pytest.fixture(scope="module")
-def composed():
-    return compose_job("dataset=[demo_sts]")
-
-
-def judge(composed, **settings) -> None:
-    """Checks the job with other values: `a__b` for the key a.b."""
-    job = deepcopy(composed)
-    with open_dict(job):
-        for key, value in settings.items():
-            OmegaConf.update(job, key.replace("__", "."), value)
-    check_config(job)
-
-
 @pytest.mark.parametrize(
     "settings",
     [
@@ -202,20 +186,20 @@ def judge(composed, **settings) -> None:
     ],
     ids=str,
 )
-def test_what_names_a_file_is_no_path(composed, settings):
+def test_what_names_a_file_is_no_path(job_with, settings):
     with pytest.raises(UserError, match=r"expected a name"):
-        judge(composed, **settings)
+        check_config(job_with(**settings))
 
 
 @pytest.mark.parametrize("group", ["dataset", "evaluate"])
-def test_what_a_set_is_called_is_no_path_either(composed, group):
+def test_what_a_set_is_called_is_no_path_either(job_with, group):
     with pytest.raises(UserError, match=rf"{group}: \.\./x: expected a name of a set"):
-        judge(composed, **{group: {"../x": composed.dataset.demo_sts}})
+        check_config(job_with(**{group: {"../x": job_with().dataset.demo_sts}}))
 
 
-def test_names_of_people_are_legal(composed):
+def test_names_of_people_are_legal(job_with):
     for name in ("实验", "my run 2", "a+b-c_d.e", "<script>"):
-        judge(composed, name=name)
+        check_config(job_with(name=name))
 
 
 def program(*words: str, cwd: Path) -> subprocess.CompletedProcess:
@@ -251,8 +235,8 @@ def test_a_marker_is_plain_text_that_says_what_it_is(tmp_path):
     assert json.dumps(sorted(tree(tmp_path / "run"))) == json.dumps([MARKER, ".lock"])
 
 
-def test_a_result_of_a_stranger_does_not_say_where_anything_is_written(composed):
-    today = typed_config(composed)
+def test_a_result_of_a_stranger_does_not_say_where_anything_is_written(job_with):
+    today = typed_config(job_with())
     result = OmegaConf.to_container(today) | dict.fromkeys(
         ("cache_dir", "run_dir", "output_dir"), "/of/a/stranger"
     )
