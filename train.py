@@ -56,7 +56,7 @@ def main() -> None:
         run_job(config)
 
     register_resolvers()
-    check_command_line(sys.argv[1:], conf_dir=CONFIGURATION)
+    check_command_line(sys.argv[1:], conf_dir=CONFIGURATION, makes_folder=True)
     run_cli(compose_and_run)()
 
 

@@ -2,13 +2,13 @@
 
 import functools
 import os
-import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
-from schema.errors import MISTAKE_STATUS, UserError
+from schema.errors import MISTAKE_STATUS, UserError, print_error
 from schema.program import FULL_ERROR
+from schema.secrets import hide_in_logs
 
 _wanted: ContextVar[str | None] = ContextVar("wanted")
 """What the user has set HYDRA_FULL_ERROR to, while `run_cli` has set it to something else."""
@@ -29,12 +29,13 @@ def run_cli(main: Callable[..., Any]) -> Callable[..., Any]:
         is_inner = before.old_value is not before.MISSING
         # Otherwise Hydra prints a traceback of its own and exits with 1 before the error arrives here.
         os.environ[FULL_ERROR] = "1"
+        hide_in_logs()
         try:
             return main(*arguments, **options)
         except UserError as error:
             if wanted == "1" or (is_inner and _is_one_of_several()):
                 raise
-            print(f"error: {error}", file=sys.stderr)
+            print_error(error)
             raise SystemExit(MISTAKE_STATUS) from None
         finally:
             _wanted.reset(before)

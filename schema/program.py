@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from schema.errors import MISTAKE_STATUS, UserError
+from schema.errors import MISTAKE_STATUS, UserError, print_error
 from schema.streams import open_streams
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
@@ -41,7 +41,7 @@ def status_of(main: Callable[[], int | None]) -> int:
     except UserError as error:
         if os.environ.get(FULL_ERROR) == "1":
             raise
-        print(f"error: {error}", file=sys.stderr)
+        print_error(error)
         return MISTAKE_STATUS
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -16,6 +16,7 @@ from pathlib import Path
 from schema.arguments import Parser
 from schema.errors import UserError, exit_status
 from schema.program import run_program
+from schema.whole import write_text
 
 
 def main(arguments: list[str]) -> int:
@@ -144,7 +145,7 @@ def _write(path: Path | None, text: str) -> None:
     if path is None:
         return
     try:
-        path.write_text(text, encoding="utf-8")
+        write_text(path, text)
     except OSError as error:
         raise UserError(f"{path}: cannot write there ({error.strerror})") from error
 
