@@ -69,7 +69,7 @@ def _job(model: Mapping[str, Any], loss: Mapping[str, Any], kind: Kind) -> Simpl
         model=dict(model),
         loss=dict(loss),
         dataset={"the set": SimpleNamespace(kind=kind, view=None)},
-        schedule=SimpleNamespace(sets={}),
+        schedule=SimpleNamespace(sets={}, stages={}),
         evaluation=SimpleNamespace(backend=BackendName.TORCH, cache_embeddings=False),
     )
 
