@@ -26,9 +26,9 @@ def unit_of_scores(model: str, *, root: Path = ROOT) -> str:
     as COSINE; the check of targets refuses it in better words. Raises UserError for a class that offers nothing.
     """
     module, _, name = model.rpartition(".")
-    if not (root / model.partition(".")[0]).exists():
+    if source_file(root, module) is None:
         offers = _imported(module, name)
-    elif source_file(root, module) is None or name not in definitions(root, module):
+    elif name not in definitions(root, module):
         return COSINE
     else:
         offers = _offers(root, module, name)
@@ -58,7 +58,7 @@ def _imported(module: str, name: str) -> tuple[str, ...] | None:
     try:
         return getattr(getattr(importlib.import_module(module), name), "offers", None)
     except (ImportError, AttributeError, ValueError):
-        return (f"{COSINE}s",)  # no such class: as for one of the project
+        return ("cosines",)  # there is no such class
 
 
 def for_scores(numbers: DictConfig, *, _root_: DictConfig, _parent_: Container) -> Any:
