@@ -15,12 +15,13 @@ from omegaconf.errors import (
 
 from launch.explain import ConfigError, broken_reference, unknown_key, wrong_type
 from launch.naming import register_resolvers
-from launch.signatures import ROOT, check_target
+from launch.signatures import check_target
 from launch.stages import plan_job
 from launch.values import check_values
 from schema.config import JobConfig
 from schema.errors import nearest
 from schema.examples import Kind
+from schema.source_code import ROOT
 
 HEAD_PARAMETERS = ("dim", "num_classes")
 """What the code gives to a loss that owns a head."""

@@ -23,10 +23,10 @@ from launch.job import check_job, explained, typed_config
 from launch.naming import register_resolvers
 from launch.origin import chosen_files, place_of
 from launch.overrides import Groups, parse_flags, refuse_repeats
-from launch.signatures import ROOT
 from launch.sweep_rows import is_one_cell, parameters, rows, with_row
 from schema.errors import UserError
 from schema.processor import lacks_bf16, slow_bf16_warning
+from schema.source_code import ROOT
 
 
 def check_command_line(

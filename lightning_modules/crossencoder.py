@@ -20,7 +20,7 @@ from encoders.joint_encoder import JointEncoder, similarity
 from encoders.token_cache import CachedTokenizer
 from lightning_modules.base import SentenceModule
 from lightning_modules.joint_plan import JointPlan
-from lightning_modules.matching import match_losses
+from lightning_modules.matching import chosen_losses
 from lightning_modules.scoring import NOTHING
 from metrics.classes import score_classes
 from schema.batch import Batch, Encoded
@@ -103,7 +103,7 @@ class CrossEncoder(SentenceModule):
         The head is new, too, where a loss reads class logits and the head gives another number of them.
         """
         start, model = folder or job.init_from, job.model
-        outputs = num_outputs({name: (match.kind, match.loss) for name, match in match_losses(job).items()})
+        outputs = num_outputs({name: (match.kind, match.loss) for name, match in chosen_losses(job).items()})
         saved = load_joint_encoder(start) if start and is_joint(start) else None
         if saved is not None and outputs in (None, saved.outputs):
             encoder = saved

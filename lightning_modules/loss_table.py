@@ -5,24 +5,19 @@ Asks the very functions that refuse a job before anything is loaded; no data are
 
 import argparse
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import takewhile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from hydra import compose, initialize_config_dir
 from hydra.utils import get_class
-from omegaconf import OmegaConf
 
+from lightning_modules.loss_numbers import CONFIGURATION, losses_for, number_table, options
 from lightning_modules.matching import NEEDS, match_losses
 from schema.config import BackendName
 from schema.errors import UserError
 from schema.examples import Kind
-
-CONFIGURATION = Path(__file__).resolve().parents[1] / "conf"
 
 WORDS = {
     Kind.SCORED_PAIR: "graded",
@@ -46,18 +41,6 @@ class Outcome:
 
     kinds: dict[Kind, Kind] = field(default_factory=dict)
     reason: str = ""
-
-
-def options(group: str) -> dict[str, dict[str, Any]]:
-    """Name → configuration of every file of a group, in the order of the alphabet. The files are read once."""
-    return deepcopy(_read(group))
-
-
-@cache
-def _read(group: str) -> dict[str, dict[str, Any]]:
-    names = sorted(path.stem for path in (CONFIGURATION / group).glob("*.yaml"))
-    with initialize_config_dir(str(CONFIGURATION), version_base="1.3"):
-        return {name: OmegaConf.to_container(compose(f"{group}/{name}")[group]) for name in names}
 
 
 def outcome(model: Mapping[str, Any], loss: Mapping[str, Any]) -> Outcome:
@@ -86,16 +69,15 @@ def _job(model: Mapping[str, Any], loss: Mapping[str, Any], kind: Kind) -> Simpl
         model=dict(model),
         loss=dict(loss),
         dataset={"the set": SimpleNamespace(kind=kind, view=None)},
-        schedule=SimpleNamespace(sets={}),
+        schedule=SimpleNamespace(sets={}, stages={}),
         evaluation=SimpleNamespace(backend=BackendName.TORCH, cache_embeddings=False),
     )
 
 
 def outcomes() -> dict[str, dict[str, Outcome]]:
     """Model → loss → outcome, over all of conf/model and conf/loss."""
-    losses = options("loss")
     return {
-        model: {name: outcome(config, loss) for name, loss in losses.items()}
+        model: {name: outcome(config, loss) for name, loss in losses_for(config).items()}
         for model, config in options("model").items()
     }
 
@@ -110,6 +92,7 @@ def page() -> str:
     losses = options("loss")
     lines = [_HEAD, "| loss | what it is | reads | couples rows |", "|---|---|---|---|"]
     lines += [f"| `{name}` | {' | '.join(_facts(name, loss))} |" for name, loss in losses.items()]
+    lines += [_NUMBERS, *number_table()]
     lines += [
         _PAIRS,
         f"| loss | {' | '.join(', '.join(f'`{one}`' for one in group) for group in columns.values())} |",
@@ -152,6 +135,14 @@ _HEAD = """# Losses and models
 This page is written by `python -m lightning_modules.loss_table docs/losses.md`; a test keeps it as the code is.
 
 ## Losses
+"""
+_NUMBERS = """
+## Numbers
+
+What `conf/loss/` gives a loss, wherever it is chosen: for the job, a stage, a set, or a kind of examples in `by_kind`.
+The scores of a cross-encoder are logits, those of all other models cosines, and some numbers follow what scores are.
+A value that is typed, or that an experiment gives, stands in its place. *refused*: a model with such scores does not
+give what the loss reads.
 """
 _PAIRS = """
 ## Which pairs train

@@ -138,7 +138,7 @@ class TrainingConfig:
 
 @dataclass
 class HardwareConfig:
-    """Speed only, never the maths."""
+    """Speed, and not the maths; only the precision makes other numbers."""
 
     accelerator: str = MISSING  # cpu cuda mps
     devices: int = MISSING

@@ -24,7 +24,8 @@ NOT_PART_OF_THE_ROW = (
     "dataset",
     "schedule",
 )
-"""Configuration that changes no weights; `dataset` and `schedule` are told by what was trained on."""
+"""Configuration that changes no numbers, but for what `_arithmetic` takes of it; `dataset` and `schedule` are told by
+what was trained on."""
 
 TRAINING_ONLY = ("loss", "training", "optimiser")
 """Configuration that means nothing for weights that were not trained."""
@@ -58,6 +59,8 @@ def identify(result: Result, *, before_training: bool) -> Identity:
     else:
         trained_on = _curriculum(result)
     settings = {key: value for key, value in config.items() if key not in left_out}
+    if trained_on != "lexical":
+        settings |= _arithmetic(config)
     if settings.pop("filter_leaks", False) and trained_on not in ("", "lexical"):
         # Then what is evaluated on decides what was trained on.
         settings["filter_leaks"] = "+".join(sorted({*config.get("evaluate", {}), *config["dataset"]}))
@@ -67,6 +70,16 @@ def identify(result: Result, *, before_training: bool) -> Identity:
         settings["dataset"] = {name: config["dataset"].get(name) for name in seen}
         settings |= _own_numbers(config["schedule"], result.stage, seen)
     return Identity(trained_on, tuple(sorted(_flatten(settings).items())))
+
+
+def _arithmetic(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What numbers are computed in: the same weights and rows give others in bf16, or in 8 bits.
+
+    A result from before there was a choice of back ends was encoded by torch.
+    """
+    hardware, evaluation = config.get("hardware") or {}, config.get("evaluation") or {}
+    found = {"evaluation.backend": evaluation.get("backend", "torch")}
+    return found | ({"hardware.precision": hardware["precision"]} if "precision" in hardware else {})
 
 
 def short_target(node: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ import pytorch_lightning as pl
 from jobs import run_job
 from test_resume import interrupt, weights
 
+from launch import digests
 from lightning_modules.base import SentenceModule
 from schema.errors import UserError
 from schema.result import Result
@@ -87,6 +88,25 @@ def test_a_shared_stage_is_measured_again_where_other_scores_are_asked_for(
     assert (len(steps), len(tests)) == (STEPS, 2)
     alone = run_job(tmp_path / "alone", tiny_backbone, *words, changed, "schedule.store=null")
     assert Result.read(again).scores == Result.read(alone).scores
+
+
+def test_a_shared_stage_is_trained_again_after_a_change_of_the_maths_and_in_another_precision(
+    tmp_path, tiny_backbone, steps, monkeypatch
+):
+    words = (*WORDS, "dataset=[demo_sts]")
+    run_job(tmp_path, tiny_backbone, *words)
+    run_job(tmp_path, tiny_backbone, *words, "evaluation.bootstrap_samples=7")
+    assert len(steps) == STEPS, "the stage was there"
+    monkeypatch.setattr(digests, "maths_digest", lambda: "other code")
+    run_job(tmp_path, tiny_backbone, *words, "evaluation.bootstrap_samples=8")
+    assert len(steps) == 2 * STEPS
+    run_job(tmp_path, tiny_backbone, *words, "hardware.precision=bf16-mixed")
+    assert len(steps) == 3 * STEPS
+
+
+def test_the_code_is_not_read_where_no_store_is_used(tmp_path, tiny_backbone, monkeypatch):
+    monkeypatch.setattr(digests, "maths_digest", lambda: pytest.fail("the code was read"))
+    run_job(tmp_path, tiny_backbone, *WORDS, "dataset=[demo_sts]", "schedule.store=null")
 
 
 def test_only_a_changed_stage_is_trained_again(tmp_path, tiny_backbone, steps):

@@ -105,13 +105,31 @@ def test_the_result_knows_where_it_comes_from(run, result, project_root):
 
 def test_the_key_follows_what_decides_the_numbers_only():
     def key(*overrides):
-        return run_key(OmegaConf.to_container(compose_job(*overrides), resolve=False))
+        return run_key(compose_job(*overrides))
 
-    assert key() == key("hardware.num_workers=3", "logger=csv", "output_dir=elsewhere", "resume=auto")
-    assert (
-        len({key(), key("seed=1"), key("training.batch_size=8"), key("loss=cosine"), key("suite=none")}) == 5
+    plain = key()
+    hardware = ("hardware.num_workers=3", "hardware.threads=3", "hardware.train_piece_tokens=99")
+    assert plain == key(*hardware, "logger=csv", "output_dir=elsewhere", "resume=auto")
+    assert plain == key("loss.temperature=0.05", "optimiser.lr=5e-4"), (
+        "a default that is typed is the default"
     )
+    changed = ("seed=1", "training.batch_size=8", "loss=cosine", "suite=none", "hardware=cpu_bf16")
+    assert len({plain, *map(key, changed)}) == 6
     assert key("dataset=[demo_sts,demo_nli]") != key("dataset=[demo_nli,demo_sts]")
+
+
+def test_another_precision_is_another_run_and_is_trained(tmp_path, tiny_backbone):
+    words = (*STEPS, "resume=auto", "evaluation.splits=[dev]")
+    full, half, again = (
+        run_job(tmp_path, tiny_backbone, *words, f"hardware.precision={precision}")
+        for precision in ("32-true", "bf16-mixed", "32-true")
+    )
+    assert full == again != half
+    for run, precision in ((full, "32-true"), (half, "bf16-mixed")):
+        result = Result.read(run)
+        assert result.config["hardware"]["precision"] == precision
+        assert run.name.endswith(result.key)
+    assert weights(full) != weights(half)
 
 
 def test_data_are_known_by_their_content(result, tmp_path, tiny_backbone):

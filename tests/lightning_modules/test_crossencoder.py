@@ -15,6 +15,7 @@ from encoders.joint_bundle import load_joint_encoder
 from launch import typed_config
 from lightning_modules.crossencoder import CrossEncoder
 from lightning_modules.joint_plan import JointPlan
+from lightning_modules.loss_numbers import losses_for, options
 from lightning_modules.matching import match_losses
 from metrics.classes import score_classes
 from metrics.correlation import spearman
@@ -45,14 +46,8 @@ def typed_job(*overrides):
     return OmegaConf.to_object(typed_config(compose_job("suite=none", *overrides)))
 
 
-def losses_on_file(project_root):
-    return sorted(path.stem for path in (project_root / "conf" / "loss").glob("*.yaml"))
-
-
-def test_every_loss_fits_or_is_refused_with_a_reason(project_root):
-    nodes = {
-        loss: load(project_root / "conf" / "loss" / f"{loss}.yaml") for loss in losses_on_file(project_root)
-    }
+def test_every_loss_fits_or_is_refused_with_a_reason():
+    nodes = losses_for(options("model")["crossencoder"])
     nodes = {loss: node for loss, node in nodes.items() if "_target_" in node}
     assert set(FITS) < set(nodes)
     for dataset in sorted(GRADED):
@@ -69,10 +64,6 @@ def test_every_loss_fits_or_is_refused_with_a_reason(project_root):
                 assert set(named) == {name for name, sets in FITS.items() if dataset in sets}
 
 
-def load(path):
-    return OmegaConf.to_container(OmegaConf.load(path))
-
-
 @pytest.mark.parametrize("loss", FITS)
 def test_every_loss_that_fits_takes_steps(loss, tmp_path, tiny_backbone):
     dataset = min(FITS[loss] & {"demo_nli"} or {"demo_qmc"})
@@ -80,20 +71,6 @@ def test_every_loss_that_fits_takes_steps(loss, tmp_path, tiny_backbone):
     assert Result.read(run).training["steps"] == 2
     before = load_joint_encoder(run).head.weight
     assert before.shape[0] == (3 if loss == "ce" else 1)
-
-
-def test_numbers_of_a_loss_suit_the_scores_of_the_model():
-    for loss, key, cosine, logit in (
-        ("cosent", "temperature", 0.05, 1),
-        ("cosent_weighted", "temperature", 0.05, 1),
-        ("cosent_sampled", "temperature", 0.05, 1),
-        ("margin_ranking", "margin", 0.2, 1),
-        ("huber", "activation", "identity", "sigmoid"),
-    ):
-        assert compose_job(f"loss={loss}").loss[key] == cosine
-        assert compose_job("model=crossencoder", f"loss={loss}").loss[key] == logit
-    assert compose_job("model=crossencoder", "loss.temperature=0.3").loss.temperature == 0.3
-    assert compose_job("model=crossencoder", "experiment=csts_cosent").loss.temperature == 1
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_the_table_has_every_model_and_loss(project_root, outcomes):
 def test_the_table_tells_what_becomes_of_a_real_job(model, outcomes):
     words = (f"model={model}", f"dataset=[{','.join(SETS.values())}]", "suite=none")
     job = OmegaConf.to_object(typed_config(compose_job(*words)))
-    sets, losses = job.dataset, loss_table.options("loss")
+    sets, losses = job.dataset, loss_table.losses_for(job.model)
     for kind, name in SETS.items():
         assert Kind(sets[name].kind) is kind
         sets[name].view = None

@@ -188,14 +188,15 @@ def margin_ranking(scores, targets, margin):
     return total / max(pairs, 1)
 
 
-def circle(scores, labels, margin, temperature):
+def circle(scores, labels, goals, weighted, temperature):
+    positive_goal, negative_goal = goals
     total = torch.ones((), dtype=scores.dtype) + 0 * scores.sum()
     for positive, its_label in zip(scores, labels, strict=True):
         for negative, other_label in zip(scores, labels, strict=True):
             if its_label == 1 and other_label == 0:
-                pull = max(0.0, 1 + margin - positive.item())
-                push = max(0.0, negative.item() + margin)
-                exponent = push * (negative - margin) - pull * (positive - (1 - margin))
+                pull = max(0.0, 2 - positive_goal - positive.item()) if weighted else 1.0
+                push = max(0.0, negative.item() + negative_goal) if weighted else 1.0
+                exponent = push * (negative - negative_goal) - pull * (positive - positive_goal)
                 total = total + (exponent / temperature).exp()
     return total.log()
 

@@ -43,6 +43,7 @@ def numbers(*shape):
     return torch.randint(0, 9, shape)
 
 
+GOALS = {"positive_goal": 0.8, "negative_goal": 0.2, "weighted": True}
 CALLS = [
     # function, its options, arguments that fit, arguments that do not
     (cosent, {"temperature": 0.05}, (floats(4), floats(4)), (floats(4), floats(5))),
@@ -100,7 +101,7 @@ CALLS = [
     (squared_error, {"activation": "sigmoid"}, (floats(4), floats(4)), (floats(4), floats(4, 1))),
     (huber, {"delta": 0.5, "activation": "identity"}, (floats(4), floats(4)), (floats(4), floats(3))),
     (margin_ranking, {"margin": 0.2}, (floats(4), floats(4)), (floats(4), floats(5))),
-    (circle, {"margin": 0.2, "temperature": 0.1}, (floats(4), floats(4)), (floats(4), marks(4))),
+    (circle, GOALS | {"temperature": 0.1}, (floats(4), floats(4)), (floats(4), marks(4))),
     (
         arcface,
         {"margin": 0.2, "temperature": 0.1},

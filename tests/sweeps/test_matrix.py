@@ -134,6 +134,33 @@ def test_hardware_and_folders_make_no_rows(make_result):
     assert labels(results) == ["a"]
 
 
+def test_precision_and_back_end_make_rows_that_say_so(make_result):
+    scores = {"dev/bq/spearman": 0.5}
+    full, half = ({"accelerator": "cpu", "precision": name} for name in ("32-true", "bf16-mixed"))
+    results = [
+        make_result(["a"], {"dev/bq/spearman": 0.5}, hardware=full),
+        make_result(["a"], {"dev/bq/spearman": 0.4}, hardware=half, untrained={"dev/bq/spearman": 0.1}),
+        make_result(["a"], {"dev/bq/spearman": 0.6}, seed=2, hardware={**full, "accelerator": "cuda"}),
+    ]
+    matrix = build_matrix(results, metric="spearman")
+    assert {row.label: row.cells["dev/bq"].mean for row in matrix.rows} == {
+        "untrained": 0.1,
+        "a · hardware.precision=32-true": pytest.approx(0.55),
+        "a · hardware.precision=bf16-mixed": 0.4,
+    }
+    assert labels(results[1:2]) == ["untrained", "a"], "where all rows have one precision, nobody is told"
+    encoded = [make_result(["a"], scores, evaluation={"backend": name}) for name in ("torch", "onnx_int8")]
+    assert labels([*encoded, make_result(["a"], scores, evaluation={"splits": ["dev"]})]) == [
+        "a · evaluation.backend=onnx_int8",
+        "a · evaluation.backend=torch",
+    ]
+    lexical = [
+        make_result([], scores, model="lightning_modules.lexical.Lexical", hardware=one)
+        for one in (full, half)
+    ]
+    assert labels(lexical) == ["lexical"]
+
+
 def test_a_start_from_other_weights_shows(make_result):
     scores = {"dev/bq/spearman": 0.5}
     results = [
