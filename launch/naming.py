@@ -9,6 +9,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from schema import accelerator
+
 NOT_PART_OF_THE_RUN = (
     "hydra",
     "name",
@@ -83,7 +85,7 @@ def run_name(config: Mapping[str, Any]) -> str:
 
 
 def register_resolvers() -> None:
-    """Makes `${run_key:}` and `${run_name:}` known to OmegaConf; may be called again."""
+    """Makes `${run_key:}`, `${run_name:}` and `${this_machine:…}` known to OmegaConf; may be called again."""
 
     def over_root(function):
         def resolve(*, _root_: DictConfig) -> str:
@@ -91,5 +93,6 @@ def register_resolvers() -> None:
 
         return resolve
 
+    accelerator.register()
     OmegaConf.register_new_resolver("run_key", over_root(run_key), replace=True)
     OmegaConf.register_new_resolver("run_name", over_root(run_name), replace=True)
