@@ -41,6 +41,8 @@ def run_key(config: Mapping[str, Any]) -> str:
         deciding["schedule"] = {key: value for key, value in config["schedule"].items() if key != "store"}
     if config.get("init_from"):
         deciding["init_from"] = _weights_digest(Path(config["init_from"]))
+    augmentation = deciding_augmentation(deciding.pop("augmentation", None) or {})
+    deciding |= {"augmentation": augmentation} if augmentation else {}
     deciding["model"] = without_variant(config.get("model") or {})
     deciding["evaluation"] = {
         key: value
@@ -54,6 +56,19 @@ def run_key(config: Mapping[str, Any]) -> str:
 def without_variant(model: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a model without the name that they go by, which changes no numbers."""
     return {key: value for key, value in model.items() if key != "variant"}
+
+
+def deciding_augmentation(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What of an augmentation decides numbers, a file of translations by its content; {} where it changes nothing."""
+    views = list(settings.get("views") or ())
+    if not views:
+        return {}
+    deciding = {key: settings.get(key) for key in ("views", "probability", "sets", *views) if key in settings}
+    if "translation" in views:
+        path = Path(settings.get("translations") or "").expanduser()
+        is_there = path.is_file()  # where it is not, the job will say so
+        deciding["translations"] = _file_digest(path, path.stat().st_mtime_ns) if is_there else str(path)
+    return deciding
 
 
 def _weights_digest(folder: Path) -> str:
