@@ -13,9 +13,9 @@ import torch
 from jaxtyping import Float
 from scipy.linalg import helmert
 
-from encoders.crops import special_around
 from encoders.grow import GROWS
 from encoders.sentence_encoder import SentenceEncoder
+from encoders.special_tokens import special_around
 from schema.errors import UserError
 
 FLOOR = 1e-3

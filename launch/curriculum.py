@@ -19,6 +19,7 @@ from launch.run_folder import RunFolder
 from launch.stage_run import StageRun
 from launch.stage_store import POLL_SECONDS, StageStore
 from launch.stages import StagePlan, history, plan_job
+from lightning_modules.augment import check_augmentation
 from lightning_modules.matching import Match, match_losses
 from schema.config import JobConfig
 
@@ -40,6 +41,9 @@ class Curriculum:
     def run(self, folder: RunFolder) -> None:
         """Every stage that is not finished; all rows are read and checked before the first."""
         matches = [match_losses(job) for job in self.jobs]
+        for stage in matches:
+            kinds = {name: match.kind for name, match in stage.items()}
+            check_augmentation(self.job.augmentation, kinds, sets=list(self.job.dataset), model=self.model)
         data = self._load(matches)
         start, previous = self.model.load_encoder(self.jobs[0]), None
         shares = self.store.root is not None  # only then are digests worth their time

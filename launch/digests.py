@@ -11,7 +11,7 @@ from torch import nn
 from datamodules.loading import JobData
 from datamodules.stages import Stage
 from launch.maths_digest import maths_digest
-from launch.naming import without_variant
+from launch.naming import deciding_augmentation, without_variant
 from lightning_modules.matching import Match
 from schema.config import JobConfig
 from schema.examples import Examples
@@ -54,6 +54,8 @@ def stage_digest(
             [one.name, examples_digest(one)] for one in data.selecting(stage.datasets, job.training.monitor)
         ],
     }
+    if augmentation := deciding_augmentation(vars(job.augmentation)):
+        deciding["augmentation"] = augmentation
     return hashlib.sha256(json.dumps(deciding, default=str).encode()).hexdigest()
 
 

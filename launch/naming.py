@@ -9,7 +9,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from schema import for_scores
+from schema import accelerator, for_scores
 
 NOT_PART_OF_THE_RUN = (
     "hydra",
@@ -49,6 +49,8 @@ def run_key(config: Mapping[str, Any] | DictConfig) -> str:
     if config.get("init_from"):
         deciding["init_from"] = _weights_digest(Path(config["init_from"]))
     deciding["precision"] = (config.get("hardware") or {}).get("precision")
+    augmentation = deciding_augmentation(deciding.pop("augmentation", None) or {})
+    deciding |= {"augmentation": augmentation} if augmentation else {}
     deciding["model"] = without_variant(config.get("model") or {})
     deciding["evaluation"] = {
         key: value
@@ -72,6 +74,19 @@ def _filled_in(config: DictConfig) -> dict[str, Any]:
 def without_variant(model: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a model without the name that they go by, which changes no numbers."""
     return {key: value for key, value in model.items() if key != "variant"}
+
+
+def deciding_augmentation(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What of an augmentation decides numbers, a file of translations by its content; {} where it changes nothing."""
+    views = list(settings.get("views") or ())
+    if not views:
+        return {}
+    deciding = {key: settings.get(key) for key in ("views", "probability", "sets", *views) if key in settings}
+    if "translation" in views:
+        path = Path(settings.get("translations") or "").expanduser()
+        is_there = path.is_file()  # where it is not, the job will say so
+        deciding["translations"] = _file_digest(path, path.stat().st_mtime_ns) if is_there else str(path)
+    return deciding
 
 
 def _weights_digest(folder: Path) -> str:
@@ -103,7 +118,10 @@ def run_name(config: Mapping[str, Any]) -> str:
 
 
 def register_resolvers() -> None:
-    """Makes `${run_key:}`, `${run_name:}` and `${for_scores:…}` known to OmegaConf; may be called again."""
+    """Makes the resolvers of `conf/` known to OmegaConf: run_key, run_name, for_scores, this_machine.
+
+    May be called again.
+    """
 
     def key(*, _root_: DictConfig) -> str:
         return run_key(_root_)
@@ -112,5 +130,6 @@ def register_resolvers() -> None:
         return run_name(OmegaConf.to_container(_root_, resolve=False))
 
     for_scores.register()
+    accelerator.register()
     OmegaConf.register_new_resolver("run_key", key, replace=True)
     OmegaConf.register_new_resolver("run_name", name, replace=True)

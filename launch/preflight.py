@@ -18,6 +18,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from launch.auto_hardware import hardware_note
 from launch.explain import ConfigError, explain_composition
 from launch.job import check_job, explained, typed_config
 from launch.naming import register_resolvers
@@ -34,7 +35,7 @@ def check_command_line(
 ) -> None:
     """Raises UserError for the first mistake in a program's arguments; each choice of a sweep is checked.
 
-    What is allowed but would take far longer than need be is said on stderr.
+    What hardware=auto is here, and what is allowed but would take far longer than need be, is said on stderr.
 
     conf_dir  folder of the configuration tree
     root      folder that dotted targets start from
@@ -54,8 +55,8 @@ def check_command_line(
             check.sweep(flags.overrides)
         else:
             check.single(flags.overrides, runs=flags.cfg is None)
-    for warning in check.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+    for line in check.said:
+        print(line, file=sys.stderr)
 
 
 def checked_job(
@@ -78,7 +79,7 @@ class _Check:
         self.name = name
         self.folder = folder
         self.root = root
-        self.warnings: dict[str, None] = {}
+        self.said: dict[str, None] = {}
 
     def look_at(self, lines: Sequence[str]) -> None:
         """Syntax, and the options chosen in every alternative of a sweep. Composes nothing."""
@@ -161,6 +162,8 @@ class _Check:
                 )
         config = self.compose(lines)
         with self._placed(lines):
+            if note := hardware_note(config.hydra.runtime.choices):
+                self.said[note] = None
             job = typed_config(config)
             self._judge(job)
         return job
@@ -168,7 +171,8 @@ class _Check:
     def _judge(self, job: DictConfig) -> None:
         check_job(job, root=self.root)
         if job.hardware.accelerator == "cpu" and job.hardware.precision == "bf16-mixed" and lacks_bf16():
-            self.warnings[slow_bf16_warning("hardware.precision=bf16-mixed", "hardware=cpu")] = None
+            warning = slow_bf16_warning("hardware.precision=bf16-mixed", "hardware=cpu")
+            self.said[f"warning: {warning}"] = None
 
     def compose(self, lines: Sequence[str]) -> DictConfig:
         try:

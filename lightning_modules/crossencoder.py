@@ -18,6 +18,7 @@ from encoders.joint import PAIR, JointCollator
 from encoders.joint_bundle import is_joint, load_joint_encoder, save_joint_encoder
 from encoders.joint_encoder import JointEncoder, similarity
 from encoders.token_cache import CachedTokenizer
+from lightning_modules.augment import augmentation_of
 from lightning_modules.base import SentenceModule
 from lightning_modules.joint_plan import JointPlan
 from lightning_modules.matching import chosen_losses
@@ -74,6 +75,7 @@ class CrossEncoder(SentenceModule):
             room=encoder.room,
             both_in_training=symmetric_training,
             both_in_evaluation=encoder.symmetric,
+            augmentation=augmentation_of(self.job, encoder.inner),
         )
 
     @classmethod

@@ -23,13 +23,17 @@ from losses.cosine import CosineSimilarity
 from losses.huber import Huber
 from losses.info_nce import InfoNCE
 from losses.info_nce_extended import InfoNCEExtended
+from losses.info_nce_in_batch import InfoNCEInBatch
+from losses.info_nce_own import InfoNCEOwn
 from losses.info_nce_pool import InfoNCEPool
 from losses.loss import Loss, LossOutput
 from losses.margin_ranking import MarginRanking
 from losses.mse import SquaredError
+from losses.nt_xent import NTXent
 from losses.online_contrastive import OnlineContrastive
 from losses.prototype import Prototype
 from losses.simcse import SimCSE
+from losses.simcse_nt_xent import SimCSENTXent
 from losses.softmax import SoftmaxClassifier
 from losses.triplet import TripletMargin
 
@@ -54,13 +58,17 @@ __all__ = [
     "Huber",
     "InfoNCE",
     "InfoNCEExtended",
+    "InfoNCEInBatch",
+    "InfoNCEOwn",
     "InfoNCEPool",
     "Loss",
     "LossOutput",
     "MarginRanking",
+    "NTXent",
     "OnlineContrastive",
     "Prototype",
     "SimCSE",
+    "SimCSENTXent",
     "SoftmaxClassifier",
     "SquaredError",
     "TripletMargin",

@@ -167,6 +167,21 @@ class EvaluationConfig:
 
 
 @dataclass
+class AugmentationConfig:
+    """How sentences of labelled sets are changed while they are learnt from; labels stay, evaluation too."""
+
+    views: list[str] = MISSING  # names of encoders.views.VIEWS, in order; []: nothing is changed
+    probability: float = MISSING  # of a sentence of a batch to be changed
+    sets: list[str] | None = None  # trained sets whose sentences are changed; null: all
+    delete: float = MISSING  # shares of words: left out,
+    repeat: float = MISSING  # written twice,
+    cutoff: float = MISSING  # left out in one run,
+    shuffle: int = MISSING  # (words that change places among each other)
+    synonym: float = MISSING  # replaced, of those that the lexicon knows
+    translations: str | None = None  # file of texts and their translations there and back
+
+
+@dataclass
 class HealthConfig:
     """What is watched of the embedding space while it learns; changes no weights."""
 
@@ -247,6 +262,7 @@ class JobConfig:
     schedule: ScheduleConfig = MISSING
     training: TrainingConfig = MISSING
     optimiser: OptimiserConfig = MISSING
+    augmentation: AugmentationConfig = MISSING
     hardware: HardwareConfig = MISSING
     evaluation: EvaluationConfig = MISSING
     health: HealthConfig = MISSING

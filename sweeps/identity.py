@@ -27,7 +27,7 @@ NOT_PART_OF_THE_ROW = (
 """Configuration that changes no numbers, but for what `_arithmetic` takes of it; `dataset` and `schedule` are told by
 what was trained on."""
 
-TRAINING_ONLY = ("loss", "training", "optimiser")
+TRAINING_ONLY = ("loss", "training", "optimiser", "augmentation")
 """Configuration that means nothing for weights that were not trained."""
 
 WEIGHTS_ONLY = ("backbone", "init_from")
@@ -61,6 +61,8 @@ def identify(result: Result, *, before_training: bool) -> Identity:
     settings = {key: value for key, value in config.items() if key not in left_out}
     if trained_on != "lexical":
         settings |= _arithmetic(config)
+    if not (settings.get("augmentation") or {}).get("views"):
+        settings.pop("augmentation", None)  # nothing was changed, as before there was such a thing
     if settings.pop("filter_leaks", False) and trained_on not in ("", "lexical"):
         # Then what is evaluated on decides what was trained on.
         settings["filter_leaks"] = "+".join(sorted({*config.get("evaluate", {}), *config["dataset"]}))
@@ -68,6 +70,7 @@ def identify(result: Result, *, before_training: bool) -> Identity:
         # A dataset's own view or limit decides too, but only of the sets that this stage has seen.
         seen = [name for stage in result.trained_on for name in stage.split("+")]
         settings["dataset"] = {name: config["dataset"].get(name) for name in seen}
+        settings["loss"] = _losses_in_use(config["loss"], settings["dataset"])
         settings |= _own_numbers(config["schedule"], result.stage, seen)
     return Identity(trained_on, tuple(sorted(_flatten(settings).items())))
 
@@ -80,6 +83,14 @@ def _arithmetic(config: Mapping[str, Any]) -> dict[str, Any]:
     hardware, evaluation = config.get("hardware") or {}, config.get("evaluation") or {}
     found = {"evaluation.backend": evaluation.get("backend", "torch")}
     return found | ({"hardware.precision": hardware["precision"]} if "precision" in hardware else {})
+
+
+def _losses_in_use(
+    loss: Mapping[str, Any], sets: Mapping[str, Mapping[str, Any] | None]
+) -> Mapping[str, Any]:
+    """Of a table kind → loss the kinds that the sets have, or are turned into; all where they have none of them."""
+    kinds = {one.get("view") or one.get("kind") for one in sets.values() if one is not None}
+    return {kind: one for kind, one in loss.items() if kind in kinds} or loss
 
 
 def short_target(node: Mapping[str, Any]) -> str:

@@ -220,6 +220,8 @@ FITS = {
     "softmax": {"demo_qmc", "demo_order", "demo_nli"},
     "info_nce": {"demo_qmc", "demo_order", "demo_nli"},
     "info_nce_extended": {"demo_qmc", "demo_order", "demo_nli"},
+    "info_nce_in_batch": {"demo_qmc", "demo_order", "demo_nli"},
+    "info_nce_own": {"demo_qmc", "demo_order", "demo_nli"},
     "info_nce_pool": {"demo_qmc", "demo_order", "demo_nli"},
     "triplet": {"demo_qmc", "demo_order", "demo_nli"},
     "angle": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
@@ -238,8 +240,10 @@ FITS = {
     "huber": {"demo_sts", "demo_qmc", "demo_order"},
     "margin_ranking": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
     "mse": {"demo_sts", "demo_qmc", "demo_order"},
+    "nt_xent": {"demo_qmc", "demo_order", "demo_nli"},
     "prototype": set(),
     "simcse": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
+    "simcse_nt_xent": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
     "by_kind": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
 }
 NEEDS_LOGITS = {"ce"}

@@ -147,6 +147,7 @@ def test_a_tie_at_the_last_validation_is_broken_as_without_the_kill(tmp_path, ti
         ("training.length_window=3",),
         ("hardware.train_piece_tokens=64",),
         ("model=crossencoder", "training.length_window=3"),
+        ("augmentation=noise",),
     ],
     ids=[
         "plain",
@@ -158,6 +159,7 @@ def test_a_tie_at_the_last_validation_is_broken_as_without_the_kill(tmp_path, ti
         "by length",
         "pieces",
         "crossencoder",
+        "augmentation",
     ],
 )
 def test_killed_at_five_random_steps(tmp_path, tiny_backbone, overrides):

@@ -70,6 +70,14 @@ filter_leaks: false
 debug_rows: null
 dataset: {}
 evaluate: {}
+augmentation:
+  views: []
+  probability: 0.5
+  delete: 0.1
+  repeat: 0.1
+  cutoff: 0.1
+  shuffle: 4
+  synonym: 0.3
 training:
   duration: 3 epochs
   batch_size: 64

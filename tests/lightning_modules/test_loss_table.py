@@ -29,6 +29,16 @@ FROM_TEXT = [
     for model in sorted(path.stem for path in (loss_table.CONFIGURATION / "model").glob("*.yaml"))
     if model not in ("biencoder", "crossencoder", "lexical", "mlm")
     for loss in ("info_nce", "info_nce_extended", "info_nce_pool", "by_kind")
+] + [
+    (model, loss)
+    for model in (
+        "cot_single",
+        "cot_without_negative",
+        "crops",
+        "simcse",
+        "views",
+    )  # the others make triplets
+    for loss in ("info_nce_in_batch", "nt_xent")
 ]
 """Models that make pairs of sentences, and losses that take pairs. Those of rows are tried in tests/test_jobs.py and
 test_crossencoder.py."""

@@ -98,6 +98,36 @@ def info_nce(anchors, pools, anchor_texts, pool_texts, temperature, symmetric):
     return total / count / (2 if symmetric else 1)
 
 
+def info_nce_own(anchors, positives, negatives, anchor_texts, positive_texts, negative_texts, temperature):
+    """negatives, negative_texts: one entry per column."""
+    total = 0
+    for row in range(len(anchors)):
+        own = (cosine(anchors[row], positives[row]) / temperature).exp()
+        denominator = own
+        for column, texts in zip(negatives, negative_texts, strict=True):
+            if texts[row] not in (anchor_texts[row], positive_texts[row]):
+                denominator = denominator + (cosine(anchors[row], column[row]) / temperature).exp()
+        total = total - (own / denominator).log()
+    return total / len(anchors)
+
+
+def nt_xent(first, second, first_texts, second_texts, temperature):
+    """Text k of the 2N is looked at from text i unless it is i, equal to i, or a partner of a text equal to i."""
+    count = len(first)
+    vectors, texts = [*first, *second], [*first_texts, *second_texts]
+    partner = [(place + count) % (2 * count) for place in range(2 * count)]
+    total = 0
+    for i in range(2 * count):
+        own = (cosine(vectors[i], vectors[partner[i]]) / temperature).exp()
+        partners = [texts[partner[k]] for k in range(2 * count) if texts[k] == texts[i]]
+        denominator = own
+        for k in range(2 * count):
+            if k not in (i, partner[i]) and texts[k] != texts[i] and texts[k] not in partners:
+                denominator = denominator + (cosine(vectors[i], vectors[k]) / temperature).exp()
+        total = total - (own / denominator).log()
+    return total / (2 * count)
+
+
 def triplet(anchors, positives, negatives, margin, distance):
     """negatives: one entry per column."""
     measure = {"cosine": lambda a, b: 1 - cosine(a, b), "euclidean": euclidean}[distance]

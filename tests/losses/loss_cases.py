@@ -12,7 +12,10 @@ from losses import (
     CoSENT,
     CosineSimilarity,
     InfoNCE,
+    InfoNCEInBatch,
+    InfoNCEOwn,
     Loss,
+    NTXent,
     OnlineContrastive,
     SoftmaxClassifier,
     TripletMargin,
@@ -136,6 +139,19 @@ def expected_info_nce(loss: InfoNCE, rows: Encoded) -> Tensor:
     return oracle.info_nce(anchors, pools, anchor_texts, pool_texts, loss.temperature, loss.symmetric)
 
 
+def expected_info_nce_own(loss: InfoNCEOwn, rows: Encoded) -> Tensor:
+    anchors, positives, *others = rows.embeddings.values()
+    anchor_texts, positive_texts, *texts = [ids.tolist() for ids in rows.text_ids.values()]
+    return oracle.info_nce_own(
+        anchors, positives, others, anchor_texts, positive_texts, texts, loss.temperature
+    )
+
+
+def expected_nt_xent(loss: NTXent, rows: Encoded) -> Tensor:
+    texts = [ids.tolist() for ids in rows.text_ids.values()]
+    return oracle.nt_xent(*rows.embeddings.values(), *texts, loss.temperature)
+
+
 def expected_triplet(loss: TripletMargin, rows: Encoded) -> Tensor:
     anchors, positives, *negatives = rows.embeddings.values()
     return oracle.triplet(anchors, positives, negatives, loss.margin, loss.distance)
@@ -207,6 +223,21 @@ def ranking_cases() -> list[Case]:
         for kind, num_negatives in ((Kind.POSITIVE_PAIR, 0), (Kind.TRIPLET, 1), (Kind.TRIPLET, 3))
         for symmetric in (False, True)
     ]
+    cases += [
+        Case(
+            f"info_nce_own-{num_negatives}",
+            lambda: InfoNCEOwn(temperature=0.07),
+            Kind.TRIPLET,
+            expected_info_nce_own,
+            num_negatives,
+        )
+        for num_negatives in (1, 3)
+    ]
+    pairs = {
+        "info_nce_in_batch": (lambda: InfoNCEInBatch(temperature=0.07, symmetric=True), expected_info_nce),
+        "nt_xent": (lambda: NTXent(temperature=0.05), expected_nt_xent),
+    }
+    cases += [Case(name, build, Kind.POSITIVE_PAIR, expected, 0) for name, (build, expected) in pairs.items()]
     cases += [
         Case(
             f"triplet-{distance}-{num_negatives}",

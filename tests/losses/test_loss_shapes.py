@@ -21,6 +21,7 @@ from losses.cosent_weighted import cosent_weighted
 from losses.cosine import cosine_regression, rescale
 from losses.huber import huber
 from losses.info_nce import false_negatives, info_nce, ranking_summary
+from losses.info_nce_own import info_nce_own
 from losses.margin_ranking import margin_ranking
 from losses.mse import squared_error
 from losses.online_contrastive import hard_rows, online_contrastive
@@ -71,7 +72,18 @@ CALLS = [
         (floats(4, 8), marks(4, 4)),
     ),
     (false_negatives, {}, (numbers(4), numbers(4), numbers(8)), (numbers(4), numbers(3), numbers(8))),
-    (ranking_summary, {}, (floats(4, 8), marks(4, 8)), (floats(4, 8), marks(8, 4))),
+    (
+        ranking_summary,
+        {},
+        (floats(4, 8), marks(4, 8), numbers(4)),
+        (floats(4, 8), marks(8, 4), numbers(4)),
+    ),
+    (
+        info_nce_own,
+        {"temperature": 0.05},
+        (floats(4, 3), marks(4, 3)),
+        (floats(4, 3), marks(4, 2)),
+    ),
     (triplet_margin, {"margin": 0.2}, (floats(4), floats(4, 2)), (floats(4), floats(4))),
     (row_nearness, {}, (floats(4, 3), floats(4, 3)), (floats(4, 3), floats(1, 3))),
     (row_cosine, {}, (floats(4, 3), floats(4, 3)), (floats(4, 3), floats(1, 3))),

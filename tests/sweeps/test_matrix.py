@@ -99,6 +99,20 @@ def test_namesakes_are_told_apart_by_what_differs(make_result):
     assert labels([cosent, longer]) == ["a", "b"]
     assert labels([cosent, cosine]) == ["a · loss=cosent", "a · loss=cosine"]
     assert labels([cosent, by_kind]) == ["a · loss=by_kind", "a · loss=cosent"]
+    dataset = {"a": {"name": "a", "kind": "scored_pair", "view": None}}
+    of_kinds = {
+        "scored_pair": {"_target_": "losses.cosine.Cosine"},
+        "labelled_text": {"_target_": "losses.x.X"},
+    }
+    narrow, wide = (
+        make_result(["a"], scores, loss=loss, dataset=dataset)
+        for loss in (dict([*of_kinds.items()][:1]), of_kinds)
+    )
+    assert len(labels([narrow, wide])) == 1  # a loss of a kind that the sets have not changes no row
+    unchanged = make_result(["a"], scores, augmentation={"views": [], "delete": 0.1})
+    changed = make_result(["a"], scores, augmentation={"views": ["delete"], "delete": 0.1})
+    assert labels([cosent, unchanged]) == ["a"]
+    assert len(labels([cosent, changed])) == 2
     assert labels([cosent, colder, cosine]) == [
         "a · loss=cosent · loss.temperature=0.01",
         "a · loss=cosent · loss.temperature=0.05",
