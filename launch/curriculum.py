@@ -33,13 +33,14 @@ class Curriculum:
             typed.dataset, self.job.dataset = {}, {}
         self.plans = plan_job(typed)
         self.jobs: list[JobConfig] = [OmegaConf.to_object(plan.job) for plan in self.plans]
-        self.settings = settings
+        self.settings = settings | {"model": OmegaConf.to_container(typed.model)}
         self.key = key
         self.store = StageStore(self.job.schedule.store)
 
     def run(self, folder: RunFolder) -> None:
         """Every stage that is not finished; all rows are read and checked before the first."""
         matches = [match_losses(job) for job in self.jobs]
+        self.model.check_start(self.jobs[0])
         data = self._load(matches)
         start, previous = self.model.load_encoder(self.jobs[0]), None
         shares = self.store.root is not None  # only then are digests worth their time

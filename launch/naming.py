@@ -9,6 +9,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from launch.language import with_language
+
 NOT_PART_OF_THE_RUN = (
     "hydra",
     "name",
@@ -39,7 +41,7 @@ def run_key(config: Mapping[str, Any]) -> str:
         deciding["schedule"] = {key: value for key, value in config["schedule"].items() if key != "store"}
     if config.get("init_from"):
         deciding["init_from"] = _weights_digest(Path(config["init_from"]))
-    deciding["model"] = without_variant(config.get("model") or {})
+    deciding["model"] = without_variant(with_language(config))
     deciding["evaluation"] = {
         key: value
         for key, value in (config.get("evaluation") or {}).items()
