@@ -30,8 +30,8 @@ class CotEncoder(BiEncoder):
     are. What stands for a sentence in evaluation, and in the encoder that a run leaves behind, is what the anchor's
     template gives, by the function that was trained. `variant` is read by those who name runs only.
 
-    A [MASK] that sees nothing of its sentence learns nothing, and one that never stood for a hidden token learns slowly:
-    the first is refused, the second too unless `untrained_mask` is true.
+    A [MASK] that sees nothing of its sentence learns nothing, and one that never stood for a hidden token learns
+    slowly: the first is refused, the second too unless `untrained_mask` is true.
     """
 
     reads = Kind.SENTENCE

@@ -76,8 +76,8 @@ class Prompts:
         templates, language = model["templates"], model["language"]
         if language is None:
             raise UserError(
-                "model.language=null: the sets of this job are in several languages, or there are none, and templates are "
-                f"in one; type {' or '.join(f'model.language={one}' for one in templates)}"
+                "model.language=null: the sets of this job are in several languages, or there are none, and templates "
+                f"are in one; type {' or '.join(f'model.language={one}' for one in templates)}"
             )
         if language not in templates:
             raise UserError(f"model.language={language}: no such templates; {nearest(language, templates)}")

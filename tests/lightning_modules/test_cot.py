@@ -168,17 +168,17 @@ def test_a_mask_that_sees_nothing_is_refused_and_one_that_does_is_not(tiny_backb
 def test_a_start_that_cannot_be_learnt_from_is_refused_before_rows_are_read(
     model, start, message, tmp_path, tiny_backbone, monkeypatch
 ):
-    class Read(Exception):
+    class ReadError(Exception):
         pass
 
     def read(*given, **options):
-        raise Read
+        raise ReadError
 
     monkeypatch.setattr(loading, "load_examples", read)
     config = compose_job(
         f"model={model}", "loss=info_nce_pool", *start, f"output_dir={tmp_path}", "suite=none"
     )
-    with pytest.raises(UserError if message else Read, match=message):
+    with pytest.raises(UserError if message else ReadError, match=message):
         train.run_job(config)
 
 
