@@ -14,6 +14,7 @@ from omegaconf.errors import (
 )
 
 from launch.explain import ConfigError, broken_reference, unknown_key, wrong_type
+from launch.language import settle_language
 from launch.naming import register_resolvers
 from launch.signatures import check_target
 from launch.stages import plan_job
@@ -77,6 +78,7 @@ def typed_config(config: DictConfig) -> DictConfig:
         raise broken_reference(error) from error
     job = _merge(resolved)
     _require_complete(job)
+    settle_language(job)
     return job
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from launch.language import with_language
 from schema import accelerator, for_scores
 
 NOT_PART_OF_THE_RUN = (
@@ -51,7 +52,7 @@ def run_key(config: Mapping[str, Any] | DictConfig) -> str:
     deciding["precision"] = (config.get("hardware") or {}).get("precision")
     augmentation = deciding_augmentation(deciding.pop("augmentation", None) or {})
     deciding |= {"augmentation": augmentation} if augmentation else {}
-    deciding["model"] = without_variant(config.get("model") or {})
+    deciding["model"] = without_variant(with_language(config))
     deciding["evaluation"] = {
         key: value
         for key, value in (config.get("evaluation") or {}).items()

@@ -99,6 +99,10 @@ class SentenceModule(pl.LightningModule):
         losses  dataset key → kind of examples that its loss is fed, and the loss's configuration
         """
 
+    @classmethod
+    def check_start(cls, job: JobConfig) -> None:
+        """Raises UserError for weights that the model cannot learn from, as far as files tell; loads none of them."""
+
     @abstractmethod
     def encode(self, batch: Batch) -> Encoded:
         """Everything a loss may read, one row per example of the batch."""

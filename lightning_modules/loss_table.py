@@ -65,8 +65,9 @@ def outcome(model: Mapping[str, Any], loss: Mapping[str, Any]) -> Outcome:
 
 def _job(model: Mapping[str, Any], loss: Mapping[str, Any], kind: Kind) -> SimpleNamespace:
     """As much of a job as is asked before anything is loaded: one set of the given kind."""
+    settled = {"language": next(iter(model["templates"]))} if "templates" in model else {}
     return SimpleNamespace(
-        model=dict(model),
+        model=dict(model) | settled,
         loss=dict(loss),
         dataset={"the set": SimpleNamespace(kind=kind, view=None)},
         schedule=SimpleNamespace(sets={}, stages={}),

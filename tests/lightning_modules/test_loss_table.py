@@ -70,7 +70,8 @@ def test_the_table_has_every_model_and_loss(project_root, outcomes):
 
 @pytest.mark.parametrize("model", ["biencoder", "crossencoder", "cot", "cot_single", "crops", "views"])
 def test_the_table_tells_what_becomes_of_a_real_job(model, outcomes):
-    words = (f"model={model}", f"dataset=[{','.join(SETS.values())}]", "suite=none")
+    words = [f"model={model}", f"dataset=[{','.join(SETS.values())}]", "suite=none"]
+    words += ["model.language=zh"] if "cot" in model else []  # the sets are in several languages
     job = OmegaConf.to_object(typed_config(compose_job(*words)))
     sets, losses = job.dataset, loss_table.losses_for(job.model)
     for kind, name in SETS.items():
