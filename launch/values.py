@@ -46,7 +46,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "schedule.sample_by": ("size", "weight"),
     "backbone.initialise": ("pretrained", "random"),
     "backbone.pooling": ("mean", "cls", "max", "first_last", "weighted"),
-    "optimiser.decay": ("linear", "constant"),
+    "optimiser.decay": ("linear", "constant", "inverse_sqrt"),
     "evaluation.splits": ("dev", "test"),
     "evaluation.backend": tuple(BackendName),
     "health.on_collapse": ("warn", "stop"),
@@ -131,6 +131,7 @@ def check_values(job: DictConfig) -> None:
             _check_dataset(f"{group}.{name}", dataset)
     if len(job.optimiser.betas) != 2:
         raise ConfigError(f"optimiser.betas={job.optimiser.betas}: expected two numbers", "optimiser.betas")
+    _check_decay(job.optimiser)
 
 
 def _not_allowed(key: str, value: str, allowed: tuple[str, ...]) -> str:
@@ -152,6 +153,17 @@ def _check_duration(key: str, value: str, limits: Range) -> None:
         raise ConfigError(f"{key}={value}: expected {limits} {duration.unit}", key)
     if key == "optimiser.warmup" and duration.unit is Unit.PERCENT and duration.amount > 100:
         raise ConfigError(f"{key}={value}: expected at most 100 percent of the training", key)
+
+
+def _check_decay(optimiser: DictConfig) -> None:
+    """A rate that falls from the end of the warm-up on, by its length, needs one."""
+    no_warmup = Duration.parse(optimiser.warmup).amount == 0
+    if optimiser.decay == "inverse_sqrt" and no_warmup:
+        raise ConfigError(
+            f"optimiser.warmup={optimiser.warmup}: decay=inverse_sqrt is lr · √(warm-up/step), and nothing without a "
+            "warm-up; type for example 'optimiser.warmup=10 percent'",
+            "optimiser.warmup",
+        )
 
 
 def _check_monitor(job: DictConfig) -> None:

@@ -117,7 +117,7 @@ class OptimiserConfig:
     betas: list[float] = MISSING
     eps: float = MISSING
     warmup: str = MISSING  # a duration: the learning rate rises linearly from 0
-    decay: str = MISSING  # linear: falls to 0 at the end · constant
+    decay: str = MISSING  # linear: falls to 0 at the end · constant · inverse_sqrt: by the root of the steps
     clip_norm: float | None = None  # gradients are scaled down to this length; null: not
 
 
