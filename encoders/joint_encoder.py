@@ -156,7 +156,7 @@ def similarity(logits: Float[Tensor, "pairs outputs"]) -> Float[Tensor, "pairs"]
 
 
 def dropout_rate(architecture: PretrainedConfig) -> float:
-    """The dropout of the transformer's layers, which the head shares unless told otherwise; 0 where the architecture has none."""
+    """The dropout of the transformer's layers, which the head shares unless told; 0 where the architecture has none."""
     found = [getattr(architecture, name) for name in DROPOUTS if hasattr(architecture, name)]
     return float(found[0]) if found else 0.0
 
