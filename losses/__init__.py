@@ -29,9 +29,11 @@ from losses.margin_ranking import MarginRanking
 from losses.mse import SquaredError
 from losses.online_contrastive import OnlineContrastive
 from losses.prototype import Prototype
+from losses.quantile import Quantile
 from losses.simcse import SimCSE
 from losses.softmax import SoftmaxClassifier
 from losses.triplet import TripletMargin
+from losses.triplet_online import TripletOnline
 
 __all__ = [
     "AnglE",
@@ -60,8 +62,10 @@ __all__ = [
     "MarginRanking",
     "OnlineContrastive",
     "Prototype",
+    "Quantile",
     "SimCSE",
     "SoftmaxClassifier",
     "SquaredError",
     "TripletMargin",
+    "TripletOnline",
 ]

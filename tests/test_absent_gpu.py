@@ -36,12 +36,17 @@ GROUPS = {
             "mse",
             "ce_mse",
             "huber",
+            "quantile",
             "cosine",
         )
     ],
     "labelled pairs": [
         [f"loss={name}", QMC]
-        for name in ("circle", "contrastive", "online_contrastive", "info_nce", "triplet")
+        for name in ("circle", "contrastive", "online_contrastive", "info_nce", "triplet", "triplet_online")
+    ]
+    + [
+        ["loss=triplet", QMC, "loss.adaptive_margin=1"],
+        ["loss=triplet_online", QMC, "loss.mining=semi_hard", "loss.adaptive_margin=1"],
     ],
     "inference pairs": [
         *([f"loss={name}", NLI] for name in ("cosent", "softmax", "cosent_softmax", "bilinear")),

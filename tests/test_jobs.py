@@ -204,6 +204,7 @@ FITS = {
     "info_nce_extended": {"demo_qmc", "demo_order", "demo_nli"},
     "info_nce_pool": {"demo_qmc", "demo_order", "demo_nli"},
     "triplet": {"demo_qmc", "demo_order", "demo_nli"},
+    "triplet_online": {"demo_qmc", "demo_order", "demo_nli"},
     "angle": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
     "arcface": set(),
     "bce": {"demo_sts", "demo_qmc", "demo_order"},
@@ -221,6 +222,7 @@ FITS = {
     "margin_ranking": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
     "mse": {"demo_sts", "demo_qmc", "demo_order"},
     "prototype": set(),
+    "quantile": {"demo_sts", "demo_qmc", "demo_order"},
     "simcse": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
     "by_kind": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
 }

@@ -37,6 +37,7 @@ FITS = {
     "huber": PAIRS,
     "margin_ranking": GRADED,
     "mse": PAIRS,
+    "quantile": PAIRS,
 }
 """Losses that a cross-encoder learns from, and the demo sets they take; all others on file are refused."""
 

@@ -19,6 +19,7 @@ from losses import (
     CrossEntropyError,
     Huber,
     MarginRanking,
+    Quantile,
     SquaredError,
 )
 from losses.score_order import SMALLEST_SPREAD, UNITS
@@ -158,6 +159,15 @@ def regression_cases() -> list[Case]:
             lambda loss, rows: oracle.huber(rows.scores, rows.targets, loss.delta, loss.activation),
         )
         for activation in ("identity", "sigmoid")
+    ]
+    cases += [
+        Case(
+            f"quantile-{quantile}-{activation}",
+            partial(Quantile, quantile=quantile, activation=activation),
+            Kind.SCORED_PAIR,
+            lambda loss, rows: oracle.pinball(rows.scores, rows.targets, loss.quantile, loss.activation),
+        )
+        for quantile, activation in ((0.5, "identity"), (0.9, "identity"), (0.25, "sigmoid"))
     ]
     cases.append(
         Case("ce_mse", partial(CrossEntropyError, error_weight=0.5), Kind.SCORED_PAIR, expected_ce_mse)
