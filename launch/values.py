@@ -47,6 +47,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "backbone.initialise": ("pretrained", "random"),
     "backbone.pooling": ("mean", "cls", "max", "first_last", "weighted"),
     "optimiser.decay": ("linear", "constant", "inverse_sqrt"),
+    "training.stratify_by": ("none", "label", "length", "label_length"),
     "evaluation.splits": ("dev", "test"),
     "evaluation.backend": tuple(BackendName),
     "health.on_collapse": ("warn", "stop"),
@@ -132,6 +133,7 @@ def check_values(job: DictConfig) -> None:
     if len(job.optimiser.betas) != 2:
         raise ConfigError(f"optimiser.betas={job.optimiser.betas}: expected two numbers", "optimiser.betas")
     _check_decay(job.optimiser)
+    _check_batches(job.training)
 
 
 def _not_allowed(key: str, value: str, allowed: tuple[str, ...]) -> str:
@@ -163,6 +165,15 @@ def _check_decay(optimiser: DictConfig) -> None:
             f"optimiser.warmup={optimiser.warmup}: decay=inverse_sqrt is lr · √(warm-up/step), and nothing without a "
             "warm-up; type for example 'optimiser.warmup=10 percent'",
             "optimiser.warmup",
+        )
+
+
+def _check_batches(training: DictConfig) -> None:
+    if training.stratify_by != "none" and training.length_window > 1:
+        raise ConfigError(
+            f"training.stratify_by={training.stratify_by}: training.length_window={training.length_window} puts rows "
+            "of like length in a batch, labels in proportion; leave one of them at its default",
+            "training.stratify_by",
         )
 
 

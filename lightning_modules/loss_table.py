@@ -87,6 +87,7 @@ def _job(model: Mapping[str, Any], loss: Mapping[str, Any], kind: Kind) -> Simpl
         loss=dict(loss),
         dataset={"the set": SimpleNamespace(kind=kind, view=None)},
         schedule=SimpleNamespace(sets={}),
+        training=SimpleNamespace(stratify_by="none"),
         evaluation=SimpleNamespace(backend=BackendName.TORCH, cache_embeddings=False),
     )
 

@@ -130,6 +130,7 @@ class TrainingConfig:
     length_window: int = (
         MISSING  # rows of so many batches are put in order of length before they are cut; 1: not
     )
+    stratify_by: str = MISSING  # none label length label_length: what every batch holds in proportion
     validate_every: str = MISSING  # a duration; percent is of the whole training
     patience: int | None = None  # stop after this many validations without a better score; null: never
     monitor: str = MISSING  # auto: mean dev Spearman of the trained sets; or a key such as dev/csts/spearman

@@ -19,6 +19,7 @@ from encoders import load_encoder
 from launch import typed_config
 from launch.naming import run_key
 from launch.stage_run import StageRun
+from lightning_modules.base import SentenceModule
 from lightning_modules.matching import match_losses
 from metrics.lexical import lexical_scores
 from schema.errors import UserError
@@ -296,6 +297,22 @@ def test_a_curriculum_leaves_a_result_per_stage_and_goes_on_where_it_stopped(tmp
     assert again == run
     assert (first / "result.json").stat().st_mtime_ns == written
     assert weights(again) == whole
+
+
+def test_each_batch_of_a_job_holds_labels_and_lengths_in_proportion(tmp_path, tiny_backbone, monkeypatch):
+    seen = []
+    step = SentenceModule.training_step
+    monkeypatch.setattr(
+        SentenceModule,
+        "training_step",
+        lambda module, batch, index: (seen.append(batch.targets.tolist()), step(module, batch, index))[1],
+    )
+    words = ("dataset=[demo_qmc]", "training.duration=1 epochs", "evaluation.splits=[dev]")
+    run_job(tmp_path, tiny_backbone, *words, "training.stratify_by=label_length")
+    labels = [label for batch in seen for label in batch]
+    assert len(labels) == 48
+    share = sum(labels) / len(labels)
+    assert all(abs(sum(batch) - share * len(batch)) < 2 for batch in seen)
 
 
 def test_starting_afresh_keeps_earlier_work_aside(tmp_path, tiny_backbone):

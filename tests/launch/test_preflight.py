@@ -94,6 +94,8 @@ WRONG = {
     "evaluation.splits=[dev,tset]": "did you mean test?",
     "optimiser.decay=linaer": "did you mean linear?",
     "optimiser.decay=inverse_sqrt optimiser.warmup=0 steps": "'optimiser.warmup=10 percent'",
+    "training.stratify_by=lable": "did you mean label?",
+    "training.stratify_by=label training.length_window=4": "leave one of them at its default",
     "training.duration=3": "training.duration=3 epochs",
     "training.validate_every=3 setps": "steps",
     "training.duration=0 epochs": "more than 0",

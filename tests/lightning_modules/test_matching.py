@@ -38,3 +38,17 @@ def test_a_view_the_loss_cannot_use_is_refused():
     job = job_of("dataset=[demo_nli]", "loss=softmax", "dataset.demo_nli.view=triplet")
     with pytest.raises(UserError, match="softmax needs NLI pairs"):
         match_losses(job)
+
+
+def test_labels_in_proportion_are_refused_where_there_are_none():
+    words = ("training.stratify_by=label_length", "loss=info_nce")
+    with pytest.raises(UserError, match=r"no labels \(demo_qmc as positive pairs\); .*stratify_by=length"):
+        match_losses(job_of("dataset=[demo_qmc]", *words))
+    with pytest.raises(UserError, match="as sentences"):
+        match_losses(job_of("dataset=[demo_sts]", "model=crops", *words))
+    for more in (
+        ["dataset=[demo_qmc]", "loss=info_nce", "training.stratify_by=length"],
+        ["dataset=[demo_sts]", "training.stratify_by=label"],
+        ["dataset=[]", "training.stratify_by=label"],
+    ):
+        match_losses(job_of(*more))
