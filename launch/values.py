@@ -134,6 +134,7 @@ def check_values(job: DictConfig) -> None:
         raise ConfigError(f"optimiser.betas={job.optimiser.betas}: expected two numbers", "optimiser.betas")
     _check_decay(job.optimiser)
     _check_batches(job.training)
+    _check_layer_norm(job)
 
 
 def _not_allowed(key: str, value: str, allowed: tuple[str, ...]) -> str:
@@ -174,6 +175,16 @@ def _check_batches(training: DictConfig) -> None:
             f"training.stratify_by={training.stratify_by}: training.length_window={training.length_window} puts rows "
             "of like length in a batch, labels in proportion; leave one of them at its default",
             "training.stratify_by",
+        )
+
+
+def _check_layer_norm(job: DictConfig) -> None:
+    wanted, start = job.backbone.layer_norm, job.init_from
+    if wanted is not None and start is not None:
+        raise ConfigError(
+            f"backbone.layer_norm={str(wanted).lower()}: init_from={start} takes the place of the backbone; type "
+            f"backbone=local backbone.path=<encoder folder of {start}> in its stead",
+            "backbone.layer_norm",
         )
 
 

@@ -88,6 +88,10 @@ class CrossEncoder(SentenceModule):
         dropout = job.model.get("head_dropout")
         if dropout is not None and not 0 <= dropout < 1:
             raise UserError(f"model.head_dropout={dropout}: expected a share from 0 to below 1, or null")
+        if job.backbone.layer_norm:
+            raise UserError(
+                "backbone.layer_norm=true is for embeddings, and a cross-encoder has none: leave it at null"
+            )
         if job.evaluation.backend != BackendName.TORCH or job.evaluation.cache_embeddings:
             raise UserError(
                 "evaluation.backend and evaluation.cache_embeddings are for embeddings, and a cross-encoder has none: "

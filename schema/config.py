@@ -103,6 +103,8 @@ class BackboneConfig:
     initialise: str = MISSING  # pretrained: weights must be there · random: from config.json alone
     pooling: str | None = None  # mean cls max first_last weighted; null: what the folder says, else mean
     normalise: bool | None = None  # embeddings of length 1; null: what the folder says, else no
+    # LayerNorm as the last layer before length 1; null: what the folder says, else no
+    layer_norm: bool | None = None
     max_length: int | None = None  # tokens; null: what the folder says
     dropout: float | None = None  # null: what the folder says
     # fewer: the first ones; more: new ones that begin by changing nothing; null: as they are

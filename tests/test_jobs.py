@@ -299,6 +299,20 @@ def test_a_curriculum_leaves_a_result_per_stage_and_goes_on_where_it_stopped(tmp
     assert weights(again) == whole
 
 
+def test_a_layer_norm_is_learnt_and_left_behind(tmp_path, tiny_backbone):
+    words = ("evaluation.splits=[dev]", "backbone.layer_norm=true", "training.duration=1 epochs")
+    run = run_job(tmp_path, tiny_backbone, *words)
+    encoder = load_encoder(run)
+    (norm,) = encoder.projections
+    assert not torch.equal(norm.norm.weight, torch.ones(32))
+    assert not torch.equal(norm.norm.bias, torch.zeros(32))
+    again = run_job(
+        tmp_path, tiny_backbone, "dataset=[]", "suite=demo", "evaluation.splits=[dev]", f"init_from={run}"
+    )
+    key = "dev/demo_sts/spearman"
+    assert Result.read(again).scores[key].value == pytest.approx(Result.read(run).scores[key].value, abs=1e-6)
+
+
 def test_each_batch_of_a_job_holds_labels_and_lengths_in_proportion(tmp_path, tiny_backbone, monkeypatch):
     seen = []
     step = SentenceModule.training_step

@@ -96,6 +96,7 @@ WRONG = {
     "optimiser.decay=inverse_sqrt optimiser.warmup=0 steps": "'optimiser.warmup=10 percent'",
     "training.stratify_by=lable": "did you mean label?",
     "training.stratify_by=label training.length_window=4": "leave one of them at its default",
+    "+backbone.layer_norm=true init_from=runs/first": "backbone=local backbone.path=<encoder folder of runs/first>",
     "training.duration=3": "training.duration=3 epochs",
     "training.validate_every=3 setps": "steps",
     "training.duration=0 epochs": "more than 0",

@@ -105,6 +105,7 @@ def test_numbers_of_a_loss_suit_the_scores_of_the_model():
         (["loss=ce", "dataset=[demo_sts]"], "loss=ce needs labelled pairs or NLI pairs; demo_sts gives"),
         (["loss=ce", "dataset=[demo_qmc,demo_nli]"], "one head.* demo_qmc 2, demo_nli 3"),
         (["model.pooling=max"], "model.pooling=max is not an option"),
+        (["backbone.layer_norm=true"], "backbone.layer_norm=true is for embeddings"),
         (["model.head_dropout=1"], "model.head_dropout=1.*: expected a share from 0 to below 1"),
         (["evaluation.backend=onnx"], "evaluation.backend"),
         (["evaluation.cache_embeddings=true"], "cross-encoder has none"),
