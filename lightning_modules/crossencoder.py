@@ -45,6 +45,7 @@ class CrossEncoder(SentenceModule):
     segments            the second sentence's tokens are marked; None: what the folder says, else true
     symmetric           scores are the mean of (a, b) and (b, a); None: what the folder says, else false
     symmetric_training  so is what the loss reads
+    head_dropout        share of what the head sees that is dropped in training; None: as in the transformer's layers
     """
 
     offers = ("scores", "logits")
@@ -57,6 +58,7 @@ class CrossEncoder(SentenceModule):
         segments: bool | None,
         symmetric: bool | None,
         symmetric_training: bool,
+        head_dropout: float | None = None,  # runs of before have none
         **shared: object,
     ) -> None:
         super().__init__(**shared)
@@ -84,6 +86,13 @@ class CrossEncoder(SentenceModule):
         if pooling is not None and pooling not in JointEncoder.poolings:
             raise UserError(
                 f"model.pooling={pooling} is not an option; {nearest(str(pooling), JointEncoder.poolings)}"
+            )
+        dropout = job.model.get("head_dropout")
+        if dropout is not None and not 0 <= dropout < 1:
+            raise UserError(f"model.head_dropout={dropout}: expected a share from 0 to below 1, or null")
+        if job.backbone.layer_norm:
+            raise UserError(
+                "backbone.layer_norm=true is for embeddings, and a cross-encoder has none: leave it at null"
             )
         if job.evaluation.backend != BackendName.TORCH or job.evaluation.cache_embeddings:
             raise UserError(
@@ -116,7 +125,12 @@ class CrossEncoder(SentenceModule):
             inner = load_encoder(start) if start else load_backbone(job.backbone, seed=job.seed)
             inner.pooling = "cls"
             encoder = JointEncoder(inner, outputs=outputs or 1, segments=True, symmetric=False, seed=job.seed)
-        encoder.set(pooling=model["pooling"], segments=model["segments"], symmetric=model["symmetric"])
+        encoder.set(
+            pooling=model["pooling"],
+            segments=model["segments"],
+            symmetric=model["symmetric"],
+            head_dropout=model.get("head_dropout"),
+        )
         return encoder
 
     @staticmethod

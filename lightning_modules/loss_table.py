@@ -71,6 +71,8 @@ def _job(model: Mapping[str, Any], loss: Mapping[str, Any], kind: Kind) -> Simpl
         loss=dict(loss),
         dataset={"the set": SimpleNamespace(kind=kind, view=None)},
         schedule=SimpleNamespace(sets={}, stages={}),
+        training=SimpleNamespace(stratify_by="none"),
+        backbone=SimpleNamespace(layer_norm=None),
         evaluation=SimpleNamespace(backend=BackendName.TORCH, cache_embeddings=False),
     )
 

@@ -15,7 +15,7 @@ from losses.loss import Loss
 from schema.config import DatasetConfig, JobConfig
 from schema.contract import choose_view
 from schema.errors import UserError
-from schema.examples import NLI_CLASSES, Kind
+from schema.examples import NLI_CLASSES, TARGET_COLUMN, Kind
 
 LOSS_FOLDER = Path(__file__).resolve().parents[1] / "conf" / "loss"
 
@@ -40,8 +40,20 @@ def match_losses(job: JobConfig) -> dict[str, Match]:
         if match.loss:  # its constructor refuses numbers it cannot use; better now than later
             build_loss(match.loss, dim=1, num_classes=2)
     model = get_class(job.model["_target_"])
+    _require_labels(job, matches)
     model.check(job, {name: (match.kind, match.loss) for name, match in matches.items()})
     return matches
+
+
+def _require_labels(job: JobConfig, matches: Mapping[str, Match]) -> None:
+    """Raises UserError where batches shall hold labels in proportion, and no row that is learnt from has any."""
+    by = job.training.stratify_by
+    if "label" in by and matches and not any(match.kind in TARGET_COLUMN for match in matches.values()):
+        read = ", ".join(f"{name} as {match.kind.replace('_', ' ')}s" for name, match in matches.items())
+        raise UserError(
+            f"training.stratify_by={by}: what is learnt from has no labels ({read}); "
+            "choose training.stratify_by=length or none"
+        )
 
 
 def chosen_losses(job: JobConfig) -> dict[str, Match]:

@@ -32,10 +32,12 @@ from losses.mse import SquaredError
 from losses.nt_xent import NTXent
 from losses.online_contrastive import OnlineContrastive
 from losses.prototype import Prototype
+from losses.quantile import Quantile
 from losses.simcse import SimCSE
 from losses.simcse_nt_xent import SimCSENTXent
 from losses.softmax import SoftmaxClassifier
 from losses.triplet import TripletMargin
+from losses.triplet_online import TripletOnline
 
 __all__ = [
     "AnglE",
@@ -67,9 +69,11 @@ __all__ = [
     "NTXent",
     "OnlineContrastive",
     "Prototype",
+    "Quantile",
     "SimCSE",
     "SimCSENTXent",
     "SoftmaxClassifier",
     "SquaredError",
     "TripletMargin",
+    "TripletOnline",
 ]

@@ -103,6 +103,8 @@ class BackboneConfig:
     initialise: str = MISSING  # pretrained: weights must be there · random: from config.json alone
     pooling: str | None = None  # mean cls max first_last weighted; null: what the folder says, else mean
     normalise: bool | None = None  # embeddings of length 1; null: what the folder says, else no
+    # LayerNorm as the last layer before length 1; null: what the folder says, else no
+    layer_norm: bool | None = None
     max_length: int | None = None  # tokens; null: what the folder says
     dropout: float | None = None  # null: what the folder says
     # fewer: the first ones; more: new ones that begin by changing nothing; null: as they are
@@ -117,7 +119,7 @@ class OptimiserConfig:
     betas: list[float] = MISSING
     eps: float = MISSING
     warmup: str = MISSING  # a duration: the learning rate rises linearly from 0
-    decay: str = MISSING  # linear: falls to 0 at the end · constant
+    decay: str = MISSING  # linear: falls to 0 at the end · constant · inverse_sqrt: by the root of the steps
     clip_norm: float | None = None  # gradients are scaled down to this length; null: not
 
 
@@ -130,6 +132,7 @@ class TrainingConfig:
     length_window: int = (
         MISSING  # rows of so many batches are put in order of length before they are cut; 1: not
     )
+    stratify_by: str = MISSING  # none label length label_length: what every batch holds in proportion
     validate_every: str = MISSING  # a duration; percent is of the whole training
     patience: int | None = None  # stop after this many validations without a better score; null: never
     monitor: str = MISSING  # auto: mean dev Spearman of the trained sets; or a key such as dev/csts/spearman

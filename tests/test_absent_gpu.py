@@ -36,6 +36,7 @@ GROUPS = {
             "mse",
             "ce_mse",
             "huber",
+            "quantile",
             "cosine",
         )
     ],
@@ -50,7 +51,12 @@ GROUPS = {
             "info_nce_own",
             "nt_xent",
             "triplet",
+            "triplet_online",
         )
+    ]
+    + [
+        ["loss=triplet", QMC, "loss.adaptive_margin=1"],
+        ["loss=triplet_online", QMC, "loss.mining=semi_hard", "loss.adaptive_margin=1"],
     ],
     "inference pairs": [
         *([f"loss={name}", NLI] for name in ("cosent", "softmax", "cosent_softmax", "bilinear")),

@@ -19,6 +19,7 @@ from encoders import load_encoder
 from launch import typed_config
 from launch.naming import run_key
 from launch.stage_run import StageRun
+from lightning_modules.base import SentenceModule
 from lightning_modules.matching import match_losses
 from metrics.lexical import lexical_scores
 from schema.errors import UserError
@@ -224,6 +225,7 @@ FITS = {
     "info_nce_own": {"demo_qmc", "demo_order", "demo_nli"},
     "info_nce_pool": {"demo_qmc", "demo_order", "demo_nli"},
     "triplet": {"demo_qmc", "demo_order", "demo_nli"},
+    "triplet_online": {"demo_qmc", "demo_order", "demo_nli"},
     "angle": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
     "arcface": set(),
     "bce": {"demo_sts", "demo_qmc", "demo_order"},
@@ -242,6 +244,7 @@ FITS = {
     "mse": {"demo_sts", "demo_qmc", "demo_order"},
     "nt_xent": {"demo_qmc", "demo_order", "demo_nli"},
     "prototype": set(),
+    "quantile": {"demo_sts", "demo_qmc", "demo_order"},
     "simcse": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
     "simcse_nt_xent": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
     "by_kind": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
@@ -316,6 +319,36 @@ def test_a_curriculum_leaves_a_result_per_stage_and_goes_on_where_it_stopped(tmp
     assert again == run
     assert (first / "result.json").stat().st_mtime_ns == written
     assert weights(again) == whole
+
+
+def test_a_layer_norm_is_learnt_and_left_behind(tmp_path, tiny_backbone):
+    words = ("evaluation.splits=[dev]", "backbone.layer_norm=true", "training.duration=1 epochs")
+    run = run_job(tmp_path, tiny_backbone, *words)
+    encoder = load_encoder(run)
+    (norm,) = encoder.projections
+    assert not torch.equal(norm.norm.weight, torch.ones(32))
+    assert not torch.equal(norm.norm.bias, torch.zeros(32))
+    again = run_job(
+        tmp_path, tiny_backbone, "dataset=[]", "suite=demo", "evaluation.splits=[dev]", f"init_from={run}"
+    )
+    key = "dev/demo_sts/spearman"
+    assert Result.read(again).scores[key].value == pytest.approx(Result.read(run).scores[key].value, abs=1e-6)
+
+
+def test_each_batch_of_a_job_holds_labels_and_lengths_in_proportion(tmp_path, tiny_backbone, monkeypatch):
+    seen = []
+    step = SentenceModule.training_step
+    monkeypatch.setattr(
+        SentenceModule,
+        "training_step",
+        lambda module, batch, index: (seen.append(batch.targets.tolist()), step(module, batch, index))[1],
+    )
+    words = ("dataset=[demo_qmc]", "training.duration=1 epochs", "evaluation.splits=[dev]")
+    run_job(tmp_path, tiny_backbone, *words, "training.stratify_by=label_length")
+    labels = [label for batch in seen for label in batch]
+    assert len(labels) == 48
+    share = sum(labels) / len(labels)
+    assert all(abs(sum(batch) - share * len(batch)) < 2 for batch in seen)
 
 
 def test_starting_afresh_keeps_earlier_work_aside(tmp_path, tiny_backbone):

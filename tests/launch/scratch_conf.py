@@ -84,6 +84,7 @@ training:
   share_sentences: true
   accumulate: 1
   length_window: 1
+  stratify_by: none
   validate_every: 1 epochs
   patience: 3
   monitor: auto

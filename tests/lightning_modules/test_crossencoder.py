@@ -38,6 +38,7 @@ FITS = {
     "huber": PAIRS,
     "margin_ranking": GRADED,
     "mse": PAIRS,
+    "quantile": PAIRS,
 }
 """Losses that a cross-encoder learns from, and the demo sets they take; all others on file are refused."""
 
@@ -81,6 +82,8 @@ def test_every_loss_that_fits_takes_steps(loss, tmp_path, tiny_backbone):
         (["loss=ce", "dataset=[demo_sts]"], "loss=ce needs labelled pairs or NLI pairs; demo_sts gives"),
         (["loss=ce", "dataset=[demo_qmc,demo_nli]"], "one head.* demo_qmc 2, demo_nli 3"),
         (["model.pooling=max"], "model.pooling=max is not an option"),
+        (["backbone.layer_norm=true"], "backbone.layer_norm=true is for embeddings"),
+        (["model.head_dropout=1"], "model.head_dropout=1.*: expected a share from 0 to below 1"),
         (["evaluation.backend=onnx"], "evaluation.backend"),
         (["evaluation.cache_embeddings=true"], "cross-encoder has none"),
         (["dataset=[demo_nli]", "model.symmetric=true"], "premise and hypothesis cannot be exchanged"),
@@ -230,6 +233,22 @@ def losses_of(run):
 
 
 STEADY = ("training.duration=2 epochs", "logger.every_steps=1", "evaluation.splits=[dev]")
+
+
+def test_what_the_head_sees_is_dropped_as_the_layers_drop_or_at_a_rate_of_its_own(tiny_backbone):
+    for words, rate in (
+        ((), 0.1),
+        (("backbone.dropout=0.3",), 0.3),
+        (("model.head_dropout=0",), 0.0),
+        (("model.head_dropout=0.5", "backbone.dropout=0"), 0.5),
+    ):
+        job = typed_job("model=crossencoder", "backbone=embedded", f"backbone.path={tiny_backbone}", *words)
+        encoder = CrossEncoder.load_encoder(job)
+        assert encoder.dropout.p == rate
+        zeros = (encoder.dropout(torch.ones(50_000)) == 0).float().mean()
+        assert zeros.item() == pytest.approx(rate, abs=0.01)
+    encoder.eval()
+    assert encoder.dropout(torch.ones(9)).tolist() == [1.0] * 9
 
 
 def test_the_same_seed_is_the_same_run_and_another_is_not(tmp_path, tiny_backbone):

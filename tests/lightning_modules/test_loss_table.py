@@ -28,7 +28,7 @@ FROM_TEXT = [
     (model, loss)
     for model in sorted(path.stem for path in (loss_table.CONFIGURATION / "model").glob("*.yaml"))
     if model not in ("biencoder", "crossencoder", "lexical", "mlm")
-    for loss in ("info_nce", "info_nce_extended", "info_nce_pool", "by_kind")
+    for loss in ("info_nce", "info_nce_extended", "info_nce_pool", "triplet_online", "by_kind")
 ] + [
     (model, loss)
     for model in (

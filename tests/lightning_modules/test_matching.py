@@ -67,3 +67,17 @@ def test_losses_of_a_finished_run_need_not_have_the_numbers_of_today():
     job = job_of("dataset=[demo_sts]")
     job.loss = {"_target_": "losses.mse.SquaredError", "activation": "sigmoid"}
     assert chosen_losses(job)["demo_sts"].kind is Kind.SCORED_PAIR
+
+
+def test_labels_in_proportion_are_refused_where_there_are_none():
+    words = ("training.stratify_by=label_length", "loss=info_nce")
+    with pytest.raises(UserError, match=r"no labels \(demo_qmc as positive pairs\); .*stratify_by=length"):
+        match_losses(job_of("dataset=[demo_qmc]", *words))
+    with pytest.raises(UserError, match="as sentences"):
+        match_losses(job_of("dataset=[demo_sts]", "model=crops", *words))
+    for more in (
+        ["dataset=[demo_qmc]", "loss=info_nce", "training.stratify_by=length"],
+        ["dataset=[demo_sts]", "training.stratify_by=label"],
+        ["dataset=[]", "training.stratify_by=label"],
+    ):
+        match_losses(job_of(*more))

@@ -48,6 +48,7 @@ def test_it_composes_to_its_cell_and_names_its_numbers(cell):
     assert config.backbone.path == BACKBONES[backbone]
     assert config.loss["_target_"].split(".")[1] == loss
     assert list(config.dataset) == [dataset]
+    assert config.model.head_dropout == 0
     assert config.training.monitor == f"dev/{dataset}/accuracy"
     assert config.backbone.max_length == (256 if dataset == "pawsx_zh" else 128)
     if loss == "cosent":

@@ -140,6 +140,46 @@ def triplet(anchors, positives, negatives, margin, distance):
     return total / (len(anchors) * len(negatives))
 
 
+def triplet_adaptive(anchors, positives, negatives, margin, share):
+    """With cosines, and a margin that is a share of the mean gap where that is more."""
+    own = [cosine(a, p).item() for a, p in zip(anchors, positives, strict=True)]
+    other = [cosine(a, n).item() for column in negatives for a, n in zip(anchors, column, strict=True)]
+    gap = sum(own) / len(own) - sum(other) / len(other)
+    return triplet(anchors, positives, negatives, max(margin, share * gap), "cosine")
+
+
+def triplet_online(anchors, pools, anchor_texts, pool_texts, mining, margin, share):
+    """pools, pool_texts: the positives first, then one entry per column of explicit negatives."""
+    count = len(anchors)
+    pairs = {(anchor_texts[row], pool_texts[0][row]) for row in range(count)}
+    own = [cosine(anchors[row], pools[0][row]) for row in range(count)]
+    others = []
+    for row in range(count):
+        found = []
+        for column, (pool, texts) in enumerate(zip(pools, pool_texts, strict=True)):
+            for other in range(count):
+                is_own = column == 0 and other == row
+                is_known = texts[other] == anchor_texts[row] or (anchor_texts[row], texts[other]) in pairs
+                if not is_own and not is_known:
+                    found.append(cosine(anchors[row], pool[other]))
+        others.append(found)
+    every = [score.item() for found in others for score in found]
+    if every:
+        margin = max(margin, share * (sum(own).item() / count - sum(every) / len(every)))
+    total = 0 * anchors.sum()
+    for row, found in enumerate(others):
+        if not found:
+            continue
+        farther = [score for score in found if score < own[row]]
+        if mining == "batch_hard":
+            chosen = max(found)
+        else:
+            chosen = max(farther) if farther else min(found)
+        if margin + chosen - own[row] > 0:
+            total = total + margin + chosen - own[row]
+    return total / count
+
+
 def deviation(scores):
     mean = sum(scores) / len(scores)
     return (sum((score - mean) ** 2 for score in scores) / len(scores)).sqrt()
@@ -204,6 +244,14 @@ def huber(scores, targets, delta, activation):
     for score, target in zip(scores, targets, strict=True):
         error = abs((sigmoid(score) if activation == "sigmoid" else score) - target)
         total = total + (error**2 / 2 if error <= delta else delta * (error - delta / 2))
+    return total / len(scores)
+
+
+def pinball(scores, targets, quantile, activation):
+    total = 0
+    for score, target in zip(scores, targets, strict=True):
+        error = target - (sigmoid(score) if activation == "sigmoid" else score)
+        total = total + (quantile * error if error > 0 else (quantile - 1) * error)
     return total / len(scores)
 
 

@@ -19,6 +19,7 @@ from losses import (
     OnlineContrastive,
     SoftmaxClassifier,
     TripletMargin,
+    TripletOnline,
 )
 from schema.batch import Encoded
 from schema.examples import NLI_GRADES, TEXT_COLUMNS, Kind
@@ -154,7 +155,17 @@ def expected_nt_xent(loss: NTXent, rows: Encoded) -> Tensor:
 
 def expected_triplet(loss: TripletMargin, rows: Encoded) -> Tensor:
     anchors, positives, *negatives = rows.embeddings.values()
+    if loss.adaptive_margin:
+        return oracle.triplet_adaptive(anchors, positives, negatives, loss.margin, loss.adaptive_margin)
     return oracle.triplet(anchors, positives, negatives, loss.margin, loss.distance)
+
+
+def expected_triplet_online(loss: TripletOnline, rows: Encoded) -> Tensor:
+    anchors, *pools = rows.embeddings.values()
+    texts, *pool_texts = [ids.tolist() for ids in rows.text_ids.values()]
+    return oracle.triplet_online(
+        anchors, pools, texts, pool_texts, loss.mining, loss.margin, loss.adaptive_margin
+    )
 
 
 def cosent_cases() -> list[Case]:
@@ -240,13 +251,37 @@ def ranking_cases() -> list[Case]:
     cases += [Case(name, build, Kind.POSITIVE_PAIR, expected, 0) for name, (build, expected) in pairs.items()]
     cases += [
         Case(
-            f"triplet-{distance}-{num_negatives}",
-            lambda distance=distance: TripletMargin(margin=0.2, distance=distance),
+            f"triplet-{distance}-{num_negatives}-{share}",
+            lambda distance=distance, share=share: TripletMargin(
+                margin=0.2, distance=distance, adaptive_margin=share
+            ),
             Kind.TRIPLET,
             expected_triplet,
             num_negatives,
         )
-        for distance, num_negatives in (("cosine", 1), ("cosine", 3), ("euclidean", 2))
+        for distance, num_negatives, share in (
+            ("cosine", 1, 0),
+            ("cosine", 3, 0),
+            ("euclidean", 2, 0),
+            ("cosine", 2, 3.0),
+        )
+    ]
+    cases += [
+        Case(
+            f"triplet_online-{mining}-{kind}-{num_negatives}-{share}",
+            lambda mining=mining, share=share: TripletOnline(
+                mining=mining, margin=0.2, adaptive_margin=share
+            ),
+            kind,
+            expected_triplet_online,
+            num_negatives,
+        )
+        for mining in ("batch_hard", "semi_hard")
+        for kind, num_negatives, share in (
+            (Kind.POSITIVE_PAIR, 0, 0),
+            (Kind.TRIPLET, 1, 2.0),
+            (Kind.TRIPLET, 3, 0),
+        )
     ]
     return cases
 

@@ -19,6 +19,7 @@ from losses import (
     CrossEntropyError,
     Huber,
     MarginRanking,
+    Quantile,
     SquaredError,
 )
 from losses.mse import Regression
@@ -221,6 +222,17 @@ def regression_cases() -> list[Case]:
             expected_ce_mse,
         )
         for temperature in (1, 0.2)
+    ]
+    cases += [
+        Case(
+            f"quantile-{quantile}-{activation}-{span}",
+            partial(Quantile, quantile=quantile, activation=activation, target_range=span),
+            Kind.SCORED_PAIR,
+            lambda loss, rows: oracle.pinball(
+                rows.scores, laid_out(loss, rows), loss.quantile, loss.activation
+            ),
+        )
+        for quantile, (activation, span) in zip((0.5, 0.9, 0.25), PREDICTIONS, strict=False)
     ]
     return cases
 

@@ -30,8 +30,10 @@ from losses import (
     Loss,
     MarginRanking,
     OnlineContrastive,
+    Quantile,
     SquaredError,
     TripletMargin,
+    TripletOnline,
 )
 from losses.options import number, switch
 from schema.errors import UserError
@@ -61,6 +63,18 @@ def composed(*overrides: str, config_name: str = "loss/by_kind"):
             r"loss.distance=cosin .* did you mean cosine\?",
         ),
         (lambda: TripletMargin(margin=-1, distance="cosine"), "loss.margin=-1: expected a number from 0"),
+        (
+            lambda: TripletMargin(margin=0.2, distance="cosine", adaptive_margin=-1),
+            "loss.adaptive_margin=-1: expected a number from 0",
+        ),
+        (
+            lambda: TripletOnline(mining="hard", margin=0.2, adaptive_margin=0),
+            r"loss.mining=hard .* did you mean \w+_hard\?",
+        ),
+        (
+            lambda: Quantile(quantile=1, activation="identity", target_range=[0, 1]),
+            "loss.quantile=1: expected a number from 0.01 to 0.99",
+        ),
         (lambda: OnlineContrastive(margin=0.5, reduction="average"), "reduction=average .* known: mean, sum"),
         (lambda: OnlineContrastive(margin=0, reduction="mean"), "loss.margin=0: expected a number above 0"),
         (lambda: Contrastive(margin=-0.5), "loss.margin=-0.5: expected a number above 0"),
