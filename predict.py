@@ -98,7 +98,8 @@ def score_file(options: argparse.Namespace) -> Path:
     first, second = _text_columns(table, options)
     scores = _scores(first, second, options, progress=True)
     names = [*table.names, options.score_column] if table.names else None
-    columns = [*table.columns, [f"{score:.6f}" for score in scores]]
+    # The shortest digits that are read back as the same number: fewer would tie scores that lie close together.
+    columns = [*table.columns, [str(score) for score in scores]]
     _write_table(output, names, columns, delimiter=DELIMITERS[kind], quoted=options.quoted)
     return output
 
