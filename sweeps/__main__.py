@@ -53,6 +53,12 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--metric", default="spearman", help="spearman (default), pearson, accuracy, f1, …"
         )
+    for command in (table, report, dashboards):
+        command.add_argument(
+            "--split",
+            choices=("dev", "test", "both"),
+            help="columns of this split, or of both side by side; default: one of each set, test if it is as full",
+        )
     for command in (table, compare):
         command.add_argument("--markdown", type=Path, metavar="FILE", help="also write the table as Markdown")
     for command in (report, dashboards):
@@ -87,7 +93,7 @@ def _table(options: argparse.Namespace) -> None:
 
     from sweeps.table import caption, to_console, to_csv, to_markdown
 
-    matrix = _read_matrix(options)
+    matrix = _read_matrix(options, split=options.split)
     console = Console()
     console.print(to_console(matrix))
     console.print(caption(matrix), highlight=False)
@@ -96,9 +102,13 @@ def _table(options: argparse.Namespace) -> None:
 
 
 def _compare(options: argparse.Namespace) -> None:
-    from sweeps.compare import compare, comparison_markdown, load_published
+    from sweeps.claims import beside_claims, claims_markdown
+    from sweeps.compare import compare, comparison_markdown
+    from sweeps.figures import load_published
 
-    text = comparison_markdown(compare(_read_matrix(options), load_published()), metric=options.metric)
+    matrix, published = _read_matrix(options), load_published()
+    text = comparison_markdown(compare(matrix, published), metric=options.metric)
+    text += claims_markdown(beside_claims(matrix, published))
     print(text, end="")
     _write(options.markdown, text)
 
@@ -130,12 +140,12 @@ def _status(options: argparse.Namespace) -> None:
     Console().print(to_console(read_status(options.folder)), highlight=False)
 
 
-def _read_matrix(options: argparse.Namespace):
+def _read_matrix(options: argparse.Namespace, *, split: str | None = None):
     from sweeps.collect import collect
     from sweeps.matrix import build_matrix
 
     results = collect(options.folder, report=lambda line: print(line, file=sys.stderr))
-    return build_matrix(results, metric=options.metric)
+    return build_matrix(results, metric=options.metric, split=split)
 
 
 def _write(path: Path | None, text: str) -> None:

@@ -18,8 +18,14 @@ def caption(matrix: Matrix) -> str:
     return (
         f"{matrix.metric.replace('_', ' ')} ×100; row: trained on, column: evaluated on. "
         f"One seed: 95 % bootstrap interval where there is one; several: mean ± standard deviation "
-        f"(n: seeds with a value, where not all have one). {MISSING} no score."
+        f"(n: seeds with a value, where not all have one). {MISSING} no score.{_not_shown(matrix)}"
     )
+
+
+def _not_shown(matrix: Matrix) -> str:
+    if not matrix.hidden:
+        return ""
+    return f" Not shown: {', '.join(map(heading, matrix.hidden))}; --split both shows them."
 
 
 def to_markdown(matrix: Matrix) -> str:
