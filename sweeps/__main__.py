@@ -3,6 +3,7 @@
 python -m sweeps table runs                          the transfer matrix on the console
 python -m sweeps table runs --markdown matrix.md --csv matrix.csv
 python -m sweeps compare runs                        published numbers beside ours
+python -m sweeps published                           which row of a sweep gives which published number
 python -m sweeps report runs                         all of it as files: page, heat map, Markdown, CSV, LaTeX
 python -m sweeps dashboards runs                     the report on Weights & Biases, with panels
 python -m sweeps export runs results/mine            the results alone, to publish or to archive
@@ -42,6 +43,12 @@ def _parser() -> argparse.ArgumentParser:
     dashboards.set_defaults(run=_dashboards)
     status = commands.add_parser("status", help="how far the sweeps of a folder are, and which cells failed")
     status.set_defaults(run=_status)
+    published = commands.add_parser(
+        "published",
+        help="every published figure: which row of a sweep gives one of its like, or why none does",
+    )
+    published.add_argument("page", type=Path, nargs="?", help="Markdown file to write; default: the console")
+    published.set_defaults(run=_published)
     export = commands.add_parser(
         "export", help="copies the results, without weights, logs and folders of this machine"
     )
@@ -111,6 +118,17 @@ def _compare(options: argparse.Namespace) -> None:
     text += claims_markdown(beside_claims(matrix, published))
     print(text, end="")
     _write(options.markdown, text)
+
+
+def _published(options: argparse.Namespace) -> None:
+    from sweeps.figures import load_published
+    from sweeps.producers import all_jobs
+    from sweeps.published_page import page
+
+    text = page(load_published(), all_jobs())
+    if options.page is None:
+        print(text, end="")
+    _write(options.page, text)
 
 
 def _report(options: argparse.Namespace) -> None:
