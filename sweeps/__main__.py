@@ -98,11 +98,12 @@ def _report_arguments(report: argparse.ArgumentParser) -> None:
 def _table(options: argparse.Namespace) -> None:
     from rich.console import Console
 
-    from sweeps.table import caption, to_console, to_csv, to_markdown
+    from sweeps.table import caption, console_tables, to_csv, to_markdown
 
     matrix = _read_matrix(options, split=options.split)
     console = Console()
-    console.print(to_console(matrix))
+    for table in console_tables(matrix, console):
+        console.print(table)
     console.print(caption(matrix), highlight=False)
     _write(options.markdown, to_markdown(matrix))
     _write(options.csv, to_csv(matrix))
