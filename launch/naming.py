@@ -24,6 +24,7 @@ NOT_PART_OF_THE_RUN = (
     "run_dir",
     "resume",
     "trial",
+    "sweep_row",
 )
 """Top-level keys that change speed, places or messages, but not what is computed.
 

@@ -254,6 +254,7 @@ class JobConfig:
     resume: str = MISSING  # never auto
     # <journal>#<number>: each validation is told to that trial, whose pruner may end the run
     trial: str | None = None
+    sweep_row: str | None = None  # name of the row of a sweep that this run is: what tables call it
     init_from: str | None = None  # a run or an encoder folder: start from its weights
     filter_leaks: bool = MISSING  # leave out training rows that an evaluation set of this job has too
     debug_rows: int | None = None  # rows kept per split, at most; for trying things out
