@@ -125,7 +125,7 @@ class _Visit:
         """Fills one result in, and says in a line what came of it."""
         if not self._wanted(stage):
             return f"nothing to do{self._without_file(stage)}"
-        with RunFolder(stage.run, resume="auto"):
+        with RunFolder(stage.run, resume="auto", fills=True):
             wanted = self._wanted(stage)  # another process may have been here before the lock was ours
             if not wanted:
                 return "nothing to do"

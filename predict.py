@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from analysis.new_pairs import add_fitted, check_fitted, fused_scores, scaled
 from schema.config import BackendName, backend_name
 from schema.errors import UserError, exit_status, nearest
+from schema.whole import write_text
 
 if TYPE_CHECKING:  # both load torch or numpy, and --help should not wait for them
     from datamodules.readers import Table
@@ -191,7 +192,7 @@ def _cosines(
 def _write_table(
     path: Path, names: list[str] | None, columns: list[Sequence[str]], *, delimiter: str, quoted: bool
 ) -> None:
-    """Writes beside the path and moves it there, so that no half file is ever seen."""
+    """No half file is ever seen."""
     text = io.StringIO()
     rows = zip(*columns, strict=True)
     if quoted:
@@ -201,13 +202,8 @@ def _write_table(
     else:
         text.writelines(f"{delimiter.join(row)}\n" for row in ([names] if names else []))
         text.writelines(f"{delimiter.join(row)}\n" for row in rows)
-    part = path.with_name(f"{path.name}.part")
     try:
-        with part.open("w", encoding="utf-8", newline="") as file:
-            file.write(text.getvalue())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
+        write_text(path, text.getvalue())
     except OSError as error:
         raise UserError(f"--output {path}: cannot be written ({error.strerror})") from error
 

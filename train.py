@@ -44,7 +44,7 @@ def compose_and_run(config: DictConfig) -> None:
 @run_cli
 def main() -> None:
     register_resolvers()
-    check_command_line(sys.argv[1:], conf_dir=CONFIGURATION)
+    check_command_line(sys.argv[1:], conf_dir=CONFIGURATION, makes_folder=True)
     compose_and_run()
 
 

@@ -1,12 +1,12 @@
 """The command line of calibration: `python -m analysis calibrate`."""
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from schema.errors import UserError
+from schema.whole import whole_file, write_json
 
 if TYPE_CHECKING:  # it loads torch, and --help should not wait for it
     from analysis.run_scores import ScoredRun
@@ -47,6 +47,7 @@ def calibrate(options: argparse.Namespace) -> None:
 
     run = ScoredRun(options.run_folder, data_dir=options.data_dir, batch_tokens=options.batch_tokens)
     folder = options.output or run.folder / "analysis"
+    folder.mkdir(parents=True, exist_ok=True)
     lines = ["| set | rows | scaling | T or a, b | ECE | Brier | NLL |", "|---|--:|---|---|--:|--:|--:|"]
     notes = []
     for name in run.choose(options.sets, (Kind.LABELLED_PAIR,)):
@@ -119,12 +120,5 @@ def draw_reliability(report: dict[str, Any], path: Path) -> None:
                 ylim=(0, 1),
             )
         figure.axes[0].set_ylabel(f"share of positives, {report['set']}")
-        figure.savefig(path, metadata={"Date": None})
-
-
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Writes a report; its folder is made where it is missing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
-        json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False) + "\n", encoding="utf-8"
-    )
+        with whole_file(path, "wb") as file:
+            figure.savefig(file, format="svg", metadata={"Date": None})

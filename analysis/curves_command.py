@@ -11,6 +11,7 @@ from typing import Any
 from analysis.calibrate_command import require_matplotlib
 from analysis.curves import Curves, choose_quantities, read_curves, smoothed, told_apart
 from schema.errors import UserError
+from schema.whole import whole_file
 
 PER_ROW = 3
 LOSS_WINDOW = 10
@@ -75,7 +76,7 @@ def _level(line: str) -> tuple[str, float]:
 
 def write_table(runs: Sequence[Curves], quantities: Sequence[str], path: Path) -> None:
     """One row for each value: run, quantity, step, value. Batches of a set are those of the whole training."""
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with whole_file(path) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["run", "quantity", "step", "value"])
         for run in runs:
@@ -123,7 +124,8 @@ def draw(
         figure.legend(
             *figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8
         )
-        figure.savefig(path, metadata={"Date": None})
+        with whole_file(path, "wb") as file:
+            figure.savefig(file, format="svg", metadata={"Date": None})
 
 
 def _draw_batches(axes: Any, runs: Sequence[Curves]) -> None:

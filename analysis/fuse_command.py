@@ -3,11 +3,11 @@
 import argparse
 import sys
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.calibrate_command import add_scoring, write_json
+from analysis.calibrate_command import add_scoring
 from schema.errors import UserError
+from schema.whole import write_json
 
 if TYPE_CHECKING:  # it loads torch, and --help should not wait for it
     from analysis.run_scores import ScoredRun
@@ -49,10 +49,11 @@ def fuse(options: argparse.Namespace) -> None:
             "no set in common; evaluate one of them again with dataset=[] init_from=<run> suite=<the other's>"
         )
     folder = options.output or runs[0].folder / "analysis"
+    folder.mkdir(parents=True, exist_ok=True)
     lines, notes = ["| set | α | who | Spearman | 95 % | accuracy |", "|---|--:|---|--:|---|--:|"], []
     for name in shared:
         report = fuse_set(runs, name)
-        write_json(Path(folder) / f"fusion-{name}.json", report)
+        write_json(folder / f"fusion-{name}.json", report)
         lines += [_row(report, who) for who in ("first", "second", "fused")]
         notes.append(f"{name}: {report['how']}, {report['rows']:,} rows{_told(report['calibration'])}")
     print("\n".join([*lines, "", *notes]))

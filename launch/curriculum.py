@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hydra.utils import get_class
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
@@ -22,6 +21,7 @@ from launch.stages import StagePlan, history, plan_job
 from lightning_modules.augment import check_augmentation
 from lightning_modules.matching import Match, match_losses
 from schema.config import JobConfig
+from schema.own_classes import own_class
 
 
 class Curriculum:
@@ -29,7 +29,7 @@ class Curriculum:
 
     def __init__(self, typed: DictConfig, settings: dict[str, Any], key: str) -> None:
         self.job: JobConfig = OmegaConf.to_object(typed)
-        self.model = get_class(self.job.model["_target_"])
+        self.model = own_class(self.job.model["_target_"])
         if not self.model.trains:
             typed.dataset, self.job.dataset = {}, {}
         self.plans = plan_job(typed)

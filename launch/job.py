@@ -22,7 +22,9 @@ from launch.values import check_values
 from schema.config import JobConfig
 from schema.errors import nearest
 from schema.examples import Kind
+from schema.secrets import NO_SECRETS, place_of_secret
 from schema.source_code import ROOT
+from schema.trial import TrialAddress
 
 HEAD_PARAMETERS = ("dim", "num_classes")
 """What the code gives to a loss that owns a head."""
@@ -45,9 +47,18 @@ def check_config(config: DictConfig, *, root: Path = ROOT) -> None:
 
 def check_job(job: DictConfig, *, root: Path = ROOT) -> None:
     """As `check_config`, for a job that has its types already."""
+    check_secrets(job)
     check_values(job)
+    if job.trial is not None:
+        TrialAddress.parse(job.trial).check()
     check_targets(job, root=root)
     check_stages(job, root=root)
+
+
+def check_secrets(job: DictConfig) -> None:
+    """Raises ConfigError for a value that looks like a secret: configurations are stored, and none needs one."""
+    if key := place_of_secret(OmegaConf.to_container(job)):
+        raise ConfigError(f"{key}: {NO_SECRETS}", key)
 
 
 def check_stages(job: DictConfig, *, root: Path = ROOT) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hydra.utils import get_class
 from omegaconf import DictConfig, OmegaConf
 
 from datamodules.loading import load_job_data
@@ -13,6 +12,7 @@ from lightning_modules.matching import chosen_losses
 from schema.config import JobConfig
 from schema.errors import UserError
 from schema.examples import Examples
+from schema.own_classes import own_class
 from schema.result import Result
 
 
@@ -35,7 +35,7 @@ def learnt_sets(
         told = result if index == result.stage else Result.read(stage.earlier(index))
         job = stage_job(stored(told), index)
         kinds = {name: match.kind for name, match in chosen_losses(job).items()}
-        read = load_job_data(job, kinds, scored=get_class(job.model["_target_"]).scored).train
+        read = load_job_data(job, kinds, scored=own_class(job.model["_target_"]).scored).train
         for name, examples in read.items():
             _require_same(examples, told.data[f"train/{name}"], data_dir=job.data_dir)
         learnt.append(read)

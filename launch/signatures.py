@@ -1,11 +1,9 @@
 """Checks `_target_` nodes against the constructors they name, without importing these: that would load torch.
 
-A module inside the project is read with `ast`; one outside is imported.
+Modules are read with `ast`. Code outside the project is never named by a configuration (`schema.own_classes`).
 """
 
 import ast
-import importlib
-import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 from launch.annotations import check_value
 from launch.explain import ConfigError, key_hint
 from schema.errors import nearest
+from schema.own_classes import is_own, refusal
 from schema.source_code import ROOT, definitions, original_name, source_file
 
 HYDRA_KEYS = ("_target_", "_args_", "_partial_", "_recursive_", "_convert_")
@@ -38,7 +37,11 @@ def check_target(
     injected  parameters that the code gives at run time; None: whatever the configuration leaves out
     """
     target = node["_target_"]
-    taken = find_parameters(str(target), key, root)
+    package = "lightning_modules" if key == "model" else "losses"
+    if not is_own(target) or not target.startswith(f"{package}."):
+        hint = nearest(str(target).split(".")[0], [package])
+        raise ConfigError(f"{key}._target_={refusal(target)}; {hint}", f"{key}._target_")
+    taken = find_parameters(target, key, root)
     given = {name: value for name, value in node.items() if name not in HYDRA_KEYS}
     from_code = set(injected or ())
     settable = [name for name in taken.annotations if name not in from_code]
@@ -56,9 +59,6 @@ def check_target(
 def find_parameters(target: str, key: str, root: Path) -> Parameters:
     """Parameters of the class or function at a dotted path. Raises ConfigError when there is none."""
     module, _, name = target.rpartition(".")
-    top = target.split(".")[0]
-    if not (root / top).exists() and not (root / f"{top}.py").exists():
-        return _imported(target, key, root)
     if source_file(root, module) is None:
         package, _, last = module.rpartition(".")
         folder = root.joinpath(*package.split(".")) if package else root
@@ -122,24 +122,4 @@ def _of_dataclass(node: ast.ClassDef) -> Parameters:
     return Parameters(
         {one.target.id: one.annotation for one in declared},
         {one.target.id for one in declared if not one.value},
-    )
-
-
-def _imported(target: str, key: str, root: Path) -> Parameters:
-    """Parameters of something outside the project."""
-    module, _, name = target.rpartition(".")
-    try:
-        found = getattr(importlib.import_module(module), name)
-        spec = inspect.signature(found).parameters.values()
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        packages = [path.name for path in root.iterdir() if path.is_dir() and any(path.glob("*.py"))]
-        hint = nearest(target.split(".")[0], packages)
-        raise ConfigError(
-            f"{key}._target_={target}: there is no such class ({error}); {hint}", key
-        ) from error
-    named = [one for one in spec if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
-    return Parameters(
-        dict.fromkeys(one.name for one in named),
-        {one.name for one in named if one.default is one.empty},
-        any(one.kind is one.VAR_KEYWORD for one in spec),
     )

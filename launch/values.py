@@ -4,12 +4,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from omegaconf import DictConfig, ListConfig
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from launch.explain import ConfigError
 from schema.config import BackendName, Duration, Source, Unit
 from schema.errors import UserError, nearest
 from schema.examples import Kind
+from schema.names import name_fault
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,7 @@ def check_values(job: DictConfig) -> None:
         for key, value in _select(job, pattern):
             _check_duration(key, value, limits)
     _check_monitor(job)
+    _check_names(job)
     for group in ("dataset", "evaluate"):
         for name, dataset in job[group].items():
             _check_dataset(f"{group}.{name}", dataset)
@@ -219,6 +221,26 @@ def _check_monitor(job: DictConfig) -> None:
         raise ConfigError(
             f"{key}={value}: this job does not score {match[1]}; {nearest(match[1], sets)}", key
         )
+
+
+def _check_names(job: DictConfig) -> None:
+    """Folders and keys of results are named after these, so none may be a path, or more than one word."""
+    order = job.schedule.order or []
+    for key, name in [("schedule.order", one) for one in order] + list(_keys(job, "schedule.stages")):
+        if fault := name_fault(str(name)):
+            raise ConfigError(f"{key}: {name}: expected a name of a stage: {fault}", key)
+    sets = [
+        (f"{key}.{name}.name", job[key][name].name) for key in ("dataset", "evaluate") for name in job[key]
+    ]
+    for key, name in [*_keys(job, "dataset"), *_keys(job, "evaluate"), *sets]:
+        if not re.fullmatch(r"\w[\w-]*", str(name)):
+            raise ConfigError(f"{key}: {name}: expected a name of a set: letters, digits, _ and -", key)
+    if fault := name_fault(job.name):
+        raise ConfigError(f"name={job.name}: expected a name of a folder: {fault}", "name")
+
+
+def _keys(job: DictConfig, group: str) -> Iterator[tuple[str, str]]:
+    yield from ((group, name) for name in OmegaConf.select(job, group))
 
 
 def _check_dataset(key: str, dataset: DictConfig) -> None:

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from hydra.utils import get_class
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -23,6 +22,7 @@ from losses.loss import LossOutput
 from schema.batch import Batch, Encoded, Sharing
 from schema.config import JobConfig
 from schema.examples import Examples, Kind
+from schema.own_classes import own_class
 from schema.result import Score
 
 NORMS_KEPT = 1000
@@ -33,7 +33,7 @@ def selection_metric(job: JobConfig) -> str:
     """The metric that chooses a checkpoint, higher = better: that of `training.monitor`, else the model's own."""
     if job.training.monitor.count("/") == 2:
         return job.training.monitor.rpartition("/")[2]
-    return get_class(job.model["_target_"]).metric
+    return own_class(job.model["_target_"]).metric
 
 
 def selection_key(job: JobConfig) -> str:

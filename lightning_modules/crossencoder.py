@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from hydra.utils import get_class
 from jaxtyping import Float
 from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
@@ -28,6 +27,7 @@ from schema.batch import Batch, Encoded
 from schema.config import BackendName, JobConfig
 from schema.errors import UserError, nearest
 from schema.examples import NLI_CLASSES, Examples, Kind
+from schema.own_classes import own_class
 from schema.result import Score
 
 log = logging.getLogger(__name__)
@@ -181,7 +181,7 @@ def num_outputs(losses: Losses) -> int | None:
     needed = {
         name: NUM_CLASSES[kind]
         for name, (kind, loss) in losses.items()
-        if get_class(loss["_target_"]).reads == "logits"
+        if own_class(loss["_target_"]).reads == "logits"
     }
     if len(set(needed.values())) > 1:
         spoken = ", ".join(f"{name} {count}" for name, count in needed.items())

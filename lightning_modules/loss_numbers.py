@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
-from hydra.utils import get_class
 from omegaconf import OmegaConf
 
 from schema import for_scores
+from schema.own_classes import own_class
 
 CONFIGURATION = Path(__file__).resolve().parents[1] / "conf"
 
@@ -68,7 +68,7 @@ def _with_other_unit(model: Mapping[str, Any], loss: str, numbers: Mapping[str, 
 
 
 def _reads(model: Mapping[str, Any], loss: Mapping[str, Any]) -> bool:
-    return get_class(loss["_target_"]).reads in get_class(model["_target_"]).offers
+    return own_class(loss["_target_"]).reads in own_class(model["_target_"]).offers
 
 
 def written(value: Any) -> str:

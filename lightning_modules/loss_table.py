@@ -11,13 +11,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from hydra.utils import get_class
-
 from lightning_modules.loss_numbers import CONFIGURATION, losses_for, number_table, options
 from lightning_modules.matching import NEEDS, match_losses
 from schema.config import BackendName
 from schema.errors import UserError
 from schema.examples import Kind
+from schema.own_classes import own_class
+from schema.whole import write_text
 
 WORDS = {
     Kind.SCORED_PAIR: "graded",
@@ -45,7 +45,7 @@ class Outcome:
 
 def outcome(model: Mapping[str, Any], loss: Mapping[str, Any]) -> Outcome:
     """Tries a set of every kind."""
-    target = get_class(model["_target_"])
+    target = own_class(model["_target_"])
     if not target.trains:
         return Outcome(reason=f"{target.__name__} learns nothing")
     if target.reads is not None and target.gives is None:
@@ -59,7 +59,7 @@ def outcome(model: Mapping[str, Any], loss: Mapping[str, Any]) -> Outcome:
             refusals[kind] = str(error)
     if kinds:
         return Outcome(kinds)
-    natural = get_class(loss["_target_"]).takes[0] if "_target_" in loss else Kind.SCORED_PAIR
+    natural = own_class(loss["_target_"]).takes[0] if "_target_" in loss else Kind.SCORED_PAIR
     return Outcome(reason=refusals[natural].partition(";")[0])
 
 
@@ -116,7 +116,7 @@ def _facts(name: str, loss: Mapping[str, Any]) -> tuple[str, str, str]:
     about = " ".join(line.removeprefix("# ") for line in head).replace("|", "\\|")
     if "_target_" not in loss:
         return about, "", ""
-    target = get_class(loss["_target_"])
+    target = own_class(loss["_target_"])
     return about, NEEDS[target.reads], "yes" if target.couples else "no"
 
 
@@ -168,7 +168,7 @@ def main() -> None:
     parser.add_argument("page", type=Path, help="the file to write")
     given = parser.parse_args()
     given.page.parent.mkdir(parents=True, exist_ok=True)
-    given.page.write_text(page(), encoding="utf-8")
+    write_text(given.page, page())
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hydra.utils import get_class
 from omegaconf import OmegaConf
 from torch import nn
 
@@ -16,6 +15,7 @@ from schema.config import DatasetConfig, JobConfig
 from schema.contract import choose_view
 from schema.errors import UserError
 from schema.examples import NLI_CLASSES, TARGET_COLUMN, Kind
+from schema.own_classes import own_class
 
 LOSS_FOLDER = Path(__file__).resolve().parents[1] / "conf" / "loss"
 
@@ -39,7 +39,7 @@ def match_losses(job: JobConfig) -> dict[str, Match]:
     for match in matches.values():
         if match.loss:  # its constructor refuses numbers it cannot use; better now than later
             build_loss(match.loss, dim=1, num_classes=2)
-    model = get_class(job.model["_target_"])
+    model = own_class(job.model["_target_"])
     _require_labels(job, matches)
     model.check(job, {name: (match.kind, match.loss) for name, match in matches.items()})
     return matches
@@ -58,7 +58,7 @@ def _require_labels(job: JobConfig, matches: Mapping[str, Match]) -> None:
 
 def chosen_losses(job: JobConfig) -> dict[str, Match]:
     """As `match_losses`, for a job that has been tried: its losses may have had other numbers than they have today."""
-    model = get_class(job.model["_target_"])
+    model = own_class(job.model["_target_"])
     own = {name: one.loss for name, one in job.schedule.sets.items() if one.loss is not None}
     if model.reads is None:
         return {
@@ -97,7 +97,7 @@ def _refuse_losses(job: JobConfig, model: type[SentenceModule]) -> None:
 def _loss_of(model: type[SentenceModule], losses: Mapping[str, Any]) -> Mapping[str, Any]:
     """The loss for what the model makes of its rows. Raises UserError for one that does not take it."""
     chosen = losses if "_target_" in losses else losses.get(model.gives, {})
-    if not chosen or model.gives not in get_class(chosen["_target_"]).takes:
+    if not chosen or model.gives not in own_class(chosen["_target_"]).takes:
         fitting = [name for name, kinds in _losses_on_file().items() if model.gives in kinds]
         given = chosen["_target_"].split(".")[-2] if chosen else "by_kind"
         raise UserError(
@@ -121,7 +121,7 @@ def _match(
             f"loss=by_kind names no loss for {wanted or kind}, which {name} gives; "
             f"it has {', '.join(losses)}. Choose one: loss=<name>, one of {', '.join(_losses_on_file())}."
         )
-    target = get_class(chosen["_target_"])
+    target = own_class(chosen["_target_"])
     if target.reads not in model.offers:
         raise UserError(_unreadable(chosen["_target_"].split(".")[-2], target.reads, kind, model))
     kind = choose_view(
@@ -137,7 +137,7 @@ def _match(
 
 def build_loss(config: Mapping[str, Any], *, dim: int, num_classes: int) -> Loss:
     """The loss of a configuration node; only one with a head is told the sizes."""
-    target = get_class(config["_target_"])
+    target = own_class(config["_target_"])
     numbers = {name: value for name, value in config.items() if name != "_target_"}
     return target(**numbers, **({"dim": dim, "num_classes": num_classes} if target.has_head else {}))
 
@@ -165,7 +165,7 @@ def _unreadable(loss: str, reads: str, kind: Kind, model: type[SentenceModule]) 
 def _losses_on_file(offers: tuple[str, ...] = SentenceModule.offers) -> dict[str, tuple[Kind, ...]]:
     """Every loss in conf/loss that reads one of `offers`, with the kinds it takes."""
     nodes = {path.stem: OmegaConf.load(path) for path in sorted(LOSS_FOLDER.glob("*.yaml"))}
-    targets = {name: get_class(node["_target_"]) for name, node in nodes.items() if "_target_" in node}
+    targets = {name: own_class(node["_target_"]) for name, node in nodes.items() if "_target_" in node}
     return {name: target.takes for name, target in targets.items() if target.reads in offers}
 
 

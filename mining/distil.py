@@ -6,7 +6,6 @@ labelled the silver one.
 
 import csv
 import io
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from metrics.correlation import spearman
 from schema.config import DatasetConfig
 from schema.errors import UserError
 from schema.examples import Examples, Kind
+from schema.whole import write_text
 
 PAIR_KINDS = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR, Kind.POSITIVE_PAIR)
 COLUMNS = ("sentence1", "sentence2", "score")
@@ -129,13 +129,8 @@ def write_set(
 
 def _write(path: Path, text: str) -> None:
     """The whole file or none of it."""
-    part = path.with_name(f"{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
+        write_text(path, text)
     except OSError as error:
         raise UserError(f"--out {path}: cannot be written ({error.strerror})") from error

@@ -11,6 +11,9 @@ from typing import Any
 from omegaconf import MISSING
 
 from schema.errors import UserError, nearest
+from schema.secrets import register_environment
+
+register_environment()  # whoever reads a configuration has this, and with it what it may take from the environment
 
 
 class Source(StrEnum):

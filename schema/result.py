@@ -1,12 +1,13 @@
 """Result: the numbers that a stage leaves behind, as plain data. Written once, read by `sweeps` without torch."""
 
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from schema.errors import UserError
+from schema.secrets import redacted
+from schema.whole import write_json
 
 RESULT_FILE = "result.json"
 FORMAT_VERSION = 1
@@ -79,12 +80,7 @@ class Result:
     def write(self, folder: str | Path) -> Path:
         """Writes `<folder>/result.json` in one piece: a killed process leaves the old file or the new one."""
         path = Path(folder) / RESULT_FILE
-        temporary = path.with_suffix(".json.part")
-        with temporary.open("w", encoding="utf-8") as file:
-            json.dump(asdict(self), file, ensure_ascii=False, indent=1, allow_nan=False)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        write_json(path, redacted(asdict(self)))
         return path
 
     @classmethod

@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 from schema.errors import UserError, exit_status
+from schema.whole import write_text
 
 
 def main(arguments: list[str]) -> int:
@@ -171,7 +172,7 @@ def _write(path: Path | None, text: str) -> None:
     if path is None:
         return
     try:
-        path.write_text(text, encoding="utf-8")
+        write_text(path, text)
     except OSError as error:
         raise UserError(f"{path}: cannot write there ({error.strerror})") from error
 

@@ -18,6 +18,7 @@ from omegaconf import DictConfig
 from launch.naming import run_key
 from schema.errors import UserError
 from schema.trial import require_optuna
+from schema.whole import write_text
 from sweeps.ledger import Cell, Ledger
 from sweeps.planner import show
 
@@ -79,7 +80,7 @@ class SearchSweeper(Sweeper):
                 report=show,
             ).run()
             found = search_markdown(search, seed=first.seed)
-            search.path.with_suffix(".md").write_text(found, encoding="utf-8")
+            write_text(search.path.with_suffix(".md"), found)
         print(found, end="")
         if not search.has_score:
             raise SystemExit(FAILED_STATUS)

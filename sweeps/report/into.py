@@ -1,10 +1,10 @@
 """Tables of the report between the markers of pages, in English or Chinese."""
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from schema.errors import UserError
+from schema.whole import write_text
 from sweeps.matrix import Matrix
 from sweeps.report.build import Report
 from sweeps.report.tables import BELOW, LEAKY
@@ -110,9 +110,7 @@ def fill_pages(pages: Sequence[Path], report: Report, *, tell: Callable[[str], N
         if not filled:
             tell(f"{page}: no marker such as <!-- result:matrix --> … <!-- /result:matrix -->; left as it is")
         elif text != before:
-            part = page.with_name(f"{page.name}.part")
-            part.write_text(text, encoding="utf-8")
-            os.replace(part, page)
+            write_text(page, text)
 
 
 def fragment(report: Report, key: str, *, is_chinese: bool) -> str:

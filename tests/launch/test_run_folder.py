@@ -58,11 +58,12 @@ def test_a_second_process_is_refused(tmp_path):
         pass
 
 
-def test_starting_afresh_keeps_what_was_there(tmp_path):
+def test_starting_afresh_keeps_what_was_there_and_says_where(tmp_path, capsys):
     folder = tmp_path / "run"
-    for attempt in ("first", "second"):
+    for attempt, said in (("first", ""), ("second", f"is kept in {folder / 'previous' / '1'}\n")):
         with RunFolder(folder, resume="never"):
             (folder / "result.json").write_text(attempt)
+        assert capsys.readouterr().err.endswith(said)
     with RunFolder(folder, resume="auto") as run:
         assert run.finished
         assert (folder / "previous" / "1" / "result.json").read_text() == "first"
