@@ -1,7 +1,8 @@
 """Scores sentence pairs with a trained encoder: `python predict.py <run or folder> "句子一" "句子二"`.
 
 With --file it adds a column to a table of pairs. The score is the cosine of the two embeddings, −1 to 1; of a
-cross-encoder it is the logit, any number, 0 where it is undecided after training with bce or ce.
+cross-encoder it is the logit, any number, 0 where it is undecided after training with bce or ce. With --calibration it
+is the probability of label 1, and with --fuse one score of two runs.
 """
 
 import argparse
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from analysis.new_pairs import add_fitted, check_fitted, fused_scores, scaled
 from schema.arguments import Parser
 from schema.config import BackendName, backend_name
 from schema.errors import UserError, exit_status, nearest
@@ -26,12 +28,15 @@ if TYPE_CHECKING:  # both load torch or numpy, and --help should not wait for th
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and gives the exit status: 0, or 2 for a mistake of the user."""
-    options = _parser().parse_args(arguments)
+    options = _parser().parse_intermixed_args(arguments)
     return exit_status(lambda: _score(options))
 
 
 def _score(options: argparse.Namespace) -> None:
     backend_name(options.backend, key="--backend")
+    check_fitted(options)
+    if options.encoder is None and options.fuse is None:
+        raise UserError('expected a run or an encoder: python predict.py <run or folder> "句子一" "句子二"')
     if options.file is None and len(options.sentences) == 2:
         print(f"{score_pair(options):.4f}")
     elif options.file is not None and not options.sentences:
@@ -50,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Scores sentence pairs with a trained encoder; the score is the cosine, −1 to 1, or the logit of "
         "a cross-encoder, any number.",
     )
-    parser.add_argument("encoder", help="run folder, or folder of an encoder")
+    parser.add_argument("encoder", nargs="?", help="run folder, or folder of an encoder")
     parser.add_argument("sentences", nargs="*", help="the two sentences of a pair")
     parser.add_argument("--file", type=Path, help="table of pairs: .tsv or .csv, also .gz or .zst")
     parser.add_argument(
@@ -70,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"what computes the embeddings: {', '.join(BackendName)} (default: {BackendName.TORCH})",
     )
     parser.add_argument("--cache", type=Path, metavar="FOLDER", help="keep embeddings here for the next time")
+    add_fitted(parser)
     return parser
 
 
@@ -101,7 +107,8 @@ def score_file(options: argparse.Namespace) -> Path:
     first, second = _text_columns(table, options)
     scores = _scores(first, second, options, progress=True)
     names = [*table.names, options.score_column] if table.names else None
-    columns = [*table.columns, [f"{score:.6f}" for score in scores]]
+    # The shortest digits that are read back as the same number: fewer would tie scores that lie close together.
+    columns = [*table.columns, [str(score) for score in scores]]
     _write_table(output, names, columns, delimiter=DELIMITERS[kind], quoted=options.quoted)
     return output
 
@@ -139,9 +146,13 @@ def _scores(
     from encoders import load_encoder
     from encoders.joint_bundle import is_joint
 
-    if is_joint(options.encoder):
-        return _joint_scores(first, second, options, progress=progress)
-    return _cosines(load_encoder(options.encoder), first, second, options, progress=progress)
+    if options.fuse is not None:
+        scores = fused_scores(first, second, options, progress=progress)
+    elif is_joint(options.encoder):
+        scores = _joint_scores(first, second, options, progress=progress)
+    else:
+        scores = _cosines(load_encoder(options.encoder), first, second, options, progress=progress)
+    return scaled(scores, options)
 
 
 def _joint_scores(

@@ -33,7 +33,7 @@ def run_job(config: "DictConfig") -> None:
         from launch.curriculum import Curriculum
         from launch.run_folder import RunFolder
 
-    key = run_key(OmegaConf.to_container(config, resolve=False))
+    key = run_key(config)
     curriculum = Curriculum(typed, OmegaConf.to_container(config, resolve=True), key)
     job = curriculum.job
     require_device(job.hardware)

@@ -21,7 +21,8 @@ def add_calibrate(commands: "argparse._SubParsersAction") -> None:
         help="scores of a run as probabilities: temperature and Platt scaling, ECE, reliability",
         description="Fits temperature and Platt scaling on dev and judges them on test, for each set of 0/1 pairs.",
         epilog="Before scaling, a cross-encoder's probability is sigmoid(score); so is a cosine's, which never says "
-        "more than 0.73. Written are calibration-<set>.json and .svg.",
+        "more than 0.73. Written are calibration-<set>.json and .svg. Of new pairs: python predict.py <run> "
+        "--calibration calibration-<set>.json …",
     )
     parser.add_argument("run_folder", metavar="run", help="run folder of a finished run")
     add_scoring(parser)
@@ -67,26 +68,18 @@ def calibrate(options: argparse.Namespace) -> None:
 
 def calibrate_set(run: "ScoredRun", name: str) -> dict[str, Any]:
     """What the two scalings make of the scores of one set."""
-    from analysis.calibration import fit_platt, fit_temperature, judge
+    from analysis.calibration import calibrated
     from analysis.run_scores import fitting_and_judging
 
     fitted, judged, how = fitting_and_judging(run, name)
-    temperature = fit_temperature(fitted.scores, fitted.examples.targets)
-    slope, shift = fit_platt(fitted.scores, fitted.examples.targets)
-    logits = {
-        "raw": judged.scores,
-        "temperature": judged.scores / temperature,
-        "platt": slope * judged.scores + shift,
-    }
-    labels = judged.examples.targets
     return {
         "run": str(run.folder),
+        "weights": run.weights,
         "set": name,
         "how": how,
-        "rows": len(labels),
+        "rows": len(judged.scores),
         "rows_fitted_on": len(fitted.scores),
-        "fitted": {"temperature": [temperature], "platt": [slope, shift]},
-        **{method: judge(values, labels) for method, values in logits.items()},
+        **calibrated((fitted.scores, fitted.examples.targets), (judged.scores, judged.examples.targets)),
     }
 
 

@@ -10,6 +10,7 @@ import pytorch_lightning as pl
 from callbacks.peak_memory import PeakMemory
 from callbacks.resume import ResumePoint
 from callbacks.selection import BEST, LAST, BestOnDev
+from callbacks.set_counts import SetCounts
 from callbacks.throughput import Throughput
 from datamodules.datamodule import SentenceDataModule
 from datamodules.leaks import Seen
@@ -77,6 +78,7 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str
         return {}
     best = next((one.best_model_score for one in trainer.callbacks if isinstance(one, BestOnDev)), None)
     watch = next(one for one in trainer.callbacks if isinstance(one, Throughput))
+    counts = next(one for one in trainer.callbacks if isinstance(one, SetCounts))
     memory = next(one for one in trainer.callbacks if isinstance(one, PeakMemory))
     snapshots = next(one for one in trainer.callbacks if isinstance(one, ResumePoint)).snapshots
     steps = trainer.fit_loop.epoch_loop.global_step
@@ -88,6 +90,7 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str
         f"best_dev_{selection_metric(data.job)}": None if best is None else float(best),
         "kept": LAST if best is None else BEST,
         **watch.summary(),
+        "sets": counts.summary(),
         "seconds_per_step": round(watch.train_seconds / steps, 4) if steps else None,
         "peak_memory_mib": memory.mib,
         "snapshots": None

@@ -92,7 +92,7 @@ def _write_files(encoder: SentenceEncoder, folder: Path, card: dict[str, Any]) -
     save_transformer(encoder, folder)
     names = []
     for number, projection in enumerate(encoder.projections, start=2):
-        names.append(f"{number}_Dense")
+        names.append(f"{number}_{projection.kind}")
         projection.save(folder / names[-1])
     prompts = encoder.prompts if isinstance(encoder, PromptEncoder) else None
     loads_elsewhere = prompts is None and encoder.pooling in _MODE_OF_POOLING
@@ -132,7 +132,8 @@ def save_transformer(encoder: SentenceEncoder, folder: Path) -> None:
 
 def _write_modules(encoder: SentenceEncoder, folder: Path, projections: list[str]) -> None:
     """The files by which sentence-transformers knows what follows the transformer."""
-    paths = [("Transformer", ""), ("Pooling", "1_Pooling"), *(("Dense", name) for name in projections)]
+    paths = [("Transformer", ""), ("Pooling", "1_Pooling")]
+    paths += [(name.partition("_")[2], name) for name in projections]
     if encoder.normalise:
         paths.append(("Normalize", f"{len(paths)}_Normalize"))
     modules = [

@@ -21,6 +21,7 @@ from launch.run_folder import RunFolder
 from launch.stage_run import StageRun
 from launch.stage_store import POLL_SECONDS, StageStore
 from launch.stages import StagePlan, history, plan_job
+from lightning_modules.augment import check_augmentation
 from lightning_modules.learnable import check_learnable
 from lightning_modules.matching import Match, match_losses
 from schema.config import JobConfig
@@ -37,13 +38,17 @@ class Curriculum:
             typed.dataset, self.job.dataset = {}, {}
         self.plans = plan_job(typed)
         self.jobs: list[JobConfig] = [OmegaConf.to_object(plan.job) for plan in self.plans]
-        self.settings = settings
+        self.settings = settings | {"model": OmegaConf.to_container(typed.model)}
         self.key = key
         self.store = StageStore(self.job.schedule.store)
 
     def run(self, folder: RunFolder) -> None:
         """Every stage that is not finished; all rows are read and checked before the first."""
         matches = [match_losses(job) for job in self.jobs]
+        self.model.check_start(self.jobs[0])
+        for stage in matches:
+            kinds = {name: match.kind for name, match in stage.items()}
+            check_augmentation(self.job.augmentation, kinds, sets=list(self.job.dataset), model=self.model)
         data = self._load(matches)
         self._require_learnable(folder, matches, data)
         if not folder.is_helper:

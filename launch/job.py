@@ -13,15 +13,17 @@ from omegaconf.errors import (
 )
 
 from launch.explain import ConfigError, broken_reference, unknown_key, wrong_type
+from launch.language import settle_language
 from launch.naming import register_resolvers
 from launch.set_files import spelt_sets
-from launch.signatures import ROOT, check_target
+from launch.signatures import check_target
 from launch.stages import plan_job
 from launch.values import check_values
 from schema.config import JobConfig
 from schema.errors import nearest
 from schema.examples import Kind
 from schema.secrets import NO_SECRETS, place_of_secret
+from schema.source_code import ROOT
 from schema.trial import TrialAddress
 
 HEAD_PARAMETERS = ("dim", "num_classes")
@@ -87,6 +89,7 @@ def typed_config(config: DictConfig) -> DictConfig:
         raise broken_reference(error) from error
     job = _merge(resolved)
     _require_complete(job)
+    settle_language(job)
     return job
 
 

@@ -16,13 +16,13 @@ from datamodules.loading import JobData
 from datamodules.stages import Stage
 from encoders.bundle import ENCODER_FOLDER
 from launch.lacking import FinishedStage
-from launch.weights import weights_digest
 from lightning_modules.base import SentenceModule
 from lightning_modules.biencoder import BiEncoder
 from schema.config import JobConfig
 from schema.errors import UserError
 from schema.own_classes import own_class
 from schema.result import Result
+from schema.weights import weights_digest
 
 EVALUATED_AS = {"lightning_modules.mlm.MaskedLanguageModel": BiEncoder}
 """Models whose head is not saved: pairs are scored by the cosine, as they were, and texts are left alone."""

@@ -18,6 +18,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from launch.auto_hardware import hardware_note
 from launch.explain import ConfigError, explain_composition
 from launch.job import check_job, explained, typed_config
 from launch.naming import register_resolvers
@@ -25,11 +26,11 @@ from launch.origin import chosen_files, place_of
 from launch.overrides import Groups, parse_flags, refuse_repeats
 from launch.own_folder import make_folder, take_folder
 from launch.set_files import check_set_files
-from launch.signatures import ROOT
 from launch.sweep_rows import is_one_cell, parameters, rows, with_row
 from schema.errors import UserError
 from schema.processor import lacks_bf16, slow_bf16_warning
 from schema.secrets import NO_SECRETS, place_of_secret
+from schema.source_code import ROOT
 
 
 def check_command_line(
@@ -42,7 +43,7 @@ def check_command_line(
 ) -> None:
     """Raises UserError for the first mistake in a program's arguments; each choice of a sweep is checked.
 
-    What is allowed but would take far longer than need be is said on stderr.
+    What hardware=auto is here, and what is allowed but would take far longer than need be, is said on stderr.
 
     conf_dir      folder of the configuration tree
     root          folder that dotted targets start from
@@ -67,8 +68,8 @@ def check_command_line(
             job = check.single(flags.overrides, runs=flags.cfg is None)
             if makes_folder and flags.cfg is None:
                 take_folder(Path(job.run_dir))
-    for warning in check.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+    for line in check.said:
+        print(line, file=sys.stderr)
 
 
 def checked_job(
@@ -91,9 +92,9 @@ class _Check:
         self.name = name
         self.folder = folder
         self.root = root
-        self.warnings: dict[str, None] = {}
         places = [one.path or "" for one in hydra.config_loader.get_search_path().get_path()]
         self.trees = [Path(place.removeprefix("file://")) for place in places if place.startswith("file://")]
+        self.said: dict[str, None] = {}
 
     def look_at(self, lines: Sequence[str]) -> None:
         """Syntax, and the options chosen in every alternative of a sweep. Composes nothing."""
@@ -181,6 +182,8 @@ class _Check:
         config = self.compose(lines)
         with self._placed(lines):
             check_set_files(config, self.trees)
+            if note := hardware_note(config.hydra.runtime.choices):
+                self.said[note] = None
             job = typed_config(config)
             self._judge(job)
         return job
@@ -188,7 +191,8 @@ class _Check:
     def _judge(self, job: DictConfig) -> None:
         check_job(job, root=self.root)
         if job.hardware.accelerator == "cpu" and job.hardware.precision == "bf16-mixed" and lacks_bf16():
-            self.warnings[slow_bf16_warning("hardware.precision=bf16-mixed", "hardware=cpu")] = None
+            warning = slow_bf16_warning("hardware.precision=bf16-mixed", "hardware=cpu")
+            self.said[f"warning: {warning}"] = None
 
     def compose(self, lines: Sequence[str]) -> DictConfig:
         try:

@@ -6,7 +6,6 @@ Modules are read with `ast`. Code outside the project is never named by a config
 import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ from launch.annotations import check_value
 from launch.explain import ConfigError, key_hint
 from schema.errors import nearest
 from schema.own_classes import is_own, refusal
+from schema.source_code import ROOT, definitions, original_name, source_file
 
-ROOT = Path(__file__).resolve().parents[1]
 HYDRA_KEYS = ("_target_", "_args_", "_partial_", "_recursive_", "_convert_")
 NO_PARAMETERS = ("Module", "LightningModule", "ABC", "Protocol", "object")
 """Foreign base classes whose constructors take nothing from a configuration."""
@@ -60,7 +59,7 @@ def check_target(
 def find_parameters(target: str, key: str, root: Path) -> Parameters:
     """Parameters of the class or function at a dotted path. Raises ConfigError when there is none."""
     module, _, name = target.rpartition(".")
-    if _source(root, module) is None:
+    if source_file(root, module) is None:
         package, _, last = module.rpartition(".")
         folder = root.joinpath(*package.split(".")) if package else root
         known = [path.stem for path in folder.glob("*.py") if path.stem != "__init__"]
@@ -69,34 +68,16 @@ def find_parameters(target: str, key: str, root: Path) -> Parameters:
         )
     found = _in_module(root, module, name)
     if found is None:
-        known = [one for one in _definitions(root, module) if not one.startswith("_")]
+        known = [one for one in definitions(root, module) if not one.startswith("_")]
         raise ConfigError(f"{key}._target_={target}: {module} has no {name}; {nearest(name, known)}", key)
     return found
 
 
-def _source(root: Path, module: str) -> Path | None:
-    """The file of a dotted module below `root`."""
-    base = root.joinpath(*module.split(".")) if module else root
-    return next((file for file in (base.with_suffix(".py"), base / "__init__.py") if file.is_file()), None)
-
-
-@cache
-def _definitions(root: Path, module: str) -> dict[str, ast.AST]:
-    """Name → class, function or import statement at the top level of a module."""
-    found: dict[str, ast.AST] = {}
-    for node in ast.parse(_source(root, module).read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef):
-            found[node.name] = node
-        elif isinstance(node, ast.ImportFrom):
-            found |= {alias.asname or alias.name: node for alias in node.names}
-    return found
-
-
 def _in_module(root: Path, module: str, name: str) -> Parameters | None:
-    node = _definitions(root, module).get(name)
+    node = definitions(root, module).get(name)
     if isinstance(node, ast.ImportFrom):
-        original = next(alias.name for alias in node.names if (alias.asname or alias.name) == name)
-        return _in_module(root, node.module, original) if _source(root, node.module or "") else None
+        has_file = source_file(root, node.module or "")
+        return _in_module(root, node.module, original_name(node, name)) if has_file else None
     if isinstance(node, ast.FunctionDef):
         return _of_function(node, skip=0)
     return _of_class(root, module, node) if node else None

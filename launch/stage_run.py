@@ -24,12 +24,12 @@ from encoders.bundle import ENCODER_FOLDER
 from launch.digests import evaluation_digest
 from launch.run_folder import require_free_space
 from launch.stage_store import StageEntry, share_files
-from launch.weights import weights_digest
 from lightning_modules.base import SentenceModule
 from lightning_modules.matching import Match, build_losses
 from schema.config import JobConfig
 from schema.own_classes import own_class
 from schema.result import Result, Score
+from schema.weights import weights_digest
 
 SIGTERM_STATUS = 128 + 15
 BYTES_PER_PARAMETER = 4 * (1 + 3 + 3 + 1)  # best, resume, the next resume while it is written, encoder

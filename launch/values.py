@@ -48,7 +48,17 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "schedule.sample_by": ("size", "weight"),
     "backbone.initialise": ("pretrained", "random"),
     "backbone.pooling": ("mean", "cls", "max", "first_last", "weighted"),
-    "optimiser.decay": ("linear", "constant"),
+    "augmentation.views": (
+        "translation",
+        "synonym",
+        "sentence_order",
+        "delete",
+        "repeat",
+        "cutoff",
+        "shuffle",
+    ),
+    "optimiser.decay": ("linear", "constant", "inverse_sqrt"),
+    "training.stratify_by": ("none", "label", "length", "label_length"),
     "evaluation.splits": ("dev", "test"),
     "evaluation.backend": tuple(BackendName),
     "health.on_collapse": ("warn", "stop"),
@@ -76,6 +86,12 @@ RANGES: dict[str, Range] = {
     "backbone.dropout": Range(least=0, below=1),
     "backbone.layers": Range(least=0),
     "backbone.max_length": Range(least=3),  # one token between the two special ones
+    "augmentation.probability": Range(above=0),
+    "augmentation.delete": Range(above=0, below=1),
+    "augmentation.repeat": Range(above=0, below=1),
+    "augmentation.cutoff": Range(above=0, below=1),
+    "augmentation.synonym": Range(above=0, below=1),
+    "augmentation.shuffle": Range(least=2),
     "health.probe_sentences": Range(least=0),
     "health.collapse_cosine": Range(least=-1, below=1),
     "health.collapse_rank": Range(least=0),
@@ -135,6 +151,9 @@ def check_values(job: DictConfig) -> None:
             _check_dataset(f"{group}.{name}", dataset)
     if len(job.optimiser.betas) != 2:
         raise ConfigError(f"optimiser.betas={job.optimiser.betas}: expected two numbers", "optimiser.betas")
+    _check_decay(job.optimiser)
+    _check_batches(job.training)
+    _check_layer_norm(job)
 
 
 def _not_allowed(key: str, value: str, allowed: tuple[str, ...]) -> str:
@@ -156,6 +175,36 @@ def _check_duration(key: str, value: str, limits: Range) -> None:
         raise ConfigError(f"{key}={value}: expected {limits} {duration.unit}", key)
     if key == "optimiser.warmup" and duration.unit is Unit.PERCENT and duration.amount > 100:
         raise ConfigError(f"{key}={value}: expected at most 100 percent of the training", key)
+
+
+def _check_decay(optimiser: DictConfig) -> None:
+    """A rate that falls from the end of the warm-up on, by its length, needs one."""
+    no_warmup = Duration.parse(optimiser.warmup).amount == 0
+    if optimiser.decay == "inverse_sqrt" and no_warmup:
+        raise ConfigError(
+            f"optimiser.warmup={optimiser.warmup}: decay=inverse_sqrt is lr · √(warm-up/step), and nothing without a "
+            "warm-up; type for example 'optimiser.warmup=10 percent'",
+            "optimiser.warmup",
+        )
+
+
+def _check_batches(training: DictConfig) -> None:
+    if training.stratify_by != "none" and training.length_window > 1:
+        raise ConfigError(
+            f"training.stratify_by={training.stratify_by}: training.length_window={training.length_window} puts rows "
+            "of like length in a batch, labels in proportion; leave one of them at its default",
+            "training.stratify_by",
+        )
+
+
+def _check_layer_norm(job: DictConfig) -> None:
+    wanted, start = job.backbone.layer_norm, job.init_from
+    if wanted is not None and start is not None:
+        raise ConfigError(
+            f"backbone.layer_norm={str(wanted).lower()}: init_from={start} takes the place of the backbone; type "
+            f"backbone=local backbone.path=<encoder folder of {start}> in its stead",
+            "backbone.layer_norm",
+        )
 
 
 def _check_monitor(job: DictConfig) -> None:

@@ -100,6 +100,10 @@ class SentenceModule(pl.LightningModule):
         losses  dataset key → kind of examples that its loss is fed, and the loss's configuration
         """
 
+    @classmethod
+    def check_start(cls, job: JobConfig) -> None:
+        """Raises UserError for weights that the model cannot learn from, as far as files tell; loads none of them."""
+
     @abstractmethod
     def encode(self, batch: Batch) -> Encoded:
         """Everything a loss may read, one row per example of the batch."""
@@ -144,6 +148,8 @@ class SentenceModule(pl.LightningModule):
         loss, logs = self.objective(batch)
         size = len(batch)
         self.log("train/loss", loss.detach(), prog_bar=True, batch_size=size)
+        # Under the name of the set too: in a mixture the losses of several sets are several quantities.
+        logs = logs | {"loss": loss.detach()}
         self.log_dict({f"train/{batch.task}/{key}": value for key, value in logs.items()}, batch_size=size)
         return loss
 

@@ -5,17 +5,13 @@ Asks the very functions that refuse a job before anything is loaded; no data are
 
 import sys
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import takewhile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
-
+from lightning_modules.loss_numbers import CONFIGURATION, losses_for, number_table, options
 from lightning_modules.matching import NEEDS, match_losses
 from schema.arguments import Parser
 from schema.config import BackendName
@@ -24,8 +20,6 @@ from schema.examples import Kind
 from schema.own_classes import own_class
 from schema.program import run_program
 from schema.whole import write_text
-
-CONFIGURATION = Path(__file__).resolve().parents[1] / "conf"
 
 WORDS = {
     Kind.SCORED_PAIR: "graded",
@@ -51,18 +45,6 @@ class Outcome:
     reason: str = ""
 
 
-def options(group: str) -> dict[str, dict[str, Any]]:
-    """Name → configuration of every file of a group, in the order of the alphabet. The files are read once."""
-    return deepcopy(_read(group))
-
-
-@cache
-def _read(group: str) -> dict[str, dict[str, Any]]:
-    names = sorted(path.stem for path in (CONFIGURATION / group).glob("*.yaml"))
-    with initialize_config_dir(str(CONFIGURATION), version_base="1.3"):
-        return {name: OmegaConf.to_container(compose(f"{group}/{name}")[group]) for name in names}
-
-
 def outcome(model: Mapping[str, Any], loss: Mapping[str, Any]) -> Outcome:
     """Tries a set of every kind."""
     target = own_class(model["_target_"])
@@ -85,20 +67,22 @@ def outcome(model: Mapping[str, Any], loss: Mapping[str, Any]) -> Outcome:
 
 def _job(model: Mapping[str, Any], loss: Mapping[str, Any], kind: Kind) -> SimpleNamespace:
     """As much of a job as is asked before anything is loaded: one set of the given kind."""
+    settled = {"language": next(iter(model["templates"]))} if "templates" in model else {}
     return SimpleNamespace(
-        model=dict(model),
+        model=dict(model) | settled,
         loss=dict(loss),
         dataset={"the set": SimpleNamespace(kind=kind, view=None)},
-        schedule=SimpleNamespace(sets={}),
+        schedule=SimpleNamespace(sets={}, stages={}),
+        training=SimpleNamespace(stratify_by="none"),
+        backbone=SimpleNamespace(layer_norm=None),
         evaluation=SimpleNamespace(backend=BackendName.TORCH, cache_embeddings=False),
     )
 
 
 def outcomes() -> dict[str, dict[str, Outcome]]:
     """Model → loss → outcome, over all of conf/model and conf/loss."""
-    losses = options("loss")
     return {
-        model: {name: outcome(config, loss) for name, loss in losses.items()}
+        model: {name: outcome(config, loss) for name, loss in losses_for(config).items()}
         for model, config in options("model").items()
     }
 
@@ -113,6 +97,7 @@ def page() -> str:
     losses = options("loss")
     lines = [_HEAD, "| loss | what it is | reads | couples rows |", "|---|---|---|---|"]
     lines += [f"| `{name}` | {' | '.join(_facts(name, loss))} |" for name, loss in losses.items()]
+    lines += [_NUMBERS, *number_table()]
     lines += [
         _PAIRS,
         f"| loss | {' | '.join(', '.join(f'`{one}`' for one in group) for group in columns.values())} |",
@@ -155,6 +140,14 @@ _HEAD = """# Losses and models
 This page is written by `python -m lightning_modules.loss_table docs/losses.md`; a test keeps it as the code is.
 
 ## Losses
+"""
+_NUMBERS = """
+## Numbers
+
+What `conf/loss/` gives a loss, wherever it is chosen: for the job, a stage, a set, or a kind of examples in `by_kind`.
+The scores of a cross-encoder are logits, those of all other models cosines, and some numbers follow what scores are.
+A value that is typed, or that an experiment gives, stands in its place. *refused*: a model with such scores does not
+give what the loss reads.
 """
 _PAIRS = """
 ## Which pairs train

@@ -74,13 +74,21 @@ def graded(scores: Float[np.ndarray, "pairs"], grade: str) -> list[str]:
 
 
 def write_set(
-    path: Path, pairs: Pairs, written: list[str], *, grade: str, source: str, like: DatasetConfig
+    path: Path,
+    pairs: Pairs,
+    written: list[str],
+    *,
+    grade: str,
+    source: str,
+    like: DatasetConfig,
+    graded_by: str = "a cross-encoder",
 ) -> Path:
     """Writes the table and, in conf/dataset beside it, the configuration, whose path it gives.
 
     written  a score for each pair
     source   `set/split` that the pairs are of
     like     the configuration of that set, for language and licence
+    graded_by  who gave the scores, in words
     """
     text = io.StringIO()
     writer = csv.writer(text, delimiter="\t", lineterminator="\n")
@@ -92,7 +100,7 @@ def write_set(
         "name": path.stem,
         "kind": str(Kind.SCORED_PAIR),
         "language": like.language,
-        "about": f"Pairs of {source}, graded by a cross-encoder ({grade})",
+        "about": f"Pairs of {source}, graded by {graded_by} ({grade})",
         "licence": like.licence,
         "origin": f"python -m mining distil, from {source} ({like.origin})",
         "source": "local",

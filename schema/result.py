@@ -38,8 +38,8 @@ class Result:
     data        `train/dataset` or `split/dataset` → rows, dropped rows, fingerprint; with `evaluation.without_leaks`
                 `leaked` of an evaluation split: `rows` that training has seen, their `share`, and rows `by_set`
     untrained   scores of the weights before this run's training, where `evaluation.untrained` asked for them
-    training    steps, pairs, seconds, pairs per second, last and best validation
-    weights     digest of the weights that were left behind (`launch.weights`), "" where there are none
+    training    steps, pairs, seconds, pairs per second, last and best validation; `sets`: batches and rows of each set
+    weights     digest of the weights that were left behind (`schema.weights`), "" where there are none
     filled      what was scored after the run had ended, oldest first: when, which splits, with which versions, and the
                 descriptions of the sets; scores and `data` of them are among those of the run
     """

@@ -13,7 +13,7 @@ from hydra.core.plugins import Plugins
 from hydra.core.utils import setup_globals
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from hydra_plugins.juzhen_sweeps.launcher import require_data_of
 from launch.naming import run_key
@@ -71,7 +71,7 @@ class SearchSweeper(Sweeper):
         ledger = Ledger(folder)
         setup_globals()
         first = self._compose(space.words(_first_point(space)))
-        key = run_key(OmegaConf.to_container(first, resolve=False))
+        key = run_key(first)
         with Search(folder, space, settings, key=key) as search:
             SearchPlanner(
                 search,

@@ -31,6 +31,7 @@ def read_report(options: argparse.Namespace) -> Report:
     return build_report(
         collect(options.folder, report=_tell),
         metric=options.metric,
+        split=options.split,
         reference=load_reference(options.reference),
         audit=Audit.read(audit_file) if audit_file else None,
     )

@@ -25,6 +25,11 @@ def test_key_ignores_places_and_hardware_but_not_numbers_and_order():
     key = run_key(CONFIG)
     assert run_key({**CONFIG, "hardware": {"devices": 8}, "data_dir": "there", "resume": "auto"}) == key
     assert run_key({**CONFIG, "seed": 2}) != key
+    precise = {name: {"devices": 1, "precision": name} for name in ("32-true", "bf16-mixed", "16-mixed")}
+    assert len({run_key({**CONFIG, "hardware": one}) for one in precise.values()}) == 3
+    assert run_key({**CONFIG, "hardware": {"devices": 2, "precision": "32-true"}}) == run_key(
+        {**CONFIG, "hardware": precise["32-true"]}
+    )
     assert run_key({**CONFIG, "model": CONFIG["model"] | {"variant": "by another name"}}) == key
     assert run_key({**CONFIG, "dataset": dict(reversed(CONFIG["dataset"].items()))}) != key
 
