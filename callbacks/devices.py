@@ -25,11 +25,3 @@ def require_device(hardware: HardwareConfig) -> None:
             f"hardware.precision=bf16-mixed: {torch.cuda.get_device_name()} has no bfloat16 and would only imitate "
             "it; type hardware.precision=16-mixed"
         )
-    if hardware.accelerator == "mps" and hardware.devices > 1:
-        raise UserError(f"hardware.devices={hardware.devices}: Metal has one device; type hardware.devices=1")
-    if hardware.accelerator != "cuda" and hardware.precision == "16-mixed":
-        # Lightning would quietly take bfloat16 instead on a CPU.
-        raise UserError(
-            f"hardware.precision=16-mixed needs CUDA, and the accelerator is {hardware.accelerator}; "
-            f"type hardware.precision=bf16-mixed or 32-true"
-        )

@@ -10,10 +10,8 @@ from datamodules.source import load_examples
 from datamodules.views import apply_view
 from schema.config import DatasetConfig, JobConfig
 from schema.errors import UserError
-from schema.examples import Examples, Kind
+from schema.examples import SPEARMAN_KINDS, Examples, Kind
 from schema.text_table import TextTable
-
-SPEARMAN_KINDS: tuple[Kind, ...] = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from encoders.bundle import ENCODER_FOLDER
 from launch.lacking import FinishedStage
 from lightning_modules.base import SentenceModule
 from lightning_modules.biencoder import BiEncoder
+from schema.accelerator import require_accelerator
 from schema.config import JobConfig
 from schema.errors import UserError
 from schema.own_classes import own_class
@@ -76,6 +77,7 @@ class Judge:
     def scored(self, data: JobData, encoder: nn.Module | None, *, seen: Mapping[str, Seen]) -> Result:
         """The result of a stage that learns nothing and is tested on `data`."""
         job = replace(self.job, dataset={}, evaluate={})
+        require_accelerator(job.hardware)
         require_device(job.hardware)
         if job.hardware.threads is not None:
             torch.set_num_threads(job.hardware.threads)

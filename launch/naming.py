@@ -10,6 +10,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from launch.language import with_language
+from launch.model_facts import model_facts
 from schema import accelerator, for_scores
 
 NOT_PART_OF_THE_RUN = (
@@ -107,7 +108,10 @@ def _file_digest(path: Path, modified_ns: int) -> str:
 
 
 def run_name(config: Mapping[str, Any]) -> str:
-    """A readable name: trained sets, model, loss and seed; no name of a file system's taste is needed."""
+    """A readable name: trained sets, model, loss and seed, less what has no part in it.
+
+    A model that learns nothing has neither sets nor a loss, one with an objective of its own no loss.
+    """
     datasets = list(config.get("dataset") or {}) or ["untrained"]
     schedule = config.get("schedule") or {}
     is_serial = schedule.get("name") == "serial"
@@ -116,7 +120,10 @@ def run_name(config: Mapping[str, Any]) -> str:
         joined = f"{datasets[0]}+{len(datasets) - 1}more"
     model = config["model"].get("variant") or config["model"].get("_target_", "model").split(".")[-2]
     loss = config["loss"].get("_target_", "losses.by_kind.ByKind").split(".")[-2]
-    return f"{joined}-{model}-{loss}-s{config.get('seed')}"
+    facts = model_facts(config["model"].get("_target_", ""))
+    learns = facts.trains and bool(config.get("dataset"))
+    words = [*([joined] if facts.trains else []), model, *([loss] if learns and facts.uses_loss else [])]
+    return f"{'-'.join(words)}-s{config.get('seed')}"
 
 
 def register_resolvers() -> None:

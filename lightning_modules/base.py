@@ -14,7 +14,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from datamodules.leaks import Seen
-from datamodules.loading import SPEARMAN_KINDS
 from encoders.bundle import save_encoder
 from lightning_modules.draws import seed_draws
 from lightning_modules.optimiser import build_optimiser, build_schedule
@@ -22,7 +21,7 @@ from lightning_modules.scoring import EvaluationPlan, assemble_outputs, gather_r
 from losses.loss import LossOutput
 from schema.batch import Batch, Encoded, Sharing
 from schema.config import JobConfig
-from schema.examples import Examples, Kind
+from schema.examples import SPEARMAN_KINDS, Examples, Kind
 from schema.own_classes import own_class
 from schema.result import Score
 

@@ -10,6 +10,9 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from schema.config import HardwareConfig
+from schema.errors import UserError
+
 HARDWARE = Path(__file__).resolve().parents[1] / "conf" / "hardware"
 DRIVERS = {"Linux": "libcuda.so.1", "Windows": "nvcuda.dll"}
 """Name of NVIDIA's driver library, by system."""
@@ -32,8 +35,8 @@ def cuda_devices() -> int:
     return 0 if failed else count.value
 
 
-def torch_has_cuda() -> bool:
-    """Whether the installed torch was built for CUDA; its own account is read, and nothing of it is run."""
+def torch_has(platform_name: str) -> bool:
+    """Whether the installed torch was built for "cuda" or "hip"; its own account is read, and nothing of it is run."""
     found = importlib.util.find_spec("torch")
     if found is None or found.origin is None:
         return False
@@ -41,7 +44,7 @@ def torch_has_cuda() -> bool:
         told = Path(found.origin).with_name("version.py").read_text(encoding="utf-8")
     except OSError:
         return False
-    return re.search(r"^cuda\b[^=]*=\s*['\"]", told, flags=re.MULTILINE) is not None
+    return re.search(rf"^{platform_name}\b[^=]*=\s*['\"]", told, flags=re.MULTILINE) is not None
 
 
 def has_metal() -> bool:
@@ -52,11 +55,43 @@ def has_metal() -> bool:
     return version >= FIRST_MAC_WITH_METAL
 
 
+def require_accelerator(hardware: HardwareConfig) -> None:
+    """Raises UserError where this machine cannot have what is asked for, as far as drivers and files tell.
+
+    What passes may still be refused by `callbacks.devices`, which asks torch.
+    """
+    there = ", ".join(["cpu", *(["cuda"] if cuda_devices() else []), *(["mps"] if has_metal() else [])])
+    asked = f"hardware.accelerator={hardware.accelerator}"
+    if hardware.accelerator == "cuda" and not torch_has("hip"):
+        if not torch_has("cuda"):
+            raise UserError(
+                f"{asked}: the installed torch was built without CUDA; type hardware=cpu, or install one with it"
+            )
+        if not (devices := cuda_devices()):
+            raise UserError(
+                f"{asked}: NVIDIA's driver is not there, or shows no device. There is: {there}; type hardware=cpu"
+            )
+        if hardware.devices > devices:
+            raise UserError(f"hardware.devices={hardware.devices}: {devices} CUDA devices are visible here")
+    if hardware.accelerator == "mps" and platform.system() != "Darwin":
+        raise UserError(
+            f"{asked}: Metal is Apple's, and this is {platform.system()}. There is: {there}; type hardware=cpu"
+        )
+    if hardware.accelerator == "mps" and hardware.devices > 1:
+        raise UserError(f"hardware.devices={hardware.devices}: Metal has one device; type hardware.devices=1")
+    if hardware.accelerator != "cuda" and hardware.precision == "16-mixed":
+        # Lightning would quietly take bfloat16 instead on a CPU.
+        raise UserError(
+            f"hardware.precision=16-mixed needs CUDA, and the accelerator is {hardware.accelerator}; "
+            f"type hardware.precision=bf16-mixed or 32-true"
+        )
+
+
 @cache
 def found_hardware() -> tuple[str, str]:
     """The option of conf/hardware that suits this machine, and why, in words. Asked once per process."""
     devices = cuda_devices()
-    if devices and torch_has_cuda():
+    if devices and torch_has("cuda"):
         return "cuda", f"NVIDIA's driver has {devices} device{'s' if devices > 1 else ''}, one is used"
     if has_metal():
         return "mps_m4", "a Mac with Metal"

@@ -6,14 +6,13 @@ bi-encoder, and 1 for a cross-encoder. A number that is typed, or that another f
 
 import ast
 import importlib
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from omegaconf import Container, DictConfig, OmegaConf
 
 from schema.errors import UserError
-from schema.source_code import ROOT, definitions, original_name, source_file
+from schema.source_code import ROOT, class_attribute, definitions, source_file
 
 COSINE, LOGIT, SPREAD = "cosine", "logit", "spread"
 """Units of a score: from −1 to 1 · of any size · standard deviations of the scores in a batch."""
@@ -37,20 +36,9 @@ def unit_of_scores(model: str, *, root: Path = ROOT) -> str:
     return COSINE if "cosines" in offers else LOGIT
 
 
-@cache
 def _offers(root: Path, module: str, name: str) -> tuple[str, ...] | None:
-    """What a class offers, by its own body or the nearest base class that says it."""
-    node = definitions(root, module).get(name) if source_file(root, module) else None
-    if isinstance(node, ast.ImportFrom):
-        return _offers(root, node.module or "", original_name(node, name))
-    if not isinstance(node, ast.ClassDef):
-        return None
-    for line in node.body:
-        named = getattr(line, "targets", [getattr(line, "target", None)])
-        if any(isinstance(one, ast.Name) and one.id == "offers" for one in named):
-            return ast.literal_eval(line.value)
-    inherited = (_offers(root, module, ast.unparse(base)) for base in node.bases)
-    return next((found for found in inherited if found is not None), None)
+    found = class_attribute(root, module, name, "offers")
+    return None if found is None else ast.literal_eval(found)
 
 
 def _imported(module: str, name: str) -> tuple[str, ...] | None:

@@ -26,6 +26,22 @@ def definitions(root: Path, module: str) -> dict[str, ast.AST]:
     return found
 
 
+@cache
+def class_attribute(root: Path, module: str, name: str, attribute: str) -> ast.expr | None:
+    """What a class sets `attribute` to, in its own body or that of the nearest base class; None where none does."""
+    node = definitions(root, module).get(name) if source_file(root, module) else None
+    if isinstance(node, ast.ImportFrom):
+        return class_attribute(root, node.module or "", original_name(node, name), attribute)
+    if not isinstance(node, ast.ClassDef):
+        return None
+    for line in node.body:
+        named = getattr(line, "targets", [getattr(line, "target", None)])
+        if any(isinstance(one, ast.Name) and one.id == attribute for one in named):
+            return line.value
+    inherited = (class_attribute(root, module, ast.unparse(base), attribute) for base in node.bases)
+    return next((found for found in inherited if found is not None), None)
+
+
 def original_name(node: ast.ImportFrom, name: str) -> str:
     """What is imported as `name` is called where it is defined."""
     return next(alias.name for alias in node.names if (alias.asname or alias.name) == name)

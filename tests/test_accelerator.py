@@ -14,7 +14,14 @@ from omegaconf import OmegaConf
 from launch import check_command_line, typed_config
 from launch.naming import run_key
 from schema import accelerator
-from schema.accelerator import HARDWARE, cuda_devices, found_hardware, has_metal, torch_has_cuda
+from schema.accelerator import (
+    HARDWARE,
+    cuda_devices,
+    found_hardware,
+    has_metal,
+    require_accelerator,
+    torch_has,
+)
 from schema.config import HardwareConfig
 from schema.errors import UserError
 from train import CONFIGURATION
@@ -81,8 +88,8 @@ def test_this_very_machine_is_told_apart_as_torch_does():
     import torch
 
     found_hardware.cache_clear()
-    assert torch_has_cuda() == (torch.version.cuda is not None)
-    assert (cuda_devices() > 0 and torch_has_cuda()) == torch.cuda.is_available()
+    assert torch_has("cuda") == (torch.version.cuda is not None)
+    assert (cuda_devices() > 0 and torch_has("cuda")) == torch.cuda.is_available()
     assert has_metal() == torch.backends.mps.is_available()
 
 
@@ -143,3 +150,42 @@ def test_torch_is_not_loaded_for_it(project_root):
 def test_the_driver_is_asked_by_its_name(monkeypatch):
     monkeypatch.setattr(platform, "system", lambda: "Plan 9")
     assert accelerator.cuda_devices() == 0
+
+
+@pytest.mark.parametrize(
+    ("there", "words", "message"),
+    [
+        (
+            {"devices": None, "built_for": "'12.6'"},
+            {"accelerator": "cuda"},
+            r"NVIDIA's driver is not there.*There is: cpu; type hardware=cpu",
+        ),
+        ({"devices": 0, "built_for": "'12.6'"}, {"accelerator": "cuda"}, "shows no device"),
+        ({"devices": 1}, {"accelerator": "cuda"}, "built without CUDA; type hardware=cpu"),
+        (
+            {"devices": 1, "built_for": "'12.6'"},
+            {"accelerator": "cuda", "devices": 2},
+            "hardware.devices=2: 1 CUDA devices",
+        ),
+        ({}, {"accelerator": "mps"}, "Metal is Apple's, and this is Linux. There is: cpu; type hardware=cpu"),
+        ({"mac": "15.1"}, {"accelerator": "mps", "devices": 2}, "type hardware.devices=1"),
+        ({}, {"precision": "16-mixed"}, "needs CUDA.*bf16-mixed or 32-true"),
+        ({"devices": 1, "built_for": "'12.6'"}, {"accelerator": "cuda", "precision": "16-mixed"}, None),
+        ({"mac": "15.1"}, {"accelerator": "mps"}, None),
+        ({}, {}, None),
+    ],
+)
+def test_hardware_that_cannot_be_is_refused_without_torch(machine, there, words, message):
+    machine(**there)
+    hardware = HardwareConfig(**{"accelerator": "cpu", "devices": 1, "precision": "32-true"} | words)
+    if message is None:
+        require_accelerator(hardware)
+        return
+    with pytest.raises(UserError, match=message):
+        require_accelerator(hardware)
+
+
+def test_a_torch_for_another_maker_of_gpus_is_left_to_torch(machine, tmp_path):
+    machine(devices=None)
+    (tmp_path / "version.py").write_text("cuda: Optional[str] = None\nhip: Optional[str] = '6.4'\n")
+    require_accelerator(HardwareConfig(accelerator="cuda", devices=1, precision="32-true"))
