@@ -144,7 +144,7 @@ def _scores(
     # An encoder is a folder here, the hub is never asked. transformers reads this when it is imported.
     os.environ["HF_HUB_OFFLINE"] = "1"
     from encoders import load_encoder
-    from encoders.joint_bundle import is_joint
+    from encoders.locate import is_joint
 
     if options.fuse is not None:
         scores = fused_scores(first, second, options, progress=progress)

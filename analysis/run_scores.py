@@ -7,7 +7,7 @@ import numpy as np
 from omegaconf import OmegaConf
 
 from datamodules.source import load_examples
-from encoders.bundle import ENCODER_FOLDER
+from encoders.locate import ENCODER_FOLDER
 from encoders.pair_scorer import PairScorer
 from schema.config import DatasetConfig
 from schema.errors import UserError, nearest

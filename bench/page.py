@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.report import Report, Value, shown
+from schema.arguments import Parser
+from schema.program import run_program
 from schema.whole import write_text
 
 START, END = "<!-- result:bench -->", "<!-- /result:bench -->"

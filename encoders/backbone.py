@@ -7,18 +7,15 @@ from torch import nn
 from transformers import AutoTokenizer, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
+from encoders.first_look import find_encoder, unreadable_tokenizer
 from encoders.grow import with_layers
-from encoders.layout import Layout, read_layout
-from encoders.locate import check_files, download, has_weights, locate_folder
-from encoders.pooling import check_pooling
+from encoders.layout import Layout, check_pooling
 from encoders.projection import load_projections
 from encoders.prompt_encoder import PromptEncoder
 from encoders.sentence_encoder import SentenceEncoder
 from encoders.transformer import from_scratch, from_weights, quiet, read_architecture
 from schema.config import BackboneConfig
-from schema.errors import UserError, nearest
-
-INITIALISE = ("pretrained", "random")
+from schema.errors import UserError
 
 
 def load_backbone(config: BackboneConfig, *, seed: int) -> SentenceEncoder:
@@ -30,28 +27,16 @@ def load_backbone(config: BackboneConfig, *, seed: int) -> SentenceEncoder:
     mean, not normalised, as many tokens as the model can take. Raises UserError for every mistake that can be
     seen in the files.
     """
-    if config.initialise not in INITIALISE:
-        raise UserError(
-            f"backbone.initialise={config.initialise}: expected one of {', '.join(INITIALISE)}; "
-            f"{nearest(config.initialise, INITIALISE)}"
-        )
-    folder = locate_folder(config.path)
-    is_local = folder is not None
-    folder = folder or download(config.path, config.revision)
-    layout = read_layout(folder)
-    is_pretrained = config.initialise == "pretrained"
-    # The hub may hold converted weights that the repository itself lacks; only transformers knows where.
-    on_hub_only = not is_local and layout.transformer == folder and not has_weights(folder)
-    shown = config.path if layout.transformer == folder else f"{config.path}/{layout.transformer.name}"
-    check_files(layout.transformer, needs_weights=is_pretrained and not on_hub_only, shown=shown)
+    found = find_encoder(config)
+    layout = found.layout
     with quiet(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         architecture = read_architecture(layout.transformer, dropout=config.dropout)
-        if not is_pretrained:
+        if config.initialise == "random":
             if config.layers is not None:
                 architecture.num_hidden_layers = config.layers
             backbone = from_scratch(architecture)
-        elif on_hub_only:
+        elif found.on_hub_only:
             backbone = from_weights(config.path, architecture, revision=config.revision)
         else:
             backbone = from_weights(str(layout.transformer), architecture, local_files_only=True)
@@ -64,9 +49,7 @@ def _read_tokenizer(folder: Path) -> Tokenizer:
     try:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # the Rust side raises plain Exception for a broken file
-        raise UserError(
-            f"{folder}: the tokenizer does not load: {' '.join(str(error).split())[:300]}"
-        ) from error
+        raise unreadable_tokenizer(folder, error) from error
 
 
 def _assemble(

@@ -15,6 +15,8 @@ import unicodedata
 from pathlib import Path
 from typing import Any
 
+from schema.program import run_program
+
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ALPHANUMERIC = string.digits + string.ascii_lowercase
 GREEK = "αβγδεζηθικλμνξοπρςστυφχψω"

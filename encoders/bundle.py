@@ -11,19 +11,13 @@ import transformers
 from encoders.backbone import load_backbone
 from encoders.card import model_card
 from encoders.layout import LENGTH_FILE, MODULES_FILE, OWN_FILE, POOLING_OF_MODE
-from encoders.locate import locate_folder
+from encoders.locate import HEAD_FILE, encoder_folder
 from encoders.prompt_encoder import PromptEncoder
 from encoders.sentence_encoder import SentenceEncoder
 from encoders.transformer import quiet
 from schema.config import BackboneConfig
 from schema.errors import UserError
 from schema.whole import whole_folder
-
-ENCODER_FOLDER = "encoder"
-"""Subfolder of a run that holds its encoder."""
-
-HEAD_FILE = "head.safetensors"
-"""Beside the transformer of a cross-encoder."""
 
 _MODE_OF_POOLING = {pooling: mode for mode, pooling in POOLING_OF_MODE.items()}
 _SWITCHES = {
@@ -70,22 +64,6 @@ def load_encoder(folder_or_run: str | Path) -> SentenceEncoder:
             "model=crossencoder init_from=<this>; its transformer alone is backbone=local backbone.path=<the folder>"
         )
     return load_backbone(BackboneConfig(path=str(folder), initialise="pretrained"), seed=0)
-
-
-def encoder_folder(folder_or_run: str | Path) -> Path:
-    """Where the encoder of a run, or an encoder's folder, lies. Raises UserError when there is none."""
-    given = str(folder_or_run)
-    folder = locate_folder(given)
-    if folder is None:
-        raise UserError(f"{given}: no such folder; expected a run, or a folder that holds an encoder")
-    if (folder / ENCODER_FOLDER).is_dir():
-        folder = folder / ENCODER_FOLDER
-    elif not any((folder / name).is_file() for name in ("config.json", MODULES_FILE)):
-        raise UserError(
-            f"{given}: neither a run with an encoder nor an encoder: there is no {ENCODER_FOLDER}/ and no "
-            "config.json. A run has its encoder once training is finished"
-        )
-    return folder
 
 
 def _write_files(encoder: SentenceEncoder, folder: Path, card: dict[str, Any]) -> None:

@@ -7,10 +7,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from encoders.backbone import load_backbone
-from encoders.bundle import HEAD_FILE, encoder_folder, save_transformer, write_folder, write_json
+from encoders.bundle import save_transformer, write_folder, write_json
 from encoders.card import fact_table
 from encoders.joint_encoder import JointEncoder
 from encoders.layout import read_json
+from encoders.locate import HEAD_FILE, encoder_folder
 from schema.config import BackboneConfig
 from schema.errors import UserError
 
@@ -48,11 +49,6 @@ def _write_files(encoder: JointEncoder, folder: Path, card: dict[str, Any]) -> N
     text = f"# {title}\n\nA cross-encoder trained with juzhen: it scores pairs of sentences.\n\n"
     text += fact_table(own | facts) + f"\n## Use\n\n{_USE}"
     (folder / "README.md").write_text(text, encoding="utf-8")
-
-
-def is_joint(folder_or_run: str | Path) -> bool:
-    """Whether a run, or a folder of an encoder, holds a cross-encoder. Raises UserError when there is no encoder."""
-    return (encoder_folder(folder_or_run) / HEAD_FILE).is_file()
 
 
 def load_joint_encoder(folder_or_run: str | Path) -> JointEncoder:

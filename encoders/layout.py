@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from encoders.pooling import check_pooling
-from schema.errors import UserError
+from schema.errors import UserError, nearest
 from schema.prompts import Prompts
 
 MODULES_FILE = "modules.json"
@@ -30,6 +29,17 @@ _MODE_OF_SWITCH = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 """Pooling as sentence-transformers before 5.5 wrote it: one boolean per mode."""
+
+
+POOLINGS = ("mean", "cls", "max", "first_last", "weighted")
+"""Values of `backbone.pooling`; `encoders.pooling` has the function of each."""
+
+
+def check_pooling(name: str) -> str:
+    """The name itself. Raises UserError with the nearest known name when there is no such pooling."""
+    if name not in POOLINGS:
+        raise UserError(f"backbone.pooling={name}: no such pooling; {nearest(name, POOLINGS)}")
+    return name
 
 
 @dataclass

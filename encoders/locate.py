@@ -5,11 +5,18 @@ Nothing is downloaded before the text has proved not to be a path, and no pickle
 
 from pathlib import Path
 
+from encoders.layout import MODULES_FILE
 from schema.errors import UserError
 from schema.network import hub_problem
 
 ROOT = Path(__file__).resolve().parent.parent
 """The repository: paths such as builtin/encoder are found from any working directory."""
+
+ENCODER_FOLDER = "encoder"
+"""Subfolder of a run that holds its encoder."""
+
+HEAD_FILE = "head.safetensors"
+"""Beside the transformer of a cross-encoder."""
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 _PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -44,6 +51,27 @@ def locate_folder(path: str) -> Path | None:
     if not could_be_hub_id:
         raise UserError(f"{path}: no such folder (looked from {Path.cwd()} and from {ROOT})")
     return None
+
+
+def encoder_folder(folder_or_run: str | Path) -> Path:
+    """Where the encoder of a run, or an encoder's folder, lies. Raises UserError when there is none."""
+    given = str(folder_or_run)
+    folder = locate_folder(given)
+    if folder is None:
+        raise UserError(f"{given}: no such folder; expected a run, or a folder that holds an encoder")
+    if (folder / ENCODER_FOLDER).is_dir():
+        folder = folder / ENCODER_FOLDER
+    elif not any((folder / name).is_file() for name in ("config.json", MODULES_FILE)):
+        raise UserError(
+            f"{given}: neither a run with an encoder nor an encoder: there is no {ENCODER_FOLDER}/ and no "
+            "config.json. A run has its encoder once training is finished"
+        )
+    return folder
+
+
+def is_joint(folder_or_run: str | Path) -> bool:
+    """Whether a run, or a folder of an encoder, holds a cross-encoder. Raises UserError when there is no encoder."""
+    return (encoder_folder(folder_or_run) / HEAD_FILE).is_file()
 
 
 def check_files(folder: Path, *, needs_weights: bool, shown: str) -> None:

@@ -7,7 +7,8 @@ import numpy as np
 from jaxtyping import Float
 
 from encoders.bundle import load_encoder
-from encoders.joint_bundle import is_joint, load_joint_encoder
+from encoders.joint_bundle import load_joint_encoder
+from encoders.locate import is_joint
 from schema.fitted import Fusion
 
 

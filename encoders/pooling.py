@@ -13,7 +13,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from schema.batch import Tokens
-from schema.errors import UserError, nearest
 
 Layers = Sequence[Float[Tensor, "tokens dim"]]
 Embeddings = Float[Tensor, "sentences dim"]
@@ -73,10 +72,3 @@ POOLINGS: dict[str, Callable[[Layers, Tokens], Embeddings]] = {
 
 READS_FIRST_LAYER = frozenset({"first_last"})
 """Poolings that need more than the last layer."""
-
-
-def check_pooling(name: str) -> str:
-    """The name itself. Raises UserError with the nearest known name when there is no such pooling."""
-    if name not in POOLINGS:
-        raise UserError(f"backbone.pooling={name}: no such pooling; {nearest(name, POOLINGS)}")
-    return name

@@ -17,9 +17,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from encoders.backends import Backend, open_backend
 from encoders.dropout import use_cheap_dropout
+from encoders.layout import check_pooling
 from encoders.packing import pack, packed_inputs, padded_inputs, use_packed_attention
 from encoders.pieces import in_pieces
-from encoders.pooling import POOLINGS, READS_FIRST_LAYER, check_pooling
+from encoders.pooling import POOLINGS, READS_FIRST_LAYER
 from encoders.projection import OutputNorm, Projection
 from encoders.token_table import TokenTable
 from schema.batch import Tokens

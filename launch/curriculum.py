@@ -14,7 +14,7 @@ from datamodules.datamodule import SentenceDataModule
 from datamodules.leaks import SeenRows
 from datamodules.loading import JobData, load_job_data
 from datamodules.stages import Stage
-from encoders.bundle import ENCODER_FOLDER
+from encoders.locate import ENCODER_FOLDER
 from launch.data_record import described_data, remember_data
 from launch.digests import stage_digest, start_digest
 from launch.run_folder import RunFolder

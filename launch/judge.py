@@ -14,7 +14,7 @@ from datamodules.datamodule import SentenceDataModule
 from datamodules.leaks import Seen
 from datamodules.loading import JobData
 from datamodules.stages import Stage
-from encoders.bundle import ENCODER_FOLDER
+from encoders.locate import ENCODER_FOLDER
 from launch.lacking import FinishedStage
 from lightning_modules.base import SentenceModule
 from lightning_modules.biencoder import BiEncoder

@@ -20,7 +20,7 @@ from datamodules.datamodule import SentenceDataModule
 from datamodules.leaks import SeenRows
 from datamodules.loading import JobData
 from datamodules.stages import Stage
-from encoders.bundle import ENCODER_FOLDER
+from encoders.locate import ENCODER_FOLDER
 from launch.digests import evaluation_digest
 from launch.run_folder import require_free_space
 from launch.stage_store import StageEntry, share_files

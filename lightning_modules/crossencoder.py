@@ -14,8 +14,9 @@ from torch import Tensor
 from datamodules.gold import NUM_CLASSES
 from encoders import compile_layers, load_backbone, load_encoder
 from encoders.joint import PAIR, JointCollator
-from encoders.joint_bundle import is_joint, load_joint_encoder, save_joint_encoder
+from encoders.joint_bundle import load_joint_encoder, save_joint_encoder
 from encoders.joint_encoder import JointEncoder, similarity
+from encoders.locate import is_joint
 from encoders.token_cache import CachedTokenizer
 from lightning_modules.augment import augmentation_of
 from lightning_modules.base import SentenceModule

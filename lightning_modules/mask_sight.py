@@ -2,9 +2,8 @@
 
 import torch
 
-from encoders.bundle import ENCODER_FOLDER
 from encoders.layout import read_json, read_layout
-from encoders.locate import locate_folder
+from encoders.locate import ENCODER_FOLDER, locate_folder
 from encoders.prompt_encoder import PromptEncoder
 from metrics.geometry import mean_cosine
 from schema.config import JobConfig

@@ -228,3 +228,12 @@ def test_a_slip_is_met_with_what_there_is(capsys, main, words, parts):
     assert told.count("\n") == 1
     for part in parts:
         assert part in told
+
+
+@pytest.mark.parametrize("module", ["bench.page", "lightning_modules.loss_table", "encoders.halve"])
+@pytest.mark.slow
+def test_a_program_of_one_module_starts(project_root, module):
+    ended = subprocess.run(
+        [sys.executable, "-m", module, "--help"], cwd=project_root, capture_output=True, text=True
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")

@@ -13,8 +13,9 @@ from transformers import AutoTokenizer
 from datamodules.readers import read_table
 from encoders import load_backbone
 from encoders.joint import JointCollator, JointTemplate, pack_joint
-from encoders.joint_bundle import is_joint, load_joint_encoder, save_joint_encoder
+from encoders.joint_bundle import load_joint_encoder, save_joint_encoder
 from encoders.joint_encoder import JointEncoder, similarity
+from encoders.locate import is_joint
 from encoders.token_table import TokenTable
 from schema.config import BackboneConfig
 from schema.errors import UserError

@@ -5,8 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from encoders.layout import check_pooling
 from encoders.packing import pack
-from encoders.pooling import POOLINGS, READS_FIRST_LAYER, check_pooling
+from encoders.pooling import POOLINGS, READS_FIRST_LAYER
 from schema.errors import UserError
 
 
