@@ -22,7 +22,8 @@ from datamodules.stages import only_stage
 from encoders.transformer import quiet
 from launch import check_command_line, typed_config
 from launch.naming import register_resolvers
-from lightning_modules.matching import Match, match_losses
+from lightning_modules.chosen_losses import Match
+from lightning_modules.matching import match_losses
 from schema.config import JobConfig
 from schema.errors import UserError
 from schema.examples import Examples

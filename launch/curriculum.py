@@ -22,8 +22,9 @@ from launch.stage_run import StageRun
 from launch.stage_store import POLL_SECONDS, StageStore
 from launch.stages import StagePlan, history, plan_job
 from lightning_modules.augment import check_augmentation
+from lightning_modules.chosen_losses import Match
 from lightning_modules.learnable import check_learnable
-from lightning_modules.matching import Match, match_losses
+from lightning_modules.matching import match_losses
 from schema.config import JobConfig
 from schema.own_classes import own_class
 

@@ -12,7 +12,7 @@ from datamodules.loading import JobData
 from datamodules.stages import Stage
 from launch.maths_digest import maths_digest
 from launch.naming import deciding_augmentation, without_variant
-from lightning_modules.matching import Match
+from lightning_modules.chosen_losses import Match
 from schema.config import JobConfig
 from schema.examples import Examples
 

@@ -8,7 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 from datamodules.loading import load_job_data
 from launch.lacking import FinishedStage
 from launch.stages import plan_job
-from lightning_modules.matching import chosen_losses
+from lightning_modules.chosen_losses import chosen_losses
 from schema.config import JobConfig
 from schema.errors import UserError
 from schema.examples import Examples

@@ -10,8 +10,10 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from launch.language import with_language
-from launch.model_facts import model_facts
 from schema import accelerator, for_scores
+from schema.declared import declared
+from schema.errors import UserError
+from schema.own_classes import is_own
 
 NOT_PART_OF_THE_RUN = (
     "hydra",
@@ -120,10 +122,19 @@ def run_name(config: Mapping[str, Any]) -> str:
         joined = f"{datasets[0]}+{len(datasets) - 1}more"
     model = config["model"].get("variant") or config["model"].get("_target_", "model").split(".")[-2]
     loss = config["loss"].get("_target_", "losses.by_kind.ByKind").split(".")[-2]
-    facts = model_facts(config["model"].get("_target_", ""))
-    learns = facts.trains and bool(config.get("dataset"))
-    words = [*([joined] if facts.trains else []), model, *([loss] if learns and facts.uses_loss else [])]
+    trains, uses_loss = _learning(config["model"].get("_target_"))
+    learns = trains and bool(config.get("dataset"))
+    words = [*([joined] if trains else []), model, *([loss] if learns and uses_loss else [])]
     return f"{'-'.join(words)}-s{config.get('seed')}"
+
+
+def _learning(target: str | None) -> tuple[bool, bool]:
+    """Whether a model learns, and by a loss; of one that is not there, which is told in other places, both."""
+    try:
+        model = declared(target) if is_own(target) else None
+    except UserError:
+        model = None
+    return (True, True) if model is None else (model.trains is not False, model.uses_loss)
 
 
 def register_resolvers() -> None:

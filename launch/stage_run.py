@@ -25,7 +25,8 @@ from launch.digests import evaluation_digest
 from launch.run_folder import require_free_space
 from launch.stage_store import StageEntry, share_files
 from lightning_modules.base import SentenceModule
-from lightning_modules.matching import Match, build_losses
+from lightning_modules.chosen_losses import Match
+from lightning_modules.matching import build_losses
 from schema.config import JobConfig
 from schema.own_classes import own_class
 from schema.result import Result, Score

@@ -20,8 +20,8 @@ from encoders.locate import is_joint
 from encoders.token_cache import CachedTokenizer
 from lightning_modules.augment import augmentation_of
 from lightning_modules.base import SentenceModule
+from lightning_modules.chosen_losses import chosen_losses
 from lightning_modules.joint_plan import JointPlan
-from lightning_modules.matching import chosen_losses
 from lightning_modules.scoring import NOTHING
 from metrics.classes import score_classes
 from schema.batch import Batch, Encoded

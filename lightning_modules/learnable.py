@@ -11,7 +11,8 @@ import numpy as np
 
 from datamodules.datamodule import SentenceDataModule
 from lightning_modules.base import selection_metric
-from lightning_modules.matching import Match, build_loss
+from lightning_modules.chosen_losses import Match
+from lightning_modules.matching import build_loss
 from losses.loss import Contrast, Loss
 from schema.config import DatasetConfig, JobConfig
 from schema.errors import UserError

@@ -11,8 +11,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from lightning_modules.chosen_losses import NEEDS
 from lightning_modules.loss_numbers import CONFIGURATION, losses_for, number_table, options
-from lightning_modules.matching import NEEDS, match_losses
+from lightning_modules.matching import match_losses
 from schema.arguments import Parser
 from schema.config import BackendName
 from schema.errors import UserError

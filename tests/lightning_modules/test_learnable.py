@@ -12,8 +12,9 @@ from datamodules.datamodule import SentenceDataModule
 from datamodules.loading import JobData
 from datamodules.stages import only_stage
 from launch import typed_config
+from lightning_modules.chosen_losses import Match
 from lightning_modules.learnable import check_learnable
-from lightning_modules.matching import Match, build_loss
+from lightning_modules.matching import build_loss
 from schema.errors import UserError
 from schema.examples import TEXT_COLUMNS, Examples, Kind
 

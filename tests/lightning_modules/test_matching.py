@@ -6,7 +6,8 @@ from omegaconf import OmegaConf
 
 from datamodules.loading import load_job_data
 from launch import typed_config
-from lightning_modules.matching import chosen_losses, match_losses
+from lightning_modules.chosen_losses import chosen_losses
+from lightning_modules.matching import match_losses
 from schema.errors import UserError
 from schema.examples import Kind
 

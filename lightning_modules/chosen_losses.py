@@ -1,0 +1,139 @@
+"""Which loss trains on which dataset, in which reading: decided by what classes declare, without loading torch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from schema.config import DatasetConfig, JobConfig
+from schema.contract import choose_view
+from schema.declared import Declared, declared
+from schema.errors import UserError
+from schema.examples import Kind
+
+MODEL = "lightning_modules.base.SentenceModule"
+LOSS_FOLDER = Path(__file__).resolve().parents[1] / "conf" / "loss"
+
+
+@dataclass(frozen=True)
+class Match:
+    """A dataset and the loss that learns from it.
+
+    kind  example kind that is read, after at most one view: what the loss is fed, or what the model asks for
+    loss  configuration of the loss (`_target_` and its numbers); empty where the model needs none
+    """
+
+    dataset: str
+    kind: Kind
+    loss: Mapping[str, Any]
+
+
+def chosen_losses(job: JobConfig) -> dict[str, Match]:
+    """One match per trained dataset, in order. Raises UserError when a loss cannot learn from a set.
+
+    The numbers of losses are not tried: see `lightning_modules.matching`.
+    """
+    model = declared(job.model["_target_"])
+    own = {name: one.loss for name, one in job.schedule.sets.items() if one.loss is not None}
+    if model.reads is None:
+        return {
+            name: _match(name, config, own.get(name, job.loss), model) for name, config in job.dataset.items()
+        }
+    if model.gives is None:
+        _refuse_losses(job, model)
+    views = {
+        name: choose_view(
+            name,
+            Kind(config.kind),
+            model.name,
+            (model.reads,),
+            wanted=config.view,
+            chooser="model",
+        )
+        for name, config in job.dataset.items()
+    }
+    losses = {name: {} if model.gives is None else _loss_of(model, own.get(name, job.loss)) for name in views}
+    return {name: Match(name, kind, losses[name]) for name, kind in views.items()}
+
+
+def _refuse_losses(job: JobConfig, model: Declared) -> None:
+    """Raises UserError where a set or a stage is given a loss of its own, and the model would read none.
+
+    The loss of the job is there whether anybody asked for it or not, and is left unread.
+    """
+    for group, owners in (("sets", job.schedule.sets), ("stages", job.schedule.stages)):
+        for name, one in owners.items():
+            if one.loss is not None:
+                raise UserError(
+                    f"schedule.{group}.{name}.loss: {model.name} learns without a loss; leave it out"
+                )
+
+
+def _loss_of(model: Declared, losses: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The loss for what the model makes of its rows. Raises UserError for one that does not take it."""
+    chosen = losses if "_target_" in losses else losses.get(model.gives, {})
+    if not chosen or model.gives not in declared(chosen["_target_"]).takes:
+        fitting = [name for name, kinds in _losses_on_file().items() if model.gives in kinds]
+        given = chosen["_target_"].split(".")[-2] if chosen else "by_kind"
+        raise UserError(
+            f"loss={given}: {model.name} makes {model.gives.replace('_', ' ')}s, which this loss does not "
+            f"take; choose one of {', '.join(fitting)}, as in loss={fitting[0]}"
+        )
+    return chosen
+
+
+def _match(name: str, dataset: DatasetConfig, losses: Mapping[str, Any], model: Declared) -> Match:
+    kind = Kind(dataset.kind)
+    wanted = dataset.view
+    if "_target_" in losses:
+        chosen = losses
+    elif (wanted or kind) in losses:
+        chosen = losses[wanted or kind]
+    else:
+        raise UserError(
+            f"loss=by_kind names no loss for {wanted or kind}, which {name} gives; "
+            f"it has {', '.join(losses)}. Choose one: loss=<name>, one of {', '.join(_losses_on_file())}."
+        )
+    target = declared(chosen["_target_"])
+    if target.reads not in model.offers:
+        raise UserError(_unreadable(chosen["_target_"].split(".")[-2], target.reads, kind, model))
+    kind = choose_view(
+        name,
+        kind,
+        chosen["_target_"].split(".")[-2],
+        target.takes,
+        wanted=wanted,
+        alternatives=_losses_on_file(model.offers),
+    )
+    return Match(name, kind, chosen)
+
+
+NEEDS = {
+    "logits": "one logit per class",
+    "cosines": "a cosine of two embeddings",
+    "embeddings": "an embedding of each sentence",
+    "scores": "one score per pair",
+    "layers": "a cosine at each of several layers",
+}
+"""What a loss reads, in words."""
+
+
+def _unreadable(loss: str, reads: str, kind: Kind, model: Declared) -> str:
+    """Why `loss` cannot learn from what `model` gives, and which losses can."""
+    message = f"loss={loss} needs {NEEDS[reads]}, and {model.name} gives none; "
+    if reads == "logits":
+        return message + "for labelled pairs choose loss=softmax, which has a head of its own, or loss=bce"
+    fitting = [name for name, kinds in _losses_on_file(model.offers).items() if kind in kinds]
+    return message + f"choose one of {', '.join(fitting) or 'none on file'}"
+
+
+@cache
+def _losses_on_file(offers: tuple[str, ...] | None = None) -> dict[str, tuple[Kind, ...]]:
+    """Every loss in conf/loss that reads one of `offers`, those of most models by default, with the kinds it takes."""
+    offers = offers or declared(MODEL).offers
+    nodes = {path.stem: OmegaConf.load(path) for path in sorted(LOSS_FOLDER.glob("*.yaml"))}
+    targets = {name: declared(node["_target_"]) for name, node in nodes.items() if "_target_" in node}
+    return {name: target.takes for name, target in targets.items() if target.reads in offers}
