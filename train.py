@@ -13,20 +13,27 @@ from schema.program import loading, run_program
 if TYPE_CHECKING:  # loaded when the program has begun, so that Ctrl-C ends it in words from the start
     from omegaconf import DictConfig
 
+    from datamodules.loading import Known
+
 CONFIGURATION = Path(__file__).resolve().parent / "conf"
 
 
-def run_job(config: "DictConfig") -> None:
-    """All stages of one composed configuration, each going on from what the one before it has learnt."""
+def run_job(config: "DictConfig", *, known: "Known | None" = None) -> None:
+    """All stages of one composed configuration, each going on from what the one before it has learnt.
+
+    known  rows that a first look at this job has read; None: it is still to be looked at
+    """
     from omegaconf import OmegaConf
 
     from launch import typed_config
+    from launch.first_look import first_look
     from launch.naming import run_key
     from launch.shown_again import show_finished
 
     typed = typed_config(config)
     if show_finished(OmegaConf.to_object(typed)):
         return
+    known = first_look(typed) if known is None else known
     with loading("torch"):  # only now, when the command line is known to be right
         from callbacks.devices import require_device
         from launch.console import show_result
@@ -34,7 +41,7 @@ def run_job(config: "DictConfig") -> None:
         from launch.run_folder import RunFolder
 
     key = run_key(config)
-    curriculum = Curriculum(typed, OmegaConf.to_container(config, resolve=True), key)
+    curriculum = Curriculum(typed, OmegaConf.to_container(config, resolve=True), key, known=known)
     job = curriculum.job
     require_device(job.hardware)
     with RunFolder(job.run_dir, resume=job.resume) as folder:
@@ -48,15 +55,23 @@ def main() -> None:
     import hydra
 
     from launch import check_command_line, run_cli
+    from launch.first_look import first_look
     from launch.naming import register_resolvers
+    from launch.shown_again import is_finished
+
+    known: Known | None = None
+
+    def look(job: "DictConfig") -> None:
+        nonlocal known
+        known = None if is_finished(job) else first_look(job)
 
     @hydra.main(version_base="1.3", config_path=str(CONFIGURATION), config_name="train")
     @run_cli  # here, so that Hydra does not speak before the error does
     def compose_and_run(config: "DictConfig") -> None:
-        run_job(config)
+        run_job(config, known=known)
 
     register_resolvers()
-    check_command_line(sys.argv[1:], conf_dir=CONFIGURATION, makes_folder=True)
+    check_command_line(sys.argv[1:], conf_dir=CONFIGURATION, makes_folder=True, look=look)
     run_cli(compose_and_run)()
 
 

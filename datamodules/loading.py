@@ -2,16 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from datamodules.leaks import LeakFilter
 from datamodules.source import load_examples
 from datamodules.views import apply_view
 from schema.config import DatasetConfig, JobConfig
 from schema.errors import UserError
 from schema.examples import SPEARMAN_KINDS, Examples, Kind
 from schema.text_table import TextTable
+
+if TYPE_CHECKING:
+    from datamodules.leaks import LeakFilter
+
+Known = dict[tuple[str, str], Examples | None]
+"""Name of a set and split → rows that have been read before; None: there is no file for it."""
 
 
 @dataclass(frozen=True)
@@ -45,31 +51,35 @@ class JobData:
 
 
 def load_job_data(
-    job: JobConfig, kinds: Mapping[str, Kind], *, scored: tuple[Kind, ...] = SPEARMAN_KINDS
+    job: JobConfig,
+    kinds: Mapping[str, Kind],
+    *,
+    scored: tuple[Kind, ...] = SPEARMAN_KINDS,
+    known: Known | None = None,
 ) -> JobData:
     """Reads every training set (as the kind in `kinds`) and every evaluation split of a job.
 
     scored  kinds of which the model has something to measure; sets of other kinds are not evaluated on
+    known   what a first look has read (`datamodules.first_look`)
     """
-    read = {name: _load(job, config, "train", required=True) for name, config in job.dataset.items()}
+    known = {} if known is None else known
+    read = {
+        name: _known_or_read(job, config, "train", known, required=True)
+        for name, config in job.dataset.items()
+    }
     evaluated = {**job.evaluate, **job.dataset}
     evaluation, absent = [], []
     for config in evaluated.values():
         for split in job.evaluation.splits if Kind(config.kind) in scored else ():
-            found = _load(job, config, split)
+            found = _known_or_read(job, config, split, known)
             if found is None and Kind(config.kind) not in SPEARMAN_KINDS:
                 continue  # a text without test file lacks nothing that anybody asked for
             if found is None:
                 absent.append(f"{split}/{config.name}")
             else:
                 evaluation.append(found)
-    if not evaluation and (job.evaluate or not job.dataset):
-        looked_for = ", ".join(evaluated) or "nothing (suite=none and dataset=[])"
-        raise UserError(
-            f"no evaluation set has a file: looked for {looked_for} with source={job.source}, "
-            f"data_dir={job.data_dir}. Set data_dir=<folder that holds <set>/dev.tsv.zst>, or suite=demo."
-        )
-    leaks = LeakFilter([*evaluation, *_unscored(job, evaluated, scored)]) if job.filter_leaks else None
+    require_evaluation(job, bool(evaluation))
+    leaks = _leak_filter([*evaluation, *_unscored(job, evaluated, scored)]) if job.filter_leaks else None
     train = {
         name: _training_rows(job, config, kinds[name], read[name], leaks)
         for name, config in job.dataset.items()
@@ -77,12 +87,29 @@ def load_job_data(
     return JobData(train, [_cut(one, job.debug_rows, job.seed) for one in evaluation], absent)
 
 
+def _leak_filter(evaluation: list[Examples]) -> "LeakFilter":
+    from datamodules.leaks import LeakFilter  # scipy comes with it, which takes its time
+
+    return LeakFilter(evaluation)
+
+
+def require_evaluation(job: JobConfig, has_some: bool) -> None:
+    """Raises UserError for a job that was to be evaluated on something, and no set has a file."""
+    if has_some or not (job.evaluate or not job.dataset):
+        return
+    looked_for = ", ".join({**job.evaluate, **job.dataset}) or "nothing (suite=none and dataset=[])"
+    raise UserError(
+        f"no evaluation set has a file: looked for {looked_for} with source={job.source}, "
+        f"data_dir={job.data_dir}. Set data_dir=<folder that holds <set>/dev.tsv.zst>, or suite=demo."
+    )
+
+
 def _unscored(
     job: JobConfig, evaluated: Mapping[str, DatasetConfig], scored: tuple[Kind, ...]
 ) -> list[Examples]:
     """Evaluation splits that this model has nothing to measure on, but that others are measured on."""
     found = [
-        _load(job, config, split)
+        load_split(job, config, split)
         for name, config in evaluated.items()
         for split in job.evaluation.splits
         if Kind(config.kind) not in scored and Kind(config.kind) is not Kind.SENTENCE and name in job.evaluate
@@ -90,7 +117,18 @@ def _unscored(
     return [one for one in found if one is not None]
 
 
-def _load(job: JobConfig, config: DatasetConfig, split: str, *, required: bool = False) -> Examples | None:
+def _known_or_read(
+    job: JobConfig, config: DatasetConfig, split: str, known: Known, *, required: bool = False
+) -> Examples | None:
+    if (config.name, split) in known:
+        return known[config.name, split]
+    return load_split(job, config, split, required=required)
+
+
+def load_split(
+    job: JobConfig, config: DatasetConfig, split: str, *, required: bool = False
+) -> Examples | None:
+    """The rows of one split of a job, as `load_examples` gives them."""
     return load_examples(
         config,
         split,
@@ -103,7 +141,7 @@ def _load(job: JobConfig, config: DatasetConfig, split: str, *, required: bool =
 
 
 def _training_rows(
-    job: JobConfig, config: DatasetConfig, kind: Kind, examples: Examples, leaks: LeakFilter | None
+    job: JobConfig, config: DatasetConfig, kind: Kind, examples: Examples, leaks: "LeakFilter | None"
 ) -> Examples:
     # Pairs are looked at before a view makes triplets of them, but sentences one by one if that is what is learnt.
     if leaks and kind is not Kind.SENTENCE:

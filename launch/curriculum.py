@@ -12,7 +12,7 @@ from torch import nn
 
 from datamodules.datamodule import SentenceDataModule
 from datamodules.leaks import SeenRows
-from datamodules.loading import JobData, load_job_data
+from datamodules.loading import JobData, Known, load_job_data
 from datamodules.stages import Stage
 from encoders.locate import ENCODER_FOLDER
 from launch.data_record import described_data, remember_data
@@ -32,7 +32,10 @@ from schema.own_classes import own_class
 class Curriculum:
     """The stages of a typed job, from reading their rows to the last Result."""
 
-    def __init__(self, typed: DictConfig, settings: dict[str, Any], key: str) -> None:
+    def __init__(
+        self, typed: DictConfig, settings: dict[str, Any], key: str, *, known: Known | None = None
+    ) -> None:
+        """`known`: rows that `launch.first_look` has read."""
         self.job: JobConfig = OmegaConf.to_object(typed)
         self.model = own_class(self.job.model["_target_"])
         if not self.model.trains:
@@ -41,6 +44,7 @@ class Curriculum:
         self.jobs: list[JobConfig] = [OmegaConf.to_object(plan.job) for plan in self.plans]
         self.settings = settings | {"model": OmegaConf.to_container(typed.model)}
         self.key = key
+        self.known = known or {}
         self.store = StageStore(self.job.schedule.store)
 
     def run(self, folder: RunFolder) -> None:
@@ -109,12 +113,14 @@ class Curriculum:
     def _load(self, matches: Sequence[Mapping[str, Match]]) -> list[JobData]:
         """What each stage reads. Sets are read once, except those that two stages learn from in two ways."""
         kinds = {name: match.kind for stage in reversed(matches) for name, match in stage.items()}
-        shared = load_job_data(self.job, kinds, scored=self.model.scored)
+        how = {"scored": self.model.scored, "known": self.known}
+        shared = load_job_data(self.job, kinds, **how)
         loaded = []
         for job, stage in zip(self.jobs, matches, strict=True):
             wanted = {name: match.kind for name, match in stage.items()}
             if all(kinds[name] == kind for name, kind in wanted.items()):
                 loaded.append(replace(shared, train={name: shared.train[name] for name in wanted}))
             else:
-                loaded.append(load_job_data(job, wanted, scored=self.model.scored))
+                loaded.append(load_job_data(job, wanted, **how))
+        self.known = {}  # rows that are not needed any more go
         return loaded

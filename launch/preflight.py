@@ -40,6 +40,7 @@ def check_command_line(
     config_name: str = "train",
     root: Path = ROOT,
     makes_folder: bool = False,
+    look: Callable[[DictConfig], None] = lambda job: None,
 ) -> None:
     """Raises UserError for the first mistake in a program's arguments; each choice of a sweep is checked.
 
@@ -48,6 +49,7 @@ def check_command_line(
     conf_dir      folder of the configuration tree
     root          folder that dotted targets start from
     makes_folder  where all is right, the folder that will be written to is made, before Hydra writes there
+    look          is called before that with the typed job of a single run; what it raises ends the check
     """
     flags = parse_flags(arguments)
     if flags.hydra_help or flags.shell_completion or flags.info or flags.experimental_rerun:
@@ -60,16 +62,15 @@ def check_command_line(
         check.look_at(flags.overrides)
         if flags.help:
             check.compose(flags.overrides)
-        elif flags.multirun:
-            job = check.sweep(flags.overrides)
-            if makes_folder:
-                make_folder(Path(job.output_dir))
-        else:
-            job = check.single(flags.overrides, runs=flags.cfg is None)
-            if makes_folder and flags.cfg is None:
-                take_folder(Path(job.run_dir))
+            return
+        is_run = flags.cfg is None and not flags.multirun
+        job = check.sweep(flags.overrides) if flags.multirun else check.single(flags.overrides, runs=is_run)
     for line in check.said:
         print(line, file=sys.stderr)
+    if is_run:
+        look(job)
+    if makes_folder and flags.cfg is None:
+        take_folder(Path(job.run_dir)) if is_run else make_folder(Path(job.output_dir))
 
 
 def checked_job(

@@ -3,9 +3,16 @@
 import os
 from pathlib import Path
 
+from omegaconf import DictConfig
+
 from launch.data_record import require_same_data
 from launch.run_folder import RunFolder
 from schema.config import JobConfig
+
+
+def is_finished(job: JobConfig | DictConfig) -> bool:
+    """Nothing is left to do for a job, and nothing is to be done afresh."""
+    return job.resume == "auto" and RunFolder.is_done(Path(job.run_dir))
 
 
 def show_finished(job: JobConfig) -> bool:
@@ -14,7 +21,7 @@ def show_finished(job: JobConfig) -> bool:
     Raises UserError where the run was made from other data than the job would read now.
     """
     is_helper = int(os.environ.get("LOCAL_RANK", "0")) > 0
-    if job.resume != "auto" or is_helper or not RunFolder.is_done(Path(job.run_dir)):
+    if is_helper or not is_finished(job):
         return False
     from launch.console import show_result  # every start of the program would wait for it
 

@@ -27,9 +27,10 @@ LAST_STEP = {
     "launch/judge.py",
     "launch/learnt.py",
     "launch/data_record.py",
+    "launch/first_look.py",
 }
 """Reached from train.py and evaluate_runs.py alone, once torch is welcome: they tie modules and callbacks together. The
-record of data reads rows again, which needs no torch."""
+record of data and the first look read rows, which needs no torch."""
 
 
 def imports(path):

@@ -1,0 +1,30 @@
+"""What can be refused before torch is loaded: hardware, losses that do not suit sets, encoders, files of data."""
+
+from dataclasses import replace
+
+from omegaconf import DictConfig, OmegaConf
+
+from datamodules.first_look import look_at_data
+from datamodules.loading import Known
+from encoders.first_look import look_at_encoder
+from launch.stages import plan_job
+from lightning_modules.chosen_losses import chosen_losses
+from schema.accelerator import require_accelerator
+from schema.config import JobConfig
+from schema.declared import declared
+
+
+def first_look(typed: DictConfig) -> Known:
+    """Raises UserError for the first thing that a typed job could not go on with; rows that were read on the way.
+
+    Cheap questions come first. What only torch can answer is asked later, by `callbacks.devices` and by `Curriculum`.
+    """
+    job: JobConfig = OmegaConf.to_object(typed)
+    model = declared(job.model["_target_"])
+    learns = model.trains is not False
+    require_accelerator(job.hardware)
+    if learns:
+        for plan in plan_job(typed):
+            chosen_losses(OmegaConf.to_object(plan.job))
+        look_at_encoder(job.backbone, start=job.init_from)
+    return look_at_data(job if learns else replace(job, dataset={}), scored=model.scored)

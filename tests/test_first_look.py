@@ -1,0 +1,147 @@
+"""Mistakes in data, encoders, devices and losses are told before torch is loaded, and before a folder is made."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from jobs import SMALL, compose_job
+from omegaconf import OmegaConf
+
+import train
+from datamodules import loading
+from datamodules.first_look import READ_AT_ONCE_BYTES, look_at_data
+from launch import typed_config
+from launch.first_look import first_look
+from schema.examples import SPEARMAN_KINDS
+from schema.result import Result
+
+GOOD = "sentence1\tsentence2\tlabel\n今天天气好\t天气不错\t4.0\n我想退货\t怎么改密码\t1.0\n他在跑步\t他正在跑\t5.0\n"
+OWN = ["dataset.demo_sts.source=local", "dataset.demo_sts.rows={train:null,dev:null,test:null}"]
+
+PROGRAM = """
+import importlib.abc, io, json, sys, time
+from contextlib import redirect_stderr
+
+class NoTorch(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name in ("torch", "transformers", "pytorch_lightning", "datasets"):
+            raise ImportError(f"{name} is loaded")
+
+sys.meta_path.insert(0, NoTorch())
+import train
+from schema.program import status_of
+for words in json.loads(sys.argv[1]):
+    sys.argv = ["train.py", *words]
+    told, since = io.StringIO(), time.process_time()
+    with redirect_stderr(told):
+        try:
+            status = status_of(train.main)
+        except ImportError as error:
+            status = str(error)
+    print(json.dumps([status, told.getvalue(), time.process_time() - since]))
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A data folder with one good set, one without labels, one column short; a broken encoder beside them."""
+    root = tmp_path_factory.mktemp("place")
+    for name, content in {
+        "good": GOOD,
+        "label": GOOD.replace("1.0", "viel"),
+        "column": GOOD.replace("sentence2", "sentence_2"),
+    }.items():
+        (root / name / "demo_sts").mkdir(parents=True)
+        for split in ("train", "dev", "test"):
+            (root / name / "demo_sts" / f"{split}.tsv").write_text(content, encoding="utf-8")
+    (root / "encoder").mkdir()
+    (root / "encoder" / "config.json").write_text("{")
+    return root
+
+
+def mistakes(root):
+    """Words of a command line → what is said of them."""
+    return {
+        (f"data_dir={root}/nowhere", *OWN): "nowhere: no such folder; type data_dir=",
+        (f"data_dir={root}", *OWN): "there is no file",
+        (f"data_dir={root}/label", *OWN): "'viel', not a number",
+        (f"data_dir={root}/column", *OWN): "did you mean sentence_2?",
+        ("hardware=mps_m4", "hardware.devices=2"): "hardware.",
+        ("hardware.precision=16-mixed",): "needs CUDA",
+        ("loss=softmax",): "loss=softmax needs NLI pairs or labelled pairs",
+        ("loss=ce", "dataset=[demo_qmc]"): "loss=ce needs one logit per class, and BiEncoder gives none",
+        ("backbone=local", f"backbone.path={root}/nowhere"): "no such folder",
+        ("backbone=local", f"backbone.path={root}/encoder"): "encoder: no tokenizer",
+        ("backbone=bert_zh",): "HF_HUB_OFFLINE is set",
+        (f"init_from={root}/good",): "neither a run with an encoder nor an encoder",
+        ("dataset=csts", "source=hub"): "csts: source=hub, but HF_HUB_OFFLINE is set",
+        ("dataset=[]", "suite=none"): "no evaluation set has a file",
+    }
+
+
+def test_mistakes_are_told_before_torch_is_loaded_and_leave_no_folder(place, project_root, tmp_path):
+    expected = mistakes(place)
+    lines = [["suite=none", *words, f"output_dir={tmp_path / 'runs'}"] for words in expected]
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM, json.dumps(lines)], cwd=project_root, capture_output=True, text=True
+    )
+    answers = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert len(answers) == len(expected), ended.stderr
+    for (words, part), (status, told, seconds) in zip(expected.items(), answers, strict=True):
+        assert status == 2, (words, status, told)
+        assert told.startswith("error: "), words
+        assert told.count("\n") == 1, told
+        assert part in told, words
+        assert seconds < 6, words  # of the processor; 0.7 on a quick machine
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_job_that_is_right_says_that_torch_is_loaded(place, project_root, tmp_path):
+    words = ["suite=none", *OWN, f"data_dir={place}/good", f"output_dir={tmp_path}"]
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM, json.dumps([words])], cwd=project_root, capture_output=True, text=True
+    )
+    status, told, _ = json.loads(ended.stdout)
+    assert status == "torch is loaded"
+    assert told.startswith("loading torch …\n")
+
+
+def job_of(*words):
+    return typed_config(compose_job(*SMALL, *words))
+
+
+def test_rows_of_small_files_are_read_once(place, tmp_path, tiny_backbone, monkeypatch):
+    read = []
+    load = loading.load_examples
+    monkeypatch.setattr(
+        loading,
+        "load_examples",
+        lambda config, split, **how: read.append(split) or load(config, split, **how),
+    )
+    words = (
+        *SMALL,
+        *OWN,
+        f"data_dir={place}/good",
+        f"output_dir={tmp_path}",
+        f"backbone.path={tiny_backbone}",
+    )
+    config = compose_job(*words, "training.duration=1 steps")
+    train.run_job(config)
+    assert sorted(read) == ["dev", "test", "train"]
+    assert Result.read(config.run_dir).data["train/demo_sts"]["rows"] == 3
+
+
+def test_large_files_are_left_for_later(place, monkeypatch):
+    job = OmegaConf.to_object(job_of(*OWN, f"data_dir={place}/label"))
+    monkeypatch.setattr("datamodules.first_look.READ_AT_ONCE_BYTES", 10)
+    assert look_at_data(job, scored=SPEARMAN_KINDS) == {}
+    assert READ_AT_ONCE_BYTES > 10**6
+
+
+def test_sets_that_a_model_does_not_read_are_left_alone(place):
+    """The lexical baseline learns from nothing and loads no encoder; a model of running text scores no pairs."""
+    words = (f"data_dir={place}/label", *OWN, "backbone.path=no/such/folder", "model=lexical", "suite=demo")
+    known = first_look(job_of(*words))
+    assert not [key for key in known if key[0] == "demo_sts" and key[1] == "train"]
+    assert known["demo_qmc", "dev"] is not None
