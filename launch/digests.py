@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
+from hydra.utils import get_class
 from torch import nn
 
 from datamodules.loading import JobData
@@ -31,6 +32,9 @@ def stage_digest(
     """
     training = {key: one for key, one in vars(job.training).items() if key not in NOT_PART_OF_THE_WEIGHTS}
     schedule = job.schedule
+    selection = data.selection(
+        stage.datasets, monitor=job.training.monitor, metric=get_class(job.model["_target_"]).metric
+    )
     deciding = {
         "parent": parent,
         "index": stage.index,
@@ -48,9 +52,7 @@ def stage_digest(
         if len(stage.datasets) > 1 or schedule.sets
         else [],
         "train": {name: examples_digest(data.train[name]) for name in stage.datasets},
-        "selecting": [
-            [one.name, examples_digest(one)] for one in data.selecting(stage.datasets, job.training.monitor)
-        ],
+        "selecting": [selection.metric, *([one.name, examples_digest(one)] for one in selection.sets)],
     }
     return hashlib.sha256(json.dumps(deciding, default=str).encode()).hexdigest()
 
@@ -85,6 +87,11 @@ def evaluation_digest(job: JobConfig, data: JobData) -> str:
     hardware = job.hardware
     deciding = {
         "sets": [[one.split, one.name, examples_digest(one)] for one in data.evaluation],
+        "tasks": [
+            [task.name, split, examples_digest(one)]
+            for task in data.tasks
+            for split, one in task.splits.items()
+        ],
         "evaluation": vars(job.evaluation),
         "seed": job.seed,
         "model": without_variant(job.model),
