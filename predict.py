@@ -1,7 +1,8 @@
 """Scores sentence pairs with a trained encoder: `python predict.py <run or folder> "句子一" "句子二"`.
 
 With --file it adds a column to a table of pairs. The score is the cosine of the two embeddings, −1 to 1; of a
-cross-encoder it is the logit, any number, 0 where it is undecided after training with bce or ce.
+cross-encoder it is the logit, any number, 0 where it is undecided after training with bce or ce. With --calibration it
+is the probability of label 1, and with --fuse one score of two runs.
 """
 
 import argparse
@@ -13,8 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from analysis.new_pairs import add_fitted, check_fitted, fused_scores, scaled
 from schema.config import BackendName, backend_name
 from schema.errors import UserError, exit_status, nearest
+from schema.whole import write_text
 
 if TYPE_CHECKING:  # both load torch or numpy, and --help should not wait for them
     from datamodules.readers import Table
@@ -23,12 +26,15 @@ if TYPE_CHECKING:  # both load torch or numpy, and --help should not wait for th
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and gives the exit status: 0, or 2 for a mistake of the user."""
-    options = _parser().parse_args(arguments)
+    options = _parser().parse_intermixed_args(arguments)
     return exit_status(lambda: _score(options))
 
 
 def _score(options: argparse.Namespace) -> None:
     backend_name(options.backend, key="--backend")
+    check_fitted(options)
+    if options.encoder is None and options.fuse is None:
+        raise UserError('expected a run or an encoder: python predict.py <run or folder> "句子一" "句子二"')
     if options.file is None and len(options.sentences) == 2:
         print(f"{score_pair(options):.4f}")
     elif options.file is not None and not options.sentences:
@@ -47,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Scores sentence pairs with a trained encoder; the score is the cosine, −1 to 1, or the logit of "
         "a cross-encoder, any number.",
     )
-    parser.add_argument("encoder", help="run folder, or folder of an encoder")
+    parser.add_argument("encoder", nargs="?", help="run folder, or folder of an encoder")
     parser.add_argument("sentences", nargs="*", help="the two sentences of a pair")
     parser.add_argument("--file", type=Path, help="table of pairs: .tsv or .csv, also .gz or .zst")
     parser.add_argument(
@@ -67,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"what computes the embeddings: {', '.join(BackendName)} (default: {BackendName.TORCH})",
     )
     parser.add_argument("--cache", type=Path, metavar="FOLDER", help="keep embeddings here for the next time")
+    add_fitted(parser)
     return parser
 
 
@@ -137,9 +144,13 @@ def _scores(
     from encoders import load_encoder
     from encoders.joint_bundle import is_joint
 
-    if is_joint(options.encoder):
-        return _joint_scores(first, second, options, progress=progress)
-    return _cosines(load_encoder(options.encoder), first, second, options, progress=progress)
+    if options.fuse is not None:
+        scores = fused_scores(first, second, options, progress=progress)
+    elif is_joint(options.encoder):
+        scores = _joint_scores(first, second, options, progress=progress)
+    else:
+        scores = _cosines(load_encoder(options.encoder), first, second, options, progress=progress)
+    return scaled(scores, options)
 
 
 def _joint_scores(
@@ -181,7 +192,7 @@ def _cosines(
 def _write_table(
     path: Path, names: list[str] | None, columns: list[Sequence[str]], *, delimiter: str, quoted: bool
 ) -> None:
-    """Writes beside the path and moves it there, so that no half file is ever seen."""
+    """No half file is ever seen."""
     text = io.StringIO()
     rows = zip(*columns, strict=True)
     if quoted:
@@ -191,13 +202,8 @@ def _write_table(
     else:
         text.writelines(f"{delimiter.join(row)}\n" for row in ([names] if names else []))
         text.writelines(f"{delimiter.join(row)}\n" for row in rows)
-    part = path.with_name(f"{path.name}.part")
     try:
-        with part.open("w", encoding="utf-8", newline="") as file:
-            file.write(text.getvalue())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
+        write_text(path, text.getvalue())
     except OSError as error:
         raise UserError(f"--output {path}: cannot be written ({error.strerror})") from error
 

@@ -24,7 +24,7 @@ def run_job(config: DictConfig) -> None:
     from launch.curriculum import Curriculum
     from launch.run_folder import RunFolder
 
-    key = run_key(OmegaConf.to_container(config, resolve=False))
+    key = run_key(config)
     curriculum = Curriculum(typed_config(config), OmegaConf.to_container(config, resolve=True), key)
     job = curriculum.job
     require_device(job.hardware)
@@ -44,7 +44,7 @@ def compose_and_run(config: DictConfig) -> None:
 @run_cli
 def main() -> None:
     register_resolvers()
-    check_command_line(sys.argv[1:], conf_dir=CONFIGURATION)
+    check_command_line(sys.argv[1:], conf_dir=CONFIGURATION, makes_folder=True)
     compose_and_run()
 
 

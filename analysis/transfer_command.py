@@ -1,11 +1,11 @@
 """The command line of transfer tasks: `python -m analysis transfer`."""
 
 import argparse
-import json
 import os
 from pathlib import Path
 
 from schema.errors import UserError
+from schema.whole import write_json
 
 CONFIGURATION = Path(__file__).resolve().parents[1] / "conf"
 
@@ -53,8 +53,7 @@ def run(options: argparse.Namespace) -> None:
         percents = " | ".join(f"{100 * value:.1f}" for value in (one.accuracy, one.f1, one.majority))
         print(f"| {name} | {percents} | {one.rows:,} | {one.learnt_from:,} | {one.how} |", flush=True)
     if options.output:
-        text = json.dumps({name: one.as_dict() for name, one in found.items()}, ensure_ascii=False, indent=1)
-        options.output.write_text(f"{text}\n", encoding="utf-8")
+        write_json(options.output, {name: one.as_dict() for name, one in found.items()})
 
 
 def _read(sets, name: str) -> dict:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.report import Report, Value, shown
+from schema.whole import write_text
 
 START, END = "<!-- result:bench -->", "<!-- /result:bench -->"
 
@@ -156,7 +157,7 @@ def write_into(page: Path, text: str) -> None:
     _, end, after = rest.partition(END)
     if not start or not end:
         raise ValueError(f"{page}: expected a line {START} and, further down, a line {END}")
-    page.write_text(f"{before}{START}\n{text}\n{END}{after}", encoding="utf-8")
+    write_text(page, f"{before}{START}\n{text}\n{END}{after}")
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 
 from callbacks.peak_memory import PeakMemory
 from callbacks.resume import ResumePoint
+from callbacks.set_counts import SetCounts
 from callbacks.throughput import Throughput
 from datamodules.comparisons import NUM_CANDIDATES
 from datamodules.datamodule import SentenceDataModule
@@ -89,6 +90,7 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str
         return {}
     best = next((one for one in trainer.callbacks if isinstance(one, ModelCheckpoint)), None)
     watch = next(one for one in trainer.callbacks if isinstance(one, Throughput))
+    counts = next(one for one in trainer.callbacks if isinstance(one, SetCounts))
     memory = next(one for one in trainer.callbacks if isinstance(one, PeakMemory))
     snapshots = next(one for one in trainer.callbacks if isinstance(one, ResumePoint)).snapshots
     steps = trainer.fit_loop.epoch_loop.global_step
@@ -100,6 +102,7 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str
         "chosen_by": data.selection.in_words,
         f"best_dev_{data.selection.metric}": None if best is None else float(best.best_model_score),
         **watch.summary(),
+        "sets": counts.summary(),
         "seconds_per_step": round(watch.train_seconds / steps, 4) if steps else None,
         "peak_memory_mib": memory.mib,
         "snapshots": None

@@ -13,6 +13,7 @@ from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
 
 from schema.config import LoggerConfig
 from schema.errors import UserError
+from schema.secrets import redacted
 
 log = logging.getLogger(__name__)
 PROBE_SECONDS = 3.0
@@ -47,11 +48,11 @@ def build_loggers(
                 project=config.project,
                 entity=config.entity,
                 group=config.group,
-                tags=[*config.tags, *tags],
+                tags=redacted([*config.tags, *tags]),
                 id=run_id,
                 resume="allow",
                 offline=mode == "offline",
-                config=dict(settings),
+                config=redacted(settings),
             )
         )
     return loggers

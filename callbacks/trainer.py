@@ -11,11 +11,13 @@ from pytorch_lightning.strategies import DDPStrategy
 
 from callbacks.checkpoint_io import AtomicCheckpointIO
 from callbacks.finite_loss import FiniteLoss
+from callbacks.fresh_logs import FreshLogs
 from callbacks.health import SpaceHealth
 from callbacks.peak_memory import PeakMemory
 from callbacks.progress import StageProgress
 from callbacks.pruning import pruning
 from callbacks.resume import ResumePoint, ValidationPoints
+from callbacks.set_counts import SetCounts
 from callbacks.snapshot import Snapshots
 from callbacks.throughput import Throughput
 from callbacks.tracking import build_loggers
@@ -88,6 +90,8 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
     """What watches over a stage, in the order in which it must see things happen."""
     callbacks: list[Callback] = [
         Throughput(),
+        SetCounts(),
+        FreshLogs(),
         PeakMemory(),
         FiniteLoss(every_steps=job.logger.every_steps),
     ]

@@ -6,8 +6,7 @@ from omegaconf import OmegaConf
 
 from schema.config import DatasetConfig
 from schema.errors import UserError, nearest
-
-DATASETS = Path(__file__).resolve().parents[1] / "conf" / "dataset"
+from schema.files import DATASETS
 
 
 def configured_set(name: str, *, folder: Path = DATASETS) -> DatasetConfig:

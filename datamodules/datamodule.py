@@ -2,15 +2,15 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from hydra.utils import get_class
 from torch.utils.data import DataLoader, Dataset
 
-from datamodules.length_windows import Shape, strata
+from datamodules.length_windows import Shape, strata, stratified
 from datamodules.loading import JobData
 from datamodules.sampler import BatchRows, BatchStream, TokenBudget
 from datamodules.selection import Selection
@@ -18,6 +18,7 @@ from datamodules.stages import Stage
 from schema.batch import Batch
 from schema.config import Duration, JobConfig
 from schema.examples import Examples
+from schema.own_classes import own_class
 
 
 class _Rows(Dataset):
@@ -51,7 +52,7 @@ class SentenceDataModule(pl.LightningDataModule):
         self.train = {name: data.train[name] for name in stage.datasets}
         self.selection = Selection("", [])
         if self.train:
-            metric = get_class(job.model["_target_"]).metric
+            metric = own_class(job.model["_target_"]).metric
             self.selection = data.selection(stage.datasets, monitor=job.training.monitor, metric=metric)
         self.selecting = [one.name for one in self.selection.sets]
         self._batches_done = 0
@@ -107,13 +108,25 @@ class SentenceDataModule(pl.LightningDataModule):
             self.collate.token_lists(examples)  # before workers start, so that they share it
         self.stream.rank, self.stream.world = self.trainer.global_rank, self.trainer.world_size
         self.stream.start = self._batches_done
-        self._group_by_length()
+        self._compose_batches()
         return self._loader(_Rows(self.train, self.collate), self.stream)
 
-    def _group_by_length(self) -> None:
-        """Tells the stream what rows look like, when batches are to hold sentences of like length."""
-        self.stream.window = self.job.training.length_window
-        if self.stream.window > 1:
+    def _compose_batches(self) -> None:
+        """Tells the stream what rows look like, when batches are not to be left to chance."""
+        training = self.job.training
+        self.stream.window = training.length_window
+        if training.stratify_by != "none":
+            self.stream.window = max(self.stream.batches_of.values())  # all rows of a set
+            self.stream.shapes = {
+                name: stratified(
+                    training.stratify_by,
+                    examples.targets,
+                    partial(self.collate.row_lengths, examples),
+                    len(examples),
+                )
+                for name, examples in self.train.items()
+            }
+        elif training.length_window > 1:
             self.stream.shapes = {
                 name: Shape(self.collate.row_lengths(examples), strata(examples.targets, len(examples)))
                 for name, examples in self.train.items()

@@ -11,7 +11,7 @@ from encoders.grow import with_layers
 from encoders.layout import Layout, read_layout
 from encoders.locate import check_files, download, has_weights, locate_folder
 from encoders.pooling import check_pooling
-from encoders.projection import Projection
+from encoders.projection import load_projections
 from encoders.prompt_encoder import PromptEncoder
 from encoders.sentence_encoder import SentenceEncoder
 from encoders.transformer import from_scratch, from_weights, quiet, read_architecture
@@ -86,7 +86,9 @@ def _assemble(
         pooling=check_pooling(config.pooling or layout.pooling or "mean"),
         normalise=bool(layout.normalise) if config.normalise is None else config.normalise,
         max_length=_max_length(config, layout, backbone, tokenizer),
-        projections=[Projection.load(path) for path in layout.projections],
+        projections=load_projections(
+            layout.projections, width=backbone.config.hidden_size, layer_norm=config.layer_norm
+        ),
     )
     if layout.prompts is not None:
         encoder = PromptEncoder.around(encoder, layout.prompts)

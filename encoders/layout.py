@@ -83,7 +83,7 @@ def _sentence_transformers(folder: Path) -> Layout:
     for module in read_json(folder / MODULES_FILE):
         kind = _kind(module["type"], folder)
         path = folder / module["path"]
-        if ORDER[kind] < rank or (ORDER[kind] == rank and kind != "Dense"):
+        if ORDER[kind] < rank or (ORDER[kind] == rank and kind not in ("Dense", "LayerNorm")):
             raise UserError(f"{folder}/{MODULES_FILE}: {kind} stands in an order that is not supported")
         rank = ORDER[kind]
         match kind:
@@ -92,14 +92,14 @@ def _sentence_transformers(folder: Path) -> Layout:
                 layout.max_length = _max_length(path)
             case "Pooling":
                 layout.pooling, layout.pooling_error = _pooling(path)
-            case "Dense":
+            case "Dense" | "LayerNorm":
                 layout.projections.append(path)
             case "Normalize":
                 layout.normalise = True
     return layout
 
 
-ORDER = {"Transformer": 0, "Pooling": 1, "Dense": 2, "Dropout": 3, "Normalize": 4}
+ORDER = {"Transformer": 0, "Pooling": 1, "Dense": 2, "LayerNorm": 2, "Dropout": 3, "Normalize": 4}
 """Modules that we compute, in the only order that we compute them. Dropout is idle in a trained model."""
 
 

@@ -20,7 +20,7 @@ from encoders.dropout import use_cheap_dropout
 from encoders.packing import pack, packed_inputs, padded_inputs, use_packed_attention
 from encoders.pieces import in_pieces
 from encoders.pooling import POOLINGS, READS_FIRST_LAYER, check_pooling
-from encoders.projection import Projection
+from encoders.projection import OutputNorm, Projection
 from encoders.token_table import TokenTable
 from schema.batch import Tokens
 from schema.config import BackendName, backend_name
@@ -57,7 +57,7 @@ class SentenceEncoder(nn.Module):
         pooling: str,
         normalise: bool,
         max_length: int,
-        projections: Sequence[Projection],
+        projections: Sequence[Projection | OutputNorm],
     ) -> None:
         super().__init__()
         self.backbone = backbone
@@ -77,7 +77,7 @@ class SentenceEncoder(nn.Module):
     @property
     def dim(self) -> int:
         if self.projections:
-            return self.projections[-1].linear.out_features
+            return self.projections[-1].out_features
         return self.backbone.config.hidden_size
 
     def forward(self, tokens: Tokens) -> Float[Tensor, "sentences dim"]:

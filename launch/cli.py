@@ -2,11 +2,11 @@
 
 import functools
 import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
-from schema.errors import UserError
+from schema.errors import UserError, print_error
+from schema.secrets import hide_in_logs
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
 
@@ -24,12 +24,13 @@ def run_cli(main: Callable[..., Any]) -> Callable[..., Any]:
         wanted = os.environ.get(FULL_ERROR)
         # Otherwise Hydra prints a traceback of its own and exits with 1 before the error arrives here.
         os.environ[FULL_ERROR] = "1"
+        hide_in_logs()
         try:
             return main(*arguments, **options)
         except UserError as error:
             if wanted == "1":
                 raise
-            print(f"error: {error}", file=sys.stderr)
+            print_error(error)
             raise SystemExit(2) from None
         finally:
             if wanted is None:

@@ -32,12 +32,26 @@ def show_result(result: Result, *, folder: str) -> None:
             f"({training['rows_per_second']:.0f} rows/s{_memory(training)}), {chosen}",
             highlight=False,
         )
+    for line in set_lines(training.get("sets", {})):
+        console.print(line)
     console.print(f"result and encoder: {folder}", soft_wrap=True, highlight=False)
 
 
 def _memory(training: dict) -> str:
     mib = training.get("peak_memory_mib")
     return "" if mib is None else f", at most {mib:,.0f} MiB"
+
+
+def set_lines(sets: dict[str, dict[str, float]]) -> list[str]:
+    """One line for each set of a mixture: how much of the training was its own; none where there was one set."""
+    if len(sets) < 2:
+        return []
+    batches, rows = (sum(its[what] for its in sets.values()) for what in ("batches", "rows"))
+    return [
+        f"{name}: {its['batches']:,} of {batches:,} batches ({100 * its['share_of_batches']:.1f} %), "
+        f"{its['rows']:,} of {rows:,} rows ({100 * its['share_of_rows']:.1f} %)"
+        for name, its in sets.items()
+    ]
 
 
 def leaky_counts(result: Result) -> dict[str, int]:

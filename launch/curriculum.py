@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hydra.utils import get_class
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
@@ -20,8 +19,10 @@ from launch.run_folder import RunFolder
 from launch.stage_run import StageRun
 from launch.stage_store import POLL_SECONDS, StageStore
 from launch.stages import StagePlan, history, plan_job
+from lightning_modules.augment import check_augmentation
 from lightning_modules.matching import Match, match_losses
 from schema.config import JobConfig
+from schema.own_classes import own_class
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ class Curriculum:
 
     def __init__(self, typed: DictConfig, settings: dict[str, Any], key: str) -> None:
         self.job: JobConfig = OmegaConf.to_object(typed)
-        self.model = get_class(self.job.model["_target_"])
+        self.model = own_class(self.job.model["_target_"])
         if not self.model.trains:
             typed.dataset, self.job.dataset = {}, {}
         self.plans = plan_job(typed)
@@ -44,6 +45,9 @@ class Curriculum:
         """Every stage that is not finished; all rows are read and checked before the first."""
         matches = [match_losses(job) for job in self.jobs]
         self.model.check_start(self.jobs[0])
+        for stage in matches:
+            kinds = {name: match.kind for name, match in stage.items()}
+            check_augmentation(self.job.augmentation, kinds, sets=list(self.job.dataset), model=self.model)
         data = self._load(matches)
         for name, reason in data[0].unscored.items():
             log.warning("%s is not scored. %s", name, reason)

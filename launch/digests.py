@@ -6,15 +6,16 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
-from hydra.utils import get_class
 from torch import nn
 
 from datamodules.loading import JobData
 from datamodules.stages import Stage
-from launch.naming import without_variant
+from launch.maths_digest import maths_digest
+from launch.naming import deciding_augmentation, without_variant
 from lightning_modules.matching import Match
 from schema.config import JobConfig
 from schema.examples import Examples
+from schema.own_classes import own_class
 
 NOT_PART_OF_THE_WEIGHTS = ("checkpoint_every",)
 """Numbers of `training` that change no weights."""
@@ -26,16 +27,17 @@ ALREADY_IN_THE_START = ("path", "revision", "learning_rate", "initialise")
 def stage_digest(
     parent: str, stage: Stage, job: JobConfig, matches: Mapping[str, Match], data: JobData
 ) -> str:
-    """Hex digits over all that decides the weights after a stage, except the code.
+    """Hex digits over all that decides the weights after a stage, the code of the maths included.
 
     parent  digest of the weights that it starts from
     """
     training = {key: one for key, one in vars(job.training).items() if key not in NOT_PART_OF_THE_WEIGHTS}
     schedule = job.schedule
     selection = data.selection(
-        stage.datasets, monitor=job.training.monitor, metric=get_class(job.model["_target_"]).metric
+        stage.datasets, monitor=job.training.monitor, metric=own_class(job.model["_target_"]).metric
     )
     deciding = {
+        "maths": maths_digest(),
         "parent": parent,
         "index": stage.index,
         "seed": job.seed,
@@ -54,6 +56,8 @@ def stage_digest(
         "train": {name: examples_digest(data.train[name]) for name in stage.datasets},
         "selecting": [selection.metric, *([one.name, examples_digest(one)] for one in selection.sets)],
     }
+    if augmentation := deciding_augmentation(vars(job.augmentation)):
+        deciding["augmentation"] = augmentation
     return hashlib.sha256(json.dumps(deciding, default=str).encode()).hexdigest()
 
 
@@ -80,12 +84,13 @@ def start_digest(encoder: nn.Module | None, job: JobConfig) -> str:
 
 
 def evaluation_digest(job: JobConfig, data: JobData) -> str:
-    """Hex digits over all that decides the scores of given weights, except the code: sets, rows, numbers, device.
+    """Hex digits over all that decides the scores of given weights: sets, rows, numbers, device, code.
 
     Which rows training has seen (`evaluation.without_leaks`) follows from the weights' own digest and the rows.
     """
     hardware = job.hardware
     deciding = {
+        "maths": maths_digest(),
         "sets": [[one.split, one.name, examples_digest(one)] for one in data.evaluation],
         "tasks": [
             [task.name, split, examples_digest(one)]

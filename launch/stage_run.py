@@ -9,7 +9,6 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from hydra.utils import get_class
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import nn
 
@@ -26,11 +25,12 @@ from encoders.bundle import ENCODER_FOLDER
 from launch.digests import evaluation_digest
 from launch.run_folder import require_free_space
 from launch.stage_store import StageEntry, share_files
-from launch.weights import weights_digest
 from lightning_modules.base import SentenceModule
 from lightning_modules.matching import Match, build_losses
 from schema.config import JobConfig
+from schema.own_classes import own_class
 from schema.result import Result, Score
+from schema.weights import weights_digest
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +128,7 @@ class StageRun:
                 num_classes={name: examples.num_classes for name, examples in data.train.items()},
             )
         numbers = {name: value for name, value in self.job.model.items() if name != "_target_"}
-        return get_class(self.job.model["_target_"])(
+        return own_class(self.job.model["_target_"])(
             **numbers,
             encoder=encoder,
             losses=losses,
@@ -173,7 +173,7 @@ class StageRun:
 
     def _take_over(self, encoder: nn.Module, stage: Stage, entry: StageEntry) -> dict[str, Any]:
         """Puts the weights of a finished stage into `encoder`; what is known of their training."""
-        trained = get_class(self.job.model["_target_"]).load_encoder(
+        trained = own_class(self.job.model["_target_"]).load_encoder(
             self.job, folder=entry.path / ENCODER_FOLDER
         )
         encoder.load_state_dict(trained.state_dict())
@@ -186,7 +186,7 @@ class StageRun:
         """Leaves the weights of this stage to all runs that begin alike."""
         training["weights"] = entry.path.name
         card = {"name": self.job.name, "trained_on": list(stage.history), "seed": self.job.seed}
-        get_class(self.job.model["_target_"]).save_encoder(encoder, entry.path / ENCODER_FOLDER, card=card)
+        own_class(self.job.model["_target_"]).save_encoder(encoder, entry.path / ENCODER_FOLDER, card=card)
         entry.finish({"training": training, "settings": self.settings, **card})
 
     def _leave_behind(
@@ -194,7 +194,7 @@ class StageRun:
     ) -> None:
         """The encoder first, the Result last: a result means that everything before it is there."""
         if encoder is not None:
-            model = get_class(self.job.model["_target_"])
+            model = own_class(self.job.model["_target_"])
             model.save_encoder(encoder, folder / ENCODER_FOLDER, card=_card(result))
             share_files(entry.path / ENCODER_FOLDER, folder / ENCODER_FOLDER)
             result.weights = weights_digest(folder / ENCODER_FOLDER)

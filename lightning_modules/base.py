@@ -136,6 +136,8 @@ class SentenceModule(pl.LightningModule):
         loss, logs = self.objective(batch)
         size = len(batch)
         self.log("train/loss", loss.detach(), prog_bar=True, batch_size=size)
+        # Under the name of the set too: in a mixture the losses of several sets are several quantities.
+        logs = logs | {"loss": loss.detach()}
         self.log_dict({f"train/{batch.task}/{key}": value for key, value in logs.items()}, batch_size=size)
         return loss
 

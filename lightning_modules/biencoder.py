@@ -15,6 +15,7 @@ from datamodules.transfer import TransferTask
 from encoders import SentenceEncoder, compile_layers, load_backbone, load_encoder
 from encoders.collate import SentenceCollator
 from encoders.token_cache import CachedTokenizer
+from lightning_modules.augment import augmentation_of
 from lightning_modules.base import SentenceModule
 from lightning_modules.cosine_plan import CosinePlan
 from lightning_modules.embedding_pass import EmbeddingPass
@@ -43,7 +44,12 @@ class BiEncoder(SentenceModule):
             self.job.cache_dir,
             progress=self.job.logger.progress and rank_zero_only.rank == 0,
         )
-        self.collate = SentenceCollator(tokenize, encoder.collate, sharing=self.sharing)
+        self.collate = SentenceCollator(
+            tokenize,
+            encoder.collate,
+            sharing=self.sharing,
+            augmentation=augmentation_of(self.job, encoder),
+        )
         self._final = EmbeddingPass(encoder, self.job)
 
     @staticmethod

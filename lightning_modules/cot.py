@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from hydra.utils import get_class
 from pytorch_lightning.utilities import rank_zero_only
 
 from encoders.prompt_collate import PromptCollator
@@ -18,6 +17,7 @@ from schema.batch import Batch
 from schema.config import JobConfig
 from schema.errors import UserError
 from schema.examples import Kind
+from schema.own_classes import own_class
 from schema.prompts import Prompts
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class CotEncoder(BiEncoder):
                 raise UserError(
                     f"model.templates.{job.model['language']}.positive: training needs a template for the positive"
                 )
-            if "negative" in views and Kind.TRIPLET not in get_class(loss["_target_"]).takes:
+            if "negative" in views and Kind.TRIPLET not in own_class(loss["_target_"]).takes:
                 raise UserError(
                     f"loss={loss['_target_'].split('.')[-2]}: a sentence with a negative template is a triplet, which "
                     "this loss does not take; choose loss=info_nce_pool, or model.use_negative=false"

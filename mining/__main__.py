@@ -1,6 +1,7 @@
 """Makes data sets with trained models, and models out of models.
 
 python -m mining distil runs/CE lcqmc --out distilled/lcqmc_graded.tsv   a cross-encoder's scores as graded labels
+python -m mining distil fusion-lcqmc.json lcqmc --out distilled/fused.tsv the same of two runs that analysis fuse weighs
 python -m mining whiten runs/TOKENS whitened --dataset text_tatoeba      token embeddings, whitened in part
 """
 

@@ -11,6 +11,9 @@ from typing import Any
 from omegaconf import MISSING
 
 from schema.errors import UserError, nearest
+from schema.secrets import register_environment
+
+register_environment()  # whoever reads a configuration has this, and with it what it may take from the environment
 
 
 class Source(StrEnum):
@@ -103,6 +106,8 @@ class BackboneConfig:
     initialise: str = MISSING  # pretrained: weights must be there · random: from config.json alone
     pooling: str | None = None  # mean cls max first_last weighted; null: what the folder says, else mean
     normalise: bool | None = None  # embeddings of length 1; null: what the folder says, else no
+    # LayerNorm as the last layer before length 1; null: what the folder says, else no
+    layer_norm: bool | None = None
     max_length: int | None = None  # tokens; null: what the folder says
     dropout: float | None = None  # null: what the folder says
     # fewer: the first ones; more: new ones that begin by changing nothing; null: as they are
@@ -117,7 +122,7 @@ class OptimiserConfig:
     betas: list[float] = MISSING
     eps: float = MISSING
     warmup: str = MISSING  # a duration: the learning rate rises linearly from 0
-    decay: str = MISSING  # linear: falls to 0 at the end · constant
+    decay: str = MISSING  # linear: falls to 0 at the end · constant · inverse_sqrt: by the root of the steps
     clip_norm: float | None = None  # gradients are scaled down to this length; null: not
 
 
@@ -130,6 +135,7 @@ class TrainingConfig:
     length_window: int = (
         MISSING  # rows of so many batches are put in order of length before they are cut; 1: not
     )
+    stratify_by: str = MISSING  # none label length label_length: what every batch holds in proportion
     validate_every: str = MISSING  # a duration; percent is of the whole training
     patience: int | None = None  # stop after this many validations without a better score; null: never
     monitor: str = MISSING  # auto: mean dev Spearman of the trained sets; or a key such as dev/csts/spearman
@@ -138,7 +144,7 @@ class TrainingConfig:
 
 @dataclass
 class HardwareConfig:
-    """Speed only, never the maths."""
+    """Speed, and not the maths; only the precision makes other numbers."""
 
     accelerator: str = MISSING  # cpu cuda mps
     devices: int = MISSING
@@ -167,6 +173,21 @@ class EvaluationConfig:
     # sets with classes that a classifier on frozen embeddings is made for in the end; results of old lack both keys
     transfer: list[str] = field(default_factory=list)
     transfer_limit: int | None = None  # training rows of such a classifier, at most; null: all
+
+
+@dataclass
+class AugmentationConfig:
+    """How sentences of labelled sets are changed while they are learnt from; labels stay, evaluation too."""
+
+    views: list[str] = MISSING  # names of encoders.views.VIEWS, in order; []: nothing is changed
+    probability: float = MISSING  # of a sentence of a batch to be changed
+    sets: list[str] | None = None  # trained sets whose sentences are changed; null: all
+    delete: float = MISSING  # shares of words: left out,
+    repeat: float = MISSING  # written twice,
+    cutoff: float = MISSING  # left out in one run,
+    shuffle: int = MISSING  # (words that change places among each other)
+    synonym: float = MISSING  # replaced, of those that the lexicon knows
+    translations: str | None = None  # file of texts and their translations there and back
 
 
 @dataclass
@@ -239,6 +260,7 @@ class JobConfig:
     resume: str = MISSING  # never auto
     # <journal>#<number>: each validation is told to that trial, whose pruner may end the run
     trial: str | None = None
+    sweep_row: str | None = None  # name of the row of a sweep that this run is: what tables call it
     init_from: str | None = None  # a run or an encoder folder: start from its weights
     filter_leaks: bool = MISSING  # leave out training rows that an evaluation set of this job has too
     debug_rows: int | None = None  # rows kept per split, at most; for trying things out
@@ -250,6 +272,7 @@ class JobConfig:
     schedule: ScheduleConfig = MISSING
     training: TrainingConfig = MISSING
     optimiser: OptimiserConfig = MISSING
+    augmentation: AugmentationConfig = MISSING
     hardware: HardwareConfig = MISSING
     evaluation: EvaluationConfig = MISSING
     health: HealthConfig = MISSING

@@ -17,9 +17,16 @@ def exit_status(run: Callable[[], None]) -> int:
     try:
         run()
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print_error(error)
         return 2
     return 0
+
+
+def print_error(error: UserError) -> None:
+    """Shows a mistake on stderr, without what looks like a secret."""
+    from schema.secrets import redacted  # loads OmegaConf, which a program that goes well may not need
+
+    print(f"error: {redacted(str(error))}", file=sys.stderr)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

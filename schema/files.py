@@ -8,6 +8,7 @@ from schema.config import Source
 from schema.errors import UserError
 
 BUILTIN_DATA = Path(__file__).resolve().parents[1] / "builtin" / "data"
+DATASETS = Path(__file__).resolve().parents[1] / "conf" / "dataset"
 COMPRESSIONS = (".zst", ".gz")
 
 

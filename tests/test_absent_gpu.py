@@ -36,12 +36,27 @@ GROUPS = {
             "mse",
             "ce_mse",
             "huber",
+            "quantile",
             "cosine",
         )
     ],
     "labelled pairs": [
         [f"loss={name}", QMC]
-        for name in ("circle", "contrastive", "online_contrastive", "info_nce", "triplet")
+        for name in (
+            "circle",
+            "contrastive",
+            "online_contrastive",
+            "info_nce",
+            "info_nce_in_batch",
+            "info_nce_own",
+            "nt_xent",
+            "triplet",
+            "triplet_online",
+        )
+    ]
+    + [
+        ["loss=triplet", QMC, "loss.adaptive_margin=1"],
+        ["loss=triplet_online", QMC, "loss.mining=semi_hard", "loss.adaptive_margin=1"],
     ],
     "inference pairs": [
         *([f"loss={name}", NLI] for name in ("cosent", "softmax", "cosent_softmax", "bilinear")),
@@ -57,6 +72,7 @@ GROUPS = {
         ["model=crossencoder", "loss=cosent"],
         ["model=crossencoder", "loss=ce", NLI],
         ["loss=simcse"],
+        ["loss=simcse_nt_xent"],
         ["model=crops", "loss=info_nce"],
         ["model=views", "loss=info_nce", VIEWS],
         ["model=cot", "loss=info_nce_pool"],

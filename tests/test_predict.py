@@ -191,3 +191,15 @@ def test_the_script_runs_from_anywhere_and_a_mistake_exits_2(project_root, run, 
     wrong = subprocess.run([*command, run, "今天"], cwd=tmp_path, capture_output=True, check=False, text=True)
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert wrong.stderr.startswith("error: ")
+
+
+def test_a_link_that_was_planted_beside_the_output_is_not_followed(run, tmp_path):
+    folder, precious = tmp_path / "folder", tmp_path / "precious"
+    folder.mkdir()
+    precious.write_text("mine")
+    path = write_pairs(folder / "p.tsv")
+    for name in ("p.scored.tsv.part", ".p.scored.tsv.part", "p.scored.tsv"):
+        (folder / name).symlink_to(precious)
+    assert predict.main([run, "--file", str(path)]) == 0
+    assert precious.read_text() == "mine"
+    assert (folder / "p.scored.tsv").read_text(encoding="utf-8").endswith("\n")

@@ -28,7 +28,17 @@ FROM_TEXT = [
     (model, loss)
     for model in sorted(path.stem for path in (loss_table.CONFIGURATION / "model").glob("*.yaml"))
     if model not in ("biencoder", "crossencoder", "lexical", "mlm")
-    for loss in ("info_nce", "info_nce_extended", "info_nce_pool", "by_kind")
+    for loss in ("info_nce", "info_nce_extended", "info_nce_pool", "triplet_online", "by_kind")
+] + [
+    (model, loss)
+    for model in (
+        "cot_single",
+        "cot_without_negative",
+        "crops",
+        "simcse",
+        "views",
+    )  # the others make triplets
+    for loss in ("info_nce_in_batch", "nt_xent")
 ]
 """Models that make pairs of sentences, and losses that take pairs. Those of rows are tried in tests/test_jobs.py and
 test_crossencoder.py."""
@@ -63,7 +73,7 @@ def test_the_table_tells_what_becomes_of_a_real_job(model, outcomes):
     words = [f"model={model}", f"dataset=[{','.join(SETS.values())}]", "suite=none"]
     words += ["model.language=zh"] if "cot" in model else []  # the sets are in several languages
     job = OmegaConf.to_object(typed_config(compose_job(*words)))
-    sets, losses = job.dataset, loss_table.options("loss")
+    sets, losses = job.dataset, loss_table.losses_for(job.model)
     for kind, name in SETS.items():
         assert Kind(sets[name].kind) is kind
         sets[name].view = None
