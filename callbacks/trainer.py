@@ -22,7 +22,6 @@ from callbacks.snapshot import Snapshots
 from callbacks.throughput import Throughput
 from callbacks.tracking import build_loggers
 from datamodules.datamodule import SentenceDataModule
-from lightning_modules.base import selection_key
 from schema.config import HardwareConfig, JobConfig
 
 CHECKPOINTS = "checkpoints"
@@ -63,7 +62,7 @@ def build_trainer(
         default_root_dir=folder,
         callbacks=[
             *build_callbacks(job, data, checkpoints or folder / CHECKPOINTS),
-            *pruning(job, folder, monitor=selection_key(job)),
+            *pruning(job, folder, monitor=data.selection.key),
         ],
         logger=build_loggers(
             job.logger,
@@ -118,7 +117,7 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
         if job.training.patience is not None:
             callbacks.append(
                 EarlyStopping(
-                    selection_key(job),
+                    data.selection.key,
                     mode="max",
                     patience=job.training.patience,
                     check_on_train_epoch_end=False,
@@ -128,7 +127,7 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
             ModelCheckpoint(
                 checkpoints,
                 "best",
-                monitor=selection_key(job),
+                monitor=data.selection.key,
                 mode="max",
                 save_weights_only=True,
                 save_on_train_epoch_end=False,

@@ -1,5 +1,6 @@
 """All stages of a job, one after another: each is finished, or another run has trained it, or it is trained."""
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,6 +23,8 @@ from lightning_modules.augment import check_augmentation
 from lightning_modules.matching import Match, match_losses
 from schema.config import JobConfig
 from schema.own_classes import own_class
+
+log = logging.getLogger(__name__)
 
 
 class Curriculum:
@@ -46,6 +49,8 @@ class Curriculum:
             kinds = {name: match.kind for name, match in stage.items()}
             check_augmentation(self.job.augmentation, kinds, sets=list(self.job.dataset), model=self.model)
         data = self._load(matches)
+        for name, reason in data[0].unscored.items():
+            log.warning("%s is not scored. %s", name, reason)
         start, previous = self.model.load_encoder(self.jobs[0]), None
         shares = self.store.root is not None  # only then are digests worth their time
         digest = start_digest(start, self.job) if shares else ""
@@ -83,12 +88,12 @@ class Curriculum:
     def _load(self, matches: Sequence[Mapping[str, Match]]) -> list[JobData]:
         """What each stage reads. Sets are read once, except those that two stages learn from in two ways."""
         kinds = {name: match.kind for stage in reversed(matches) for name, match in stage.items()}
-        shared = load_job_data(self.job, kinds, scored=self.model.scored)
+        shared = load_job_data(self.job, kinds, unscored=self.model.unscored)
         loaded = []
         for job, stage in zip(self.jobs, matches, strict=True):
             wanted = {name: match.kind for name, match in stage.items()}
             if all(kinds[name] == kind for name, kind in wanted.items()):
                 loaded.append(replace(shared, train={name: shared.train[name] for name in wanted}))
             else:
-                loaded.append(load_job_data(job, wanted, scored=self.model.scored))
+                loaded.append(load_job_data(job, wanted, unscored=self.model.unscored))
         return loaded

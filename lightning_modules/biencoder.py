@@ -11,6 +11,7 @@ from jaxtyping import Float
 from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 
+from datamodules.transfer import TransferTask
 from encoders import SentenceEncoder, compile_layers, load_backbone, load_encoder
 from encoders.collate import SentenceCollator
 from encoders.token_cache import CachedTokenizer
@@ -112,5 +113,5 @@ class BiEncoder(SentenceModule):
             self._final.keep(plan, outputs)
         return super().evaluated(plan, outputs, **how)
 
-    def plan(self, sets: Sequence[Examples]) -> CosinePlan:
-        return CosinePlan(sets)
+    def plan(self, sets: Sequence[Examples], tasks: Sequence[TransferTask] = ()) -> CosinePlan:
+        return CosinePlan(sets, tasks)

@@ -4,7 +4,7 @@ Fields carry no defaults that `conf/` also has; `None` means "may be left out". 
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -170,6 +170,9 @@ class EvaluationConfig:
     without_leaks: bool = MISSING  # also score the rows whose pair this job's training has not seen
     backend: str = MISSING  # a BackendName: what encodes the sets in the end; validation always uses torch
     cache_embeddings: bool = MISSING  # keep embeddings below cache_dir: nothing is encoded twice
+    # sets with classes that a classifier on frozen embeddings is made for in the end; results of old lack both keys
+    transfer: list[str] = field(default_factory=list)
+    transfer_limit: int | None = None  # training rows of such a classifier, at most; null: all
 
 
 @dataclass

@@ -109,8 +109,10 @@ def learnt_texts(run: str | Path, *, data_dir: Path | None) -> dict[str, list[st
         raise UserError(f"--run {run}: has learnt from no running text; for sets of pairs type --train <set>")
     job = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(JobConfig), told.config))
     job.data_dir = str(data_dir or job.data_dir)
-    scored = tuple({Kind(rows["kind"]) for key, rows in told.data.items() if not key.startswith("train/")})
-    read = load_job_data(job, dict.fromkeys(job.dataset, Kind.SENTENCE), scored=scored).train
+    job.evaluation.transfer = []
+    scored = {Kind(rows["kind"]) for key, rows in told.data.items() if not key.startswith("train/")}
+    unscored = {kind: "" for kind in Kind if kind not in scored}
+    read = load_job_data(job, dict.fromkeys(job.dataset, Kind.SENTENCE), unscored=unscored).train
     for name, examples in read.items():
         then = learnt[f"train/{name}"]
         if (examples.fingerprint, len(examples)) != (then["fingerprint"], then["rows"]):

@@ -1,0 +1,20 @@
+"""The sets of conf/dataset as they are described there, for those who name one that a job was not composed with."""
+
+from pathlib import Path
+
+from omegaconf import OmegaConf
+
+from schema.config import DatasetConfig
+from schema.errors import UserError, nearest
+
+DATASETS = Path(__file__).resolve().parents[1] / "conf" / "dataset"
+
+
+def configured_set(name: str, *, folder: Path = DATASETS) -> DatasetConfig:
+    """The description of a set. Raises UserError, with the nearest name, where there is none."""
+    files = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+    if name not in files:
+        raise UserError(f"{name}: no conf/dataset/{name}.yaml; {nearest(name, files)}")
+    return OmegaConf.to_object(
+        OmegaConf.merge(OmegaConf.structured(DatasetConfig), OmegaConf.load(files[name]))
+    )
