@@ -1,7 +1,8 @@
 """Scores sentence pairs with a trained encoder: `python predict.py <run or folder> "句子一" "句子二"`.
 
-With --file it adds a column to a table of pairs. The score is the cosine of the two embeddings, −1 to 1; of a
-cross-encoder it is the logit, any number, 0 where it is undecided after training with bce or ce.
+With --file it adds a column to a table of pairs. The score is the cosine of the two embeddings, −1 to 1, or the learnt
+form of a run with model.score=bilinear, any number; of a cross-encoder it is the logit, any number, 0 where it is
+undecided after training with bce or ce.
 """
 
 import argparse
@@ -16,9 +17,8 @@ from typing import TYPE_CHECKING
 from schema.config import BackendName, backend_name
 from schema.errors import UserError, exit_status, nearest
 
-if TYPE_CHECKING:  # both load torch or numpy, and --help should not wait for them
+if TYPE_CHECKING:  # it loads numpy, and --help should not wait for that
     from datamodules.readers import Table
-    from encoders import SentenceEncoder
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -138,7 +138,16 @@ def _scores(
 
     if is_joint(options.encoder):
         return _joint_scores(first, second, options, progress=progress)
-    return _cosines(load_encoder(options.encoder), first, second, options, progress=progress)
+    from encoders.embedding_cache import EmbeddingCache
+
+    return load_encoder(options.encoder).scores(
+        first,
+        second,
+        batch_tokens=options.batch_tokens,
+        progress=progress,
+        backend=options.backend,
+        cache=None if options.cache is None else EmbeddingCache(options.cache),
+    )
 
 
 def _joint_scores(
@@ -152,29 +161,6 @@ def _joint_scores(
 
     encoder = load_joint_encoder(options.encoder)
     return encoder.scores(first, second, batch_tokens=options.batch_tokens, progress=progress)
-
-
-def _cosines(
-    encoder: "SentenceEncoder",
-    first: Sequence[str],
-    second: Sequence[str],
-    options: argparse.Namespace,
-    *,
-    progress: bool,
-) -> Sequence[float]:
-    import numpy as np
-
-    from encoders.embedding_cache import EmbeddingCache
-
-    embeddings = encoder.embed(
-        [*first, *second],
-        batch_tokens=options.batch_tokens,
-        progress=progress,
-        backend=options.backend,
-        cache=None if options.cache is None else EmbeddingCache(options.cache),
-    )
-    embeddings /= np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-    return np.einsum("rd,rd->r", embeddings[: len(first)], embeddings[len(first) :])
 
 
 def _write_table(

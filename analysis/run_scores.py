@@ -96,11 +96,7 @@ class ScoredRun:
         return examples
 
     def _scores(self, first: list[str], second: list[str]) -> np.ndarray:
-        if self.is_joint:
-            return self._encoder.scores(first, second, batch_tokens=self._batch_tokens, progress=True)
-        embeddings = self._encoder.embed([*first, *second], batch_tokens=self._batch_tokens, progress=True)
-        embeddings /= np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-        return np.einsum("rd,rd->r", embeddings[: len(first)], embeddings[len(first) :])
+        return self._encoder.scores(first, second, batch_tokens=self._batch_tokens, progress=True)
 
 
 def fitting_and_judging(run: ScoredRun, name: str) -> tuple[ScoredSet, ScoredSet, str]:

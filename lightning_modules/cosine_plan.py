@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from datamodules.union import SentenceUnion
+from encoders.pair_score import BilinearScore, sides
 from lightning_modules.scoring import NOTHING
 from schema.examples import Examples
 
@@ -14,12 +15,14 @@ from schema.examples import Examples
 class CosinePlan:
     """Encodes every distinct sentence of several sets once; a row's score is the cosine of its two embeddings.
 
+    head       what makes the score instead, with the weights that it has when it is asked; None: the cosine
     sentences  all distinct sentences
     pending    numbers of those whose embeddings are not known yet; only they are in `examples`
     """
 
-    def __init__(self, sets: Sequence[Examples]) -> None:
+    def __init__(self, sets: Sequence[Examples], head: BilinearScore | None = None) -> None:
         self.sets = list(sets)
+        self._head = head
         self._union = SentenceUnion(sets)
         self.examples = self._union.examples
         self.sentences = self.examples.sentences
@@ -45,10 +48,9 @@ class CosinePlan:
             embeddings = self._known.copy()
             embeddings[self.pending] = outputs[: len(self.pending)]
             outputs = embeddings
-        lengths = np.linalg.norm(outputs, axis=1, keepdims=True)
-        unit = outputs / np.maximum(lengths, np.finfo(np.float32).tiny)
+        left, right = sides(outputs, self._head)
         scored = []
         for position in range(len(self.sets)):
             first, second, *_ = self._union.rows(position).values()
-            scored.append(np.einsum("rd,rd->r", unit[first], unit[second]))
+            scored.append(np.einsum("rd,rd->r", left[first], right[second]))
         return scored

@@ -53,6 +53,7 @@ class CotEncoder(BiEncoder):
 
     @classmethod
     def check(cls, job: JobConfig, losses: Mapping[str, tuple[Kind, Mapping[str, Any]]]) -> None:
+        super().check(job, losses)
         views = Prompts.of(job.model).views
         for _, loss in losses.values():
             if "positive" not in views:
