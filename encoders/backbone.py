@@ -10,6 +10,7 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 from encoders.grow import with_layers
 from encoders.layout import Layout, read_layout
 from encoders.locate import check_files, download, has_weights, locate_folder
+from encoders.pair_score import BilinearScore
 from encoders.pooling import check_pooling
 from encoders.projection import load_projections
 from encoders.prompt_encoder import PromptEncoder
@@ -57,6 +58,7 @@ def load_backbone(config: BackboneConfig, *, seed: int) -> SentenceEncoder:
             backbone = from_weights(str(layout.transformer), architecture, local_files_only=True)
         tokenizer = _read_tokenizer(layout.transformer)
     encoder = _assemble(config, layout, backbone, tokenizer)
+    encoder.score_head = BilinearScore.load(folder, dim=encoder.dim) if is_pretrained else None
     return encoder if config.layers is None else with_layers(encoder, config.layers, seed=seed)
 
 
