@@ -17,7 +17,7 @@ from encoders.prompt_encoder import PromptEncoder
 from encoders.sentence_encoder import SentenceEncoder
 from encoders.transformer import from_scratch, from_weights, quiet, read_architecture
 from schema.config import BackboneConfig
-from schema.errors import UserError, nearest
+from schema.errors import UserError, foreign_reason, nearest
 
 INITIALISE = ("pretrained", "random")
 
@@ -66,9 +66,7 @@ def _read_tokenizer(folder: Path) -> Tokenizer:
     try:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # the Rust side raises plain Exception for a broken file
-        raise UserError(
-            f"{folder}: the tokenizer does not load: {' '.join(str(error).split())[:300]}"
-        ) from error
+        raise UserError(f"{folder}: the tokenizer does not load: {foreign_reason(error)}") from error
 
 
 def _assemble(
