@@ -6,7 +6,7 @@ import numpy as np
 
 from datamodules.readers import Table
 from schema.config import HubConfig
-from schema.errors import UserError
+from schema.errors import UserError, foreign_reason
 
 
 def read_hub(name: str, hub: HubConfig, split: str, *, labels: Mapping[str, int]) -> Table:
@@ -24,9 +24,9 @@ def read_hub(name: str, hub: HubConfig, split: str, *, labels: Mapping[str, int]
     except (
         Exception
     ) as error:  # the library raises a dozen unrelated types, those of its network layers included
-        reason = (str(error) or type(error).__name__).strip().splitlines()[0]
         raise UserError(
-            f"{name}/{split}: cannot be read from the hub as {hub.id}, split {hub.splits[split]} ({reason}). "
+            f"{name}/{split}: cannot be read from the hub as {hub.id}, split {hub.splits[split]} "
+            f"({foreign_reason(error)}). "
             f"Without network, download the files elsewhere and type source=local data_dir=<folder>"
         ) from error
     wanted = set(hub.columns.values())

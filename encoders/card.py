@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from encoders.pair_score import SCORE_FILE
 from encoders.prompt_encoder import PromptEncoder
 from encoders.sentence_encoder import SentenceEncoder
 
@@ -31,6 +32,11 @@ embeddings = encoder.embed(["今天天气很好", "今天是个好天气"], batc
 """,
 }
 
+_SCORE = f"""
+These are the embeddings alone. A pair was trained to be scored by uᵀWv and not by the cosine: sentence-transformers
+knows nothing of {SCORE_FILE}, `python predict.py` does, and `load_encoder("<this folder>").scores(first, second, …)`.
+"""
+
 
 def model_card(encoder: SentenceEncoder, facts: dict[str, Any], *, loads_elsewhere: bool) -> str:
     """Markdown: what the encoder is, how to load it, and the facts as tables.
@@ -47,6 +53,7 @@ def model_card(encoder: SentenceEncoder, facts: dict[str, Any], *, loads_elsewhe
         "dimensions": encoder.dim,
         "tokens at most": encoder.max_length,
     }
+    own |= {"score": f"uᵀWv of embeddings of length 1, W in {SCORE_FILE}"} if encoder.score_head else {}
     if isinstance(encoder, PromptEncoder):
         prompts = encoder.prompts.as_dict().items()
         facts |= {"templates": {key: value for key, value in prompts if value is not None}}
@@ -57,6 +64,7 @@ def model_card(encoder: SentenceEncoder, facts: dict[str, Any], *, loads_elsewhe
         f"# {title}\n\nA sentence encoder trained with juzhen.\n\n",
         fact_table(own | plain),
         f"\n## Use\n\n{_USE[loads_elsewhere]}",
+        _SCORE if encoder.score_head else "",
         *(f"\n## {_words(name).capitalize()}\n\n{fact_table(rows)}" for name, rows in sections.items()),
     ]
     return "".join(parts)

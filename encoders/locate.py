@@ -8,7 +8,7 @@ import socket
 from pathlib import Path
 from urllib.parse import urlparse
 
-from schema.errors import UserError
+from schema.errors import UserError, foreign_reason
 
 ROOT = Path(__file__).resolve().parent.parent
 """The repository: paths such as builtin/encoder are found from any working directory."""
@@ -106,8 +106,7 @@ def download(hub_id: str, revision: str | None) -> Path:
         elif unreachable:
             reason = "the hub does not answer and the model is not in the local cache"
         else:
-            lines = str(error).strip().splitlines()
-            reason = lines[0] if lines else type(error).__name__
+            reason = foreign_reason(error)
         raise UserError(
             f"backbone.path={hub_id}: no such folder, and it could not be fetched from the Hugging Face hub: "
             f"{reason}. Check the name, or use a folder you have: backbone=local backbone.path=<folder>"

@@ -25,6 +25,7 @@ from launch.naming import register_resolvers
 from launch.origin import chosen_files, place_of
 from launch.overrides import Groups, parse_flags, refuse_repeats
 from launch.own_folder import make_folder, take_folder
+from launch.own_hydra import check_hydra
 from launch.sweep_rows import is_one_cell, parameters, rows, with_row
 from schema.errors import UserError
 from schema.processor import lacks_bf16, slow_bf16_warning
@@ -49,7 +50,12 @@ def check_command_line(
     makes_folder  where all is right, the folder that will be written to is made, before Hydra writes there
     """
     flags = parse_flags(arguments)
-    if flags.hydra_help or flags.shell_completion or flags.info or flags.experimental_rerun:
+    if flags.experimental_rerun:
+        raise UserError(
+            "--experimental-rerun runs what a file of Hydra names; the command of a run is in its result.json, and "
+            "type that again"
+        )
+    if flags.hydra_help or flags.shell_completion or flags.info:
         return
     register_resolvers()
     folder = conf_dir.parent / flags.config_path if flags.config_path else conf_dir
@@ -180,6 +186,7 @@ class _Check:
         with self._placed(lines):
             if note := hardware_note(config.hydra.runtime.choices):
                 self.said[note] = None
+            check_hydra(OmegaConf.to_container(config.hydra), lines)
             job = typed_config(config)
             self._judge(job)
         return job

@@ -8,6 +8,7 @@ from jaxtyping import Float
 
 from datamodules.transfer import TransferTask
 from datamodules.union import SentenceUnion
+from encoders.pair_score import BilinearScore, sides
 from lightning_modules.scoring import NOTHING
 from metrics.ranking import COSINE_TEMPERATURE
 from metrics.transfer import Features, combined
@@ -18,15 +19,23 @@ class CosinePlan:
     """Encodes every distinct sentence of several sets once; a score is the cosine of two embeddings.
 
     sets       those in which texts are compared; of single texts with a class a task knows
+    head       what makes the score instead, with the weights that it has when it is asked; None: the cosine
     sentences  all distinct sentences
     pending    numbers of those whose embeddings are not known yet; only they are in `examples`
     """
 
     temperature = COSINE_TEMPERATURE
 
-    def __init__(self, sets: Sequence[Examples], tasks: Sequence[TransferTask] = ()) -> None:
+    def __init__(
+        self,
+        sets: Sequence[Examples],
+        tasks: Sequence[TransferTask] = (),
+        *,
+        head: BilinearScore | None = None,
+    ) -> None:
         self.sets = [one for one in sets if len(TEXT_COLUMNS[one.kind]) > 1]
         self.tasks = list(tasks)
+        self._head = head
         self._union = SentenceUnion([*self.sets, *(one for task in tasks for one in task.splits.values())])
         self.examples = self._union.examples
         self.sentences = self.examples.sentences
@@ -48,14 +57,12 @@ class CosinePlan:
             self.examples = NOTHING
 
     def scores(self, outputs: Float[np.ndarray, "sentences dim"]) -> list[np.ndarray]:
-        outputs = self._all(outputs)
-        lengths = np.linalg.norm(outputs, axis=1, keepdims=True)
-        unit = outputs / np.maximum(lengths, np.finfo(np.float32).tiny)
+        left, right = sides(self._all(outputs), self._head)
 
-        def cosines(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-            return np.einsum("rd,rd->r", unit[first], unit[second])
+        def products(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+            return np.einsum("rd,rd->r", left[first], right[second])
 
-        return [self._union.comparisons(position).scored(cosines) for position in range(len(self.sets))]
+        return [self._union.comparisons(position).scored(products) for position in range(len(self.sets))]
 
     def features(self, outputs: Float[np.ndarray, "sentences dim"]) -> list[dict[str, Features]]:
         outputs, place = self._all(outputs), len(self.sets)

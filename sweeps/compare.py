@@ -115,7 +115,7 @@ def comparison_markdown(compared: Sequence[Comparison], *, metric: str) -> str:
             cells = [one.row, one.setup, one.column, percent(one.ours.mean), f"{theirs.percent:.1f}"]
             lines.append(pipes([*cells, theirs.setup, theirs.place, one.verdict, one.stands_in]))
     missing = sum(one.published is None for one in compared)
-    parts = [head, "\n".join(lines)]
+    parts = [head, "\n".join(lines) if len(lines) > 2 else "Nothing of ours has a reference."]
     if missing:
         parts.append("\n".join([pipes(REASON_COLUMNS), "|---|---|---|", *map(pipes, reason_lines(compared))]))
     return "\n\n".join([*parts, f"no reference: {missing} of our numbers"]) + "\n"

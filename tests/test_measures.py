@@ -231,9 +231,8 @@ def test_what_cannot_be_measured_is_named_with_the_true_reason(words, message, t
     (tmp_path / "wiki1m" / "dev.txt").write_text("some\nlines\n")
     (tmp_path / "tnews").mkdir()
     (tmp_path / "tnews" / "dev.tsv").write_text("text\tlabel\na\tnews_story\n")
-    job = OmegaConf.to_object(
-        typed_config(compose_job("dataset=[]", "suite=none", f"data_dir={tmp_path}", *words))
-    )
+    composed = compose_job("dataset=[]", "suite=none", f"data_dir={tmp_path}", *words)
+    job = OmegaConf.to_object(typed_config(composed))
     model = CrossEncoder if "model=crossencoder" in words else BiEncoder
     with pytest.raises(UserError, match=message):
         loading.load_job_data(job, {}, unscored=model.unscored)
