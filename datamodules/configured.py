@@ -4,9 +4,8 @@ from pathlib import Path
 
 from schema.config import DatasetConfig
 from schema.errors import UserError, nearest
+from schema.files import DATASETS
 from schema.labels import read_description
-
-DATASETS = Path(__file__).resolve().parents[1] / "conf" / "dataset"
 
 
 def configured_set(name: str, *, folder: Path = DATASETS) -> DatasetConfig:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from schema.errors import UserError
-from schema.examples import Examples, Kind
+from schema.examples import Examples
 from schema.measures import MEASURES, RANKED, first_measure
 
 OF_ANY_TEXT = "mlm_accuracy"
@@ -38,9 +38,11 @@ def select(evaluation: Sequence[Examples], trained: Sequence[str], *, monitor: s
     auto    the model's metric of the trained sets, else of all sets, that have it on dev. Where no set has it, what
             measures the trained sets, positive pairs or triplets, themselves: of several the first, and those that
             share it; else the same of all sets
-    dev/<set>/<metric>  that; Raises UserError where there is no such set, or it has no such metric
+    dev/<set>/<metric>  that one
 
     metric  the model's own
+
+    Raises UserError where the set that is named has no dev split.
     """
     dev = [one for one in evaluation if one.split == "dev"]
     if monitor != "auto":
@@ -62,16 +64,5 @@ def _named(dev: Sequence[Examples], monitor: str, metric: str) -> Selection:
         raise UserError(
             f"training.monitor={monitor}: no dev split of {name} is evaluated; there is "
             f"{', '.join(one.name for one in dev) or 'none'}. Type training.monitor=dev/<dataset>/spearman or auto."
-        )
-    if chosen.kind is Kind.LABELLED_TEXT and wanted != OF_ANY_TEXT:
-        raise UserError(
-            f"training.monitor={monitor}: the classes of {name} are told apart at the end of a stage only; choose "
-            "a dev set of pairs or triplets, or auto"
-        )
-    known = (*MEASURES[chosen.kind], OF_ANY_TEXT)
-    if wanted not in known:
-        raise UserError(
-            f"training.monitor={monitor}: {name} has {chosen.kind.replace('_', ' ')}s, which have no {wanted}; choose "
-            f"one of {', '.join(known[:-1]) or OF_ANY_TEXT}"
         )
     return Selection(wanted, [chosen])

@@ -27,3 +27,17 @@ RANKED = (Kind.POSITIVE_PAIR, Kind.TRIPLET)
 def first_measure(kind: Kind) -> str | None:
     """The metric that speaks for a set of that kind; None where there is nothing to compare."""
     return next(iter(MEASURES[kind]), None)
+
+
+def is_beside(found: str, asked: str) -> bool:
+    """Whether a set with the metric `found` belongs in a table of the metric `asked`.
+
+    It does where `found` speaks for a kind of sets that can have `asked`; what is measured otherwise has no place
+    there. A metric that is no kind's own is asked of every set.
+    """
+    kinds = {kind for kind, names in MEASURES.items() if asked in names}
+    return (
+        not kinds
+        or found == asked
+        or (found in FIRST_MEASURES and any(found == first_measure(kind) for kind in kinds))
+    )
