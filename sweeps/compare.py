@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from schema.markup import in_markdown
 from sweeps.matrix import Cell, Matrix
 from sweeps.table import percent
 
@@ -93,7 +94,7 @@ def comparison_markdown(compared: Sequence[Comparison], *, metric: str) -> str:
             theirs = one.published
             cells = [one.row, one.setup, one.column, percent(one.ours.mean), f"{theirs.percent:.1f}"]
             cells += [theirs.setup, f"{theirs.source}: {theirs.table}, {theirs.model}", one.verdict]
-            lines.append(f"| {' | '.join(cell.replace('|', '') for cell in cells)} |")
+            lines.append(f"| {' | '.join(map(in_markdown, cells))} |")
     missing = sum(one.published is None for one in compared)
     return "\n".join([*lines, "", f"no reference: {missing} of our numbers", ""])
 
