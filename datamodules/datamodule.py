@@ -37,6 +37,8 @@ class SentenceDataModule(pl.LightningDataModule):
     A stage is a single Lightning epoch: the stream runs through as many epochs of the data as its duration
     asks for. So a resumed stage has one thing to restore, the number of batches done.
 
+    selecting_sets  dev sets whose mean score chooses the checkpoint; `selecting` are their names
+
     collate  Examples and row numbers → Batch (the model's)
     plan     sets → what the model must encode to score them (the model's)
     """
@@ -49,7 +51,7 @@ class SentenceDataModule(pl.LightningDataModule):
         self.train = {name: data.train[name] for name in stage.datasets}
         selecting = data.selecting(stage.datasets, job.training.monitor) if self.train else []
         self.selecting = [one.name for one in selecting]
-        self._selecting_sets = selecting
+        self.selecting_sets = selecting
         self._batches_done = 0
         self._count_steps()
 
@@ -84,19 +86,22 @@ class SentenceDataModule(pl.LightningDataModule):
 
     def in_steps(self, duration: str, key: str, *, total_steps: int | None) -> int:
         """A duration of the configuration in optimiser steps of this stage."""
-        training = self.job.training
-        return Duration.parse(duration, key=key).in_steps(
-            steps_per_epoch=self.steps_per_epoch,
-            batch_size=self.stream.mean_batch_size * training.accumulate,
-            total_steps=total_steps,
-        )
+        return Duration.parse(duration, key=key).in_steps(**self._step(), total_steps=total_steps)
+
+    def exact_steps(self, duration: str, key: str) -> float:
+        """`in_steps` of the duration of training, before it is rounded to one step at least."""
+        return Duration.parse(duration, key=key).exact_steps(**self._step(), total_steps=None)
+
+    def _step(self) -> dict[str, float]:
+        rows = self.stream.mean_batch_size * self.job.training.accumulate
+        return {"steps_per_epoch": self.steps_per_epoch, "batch_size": rows}
 
     def serve(
         self, collate: Callable[[Examples, np.ndarray], Batch], plan: Callable[[Sequence[Examples]], Any]
     ) -> None:
         """Takes the model's way of making batches and plans; call once before handing this to a Trainer."""
         self.collate = collate
-        self.validation_plan = plan(self._selecting_sets) if self._selecting_sets else None
+        self.validation_plan = plan(self.selecting_sets) if self.selecting_sets else None
         self.test_plan = plan(self.data.evaluation) if self.data.evaluation else None
 
     def train_dataloader(self) -> DataLoader:

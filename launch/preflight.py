@@ -23,6 +23,7 @@ from launch.job import check_job, explained, typed_config
 from launch.naming import register_resolvers
 from launch.origin import chosen_files, place_of
 from launch.overrides import Groups, parse_flags, refuse_repeats
+from launch.set_files import check_set_files
 from launch.signatures import ROOT
 from launch.sweep_rows import is_one_cell, parameters, rows, with_row
 from schema.errors import UserError
@@ -79,6 +80,8 @@ class _Check:
         self.folder = folder
         self.root = root
         self.warnings: dict[str, None] = {}
+        places = [one.path or "" for one in hydra.config_loader.get_search_path().get_path()]
+        self.trees = [Path(place.removeprefix("file://")) for place in places if place.startswith("file://")]
 
     def look_at(self, lines: Sequence[str]) -> None:
         """Syntax, and the options chosen in every alternative of a sweep. Composes nothing."""
@@ -161,6 +164,7 @@ class _Check:
                 )
         config = self.compose(lines)
         with self._placed(lines):
+            check_set_files(config, self.trees)
             job = typed_config(config)
             self._judge(job)
         return job

@@ -5,8 +5,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from losses.loss import Loss, LossOutput
-from losses.options import number
+from losses.loss import Contrast, Loss, LossOutput
+from losses.options import divisor, number
 from losses.scores import full_precision, score_gap
 from schema.batch import Encoded
 from schema.examples import Kind
@@ -42,11 +42,12 @@ class Circle(Loss):
     takes = (Kind.LABELLED_PAIR,)
     reads = "cosines"
     couples = True
+    contrast = Contrast.ORDER
 
     def __init__(self, *, margin: float | int, temperature: float | int) -> None:
         super().__init__()
         self.margin = number("loss.margin", margin, low=0.0, high=1.0)
-        self.temperature = number("loss.temperature", temperature, low=0.0, open_low=True)
+        self.temperature = divisor("loss.temperature", temperature)
 
     def forward(self, encoded: Encoded) -> LossOutput:
         is_positive = encoded.targets > 0.5

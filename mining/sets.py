@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-from omegaconf import OmegaConf
-
 from datamodules.source import load_examples
 from schema.config import DatasetConfig, Source
 from schema.errors import UserError, nearest
 from schema.examples import Examples
+from schema.labels import read_description
 
 
 def read_set(folder: Path, name: str, split: str, *, data_dir: Path) -> tuple[DatasetConfig, Examples]:
@@ -18,8 +17,7 @@ def read_set(folder: Path, name: str, split: str, *, data_dir: Path) -> tuple[Da
     files = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
     if name not in files:
         raise UserError(f"{name}: no conf/dataset/{name}.yaml; {nearest(name, files)}")
-    merged = OmegaConf.merge(OmegaConf.structured(DatasetConfig), OmegaConf.load(files[name]))
-    config: DatasetConfig = OmegaConf.to_object(merged)
+    config = read_description(files[name])
     found = None
     if config.source == Source.BUILTIN or data_dir.is_dir():
         found = load_examples(config, split, source=Source.LOCAL, data_dir=data_dir, on_bad_row="error")
