@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING
 
 from launch.lacking import Described, FinishedStage, fillable, finished_stages, uncounted
 from launch.run_folder import RunFolder
+from schema.arguments import Parser
 from schema.errors import UserError, exit_status
 from schema.measures import FIRST_MEASURES
+from schema.program import run_program
 from schema.result import WITHOUT_LEAKS, Result
 
 if TYPE_CHECKING:  # it loads torch, and neither --help nor a folder that lacks nothing should wait for that
@@ -39,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="evaluate_runs.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
@@ -197,4 +199,4 @@ def _percent(value: float | None) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_program(main))

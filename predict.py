@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis.new_pairs import add_fitted, check_fitted, fused_scores, scaled
+from schema.arguments import Parser
 from schema.config import BackendName, backend_name
 from schema.errors import UserError, exit_status, nearest
+from schema.program import run_program
 from schema.whole import write_text
 
 if TYPE_CHECKING:  # it loads numpy, and --help should not wait for that
@@ -48,7 +50,7 @@ def _score(options: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="predict.py",
         description="Scores sentence pairs with a trained encoder; the score is the cosine, −1 to 1, or the logit of "
         "a cross-encoder, any number.",
@@ -195,4 +197,4 @@ def _write_table(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_program(main))

@@ -14,7 +14,9 @@ python -m analysis space runs/NAME --dataset csts       where embeddings lie: le
 import argparse
 import sys
 
+from schema.arguments import Parser
 from schema.errors import exit_status
+from schema.program import run_program
 
 
 def main(arguments: list[str]) -> int:
@@ -31,7 +33,7 @@ def _parser() -> argparse.ArgumentParser:
     from analysis.space_command import add_space
     from analysis.transfer_command import add_transfer
 
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m analysis", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(required=True, metavar="command")
@@ -45,4 +47,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_program(lambda: main(sys.argv[1:])))

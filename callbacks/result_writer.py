@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import ModelCheckpoint
 
 from callbacks.peak_memory import PeakMemory
 from callbacks.resume import ResumePoint
+from callbacks.selection import BEST, LAST, BestOnDev
 from callbacks.set_counts import SetCounts
 from callbacks.throughput import Throughput
 from datamodules.comparisons import NUM_CANDIDATES
@@ -88,7 +88,7 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str
     """How long the stage that `trainer` has just fitted took, and what its best validation was."""
     if not data.train:
         return {}
-    best = next((one for one in trainer.callbacks if isinstance(one, ModelCheckpoint)), None)
+    best = next((one.best_model_score for one in trainer.callbacks if isinstance(one, BestOnDev)), None)
     watch = next(one for one in trainer.callbacks if isinstance(one, Throughput))
     counts = next(one for one in trainer.callbacks if isinstance(one, SetCounts))
     memory = next(one for one in trainer.callbacks if isinstance(one, PeakMemory))
@@ -100,7 +100,8 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str
         "steps_per_epoch": data.steps_per_epoch,
         "selected_on": data.selecting,
         "chosen_by": data.selection.in_words,
-        f"best_dev_{data.selection.metric}": None if best is None else float(best.best_model_score),
+        f"best_dev_{data.selection.metric}": None if best is None else float(best),
+        "kept": LAST if best is None else BEST,
         **watch.summary(),
         "sets": counts.summary(),
         "seconds_per_step": round(watch.train_seconds / steps, 4) if steps else None,
@@ -121,8 +122,8 @@ def _device_name(module: SentenceModule) -> str:
 
 
 def best_weights(trainer: pl.Trainer) -> Path | None:
-    """The checkpoint with the best dev score, None when nothing was selected on."""
+    """The checkpoint with the best dev score, None when nothing was selected on, or no validation had a score."""
     for callback in trainer.callbacks:
-        if isinstance(callback, ModelCheckpoint) and callback.best_model_path:
+        if isinstance(callback, BestOnDev) and callback.best_model_path:
             return Path(callback.best_model_path)
     return None

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint
+from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.strategies import DDPStrategy
 
 from callbacks.checkpoint_io import AtomicCheckpointIO
@@ -17,6 +17,7 @@ from callbacks.peak_memory import PeakMemory
 from callbacks.progress import StageProgress
 from callbacks.pruning import pruning
 from callbacks.resume import ResumePoint, ValidationPoints
+from callbacks.selection import BestOnDev, Patience
 from callbacks.set_counts import SetCounts
 from callbacks.snapshot import Snapshots
 from callbacks.throughput import Throughput
@@ -116,7 +117,7 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
         callbacks.append(ValidationPoints(every_steps=every["validate_every"]))
         if job.training.patience is not None:
             callbacks.append(
-                EarlyStopping(
+                Patience(
                     data.selection.key,
                     mode="max",
                     patience=job.training.patience,
@@ -124,7 +125,7 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
                 )
             )
         callbacks.append(
-            ModelCheckpoint(
+            BestOnDev(
                 checkpoints,
                 "best",
                 monitor=data.selection.key,

@@ -2,11 +2,10 @@
 
 from pathlib import Path
 
-from omegaconf import OmegaConf
-
 from schema.config import DatasetConfig
 from schema.errors import UserError, nearest
 from schema.files import DATASETS
+from schema.labels import read_description
 
 
 def configured_set(name: str, *, folder: Path = DATASETS) -> DatasetConfig:
@@ -14,6 +13,4 @@ def configured_set(name: str, *, folder: Path = DATASETS) -> DatasetConfig:
     files = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
     if name not in files:
         raise UserError(f"{name}: no conf/dataset/{name}.yaml; {nearest(name, files)}")
-    return OmegaConf.to_object(
-        OmegaConf.merge(OmegaConf.structured(DatasetConfig), OmegaConf.load(files[name]))
-    )
+    return read_description(files[name])

@@ -40,6 +40,8 @@ class SentenceDataModule(pl.LightningDataModule):
     A stage is a single Lightning epoch: the stream runs through as many epochs of the data as its duration
     asks for. So a resumed stage has one thing to restore, the number of batches done.
 
+    selection  dev sets whose mean score chooses the checkpoint; `selecting` are their names
+
     collate  Examples and row numbers → Batch (the model's)
     plan     sets, and tasks of a classifier where there are some → what the model must encode to score them
     """
@@ -89,12 +91,15 @@ class SentenceDataModule(pl.LightningDataModule):
 
     def in_steps(self, duration: str, key: str, *, total_steps: int | None) -> int:
         """A duration of the configuration in optimiser steps of this stage."""
-        training = self.job.training
-        return Duration.parse(duration, key=key).in_steps(
-            steps_per_epoch=self.steps_per_epoch,
-            batch_size=self.stream.mean_batch_size * training.accumulate,
-            total_steps=total_steps,
-        )
+        return Duration.parse(duration, key=key).in_steps(**self._step(), total_steps=total_steps)
+
+    def exact_steps(self, duration: str, key: str) -> float:
+        """`in_steps` of the duration of training, before it is rounded to one step at least."""
+        return Duration.parse(duration, key=key).exact_steps(**self._step(), total_steps=None)
+
+    def _step(self) -> dict[str, float]:
+        rows = self.stream.mean_batch_size * self.job.training.accumulate
+        return {"steps_per_epoch": self.steps_per_epoch, "batch_size": rows}
 
     def serve(self, collate: Callable[[Examples, np.ndarray], Batch], plan: Callable[..., Any]) -> None:
         """Takes the model's way of making batches and plans; call once before handing this to a Trainer."""

@@ -5,6 +5,7 @@ from typing import Any
 from encoders.pair_score import SCORE_FILE
 from encoders.prompt_encoder import PromptEncoder
 from encoders.sentence_encoder import SentenceEncoder
+from schema.markup import in_markdown
 
 _FRONT_MATTER = """---
 library_name: sentence-transformers
@@ -61,18 +62,21 @@ def model_card(encoder: SentenceEncoder, facts: dict[str, Any], *, loads_elsewhe
     sections = {key: value for key, value in facts.items() if isinstance(value, dict)}
     parts = [
         _FRONT_MATTER if loads_elsewhere else "",
-        f"# {title}\n\nA sentence encoder trained with juzhen.\n\n",
+        f"# {in_markdown(title)}\n\nA sentence encoder trained with juzhen.\n\n",
         fact_table(own | plain),
         f"\n## Use\n\n{_USE[loads_elsewhere]}",
         _SCORE if encoder.score_head else "",
-        *(f"\n## {_words(name).capitalize()}\n\n{fact_table(rows)}" for name, rows in sections.items()),
+        *(
+            f"\n## {in_markdown(_words(name)).capitalize()}\n\n{fact_table(rows)}"
+            for name, rows in sections.items()
+        ),
     ]
     return "".join(parts)
 
 
 def fact_table(rows: dict[str, Any]) -> str:
     """A Markdown table of two columns without headings."""
-    lines = [f"| {_words(key)} | {_cell(value)} |" for key, value in rows.items()]
+    lines = [f"| {in_markdown(_words(key))} | {in_markdown(_cell(value))} |" for key, value in rows.items()]
     return "\n".join(["| | |", "|---|---|", *lines]) + "\n"
 
 
@@ -85,5 +89,4 @@ def _cell(value: Any) -> str:
         return f"{value:.4g}"
     if isinstance(value, list | tuple):
         return ", ".join(map(_cell, value))
-    text = "–" if value is None else str(value)
-    return text.replace("|", "\\|").replace("\n", " ")
+    return "–" if value is None else str(value)

@@ -22,19 +22,25 @@ def show_result(result: Result, *, folder: str) -> None:
         console.print(line, soft_wrap=True)
     training = result.training
     if training.get("train_seconds"):
-        best = next(key for key in training if key.startswith("best_dev_"))
-        chosen = "weights of the last step"
-        if training[best] is not None:
-            chosen = f"best dev {_words(best.removeprefix('best_dev_'))} {_percent(training[best])}"
-            chosen += f" ({', '.join(training['selected_on'])})"
         console.print(
             f"trained {training['rows_seen']:,} rows in {training['train_seconds']:.0f} s "
-            f"({training['rows_per_second']:.0f} rows/s{_memory(training)}), {chosen}",
+            f"({training['rows_per_second']:.0f} rows/s{_memory(training)}), {best_on_dev(training)}",
             highlight=False,
         )
     for line in set_lines(training.get("sets", {})):
         console.print(line)
     console.print(f"result and encoder: {folder}", soft_wrap=True, highlight=False)
+
+
+def best_on_dev(training: dict) -> str:
+    """The dev score that chose the weights; where there is none, why, and which weights were kept."""
+    best = next(key for key in training if key.startswith("best_dev_"))
+    told = f"best dev {_words(best.removeprefix('best_dev_'))} {_percent(training[best])}"
+    sets = ", ".join(training.get("selected_on") or ())
+    if training[best] is not None:
+        return f"{told} ({sets})" if sets else told
+    why = f"undefined on {sets}: gold values or scores are all equal" if sets else "no dev split was scored"
+    return f"{told} ({why}; the weights of the last step were kept)"
 
 
 def _memory(training: dict) -> str:

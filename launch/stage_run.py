@@ -144,7 +144,9 @@ class StageRun:
         require_free_space(entry.path, needed_bytes=parameters * BYTES_PER_PARAMETER)
         newest = newest_state(entry.checkpoints)
         if newest is not None and trainer.is_global_zero:
-            print(f"stage {data.stage.name}: goes on after step {newest.steps} ({newest.path})", flush=True)
+            print(
+                f"stage {data.stage.name}: goes on after step {newest.steps} ({newest.path})", file=sys.stderr
+            )
         trainer.fit(module, datamodule=data, ckpt_path=None if newest is None else newest.path)
         leave_if_pruned(trainer)
         best = best_weights(trainer)
@@ -177,7 +179,10 @@ class StageRun:
             self.job, folder=entry.path / ENCODER_FOLDER
         )
         encoder.load_state_dict(trained.state_dict())
-        print(f"stage {stage.name}: its weights are there already and are reused ({entry.path})", flush=True)
+        print(
+            f"stage {stage.name}: its weights are there already and are reused ({entry.path})",
+            file=sys.stderr,
+        )
         return entry.record()["training"]
 
     def _hand_over(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from launch.explain import ConfigError
+from launch.set_files import check_name
 from schema.config import BackendName, Duration, Source, Unit
 from schema.errors import UserError, nearest
 from schema.examples import Kind
@@ -161,6 +162,7 @@ def check_values(job: DictConfig) -> None:
     _check_names(job)
     for group in ("dataset", "evaluate"):
         for name, dataset in job[group].items():
+            check_name(group, name, dataset)
             _check_dataset(f"{group}.{name}", dataset)
     if len(job.optimiser.betas) != 2:
         raise ConfigError(f"optimiser.betas={job.optimiser.betas}: expected two numbers", "optimiser.betas")

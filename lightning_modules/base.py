@@ -1,5 +1,6 @@
 """What every trained model shares: the step, the optimiser, the evaluation. A model adds `encode` and `plan`."""
 
+import math
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -154,8 +155,8 @@ class SentenceModule(pl.LightningModule):
         chosen = [
             values[key] for one in selection.sets if (key := f"dev/{one.name}/{selection.metric}") in values
         ]
-        # No defined correlation (constant scores) must never look better than a defined one.
-        self.log(selection.key, float(np.mean(chosen)) if chosen else -1.0, prog_bar=True)
+        # No defined correlation (constant scores) is no number: `callbacks/selection.py` chooses nothing by it.
+        self.log(selection.key, float(np.mean(chosen)) if chosen else math.nan, prog_bar=True)
 
     def on_test_epoch_end(self) -> None:
         self.scores = self._score(

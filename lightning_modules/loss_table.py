@@ -3,7 +3,7 @@
 Asks the very functions that refuse a job before anything is loaded; no data are read and no weights.
 """
 
-import argparse
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -13,10 +13,12 @@ from typing import Any
 
 from lightning_modules.loss_numbers import CONFIGURATION, losses_for, number_table, options
 from lightning_modules.matching import NEEDS, match_losses
+from schema.arguments import Parser
 from schema.config import BackendName
 from schema.errors import UserError
 from schema.examples import Kind
 from schema.own_classes import own_class
+from schema.program import run_program
 from schema.whole import write_text
 
 WORDS = {
@@ -164,9 +166,7 @@ _REASONS = """
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        "python -m lightning_modules.loss_table", description=__doc__.splitlines()[0]
-    )
+    parser = Parser("python -m lightning_modules.loss_table", description=__doc__.splitlines()[0])
     parser.add_argument("page", type=Path, help="the file to write")
     given = parser.parse_args()
     given.page.parent.mkdir(parents=True, exist_ok=True)
@@ -174,4 +174,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_program(main))

@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from losses.bce import binary_cross_entropy
-from losses.loss import Loss, LossOutput, first_two
+from losses.loss import Contrast, Loss, LossOutput, first_two
 from losses.options import choice
 from losses.scores import full_precision
 from losses.softmax import cross_entropy
@@ -42,6 +42,7 @@ class Bilinear(Loss):
     reads = "embeddings"
     couples = False
     has_head = True
+    contrast = Contrast.CLASSES
 
     def __init__(self, *, objective: str, dim: int, num_classes: int) -> None:
         super().__init__()

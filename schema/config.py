@@ -297,7 +297,7 @@ class Duration:
     @classmethod
     def parse(cls, text: str, *, key: str = "duration") -> "Duration":
         """Reads "<number> <unit>"; `key` names the configuration key in the error."""
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s+(\w+)\s*", str(text))
+        match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s+(\w+)\s*", str(text))
         units = {unit.value: unit for unit in Unit} | {unit.value.rstrip("s"): unit for unit in Unit}
         if not match or match[2] not in units:
             raise UserError(
@@ -308,13 +308,19 @@ class Duration:
 
     def in_steps(self, *, steps_per_epoch: int, batch_size: float, total_steps: int | None) -> int:
         """Optimiser steps, at least 1 unless the amount is 0. Percent: of `total_steps`, else of one epoch."""
+        steps = self.exact_steps(
+            steps_per_epoch=steps_per_epoch, batch_size=batch_size, total_steps=total_steps
+        )
+        return max(round(steps), 1) if self.amount else 0
+
+    def exact_steps(self, *, steps_per_epoch: int, batch_size: float, total_steps: int | None) -> float:
+        """`in_steps` before it is rounded: a part of a step is none."""
         match self.unit:
             case Unit.STEPS:
-                steps = self.amount
+                return self.amount
             case Unit.EPOCHS:
-                steps = self.amount * steps_per_epoch
+                return self.amount * steps_per_epoch
             case Unit.EXAMPLES:
-                steps = self.amount / batch_size
+                return self.amount / batch_size
             case Unit.PERCENT:
-                steps = self.amount / 100 * (total_steps or steps_per_epoch)
-        return max(round(steps), 1) if self.amount else 0
+                return self.amount / 100 * (total_steps or steps_per_epoch)

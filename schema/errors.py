@@ -5,6 +5,9 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 
+MISTAKE_STATUS = 2
+"""Exit status of a program after a mistake of the user: to start it again would not help."""
+
 
 class UserError(Exception):
     """Something the user can mend: shown as plain text without a traceback, exit status 2.
@@ -19,7 +22,7 @@ def exit_status(run: Callable[[], None]) -> int:
         run()
     except UserError as error:
         print_error(error)
-        return 2
+        return MISTAKE_STATUS
     return 0
 
 

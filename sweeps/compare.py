@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from schema.markup import in_markdown
 from schema.result import Result
 from sweeps.figures import MEASURED, PUBLISHED, Published, load_published
 from sweeps.matrix import Cell, Matrix, Row
@@ -144,7 +145,7 @@ def _latest(row: Row) -> Result:
 
 def pipes(cells: Iterable[str]) -> str:
     """A line of a Markdown table."""
-    return f"| {' | '.join(cell.replace('|', '') for cell in cells)} |"
+    return f"| {' | '.join(map(in_markdown, cells))} |"
 
 
 def _verdict(cell: Cell, number: Published) -> str:

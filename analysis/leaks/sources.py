@@ -6,11 +6,12 @@ from pathlib import Path
 from omegaconf import OmegaConf
 
 from datamodules.loading import load_job_data
-from datamodules.readers import decompressed
 from datamodules.source import load_examples
-from schema.config import DatasetConfig, JobConfig, Source
+from datamodules.unpack import decompressed
+from schema.config import JobConfig, Source
 from schema.errors import UserError, nearest
 from schema.examples import Examples, Kind
+from schema.labels import read_description
 from schema.result import Result
 
 EVALUATION_SPLITS = ("dev", "test")
@@ -64,7 +65,7 @@ class ConfiguredSets:
         """One split, faulty rows left out and counted; None, noted in `absent`, where there is no file."""
         name = f"{key}/{split}"
         if name not in self._read:
-            config = OmegaConf.merge(OmegaConf.structured(DatasetConfig), OmegaConf.load(self.files[key]))
+            config = read_description(self.files[key])
             # Without a folder there are the sets that juzhen ships.
             has_files = config.source == Source.BUILTIN or self.data_dir.is_dir()
             self._read[name] = None
