@@ -14,13 +14,16 @@ def add_transfer(commands: "argparse._SubParsersAction") -> None:
     """Adds the command `transfer` to a program."""
     parser = commands.add_parser(
         "transfer",
-        help="classify sentence pairs by a logistic regression on frozen embeddings",
+        help="classify pairs or texts by a logistic regression on frozen embeddings",
         description="Trains a logistic regression on the embeddings of an encoder, which is not changed: on train, "
         "its penalty chosen on dev, its accuracy told on test. Where splits are missing, in folds of what is there.",
     )
     parser.add_argument("encoder", help="run folder, or folder of an encoder")
     parser.add_argument(
-        "sets", nargs="+", metavar="SET", help="0/1 pairs or NLI pairs: mrpc, qqp, snli, lcqmc …"
+        "sets",
+        nargs="+",
+        metavar="SET",
+        help="0/1 pairs, NLI pairs, texts with classes: mrpc, qqp, snli, tnews …",
     )
     parser.add_argument("--data-dir", type=Path, help="default: $JUZHEN_DATA, or data")
     parser.add_argument("--limit", type=int, help="at most this many rows of each split")
