@@ -55,12 +55,10 @@ class LayoutConfig:
     header: bool = True  # tsv and csv: the first line names the columns
     quoted: bool = False  # tsv and csv: fields may be wrapped in double quotes
     rows: dict[str, int | None] | None = None  # promised rows of this layout, instead of the dataset's
-    window: int | None = (
-        None  # characters; .txt of running text: long lines are cut into windows of at most so many
-    )
-    held_out_percent: float = (
-        0.0  # with `window`, where there is no dev file: lines that are dev, by a hash of them
-    )
+    # characters; .txt of running text: long lines are cut into windows of at most so many
+    window: int | None = None
+    # with `window`, where there is no dev file: lines that are dev, by a hash of them
+    held_out_percent: float = 0.0
     held_out_rows: int | None = None  # of these windows at most so many are scored; null: all
 
 
@@ -132,9 +130,8 @@ class TrainingConfig:
     batch_size: int = MISSING  # rows that a loss sees together, over all devices
     share_sentences: bool = MISSING  # equal sentences of a batch are encoded once, and share a dropout mask
     accumulate: int = MISSING  # batches per optimiser step; rows couple only inside a batch
-    length_window: int = (
-        MISSING  # rows of so many batches are put in order of length before they are cut; 1: not
-    )
+    # rows of so many batches are put in order of length before they are cut; 1: not
+    length_window: int = MISSING
     stratify_by: str = MISSING  # none label length label_length: what every batch holds in proportion
     validate_every: str = MISSING  # a duration; percent is of the whole training
     patience: int | None = None  # stop after this many validations without a better score; null: never
@@ -155,9 +152,8 @@ class HardwareConfig:
     compile: bool = MISSING  # torch.compile the layers; pays on few machines, see LOG.md
     num_workers: int = MISSING  # processes that prepare batches; 0: none
     eval_batch_tokens: int = MISSING  # tokens per batch when nothing is learnt
-    train_piece_tokens: int | None = (
-        None  # tokens whose activations are kept at a time; null: a whole batch's
-    )
+    # tokens whose activations are kept at a time; null: a whole batch's
+    train_piece_tokens: int | None = None
     snapshot_folder: str | None = None  # in memory, for the state after each step; null: not kept
     snapshot_share: float = 0.05  # of the time that keeping it may take; else not after every step
 

@@ -81,9 +81,7 @@ def put_on_device(module: torch.nn.Module) -> None:
 
 def take_steps(run: StageRun, trainer, module, data, entry) -> None:
     """In place of StageRun._fit."""
-    packing.ragged_kernel = (
-        chosen_kernel  # not before: a model may look at its encoder while that is on the processor
-    )
+    packing.ragged_kernel = chosen_kernel  # a model may have looked at its encoder on the processor before
     module.trainer = data.trainer = trainer
     module.log = module.log_dict = lambda *what, **how: None
     data.setup("fit")
