@@ -1,8 +1,9 @@
 """Scores sentence pairs with a trained encoder: `python predict.py <run or folder> "句子一" "句子二"`.
 
-With --file it adds a column to a table of pairs. The score is the cosine of the two embeddings, −1 to 1; of a
-cross-encoder it is the logit, any number, 0 where it is undecided after training with bce or ce. With --calibration it
-is the probability of label 1, and with --fuse one score of two runs.
+With --file it adds a column to a table of pairs. The score is the cosine of the two embeddings, −1 to 1, or the learnt
+form of a run with model.score=bilinear, any number; of a cross-encoder it is the logit, any number, 0 where it is
+undecided after training with bce or ce. With --calibration it is the probability of label 1, and with --fuse one score
+of two runs.
 """
 
 import argparse
@@ -15,13 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis.new_pairs import add_fitted, check_fitted, fused_scores, scaled
+from schema.arguments import Parser
 from schema.config import BackendName, backend_name
 from schema.errors import UserError, exit_status, nearest
+from schema.program import run_program
 from schema.whole import write_text
 
-if TYPE_CHECKING:  # both load torch or numpy, and --help should not wait for them
+if TYPE_CHECKING:  # it loads numpy, and --help should not wait for that
     from datamodules.readers import Table
-    from encoders import SentenceEncoder
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,7 +50,7 @@ def _score(options: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="predict.py",
         description="Scores sentence pairs with a trained encoder; the score is the cosine, −1 to 1, or the logit of "
         "a cross-encoder, any number.",
@@ -149,7 +151,16 @@ def _scores(
     elif is_joint(options.encoder):
         scores = _joint_scores(first, second, options, progress=progress)
     else:
-        scores = _cosines(load_encoder(options.encoder), first, second, options, progress=progress)
+        from encoders.embedding_cache import EmbeddingCache
+
+        scores = load_encoder(options.encoder).scores(
+            first,
+            second,
+            batch_tokens=options.batch_tokens,
+            progress=progress,
+            backend=options.backend,
+            cache=None if options.cache is None else EmbeddingCache(options.cache),
+        )
     return scaled(scores, options)
 
 
@@ -164,29 +175,6 @@ def _joint_scores(
 
     encoder = load_joint_encoder(options.encoder)
     return encoder.scores(first, second, batch_tokens=options.batch_tokens, progress=progress)
-
-
-def _cosines(
-    encoder: "SentenceEncoder",
-    first: Sequence[str],
-    second: Sequence[str],
-    options: argparse.Namespace,
-    *,
-    progress: bool,
-) -> Sequence[float]:
-    import numpy as np
-
-    from encoders.embedding_cache import EmbeddingCache
-
-    embeddings = encoder.embed(
-        [*first, *second],
-        batch_tokens=options.batch_tokens,
-        progress=progress,
-        backend=options.backend,
-        cache=None if options.cache is None else EmbeddingCache(options.cache),
-    )
-    embeddings /= np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-    return np.einsum("rd,rd->r", embeddings[: len(first)], embeddings[len(first) :])
 
 
 def _write_table(
@@ -209,4 +197,4 @@ def _write_table(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_program(main))

@@ -13,7 +13,9 @@ python -m analysis transfer runs/NAME mrpc snli         what a classifier on fro
 import argparse
 import sys
 
+from schema.arguments import Parser
 from schema.errors import exit_status
+from schema.program import run_program
 
 
 def main(arguments: list[str]) -> int:
@@ -29,7 +31,7 @@ def _parser() -> argparse.ArgumentParser:
     from analysis.leaks.command import add_leaks
     from analysis.transfer_command import add_transfer
 
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m analysis", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(required=True, metavar="command")
@@ -42,4 +44,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_program(lambda: main(sys.argv[1:])))

@@ -3,7 +3,7 @@
 Reads every JSON below the folder and replaces what stands between the markers of each page. Needs no torch.
 """
 
-import argparse
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -161,7 +161,7 @@ def write_into(page: Path, text: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser("python -m bench.page", description=__doc__.splitlines()[0])
+    parser = Parser("python -m bench.page", description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="folder with the JSON files of python -m bench")
     parser.add_argument("pages", type=Path, nargs="+", help="pages with markers; *.zh.md get Chinese words")
     given = parser.parse_args()
@@ -172,4 +172,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_program(main))

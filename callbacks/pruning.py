@@ -1,5 +1,6 @@
 """A run that belongs to a search tells how it does on dev, and ends early when the others do better."""
 
+import math
 import sys
 from pathlib import Path
 
@@ -63,9 +64,12 @@ class PruneOnDev(Checkpoint):
             trainer.should_stop = True
 
     def _report(self, validation: int, score: float) -> bool:
-        """True when the pruner would end the trial. A trial that the search has given up is told nothing."""
+        """True when the pruner would end the trial. A trial that the search has given up is told nothing.
+
+        Nor is one of which this validation has no score (`callbacks/selection.py`).
+        """
         trial = self._storage.get_trial(self._trial)
-        if trial.state.is_finished():
+        if trial.state.is_finished() or math.isnan(score):
             return False
         if validation not in trial.intermediate_values:  # a continued run validates again
             self._storage.set_trial_intermediate_value(self._trial, validation, score)
@@ -74,9 +78,10 @@ class PruneOnDev(Checkpoint):
     def leave(self) -> None:
         """Ends the program of a pruned run, with status 0 and no result; the search knows by the trial."""
         finish_wandb()
-        print(
+        told = (
             f"pruned after validation {self.pruned_at}: trial {self.address.number} of {self.address.study}"
         )
+        print(told, file=sys.stderr)
         sys.exit(0)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint
+from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.strategies import DDPStrategy
 
 from callbacks.checkpoint_io import AtomicCheckpointIO
@@ -17,12 +17,12 @@ from callbacks.peak_memory import PeakMemory
 from callbacks.progress import StageProgress
 from callbacks.pruning import pruning
 from callbacks.resume import ResumePoint, ValidationPoints
+from callbacks.selection import BestOnDev, Patience
 from callbacks.set_counts import SetCounts
 from callbacks.snapshot import Snapshots
 from callbacks.throughput import Throughput
 from callbacks.tracking import build_loggers
 from datamodules.datamodule import SentenceDataModule
-from lightning_modules.base import selection_key
 from schema.config import HardwareConfig, JobConfig
 
 CHECKPOINTS = "checkpoints"
@@ -63,7 +63,7 @@ def build_trainer(
         default_root_dir=folder,
         callbacks=[
             *build_callbacks(job, data, checkpoints or folder / CHECKPOINTS),
-            *pruning(job, folder, monitor=selection_key(job)),
+            *pruning(job, folder, monitor=data.selection.key),
         ],
         logger=build_loggers(
             job.logger,
@@ -117,18 +117,18 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
         callbacks.append(ValidationPoints(every_steps=every["validate_every"]))
         if job.training.patience is not None:
             callbacks.append(
-                EarlyStopping(
-                    selection_key(job),
+                Patience(
+                    data.selection.key,
                     mode="max",
                     patience=job.training.patience,
                     check_on_train_epoch_end=False,
                 )
             )
         callbacks.append(
-            ModelCheckpoint(
+            BestOnDev(
                 checkpoints,
                 "best",
-                monitor=selection_key(job),
+                monitor=data.selection.key,
                 mode="max",
                 save_weights_only=True,
                 save_on_train_epoch_end=False,

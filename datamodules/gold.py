@@ -9,6 +9,8 @@ from datamodules.readers import Table
 from schema.config import DatasetConfig
 from schema.errors import UserError, nearest
 from schema.examples import NLI_CLASSES, Kind
+from schema.numbers import as_number
+from schema.texts import short
 
 NUM_CLASSES = {Kind.LABELLED_PAIR: 2, Kind.NLI_PAIR: len(NLI_CLASSES)}
 
@@ -63,7 +65,7 @@ def _target_of(config: DatasetConfig, kind: Kind, key: str) -> Callable[[str], f
             return None
         if word in labels:
             return float(labels[word])
-        return f"the label is {word!r}, {nearest(word, labels)}" if word else "the label is missing"
+        return f"the label is {short(word)!r}, {nearest(word, labels)}" if word else "the label is missing"
 
     return target_of
 
@@ -71,9 +73,10 @@ def _target_of(config: DatasetConfig, kind: Kind, key: str) -> Callable[[str], f
 def _scaled(word: str, low: float, high: float) -> float | str:
     """The score mapped from [low, high] to [0, 1], or what is wrong with it."""
     try:
-        score = float(word.replace("_", "?"))  # Python reads 1_0 as ten
+        score = as_number(word)
     except ValueError:
-        return f"the score is {word!r}, not a number" if word else "the score is missing"
+        foreign = "" if word.isascii() else " in ASCII digits"
+        return f"the score is {short(word)!r}, not a number{foreign}" if word else "the score is missing"
     if not low <= score <= high:
-        return f"the score is {word}, outside of score_range [{low:g}, {high:g}]"
+        return f"the score is {short(word)}, outside of score_range [{low:g}, {high:g}]"
     return (score - low) / (high - low)

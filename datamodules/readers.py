@@ -5,23 +5,24 @@ guessed from the content, no text is taken for a missing value, and every row kn
 """
 
 import csv
-import gzip
 import io
 import itertools
 import json
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import zstandard
 
+from datamodules.encoding import BYTE_ORDER_MARK, refuse_lone_returns, refuse_other_encodings
+from datamodules.unpack import decompressed
 from schema.errors import UserError
 from schema.files import COMPRESSIONS
+from schema.texts import short
 
 DELIMITERS = {".tsv": "\t", ".txt": "\t", ".csv": ","}
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+MOST_ROWS_PER_BYTE = 64
+"""More rows than that are a few values repeated without end: some kilobytes of parquet can be 10^9 rows."""
 
 
 @dataclass
@@ -65,41 +66,12 @@ def read_table(path: Path, *, header: bool, quoted: bool) -> Table:
         raise UserError(f"{path}: the file is empty")
     if kind == ".parquet":
         return _parquet(path, raw)
+    refuse_other_encodings(path, raw)
     text, undecodable = _decoded(raw)
+    refuse_lone_returns(path, text)
     if kind in DELIMITERS:
         return _delimited(path, text, undecodable, DELIMITERS[kind], header=header, quoted=quoted)
     return _json_lines(path, text, undecodable)
-
-
-def decompressed(path: Path) -> bytes:
-    """The bytes of the file, unpacked; a file cut short is an error, not a short file."""
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
-    try:
-        match path.suffix.lower():
-            case ".zst":
-                return _unpack_zstd(raw)
-            case ".gz":
-                return gzip.decompress(raw)
-    except EOFError:
-        raise UserError(f"{path}: the compressed file is cut short; fetch or copy it again") from None
-    except (OSError, zlib.error, zstandard.ZstdError) as error:
-        raise UserError(f"{path}: damaged, or not compressed as its suffix says ({error})") from error
-    return raw
-
-
-def _unpack_zstd(raw: bytes) -> bytes:
-    """All frames of a zstd file, one by one: the stream reader takes a truncated file for a short one."""
-    parts = []
-    while raw:
-        frame = zstandard.ZstdDecompressor().decompressobj()
-        parts.append(frame.decompress(raw))
-        if not frame.eof:
-            raise EOFError
-        raw = frame.unused_data
-    return b"".join(parts)
 
 
 def _decoded(raw: bytes) -> tuple[str, dict[int, str]]:
@@ -162,6 +134,10 @@ def _quoted_rows(path: Path, text: str, delimiter: str) -> tuple[list[list[str]]
             lines.append(start)
             start = reader.line_num + 1
     except csv.Error as error:
+        if "new-line character" in str(error):
+            raise UserError(
+                f"{path}:{start}: a CR that ends no line stands outside of quotes; quote the field, or take it out"
+            ) from error
         raise UserError(
             f"{path}:{start}: the quotes that open on this line are unbalanced ({error}); a quote inside a "
             f"quoted field is written twice. If this file has no quoting, set quoted: false in its layout"
@@ -186,9 +162,12 @@ def _json_lines(path: Path, text: str, undecodable: dict[int, str]) -> Table:
         if number in faults:
             continue
         try:
-            record = json.loads(line)
+            record = json.loads(line, object_pairs_hook=_record)
         except ValueError as error:
-            faults[number] = f"not JSON ({error})"
+            faults[number] = str(error) if isinstance(error, _RepeatedKeyError) else f"not JSON ({error})"
+            continue
+        except RecursionError:
+            faults[number] = "not JSON that can be read (brackets in brackets, hundreds deep)"
             continue
         if isinstance(record, dict):
             records.append(record)
@@ -196,8 +175,38 @@ def _json_lines(path: Path, text: str, undecodable: dict[int, str]) -> Table:
         else:
             faults[number] = 'not a JSON object such as {"sentence1": …}'
     names = list(dict.fromkeys(itertools.chain.from_iterable(records)))
-    columns = [[record.get(name) for record in records] for name in names]
+    columns = [_Field(records, name) for name in names]
     return Table(str(path), names, columns, np.asarray(lines, dtype=np.int32), faults)
+
+
+class _RepeatedKeyError(ValueError):
+    """A JSON object has a key twice: the parser would silently take the last."""
+
+
+def _record(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _RepeatedKeyError(f"the key {short(twice)!r} stands twice in the object")
+    return record
+
+
+@dataclass(frozen=True)
+class _Field(Sequence):
+    """One key of JSON objects as a column, spelt out when it is read: objects may have any number of other keys."""
+
+    records: list[dict[str, object]]
+    name: str
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, row: int) -> object:
+        return self.records[row].get(self.name)
+
+    def to_pylist(self) -> list[object]:
+        return [record.get(self.name) for record in self.records]
 
 
 def _parquet(path: Path, raw: bytes) -> Table:
@@ -205,8 +214,15 @@ def _parquet(path: Path, raw: bytes) -> Table:
     from pyarrow import parquet
 
     try:
+        rows = parquet.ParquetFile(pyarrow.BufferReader(raw)).metadata.num_rows
+        if rows > MOST_ROWS_PER_BYTE * len(raw):
+            raise UserError(
+                f"{path}: {rows:,} rows in {len(raw):,} bytes, which no text fits in; is it damaged?"
+            )
         table = parquet.read_table(pyarrow.BufferReader(raw))
-    except (pyarrow.ArrowException, OSError) as error:
-        raise UserError(f"{path}: damaged, or no parquet file ({error})") from error
-    numbers = np.arange(1, table.num_rows + 1, dtype=np.int32)
-    return Table(str(path), table.column_names, table.columns, numbers, has_lines=False)
+        names, columns = table.column_names, table.columns
+    except (pyarrow.ArrowException, OSError, ValueError, MemoryError) as error:
+        reason = short(" ".join(str(error).split()), 200)
+        raise UserError(f"{path}: damaged, or no parquet file ({reason})") from error
+    numbers = np.arange(1, rows + 1, dtype=np.int32)
+    return Table(str(path), names, columns, numbers, has_lines=False)

@@ -8,11 +8,12 @@ from datamodules.hub import read_hub
 from datamodules.joined import joined, parts_of
 from datamodules.readers import Table, read_table
 from datamodules.text import load_text
+from datamodules.unpack import decompressed
 from datamodules.verify import verified
 from schema.config import DatasetConfig, LayoutConfig, Source
 from schema.errors import UserError, nearest
 from schema.examples import Examples, Kind
-from schema.files import BUILTIN_DATA, on_disk
+from schema.files import BUILTIN_DATA, forms_of, on_disk
 
 ROW_POLICIES = ("error", "drop")
 
@@ -118,7 +119,19 @@ def _file(
     path = on_disk(folder / named) if named else None
     if path is None and required:
         raise UserError(_absence(config, layout, split, folder, key))
+    if path is not None:
+        _refuse_another_form(path)
     return path
+
+
+def _refuse_another_form(path: Path) -> None:
+    """Raises UserError where the same name, packed otherwise, lies beside the file and holds something else."""
+    for other in forms_of(path):
+        if other != path and decompressed(other) != decompressed(path):
+            raise UserError(
+                f"{path}: {other.name} lies beside it and holds something else, so it is not clear which is meant; "
+                "keep only one"
+            )
 
 
 def _absence(config: DatasetConfig, layout: LayoutConfig, split: str, folder: Path, key: str) -> str:

@@ -15,12 +15,14 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Int, UInt8
 
-from datamodules.readers import BYTE_ORDER_MARK, decompressed
+from datamodules.encoding import BYTE_ORDER_MARK, LOOKED_AT, refuse_lone_returns, refuse_other_encodings
+from datamodules.unpack import decompressed
 from schema.config import LayoutConfig
 from schema.errors import UserError
 from schema.examples import Examples, Kind
 from schema.files import COMPRESSIONS
 from schema.text_table import TextTable
+from schema.texts import NUL_FAULT
 
 SHORTEST = 4
 """Characters; shorter lines, and shorter rests of cut lines, say too little."""
@@ -103,15 +105,24 @@ def _content(path: Path) -> UInt8[np.ndarray, "bytes"]:
     if path.suffix in COMPRESSIONS:
         content = np.frombuffer(decompressed(path), dtype=np.uint8)
     else:
-        if not path.stat().st_size:
-            raise UserError(f"{path}: the file is empty")
-        with path.open("rb") as file:
-            content = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype=np.uint8)
+        content = _mapped(path)
+    refuse_other_encodings(path, content[:LOOKED_AT].tobytes())
     mark = len(BYTE_ORDER_MARK)
     content = content[mark:] if content[:mark].tobytes() == BYTE_ORDER_MARK else content
     if not len(content):
         raise UserError(f"{path}: the file is empty")
+    refuse_lone_returns(path, content[:LOOKED_AT].tobytes().decode(errors="replace"))
     return content
+
+
+def _mapped(path: Path) -> UInt8[np.ndarray, "bytes"]:
+    try:
+        if not path.stat().st_size:
+            raise UserError(f"{path}: the file is empty")
+        with path.open("rb") as file:
+            return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype=np.uint8)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
 
 
 def _fingerprint(content: UInt8[np.ndarray, "bytes"], found: Windows) -> str:
@@ -125,15 +136,13 @@ def _all_windows(content: UInt8[np.ndarray, "bytes"], layout: LayoutConfig) -> t
     parts, faults, line = [], {}, 1
     for start, end in _blocks(content):
         block = content[start:end].tobytes()
-        try:
-            text = block.decode()
-        except UnicodeDecodeError:
-            bad = _undecodable(block, first_line=line)
+        if bad := _bad_lines(block, first_line=line):
             faults |= bad
-            text = b"\n".join(
+            block = b"\n".join(
                 b" " * len(one) if line + number in bad else one
                 for number, one in enumerate(block.split(b"\n"))
-            ).decode()
+            )
+        text = block.decode()
         found = _windows(text, window=layout.window, held_out_percent=layout.held_out_percent)
         found.starts += start
         found.ends += start
@@ -158,9 +167,18 @@ def _blocks(content: UInt8[np.ndarray, "bytes"]) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def _undecodable(block: bytes, *, first_line: int) -> dict[int, str]:
+def _bad_lines(block: bytes, *, first_line: int) -> dict[int, str]:
+    """Line → why it is no text: it is not UTF-8, or holds a NUL byte."""
+    try:
+        block.decode()
+        if b"\0" not in block:
+            return {}
+    except UnicodeDecodeError:
+        pass
     faults = {}
     for number, line in enumerate(block.split(b"\n"), start=first_line):
+        if b"\0" in line:
+            faults[number] = f"the line {NUL_FAULT}"
         try:
             line.decode()
         except UnicodeDecodeError as error:

@@ -10,6 +10,10 @@ from datamodules.readers import Table
 from schema.config import DatasetConfig
 from schema.errors import UserError, nearest
 from schema.examples import TARGET_COLUMN, TEXT_COLUMNS, Examples, Kind
+from schema.texts import is_unseen, short, text_fault
+
+MOST_NAMES = 20
+"""Columns that a message names; a file that is no table may have thousands."""
 
 
 def verified(
@@ -32,6 +36,9 @@ def verified(
     kind = Kind(config.kind)
     fields = _text_fields(kind, columns, key)
     faults = dict(table.faults)
+    if faults and not len(table.lines):  # then columns that a file without a header would have are not known
+        _refuse_faults(table, faults, on_bad_row)
+        _check_count(table, f"{key}.rows.{split}", 0, len(faults), promised)
     texts = {field: _raw(table, field, columns[field], key) for field in fields}
     keep, targets = np.ones(len(table.lines), dtype=bool), None
     if kind in TARGET_COLUMN:
@@ -39,8 +46,7 @@ def verified(
         targets, keep = read_targets(gold, table, config, key=key, faults=faults)
     for field in fields:
         texts[field] = _stripped(texts[field], field, table, keep, faults)
-    if faults and on_bad_row == "error":
-        _raise_first(table, faults)
+    _refuse_faults(table, faults, on_bad_row)
     if faults:
         keep &= ~np.isin(table.lines, list(faults))
     num_rows = int(keep.sum())
@@ -92,9 +98,7 @@ def _text_fields(kind: Kind, columns: dict, key: str) -> list[str]:
 def _raw(table: Table, field: str, column: str | int, key: str) -> Sequence:
     """The values of one column, by name or position."""
     names = table.names
-    found = (
-        f"the columns found are {', '.join(names)}" if names else "it has no header line that names columns"
-    )
+    found = f"the columns found are {listed(names)}" if names else "it has no header line that names columns"
     if isinstance(column, int):
         if not 0 <= column < len(table.columns):
             raise UserError(
@@ -103,7 +107,7 @@ def _raw(table: Table, field: str, column: str | int, key: str) -> Sequence:
             )
         position = column
     elif names and column in names:
-        position = names.index(column)
+        position = place_in(names, column, table.place)
     else:
         hint = nearest(column, names or ())
         hint = f"; {hint}" if hint.startswith("did you mean") else ""
@@ -115,34 +119,49 @@ def _raw(table: Table, field: str, column: str | int, key: str) -> Sequence:
     return values.to_pylist() if hasattr(values, "to_pylist") else values
 
 
+def listed(names: Sequence[str]) -> str:
+    """The names of columns for a message, which they do not drown.
+
+    >>> listed(["a", "b"])
+    'a, b'
+    """
+    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+    return short(", ".join(names[:MOST_NAMES]), 300) + more
+
+
+def place_in(names: Sequence[str], column: str, place: str) -> int:
+    """Where a column stands. Raises UserError when the header has that name twice."""
+    places = [number for number, name in enumerate(names) if name == column]
+    if len(places) > 1:
+        raise UserError(
+            f"{place}: the header has the column {short(column)} {len(places)} times, and it is not clear which is "
+            f"meant; name it by its place, from 0: {' or '.join(map(str, places))}"
+        )
+    return places[0]
+
+
 def _stripped(
     values: Sequence, field: str, table: Table, keep: np.ndarray, faults: dict[int, str]
 ) -> list[str]:
     """The texts without surrounding whitespace; those that are no text are noted in `faults`."""
     try:
         values = list(map(str.strip, values))
-        "".join(values).encode()  # half a surrogate pair, which JSON can spell, would fail much later
-        if "" not in values:
+        joined = "".join(values)
+        joined.encode()  # half a surrogate pair, which JSON can spell, would fail much later
+        if "" not in values and "\0" not in joined and not any(map(is_unseen, values)):
             return values
     except (TypeError, UnicodeEncodeError):
         pass
     for row, value in enumerate(values):
-        if keep[row] and (fault := _text_fault(value)):
+        if keep[row] and (fault := text_fault(value)):
             faults.setdefault(int(table.lines[row]), f"{field} {fault}")
     return [value.strip() if isinstance(value, str) else "" for value in values]
 
 
-def _text_fault(value: object) -> str | None:
-    if value is None:
-        return "is missing"
-    if not isinstance(value, str):
-        return f"is {value!r}, not a text"
-    if any("\ud800" <= character <= "\udfff" for character in value):
-        return "holds half a surrogate pair, which is no character"
-    return None if value.strip() else "is empty"
-
-
-def _raise_first(table: Table, faults: dict[int, str]) -> None:
+def _refuse_faults(table: Table, faults: dict[int, str], on_bad_row: str) -> None:
+    """Raises UserError that names the first faulty line, unless such lines are to be left out."""
+    if not faults or on_bad_row != "error":
+        return
     first = min(faults)
     more = f" {len(faults) - 1} more rows are faulty." if len(faults) > 2 else ""
     more = " One more row is faulty." if len(faults) == 2 else more

@@ -10,13 +10,14 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 from encoders.grow import with_layers
 from encoders.layout import Layout, read_layout
 from encoders.locate import check_files, download, has_weights, locate_folder
+from encoders.pair_score import BilinearScore
 from encoders.pooling import check_pooling
 from encoders.projection import load_projections
 from encoders.prompt_encoder import PromptEncoder
 from encoders.sentence_encoder import SentenceEncoder
 from encoders.transformer import from_scratch, from_weights, quiet, read_architecture
 from schema.config import BackboneConfig
-from schema.errors import UserError, nearest
+from schema.errors import UserError, foreign_reason, nearest
 
 INITIALISE = ("pretrained", "random")
 
@@ -57,6 +58,7 @@ def load_backbone(config: BackboneConfig, *, seed: int) -> SentenceEncoder:
             backbone = from_weights(str(layout.transformer), architecture, local_files_only=True)
         tokenizer = _read_tokenizer(layout.transformer)
     encoder = _assemble(config, layout, backbone, tokenizer)
+    encoder.score_head = BilinearScore.load(folder, dim=encoder.dim) if is_pretrained else None
     return encoder if config.layers is None else with_layers(encoder, config.layers, seed=seed)
 
 
@@ -64,9 +66,7 @@ def _read_tokenizer(folder: Path) -> Tokenizer:
     try:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # the Rust side raises plain Exception for a broken file
-        raise UserError(
-            f"{folder}: the tokenizer does not load: {' '.join(str(error).split())[:300]}"
-        ) from error
+        raise UserError(f"{folder}: the tokenizer does not load: {foreign_reason(error)}") from error
 
 
 def _assemble(

@@ -12,6 +12,7 @@ from encoders.backbone import load_backbone
 from encoders.card import model_card
 from encoders.layout import LENGTH_FILE, MODULES_FILE, OWN_FILE, POOLING_OF_MODE
 from encoders.locate import locate_folder
+from encoders.pair_score import SCORE_FILE
 from encoders.prompt_encoder import PromptEncoder
 from encoders.sentence_encoder import SentenceEncoder
 from encoders.transformer import quiet
@@ -88,8 +89,21 @@ def encoder_folder(folder_or_run: str | Path) -> Path:
     return folder
 
 
+def has_score_head(folder_or_run: str | Path) -> bool:
+    """Whether an encoder scores pairs by another form than the cosine; false where there is none to ask."""
+    try:
+        folder = locate_folder(str(folder_or_run))
+    except UserError:
+        return False  # who loads it says what is wrong
+    return folder is not None and any(
+        (one / SCORE_FILE).is_file() for one in (folder, folder / ENCODER_FOLDER)
+    )
+
+
 def _write_files(encoder: SentenceEncoder, folder: Path, card: dict[str, Any]) -> None:
     save_transformer(encoder, folder)
+    if encoder.score_head is not None:
+        encoder.score_head.save(folder)
     names = []
     for number, projection in enumerate(encoder.projections, start=2):
         names.append(f"{number}_{projection.kind}")

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel
 
-from schema.errors import UserError
+from schema.errors import UserError, foreign_reason
 
 DROPOUTS = (
     "hidden_dropout_prob",
@@ -32,8 +32,13 @@ def read_architecture(folder: Path, *, dropout: float | None) -> PretrainedConfi
     try:
         architecture = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except (ValueError, KeyError, OSError, StrictDataclassError) as error:
-        reason = " ".join(str(error).split())[:300]
-        raise UserError(f"{folder}/config.json: transformers cannot read it: {reason}") from error
+        raise UserError(
+            f"{folder}/config.json: transformers cannot read it: {foreign_reason(error)}. Take a model whose "
+            "architecture transformers has itself, such as backbone=bert_zh, or another folder: backbone=local "
+            "backbone.path=<folder>"
+        ) from error
+    # How layers are computed is ours to choose: a name of the hub here would fetch code from there and run it.
+    architecture._attn_implementation_internal = architecture._experts_implementation_internal = None
     if architecture.is_encoder_decoder:
         raise UserError(
             f"{folder}: {architecture.model_type} is an encoder with decoder; expected an encoder"
@@ -81,7 +86,7 @@ def from_weights(source: str, architecture: PretrainedConfig, **options: object)
             **options,
         )
     except (OSError, RuntimeError, ValueError, SafetensorError) as error:
-        raise UserError(f"{source}: the weights do not load: {str(error).strip()}") from error
+        raise UserError(f"{source}: the weights do not load: {foreign_reason(error, length=2000)}") from error
     missing = sorted(name for name in report["missing_keys"] if "pooler" not in name)
     if missing:
         raise UserError(

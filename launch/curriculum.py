@@ -1,5 +1,7 @@
 """All stages of a job, one after another: each is finished, or another run has trained it, or it is trained."""
 
+import logging
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,19 +11,24 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
+from datamodules.datamodule import SentenceDataModule
 from datamodules.leaks import SeenRows
 from datamodules.loading import JobData, load_job_data
 from datamodules.stages import Stage
 from encoders.bundle import ENCODER_FOLDER
+from launch.data_record import described_data, remember_data
 from launch.digests import stage_digest, start_digest
 from launch.run_folder import RunFolder
 from launch.stage_run import StageRun
 from launch.stage_store import POLL_SECONDS, StageStore
 from launch.stages import StagePlan, history, plan_job
 from lightning_modules.augment import check_augmentation
+from lightning_modules.learnable import check_learnable
 from lightning_modules.matching import Match, match_losses
 from schema.config import JobConfig
 from schema.own_classes import own_class
+
+log = logging.getLogger(__name__)
 
 
 class Curriculum:
@@ -46,12 +53,18 @@ class Curriculum:
             kinds = {name: match.kind for name, match in stage.items()}
             check_augmentation(self.job.augmentation, kinds, sets=list(self.job.dataset), model=self.model)
         data = self._load(matches)
+        for name, reason in data[0].unscored.items():
+            log.warning("%s is not scored. %s", name, reason)
+        self._require_learnable(folder, matches, data)
+        if not folder.is_helper:
+            read = [*data[0].evaluation, *(one for stage in data for one in stage.train.values())]
+            remember_data(folder.path, described_data(self.job, read))
         start, previous = self.model.load_encoder(self.jobs[0]), None
         shares = self.store.root is not None  # only then are digests worth their time
         digest = start_digest(start, self.job) if shares else ""
         seen = SeenRows(data[0].evaluation) if self.job.evaluation.without_leaks else None
         for index, plan in enumerate(self.plans):
-            job, stage = self.jobs[index], Stage(index, plan.name, plan.datasets, history(self.plans, index))
+            job, stage = self.jobs[index], self._stage(index)
             stage_folder = folder.stage_folder(index, len(self.plans), plan.name)
             if shares:
                 digest = stage_digest(digest, stage, job, matches[index], data[index])
@@ -65,6 +78,23 @@ class Curriculum:
                 with store.entry(digest, stage_folder, name=plan.name, is_helper=folder.is_helper) as entry:
                     run_stage(stage, encoder, stage_folder, entry)
             previous = stage_folder
+
+    def _stage(self, index: int) -> Stage:
+        plan = self.plans[index]
+        return Stage(index, plan.name, plan.datasets, history(self.plans, index))
+
+    def _require_learnable(
+        self, folder: RunFolder, matches: Sequence[Mapping[str, Match]], data: Sequence[JobData]
+    ) -> None:
+        """Raises UserError for a stage that could not learn anything; what it can do only in part is said on stderr."""
+        for index, plan in enumerate(self.plans):
+            if folder.is_done(folder.stage_folder(index, len(self.plans), plan.name)):
+                continue
+            rows = SentenceDataModule(data[index], self._stage(index), job=self.jobs[index])
+            for line in check_learnable(self.jobs[index], rows, matches[index]):
+                if not folder.is_helper:
+                    place = f"stage {plan.name}: " if len(self.plans) > 1 else ""
+                    print(f"warning: {place}{line}", file=sys.stderr)
 
     def _carried_on(self, job: JobConfig, previous: Path) -> nn.Module:
         """The encoder of the stage before, as this stage's job reads it: its loss may ask for another head.
@@ -83,12 +113,12 @@ class Curriculum:
     def _load(self, matches: Sequence[Mapping[str, Match]]) -> list[JobData]:
         """What each stage reads. Sets are read once, except those that two stages learn from in two ways."""
         kinds = {name: match.kind for stage in reversed(matches) for name, match in stage.items()}
-        shared = load_job_data(self.job, kinds, scored=self.model.scored)
+        shared = load_job_data(self.job, kinds, unscored=self.model.unscored)
         loaded = []
         for job, stage in zip(self.jobs, matches, strict=True):
             wanted = {name: match.kind for name, match in stage.items()}
             if all(kinds[name] == kind for name, kind in wanted.items()):
                 loaded.append(replace(shared, train={name: shared.train[name] for name in wanted}))
             else:
-                loaded.append(load_job_data(job, wanted, scored=self.model.scored))
+                loaded.append(load_job_data(job, wanted, unscored=self.model.unscored))
         return loaded

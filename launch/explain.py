@@ -137,7 +137,8 @@ def wrong_type(error: OmegaConfBaseException) -> ConfigError:
     expected = next(
         (spoken for word, spoken in SPOKEN_TYPES.items() if word in text.split("converted to")[-1]), None
     )
-    value = "null" if error.value is None else error.value
+    given = getattr(error, "value", None)
+    value = "null" if given is None else given
     if expected is None:
         return ConfigError(f"{key}={value}: {text}", key)
     return ConfigError(f"{key}={value}: expected {expected.format(key=key, value=value)}", key)

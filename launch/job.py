@@ -10,12 +10,12 @@ from omegaconf.errors import (
     ConfigAttributeError,
     ConfigKeyError,
     OmegaConfBaseException,
-    ValidationError,
 )
 
 from launch.explain import ConfigError, broken_reference, unknown_key, wrong_type
 from launch.language import settle_language
 from launch.naming import register_resolvers
+from launch.set_files import spelt_sets
 from launch.signatures import check_target
 from launch.stages import plan_job
 from launch.values import check_values
@@ -95,7 +95,7 @@ def typed_config(config: DictConfig) -> DictConfig:
 
 def _merge(settings: dict[str, Any]) -> DictConfig:
     with explained():
-        return OmegaConf.merge(OmegaConf.structured(JobConfig), settings)
+        return OmegaConf.merge(OmegaConf.structured(JobConfig), spelt_sets(settings))
 
 
 @contextmanager
@@ -105,7 +105,7 @@ def explained() -> Iterator[None]:
         yield
     except (ConfigKeyError, ConfigAttributeError) as error:
         raise unknown_key(error) from error
-    except ValidationError as error:
+    except OmegaConfBaseException as error:
         raise wrong_type(error) from error
 
 

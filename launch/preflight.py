@@ -25,6 +25,8 @@ from launch.naming import register_resolvers
 from launch.origin import chosen_files, place_of
 from launch.overrides import Groups, parse_flags, refuse_repeats
 from launch.own_folder import make_folder, take_folder
+from launch.own_hydra import check_hydra
+from launch.set_files import check_set_files
 from launch.sweep_rows import is_one_cell, parameters, rows, with_row
 from schema.errors import UserError
 from schema.processor import lacks_bf16, slow_bf16_warning
@@ -49,7 +51,12 @@ def check_command_line(
     makes_folder  where all is right, the folder that will be written to is made, before Hydra writes there
     """
     flags = parse_flags(arguments)
-    if flags.hydra_help or flags.shell_completion or flags.info or flags.experimental_rerun:
+    if flags.experimental_rerun:
+        raise UserError(
+            "--experimental-rerun runs what a file of Hydra names; the command of a run is in its result.json, and "
+            "type that again"
+        )
+    if flags.hydra_help or flags.shell_completion or flags.info:
         return
     register_resolvers()
     folder = conf_dir.parent / flags.config_path if flags.config_path else conf_dir
@@ -91,6 +98,8 @@ class _Check:
         self.name = name
         self.folder = folder
         self.root = root
+        places = [one.path or "" for one in hydra.config_loader.get_search_path().get_path()]
+        self.trees = [Path(place.removeprefix("file://")) for place in places if place.startswith("file://")]
         self.said: dict[str, None] = {}
 
     def look_at(self, lines: Sequence[str]) -> None:
@@ -178,8 +187,10 @@ class _Check:
                 )
         config = self.compose(lines)
         with self._placed(lines):
+            check_set_files(config, self.trees)
             if note := hardware_note(config.hydra.runtime.choices):
                 self.said[note] = None
+            check_hydra(OmegaConf.to_container(config.hydra), lines)
             job = typed_config(config)
             self._judge(job)
         return job

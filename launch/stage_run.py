@@ -1,5 +1,6 @@
 """One stage from start to end: fit, take the best weights, test, leave an encoder and a Result behind."""
 
+import logging
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -30,6 +31,8 @@ from schema.config import JobConfig
 from schema.own_classes import own_class
 from schema.result import Result, Score
 from schema.weights import weights_digest
+
+log = logging.getLogger(__name__)
 
 SIGTERM_STATUS = 128 + 15
 BYTES_PER_PARAMETER = 4 * (1 + 3 + 3 + 1)  # best, resume, the next resume while it is written, encoder
@@ -86,6 +89,7 @@ class StageRun:
         if entry.finished:
             training = self._take_over(encoder, stage, entry)
         elif data.train:
+            log.info("stage %s: %s", stage.name, _chooses(data))
             self._fit(trainer, module, data, entry)
             training = describe_training(trainer, data)
             if entry.shared and trainer.is_global_zero:
@@ -140,7 +144,9 @@ class StageRun:
         require_free_space(entry.path, needed_bytes=parameters * BYTES_PER_PARAMETER)
         newest = newest_state(entry.checkpoints)
         if newest is not None and trainer.is_global_zero:
-            print(f"stage {data.stage.name}: goes on after step {newest.steps} ({newest.path})", flush=True)
+            print(
+                f"stage {data.stage.name}: goes on after step {newest.steps} ({newest.path})", file=sys.stderr
+            )
         trainer.fit(module, datamodule=data, ckpt_path=None if newest is None else newest.path)
         leave_if_pruned(trainer)
         best = best_weights(trainer)
@@ -173,7 +179,10 @@ class StageRun:
             self.job, folder=entry.path / ENCODER_FOLDER
         )
         encoder.load_state_dict(trained.state_dict())
-        print(f"stage {stage.name}: its weights are there already and are reused ({entry.path})", flush=True)
+        print(
+            f"stage {stage.name}: its weights are there already and are reused ({entry.path})",
+            file=sys.stderr,
+        )
         return entry.record()["training"]
 
     def _hand_over(
@@ -196,6 +205,16 @@ class StageRun:
             result.weights = weights_digest(folder / ENCODER_FOLDER)
         result.write(folder)
         (entry.checkpoints / RESUME_FILE).unlink(missing_ok=True)
+
+
+def _chooses(data: SentenceDataModule) -> str:
+    """What decides which weights are kept, before they are learnt."""
+    if data.selection.sets:
+        return f"the weights with {data.selection.in_words} are kept"
+    return (
+        "the weights of the last step are kept, and training does not stop early: no dev set is scored that could "
+        "choose. A suite adds some, such as suite=demo"
+    )
 
 
 def _card(result: Result) -> dict[str, Any]:

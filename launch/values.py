@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from launch.explain import ConfigError
+from launch.set_files import check_name
 from schema.config import BackendName, Duration, Source, Unit
 from schema.errors import UserError, nearest
 from schema.examples import Kind
+from schema.files import DATASETS
+from schema.measures import MEASURES
 from schema.names import name_fault
 
 
@@ -117,7 +120,19 @@ RANGES: dict[str, Range] = {
 )
 """Key → where its number, or each number of its list, must lie. null passes where the schema allows it."""
 
-MONITORED = ("spearman", "pearson", "accuracy", "f1", "average_precision", "auc", "macro_f1", "mlm_accuracy")
+MONITORED = (
+    "spearman",
+    "pearson",
+    "accuracy",
+    "f1",
+    "average_precision",
+    "auc",
+    "macro_f1",
+    "mlm_accuracy",
+    "ranking_accuracy",
+    "triplet_accuracy",
+    "score_gap",
+)
 """Metrics that may choose a checkpoint: higher is better."""
 
 DURATIONS: dict[str, Range] = {
@@ -143,9 +158,11 @@ def check_values(job: DictConfig) -> None:
         for key, value in _select(job, pattern):
             _check_duration(key, value, limits)
     _check_monitor(job)
+    _check_transfer(job)
     _check_names(job)
     for group in ("dataset", "evaluate"):
         for name, dataset in job[group].items():
+            check_name(group, name, dataset)
             _check_dataset(f"{group}.{name}", dataset)
     if len(job.optimiser.betas) != 2:
         raise ConfigError(f"optimiser.betas={job.optimiser.betas}: expected two numbers", "optimiser.betas")
@@ -216,11 +233,28 @@ def _check_monitor(job: DictConfig) -> None:
     metric = value.rpartition("/")[2]
     if metric not in MONITORED:
         raise ConfigError(f"{key}={value}: {metric} chooses no checkpoint; {nearest(metric, MONITORED)}", key)
-    sets = {*job.dataset, *job.evaluate}
+    sets = {**job.evaluate, **job.dataset}
     if match[1] not in sets:
         raise ConfigError(
             f"{key}={value}: this job does not score {match[1]}; {nearest(match[1], sets)}", key
         )
+    kind = sets[match[1]].kind
+    known = [one for one in MEASURES[Kind(kind)] if one in MONITORED]
+    if metric not in (*known, "mlm_accuracy"):  # any text has hidden tokens
+        raise ConfigError(
+            f"{key}={value}: {match[1]} has {kind.replace('_', ' ')}s, which have no {metric} while training goes on; "
+            f"choose {' or '.join(known) or 'another set'}",
+            key,
+        )
+
+
+def _check_transfer(job: DictConfig) -> None:
+    """Sets of the job, or of conf/dataset."""
+    key = "evaluation.transfer"
+    known = {*job.dataset, *job.evaluate, *(path.stem for path in DATASETS.glob("*.yaml"))}
+    for name in job.evaluation.transfer:
+        if name not in known:
+            raise ConfigError(f"{key}={name}: there is no such set; {nearest(name, known)}", key)
 
 
 def _check_names(job: DictConfig) -> None:

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -12,6 +12,8 @@ from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 
 from datamodules.gold import NUM_CLASSES
+from datamodules.loading import UNSCORED
+from datamodules.transfer import TransferTask
 from encoders import compile_layers, load_backbone, load_encoder
 from encoders.joint import PAIR, JointCollator
 from encoders.joint_bundle import is_joint, load_joint_encoder, save_joint_encoder
@@ -49,6 +51,9 @@ class CrossEncoder(SentenceModule):
     """
 
     offers = ("scores", "logits")
+    unscored: ClassVar[Mapping[Kind, str]] = UNSCORED | {
+        Kind.LABELLED_TEXT: "classes are told apart on embeddings, and a cross-encoder has none"
+    }
 
     def __init__(
         self,
@@ -161,7 +166,7 @@ class CrossEncoder(SentenceModule):
         scores = similarity(logits).unsqueeze(1)
         return torch.cat([scores, logits], dim=1) if logits.shape[1] > 1 else scores
 
-    def plan(self, sets: Sequence[Examples]) -> JointPlan:
+    def plan(self, sets: Sequence[Examples], tasks: Sequence[TransferTask] = ()) -> JointPlan:
         return JointPlan(sets)
 
     def evaluated(self, plan: JointPlan, outputs: np.ndarray, *, bootstrap_samples: int) -> dict[str, Score]:

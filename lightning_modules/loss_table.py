@@ -3,7 +3,7 @@
 Asks the very functions that refuse a job before anything is loaded; no data are read and no weights.
 """
 
-import argparse
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -13,10 +13,12 @@ from typing import Any
 
 from lightning_modules.loss_numbers import CONFIGURATION, losses_for, number_table, options
 from lightning_modules.matching import NEEDS, match_losses
+from schema.arguments import Parser
 from schema.config import BackendName
 from schema.errors import UserError
 from schema.examples import Kind
 from schema.own_classes import own_class
+from schema.program import run_program
 from schema.whole import write_text
 
 WORDS = {
@@ -72,7 +74,8 @@ def _job(model: Mapping[str, Any], loss: Mapping[str, Any], kind: Kind) -> Simpl
         dataset={"the set": SimpleNamespace(kind=kind, view=None)},
         schedule=SimpleNamespace(sets={}, stages={}),
         training=SimpleNamespace(stratify_by="none"),
-        backbone=SimpleNamespace(layer_norm=None),
+        backbone=SimpleNamespace(layer_norm=None, path="builtin/encoder"),
+        init_from=None,
         evaluation=SimpleNamespace(backend=BackendName.TORCH, cache_embeddings=False),
     )
 
@@ -154,7 +157,8 @@ For each model and loss, the kinds of sets that can be learnt from: graded pairs
 belong together (positives), triplets, sentences, texts with a class. `0/1 → triplets`: the rows are turned into the
 other kind by a view. A kind that is not named is refused, since no view leads from it to what the loss takes; the
 message names losses that would do. *no* means that no set can be learnt from, for the reasons below. Whatever is
-refused is refused before data are read or weights are loaded. Models in one column take the same.
+refused is refused before data are read or weights are loaded. Models in one column take the same. With
+`model.score=bilinear` a bi-encoder learns from losses that read one score per pair, and from no others.
 """
 _REASONS = """
 ## Reasons
@@ -162,9 +166,7 @@ _REASONS = """
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        "python -m lightning_modules.loss_table", description=__doc__.splitlines()[0]
-    )
+    parser = Parser("python -m lightning_modules.loss_table", description=__doc__.splitlines()[0])
     parser.add_argument("page", type=Path, help="the file to write")
     given = parser.parse_args()
     given.page.parent.mkdir(parents=True, exist_ok=True)
@@ -172,4 +174,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_program(main))

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from losses.cosent import cosent
 from losses.info_nce import false_negatives, info_nce
-from losses.loss import Loss, LossOutput, first_two
-from losses.options import number
+from losses.loss import Contrast, Loss, LossOutput, first_two
+from losses.options import divisor, number
 from losses.scores import all_cosines, full_precision, graded_targets, row_cosine, score_gap
 from schema.batch import Encoded
 from schema.errors import UserError
@@ -62,14 +62,15 @@ class AnglE(Loss):
         positive_from: float | int,
     ) -> None:
         super().__init__()
-        self.temperature = number("loss.temperature", temperature, low=0.0, open_low=True)
-        self.angle_temperature = number("loss.angle_temperature", angle_temperature, low=0.0, open_low=True)
+        self.temperature = divisor("loss.temperature", temperature)
+        self.angle_temperature = divisor("loss.angle_temperature", angle_temperature)
         self.angle_weight = number("loss.angle_weight", angle_weight, low=0.0)
         self.cosine_weight = number("loss.cosine_weight", cosine_weight, low=0.0)
         self.batch_weight = number("loss.batch_weight", batch_weight, low=0.0)
         self.positive_from = number("loss.positive_from", positive_from, low=0.0, high=1.0)
         if not self.angle_weight + self.cosine_weight + self.batch_weight:
             raise UserError("loss.angle_weight=0, cosine_weight=0, batch_weight=0: expected one above 0")
+        self.contrast = Contrast.VALUES if self.batch_weight else Contrast.ORDER
 
     def forward(self, encoded: Encoded) -> LossOutput:
         targets = graded_targets(encoded)

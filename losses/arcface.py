@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from losses.loss import Loss, LossOutput
-from losses.options import number
+from losses.loss import Contrast, Loss, LossOutput
+from losses.options import divisor, number
 from losses.prototype import directions
 from losses.scores import all_cosines
 from schema.batch import Encoded
@@ -59,11 +59,12 @@ class ArcFace(Loss):
     reads = "embeddings"
     couples = False
     has_head = True
+    contrast = Contrast.CLASSES
 
     def __init__(self, *, margin: float | int, temperature: float | int, dim: int, num_classes: int) -> None:
         super().__init__()
         self.margin = number("loss.margin", margin, low=0.0, high=math.pi)
-        self.temperature = number("loss.temperature", temperature, low=0.0, open_low=True)
+        self.temperature = divisor("loss.temperature", temperature)
         self.prototypes = directions(num_classes, dim)
 
     def forward(self, encoded: Encoded) -> LossOutput:

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from losses.loss import Loss, LossOutput
-from losses.options import number
+from losses.options import divisor, number
 from losses.scores import full_precision, score_gap
 from schema.batch import Encoded
 from schema.examples import Kind
@@ -50,7 +50,7 @@ class BinaryCrossEntropy(Loss):
 
     def __init__(self, *, temperature: float | int, smoothing: float | int, focal_gamma: float | int) -> None:
         super().__init__()
-        self.temperature = number("loss.temperature", temperature, low=0.0, open_low=True)
+        self.temperature = divisor("loss.temperature", temperature)
         self.smoothing = number("loss.smoothing", smoothing, low=0.0, high=1.0)
         self.focal_gamma = number("loss.focal_gamma", focal_gamma, low=0.0)
 

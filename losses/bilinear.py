@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from losses.bce import binary_cross_entropy
-from losses.loss import Loss, LossOutput, first_two
+from losses.loss import Contrast, Loss, LossOutput, first_two
 from losses.options import choice
 from losses.scores import full_precision
 from losses.softmax import cross_entropy
@@ -29,11 +29,12 @@ def bilinear_logits(
 
 
 class Bilinear(Loss):
-    """Cross entropy of `bilinear_logits`. W is trained and stored with the model; evaluation stays with cosines.
+    """Cross entropy of `bilinear_logits`. W is trained and stored in checkpoints; evaluation stays with cosines.
 
     objective  bce: one form, whose logit is that of label 1 (0/1 pairs) · ce: one form per class, softmax over them
 
     W starts small and random, so both sentences are told apart from the start: uᵀWv is not vᵀWu.
+    A form that evaluation uses is a part of the model and not of a loss: model.score=bilinear.
     Raises UserError for bce on more than two classes. Logs the accuracy on the batch.
     """
 
@@ -41,6 +42,7 @@ class Bilinear(Loss):
     reads = "embeddings"
     couples = False
     has_head = True
+    contrast = Contrast.CLASSES
 
     def __init__(self, *, objective: str, dim: int, num_classes: int) -> None:
         super().__init__()

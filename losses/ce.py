@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from losses.loss import Loss, LossOutput
+from losses.loss import Contrast, Loss, LossOutput
 from losses.options import number
 from losses.scores import full_precision
 from schema.batch import Encoded
@@ -46,6 +46,7 @@ class CrossEntropy(Loss):
     takes = (Kind.LABELLED_PAIR, Kind.NLI_PAIR)
     reads = "logits"
     couples = False
+    contrast = Contrast.CLASSES
 
     def __init__(self, *, smoothing: float | int, focal_gamma: float | int) -> None:
         super().__init__()

@@ -5,8 +5,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from losses.loss import Loss, LossOutput
-from losses.options import number, switch
+from losses.loss import Contrast, Loss, LossOutput
+from losses.options import divisor, number, switch
 from losses.scores import full_precision, score_gap
 from schema.batch import Encoded
 from schema.errors import UserError
@@ -64,6 +64,7 @@ class Circle(Loss):
     takes = (Kind.LABELLED_PAIR,)
     reads = "cosines"
     couples = True
+    contrast = Contrast.ORDER
 
     def __init__(
         self,
@@ -86,7 +87,7 @@ class Circle(Loss):
         self.positive_goal = _goal("positive_goal", positive_goal, otherwise=1 - m)
         self.negative_goal = _goal("negative_goal", negative_goal, otherwise=m)
         self.weighted = switch("loss.weighted", weighted)
-        self.temperature = number("loss.temperature", temperature, low=0.0, open_low=True)
+        self.temperature = divisor("loss.temperature", temperature)
 
     def forward(self, encoded: Encoded) -> LossOutput:
         is_positive = encoded.targets > 0.5

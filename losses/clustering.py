@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from losses.loss import Loss, LossOutput
+from losses.loss import Contrast, Loss, LossOutput
 from losses.options import number
 from losses.scores import all_cosines, full_precision, row_cosine
 from schema.batch import Encoded
@@ -54,6 +54,7 @@ class Clustering(Loss):
     takes = (Kind.LABELLED_TEXT,)
     reads = "embeddings"
     couples = True
+    contrast = Contrast.CLASSES
 
     def __init__(self, *, separation_weight: float | int, separation_margin: float | int) -> None:
         super().__init__()

@@ -3,7 +3,7 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from losses.loss import Loss, LossOutput
+from losses.loss import Contrast, Loss, LossOutput
 from losses.options import number
 from losses.scores import full_precision, score_gap
 from schema.batch import Encoded
@@ -34,6 +34,7 @@ class Contrastive(Loss):
     takes = (Kind.LABELLED_PAIR,)
     reads = "cosines"
     couples = False
+    contrast = Contrast.CLASSES
 
     def __init__(self, *, margin: float | int) -> None:
         super().__init__()

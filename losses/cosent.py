@@ -4,8 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from losses.loss import Loss, LossOutput
-from losses.options import number
+from losses.loss import Contrast, Loss, LossOutput
+from losses.options import divisor
 from losses.scores import full_precision, graded_targets, score_gap
 from schema.batch import Encoded
 from schema.examples import Kind
@@ -46,10 +46,11 @@ class CoSENT(Loss):
     takes = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
     reads = "scores"
     couples = True
+    contrast = Contrast.ORDER
 
     def __init__(self, *, temperature: float | int) -> None:
         super().__init__()
-        self.temperature = number("loss.temperature", temperature, low=0.0, open_low=True)
+        self.temperature = divisor("loss.temperature", temperature)
 
     def forward(self, encoded: Encoded) -> LossOutput:
         targets = graded_targets(encoded)

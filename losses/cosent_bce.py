@@ -5,8 +5,8 @@ from torch import Tensor
 
 from losses.bce import binary_cross_entropy
 from losses.cosent import cosent
-from losses.loss import Loss, LossOutput
-from losses.options import number
+from losses.loss import Contrast, Loss, LossOutput
+from losses.options import divisor, number
 from losses.scores import full_precision, score_gap
 from schema.batch import Encoded
 from schema.examples import Kind
@@ -50,11 +50,10 @@ class CoSENTAndBCE(Loss):
         entropy_weight: float | int,
     ) -> None:
         super().__init__()
-        self.temperature = number("loss.temperature", temperature, low=0.0, open_low=True)
-        self.entropy_temperature = number(
-            "loss.entropy_temperature", entropy_temperature, low=0.0, open_low=True
-        )
+        self.temperature = divisor("loss.temperature", temperature)
+        self.entropy_temperature = divisor("loss.entropy_temperature", entropy_temperature)
         self.entropy_weight = number("loss.entropy_weight", entropy_weight, low=0.0)
+        self.contrast = Contrast.VALUES if self.entropy_weight else Contrast.ORDER
 
     def forward(self, encoded: Encoded) -> LossOutput:
         is_positive = encoded.targets > 0.5

@@ -7,8 +7,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from losses.cosent import cosent
-from losses.loss import Loss, LossOutput
-from losses.options import number
+from losses.loss import Contrast, Loss, LossOutput
+from losses.options import divisor, number
 from losses.scores import graded_targets, score_gap
 from schema.batch import Encoded
 from schema.constants import constants
@@ -44,12 +44,13 @@ class CoSENTLayers(Loss):
     takes = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
     reads = "layers"
     couples = True
+    contrast = Contrast.ORDER
 
     def __init__(
         self, *, temperature: float | int, depths: Sequence[float | int], weights: Sequence[float | int]
     ) -> None:
         super().__init__()
-        self.temperature = number("loss.temperature", temperature, low=0.0, open_low=True)
+        self.temperature = divisor("loss.temperature", temperature)
         self.depths = tuple(number("loss.depths", one, low=0.0, high=1.0, open_low=True) for one in depths)
         self.weights = tuple(number("loss.weights", one, low=0.0) for one in weights)
         if not self.depths or list(self.depths) != sorted(set(self.depths)):

@@ -3,8 +3,8 @@
 from torch import nn
 
 from losses.cosent import cosent
-from losses.loss import Loss, LossOutput, first_two
-from losses.options import number
+from losses.loss import Contrast, Loss, LossOutput, first_two
+from losses.options import divisor, number
 from losses.scores import graded_targets, row_cosine, score_gap
 from losses.softmax import cross_entropy, pair_features
 from schema.batch import Encoded
@@ -31,8 +31,9 @@ class CoSENTAndSoftmax(Loss):
         self, *, temperature: float | int, entropy_weight: float | int, dim: int, num_classes: int
     ) -> None:
         super().__init__()
-        self.temperature = number("loss.temperature", temperature, low=0.0, open_low=True)
+        self.temperature = divisor("loss.temperature", temperature)
         self.entropy_weight = number("loss.entropy_weight", entropy_weight, low=0.0)
+        self.contrast = Contrast.CLASSES if self.entropy_weight else Contrast.ORDER
         self.head = nn.Linear(3 * dim, num_classes)
 
     def forward(self, encoded: Encoded) -> LossOutput:

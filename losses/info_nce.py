@@ -5,8 +5,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from losses.loss import Loss, LossOutput, first_two, negatives
-from losses.options import number, switch
+from losses.loss import Contrast, Loss, LossOutput, first_two, negatives
+from losses.options import divisor, switch
 from losses.scores import all_cosines, score_gap
 from schema.batch import Encoded
 from schema.examples import Kind
@@ -71,10 +71,11 @@ class InfoNCE(Loss):
     takes = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
     reads = "embeddings"
     couples = True
+    contrast = Contrast.TEXTS
 
     def __init__(self, *, temperature: float | int, symmetric: bool) -> None:
         super().__init__()
-        self.temperature = number("loss.temperature", temperature, low=0.0, open_low=True)
+        self.temperature = divisor("loss.temperature", temperature)
         self.symmetric = switch("loss.symmetric", symmetric)
 
     def forward(self, encoded: Encoded) -> LossOutput:

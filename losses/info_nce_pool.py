@@ -4,8 +4,8 @@ import torch
 import torch.nn.functional as F
 
 from losses.info_nce import false_negatives, ranking_summary
-from losses.loss import Loss, LossOutput, first_two, negatives
-from losses.options import number, switch
+from losses.loss import Contrast, Loss, LossOutput, first_two, negatives
+from losses.options import divisor, switch
 from losses.scores import all_cosines
 from schema.batch import Encoded
 from schema.examples import Kind
@@ -27,10 +27,11 @@ class InfoNCEPool(Loss):
     takes = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
     reads = "embeddings"
     couples = True
+    contrast = Contrast.TEXTS
 
     def __init__(self, *, temperature: float | int, other_anchors: bool, positive_to_negatives: bool) -> None:
         super().__init__()
-        self.temperature = number("loss.temperature", temperature, low=0.0, open_low=True)
+        self.temperature = divisor("loss.temperature", temperature)
         self.other_anchors = switch("loss.other_anchors", other_anchors)
         self.positive_to_negatives = switch("loss.positive_to_negatives", positive_to_negatives)
 

@@ -1,6 +1,7 @@
 """What every loss declares, so that data and model can be matched before anything is loaded."""
 
 from abc import ABC, abstractmethod
+from enum import StrEnum
 from typing import ClassVar
 
 from jaxtyping import Float
@@ -11,6 +12,16 @@ from schema.examples import Kind
 
 LossOutput = tuple[Float[Tensor, ""], dict[str, Tensor]]
 """The scalar to minimise, and named scalars worth logging (detached)."""
+
+
+class Contrast(StrEnum):
+    """What rows must differ in, for a loss to teach anything; `lightning_modules/learnable.py` looks for it."""
+
+    ORDER = "order"  # targets, within a batch: without, the gradient is 0
+    TEXTS = "texts"  # texts, within a batch or by the row's own negatives: without, the gradient is 0
+    NEGATIVES = "negatives"  # the row's own negatives from its positive: without, the gradient is 0
+    CLASSES = "classes"  # classes, within the set: without, all that is learnt is to answer always the same
+    VALUES = "values"  # targets, within the set: without, all that is learnt is one value
 
 
 class Loss(nn.Module, ABC):
@@ -28,6 +39,7 @@ class Loss(nn.Module, ABC):
                encoded once, and the cosine of a sentence with itself is 1, with or without dropout
     has_head   True when it owns parameters sized by the encoder: the constructor then also gets `dim` (size of
                an embedding) and `num_classes`, and the parameters are trained and stored with the model
+    contrast   what rows must differ in (`Contrast`); of a loss of several parts, what the least demanding one asks for
     depths     with reads = "layers": which layers, as shares of the backbone's, in (0, 1]
     """
 
@@ -36,6 +48,7 @@ class Loss(nn.Module, ABC):
     couples: ClassVar[bool]
     needs_two_views: ClassVar[bool] = False
     has_head: ClassVar[bool] = False
+    contrast: Contrast = Contrast.VALUES
     depths: tuple[float, ...] = ()
 
     @abstractmethod

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from losses.loss import Loss, LossOutput
+from losses.loss import Contrast, Loss, LossOutput
 from losses.options import number
 from losses.scores import full_precision, graded_targets, score_gap
 from schema.batch import Encoded
@@ -37,6 +37,7 @@ class MarginRanking(Loss):
     takes = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
     reads = "scores"
     couples = True
+    contrast = Contrast.ORDER
 
     def __init__(self, *, margin: float | int) -> None:
         super().__init__()

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from losses.loss import Loss, LossOutput
+from losses.loss import Contrast, Loss, LossOutput
 from losses.options import choice, number
 from losses.scores import full_precision, score_gap
 from schema.batch import Encoded
@@ -54,6 +54,7 @@ class OnlineContrastive(Loss):
     takes = (Kind.LABELLED_PAIR,)
     reads = "cosines"
     couples = True
+    contrast = Contrast.CLASSES
 
     def __init__(self, *, margin: float | int, reduction: str) -> None:
         super().__init__()

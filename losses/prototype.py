@@ -5,8 +5,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from losses.loss import Loss, LossOutput
-from losses.options import number
+from losses.loss import Contrast, Loss, LossOutput
+from losses.options import divisor
 from losses.scores import all_cosines
 from schema.batch import Encoded
 from schema.examples import Kind
@@ -40,10 +40,11 @@ class Prototype(Loss):
     reads = "embeddings"
     couples = False
     has_head = True
+    contrast = Contrast.CLASSES
 
     def __init__(self, *, temperature: float | int, dim: int, num_classes: int) -> None:
         super().__init__()
-        self.temperature = number("loss.temperature", temperature, low=0.0, open_low=True)
+        self.temperature = divisor("loss.temperature", temperature)
         self.prototypes = directions(num_classes, dim)
 
     def forward(self, encoded: Encoded) -> LossOutput:

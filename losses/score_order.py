@@ -5,8 +5,8 @@ from abc import abstractmethod
 from jaxtyping import Float
 from torch import Tensor
 
-from losses.loss import Loss, LossOutput
-from losses.options import choice, number
+from losses.loss import Contrast, Loss, LossOutput
+from losses.options import choice, divisor
 from losses.scores import full_precision, graded_targets, score_gap
 from schema.batch import Encoded
 from schema.examples import Kind
@@ -50,10 +50,11 @@ class ScoreOrder(Loss):
     takes = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
     reads = "scores"
     couples = True
+    contrast = Contrast.ORDER
 
     def __init__(self, *, temperature: float | int, temperature_unit: str) -> None:
         super().__init__()
-        self.temperature = number("loss.temperature", temperature, low=0.0, open_low=True)
+        self.temperature = divisor("loss.temperature", temperature)
         self.temperature_unit = choice("loss.temperature_unit", temperature_unit, UNITS)
 
     @abstractmethod

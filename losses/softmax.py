@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from losses.loss import Loss, LossOutput, first_two
+from losses.loss import Contrast, Loss, LossOutput, first_two
 from losses.options import switch
 from losses.scores import full_precision
 from schema.batch import Encoded
@@ -49,6 +49,7 @@ class SoftmaxClassifier(Loss):
     reads = "embeddings"
     couples = False
     has_head = True
+    contrast = Contrast.CLASSES
 
     def __init__(self, *, use_difference: bool, use_product: bool, dim: int, num_classes: int) -> None:
         super().__init__()

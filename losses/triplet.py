@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from losses.loss import Loss, LossOutput, first_two, negatives
+from losses.loss import Contrast, Loss, LossOutput, first_two, negatives
 from losses.options import choice, number
 from losses.scores import full_precision, row_cosine
 from schema.batch import Encoded
@@ -62,6 +62,7 @@ class TripletMargin(Loss):
     takes = (Kind.TRIPLET,)
     reads = "embeddings"
     couples = False
+    contrast = Contrast.NEGATIVES
 
     def __init__(
         self,

@@ -8,7 +8,9 @@ python -m mining whiten runs/TOKENS whitened --dataset text_tatoeba      token e
 import argparse
 import sys
 
+from schema.arguments import Parser
 from schema.errors import exit_status
+from schema.program import run_program
 
 
 def main(arguments: list[str]) -> int:
@@ -21,7 +23,7 @@ def _parser() -> argparse.ArgumentParser:
     from mining.distil_command import add_distil
     from mining.whiten_command import add_whiten
 
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m mining", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(required=True, metavar="command")
@@ -31,4 +33,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_program(lambda: main(sys.argv[1:])))

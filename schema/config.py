@@ -4,7 +4,7 @@ Fields carry no defaults that `conf/` also has; `None` means "may be left out". 
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -166,6 +166,9 @@ class EvaluationConfig:
     without_leaks: bool = MISSING  # also score the rows whose pair this job's training has not seen
     backend: str = MISSING  # a BackendName: what encodes the sets in the end; validation always uses torch
     cache_embeddings: bool = MISSING  # keep embeddings below cache_dir: nothing is encoded twice
+    # sets with classes that a classifier on frozen embeddings is made for in the end; results of old lack both keys
+    transfer: list[str] = field(default_factory=list)
+    transfer_limit: int | None = None  # training rows of such a classifier, at most; null: all
 
 
 @dataclass
@@ -295,7 +298,7 @@ class Duration:
     @classmethod
     def parse(cls, text: str, *, key: str = "duration") -> "Duration":
         """Reads "<number> <unit>"; `key` names the configuration key in the error."""
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s+(\w+)\s*", str(text))
+        match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s+(\w+)\s*", str(text))
         units = {unit.value: unit for unit in Unit} | {unit.value.rstrip("s"): unit for unit in Unit}
         if not match or match[2] not in units:
             raise UserError(
@@ -306,13 +309,19 @@ class Duration:
 
     def in_steps(self, *, steps_per_epoch: int, batch_size: float, total_steps: int | None) -> int:
         """Optimiser steps, at least 1 unless the amount is 0. Percent: of `total_steps`, else of one epoch."""
+        steps = self.exact_steps(
+            steps_per_epoch=steps_per_epoch, batch_size=batch_size, total_steps=total_steps
+        )
+        return max(round(steps), 1) if self.amount else 0
+
+    def exact_steps(self, *, steps_per_epoch: int, batch_size: float, total_steps: int | None) -> float:
+        """`in_steps` before it is rounded: a part of a step is none."""
         match self.unit:
             case Unit.STEPS:
-                steps = self.amount
+                return self.amount
             case Unit.EPOCHS:
-                steps = self.amount * steps_per_epoch
+                return self.amount * steps_per_epoch
             case Unit.EXAMPLES:
-                steps = self.amount / batch_size
+                return self.amount / batch_size
             case Unit.PERCENT:
-                steps = self.amount / 100 * (total_steps or steps_per_epoch)
-        return max(round(steps), 1) if self.amount else 0
+                return self.amount / 100 * (total_steps or steps_per_epoch)

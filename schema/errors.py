@@ -1,8 +1,12 @@
 """The one exception for mistakes of the person at the keyboard, and the hint that goes with it."""
 
 import difflib
+import re
 import sys
 from collections.abc import Callable, Iterable
+
+MISTAKE_STATUS = 2
+"""Exit status of a program after a mistake of the user: to start it again would not help."""
 
 
 class UserError(Exception):
@@ -18,8 +22,16 @@ def exit_status(run: Callable[[], None]) -> int:
         run()
     except UserError as error:
         print_error(error)
-        return 2
+        return MISTAKE_STATUS
     return 0
+
+
+def foreign_reason(error: Exception, *, length: int = 300) -> str:
+    """What another library says, in one line, and never its advice to run code that comes with a model or with data."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    if re.search("trust_remote_code|(custom|remote) code", text):
+        return "it brings code of its own, and juzhen runs no code that comes with a model or with data"
+    return text[:length]
 
 
 def print_error(error: UserError) -> None:

@@ -42,6 +42,8 @@ class Result:
     weights     digest of the weights that were left behind (`schema.weights`), "" where there are none
     filled      what was scored after the run had ended, oldest first: when, which splits, with which versions, and the
                 descriptions of the sets; scores and `data` of them are among those of the run
+    transfer    set whose classes a classifier told apart → the split that it was judged on, rows and fingerprints
+    unscored    set that was to be evaluated on → why the model has no measure of it
     """
 
     name: str
@@ -58,6 +60,8 @@ class Result:
     finished_at: str = ""
     weights: str = ""
     filled: list[dict[str, Any]] = field(default_factory=list)
+    transfer: dict[str, dict[str, Any]] = field(default_factory=dict)
+    unscored: dict[str, str] = field(default_factory=dict)
     format_version: int = field(default=FORMAT_VERSION)
 
     @property

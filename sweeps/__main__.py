@@ -14,7 +14,9 @@ import argparse
 import sys
 from pathlib import Path
 
+from schema.arguments import Parser
 from schema.errors import UserError, exit_status
+from schema.program import run_program
 from schema.whole import write_text
 
 
@@ -25,7 +27,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m sweeps", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(required=True, metavar="command")
@@ -178,4 +180,4 @@ def _write(path: Path | None, text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_program(lambda: main(sys.argv[1:])))

@@ -68,6 +68,7 @@ GROUPS = {
         ["loss=info_nce", QMC, "hardware.train_piece_tokens=40"],
     ],
     "models": [
+        ["loss=cosent", "model.score=bilinear", "backbone.layer_norm=true"],
         ["model=crossencoder", "loss=bce", QMC],
         ["model=crossencoder", "loss=cosent"],
         ["model=crossencoder", "loss=ce", NLI],

@@ -26,8 +26,10 @@ LAST_STEP = {
     "launch/fill.py",
     "launch/judge.py",
     "launch/learnt.py",
+    "launch/data_record.py",
 }
-"""Reached from train.py and evaluate_runs.py alone, once torch is welcome: they tie modules and callbacks together."""
+"""Reached from train.py and evaluate_runs.py alone, once torch is welcome: they tie modules and callbacks together. The
+record of data reads rows again, which needs no torch."""
 
 
 def imports(path):

@@ -60,7 +60,7 @@ def test_what_two_runs_begin_with_is_trained_and_measured_once(tmp_path, tiny_ba
     capsys.readouterr()
     other = run_job(tmp_path, tiny_backbone, *words, "dataset=[demo_nli,demo_qmc]")
     assert [task for task, *_ in steps[2 * STEPS :]] == STEPS * ["demo_qmc"]
-    assert "stage demo_nli: its weights are there already and are reused" in capsys.readouterr().out
+    assert "stage demo_nli: its weights are there already and are reused" in capsys.readouterr().err
     shared = [run / "stages" / "0-demo_nli" for run in (first, other)]
     assert len(tests) == 3
     assert weights(shared[0]) == weights(shared[1])

@@ -6,11 +6,12 @@ from pathlib import Path
 from omegaconf import OmegaConf
 
 from datamodules.loading import load_job_data
-from datamodules.readers import decompressed
 from datamodules.source import load_examples
-from schema.config import DatasetConfig, JobConfig, Source
+from datamodules.unpack import decompressed
+from schema.config import JobConfig, Source
 from schema.errors import UserError, nearest
 from schema.examples import Examples, Kind
+from schema.labels import read_description
 from schema.result import Result
 
 EVALUATION_SPLITS = ("dev", "test")
@@ -64,7 +65,7 @@ class ConfiguredSets:
         """One split, faulty rows left out and counted; None, noted in `absent`, where there is no file."""
         name = f"{key}/{split}"
         if name not in self._read:
-            config = OmegaConf.merge(OmegaConf.structured(DatasetConfig), OmegaConf.load(self.files[key]))
+            config = read_description(self.files[key])
             # Without a folder there are the sets that juzhen ships.
             has_files = config.source == Source.BUILTIN or self.data_dir.is_dir()
             self._read[name] = None
@@ -109,8 +110,10 @@ def learnt_texts(run: str | Path, *, data_dir: Path | None) -> dict[str, list[st
         raise UserError(f"--run {run}: has learnt from no running text; for sets of pairs type --train <set>")
     job = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(JobConfig), told.config))
     job.data_dir = str(data_dir or job.data_dir)
-    scored = tuple({Kind(rows["kind"]) for key, rows in told.data.items() if not key.startswith("train/")})
-    read = load_job_data(job, dict.fromkeys(job.dataset, Kind.SENTENCE), scored=scored).train
+    job.evaluation.transfer = []
+    scored = {Kind(rows["kind"]) for key, rows in told.data.items() if not key.startswith("train/")}
+    unscored = {kind: "" for kind in Kind if kind not in scored}
+    read = load_job_data(job, dict.fromkeys(job.dataset, Kind.SENTENCE), unscored=unscored).train
     for name, examples in read.items():
         then = learnt[f"train/{name}"]
         if (examples.fingerprint, len(examples)) != (then["fingerprint"], then["rows"]):

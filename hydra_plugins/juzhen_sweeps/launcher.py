@@ -13,6 +13,8 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from launch.data_record import GoneError, require_same_data
+from launch.job import typed_config
 from schema.errors import UserError, nearest
 from sweeps.backends.interface import Backend
 from sweeps.backends.local import LocalBackend
@@ -27,6 +29,8 @@ class CellLauncher(Launcher):
     """Each cell is a `train.py` of its own; where it runs is up to the back end, see `sweeps.backends`."""
 
     attempts: int
+    is_here = True
+    """Cells read their data where the sweep is started."""
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         self.context = hydra_context
@@ -45,6 +49,9 @@ class CellLauncher(Launcher):
             Cell(str(config.run_dir), tuple(words), devices=_gpus_wanted(config))
             for config, words in zip(configs, job_overrides, strict=True)
         ]
+        for config, cell in zip(configs, cells, strict=True):
+            if cell.finished:
+                require_data_of(config, self)
         folder = self.config.hydra.sweep.dir
         ledger = Ledger(folder)
         planner = Planner(cells, ledger, self.backend(cells, ledger), attempts=self.attempts, report=show)
@@ -78,6 +85,8 @@ class ProcessLauncher(CellLauncher):
 class SlurmLauncher(CellLauncher):
     """Each cell is a job of a Slurm cluster; see `sweeps.backends.slurm` and conf/hydra/launcher/slurm.yaml."""
 
+    is_here = False
+
     def __init__(self, attempts: int, **wishes: Any) -> None:
         self.attempts = attempts
         self.wishes = wishes
@@ -91,6 +100,8 @@ class SlurmLauncher(CellLauncher):
 class RayLauncher(CellLauncher):
     """Each cell is a task of a Ray cluster; see `sweeps.backends.ray_cluster` and conf/hydra/launcher/ray.yaml."""
 
+    is_here = False
+
     def __init__(self, attempts: int, **wishes: Any) -> None:
         self.attempts = attempts
         self.wishes = wishes
@@ -99,6 +110,19 @@ class RayLauncher(CellLauncher):
         from sweeps.backends.ray_cluster import RayBackend, RayWishes
 
         return RayBackend(program(), ledger, cells, _wishes(RayWishes, self.wishes))
+
+
+def require_data_of(config: DictConfig, launcher: Launcher) -> None:
+    """Raises UserError where a finished cell was made from other data than its words mean now.
+
+    Where cells run on other machines, data that only those have is not asked for.
+    """
+    job = OmegaConf.to_object(typed_config(config))
+    try:
+        require_same_data(Path(job.run_dir), job)
+    except GoneError:
+        if getattr(launcher, "is_here", True):
+            raise
 
 
 def _wishes(kind: type, given: Mapping[str, Any]) -> Any:

@@ -15,8 +15,10 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
+from hydra_plugins.juzhen_sweeps.launcher import require_data_of
 from launch.naming import run_key
 from schema.errors import UserError
+from schema.result import RESULT_FILE
 from schema.trial import require_optuna
 from schema.whole import write_text
 from sweeps.ledger import Cell, Ledger
@@ -113,6 +115,9 @@ class SearchSweeper(Sweeper):
         rows = [[*words, f"seed={seed}"] for seed in search.settings.seeds] or [words]
         address = QuotedString(str(search.address(candidate.number)), Quote.double).with_quotes()
         composed = [self._compose(row) for row in rows]
+        for config in composed:
+            if (Path(config.run_dir) / RESULT_FILE).exists():
+                require_data_of(config, self.launcher)
         rows[0] = [*rows[0], f"trial={address}"]
         return [_cell(config, row) for config, row in zip(composed, rows, strict=True)]
 

@@ -17,6 +17,7 @@ from datamodules.source import load_examples
 from schema.config import DatasetConfig, HubConfig, LayoutConfig
 from schema.errors import UserError
 from schema.examples import Kind
+from schema.texts import text_fault
 
 ROWS = [
     ("一个男人在弹吉他。", "一个人在弹吉他。", 1),
@@ -137,7 +138,7 @@ def test_unicode_line_separators_do_not_end_a_row(tmp_path):
 
 
 CELL = st.text(st.characters(exclude_characters="\t\n\r", exclude_categories=["Cs"]), min_size=1)
-CELL = CELL.map(str.strip).filter(bool)
+CELL = CELL.map(str.strip).filter(lambda text: text_fault(text) is None)
 
 
 @settings(max_examples=50, deadline=None)
@@ -369,7 +370,16 @@ def test_layout_path_finds_the_file_compressed_otherwise_but_never_chooses(tmp_p
     written(tmp_path, "train.tsv.gz", as_tsv(ROWS[:1]))
     with pytest.raises(UserError, match="keep only one"):
         load(dataset("train.tsv.zst"), tmp_path)
-    assert len(load(dataset("train.tsv.gz"), tmp_path)) == 1
+
+
+def test_the_same_name_packed_otherwise_must_hold_the_same(tmp_path):
+    written(tmp_path, "train.tsv", as_tsv(ROWS))
+    written(tmp_path, "train.tsv.gz", as_tsv(ROWS[:1]))
+    for name in ("train.tsv", "train.tsv.gz"):
+        with pytest.raises(UserError, match=r"lies beside it and holds something else.*keep only one"):
+            load(dataset(name), tmp_path)
+    written(tmp_path, "train.tsv.gz", as_tsv(ROWS))
+    assert len(load(dataset("train.tsv.gz"), tmp_path)) == 4
 
 
 def test_words_that_name_nothing_are_answered_with_the_nearest(tmp_path):

@@ -274,6 +274,7 @@ from launch import run_cli
 from schema.errors import UserError
 
 @hydra.main(version_base="1.3", config_path=None)
+@run_cli
 def job(config):
     if config.row == 2:
         raise UserError("train.tsv, line 3: no text")
@@ -297,5 +298,8 @@ def test_a_mistake_found_inside_a_job_is_shown_without_a_traceback(
     )
     assert done.returncode == 2
     assert done.stderr.endswith("error: train.tsv, line 3: no text\n")
+    assert done.stderr.count("error: ") == 1
     assert "Traceback" not in done.stderr
+    # Hydra says which one of a sweep it was; of one job there is nothing to say.
+    assert ("Error executing job" in done.stderr) == ("-m" in arguments)
     assert ("done 3" in done.stdout) == ("-m" in arguments)  # the other jobs of a sweep still run

@@ -6,6 +6,10 @@ from class_cases import CLASS_CASES
 from loss_cases import CASES, Case, gradients, leaves, rows_of
 from score_cases import SCORE_CASES
 
+from losses.loss import Contrast, Loss
+from schema.batch import Encoded
+from schema.examples import Kind
+
 each_case = pytest.mark.parametrize("case", [*CASES, *SCORE_CASES, *CLASS_CASES], ids=lambda case: case.name)
 
 
@@ -115,3 +119,31 @@ def test_declaration(case: Case):
     assert case.kind in loss.takes
     assert loss.reads in ("scores", "cosines", "embeddings", "logits", "layers")
     assert loss.has_head == bool(list(loss.parameters()))
+
+
+@each_case
+def test_contrast_is_true_to_its_word(case: Case):
+    """What it names is what the gradient cannot do without: rows that do not differ in it teach nothing."""
+    loss, rows = case.build(), case.rows(count=8, seed=8)
+    one = rows_of(rows, torch.arange(1))
+    if rows.targets is not None:
+        closest = 0 if case.kind is Kind.NLI_PAIR else 1  # entailment
+        rows.targets = torch.full_like(rows.targets, closest)
+        assert _teaches(loss, rows) == (loss.contrast is not Contrast.ORDER)
+    else:
+        assert loss.contrast in (Contrast.TEXTS, Contrast.NEGATIVES)
+    if loss.contrast is Contrast.ORDER or (loss.contrast is Contrast.TEXTS and not case.num_negatives):
+        assert not _teaches(loss, one)
+    if loss.contrast is Contrast.NEGATIVES:
+        for column in [name for name in rows.embeddings if name.startswith("negative")]:
+            rows.embeddings[column] = rows.embeddings["positive"]
+        assert not _teaches(loss, rows)
+    if loss.contrast is Contrast.TEXTS and not case.num_negatives:
+        rows.text_ids["positive"] = torch.zeros_like(rows.text_ids["positive"])
+        assert not _teaches(loss, rows)
+
+
+def _teaches(loss: Loss, rows: Encoded) -> bool:
+    """Some input has a gradient that is more than rounding."""
+    inputs = [values for values in leaves(loss, rows) if values.requires_grad]
+    return max(one.abs().max().item() for one in gradients(loss(rows)[0], inputs)) > 1e-12

@@ -1,0 +1,27 @@
+"""What is chosen by the dev score, and what is done where there is none: a correlation of equal values is undefined."""
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
+from torch import Tensor
+
+BEST, LAST = "best on dev", "last step"
+"""Which weights of a stage were kept, as a Result tells it."""
+
+
+class BestOnDev(ModelCheckpoint):
+    """Keeps the weights with the highest dev score. A validation without one keeps nothing: the last weights stay."""
+
+    def check_monitor_top_k(self, trainer: pl.Trainer, current: Tensor | None = None) -> bool:
+        if current is not None and torch.isnan(current):
+            return False
+        return super().check_monitor_top_k(trainer, current)
+
+
+class Patience(EarlyStopping):
+    """Ends training when the dev score gets no better. A validation without one tells nothing, and does not count."""
+
+    def _evaluate_stopping_criteria(self, current: Tensor) -> tuple[bool, str | None]:
+        if torch.isnan(current):
+            return False, None
+        return super()._evaluate_stopping_criteria(current)

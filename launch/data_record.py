@@ -1,0 +1,182 @@
+"""What rows a run was made from, kept beside it: the same command over other rows is another run. Needs no torch."""
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from launch.run_folder import STAGES
+from schema.config import DatasetConfig, JobConfig, Source
+from schema.errors import UserError
+from schema.examples import Examples
+from schema.files import files_of
+from schema.result import RESULT_FILE, Result
+
+RECORD_FILE = "data.json"
+TRANSLATIONS = "model.translations"
+"""A file of rows that is no data set, and goes by its key."""
+
+Record = dict[str, dict[str, Any]]
+"""`split/dataset` → fingerprint of the rows, and of each of the files the path, size and times."""
+
+
+class GoneError(UserError):
+    """The data of a finished run cannot be read from where this command says it lies."""
+
+
+def described_data(job: JobConfig, read: Iterable[Examples]) -> Record:
+    """The record of a job that has read these rows."""
+    sets = _sets(job)
+    record: Record = {
+        f"{one.split}/{one.name}": {
+            "fingerprint": one.fingerprint,
+            "files": _facts(sets[one.name], one.split, job),
+        }
+        for one in read
+    }
+    if job.model.get("translations"):
+        record[TRANSLATIONS] = {"fingerprint": _digest(job.model["translations"])}
+    return record
+
+
+def remember_data(folder: Path, record: Record) -> None:
+    """Keeps a record in a run folder. A run that has begun to learn must have had the same rows.
+
+    Raises UserError where it had others.
+    """
+    told = _read(folder)
+    if told is not None and _has_progress(folder):
+        for key, then in told.items():
+            if key not in record:
+                raise UserError(_other(folder, key, "is not there any more"))
+            if record[key]["fingerprint"] != then["fingerprint"]:
+                raise UserError(_other(folder, key))
+    _write(folder, record)
+
+
+def require_same_data(folder: Path, job: JobConfig) -> None:
+    """Raises UserError where a finished run was made from other rows than the job would read now.
+
+    GoneError is raised where they cannot be read any more. Files whose path, size and times are as they were are not
+    opened; the others are read and compared. What comes from the hub is not looked at: its revision is part of the key
+    of a run.
+    """
+    told, sets = _read(folder), _sets(job)
+    record = _of_results(folder) if told is None else dict(told)
+    for key, then in record.items():
+        split, _, name = key.partition("/")
+        if key == TRANSLATIONS:
+            record[key] = {"fingerprint": _digest(job.model["translations"])}
+        elif name in sets and (sets[name]["source"] or job.source) != Source.HUB:
+            record[key] = _now(folder, sets[name], split, job, then)
+        if record[key]["fingerprint"] != then["fingerprint"]:
+            raise UserError(_other(folder, key))
+    if record != told:  # the same rows lie elsewhere, or are a copy: the next time they are not opened
+        _write(folder, record)
+
+
+def _now(
+    folder: Path, described: Mapping[str, Any], split: str, job: JobConfig, then: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """The record of a split as it is now: the old one where its files were not touched."""
+    facts = _facts(described, split, job)
+    if facts is not None and facts == then.get("files"):
+        return then
+    how = (job.source, job.data_dir, job.on_bad_row)
+    try:
+        found = _fingerprint(json.dumps(described), split, *how, json.dumps(facts))
+    except UserError as error:
+        raise GoneError(
+            f"{folder}: the run of this command is finished, but {split}/{described['name']}, which it was made from, "
+            f"cannot be read again: {error}. To see its numbers all the same: python -m sweeps table {folder}"
+        ) from error
+    return {"fingerprint": found, "files": facts}
+
+
+@cache
+def _fingerprint(described: str, split: str, source: str, data_dir: str, on_bad_row: str, facts: str) -> str:
+    """Fingerprint of the rows of a split. `facts` of its files only tell the cache when it is out of date."""
+    from datamodules.source import (
+        load_examples,  # which takes a second, and most often nothing has to be read
+    )
+
+    config = OmegaConf.merge(OmegaConf.structured(DatasetConfig), json.loads(described))
+    how = {"source": source, "data_dir": data_dir, "on_bad_row": on_bad_row}
+    return load_examples(config, split, required=True, **how).fingerprint
+
+
+def _sets(job: JobConfig) -> dict[str, dict[str, Any]]:
+    """Name → what each set of the job is read by, as plain containers."""
+    return {one.name: asdict(one) for one in [*job.evaluate.values(), *job.dataset.values()]}
+
+
+def _facts(described: Mapping[str, Any], split: str, job: JobConfig) -> list[dict[str, Any]] | None:
+    """Path, size and times of the files of a split: where none of them has changed, no byte has."""
+    files = files_of(described, split, source=job.source, data_dir=job.data_dir)
+    if files is None:
+        return None
+    found = [(path, path.stat()) for path in files]
+    return [
+        {
+            "path": os.path.abspath(path),
+            "bytes": one.st_size,
+            "modified_ns": one.st_mtime_ns,
+            "changed_ns": one.st_ctime_ns,
+        }
+        for path, one in found
+    ]
+
+
+def _digest(path: str) -> str:
+    try:
+        return hashlib.blake2b(Path(path).expanduser().read_bytes(), digest_size=16).hexdigest()
+    except OSError as error:
+        raise UserError(f"{TRANSLATIONS}={path}: cannot be read ({error.strerror})") from error
+
+
+def _read(folder: Path) -> Record | None:
+    """The record of a run folder; None where there is none, or none that can be read."""
+    try:
+        told = json.loads((folder / RECORD_FILE).read_text(encoding="utf-8"))
+        return {key: one for key, one in told.items() if isinstance(one["fingerprint"], str)}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _write(folder: Path, record: Record) -> None:
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=folder, delete=False) as file:
+        json.dump(record, file, ensure_ascii=False, indent=1)
+    os.replace(file.name, folder / RECORD_FILE)
+
+
+def _of_results(folder: Path) -> Record:
+    """The record of a run that kept none, from its results, without what was filled in later, from anywhere."""
+    told: Record = {}
+    for path in [*folder.glob(f"{STAGES}/*/{RESULT_FILE}"), folder / RESULT_FILE]:
+        result = Result.read(path)
+        told |= {
+            key: {"fingerprint": one["fingerprint"]}
+            for key, one in result.data.items()
+            if not any(key in fill["data"] for fill in result.filled)
+        }
+    return told
+
+
+def _has_progress(folder: Path) -> bool:
+    """Something was learnt that the next attempt would go on from."""
+    patterns = ("checkpoints/*", f"{STAGES}/*/checkpoints/*", f"{STAGES}/*/{RESULT_FILE}")
+    return any(next(folder.glob(pattern), None) for pattern in patterns)
+
+
+def _other(folder: Path, key: str, how: str = "has changed") -> str:
+    return (
+        f"{folder}: the run of this command was made from other data: {key} {how}. Put the data back, give the new run "
+        f"a name of its own (name=…), or start afresh with resume=never (a cell of a sweep: move its folder away)"
+    )

@@ -1,0 +1,195 @@
+"""Whether a stage can learn anything from its rows: what cannot is refused, what hardly can is said, before a step.
+
+A loss says what rows must differ in (`losses.loss.Contrast`). Where the gradient would be 0 from the first step to the
+last, or a classifier would have one answer, training is refused. Where something is learnt, but less than was meant,
+there is a line that says so.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from datamodules.datamodule import SentenceDataModule
+from lightning_modules.matching import Match, build_loss
+from losses.loss import Contrast, Loss
+from schema.config import DatasetConfig, JobConfig
+from schema.errors import UserError
+from schema.examples import Examples, Kind
+
+SMALLEST_STEP = 1e-10
+"""Weights of about 0.02 in float32 are 2e-9 apart: what is smaller than a twentieth of that changes none."""
+
+OF_ORDER = ("spearman", "pearson", "auc")
+"""Metrics that are undefined where all gold values are equal."""
+
+
+def check_learnable(job: JobConfig, rows: SentenceDataModule, matches: Mapping[str, Match]) -> list[str]:
+    """What a person should know before the stage that `rows` serves is trained, a line each; none: nothing.
+
+    Raises UserError where nothing can be learnt.
+    """
+    told = []
+    for name, examples in rows.train.items():
+        told += _batches(name, examples, rows.stream.batch_sizes[name])
+        if matches[name].loss:
+            loss = build_loss(matches[name].loss, dim=1, num_classes=max(examples.num_classes, 2))
+            told += _Set(job, examples, loss, matches[name], rows.stream.batch_sizes[name])(
+                len(rows.train) == 1
+            )
+    return [*told, *_steps(job, rows), *_validation(job, rows)] if rows.train else []
+
+
+def _batches(name: str, examples: Examples, wanted: int) -> Iterator[str]:
+    if len(examples) < wanted:
+        yield (
+            f"training.batch_size={wanted}: {name} has {len(examples):,} rows to train on, so every batch holds "
+            f"{len(examples):,}"
+        )
+
+
+class _Set:
+    """One set beside the loss that is to learn from it."""
+
+    def __init__(self, job: JobConfig, examples: Examples, loss: Loss, match: Match, batch_size: int) -> None:
+        self.job = job
+        self.examples = examples
+        self.loss = loss
+        self.name = f"loss={match.loss['_target_'].split('.')[-2]}"
+        self.batch_rows = min(batch_size, len(examples))
+        makes_negatives = examples.kind is Kind.SENTENCE and bool(job.model.get("use_negative"))
+        self.has_negatives = makes_negatives or "negative" in examples.columns
+
+    def __call__(self, is_alone: bool) -> list[str]:
+        """Lines about the set; `is_alone`: the stage has no other. Raises UserError where it teaches nothing."""
+        told = [*self._negatives()]
+        match self.loss.contrast:
+            case Contrast.ORDER:
+                self._need_batch("rows of other gold values")
+                if value := self._only_value():
+                    raise self._refusal(
+                        f"all of them have the gold value {value}", "rows of different gold values"
+                    )
+            case Contrast.TEXTS if not self.has_negatives:
+                self._need_batch("other texts")
+                self._need_texts()
+            case Contrast.CLASSES if value := self._only_value():
+                if is_alone or self.loss.has_head:
+                    raise self._refusal(f"all of them are of one class, {value}", "rows of several classes")
+                told.append(
+                    f"{self._place()}: all are of one class, {value}; only other sets can teach the difference"
+                )
+            case Contrast.VALUES if value := self._only_value():
+                told.append(
+                    f"{self._place()}: all have the gold value {value}, so {self.name} can only learn to answer with "
+                    f"one score; {self._mend()}"
+                )
+        if self.loss.couples and self.batch_rows == 1 and not self.has_negatives:
+            told.append(
+                f"training.batch_size=1: the part of {self.name} that compares rows has nothing to compare"
+            )
+        return told
+
+    def _place(self) -> str:
+        count = len(self.examples)
+        return f"{self.examples.name}/train: {count:,} row{'s' if count > 1 else ''}"
+
+    def _refusal(self, what: str, needs: str) -> UserError:
+        return UserError(
+            f"{self._place()}: {what}, and {self.name} learns from {needs}: its gradient would teach nothing; "
+            f"{self._mend()}, or choose another loss"
+        )
+
+    def _mend(self) -> str:
+        """Where to look: at what has cut the set down, else at the columns that were read."""
+        key = f"dataset.{self.examples.name}"
+        limits = {f"{key}.limit": self._config().limit, "debug_rows": self.job.debug_rows}
+        cut = [f"{name}={value}" for name, value in limits.items() if value == len(self.examples)]
+        return f"raise {' and '.join(cut)}" if cut else f"look at the file, and at {key}.layouts.….columns"
+
+    def _config(self) -> DatasetConfig:
+        return self.job.dataset[self.examples.name]
+
+    def _need_batch(self, others: str) -> None:
+        if self.batch_rows > 1:
+            return
+        if len(self.examples) == 1:
+            raise self._refusal("there is no other", f"comparing a row with {others}")
+        raise UserError(
+            f"training.batch_size=1: {self.name} compares a row with {others} in its batch, and there are none; type "
+            "training.batch_size=16 or more, or choose a loss that takes rows one by one"
+        )
+
+    def _need_texts(self) -> None:
+        """A candidate with the text of the anchor, or of one of its positives, does not count."""
+        for column, numbers in self.examples.columns.items():
+            if (numbers == numbers[0]).all():
+                text = self.examples.sentences[int(numbers[0])]
+                raise self._refusal(f"all of them have the {column} {text[:30]!r}", "telling texts apart")
+
+    def _negatives(self) -> Iterator[str]:
+        columns = self.examples.columns
+        if self.examples.kind is not Kind.TRIPLET:
+            return
+        others = [values for column, values in columns.items() if column.startswith("negative")]
+        equal = np.all([values == columns["positive"] for values in others], axis=0)
+        if equal.all() and self.loss.contrast is Contrast.NEGATIVES:
+            raise self._refusal("every negative is its row's positive", "what is closer to the anchor")
+        if count := int(equal.sum()):
+            first = (
+                ""
+                if self.examples.lines is None
+                else f", first in line {self.examples.lines[equal.argmax()]}"
+            )
+            yield f"{self._place()}, {count:,} with a negative that is the positive{first}: they teach nothing"
+
+    def _only_value(self) -> str | None:
+        """The gold value of all rows as the file has it; None where there are several, or none."""
+        targets = self.examples.targets
+        if targets is None or not (targets == targets[0]).all():
+            return None
+        config, value = self._config(), float(targets[0])
+        if self.examples.kind is Kind.SCORED_PAIR:
+            low, high = config.score_range
+            return f"{low + value * (high - low):g}"
+        words = [word for word, number in (config.labels or {}).items() if number == value]
+        return " or ".join(words) or f"{value:g}"
+
+
+def _steps(job: JobConfig, rows: SentenceDataModule) -> Iterator[str]:
+    """What makes fewer steps, or smaller ones, than was meant."""
+    training, optimiser, total = job.training, job.optimiser, rows.total_steps
+    exact = rows.exact_steps(training.duration, "training.duration")
+    if exact < 1:
+        yield f"training.duration={training.duration} is {exact:.2g} of a step; one step is made"
+    warmup = rows.in_steps(optimiser.warmup, "optimiser.warmup", total_steps=total)
+    if warmup > total:
+        yield (
+            f"optimiser.warmup={optimiser.warmup} is longer than the training of {total} steps, so the learning rate "
+            f"gets to {100 * total / warmup:.2g} % of optimiser.lr; type optimiser.warmup='10 percent'"
+        )
+    if optimiser.lr < SMALLEST_STEP:
+        yield f"optimiser.lr={optimiser.lr:g}: too small a step to change a weight in float32"
+    if optimiser.lr * optimiser.weight_decay >= 1:
+        yield f"optimiser.weight_decay={optimiser.weight_decay:g}: with this optimiser.lr a step wipes the weights out"
+    if optimiser.clip_norm is not None and optimiser.clip_norm < optimiser.eps:
+        yield (
+            f"optimiser.clip_norm={optimiser.clip_norm:g}: gradients become smaller than optimiser.eps="
+            f"{optimiser.eps:g}, and steps next to nothing"
+        )
+
+
+def _validation(job: JobConfig, rows: SentenceDataModule) -> Iterator[str]:
+    """Why no checkpoint can be chosen."""
+    if not rows.selection.sets:
+        splits = ",".join(job.evaluation.splits)
+        yield (
+            f"no dev split is scored (evaluation.splits=[{splits}], files that are there), so nothing is validated: "
+            "the weights of the last step are kept, and training.patience ends nothing"
+        )
+    for one in rows.selection.sets if rows.selection.metric in OF_ORDER else ():
+        grades = one.grades()
+        if grades is not None and (grades == grades[0]).all():
+            yield (
+                f"dev/{one.name}: all {len(one):,} gold values are equal, so its correlation is undefined and chooses "
+                "no checkpoint; where no other set does, the weights of the last step are kept"
+            )

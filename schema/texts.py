@@ -1,0 +1,45 @@
+"""Which texts cannot be compared with others, whoever brings them."""
+
+import unicodedata
+
+UNSEEN = frozenset({"Cc", "Cf", "Zl", "Zp", "Zs"})
+"""Unicode categories of what leaves no mark: control and format characters, separators."""
+
+NUL_FAULT = "holds a NUL byte, which is no character: the file is damaged, or no text"
+
+
+def text_fault(value: object) -> str | None:
+    """What is wrong with a text, as the end of a sentence; None where nothing is.
+
+    >>> text_fault("好"), text_fault(" "), text_fault("\\u200b")
+    (None, 'is empty', 'is empty: it holds only characters that cannot be seen, such as U+200B')
+    """
+    if value is None:
+        return "is missing"
+    if not isinstance(value, str):
+        return f"is {short(repr(value))}, not a text"
+    if not value.strip():
+        return "is empty"
+    if "\0" in value:
+        return NUL_FAULT
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        return "holds half a surrogate pair, which is no character"
+    if is_unseen(value):
+        return (
+            f"is empty: it holds only characters that cannot be seen, such as U+{ord(value.strip()[0]):04X}"
+        )
+    return None
+
+
+def is_unseen(text: str) -> bool:
+    """No character of the text leaves a mark; quick where the first one does."""
+    return not text[:1].isprintable() and all(unicodedata.category(one) in UNSEEN for one in text)
+
+
+def short(text: str, length: int = 60) -> str:
+    """The text, cut where a message would drown in it.
+
+    >>> short("今天" * 50, 5)
+    '今天今天今… (100 characters)'
+    """
+    return text if len(text) <= length else f"{text[:length]}… ({len(text):,} characters)"

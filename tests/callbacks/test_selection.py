@@ -1,0 +1,63 @@
+"""A dev score that is undefined chooses nothing, ends nothing, and is shown as what it is."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from test_broken_inputs import OWN, Desk
+
+from callbacks.selection import Patience
+from launch.console import best_on_dev
+from schema.result import Result
+
+EQUAL = (
+    "sentence1\tsentence2\tlabel\n今天天气好\t天气不错\t3\n我想退货\t怎么改密码\t3\n他在跑步\t他正在跑\t3\n"
+)
+LONG = ("training.duration=8 steps", "training.validate_every=1 steps", "training.patience=2")
+
+
+def test_a_dev_split_of_equal_gold_values_chooses_nothing_and_says_so(tmp_path, tiny_backbone, capsys):
+    desk = Desk(tmp_path, tiny_backbone, capsys)
+    desk.write("dev.tsv", EQUAL.encode())
+    folder = Path(desk.run(*OWN, *LONG))
+    result = Result.read(folder)
+    assert result.scores["dev/demo_sts/spearman"].value is None
+    assert (result.training["best_dev_spearman"], result.training["kept"]) == (None, "last step")
+    assert result.training["steps"] == 8  # patience has nothing to go by
+    assert not (folder / "checkpoints" / "best.ckpt").exists()
+    told = " ".join(capsys.readouterr().out.split())
+    assert (
+        "best dev Spearman – (undefined on demo_sts: gold values or scores are all equal; the weights of"
+        in told
+    )
+    assert "-100" not in told
+    assert "-1.0" not in (folder / "metrics" / "0" / "metrics.csv").read_text(encoding="utf-8").split(",")
+
+
+@pytest.mark.parametrize(
+    ("training", "told"),
+    [
+        ({"best_dev_spearman": 0.5, "selected_on": ["a"]}, "best dev Spearman 50.0"),
+        (
+            {"best_dev_accuracy": None, "selected_on": []},
+            "best dev accuracy – (no dev split was scored; the weights",
+        ),
+        (
+            {"best_dev_spearman": None, "selected_on": ["a", "b"]},
+            "– (undefined on a, b: gold values or scores",
+        ),
+    ],
+)
+def test_what_is_said_of_the_best_dev_score(training, told):
+    assert told in best_on_dev(training)
+
+
+def test_patience_counts_validations_that_have_a_score():
+    patience = Patience("dev", mode="max", patience=2)
+    told = [
+        patience._evaluate_stopping_criteria(torch.tensor(value))[0]
+        for value in (math.nan, 0.3, math.nan, 0.2)
+    ]
+    assert told == [False] * 4
+    assert patience._evaluate_stopping_criteria(torch.tensor(0.1))[0]

@@ -1,0 +1,172 @@
+"""Files that are no UTF-8 table: each is recognised, and answered with what to do about it, in one short line."""
+
+import gzip
+import json
+import os
+
+import pyarrow
+import pytest
+import zstandard
+from pyarrow import parquet
+from test_source import BY_NAME, ROWS, as_json, as_tsv, dataset, load, written
+
+from datamodules.readers import read_table
+from datamodules.source import load_examples
+from datamodules.unpack import decompressed
+from schema.config import LayoutConfig
+from schema.errors import UserError
+
+TABLE = as_tsv(ROWS)
+SCORES = {"text_a": "sentence1", "text_b": "sentence2", "score": "label"}
+
+
+def refused(name, content, folder, **options):
+    """What is said of the file; one line, however long the file's own lines are."""
+    written(folder, name, content)
+    with pytest.raises(UserError) as caught:
+        load(dataset(name, **options), folder)
+    told = str(caught.value)
+    assert "\n" not in told
+    assert len(told) < 600 + len(str(folder))
+    return told
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("suffix", [".tsv", ".jsonl"])
+def test_utf16_is_recognised_with_a_mark_and_without(tmp_path, encoding, suffix):
+    content = TABLE if suffix == ".tsv" else as_json(ROWS)
+    told = refused(f"train{suffix}", content.encode(encoding), tmp_path)
+    named = encoding.replace("16-", "16")
+    assert named.upper() in told
+    assert f"iconv -f {named} -t utf-8 < train{suffix}" in told
+    assert "gb18030" not in told
+
+
+def test_utf16_in_an_archive_is_unpacked_first(tmp_path):
+    assert "gzip -dc train.tsv.gz | iconv -f utf-16 " in refused(
+        "train.tsv.gz", TABLE.encode("utf-16"), tmp_path
+    )
+
+
+def test_lines_that_end_with_cr_alone_are_told_and_not_printed(tmp_path):
+    content = as_tsv(ROWS * 100).replace("\n", "\r")
+    assert r"tr '\r' '\n' < train.tsv" in refused("train.tsv", content, tmp_path)
+    text = LayoutConfig(files={"train": "train.txt"}, columns={}, window=40)
+    running = {"kind": "sentence", "labels": None, "layouts": {"tsv": text}}
+    assert "CR alone" in refused("train.txt", "一句很长的话。\r两句很长的话。\r", tmp_path, **running)
+
+
+def test_a_text_with_a_nul_byte_is_a_faulty_row(tmp_path):
+    told = refused("train.tsv", TABLE + "甲\0乙\t丙\t1\n", tmp_path)
+    assert "train.tsv:6: text_a holds a NUL byte" in told
+    assert load(dataset("train.tsv"), tmp_path, on_bad_row="drop").num_dropped == 1
+    text = LayoutConfig(files={"train": "train.txt"}, columns={}, window=40)
+    running = {"kind": "sentence", "labels": None, "layouts": {"tsv": text}}
+    assert "train.txt:2: the line holds a NUL byte" in refused(
+        "train.txt", "一句很长的话。\n两句\0很长的话。\n", tmp_path, **running
+    )
+
+
+@pytest.mark.parametrize("text", ["\u200b", "\ufeff\u200d", "\x1b"])
+def test_a_text_that_nobody_can_see_is_empty(tmp_path, text):
+    told = refused("train.tsv", as_tsv([("甲", text, 1)]), tmp_path)
+    assert "train.tsv:2: text_b is empty: it holds only characters that cannot be seen" in told
+
+
+def test_a_column_that_stands_twice_is_no_guess(tmp_path):
+    told = refused("train.tsv", "sentence1\tsentence2\tsentence1\tlabel\n甲\t乙\t丙\t1\n", tmp_path)
+    assert "the column sentence1 2 times" in told
+    assert "name it by its place, from 0: 0 or 2" in told
+    by_place = BY_NAME | {"text_a": 2}
+    assert load(dataset("train.tsv", columns=by_place), tmp_path).texts("text_a") == ["丙"]
+
+
+def test_columns_that_nobody_reads_may_have_one_name(tmp_path):
+    written(tmp_path, "train.tsv", "\tsentence1\tsentence2\tlabel\t\n0\t甲\t乙\t1\t\n")
+    assert len(load(dataset("train.tsv"), tmp_path)) == 1
+
+
+def test_a_json_key_that_stands_twice_is_a_faulty_row(tmp_path):
+    line = '{"sentence1": "甲", "sentence2": "乙", "label": 0, "label": 1}'
+    assert "train.json:1: the key 'label' stands twice" in refused("train.json", line, tmp_path)
+
+
+@pytest.mark.parametrize("digits", ["٣", "３", "3_0", "²"])
+def test_only_ascii_digits_are_a_score(tmp_path, digits):
+    options = {"kind": "scored_pair", "score_range": [0, 5], "labels": None, "columns": SCORES}
+    told = refused("train.tsv", as_tsv([("甲", "乙", digits)]), tmp_path, **options)
+    assert f"the score is '{digits}', not a number" in told
+
+
+@pytest.mark.parametrize("column", ["label", "sentence1"])
+def test_what_is_long_is_shortened_in_messages(tmp_path, column):
+    rows = [("甲" * 5000, "乙", "1" * 5000)]
+    columns = BY_NAME | ({"label": "labels"} if column == "sentence1" else {})
+    header = "\t".join(["sentence1", "sentence2", "label", *(f"{n}" * 90 for n in range(200))])
+    content = header + "\n" + "\t".join([*rows[0], *["x"] * 200]) + "\n"
+    refused("train.tsv", content, tmp_path, columns=columns)
+
+
+BOMBS = {
+    ".gz": lambda size: gzip.compress(b"\0" * size, compresslevel=9),
+    ".zst": lambda size: zstandard.ZstdCompressor(level=19).compress(b"\0" * size),
+}
+
+
+@pytest.mark.parametrize("suffix", BOMBS)
+def test_an_archive_that_unpacks_without_end_is_stopped(tmp_path, suffix, monkeypatch):
+    monkeypatch.setattr("datamodules.unpack.ALWAYS_BYTES", 2**18)
+    path = tmp_path / f"train.tsv{suffix}"
+    path.write_bytes(BOMBS[suffix](2**24))
+    with pytest.raises(UserError, match=r"unpacks to more than 200 times its size .*unpack it yourself"):
+        decompressed(path)
+    path.write_bytes(BOMBS[suffix](2**18))
+    assert len(decompressed(path)) == 2**18
+
+
+def test_a_parquet_file_of_a_value_without_end_is_stopped(tmp_path):
+    column = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 4_000_000, pyarrow.int8()), ["甲"])
+    parquet.write_table(pyarrow.table({"sentence1": column}), tmp_path / "train.parquet")
+    with pytest.raises(UserError, match=r"4,000,000 rows in .* bytes, which no text fits in"):
+        load(dataset("train.parquet"), tmp_path)
+
+
+def test_json_with_brackets_in_brackets_is_a_faulty_row(tmp_path):
+    told = refused("train.json", '{"a": ' + "[" * 100_000, tmp_path)
+    assert "train.json:1: not JSON that can be read (brackets in brackets" in told
+
+
+def test_json_objects_with_a_key_each_take_no_room_of_their_square(tmp_path):
+    lines = [json.dumps({"sentence1": "甲", "sentence2": "乙", "label": 1, f"k{n}": 1}) for n in range(3000)]
+    written(tmp_path, "train.json", "\n".join(lines))
+    table = read_table(tmp_path / "train.json", header=True, quoted=False)
+    assert (len(table.names), len(table.columns[5])) == (3003, 3000)
+    assert len(load(dataset("train.json"), tmp_path)) == 3000
+
+
+def test_a_lone_cr_outside_of_quotes_is_not_called_a_quote(tmp_path):
+    told = refused("train.csv", 'sentence1,sentence2,label\n甲\r乙,"丙",1\n', tmp_path, quoted=True)
+    assert "train.csv:2: a CR that ends no line" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("x" * 300 + ".tsv", "cannot be a file"), ("a\0b.tsv", "there is no file"), ("", "names no such file")],
+)
+def test_a_name_that_no_file_can_have(tmp_path, name, message):
+    with pytest.raises(UserError, match=message):
+        load(dataset(name), tmp_path)
+
+
+def test_a_pipe_is_no_file_that_is_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "train.tsv")
+    with pytest.raises(UserError, match="there is no file"):
+        load(dataset("train.tsv"), tmp_path)
+
+
+def test_an_evaluation_split_is_looked_at_alike(tmp_path):
+    written(tmp_path, "dev.tsv", TABLE.encode("utf-16"))
+    config = dataset("train.tsv")
+    config.layouts["tsv"].files["dev"] = "dev.tsv"
+    with pytest.raises(UserError, match="UTF-16"):
+        load_examples(config, "dev", source="local", data_dir=tmp_path, on_bad_row="error")

@@ -1,0 +1,119 @@
+"""A file of a data set says whose keys it holds; sets are called what tables and folders can bear; labels are texts."""
+
+import pytest
+from omegaconf import OmegaConf
+
+from launch.job import explained
+from launch.set_files import check_name, check_set_files, spelt_sets
+from schema.config import DatasetConfig
+from schema.errors import UserError
+from schema.labels import read_description
+
+PLAIN = "name: {name}\nkind: labelled_pair\nlabels: {{0: 0, 1: 1}}\n"
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A folder of configuration, and a function that adds a file of a data set to it."""
+
+    def add(stem, header):
+        path = tmp_path / "dataset" / f"{stem}.yaml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(header + PLAIN.format(name=stem), encoding="utf-8")
+
+    add("other", "# @package dataset.other\n")
+    return tmp_path, add
+
+
+def composed(**sets):
+    return OmegaConf.create({"dataset": sets})
+
+
+def test_files_with_headers_of_their_own_are_right(tree):
+    folder, add = tree
+    add("mine", "# Questions of our customers.\n# @package dataset.mine\n")
+    check_set_files(composed(mine={"name": "mine"}, inline={"name": "inline"}), [folder])
+
+
+def test_a_file_without_a_header_is_named(tree):
+    folder, add = tree
+    add("mine", "# Questions of our customers.\n")
+    with pytest.raises(UserError, match=r"dataset/mine.yaml: .* must be '# @package dataset.mine'"):
+        check_set_files(composed(name="mine", kind="labelled_pair", labels={"0": 0}), [folder])
+
+
+def test_two_files_with_one_key_are_not_merged(tree):
+    folder, add = tree
+    add("copy", "# @package dataset.other\n")
+    with pytest.raises(
+        UserError, match=r"copy.yaml and .*other.yaml both say .*copy.yaml must say .*dataset.copy"
+    ):
+        check_set_files(composed(other={"name": "other"}), [folder])
+    check_set_files(composed(third={"name": "third"}), [folder])  # a job that has nothing to do with them
+
+
+def test_two_trees_are_looked_at(tree, tmp_path_factory):
+    folder, _ = tree
+    more = tmp_path_factory.mktemp("more")
+    (more / "dataset").mkdir()
+    (more / "dataset" / "again.yaml").write_text("# @package dataset.other\n", encoding="utf-8")
+    with pytest.raises(UserError, match="merged into one set"):
+        check_set_files(composed(other={}), [folder, more])
+
+
+@pytest.mark.parametrize("name", ["a/b", "a b", "a+b", "a>b", "<script>", "a|b", "", "a,b", "a\nb"])
+def test_a_name_that_tables_and_folders_cannot_bear(name):
+    with pytest.raises(UserError, match="letters, digits, _ and -"):
+        check_name("dataset", name, OmegaConf.create({"name": name}))
+
+
+@pytest.mark.parametrize("name", ["lcqmc", "my-set_2", "问答"])
+def test_a_name_that_they_can_bear(name):
+    check_name("dataset", name, OmegaConf.create({"name": name}))
+
+
+def test_a_set_goes_by_the_name_of_its_key():
+    with pytest.raises(UserError, match=r"evaluate\.copy\.name=lcqmc: expected copy"):
+        check_name("evaluate", "copy", OmegaConf.create({"name": "lcqmc"}))
+
+
+def typed(**described):
+    with explained():
+        return OmegaConf.merge(
+            OmegaConf.structured(DatasetConfig), spelt_sets({"dataset": {"x": described}})["dataset"]["x"]
+        )
+
+
+@pytest.mark.parametrize("labels", [{0: 0, 1: 1}, {"0": 0, 1: 1}, {0.5: 0, "b": 1}])
+def test_labels_need_no_quotes(labels):
+    assert typed(labels=labels).labels == {str(label): number for label, number in labels.items()}
+    assert typed(ignore_labels=[-1, "-"]).ignore_labels == ["-1", "-"]
+
+
+@pytest.mark.parametrize(
+    ("described", "message"),
+    [
+        ({"labels": {True: 1, False: 0}}, "dataset.x.labels: YAML reads yes, no"),
+        ({"labels": {None: 0}}, "put the label in quotes"),
+        ({"ignore_labels": [False]}, "dataset.x.ignore_labels: YAML reads"),
+        ({"labels": {"0": 0, 0: 1}}, "a label is there twice"),
+        ({"columns": {}, "layouts": {"a": {"columns": {0: "x"}, "files": {"train": "y"}}}}, "columns"),
+        ({"rows": {1: 2}}, "rows"),
+    ],
+)
+def test_keys_that_are_no_texts_end_in_a_line(described, message):
+    with pytest.raises(UserError) as caught:
+        typed(**described)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "7", "a: [", "\x00", "name: {a: b}", "labels: {yes: 1}", "x: 1", "- 1"]
+)
+def test_a_file_that_describes_no_set_ends_in_a_line(tmp_path, content):
+    path = tmp_path / "x.yaml"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(UserError) as caught:
+        read_description(path)
+    assert str(path) in str(caught.value)

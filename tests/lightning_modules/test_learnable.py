@@ -1,0 +1,245 @@
+"""Training that could not learn is refused before it starts; what it can do only in part is said in a line."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from jobs import compose_job
+from omegaconf import OmegaConf
+from test_broken_inputs import GOOD, OWN, Desk, says
+
+from datamodules.datamodule import SentenceDataModule
+from datamodules.loading import JobData
+from datamodules.stages import only_stage
+from launch import typed_config
+from lightning_modules.learnable import check_learnable
+from lightning_modules.matching import Match, build_loss
+from schema.errors import UserError
+from schema.examples import TEXT_COLUMNS, Examples, Kind
+
+NAMES = {
+    Kind.SCORED_PAIR: "demo_sts",
+    Kind.LABELLED_PAIR: "demo_qmc",
+    Kind.NLI_PAIR: "demo_nli",
+}
+
+
+@pytest.fixture(scope="module")
+def job():
+    sets = f"dataset=[{','.join(NAMES.values())}]"
+    typed = typed_config(
+        compose_job(sets, "suite=none", "training.batch_size=4", "training.duration=9 steps")
+    )
+    return OmegaConf.to_object(typed)
+
+
+@pytest.fixture(scope="module")
+def losses():
+    names = (
+        "cosent",
+        "info_nce",
+        "triplet",
+        "softmax",
+        "contrastive",
+        "cosine",
+        "cosent_bce",
+        "simcse",
+        "circle",
+    )
+    files = {name: OmegaConf.to_container(OmegaConf.load(f"conf/loss/{name}.yaml")) for name in names}
+    return files
+
+
+def rows_of(kind, *, targets=None, count=8, name=None, split="train", **texts):
+    """Rows of that kind whose texts all differ, except in columns that are given."""
+    columns = {column: [f"{column} {row}" for row in range(count)] for column in TEXT_COLUMNS[kind]}
+    columns |= {
+        column: [value] * count if isinstance(value, str) else value for column, value in texts.items()
+    }
+    return Examples.from_texts(
+        name or NAMES.get(kind, "demo_sts"),
+        split,
+        kind=kind,
+        texts=columns,
+        targets=None if targets is None else np.resize(np.asarray(targets, dtype=np.float32), count),
+        lines=np.arange(2, count + 2, dtype=np.int32),
+        num_classes=2,
+    )
+
+
+def told(job, losses, loss, *sets, dev=(0.0, 1.0), training=None, **groups):
+    """The lines about a stage that learns from `sets` with one loss. `dev`: gold values of its dev split."""
+    job = replace(job, training=replace(job.training, **training or {}), **groups)
+    dev = [rows_of(Kind.SCORED_PAIR, targets=dev, name=one.name, split="dev") for one in sets] if dev else []
+    data = JobData({one.name: one for one in sets}, dev)
+    rows = SentenceDataModule(data, only_stage([one.name for one in sets]), job=job)
+    return check_learnable(job, rows, {one.name: Match(one.name, one.kind, losses[loss]) for one in sets})
+
+
+GRADED, BINARY, PAIRS, TRIPLETS = Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.POSITIVE_PAIR, Kind.TRIPLET
+
+FINE = {
+    "graded": ("cosent", rows_of(GRADED, targets=[0, 0.5, 1])),
+    "0/1": ("contrastive", rows_of(BINARY, targets=[0, 1])),
+    "positives": ("info_nce", rows_of(PAIRS)),
+    "triplets": ("triplet", rows_of(TRIPLETS)),
+    "sentences": ("simcse", rows_of(Kind.SENTENCE)),
+    "one positive for all, with negatives": ("info_nce", rows_of(TRIPLETS, positive="same")),
+}
+
+
+@pytest.mark.parametrize("name", FINE)
+def test_nothing_is_said_of_rows_that_teach(job, losses, name):
+    assert told(job, losses, *FINE[name]) == []
+
+
+HOPELESS = {
+    "equal scores": (
+        "cosent",
+        rows_of(GRADED, targets=[0.6]),
+        {},
+        ["8 rows", "gold value 3", "cosent learns from"],
+    ),
+    "equal labels": (
+        "cosent",
+        rows_of(BINARY, targets=[1]),
+        {},
+        ["gold value 1", "dataset.demo_qmc.layouts"],
+    ),
+    "equal classes": ("cosent", rows_of(Kind.NLI_PAIR, targets=[2]), {}, ["gold value contradiction"]),
+    "all positives, circle": ("circle", rows_of(BINARY, targets=[1]), {}, ["gold value 1"]),
+    "all positives, contrastive": (
+        "contrastive",
+        rows_of(BINARY, targets=[1]),
+        {},
+        ["of one class, 1", "several"],
+    ),
+    "one class, softmax": ("softmax", rows_of(Kind.NLI_PAIR, targets=[1]), {}, ["of one class, neutral"]),
+    "a single row": ("cosent", rows_of(GRADED, targets=[1], count=1), {}, ["1 row:", "no other"]),
+    "a single pair": ("info_nce", rows_of(PAIRS, count=1), {}, ["1 row:", "no other"]),
+    "a batch of one": (
+        "cosent",
+        rows_of(GRADED, targets=[0, 1]),
+        {"batch_size": 1},
+        ["training.batch_size=1", "16"],
+    ),
+    "a batch of one pair": (
+        "info_nce",
+        rows_of(PAIRS),
+        {"batch_size": 1},
+        ["training.batch_size=1", "other texts"],
+    ),
+    "one anchor": (
+        "info_nce",
+        rows_of(PAIRS, anchor="今天"),
+        {},
+        ["the anchor '今天'", "telling texts apart"],
+    ),
+    "one positive": ("info_nce", rows_of(PAIRS, positive="今天"), {}, ["the positive '今天'"]),
+    "one sentence": ("simcse", rows_of(Kind.SENTENCE, text="今天"), {}, ["the text '今天'"]),
+    "negatives that are positives": (
+        "triplet",
+        rows_of(TRIPLETS, positive="同", negative="同"),
+        {},
+        ["every negative is its row's positive"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOPELESS)
+def test_training_that_cannot_learn_is_refused(job, losses, name):
+    loss, rows, training, parts = HOPELESS[name]
+    with pytest.raises(UserError) as caught:
+        told(job, losses, loss, rows, training=training)
+    says(str(caught.value), *parts)
+    assert "\n" not in str(caught.value)
+
+
+DOUBTFUL = {
+    "equal scores, regression": ("cosine", rows_of(GRADED, targets=[0.2]), {}, ["gold value 1", "one score"]),
+    "a batch of one, in part": (
+        "cosent_bce",
+        rows_of(GRADED, targets=[0, 1]),
+        {"batch_size": 1},
+        ["training.batch_size=1: the part of loss=cosent_bce"],
+    ),
+    "a batch larger than the set": (
+        "cosent",
+        rows_of(GRADED, targets=[0, 1]),
+        {"batch_size": 4096},
+        ["training.batch_size=4096: demo_sts has 8 rows", "every batch holds 8"],
+    ),
+    "some negatives that are positives": (
+        "triplet",
+        rows_of(TRIPLETS, positive=["同", *"abcdefg"], negative=["同", *"hijklmn"]),
+        {},
+        ["1 with a negative that is the positive, first in line 2"],
+    ),
+    "less than a step": (
+        "cosent",
+        rows_of(GRADED, targets=[0, 1]),
+        {"duration": "0.01 epochs"},
+        ["training.duration=0.01 epochs is 0.02 of a step"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DOUBTFUL)
+def test_training_that_learns_less_than_was_meant_is_told_in_a_line(job, losses, name):
+    loss, rows, training, parts = DOUBTFUL[name]
+    (line,) = told(job, losses, loss, rows, training=training)
+    says(line, *parts)
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"warmup": "100 steps"}, "optimiser.warmup=100 steps is longer than the training of 9 steps"),
+        ({"lr": 1e-30}, "optimiser.lr=1e-30: too small a step"),
+        ({"lr": 1e-3, "weight_decay": 2000.0}, "optimiser.weight_decay=2000: with this optimiser.lr"),
+        ({"clip_norm": 1e-20}, "optimiser.clip_norm=1e-20: gradients become smaller than optimiser.eps"),
+    ],
+)
+def test_an_optimiser_that_changes_nothing_is_told(job, losses, change, part):
+    optimiser = replace(job.optimiser, **change)
+    (line,) = told(job, losses, "cosent", rows_of(GRADED, targets=[0, 1]), optimiser=optimiser)
+    assert part in line
+
+
+def test_a_training_that_is_never_validated_is_told(job, losses):
+    rows = rows_of(GRADED, targets=[0, 1])
+    (line,) = told(job, losses, "cosent", rows, dev=None)
+    assert "no dev split is scored" in line
+    assert "the weights of the last step are kept" in line
+    (line,) = told(job, losses, "cosent", rows, dev=[0.5])
+    assert "dev/demo_sts: all 8 gold values are equal" in line
+
+
+def test_one_class_in_a_mixture_may_be_told_from_the_other_set(job, losses):
+    positive = rows_of(BINARY, targets=[1])
+    (line,) = told(job, losses, "contrastive", positive, rows_of(BINARY, targets=[0, 1], name="demo_sts"))
+    assert "demo_qmc/train: 8 rows: all are of one class, 1; only other sets" in line
+
+
+def test_what_has_cut_the_set_down_is_named(job, losses):
+    rows = rows_of(GRADED, targets=[1], count=1)
+    with pytest.raises(UserError, match="raise debug_rows=1, or choose another loss"):
+        told(job, losses, "cosent", rows, debug_rows=1)
+
+
+@pytest.mark.parametrize("temperature", [1e-30, 1e30])
+def test_a_temperature_that_leaves_nothing_is_refused(losses, temperature):
+    for name in ("cosent", "info_nce", "circle"):
+        with pytest.raises(UserError, match=r"loss\.temperature=1e[-+]30: .* 0\.05 is customary"):
+            build_loss(losses[name] | {"temperature": temperature}, dim=1, num_classes=2)
+
+
+def test_a_job_says_it_before_it_loads_a_model(tmp_path, tiny_backbone, capsys):
+    desk = Desk(tmp_path, tiny_backbone, capsys)
+    told = desk.refuses(*OWN, "training.batch_size=1", "backbone.path=no/such/place/of/mine")
+    says(
+        told,
+        "training.batch_size=1: loss=cosent compares a row with rows of other gold values in its batch",
+    )
+    desk.write("train.tsv", GOOD.replace("4.0", "1.0").replace("5.0", "1.0").encode())
+    says(desk.refuses(*OWN), "demo_sts/train: 3 rows: all of them have the gold value 1")

@@ -1,0 +1,189 @@
+"""The same command over other data: a run is shown again, or gone on with, only if it was made from the same."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from jobs import compose_job
+from omegaconf import OmegaConf
+from test_broken_inputs import GOOD, OWN, Desk, says
+
+from hydra_plugins.juzhen_sweeps.launcher import ProcessLauncher, SlurmLauncher, require_data_of
+from launch.data_record import RECORD_FILE, remember_data
+from launch.job import typed_config
+from launch.shown_again import show_finished
+from schema.errors import UserError
+from schema.result import RESULT_FILE
+
+CHANGED = GOOD.replace("5.0", "2.0")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, tiny_backbone):
+    """A desk with one finished run; its data and its record are put back before each test."""
+    root = tmp_path_factory.mktemp("made")
+    desk = Desk(root, tiny_backbone, None)
+    folder = Path(desk.run(*OWN))
+    return desk, folder, compose_job(*desk.words(*OWN, "resume=auto"))
+
+
+@pytest.fixture
+def desk(made, capsys):
+    desk, folder, desk.config = made
+    desk.capsys = capsys
+    kept = (folder / RECORD_FILE).read_text(encoding="utf-8")
+    yield desk
+    shutil.rmtree(desk.data_dir)
+    for split in ("train", "dev"):
+        desk.write(f"{split}.tsv", GOOD.encode())
+    (folder / RECORD_FILE).write_text(kept, encoding="utf-8")
+
+
+def again(desk, **changes):
+    """What the same command with resume=auto does before torch: true where the run is shown again."""
+    return show_finished(replace(OmegaConf.to_object(typed_config(desk.config)), **changes))
+
+
+def test_a_finished_run_is_shown_again_and_says_so(desk):
+    assert again(desk)
+    assert "already finished (2" in (told := desk.capsys.readouterr().out)
+    assert "Spearman ×100" in told
+
+
+def test_files_that_were_not_touched_are_not_opened(desk, monkeypatch):
+    monkeypatch.setattr("datamodules.source.load_examples", lambda *a, **b: pytest.fail("read again"))
+    with pytest.raises(pytest.fail.Exception, match="read again"):
+        again(desk)  # the fixture has written them anew
+    monkeypatch.undo()
+    assert again(desk)
+    monkeypatch.setattr("datamodules.source.load_examples", lambda *a, **b: pytest.fail("read again"))
+    assert again(desk)
+
+
+def test_equal_rows_in_another_place_are_the_same_data(desk):
+    shutil.copytree(desk.data_dir, desk.root / "copy", dirs_exist_ok=True)
+    assert again(desk, data_dir=str(desk.root / "copy"))
+
+
+@pytest.mark.parametrize("split", ["train", "dev"])
+@pytest.mark.parametrize("has_record", [True, False])
+def test_other_rows_are_refused(desk, made, split, has_record):
+    if not has_record:  # a run of a version that kept none
+        (made[1] / RECORD_FILE).unlink()
+    desk.write(f"{split}.tsv", CHANGED.encode())
+    with pytest.raises(UserError) as caught:
+        again(desk)
+    says(str(caught.value), str(made[1]), f"{split}/demo_sts has changed", "name=…", "resume=never")
+
+
+def test_other_rows_of_the_same_size_and_time_are_refused(desk, made):
+    path = desk.data_dir / "demo_sts" / "train.tsv"
+    before = path.stat()
+    path.write_bytes(CHANGED.encode())
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(UserError, match="has changed"):
+        again(desk)
+
+
+def test_data_that_is_gone_is_an_error_that_says_how_to_see_the_numbers(desk, made):
+    with pytest.raises(UserError, match="nowhere: no such folder") as caught:
+        again(desk, data_dir=str(desk.root / "nowhere"))
+    says(str(caught.value), "cannot be read again", f"python -m sweeps table {made[1]}")
+    (desk.data_dir / "demo_sts" / "dev.tsv").unlink()
+    with pytest.raises(UserError, match=r"dev/demo_sts.*cannot be read again: .*there is no file"):
+        again(desk)
+
+
+@pytest.mark.parametrize("broken", ["", "[]", '{"train/demo_sts": 7}', "\0", "[" * 9999])
+def test_a_broken_record_is_none(desk, made, broken):
+    (made[1] / RECORD_FILE).write_text(broken, encoding="utf-8")
+    assert again(desk)
+    desk.write("train.tsv", CHANGED.encode())
+    with pytest.raises(UserError, match="has changed"):
+        again(desk)
+
+
+def test_a_finished_cell_of_a_sweep_is_held_to_its_data(desk, made):
+    require_data_of(desk.config, ProcessLauncher)
+    desk.write("train.tsv", CHANGED.encode())
+    with pytest.raises(UserError, match="move its folder away"):
+        require_data_of(desk.config, SlurmLauncher)
+    shutil.rmtree(desk.data_dir / "demo_sts")
+    with pytest.raises(UserError, match="cannot be read again"):
+        require_data_of(desk.config, ProcessLauncher)
+    require_data_of(desk.config, SlurmLauncher)  # its nodes may have what this machine lacks
+
+
+@pytest.mark.slow
+def test_a_sweep_over_other_data_starts_nothing(desk, made, project_root):
+    words = desk.words(*OWN, "seed=1,2", "hydra.launcher.jobs=1")
+    command = [sys.executable, "train.py", "-m", *words]
+    for change, status in ((GOOD, 0), (GOOD, 0), (CHANGED, 2)):
+        desk.write("train.tsv", change.encode())
+        told = subprocess.run(command, cwd=project_root, capture_output=True, text=True, check=False)
+        assert told.returncode == status, told.stderr
+    says(told.stderr, "error: ", "train/demo_sts has changed", "move its folder away")
+    assert "finished in" not in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("progress", "now", "message"),
+    [
+        ("checkpoints/resume.ckpt", "2", "train/a has changed"),
+        ("stages/0-a/result.json", "2", "train/a has changed"),
+        ("stages/1-b/checkpoints/best.ckpt", None, "train/a is not there any more"),
+        ("checkpoints/resume.ckpt", "1", None),
+        ("train.log", "2", None),
+    ],
+)
+def test_what_was_begun_goes_on_only_over_the_same_rows(tmp_path, progress, now, message):
+    remember_data(tmp_path, {"train/a": {"fingerprint": "1"}})
+    (tmp_path / progress).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / progress).touch()
+    record = {} if now is None else {"train/a": {"fingerprint": now}}
+    if message is None:
+        remember_data(tmp_path, record)
+        assert json.loads((tmp_path / RECORD_FILE).read_text(encoding="utf-8")) == record
+        return
+    with pytest.raises(UserError, match=message):
+        remember_data(tmp_path, record)
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_goes_on_only_over_the_same_rows(desk, made):
+    desk.write("train.tsv", GOOD.encode())
+    folder = Path(desk.run(*OWN, "seed=7"))
+    (folder / RESULT_FILE).unlink()
+    assert (folder / "checkpoints" / "best.ckpt").exists()
+    desk.write("train.tsv", CHANGED.encode())
+    says(
+        desk.refuses(*OWN, "seed=7", "resume=auto"), str(folder), "train/demo_sts has changed", "resume=never"
+    )
+    desk.write("train.tsv", GOOD.encode())
+    assert (Path(desk.run(*OWN, "seed=7", "resume=auto")) / RESULT_FILE).exists()
+
+
+@pytest.mark.slow
+def test_a_run_that_learnt_nothing_yet_may_have_its_data_mended(desk, made):
+    folder = Path(desk.run(*OWN, "seed=8"))
+    (folder / RESULT_FILE).unlink()
+    shutil.rmtree(folder / "checkpoints")
+    desk.write("train.tsv", CHANGED.encode())
+    desk.run(*OWN, "seed=8", "resume=auto")
+    told = json.loads((folder / RECORD_FILE).read_text(encoding="utf-8"))
+    assert told["train/demo_sts"]["files"][0]["bytes"] == len(CHANGED.encode())
+
+
+def test_showing_again_needs_no_torch(desk, made, project_root):
+    code = "import sys, train\ntry: train.main()\nfinally: print('torch' in sys.modules)"
+    words = desk.words(*OWN, "resume=auto")
+    told = subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=project_root, capture_output=True, text=True, check=True
+    )
+    assert told.stdout.strip().endswith("False")
+    assert "already finished" in told.stdout
