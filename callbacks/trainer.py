@@ -12,10 +12,12 @@ from pytorch_lightning.strategies import DDPStrategy
 from callbacks.checkpoint_io import AtomicCheckpointIO
 from callbacks.finite_loss import FiniteLoss
 from callbacks.health import SpaceHealth
+from callbacks.loss_gradient import LossGradient
 from callbacks.peak_memory import PeakMemory
 from callbacks.progress import StageProgress
 from callbacks.pruning import pruning
 from callbacks.resume import ResumePoint, ValidationPoints
+from callbacks.score_health import ScoreHealth
 from callbacks.snapshot import Snapshots
 from callbacks.throughput import Throughput
 from callbacks.tracking import build_loggers
@@ -100,6 +102,8 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
         key: data.in_steps(getattr(job.training, key), f"training.{key}", total_steps=data.total_steps)
         for key in ("validate_every", "checkpoint_every")
     }
+    if job.health.gradient_range is not None:
+        callbacks.append(LossGradient(*job.health.gradient_range, every_steps=job.logger.every_steps))
     if data.selecting and job.health.probe_sentences:
         callbacks.append(
             SpaceHealth(
@@ -109,6 +113,7 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
                 seed=job.seed,
             )
         )
+        callbacks.append(ScoreHealth(job.health, checkpoints.parent))
     if data.selecting:
         callbacks.append(ValidationPoints(every_steps=every["validate_every"]))
         if job.training.patience is not None:

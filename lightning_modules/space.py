@@ -9,13 +9,13 @@ from datamodules.union import SentenceUnion
 from encoders import SentenceEncoder
 from encoders.backends import open_backend
 from encoders.sentence_encoder import batches_by_length
+from lightning_modules.score_summary import score_counts, score_summary
 from metrics.geometry import (
     alignment,
     effective_rank,
     iso_score,
     mean_cosine,
     neighbour_similarity,
-    score_histograms,
     uniformity,
     unit,
 )
@@ -23,7 +23,6 @@ from schema.config import BackendName
 from schema.examples import Examples
 
 NUM_NEIGHBOURS = 5
-NUM_BINS = 40
 POSITIVE_GRADE = 0.8
 """Pairs of at least this grade count as positive where alignment is measured: above 4 of 5, as in Gao et al. 2021."""
 
@@ -81,18 +80,16 @@ class SpaceMeter:
             "effective_rank": effective_rank(embeddings),
             "isotropy": iso_score(embeddings),
             "neighbour_similarity": neighbour_similarity(embeddings, num_neighbours=NUM_NEIGHBOURS),
+            **score_summary(self._cosines(), self._probe.grades, called="cosine"),
         }
 
     def histogram(self) -> dict[str, list[float]]:
         """Cosines of positive and of other pairs, counted in bins, as last measured."""
+        return score_counts(self._cosines(), self._probe.grades, low=-1, high=1)
+
+    def _cosines(self) -> np.ndarray:
         first, second = unit(self._embeddings)[self._probe.pairs]
-        cosines = np.einsum("rd,rd->r", first, second)
-        edges, positives, negatives = score_histograms(cosines, self._probe.grades, num_bins=NUM_BINS)
-        return {
-            "edges": edges.round(6).tolist(),
-            "positives": positives.tolist(),
-            "negatives": negatives.tolist(),
-        }
+        return np.einsum("rd,rd->r", first, second)
 
     def _encode(self) -> np.ndarray:
         backend = open_backend(BackendName.TORCH, self._encoder)

@@ -42,6 +42,7 @@ class Circle(Loss):
     takes = (Kind.LABELLED_PAIR,)
     reads = "cosines"
     couples = True
+    compares = True
 
     def __init__(self, *, margin: float | int, temperature: float | int) -> None:
         super().__init__()

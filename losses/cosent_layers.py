@@ -44,6 +44,7 @@ class CoSENTLayers(Loss):
     takes = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
     reads = "layers"
     couples = True
+    compares = True
 
     def __init__(
         self, *, temperature: float | int, depths: Sequence[float | int], weights: Sequence[float | int]

@@ -3,6 +3,7 @@
 import numpy as np
 
 from metrics.correlation import bootstrap_interval, pearson, spearman
+from metrics.distribution import score_distribution
 from metrics.threshold import (
     accuracy_at,
     area_under_curve,
@@ -28,7 +29,7 @@ def score_set(
     seed: int,
 ) -> dict[str, Score]:
     """Metric name → Score, as fractions: `spearman` (with interval), `pearson`, and for labelled pairs also
-    `accuracy`, `f1`, `average_precision`, `auc`.
+    `accuracy`, `f1`, `average_precision`, `auc`; and what `score_distribution` gives, in units of the score.
 
     scores  the model's similarity per row, (rows,), higher = closer
     dev     scores and examples of the dev split of the same set, None where it has none
@@ -44,6 +45,8 @@ def score_set(
         return {}
     try:
         found = _correlations(scores, grades, bootstrap_samples=bootstrap_samples, seed=seed)
+        spread = score_distribution(scores, grades)
+        found |= {name: Score(value, count=len(grades)) for name, value in spread.items()}
         if examples.kind is Kind.LABELLED_PAIR:
             found |= _decisions(scores, examples, dev=dev)
     except ValueError as error:
