@@ -13,10 +13,12 @@ from callbacks.checkpoint_io import AtomicCheckpointIO
 from callbacks.finite_loss import FiniteLoss
 from callbacks.fresh_logs import FreshLogs
 from callbacks.health import SpaceHealth
+from callbacks.loss_gradient import LossGradient
 from callbacks.peak_memory import PeakMemory
 from callbacks.progress import StageProgress
 from callbacks.pruning import pruning
 from callbacks.resume import ResumePoint, ValidationPoints
+from callbacks.score_health import ScoreHealth
 from callbacks.selection import BestOnDev, Patience
 from callbacks.set_counts import SetCounts
 from callbacks.snapshot import Snapshots
@@ -104,6 +106,8 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
         key: data.in_steps(getattr(job.training, key), f"training.{key}", total_steps=data.total_steps)
         for key in ("validate_every", "checkpoint_every")
     }
+    if job.health.gradient_range is not None:
+        callbacks.append(LossGradient(*job.health.gradient_range, every_steps=job.logger.every_steps))
     if data.selecting and job.health.probe_sentences:
         callbacks.append(
             SpaceHealth(
@@ -113,6 +117,7 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
                 seed=job.seed,
             )
         )
+        callbacks.append(ScoreHealth(job.health, checkpoints.parent))
     if data.selecting:
         callbacks.append(ValidationPoints(every_steps=every["validate_every"]))
         if job.training.patience is not None:

@@ -68,6 +68,7 @@ class SentenceModule(pl.LightningModule):
         self.scores: dict[str, Score] = {}
         self.seen: Mapping[str, Seen] = {}
         self.gradient_norms: deque[Tensor] = deque(maxlen=NORMS_KEPT)
+        self.watched: list[tuple[Tensor, bool]] | None = None
         self._batch_index = 0
         self._outputs: list[tuple[np.ndarray, np.ndarray]] = []
 
@@ -123,6 +124,12 @@ class SentenceModule(pl.LightningModule):
         """The scalar to minimise for `batch`, and what to log beside it."""
         return self.losses[batch.task](self.whole_batch(self.encode(batch)))
 
+    def watch(self, values: Float[Tensor, "rows *numbers"], *, are_embeddings: bool) -> None:
+        """Keeps the gradient of what a loss reads, in steps in which somebody has put a list into `watched`."""
+        if self.watched is not None and values.requires_grad:
+            values.retain_grad()
+            self.watched.append((values, are_embeddings))
+
     def whole_batch(self, encoded: Encoded) -> Encoded:
         """The rows of all processes, for a loss that couples them; what it draws is then the same in all."""
         rows = gather_rows(self, encoded)
@@ -162,6 +169,15 @@ class SentenceModule(pl.LightningModule):
         self.scores = self._score(
             self.trainer.datamodule.test_plan, bootstrap_samples=self.job.evaluation.bootstrap_samples
         )
+
+    @property
+    def scores_by_cosine(self) -> bool:
+        """Whether the score of a pair is the cosine of two embeddings."""
+        return "embeddings" in self.offers
+
+    def pair_scores(self, plan: EvaluationPlan) -> list[np.ndarray]:
+        """One score per row of each set, from what has been put out since the last pass began."""
+        return plan.scores(assemble_outputs(self._outputs, len(plan.examples)))
 
     def _score(self, plan: EvaluationPlan, *, bootstrap_samples: int) -> dict[str, Score]:
         outputs = assemble_outputs(self._outputs, len(plan.examples))

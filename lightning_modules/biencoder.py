@@ -96,12 +96,15 @@ class BiEncoder(SentenceModule):
         if not depths:
             return self.encoded(batch, self.encoder(batch.tokens))
         embeddings, layers = self.encoder.at_depths(batch.tokens, depths)
+        for below in (one for one in layers if one is not embeddings):
+            self.watch(below, are_embeddings=True)
         first, second, *_ = batch.columns.values()
         cosines = [F.cosine_similarity(one[first].float(), one[second].float(), dim=-1) for one in layers]
         return replace(self.encoded(batch, embeddings), layer_scores=torch.stack(cosines, dim=1))
 
     def encoded(self, batch: Batch, embeddings: Float[Tensor, "sentences dim"]) -> Encoded:
         """What a loss reads, from the embeddings of the batch's sentences."""
+        self.watch(embeddings, are_embeddings=True)
         columns = {column: embeddings[rows] for column, rows in batch.columns.items()}
         pair = list(columns.values())[:2]
         return Encoded(
@@ -111,6 +114,10 @@ class BiEncoder(SentenceModule):
             scores=self.encoder.pair_scores(*pair) if len(pair) == 2 else None,  # one text has no score
             targets=batch.targets,
         )
+
+    @property
+    def scores_by_cosine(self) -> bool:
+        return self.encoder.score_head is None
 
     def setup(self, stage: str) -> None:
         plan = self.trainer.datamodule.test_plan

@@ -144,11 +144,14 @@ class CrossEncoder(SentenceModule):
 
     def encode(self, batch: Batch) -> Encoded:
         logits = self._logits(batch)
+        scores = similarity(logits)
+        reads_logits = batch.task in self.losses and self.losses[batch.task].reads == "logits"
+        self.watch(logits if reads_logits else scores, are_embeddings=False)
         return Encoded(
             kind=batch.kind,
             embeddings={},
             text_ids={PAIR: batch.rows},
-            scores=similarity(logits),
+            scores=scores,
             targets=batch.targets,
             logits=logits if logits.shape[1] > 1 else None,
         )

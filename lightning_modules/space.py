@@ -6,11 +6,10 @@ from datamodules.probe import Probe
 from encoders import SentenceEncoder
 from encoders.backends import open_backend
 from encoders.sentence_encoder import batches_by_length
-from metrics.geometry import score_histograms, unit
+from lightning_modules.score_summary import score_counts, score_summary
+from metrics.geometry import unit
 from metrics.space import measure_space
 from schema.config import BackendName
-
-NUM_BINS = 40
 
 
 class SpaceMeter:
@@ -27,18 +26,17 @@ class SpaceMeter:
     def measure(self) -> dict[str, float | None]:
         """Name → number; None where one is not defined for this probe."""
         self._embeddings = self._encode()
-        return measure_space(self._embeddings, pairs=self._probe.pairs, grades=self._probe.grades)
+        pairs, grades = self._probe.pairs, self._probe.grades
+        spread = score_summary(self._cosines(), grades, called="cosine")
+        return measure_space(self._embeddings, pairs=pairs, grades=grades) | spread
 
     def histogram(self) -> dict[str, list[float]]:
         """Cosines of positive and of other pairs, counted in bins, as last measured."""
+        return score_counts(self._cosines(), self._probe.grades, low=-1, high=1)
+
+    def _cosines(self) -> np.ndarray:
         first, second = unit(self._embeddings)[self._probe.pairs]
-        cosines = np.einsum("rd,rd->r", first, second)
-        edges, positives, negatives = score_histograms(cosines, self._probe.grades, num_bins=NUM_BINS)
-        return {
-            "edges": edges.round(6).tolist(),
-            "positives": positives.tolist(),
-            "negatives": negatives.tolist(),
-        }
+        return np.einsum("rd,rd->r", first, second)
 
     def _encode(self) -> np.ndarray:
         backend = open_backend(BackendName.TORCH, self._encoder)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from metrics.correlation import bootstrap_interval, pearson, spearman
+from metrics.distribution import score_distribution
 from metrics.ranking import COSINE_TEMPERATURE, score_ranking
 from metrics.threshold import (
     accuracy_at,
@@ -31,7 +32,8 @@ def score_set(
     temperature: float = COSINE_TEMPERATURE,
 ) -> dict[str, Score]:
     """Metric name → Score, as fractions: `spearman` (with interval), `pearson`, and for labelled pairs also
-    `accuracy`, `f1`, `average_precision`, `auc`. For positive pairs and triplets what `score_ranking` gives.
+    `accuracy`, `f1`, `average_precision`, `auc`; and what `score_distribution` gives, in units of the score.
+    For positive pairs and triplets what `score_ranking` gives.
 
     scores  the model's similarity per row, (rows,), higher = closer; (rows, candidates) of positive pairs and triplets
     dev     scores and examples of the dev split of the same set, None where it has none
@@ -51,6 +53,8 @@ def score_set(
             return score_ranking(scores, examples, temperature=temperature, confidence=CONFIDENCE, **how)
         grades = examples.grades()
         found = _correlations(scores, grades, **how)
+        spread = score_distribution(scores, grades)
+        found |= {name: Score(value, count=len(grades)) for name, value in spread.items()}
         if examples.kind is Kind.LABELLED_PAIR:
             found |= _decisions(scores, examples, dev=dev)
     except ValueError as error:

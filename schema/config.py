@@ -187,12 +187,15 @@ class AugmentationConfig:
 
 @dataclass
 class HealthConfig:
-    """What is watched of the embedding space while it learns; changes no weights."""
+    """What is watched of embeddings, scores and gradients while a model learns; changes no weights."""
 
     probe_sentences: int = MISSING  # dev sentences that are looked at, at each validation; 0: none
     collapse_cosine: float = MISSING  # alarm when the mean cosine of two sentences is above this
     collapse_rank: float = MISSING  # alarm when embeddings use fewer directions than this (effective rank)
+    collapse_spread: float = MISSING  # alarm when scores that are no cosines deviate by less than this
     on_collapse: str = MISSING  # warn stop
+    # lowest and highest length of the gradient of the loss with respect to what it reads; null: not measured
+    gradient_range: list[float] | None = None
 
 
 @dataclass

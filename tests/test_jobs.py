@@ -69,6 +69,10 @@ def test_scores_have_intervals_and_counts(result):
     assert {key.rpartition("/")[2] for key in result.scores if "/demo_order/" in key} == {
         "spearman",
         "pearson",
+        "score_mean",
+        "score_variance",
+        "ks",
+        "ks_p_value",
         "accuracy",
         "f1",
         "average_precision",

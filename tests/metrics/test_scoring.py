@@ -26,7 +26,8 @@ def measured(scores: list[float], given: Examples, *, dev=None, samples: int = 0
 def test_graded_pairs_have_correlations_only():
     given = examples("test", [0.0, 0.2, 0.6, 1.0], kind=Kind.SCORED_PAIR)
     found = measured([0.1, 0.2, 0.5, 0.9], given, samples=50)
-    assert list(found) == ["spearman", "pearson"]
+    assert list(found) == ["spearman", "pearson", "score_mean", "score_variance", "ks", "ks_p_value"]
+    assert (found["score_mean"].value, found["ks"].value) == (pytest.approx(0.425), 1)
     assert found["spearman"].value == pytest.approx(1)
     assert found["spearman"].low <= found["spearman"].value <= found["spearman"].high + 1e-12
     assert (found["pearson"].low, found["pearson"].count) == (None, 4)
