@@ -2,10 +2,11 @@
 
 import functools
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
-from schema.errors import UserError, print_error
+from schema.errors import INTERRUPTED, INTERRUPTED_STATUS, UserError, print_error
 from schema.secrets import hide_in_logs
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
@@ -32,6 +33,9 @@ def run_cli(main: Callable[..., Any]) -> Callable[..., Any]:
                 raise
             print_error(error)
             raise SystemExit(2) from None
+        except KeyboardInterrupt:
+            print(INTERRUPTED, file=sys.stderr)
+            raise SystemExit(INTERRUPTED_STATUS) from None
         finally:
             if wanted is None:
                 del os.environ[FULL_ERROR]

@@ -5,6 +5,10 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 
+INTERRUPTED = "stopped by Ctrl-C"
+INTERRUPTED_STATUS = 130
+"""128 and the number of SIGINT, as shells expect it."""
+
 
 class UserError(Exception):
     """Something the user can mend: shown as plain text without a traceback, exit status 2.
@@ -14,12 +18,15 @@ class UserError(Exception):
 
 
 def exit_status(run: Callable[[], None]) -> int:
-    """Of a program that does `run`: 0, or 2 after a mistake of the user, which is shown without a traceback."""
+    """Of a program that does `run`: 0, 2 after a mistake of the user, or 130 after Ctrl-C; none shows a traceback."""
     try:
         run()
     except UserError as error:
         print_error(error)
         return 2
+    except KeyboardInterrupt:
+        print(INTERRUPTED, file=sys.stderr)
+        return INTERRUPTED_STATUS
     return 0
 
 
