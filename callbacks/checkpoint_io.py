@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
-from callbacks.snapshot import SUFFIX
 from callbacks.snapshot_file import read_snapshot
 from schema.errors import UserError
+from schema.snapshots import SUFFIX
 from schema.whole import whole_file
 
 

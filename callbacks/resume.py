@@ -13,9 +13,10 @@ from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
 
 from callbacks.checkpoint_io import AtomicCheckpointIO, damaged, read_checkpoint
-from callbacks.snapshot import Found, Snapshots, find_snapshot
+from callbacks.snapshot import Snapshots
 from callbacks.snapshot_file import NoRoomError
 from schema.errors import UserError
+from schema.snapshots import Found, find_snapshot
 
 RESUME_FILE = "resume.ckpt"
 

@@ -33,6 +33,7 @@ from schema.config import JobConfig
 from schema.errors import INTERRUPTED, INTERRUPTED_STATUS
 from schema.own_classes import own_class
 from schema.result import Result, Score
+from schema.snapshots import forget_snapshot
 
 SIGTERM_STATUS = 128 + 15
 BYTES_PER_PARAMETER = 4 * (1 + 3 + 3 + 1)  # best, resume, the next resume while it is written, encoder
@@ -203,6 +204,7 @@ class StageRun:
             result.weights = weights_digest(folder / ENCODER_FOLDER)
         result.write(folder)
         (entry.checkpoints / RESUME_FILE).unlink(missing_ok=True)
+        forget_snapshot(entry.checkpoints)
 
 
 @contextmanager

@@ -157,6 +157,7 @@ class HardwareConfig:
     )
     snapshot_folder: str | None = None  # in memory, for the state after each step; null: not kept
     snapshot_share: float = 0.05  # of the time that keeping it may take; else not after every step
+    snapshot_kept_mib: int = 1024  # that the states of killed runs may take together; the oldest go first
 
 
 @dataclass

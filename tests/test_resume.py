@@ -15,10 +15,10 @@ from jobs import in_memory, run_job
 import callbacks.trainer as assembly
 from callbacks import snapshot_file
 from callbacks.resume import newest_state
-from callbacks.snapshot import Snapshots, find_snapshot
-from callbacks.snapshot_file import boot_id
+from callbacks.snapshot import Snapshots
 from launch import run_cli
 from schema.errors import exit_status
+from schema.snapshots import boot_id, find_snapshot
 
 INTERRUPTED = Path(__file__).with_name("interrupted_job.py")
 JOB = (
