@@ -26,6 +26,7 @@ from callbacks.throughput import Throughput
 from callbacks.tracking import build_loggers
 from datamodules.datamodule import SentenceDataModule
 from schema.config import HardwareConfig, JobConfig
+from schema.snapshots import clear_away
 
 CHECKPOINTS = "checkpoints"
 
@@ -154,7 +155,15 @@ def build_snapshots(hardware: HardwareConfig, checkpoints: Path) -> Snapshots | 
     """What keeps the state after each step in memory; None where the configuration does not want it."""
     if hardware.snapshot_folder is None:
         return None
-    return Snapshots(checkpoints, Path(hardware.snapshot_folder), share=hardware.snapshot_share)
+    snapshots = Snapshots(
+        checkpoints,
+        Path(hardware.snapshot_folder),
+        share=hardware.snapshot_share,
+        keep_bytes=hardware.snapshot_kept_mib * 2**20,
+    )
+    if snapshots.folder is not None:
+        clear_away(snapshots.folder, keep_bytes=snapshots.keep_bytes)  # also where this run will write none
+    return snapshots
 
 
 HARMLESS = (

@@ -2,7 +2,8 @@
 
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import nn
 
+from callbacks.checkpoint_io import read_checkpoint
 from callbacks.pruning import leave_if_pruned
 from callbacks.result_writer import best_weights, build_result, describe_training
 from callbacks.resume import RESUME_FILE, newest_state
@@ -28,8 +30,10 @@ from launch.stage_store import StageEntry, share_files
 from lightning_modules.base import SentenceModule
 from lightning_modules.matching import Match, build_losses
 from schema.config import JobConfig
+from schema.errors import INTERRUPTED, INTERRUPTED_STATUS
 from schema.own_classes import own_class
 from schema.result import Result, Score
+from schema.snapshots import forget_snapshot
 from schema.weights import weights_digest
 
 log = logging.getLogger(__name__)
@@ -65,6 +69,9 @@ class StageRun:
             # Lightning would let the process end with status 0, and a scheduler would take it for finished.
             print("stopped by SIGTERM; continue with resume=auto", file=sys.stderr)
             raise SystemExit(SIGTERM_STATUS) from None
+        except KeyboardInterrupt:
+            print(_interrupted(entry.checkpoints), file=sys.stderr)
+            raise SystemExit(INTERRUPTED_STATUS) from None
 
     def _run(self, stage: Stage, encoder: nn.Module | None, folder: Path, entry: StageEntry) -> Result:
         job = self.job
@@ -147,12 +154,12 @@ class StageRun:
             print(
                 f"stage {data.stage.name}: goes on after step {newest.steps} ({newest.path})", file=sys.stderr
             )
-        trainer.fit(module, datamodule=data, ckpt_path=None if newest is None else newest.path)
+        with _ctrl_c_of(trainer):
+            trainer.fit(module, datamodule=data, ckpt_path=None if newest is None else newest.path)
         leave_if_pruned(trainer)
         best = best_weights(trainer)
         if best is not None:
-            state = torch.load(best, map_location="cpu", weights_only=True)["state_dict"]
-            module.load_state_dict(state)
+            module.load_state_dict(read_checkpoint(best)["state_dict"])
 
     def _measure(
         self, trainer: pl.Trainer, module: SentenceModule, data: SentenceDataModule, entry: StageEntry
@@ -170,7 +177,8 @@ class StageRun:
     def _test(
         self, trainer: pl.Trainer, module: SentenceModule, data: SentenceDataModule
     ) -> dict[str, Score]:
-        trainer.test(module, datamodule=data, verbose=False)
+        with _ctrl_c_of(trainer):
+            trainer.test(module, datamodule=data, verbose=False)
         return module.scores
 
     def _take_over(self, encoder: nn.Module, stage: Stage, entry: StageEntry) -> dict[str, Any]:
@@ -205,6 +213,25 @@ class StageRun:
             result.weights = weights_digest(folder / ENCODER_FOLDER)
         result.write(folder)
         (entry.checkpoints / RESUME_FILE).unlink(missing_ok=True)
+        forget_snapshot(entry.checkpoints)
+
+
+@contextmanager
+def _ctrl_c_of(trainer: pl.Trainer) -> Iterator[None]:
+    """Ctrl-C as Python tells it: Lightning saves, and then ends the program with status 1 as if it had failed."""
+    try:
+        yield
+    except SystemExit as end:
+        if trainer.interrupted and not isinstance(end, SIGTERMException):
+            raise KeyboardInterrupt from None
+        raise
+
+
+def _interrupted(checkpoints: Path) -> str:
+    newest = newest_state(checkpoints)
+    if newest is None:
+        return f"{INTERRUPTED} before anything was saved"
+    return f"{INTERRUPTED}; step {newest.steps} is saved; continue with resume=auto"
 
 
 def _chooses(data: SentenceDataModule) -> str:

@@ -106,6 +106,7 @@ RANGES: dict[str, Range] = {
     "hardware.eval_batch_tokens": Range(least=1),
     "hardware.train_piece_tokens": Range(least=1),
     "hardware.snapshot_share": Range(above=0),
+    "hardware.snapshot_kept_mib": Range(least=0),
     "evaluation.bootstrap_samples": Range(least=0),
     "logger.every_steps": Range(least=1),
     "schedule.temperature": Range(above=0),

@@ -156,6 +156,7 @@ class HardwareConfig:
     train_piece_tokens: int | None = None
     snapshot_folder: str | None = None  # in memory, for the state after each step; null: not kept
     snapshot_share: float = 0.05  # of the time that keeping it may take; else not after every step
+    snapshot_kept_mib: int = 1024  # that the states of killed runs may take together; the oldest go first
 
 
 @dataclass

@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterable
 
 MISTAKE_STATUS = 2
 """Exit status of a program after a mistake of the user: to start it again would not help."""
+INTERRUPTED = "stopped by Ctrl-C"
+INTERRUPTED_STATUS = 130
+"""128 and the number of SIGINT, as shells expect it."""
 
 
 class UserError(Exception):
@@ -17,12 +20,15 @@ class UserError(Exception):
 
 
 def exit_status(run: Callable[[], None]) -> int:
-    """Of a program that does `run`: 0, or 2 after a mistake of the user, which is shown without a traceback."""
+    """Of a program that does `run`: 0, 2 after a mistake of the user, or 130 after Ctrl-C; none shows a traceback."""
     try:
         run()
     except UserError as error:
         print_error(error)
         return MISTAKE_STATUS
+    except KeyboardInterrupt:
+        print(INTERRUPTED, file=sys.stderr)
+        return INTERRUPTED_STATUS
     return 0
 
 

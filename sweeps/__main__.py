@@ -8,6 +8,7 @@ python -m sweeps report runs                         all of it as files: page, h
 python -m sweeps dashboards runs                     the report on Weights & Biases, with panels
 python -m sweeps export runs results/mine            the results alone, to publish or to archive
 python -m sweeps status runs                         cells that are finished, running, failed, and the time left
+python -m sweeps snapshots --clear                   memory that killed runs still hold: list it, give it back
 """
 
 import argparse
@@ -56,6 +57,14 @@ def _parser() -> argparse.ArgumentParser:
         "export", help="copies the results, without weights, logs and folders of this machine"
     )
     export.set_defaults(run=_export)
+    snapshots = commands.add_parser(
+        "snapshots", help="states of training in shared memory, and whose they are"
+    )
+    snapshots.add_argument("--clear", action="store_true", help="delete those that no training is writing to")
+    snapshots.add_argument(
+        "--memory", type=Path, metavar="FOLDER", help="hardware.snapshot_folder; default: /dev/shm"
+    )
+    snapshots.set_defaults(run=_snapshots)
     for command in (table, compare, report, dashboards, export, status):
         command.add_argument("folder", type=Path, help="folder that holds runs, at any depth")
     export.add_argument("target", type=Path, help="folder that they are written to")
@@ -160,6 +169,12 @@ def _status(options: argparse.Namespace) -> None:
     from sweeps.status import read_status, to_console
 
     Console().print(to_console(read_status(options.folder)), highlight=False)
+
+
+def _snapshots(options: argparse.Namespace) -> None:
+    from sweeps.snapshots import run
+
+    run(options)
 
 
 def _read_matrix(options: argparse.Namespace, *, split: str | None = None):
