@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from launch.lacking import Described, FinishedStage, fillable, finished_stages, uncounted
 from launch.run_folder import RunFolder
 from schema.errors import UserError, exit_status
+from schema.numbers import whole_number
 from schema.result import WITHOUT_LEAKS, Result
 
 if TYPE_CHECKING:  # it loads torch, and neither --help nor a folder that lacks nothing should wait for that
@@ -33,8 +34,7 @@ CONFIGURATION = Path(__file__).resolve().parent / "conf"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and gives the exit status: 0, or 2 for a mistake of the user or a run that failed."""
-    options = _parser().parse_args(arguments)
-    return exit_status(lambda: _fill_all(options))
+    return exit_status(lambda: _fill_all(_parser().parse_args(arguments)))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -72,7 +72,10 @@ def _parser() -> argparse.ArgumentParser:
         "--hardware", metavar="NAME", help="of conf/hardware; default: what each run has used, on one device"
     )
     parser.add_argument(
-        "--batch-tokens", type=int, metavar="N", help="tokens at a time; default: as the hardware says"
+        "--batch-tokens",
+        type=whole_number("--batch-tokens", least=1, expected="a number of tokens, such as 16384"),
+        metavar="N",
+        help="tokens at a time; default: as the hardware says",
     )
     return parser
 
@@ -105,8 +108,6 @@ def _check(options: argparse.Namespace) -> None:
         raise UserError(
             f"--data-dir {options.data_dir}: no such folder; give the one that holds the data sets"
         )
-    if options.batch_tokens is not None and options.batch_tokens < 1:
-        raise UserError(f"--batch-tokens {options.batch_tokens}: expected a number of tokens, such as 2048")
 
 
 class _Visit:

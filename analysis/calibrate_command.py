@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from schema.errors import UserError
+from schema.numbers import whole_number
 
 if TYPE_CHECKING:  # it loads torch, and --help should not wait for it
     from analysis.run_scores import ScoredRun
@@ -34,7 +35,12 @@ def add_scoring(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sets", nargs="+", metavar="SET", help="default: every fitting set of the run")
     parser.add_argument("--data-dir", type=Path, help="default: where the run read its sets")
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="default: analysis/ in the (first) run")
-    parser.add_argument("--batch-tokens", type=int, default=16384, help="tokens at a time (default: 16384)")
+    parser.add_argument(
+        "--batch-tokens",
+        type=whole_number("--batch-tokens", least=1, expected="a number of tokens, such as 16384"),
+        default=16384,
+        help="tokens at a time (default: 16384)",
+    )
 
 
 def calibrate(options: argparse.Namespace) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from analysis.calibrate_command import require_matplotlib
 from analysis.curves import Curves, choose_quantities, read_curves, smoothed, told_apart
 from schema.errors import UserError
+from schema.numbers import as_number
 
 PER_ROW = 3
 LOSS_WINDOW = 10
@@ -65,7 +66,7 @@ def curves(options: argparse.Namespace) -> None:
 def _level(line: str) -> tuple[str, float]:
     name, _, value = line.rpartition("=")
     try:
-        return name, float(value)
+        return name, as_number(value)
     except ValueError:
         raise UserError(f'--line {line}: expected a name and a number, as in --line "TF-IDF=0.731"') from None
 

@@ -1,8 +1,10 @@
 """The Result of a stage, put together from what the run knows."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytorch_lightning as pl
@@ -13,6 +15,7 @@ from callbacks.selection import BEST, LAST, BestOnDev
 from callbacks.throughput import Throughput
 from datamodules.datamodule import SentenceDataModule
 from datamodules.leaks import Seen
+from encoders.cut import Cut
 from lightning_modules.base import SentenceModule, selection_metric
 from schema.config import JobConfig
 from schema.environment import describe_environment
@@ -29,6 +32,7 @@ def build_result(
     trainer: pl.Trainer,
     untrained: dict[str, Score],
     training: dict[str, Any],
+    cut: Mapping[str, Cut] = MappingProxyType({}),
 ) -> Result:
     """Everything measured in the stage that `trainer` has just tested; `training` as `describe_training` gives it."""
     return Result(
@@ -38,7 +42,7 @@ def build_result(
         scores=module.scores | {f"{absent}/spearman": Score(None) for absent in data.data.absent},
         untrained=untrained,
         config=settings,
-        data=with_leaks(_describe_data(data), module.seen),
+        data=with_leaks(_describe_data(data, cut), module.seen),
         training=training,
         environment=describe_environment() | {"device": _device_name(module)},
         seed=job.seed,
@@ -47,7 +51,7 @@ def build_result(
     )
 
 
-def _describe_data(data: SentenceDataModule) -> dict[str, dict[str, Any]]:
+def _describe_data(data: SentenceDataModule, cut: Mapping[str, Cut]) -> dict[str, dict[str, Any]]:
     read = [(f"train/{name}", examples) for name, examples in data.train.items()]
     read += [(f"{one.split}/{one.name}", one) for one in data.data.evaluation]
     return {
@@ -58,6 +62,7 @@ def _describe_data(data: SentenceDataModule) -> dict[str, dict[str, Any]]:
             "leaky": examples.num_leaky,
             "fingerprint": examples.fingerprint,
         }
+        | ({"cut": asdict(cut[key]) | {"share": round(cut[key].share, 6)}} if key in cut else {})
         for key, examples in read
     }
 

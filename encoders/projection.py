@@ -7,6 +7,8 @@ from jaxtyping import Float
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from encoders.foreign import told_simply
+from encoders.settings_file import Settings
 from schema.errors import UserError, nearest
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
@@ -50,24 +52,27 @@ class Projection(nn.Module):
     @classmethod
     def load(cls, folder: Path) -> "Projection":
         """Reads a `Dense` folder. Raises UserError for pickled weights and for variants we do not compute."""
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
+        settings = Settings.read(folder / "config.json")
+        config = settings.values
+        activation = settings.get("activation_function", str, default="torch.nn.modules.activation.Tanh")
         if activation not in ACTIVATIONS:
             raise UserError(
                 f"{folder}: activation {activation!r} is not supported; {nearest(activation, ACTIVATIONS)}"
             )
         inputs = {
-            config.get(key) or "sentence_embedding" for key in ("module_input_name", "module_output_name")
+            str(config.get(key) or "sentence_embedding")
+            for key in ("module_input_name", "module_output_name")
         }
         if config.get("use_residual") or inputs != {"sentence_embedding"}:
             raise UserError(f"{folder}: only plain Dense layers over the sentence embedding are supported")
         if not (folder / _WEIGHTS).is_file():
             raise UserError(f"{folder}: {_WEIGHTS} is missing; pickled weights are not read, save them anew")
         layer = cls(
-            config["in_features"],
-            config["out_features"],
-            bias=config.get("bias", True),
+            settings.get("in_features", int),
+            settings.get("out_features", int),
+            bias=settings.get("bias", bool, default=True),
             activation=activation,
         )
-        layer.load_state_dict(load_file(folder / _WEIGHTS))
+        with told_simply(f"{folder}: config.json and {_WEIGHTS} do not belong together"):
+            layer.load_state_dict(load_file(folder / _WEIGHTS))
         return layer
