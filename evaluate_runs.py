@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from launch.lacking import Described, FinishedStage, fillable, finished_stages, uncounted
 from launch.run_folder import RunFolder
 from schema.errors import UserError, exit_status
-from schema.numbers import whole_number
+from schema.numerals import whole_number
 from schema.result import WITHOUT_LEAKS, Result
 
 if TYPE_CHECKING:  # it loads torch, and neither --help nor a folder that lacks nothing should wait for that

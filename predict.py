@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from schema.config import BackendName, backend_name
 from schema.errors import UserError, exit_status, nearest
-from schema.numbers import is_position, whole_number
+from schema.numerals import is_position, whole_number
 from schema.texts import short, text_fault
 
 if TYPE_CHECKING:  # both load torch or numpy, and --help should not wait for them

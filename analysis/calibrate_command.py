@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from schema.errors import UserError
-from schema.numbers import whole_number
+from schema.numerals import whole_number
 
 if TYPE_CHECKING:  # it loads torch, and --help should not wait for it
     from analysis.run_scores import ScoredRun

@@ -9,7 +9,7 @@ from pathlib import Path
 from analysis.calibrate_command import require_matplotlib
 from analysis.curves import Curves, choose_quantities, read_curves, smoothed, told_apart
 from schema.errors import UserError
-from schema.numbers import as_number
+from schema.numerals import as_number
 
 PER_ROW = 3
 LOSS_WINDOW = 10

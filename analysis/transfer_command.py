@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from schema.errors import UserError
-from schema.numbers import whole_number
+from schema.numerals import whole_number
 
 CONFIGURATION = Path(__file__).resolve().parents[1] / "conf"
 

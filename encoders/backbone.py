@@ -69,7 +69,7 @@ def _read_tokenizer(folder: Path) -> Tokenizer:
         except Exception:
             path = folder / "tokenizer.json"
             if path.is_file():  # transformers asks it for keys, and says no more than which one was not there
-                with told_simply(f"{path}: no tokenizer of the tokenizers library; copy the file again"):
+                with told_simply(f"{path}: the tokenizer does not load; copy the file again"):
                     RustTokenizer.from_file(str(path))
             raise
 

@@ -110,7 +110,7 @@ def _require_shapes(source: str, mismatched: Iterable[tuple]) -> None:
         )
         more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
         raise UserError(
-            f"{source}: config.json and model.safetensors do not belong together: {told}{more}. "
+            f"{source}: the weights do not load, they are not those of config.json: {told}{more}. "
             "Copy both from one place"
         )
 

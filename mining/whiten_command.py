@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from mining.distil_command import CONFIGURATION
-from schema.numbers import finite_number, whole_number
+from schema.numerals import finite_number, whole_number
 
 
 def add_whiten(commands: "argparse._SubParsersAction") -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from filelock import FileLock
 
 from schema.errors import UserError
-from schema.numbers import is_position
+from schema.numerals import is_position
 
 if TYPE_CHECKING:
     from optuna.storages import JournalStorage

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from schema.errors import UserError
-from schema.numbers import finite_number, whole_number
+from schema.numerals import finite_number, whole_number
 
 CONFIGURATION = Path(__file__).resolve().parents[2] / "conf"
 

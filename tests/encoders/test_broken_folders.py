@@ -141,7 +141,7 @@ NAME = "encoder.layer.0.attention.output.LayerNorm.bias"
 WHOLE = {
     "a wider model": (
         config(hidden_size=64),
-        ["do not belong together", "has 32 numbers in the weights, 64 by config.json", "and 3"],
+        ["they are not those of config.json", "has 32 numbers in the weights, 64 by config.json", "and 3"],
     ),
     "another vocabulary": (
         config(vocab_size=7306),
@@ -151,7 +151,10 @@ WHOLE = {
         config(num_hidden_layers=1),
         ["encoder.layer.1.", "num_hidden_layers", "backbone.layers"],
     ),
-    "an empty tokenizer": (file("tokenizer.json", "{}"), ["tokenizer.json: no tokenizer", "Model missing"]),
+    "an empty tokenizer": (
+        file("tokenizer.json", "{}"),
+        ["tokenizer.json: the tokenizer does not load", "Model missing"],
+    ),
     "weights that are none": (
         weights(lambda tensors: tensors[NAME].fill_(torch.nan)),
         [f"{NAME} holds NaN or infinite numbers"],
@@ -172,10 +175,10 @@ MORE = {
     "no such architecture": (config(model_type="nope"), ["config.json: transformers cannot read it", "nope"]),
     "an empty config": (file("config.json", "{}"), ["config.json: transformers cannot read it"]),
     "a deep config": (file("config.json", DEEP), ["config.json: transformers cannot read it"]),
-    "a list for a tokenizer": (file("tokenizer.json", "[]"), ["tokenizer.json: no tokenizer"]),
+    "a list for a tokenizer": (file("tokenizer.json", "[]"), ["tokenizer.json: the tokenizer does not load"]),
     "half a tokenizer": (
         file("tokenizer.json", '{"model": {"type": "WordPiece"}}'),
-        ["tokenizer.json: no tokenizer"],
+        ["tokenizer.json: the tokenizer does not load"],
     ),
     "bytes for a tokenizer": (file("tokenizer.json", b"\xff\0"), ["tokenizer.json"]),
     "a list of settings": (file("tokenizer_config.json", "[]"), ["the tokenizer does not load"]),
