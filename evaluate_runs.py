@@ -19,8 +19,11 @@ from typing import TYPE_CHECKING
 
 from launch.lacking import Described, FinishedStage, fillable, finished_stages, uncounted
 from launch.run_folder import RunFolder
+from schema.arguments import Parser
 from schema.errors import UserError, exit_status
+from schema.measures import FIRST_MEASURES
 from schema.numerals import whole_number
+from schema.program import run_program
 from schema.result import WITHOUT_LEAKS, Result
 
 if TYPE_CHECKING:  # it loads torch, and neither --help nor a folder that lacks nothing should wait for that
@@ -38,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="evaluate_runs.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
@@ -126,7 +129,7 @@ class _Visit:
         """Fills one result in, and says in a line what came of it."""
         if not self._wanted(stage):
             return f"nothing to do{self._without_file(stage)}"
-        with RunFolder(stage.run, resume="auto"):
+        with RunFolder(stage.run, resume="auto", fills=True):
             wanted = self._wanted(stage)  # another process may have been here before the lock was ours
             if not wanted:
                 return "nothing to do"
@@ -165,13 +168,16 @@ class _Visit:
 
 
 def _spoken(filled: "Filled", result: Result, seconds: float) -> str:
-    """New Spearman ×100 of each split, what moved, and what could not be done."""
-    spoken = [
-        f"{place} {'without them ' if metric.endswith(WITHOUT_LEAKS) else ''}{100 * result.scores[key].value:.2f}"
-        for key in filled.added
-        for place, _, metric in [key.rpartition("/")]
-        if metric.removesuffix(WITHOUT_LEAKS) == "spearman" and key in result.scores
-    ]
+    """New Spearman, or what else speaks for a set, ×100 of each split, what moved, and what could not be done."""
+    spoken = []
+    for key in filled.added:
+        place, _, metric = key.rpartition("/")
+        measure = metric.removesuffix(WITHOUT_LEAKS)
+        if measure not in FIRST_MEASURES or key not in result.scores:
+            continue
+        words = [] if measure == "spearman" else [measure.replace("_", " ")]
+        words += ["without them"] if metric.endswith(WITHOUT_LEAKS) else []
+        spoken.append(" ".join([place, *words, f"{100 * result.scores[key].value:.2f}"]))
     parts = [*filled.notes]
     parts += [f"added {', '.join(spoken) or len(filled.added)}"] if filled.added else []
     far = [
@@ -194,4 +200,4 @@ def _percent(value: float | None) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_program(main))

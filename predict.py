@@ -1,7 +1,9 @@
 """Scores sentence pairs with a trained encoder: `python predict.py <run or folder> "句子一" "句子二"`.
 
-With --file it adds a column to a table of pairs. The score is the cosine of the two embeddings, −1 to 1; of a
-cross-encoder it is the logit, any number, 0 where it is undecided after training with bce or ce.
+With --file it adds a column to a table of pairs. The score is the cosine of the two embeddings, −1 to 1, or the learnt
+form of a run with model.score=bilinear, any number; of a cross-encoder it is the logit, any number, 0 where it is
+undecided after training with bce or ce. With --calibration it is the probability of label 1, and with --fuse one score
+of two runs.
 """
 
 import argparse
@@ -13,12 +15,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from analysis.new_pairs import add_fitted, check_fitted, fused_scores, scaled
+from schema.arguments import Parser
 from schema.config import BackendName, backend_name
 from schema.errors import UserError, exit_status, nearest
 from schema.numerals import is_position, whole_number
+from schema.program import run_program
 from schema.texts import short, text_fault
+from schema.whole import write_text
 
-if TYPE_CHECKING:  # both load torch or numpy, and --help should not wait for them
+if TYPE_CHECKING:  # it loads numpy, and --help should not wait for that
     from datamodules.readers import Table
     from encoders import SentenceEncoder
     from encoders.joint_encoder import JointEncoder
@@ -26,11 +32,14 @@ if TYPE_CHECKING:  # both load torch or numpy, and --help should not wait for th
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and gives the exit status: 0, or 2 for a mistake of the user."""
-    return exit_status(lambda: _score(_parser().parse_args(arguments)))
+    return exit_status(lambda: _score(_parser().parse_intermixed_args(arguments)))
 
 
 def _score(options: argparse.Namespace) -> None:
     backend_name(options.backend, key="--backend")
+    check_fitted(options)
+    if options.encoder is None and options.fuse is None:
+        raise UserError('expected a run or an encoder: python predict.py <run or folder> "句子一" "句子二"')
     if options.file is None and len(options.sentences) == 2:
         print(f"{score_pair(options):.4f}")
     elif options.file is not None and not options.sentences:
@@ -44,12 +53,12 @@ def _score(options: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="predict.py",
         description="Scores sentence pairs with a trained encoder; the score is the cosine, −1 to 1, or the logit of "
         "a cross-encoder, any number.",
     )
-    parser.add_argument("encoder", help="run folder, or folder of an encoder")
+    parser.add_argument("encoder", nargs="?", help="run folder, or folder of an encoder")
     parser.add_argument("sentences", nargs="*", help="the two sentences of a pair")
     parser.add_argument("--file", type=Path, help="table of pairs: .tsv or .csv, also .gz or .zst")
     parser.add_argument(
@@ -74,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"what computes the embeddings: {', '.join(BackendName)} (default: {BackendName.TORCH})",
     )
     parser.add_argument("--cache", type=Path, metavar="FOLDER", help="keep embeddings here for the next time")
+    add_fitted(parser)
     return parser
 
 
@@ -106,7 +116,8 @@ def score_file(options: argparse.Namespace) -> Path:
     first, second = _text_columns(table, options)
     scores = _scores(first, second, options, progress=True)
     names = [*table.names, options.score_column] if table.names else None
-    columns = [*table.columns, [f"{score:.6f}" for score in scores]]
+    # The shortest digits that are read back as the same number: fewer would tie scores that lie close together.
+    columns = [*table.columns, [str(score) for score in scores]]
     _write_table(output, names, columns, delimiter=DELIMITERS[kind], quoted=options.quoted)
     return output
 
@@ -170,9 +181,24 @@ def _scores(
     from encoders import load_encoder
     from encoders.joint_bundle import is_joint
 
-    if is_joint(options.encoder):
-        return _joint_scores(first, second, options, progress=progress)
-    return _cosines(load_encoder(options.encoder), first, second, options, progress=progress)
+    if options.fuse is not None:
+        scores = fused_scores(first, second, options, progress=progress)
+    elif is_joint(options.encoder):
+        scores = _joint_scores(first, second, options, progress=progress)
+    else:
+        from encoders.embedding_cache import EmbeddingCache
+
+        encoder = load_encoder(options.encoder)
+        _tell_cut(encoder, first, second)
+        scores = encoder.scores(
+            first,
+            second,
+            batch_tokens=options.batch_tokens,
+            progress=progress,
+            backend=options.backend,
+            cache=None if options.cache is None else EmbeddingCache(options.cache),
+        )
+    return scaled(scores, options)
 
 
 def _joint_scores(
@@ -188,30 +214,6 @@ def _joint_scores(
     scores = encoder.scores(first, second, batch_tokens=options.batch_tokens, progress=progress)
     _tell_cut(encoder, first, second)
     return scores
-
-
-def _cosines(
-    encoder: "SentenceEncoder",
-    first: Sequence[str],
-    second: Sequence[str],
-    options: argparse.Namespace,
-    *,
-    progress: bool,
-) -> Sequence[float]:
-    import numpy as np
-
-    from encoders.embedding_cache import EmbeddingCache
-
-    embeddings = encoder.embed(
-        [*first, *second],
-        batch_tokens=options.batch_tokens,
-        progress=progress,
-        backend=options.backend,
-        cache=None if options.cache is None else EmbeddingCache(options.cache),
-    )
-    _tell_cut(encoder, first, second)
-    embeddings /= np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-    return np.einsum("rd,rd->r", embeddings[: len(first)], embeddings[len(first) :])
 
 
 def _tell_cut(encoder: "SentenceEncoder | JointEncoder", first: Sequence[str], second: Sequence[str]) -> None:
@@ -231,7 +233,7 @@ def _tell_cut(encoder: "SentenceEncoder | JointEncoder", first: Sequence[str], s
 def _write_table(
     path: Path, names: list[str] | None, columns: list[Sequence[str]], *, delimiter: str, quoted: bool
 ) -> None:
-    """Writes beside the path and moves it there, so that no half file is ever seen."""
+    """No half file is ever seen."""
     text = io.StringIO()
     rows = zip(*columns, strict=True)
     if quoted:
@@ -241,16 +243,11 @@ def _write_table(
     else:
         text.writelines(f"{delimiter.join(row)}\n" for row in ([names] if names else []))
         text.writelines(f"{delimiter.join(row)}\n" for row in rows)
-    part = path.with_name(f"{path.name}.part")
     try:
-        with part.open("w", encoding="utf-8", newline="") as file:
-            file.write(text.getvalue())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
+        write_text(path, text.getvalue())
     except OSError as error:
         raise UserError(f"--output {path}: cannot be written ({error.strerror})") from error
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_program(main))

@@ -6,29 +6,34 @@ python train.py --help
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import hydra
-from omegaconf import DictConfig, OmegaConf
+from schema.program import loading, run_program
 
-from launch import check_command_line, run_cli, typed_config
-from launch.naming import register_resolvers, run_key
-from launch.shown_again import show_finished
+if TYPE_CHECKING:  # loaded when the program has begun, so that Ctrl-C ends it in words from the start
+    from omegaconf import DictConfig
 
 CONFIGURATION = Path(__file__).resolve().parent / "conf"
 
 
-def run_job(config: DictConfig) -> None:
+def run_job(config: "DictConfig") -> None:
     """All stages of one composed configuration, each going on from what the one before it has learnt."""
+    from omegaconf import OmegaConf
+
+    from launch import typed_config
+    from launch.naming import run_key
+    from launch.shown_again import show_finished
+
     typed = typed_config(config)
     if show_finished(OmegaConf.to_object(typed)):
         return
-    # torch and Lightning are loaded only now, when the command line is known to be right
-    from callbacks.devices import require_device
-    from launch.console import show_result
-    from launch.curriculum import Curriculum
-    from launch.run_folder import RunFolder
+    with loading("torch"):  # only now, when the command line is known to be right
+        from callbacks.devices import require_device
+        from launch.console import show_result
+        from launch.curriculum import Curriculum
+        from launch.run_folder import RunFolder
 
-    key = run_key(OmegaConf.to_container(config, resolve=False))
+    key = run_key(config)
     curriculum = Curriculum(typed, OmegaConf.to_container(config, resolve=True), key)
     job = curriculum.job
     require_device(job.hardware)
@@ -39,18 +44,21 @@ def run_job(config: DictConfig) -> None:
             show_result(folder.result(), folder=str(folder.path))
 
 
-@hydra.main(version_base="1.3", config_path=str(CONFIGURATION), config_name="train")
-@run_cli  # here, so that Hydra does not speak before the error does
-def compose_and_run(config: DictConfig) -> None:
-    run_job(config)
-
-
-@run_cli
 def main() -> None:
+    import hydra
+
+    from launch import check_command_line, run_cli
+    from launch.naming import register_resolvers
+
+    @hydra.main(version_base="1.3", config_path=str(CONFIGURATION), config_name="train")
+    @run_cli  # here, so that Hydra does not speak before the error does
+    def compose_and_run(config: "DictConfig") -> None:
+        run_job(config)
+
     register_resolvers()
-    check_command_line(sys.argv[1:], conf_dir=CONFIGURATION)
-    compose_and_run()
+    check_command_line(sys.argv[1:], conf_dir=CONFIGURATION, makes_folder=True)
+    run_cli(compose_and_run)()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_program(main))

@@ -8,12 +8,15 @@ python -m analysis calibrate runs/NAME                  scores as probabilities:
 python -m analysis fuse runs/ONE runs/OTHER             two runs as one score, weighted by what does best on dev
 python -m analysis curves runs/ONE runs/OTHER           learning curves side by side, a picture and a table
 python -m analysis transfer runs/NAME mrpc snli         what a classifier on frozen embeddings reaches
+python -m analysis space runs/NAME --dataset csts       where embeddings lie: lengths, spread, directions, neighbours
 """
 
 import argparse
 import sys
 
+from schema.arguments import Parser
 from schema.errors import exit_status
+from schema.program import run_program
 
 
 def main(arguments: list[str]) -> int:
@@ -31,9 +34,10 @@ def _parser() -> argparse.ArgumentParser:
     from analysis.curves_command import add_curves
     from analysis.fuse_command import add_fuse
     from analysis.leaks.command import add_leaks
+    from analysis.space_command import add_space
     from analysis.transfer_command import add_transfer
 
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m analysis", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(required=True, metavar="command")
@@ -42,8 +46,9 @@ def _parser() -> argparse.ArgumentParser:
     add_curves(commands)
     add_fuse(commands)
     add_transfer(commands)
+    add_space(commands)
     return parser
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_program(lambda: main(sys.argv[1:])))

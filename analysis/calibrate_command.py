@@ -1,13 +1,13 @@
 """The command line of calibration: `python -m analysis calibrate`."""
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from schema.errors import UserError
 from schema.numerals import whole_number
+from schema.whole import whole_file, write_json
 
 if TYPE_CHECKING:  # it loads torch, and --help should not wait for it
     from analysis.run_scores import ScoredRun
@@ -22,7 +22,8 @@ def add_calibrate(commands: "argparse._SubParsersAction") -> None:
         help="scores of a run as probabilities: temperature and Platt scaling, ECE, reliability",
         description="Fits temperature and Platt scaling on dev and judges them on test, for each set of 0/1 pairs.",
         epilog="Before scaling, a cross-encoder's probability is sigmoid(score); so is a cosine's, which never says "
-        "more than 0.73. Written are calibration-<set>.json and .svg.",
+        "more than 0.73. Written are calibration-<set>.json and .svg. Of new pairs: python predict.py <run> "
+        "--calibration calibration-<set>.json …",
     )
     parser.add_argument("run_folder", metavar="run", help="run folder of a finished run")
     add_scoring(parser)
@@ -52,6 +53,7 @@ def calibrate(options: argparse.Namespace) -> None:
 
     run = ScoredRun(options.run_folder, data_dir=options.data_dir, batch_tokens=options.batch_tokens)
     folder = options.output or run.folder / "analysis"
+    folder.mkdir(parents=True, exist_ok=True)
     lines = ["| set | rows | scaling | T or a, b | ECE | Brier | NLL |", "|---|--:|---|---|--:|--:|--:|"]
     notes = []
     for name in run.choose(options.sets, (Kind.LABELLED_PAIR,)):
@@ -72,26 +74,18 @@ def calibrate(options: argparse.Namespace) -> None:
 
 def calibrate_set(run: "ScoredRun", name: str) -> dict[str, Any]:
     """What the two scalings make of the scores of one set."""
-    from analysis.calibration import fit_platt, fit_temperature, judge
+    from analysis.calibration import calibrated
     from analysis.run_scores import fitting_and_judging
 
     fitted, judged, how = fitting_and_judging(run, name)
-    temperature = fit_temperature(fitted.scores, fitted.examples.targets)
-    slope, shift = fit_platt(fitted.scores, fitted.examples.targets)
-    logits = {
-        "raw": judged.scores,
-        "temperature": judged.scores / temperature,
-        "platt": slope * judged.scores + shift,
-    }
-    labels = judged.examples.targets
     return {
         "run": str(run.folder),
+        "weights": run.weights,
         "set": name,
         "how": how,
-        "rows": len(labels),
+        "rows": len(judged.scores),
         "rows_fitted_on": len(fitted.scores),
-        "fitted": {"temperature": [temperature], "platt": [slope, shift]},
-        **{method: judge(values, labels) for method, values in logits.items()},
+        **calibrated((fitted.scores, fitted.examples.targets), (judged.scores, judged.examples.targets)),
     }
 
 
@@ -132,12 +126,5 @@ def draw_reliability(report: dict[str, Any], path: Path) -> None:
                 ylim=(0, 1),
             )
         figure.axes[0].set_ylabel(f"share of positives, {report['set']}")
-        figure.savefig(path, metadata={"Date": None})
-
-
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Writes a report; its folder is made where it is missing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
-        json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False) + "\n", encoding="utf-8"
-    )
+        with whole_file(path, "wb") as file:
+            figure.savefig(file, format="svg", metadata={"Date": None})

@@ -9,6 +9,9 @@ from scipy.special import expit, log_expit
 from schema.errors import UserError
 
 NUM_BINS = 15
+Labelled = tuple[np.ndarray, np.ndarray]
+"""Scores of rows, and their 0/1 labels."""
+
 LOG_TEMPERATURES = (-7.0, 7.0)
 """Temperatures from 0.001 to 1,100 times the spread of the scores are looked at."""
 
@@ -96,6 +99,18 @@ def judge(logits: np.ndarray, labels: np.ndarray) -> dict[str, object]:
         "nll": nll(logits, labels),
         "bins": [vars(one) for one in bins],
     }
+
+
+def calibrated(fitted: Labelled, judged: Labelled) -> dict[str, object]:
+    """Temperature and Platt scaling of scores that come with labels: what was fitted, and how each does.
+
+    `fitted` holds T, and a and b; `raw`, `temperature` and `platt` what `judge` says of the other rows.
+    """
+    temperature, (slope, shift) = fit_temperature(*fitted), fit_platt(*fitted)
+    scores, labels = judged
+    logits = {"raw": scores, "temperature": scores / temperature, "platt": slope * scores + shift}
+    found = {method: judge(values, labels) for method, values in logits.items()}
+    return {"fitted": {"temperature": [temperature], "platt": [slope, shift]}, **found}
 
 
 def _check(labels: np.ndarray) -> None:

@@ -2,8 +2,9 @@
 
 import csv
 import json
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from schema.errors import UserError, nearest
@@ -19,12 +20,14 @@ DURING_TRAINING = "epoch"
 class Curves:
     """What one run logged while it trained.
 
-    name    as it is shown
-    values  quantity, such as dev/csts/spearman or train/loss → its (step, value) in order; the first step is 1
+    name     as it is shown
+    values   quantity, such as dev/csts/spearman or train/loss → its (step, value) in order; the first step is 1
+    batches  set → batches that were drawn from it; empty where training has not ended
     """
 
     name: str
     values: dict[str, list[tuple[int, float]]]
+    batches: dict[str, int] = field(default_factory=dict)
 
 
 def read_curves(folder: str | Path) -> Curves:
@@ -46,7 +49,9 @@ def read_curves(folder: str | Path) -> Curves:
     by_step: dict[str, dict[int, float]] = {}
     for table in tables:
         _read_table(table, by_step)
-    return Curves(_name(folder), {key: sorted(found.items()) for key, found in sorted(by_step.items())})
+    values = {key: sorted(found.items()) for key, found in sorted(by_step.items())}
+    name, batches = _told(folder)
+    return Curves(name, values, batches)
 
 
 def _read_table(path: Path, by_step: dict[str, dict[int, float]]) -> None:
@@ -66,26 +71,31 @@ def _read_table(path: Path, by_step: dict[str, dict[int, float]]) -> None:
                 ) from error
 
 
-def _name(folder: Path) -> str:
-    """A run's own name with its seed; the folder's name where there is no result yet."""
+def _told(folder: Path) -> tuple[str, dict[str, int]]:
+    """A run's own name with its seed, and batches of each set; the folder's name where there is no result yet."""
     try:
         result = json.loads((folder / RESULT_FILE).read_text(encoding="utf-8"))
-        return f"{result['name']}, seed {result['seed']}"
-    except (OSError, ValueError, KeyError, TypeError):
-        return folder.name
+        sets = result.get("training", {}).get("sets", {})
+        return f"{result['name']}, seed {result['seed']}", {
+            name: its["batches"] for name, its in sets.items()
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return folder.name, {}
 
 
 def told_apart(curves: Sequence[Curves], folders: Sequence[str | Path]) -> list[Curves]:
     """The curves with their folders as names where two would share one."""
     names = [one.name for one in curves]
     return [
-        one if names.count(one.name) == 1 else Curves(Path(folder).name, one.values)
+        one if names.count(one.name) == 1 else replace(one, name=Path(folder).name)
         for one, folder in zip(curves, folders, strict=True)
     ]
 
 
 def choose_quantities(curves: Sequence[Curves], asked: Sequence[str] | None) -> list[str]:
     """What is drawn: what was asked for, or else every dev correlation that some run has, and the loss.
+
+    Where several sets were mixed, the loss of each set by itself, too.
 
     Raises UserError for a quantity that no run has logged, and when none has logged anything.
     """
@@ -97,7 +107,9 @@ def choose_quantities(curves: Sequence[Curves], asked: Sequence[str] | None) -> 
         )
     if not asked:
         chosen = [key for key in known if key.endswith("/spearman") and key != "dev/selection/spearman"]
-        return [*chosen, *(key for key in known if key == "train/loss")] or known[:1]
+        of_sets = [key for key in known if re.fullmatch(r"train/[^/]+/loss", key)]
+        losses = [key for key in known if key == "train/loss"] + (of_sets if len(of_sets) > 1 else [])
+        return [*chosen, *losses] or known[:1]
     for key in asked:
         if key not in known:
             raise UserError(

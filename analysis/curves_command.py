@@ -4,12 +4,15 @@ import argparse
 import csv
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from analysis.calibrate_command import require_matplotlib
 from analysis.curves import Curves, choose_quantities, read_curves, smoothed, told_apart
 from schema.errors import UserError
 from schema.numerals import as_number
+from schema.whole import whole_file
 
 PER_ROW = 3
 LOSS_WINDOW = 10
@@ -22,7 +25,8 @@ def add_curves(commands: "argparse._SubParsersAction") -> None:
         "curves",
         help="learning curves of runs side by side, as a picture and a table",
         description="Draws what runs logged while they trained: every dev correlation and the loss, a panel each, "
-        "a line per run. Runs that are still training can be looked at as well.",
+        "a line per run. Of mixtures also the loss of each set, and how often each was drawn. Runs that are still "
+        "training can be looked at as well.",
         epilog="Written are curves.svg and curves.csv. Example: python -m analysis curves runs/csts-* --of "
         'dev/csts/spearman --line "TF-IDF=0.731"',
     )
@@ -52,7 +56,7 @@ def curves(options: argparse.Namespace) -> None:
     if options.names:
         if len(options.names) != len(runs):
             raise UserError(f"--names: {len(options.names)} names for {len(runs)} runs; give one for each")
-        runs = [Curves(name, run.values) for name, run in zip(options.names, runs, strict=True)]
+        runs = [replace(run, name=name) for name, run in zip(options.names, runs, strict=True)]
     quantities = choose_quantities(runs, options.of)
     try:
         options.output.mkdir(parents=True, exist_ok=True)
@@ -72,8 +76,8 @@ def _level(line: str) -> tuple[str, float]:
 
 
 def write_table(runs: Sequence[Curves], quantities: Sequence[str], path: Path) -> None:
-    """One row for each value: run, quantity, step, value."""
-    with path.open("w", newline="", encoding="utf-8") as file:
+    """One row for each value: run, quantity, step, value. Batches of a set are those of the whole training."""
+    with whole_file(path) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["run", "quantity", "step", "value"])
         for run in runs:
@@ -81,20 +85,27 @@ def write_table(runs: Sequence[Curves], quantities: Sequence[str], path: Path) -
                 writer.writerows(
                     [run.name, key, step, f"{value:.6g}"] for step, value in run.values.get(key, ())
                 )
+            writer.writerows(
+                [run.name, f"train/{name}/batches", "", count] for name, count in run.batches.items()
+            )
 
 
 def draw(
     runs: Sequence[Curves], quantities: Sequence[str], path: Path, *, levels: Mapping[str, float]
 ) -> None:
-    """A panel for each quantity, a line for each run; levels are dashed, in panels of scores."""
+    """A panel for each quantity, a line for each run; levels are dashed, in panels of scores.
+
+    One more panel shows how often each set was drawn, where runs have mixed several.
+    """
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    columns = min(PER_ROW, len(quantities))
-    rows = -(-len(quantities) // columns)
+    mixes = any(len(run.batches) > 1 for run in runs)
+    columns = min(PER_ROW, len(quantities) + mixes)
+    rows = -(-(len(quantities) + mixes) // columns)
     with mpl.rc_context({"svg.hashsalt": "juzhen"}):
         figure = Figure(figsize=(4.2 * columns, 3.0 * rows + 0.3), layout="constrained")
-        panels = figure.subplots(rows, columns, squeeze=False).flat
+        panels = iter(figure.subplots(rows, columns, squeeze=False).flat)
         for key, axes in zip(quantities, panels, strict=False):
             is_score = key.startswith(("dev/", "test/"))
             for place, run in enumerate(runs):
@@ -107,9 +118,29 @@ def draw(
                 axes.axhline(value, color="0.4", linestyle="--", linewidth=1, label=name)
             axes.set(title=key, xlabel="step")
             axes.grid(color="0.92")
+        if mixes:
+            _draw_batches(next(panels), runs)
         for axes in panels:
             axes.set_visible(False)
         figure.legend(
             *figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8
         )
-        figure.savefig(path, metadata={"Date": None})
+        with whole_file(path, "wb") as file:
+            figure.savefig(file, format="svg", metadata={"Date": None})
+
+
+def _draw_batches(axes: Any, runs: Sequence[Curves]) -> None:
+    """Bars of the batches drawn from each set, those of a run in its color, with their share of the run's."""
+    names = sorted({name for run in runs for name in run.batches})
+    height = 0.8 / len(runs)
+    for place, run in enumerate(runs):
+        counts = [run.batches.get(name, 0) for name in names]
+        rows = [number + (place - (len(runs) - 1) / 2) * height for number in range(len(names))]
+        bars = axes.barh(rows, counts, height, color=f"C{place}")
+        total = sum(counts) or 1
+        axes.bar_label(
+            bars, [f"{100 * count / total:.0f} %" if count else "" for count in counts], fontsize=7
+        )
+    axes.set(title="batches of each set", xlabel="batches", yticks=range(len(names)), yticklabels=names)
+    axes.invert_yaxis()
+    axes.margins(x=0.15)

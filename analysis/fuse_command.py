@@ -3,11 +3,11 @@
 import argparse
 import sys
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.calibrate_command import add_scoring, write_json
+from analysis.calibrate_command import add_scoring
 from schema.errors import UserError
+from schema.whole import write_json
 
 if TYPE_CHECKING:  # it loads torch, and --help should not wait for it
     from analysis.run_scores import ScoredRun
@@ -23,7 +23,8 @@ def add_fuse(commands: "argparse._SubParsersAction") -> None:
         help="two runs as one score, such as a cross-encoder trained with ce and one trained with cosent",
         description="score = α · first + (1 − α) · second. α is fitted on dev, where both scores are also brought to "
         "mean 0 and deviation 1, and judged on test.",
-        epilog="Written is fusion-<set>.json.",
+        epilog="Written is fusion-<set>.json; of 0/1 pairs it also scales the fused score to a probability. Of new "
+        "pairs: python predict.py --fuse <first> <second> --calibration fusion-<set>.json …",
     )
     parser.add_argument("run_folders", nargs=2, metavar="run", help="run folders of two finished runs")
     add_scoring(parser)
@@ -48,21 +49,24 @@ def fuse(options: argparse.Namespace) -> None:
             "no set in common; evaluate one of them again with dataset=[] init_from=<run> suite=<the other's>"
         )
     folder = options.output or runs[0].folder / "analysis"
+    folder.mkdir(parents=True, exist_ok=True)
     lines, notes = ["| set | α | who | Spearman | 95 % | accuracy |", "|---|--:|---|--:|---|--:|"], []
     for name in shared:
         report = fuse_set(runs, name)
-        write_json(Path(folder) / f"fusion-{name}.json", report)
+        write_json(folder / f"fusion-{name}.json", report)
         lines += [_row(report, who) for who in ("first", "second", "fused")]
-        notes.append(f"{name}: {report['how']}, {report['rows']:,} rows")
+        notes.append(f"{name}: {report['how']}, {report['rows']:,} rows{_told(report['calibration'])}")
     print("\n".join([*lines, "", *notes]))
     print(f"written to {folder}", file=sys.stderr)
 
 
 def fuse_set(runs: list["ScoredRun"], name: str) -> dict[str, Any]:
     """Scores of both runs and of their fusion on one set. Raises UserError when the runs have seen other rows."""
+    from analysis.calibration import calibrated
     from analysis.fusion import fit_weight, standardised
     from analysis.run_scores import fitting_and_judging
     from metrics.scoring import score_set
+    from schema.examples import Kind
 
     first, second = (fitting_and_judging(run, name) for run in runs)
     fitted, judged, how = first
@@ -86,8 +90,13 @@ def fuse_set(runs: list["ScoredRun"], name: str) -> dict[str, Any]:
         )
         for who, (of_fitted, of_judged) in values.items()
     }
+    report: dict[str, Any] = {"fitted": {}}
+    if judged.examples.kind is Kind.LABELLED_PAIR:
+        labels = fitted.examples.targets, judged.examples.targets
+        report = calibrated(*zip(values["fused"], labels, strict=True))
     return {
         "runs": [str(run.folder) for run in runs],
+        "weights": [run.weights for run in runs],
         "set": name,
         "how": how,
         "rows": len(judged.scores),
@@ -95,7 +104,15 @@ def fuse_set(runs: list["ScoredRun"], name: str) -> dict[str, Any]:
         "means": [float(one[0].scores.mean()) for one in (first, second)],
         "deviations": [float(one[0].scores.std()) for one in (first, second)],
         **{who: {metric: asdict(score) for metric, score in its.items()} for who, its in found.items()},
+        "fitted": report.pop("fitted"),
+        "calibration": report,
     }
+
+
+def _told(calibration: dict[str, Any]) -> str:
+    """How far the fused score is to be believed as a probability; nothing for sets without 0/1 labels."""
+    errors = [f"{100 * its['ece']:.1f} {method}" for method, its in calibration.items()]
+    return f"; ECE ×100 of the fused score: {', '.join(errors)}" if errors else ""
 
 
 def _row(report: dict[str, Any], who: str) -> str:

@@ -7,12 +7,13 @@ import numpy as np
 from omegaconf import OmegaConf
 
 from datamodules.source import load_examples
-from encoders import load_encoder
-from encoders.joint_bundle import is_joint, load_joint_encoder
+from encoders.bundle import ENCODER_FOLDER
+from encoders.pair_scorer import PairScorer
 from schema.config import DatasetConfig
 from schema.errors import UserError, nearest
 from schema.examples import TEXT_COLUMNS, Examples, Kind
 from schema.result import Result
+from schema.weights import weights_digest
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,7 @@ class ScoredRun:
     def __init__(self, folder: str | Path, *, data_dir: Path | None, batch_tokens: int) -> None:
         self.folder = Path(folder)
         self.result = Result.read(folder)
-        self.is_joint = is_joint(folder)
-        self._encoder = load_joint_encoder(folder) if self.is_joint else load_encoder(folder)
+        self._scorer = PairScorer(folder)
         self._data_dir = data_dir or Path(self.result.config["data_dir"])
         self._batch_tokens = batch_tokens
 
@@ -72,7 +72,14 @@ class ScoredRun:
             return None
         examples = self._examples(name, split)
         first, second, *_ = (examples.texts(column) for column in TEXT_COLUMNS[examples.kind])
-        return ScoredSet(examples, self._scores(first, second).astype(np.float64))
+        return ScoredSet(
+            examples, self._scorer(first, second, batch_tokens=self._batch_tokens, progress=True)
+        )
+
+    @property
+    def weights(self) -> str:
+        """Digest of the weights that the scores are of."""
+        return weights_digest(self.folder / ENCODER_FOLDER)
 
     def _examples(self, name: str, split: str) -> Examples:
         config = self.result.config
@@ -94,13 +101,6 @@ class ScoredRun:
                 "--data-dir at the same files"
             )
         return examples
-
-    def _scores(self, first: list[str], second: list[str]) -> np.ndarray:
-        if self.is_joint:
-            return self._encoder.scores(first, second, batch_tokens=self._batch_tokens, progress=True)
-        embeddings = self._encoder.embed([*first, *second], batch_tokens=self._batch_tokens, progress=True)
-        embeddings /= np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-        return np.einsum("rd,rd->r", embeddings[: len(first)], embeddings[len(first) :])
 
 
 def fitting_and_judging(run: ScoredRun, name: str) -> tuple[ScoredSet, ScoredSet, str]:

@@ -1,12 +1,12 @@
 """The command line of transfer tasks: `python -m analysis transfer`."""
 
 import argparse
-import json
 import os
 from pathlib import Path
 
 from schema.errors import UserError
 from schema.numerals import whole_number
+from schema.whole import write_json
 
 CONFIGURATION = Path(__file__).resolve().parents[1] / "conf"
 
@@ -15,13 +15,16 @@ def add_transfer(commands: "argparse._SubParsersAction") -> None:
     """Adds the command `transfer` to a program."""
     parser = commands.add_parser(
         "transfer",
-        help="classify sentence pairs by a logistic regression on frozen embeddings",
+        help="classify pairs or texts by a logistic regression on frozen embeddings",
         description="Trains a logistic regression on the embeddings of an encoder, which is not changed: on train, "
         "its penalty chosen on dev, its accuracy told on test. Where splits are missing, in folds of what is there.",
     )
     parser.add_argument("encoder", help="run folder, or folder of an encoder")
     parser.add_argument(
-        "sets", nargs="+", metavar="SET", help="0/1 pairs or NLI pairs: mrpc, qqp, snli, lcqmc …"
+        "sets",
+        nargs="+",
+        metavar="SET",
+        help="0/1 pairs, NLI pairs, texts with classes: mrpc, qqp, snli, tnews …",
     )
     parser.add_argument("--data-dir", type=Path, help="default: $JUZHEN_DATA, or data")
     parser.add_argument(
@@ -66,8 +69,7 @@ def run(options: argparse.Namespace) -> None:
         percents = " | ".join(f"{100 * value:.1f}" for value in (one.accuracy, one.f1, one.majority))
         print(f"| {name} | {percents} | {one.rows:,} | {one.learnt_from:,} | {one.how} |", flush=True)
     if options.output:
-        text = json.dumps({name: one.as_dict() for name, one in found.items()}, ensure_ascii=False, indent=1)
-        options.output.write_text(f"{text}\n", encoding="utf-8")
+        write_json(options.output, {name: one.as_dict() for name, one in found.items()})
 
 
 def _read(sets, name: str) -> dict:

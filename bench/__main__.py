@@ -18,8 +18,10 @@ from rich.console import Console
 
 from bench.options import BENCHMARKS, DEVICES, ON_GPU, SCALES, resolve
 from launch import run_cli
+from schema.arguments import Parser
 from schema.errors import UserError
 from schema.processor import lacks_bf16
+from schema.program import run_program
 
 NEEDED = {
     "sentence_transformers": "sentence-transformers",
@@ -30,7 +32,7 @@ NEEDED = {
 
 def build_parser() -> argparse.ArgumentParser:
     shape = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser("python -m bench", description=__doc__, formatter_class=shape)
+    parser = Parser("python -m bench", description=__doc__, formatter_class=shape)
     verbs = parser.add_subparsers(dest="benchmark", required=True, metavar="benchmark")
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument(
@@ -110,4 +112,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(run_program(lambda: main(sys.argv[1:])))

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytorch_lightning as pl
-from hydra.utils import get_class
 from torch import nn
 
 from bench.device import StepClock
@@ -19,6 +18,7 @@ from encoders import load_backbone
 from lightning_modules.base import SentenceModule
 from lightning_modules.matching import build_losses
 from schema.config import JobConfig
+from schema.own_classes import own_class
 
 
 class Clock(pl.Callback):
@@ -43,7 +43,7 @@ class Clock(pl.Callback):
 
 def build_module(job: JobConfig, data: SentenceDataModule, work: Work | None) -> SentenceModule:
     """The model of a job on the encoder in its folder, with the losses of `work`; None: it only evaluates."""
-    model: type[SentenceModule] = get_class(job.model["_target_"])
+    model: type[SentenceModule] = own_class(job.model["_target_"])
     encoder = model.load_encoder(job)
     losses = nn.ModuleDict()
     if work is not None:

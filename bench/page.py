@@ -3,11 +3,12 @@
 Reads every JSON below the folder and replaces what stands between the markers of each page. Needs no torch.
 """
 
-import argparse
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from bench.report import Report, Value, shown
+from schema.whole import write_text
 
 START, END = "<!-- result:bench -->", "<!-- /result:bench -->"
 
@@ -156,11 +157,11 @@ def write_into(page: Path, text: str) -> None:
     _, end, after = rest.partition(END)
     if not start or not end:
         raise ValueError(f"{page}: expected a line {START} and, further down, a line {END}")
-    page.write_text(f"{before}{START}\n{text}\n{END}{after}", encoding="utf-8")
+    write_text(page, f"{before}{START}\n{text}\n{END}{after}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser("python -m bench.page", description=__doc__.splitlines()[0])
+    parser = Parser("python -m bench.page", description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="folder with the JSON files of python -m bench")
     parser.add_argument("pages", type=Path, nargs="+", help="pages with markers; *.zh.md get Chinese words")
     given = parser.parse_args()
@@ -171,4 +172,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_program(main))

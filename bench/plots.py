@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from bench.report import Report, Value
+from schema.whole import whole_file
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito (2008): told apart under every common colour blindness."""
@@ -42,7 +43,8 @@ def draw(report: Report, folder: Path) -> list[Path]:
         figure = FIGURES[report.benchmark](report)
         for suffix, options in (("svg", {"metadata": {"Date": None}}), ("png", {"dpi": 150})):
             path = folder / f"{report.benchmark}.{suffix}"
-            figure.savefig(path, **options)
+            with whole_file(path, "wb") as file:
+                figure.savefig(file, format=suffix, **options)
             written.append(path)
     return written
 

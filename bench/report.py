@@ -9,6 +9,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from schema.whole import write_json
+
 FORMAT_VERSION = 1
 Value = str | int | float | bool | None
 
@@ -48,9 +50,7 @@ class Report:
         """`<folder>/<benchmark>.json`."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.benchmark}.json"
-        path.write_text(
-            json.dumps(asdict(self), ensure_ascii=False, indent=1, allow_nan=False) + "\n", encoding="utf-8"
-        )
+        write_json(path, asdict(self))
         return path
 
     @classmethod

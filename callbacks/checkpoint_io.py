@@ -1,6 +1,5 @@
 """Checkpoints that are either whole or not there."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,11 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 from callbacks.snapshot import SUFFIX
 from callbacks.snapshot_file import read_snapshot
 from schema.errors import UserError
+from schema.whole import whole_file
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Writes beside the target, flushes to disk, then renames: a kill leaves the old checkpoint or the new one.
+    """A kill leaves the old checkpoint or the new one (`schema.whole`).
 
     Lightning's own goes through the temporary folder, which may be another file system, where a move copies.
     """
@@ -23,16 +23,11 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     ) -> None:
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(path.name + ".part")
         try:
-            with part.open("wb") as file:
+            with whole_file(path, "wb") as file:
                 torch.save(checkpoint, file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, path)
         except (OSError, RuntimeError) as error:
             # torch reports a full disk as a RuntimeError of its zip writer.
-            part.unlink(missing_ok=True)
             raise UserError(
                 f"{path}: the checkpoint could not be written ({error}). The one before it is untouched; "
                 f"free some space or set output_dir=… and continue with resume=auto."

@@ -10,7 +10,8 @@ from pytorch_lightning.callbacks import Checkpoint
 from callbacks.resume import ValidationPoints
 from callbacks.tracking import finish_wandb
 from schema.config import JobConfig
-from schema.trial import TrialAddress, open_journal
+from schema.errors import UserError
+from schema.trial import TrialAddress, make_pruner
 
 PRUNER = "pruner"
 """Attribute of the study: how its pruner is made."""
@@ -37,13 +38,16 @@ class PruneOnDev(Checkpoint):
         if stage != "fit" or not trainer.is_global_zero:
             return
         import optuna
-        from hydra.utils import instantiate
 
-        self._storage = open_journal(self.address.journal)
-        self._study = optuna.load_study(study_name=self.address.study, storage=self._storage)
-        self._study.pruner = instantiate(self._study.user_attrs[PRUNER])
-        study = self._storage.get_study_id_from_name(self.address.study)
-        self._trial = self._storage.get_trial_id_from_study_id_trial_number(study, self.address.number)
+        self._storage = self.address.open()
+        try:
+            self._study = optuna.load_study(study_name=self.address.study, storage=self._storage)
+            study = self._storage.get_study_id_from_name(self.address.study)
+            self._trial = self._storage.get_trial_id_from_study_id_trial_number(study, self.address.number)
+        except (KeyError, ValueError) as error:
+            raise UserError(f"trial={self.address}: the journal has no such trial ({error})") from error
+        described = self._study.user_attrs.get(PRUNER)
+        self._study.pruner = make_pruner(described, journal=self.address.journal)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.state.fn != "fit" or trainer.sanity_checking:
@@ -74,9 +78,10 @@ class PruneOnDev(Checkpoint):
     def leave(self) -> None:
         """Ends the program of a pruned run, with status 0 and no result; the search knows by the trial."""
         finish_wandb()
-        print(
+        told = (
             f"pruned after validation {self.pruned_at}: trial {self.address.number} of {self.address.study}"
         )
+        print(told, file=sys.stderr)
         sys.exit(0)
 
 

@@ -29,6 +29,7 @@ from callbacks.snapshot_file import (
     read_told,
     take_apart,
 )
+from schema.whole import write_json
 
 SUFFIX = ".snapshot"
 POINTER = "snapshot.json"
@@ -156,9 +157,7 @@ class Snapshots:
         try:
             file.write(tensors, remainder, steps=steps)
             self.checkpoints.mkdir(parents=True, exist_ok=True)
-            part = self.checkpoints / f"{POINTER}.part"
-            part.write_text(json.dumps({"path": str(file.path)}), encoding="utf-8")
-            os.replace(part, self.checkpoints / POINTER)
+            write_json(self.checkpoints / POINTER, {"path": str(file.path)})
         except BaseException:
             file.close()
             raise

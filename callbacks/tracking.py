@@ -2,7 +2,6 @@
 
 import logging
 import os
-import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,8 @@ from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
 
 from schema.config import LoggerConfig
 from schema.errors import UserError
+from schema.network import answers
+from schema.secrets import redacted
 
 log = logging.getLogger(__name__)
 PROBE_SECONDS = 3.0
@@ -47,11 +48,11 @@ def build_loggers(
                 project=config.project,
                 entity=config.entity,
                 group=config.group,
-                tags=[*config.tags, *tags],
+                tags=redacted([*config.tags, *tags]),
                 id=run_id,
                 resume="allow",
                 offline=mode == "offline",
-                config=dict(settings),
+                config=redacted(settings),
             )
         )
     return loggers
@@ -67,7 +68,7 @@ def wandb_mode(wanted: str) -> str:
     problem = None
     if not _has_key():
         problem = "no key (set WANDB_API_KEY, or run `wandb login`)"
-    elif not _answers(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")):
+    elif not answers(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai"), seconds=PROBE_SECONDS):
         problem = f"no answer from the server within {PROBE_SECONDS:.0f} s"
     if problem and wanted == "online":
         raise UserError(f"logger.wandb=online: {problem}. Mend that, or use logger.wandb=offline.")
@@ -90,17 +91,5 @@ def _has_key() -> bool:
     host = urlparse(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname
     try:
         return host in netrc.read_text(encoding="utf-8")
-    except OSError:
-        return False
-
-
-def _answers(url: str) -> bool:
-    """True when the server, or the proxy on the way to it, takes a connection in time."""
-    proxy = os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy")
-    target = urlparse(proxy or url)
-    port = target.port or (443 if target.scheme == "https" else 80)
-    try:
-        with socket.create_connection((target.hostname, port), timeout=PROBE_SECONDS):
-            return True
     except OSError:
         return False

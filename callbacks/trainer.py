@@ -11,17 +11,18 @@ from pytorch_lightning.strategies import DDPStrategy
 
 from callbacks.checkpoint_io import AtomicCheckpointIO
 from callbacks.finite_loss import FiniteLoss
+from callbacks.fresh_logs import FreshLogs
 from callbacks.health import SpaceHealth
 from callbacks.peak_memory import PeakMemory
 from callbacks.progress import StageProgress
 from callbacks.pruning import pruning
 from callbacks.resume import ResumePoint, ValidationPoints
 from callbacks.selection import BestOnDev, Patience
+from callbacks.set_counts import SetCounts
 from callbacks.snapshot import Snapshots
 from callbacks.throughput import Throughput
 from callbacks.tracking import build_loggers
 from datamodules.datamodule import SentenceDataModule
-from lightning_modules.base import selection_key
 from schema.config import HardwareConfig, JobConfig
 
 CHECKPOINTS = "checkpoints"
@@ -62,7 +63,7 @@ def build_trainer(
         default_root_dir=folder,
         callbacks=[
             *build_callbacks(job, data, checkpoints or folder / CHECKPOINTS),
-            *pruning(job, folder, monitor=selection_key(job)),
+            *pruning(job, folder, monitor=data.selection.key),
         ],
         logger=build_loggers(
             job.logger,
@@ -90,6 +91,8 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
     """What watches over a stage, in the order in which it must see things happen."""
     callbacks: list[Callback] = [
         Throughput(),
+        SetCounts(),
+        FreshLogs(),
         PeakMemory(),
         FiniteLoss(every_steps=job.logger.every_steps),
     ]
@@ -115,7 +118,7 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
         if job.training.patience is not None:
             callbacks.append(
                 Patience(
-                    selection_key(job),
+                    data.selection.key,
                     mode="max",
                     patience=job.training.patience,
                     check_on_train_epoch_end=False,
@@ -125,7 +128,7 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
             BestOnDev(
                 checkpoints,
                 "best",
-                monitor=selection_key(job),
+                monitor=data.selection.key,
                 mode="max",
                 save_weights_only=True,
                 save_on_train_epoch_end=False,

@@ -1,7 +1,8 @@
 """The one LightningDataModule: training batches of a stage, and what evaluation must encode."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,13 +10,15 @@ import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from datamodules.length_windows import Shape, strata
+from datamodules.length_windows import Shape, strata, stratified
 from datamodules.loading import JobData
 from datamodules.sampler import BatchRows, BatchStream, TokenBudget
+from datamodules.selection import Selection
 from datamodules.stages import Stage
 from schema.batch import Batch
 from schema.config import Duration, JobConfig
 from schema.examples import Examples
+from schema.own_classes import own_class
 
 
 class _Rows(Dataset):
@@ -37,10 +40,10 @@ class SentenceDataModule(pl.LightningDataModule):
     A stage is a single Lightning epoch: the stream runs through as many epochs of the data as its duration
     asks for. So a resumed stage has one thing to restore, the number of batches done.
 
-    selecting_sets  dev sets whose mean score chooses the checkpoint; `selecting` are their names
+    selection  dev sets whose mean score chooses the checkpoint; `selecting` are their names
 
     collate  Examples and row numbers → Batch (the model's)
-    plan     sets → what the model must encode to score them (the model's)
+    plan     sets, and tasks of a classifier where there are some → what the model must encode to score them
     """
 
     def __init__(self, data: JobData, stage: Stage, *, job: JobConfig) -> None:
@@ -49,9 +52,11 @@ class SentenceDataModule(pl.LightningDataModule):
         self.stage = stage
         self.job = job
         self.train = {name: data.train[name] for name in stage.datasets}
-        selecting = data.selecting(stage.datasets, job.training.monitor) if self.train else []
-        self.selecting = [one.name for one in selecting]
-        self.selecting_sets = selecting
+        self.selection = Selection("", [])
+        if self.train:
+            metric = own_class(job.model["_target_"]).metric
+            self.selection = data.selection(stage.datasets, monitor=job.training.monitor, metric=metric)
+        self.selecting = [one.name for one in self.selection.sets]
         self._batches_done = 0
         self._count_steps()
 
@@ -96,26 +101,37 @@ class SentenceDataModule(pl.LightningDataModule):
         rows = self.stream.mean_batch_size * self.job.training.accumulate
         return {"steps_per_epoch": self.steps_per_epoch, "batch_size": rows}
 
-    def serve(
-        self, collate: Callable[[Examples, np.ndarray], Batch], plan: Callable[[Sequence[Examples]], Any]
-    ) -> None:
+    def serve(self, collate: Callable[[Examples, np.ndarray], Batch], plan: Callable[..., Any]) -> None:
         """Takes the model's way of making batches and plans; call once before handing this to a Trainer."""
         self.collate = collate
-        self.validation_plan = plan(self.selecting_sets) if self.selecting_sets else None
-        self.test_plan = plan(self.data.evaluation) if self.data.evaluation else None
+        self.validation_plan = plan(self.selection.sets) if self.selection.sets else None
+        is_tested = self.data.evaluation or self.data.tasks
+        self.test_plan = plan(self.data.evaluation, self.data.tasks) if is_tested else None
 
     def train_dataloader(self) -> DataLoader:
         for examples in self.train.values():
             self.collate.token_lists(examples)  # before workers start, so that they share it
         self.stream.rank, self.stream.world = self.trainer.global_rank, self.trainer.world_size
         self.stream.start = self._batches_done
-        self._group_by_length()
+        self._compose_batches()
         return self._loader(_Rows(self.train, self.collate), self.stream)
 
-    def _group_by_length(self) -> None:
-        """Tells the stream what rows look like, when batches are to hold sentences of like length."""
-        self.stream.window = self.job.training.length_window
-        if self.stream.window > 1:
+    def _compose_batches(self) -> None:
+        """Tells the stream what rows look like, when batches are not to be left to chance."""
+        training = self.job.training
+        self.stream.window = training.length_window
+        if training.stratify_by != "none":
+            self.stream.window = max(self.stream.batches_of.values())  # all rows of a set
+            self.stream.shapes = {
+                name: stratified(
+                    training.stratify_by,
+                    examples.targets,
+                    partial(self.collate.row_lengths, examples),
+                    len(examples),
+                )
+                for name, examples in self.train.items()
+            }
+        elif training.length_window > 1:
             self.stream.shapes = {
                 name: Shape(self.collate.row_lengths(examples), strata(examples.targets, len(examples)))
                 for name, examples in self.train.items()

@@ -30,7 +30,8 @@ class BatchStream(Sampler[BatchRows]):
     num_batches  length of the stream
     rank, world  this process takes the rows rank, rank + world, … of each batch
     shapes       dataset key → lengths and strata; with `window` > 1 the rows of so many batches are put in order of
-                 length before they are cut into batches (set both before the first batch is asked for)
+                 length, and strata are spread evenly, before they are cut into batches (set both before the first
+                 batch is asked for)
     shares       dataset key → its part of the batches of an epoch, in any unit; an epoch has as many batches as
                  without them, and a set is gone through as often as its part asks for: a row comes again only when
                  all others of its set have come. None: every row once per epoch

@@ -12,8 +12,9 @@ from encoders.foreign import told_simply
 from encoders.grow import with_layers
 from encoders.layout import Layout, read_layout
 from encoders.locate import check_files, download, has_weights, locate_folder
+from encoders.pair_score import BilinearScore
 from encoders.pooling import check_pooling
-from encoders.projection import Projection
+from encoders.projection import load_projections
 from encoders.prompt_encoder import PromptEncoder
 from encoders.sentence_encoder import SentenceEncoder
 from encoders.transformer import from_scratch, from_weights, quiet, read_architecture
@@ -59,6 +60,7 @@ def load_backbone(config: BackboneConfig, *, seed: int) -> SentenceEncoder:
             backbone = from_weights(str(layout.transformer), architecture, local_files_only=True)
         tokenizer = _read_tokenizer(layout.transformer)
     encoder = _assemble(config, layout, backbone, tokenizer)
+    encoder.score_head = BilinearScore.load(folder, dim=encoder.dim) if is_pretrained else None
     return encoder if config.layers is None else with_layers(encoder, config.layers, seed=seed)
 
 
@@ -92,7 +94,9 @@ def _assemble(
         pooling=check_pooling(config.pooling or layout.pooling or "mean"),
         normalise=bool(layout.normalise) if config.normalise is None else config.normalise,
         max_length=_max_length(config, layout, backbone, tokenizer),
-        projections=[Projection.load(path) for path in layout.projections],
+        projections=load_projections(
+            layout.projections, width=backbone.config.hidden_size, layer_norm=config.layer_norm
+        ),
     )
     if layout.prompts is not None:
         encoder = PromptEncoder.around(encoder, layout.prompts)

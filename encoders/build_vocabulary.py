@@ -152,4 +152,4 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_program(main))

@@ -1,8 +1,6 @@
 """The encoder as a folder that others can load: sentence-transformers' layout, written in one piece."""
 
 import json
-import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,11 +12,13 @@ from encoders.backbone import load_backbone
 from encoders.card import model_card
 from encoders.layout import LENGTH_FILE, MODULES_FILE, OWN_FILE, POOLING_OF_MODE
 from encoders.locate import locate_folder
+from encoders.pair_score import SCORE_FILE
 from encoders.prompt_encoder import PromptEncoder
 from encoders.sentence_encoder import SentenceEncoder
 from encoders.transformer import quiet
 from schema.config import BackboneConfig
 from schema.errors import UserError
+from schema.whole import whole_folder
 
 ENCODER_FOLDER = "encoder"
 """Subfolder of a run that holds its encoder."""
@@ -41,7 +41,7 @@ def save_encoder(encoder: SentenceEncoder, folder: str | Path, *, card: dict[str
     card  facts for the README: `name` is the title, the rest becomes a table (nested dicts become tables of
           their own)
 
-    The files appear together: they are written beside the folder and moved there. With a pooling that
+    The files appear together (`schema.whole`). With a pooling that
     sentence-transformers lacks, modules.json is left out, so that it cannot load the folder with another
     meaning. Raises UserError when the folder holds something that is no encoder.
     """
@@ -54,15 +54,8 @@ def write_folder(folder: str | Path, write: Callable[[Path], None]) -> Path:
     if folder.exists() and not (folder / "config.json").is_file() and any(folder.iterdir()):
         raise UserError(f"{folder}: holds other files; an encoder is written to a new or empty folder")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    part = folder.with_name(f".{folder.name}.part-{os.getpid()}")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir()
-    try:
+    with whole_folder(folder) as part:
         write(part)
-        _flush(part)
-        _replace_folder(part, folder)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
     return folder
 
 
@@ -96,11 +89,24 @@ def encoder_folder(folder_or_run: str | Path) -> Path:
     return folder
 
 
+def has_score_head(folder_or_run: str | Path) -> bool:
+    """Whether an encoder scores pairs by another form than the cosine; false where there is none to ask."""
+    try:
+        folder = locate_folder(str(folder_or_run))
+    except UserError:
+        return False  # who loads it says what is wrong
+    return folder is not None and any(
+        (one / SCORE_FILE).is_file() for one in (folder, folder / ENCODER_FOLDER)
+    )
+
+
 def _write_files(encoder: SentenceEncoder, folder: Path, card: dict[str, Any]) -> None:
     save_transformer(encoder, folder)
+    if encoder.score_head is not None:
+        encoder.score_head.save(folder)
     names = []
     for number, projection in enumerate(encoder.projections, start=2):
-        names.append(f"{number}_Dense")
+        names.append(f"{number}_{projection.kind}")
         projection.save(folder / names[-1])
     prompts = encoder.prompts if isinstance(encoder, PromptEncoder) else None
     loads_elsewhere = prompts is None and encoder.pooling in _MODE_OF_POOLING
@@ -140,7 +146,8 @@ def save_transformer(encoder: SentenceEncoder, folder: Path) -> None:
 
 def _write_modules(encoder: SentenceEncoder, folder: Path, projections: list[str]) -> None:
     """The files by which sentence-transformers knows what follows the transformer."""
-    paths = [("Transformer", ""), ("Pooling", "1_Pooling"), *(("Dense", name) for name in projections)]
+    paths = [("Transformer", ""), ("Pooling", "1_Pooling")]
+    paths += [(name.partition("_")[2], name) for name in projections]
     if encoder.normalise:
         paths.append(("Normalize", f"{len(paths)}_Normalize"))
     modules = [
@@ -164,22 +171,3 @@ def _write_modules(encoder: SentenceEncoder, folder: Path, projections: list[str
 
 def write_json(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-
-
-def _flush(folder: Path) -> None:
-    """Puts all files on the disk before the name changes, so that no crash leaves empty ones."""
-    for path in [*folder.rglob("*"), folder]:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def _replace_folder(new: Path, folder: Path) -> None:
-    """Moves `new` to `folder`. No full folder is replaced in one step: the old one is moved aside first."""
-    old = folder.with_name(f".{folder.name}.old-{os.getpid()}")
-    if folder.exists():
-        os.rename(folder, old)
-    os.rename(new, folder)
-    shutil.rmtree(old, ignore_errors=True)

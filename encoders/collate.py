@@ -7,6 +7,7 @@ from types import MappingProxyType
 import numpy as np
 import torch
 
+from encoders.augmentation import Augmentation
 from encoders.token_table import TokenTable
 from schema.batch import Batch, Sharing, Tokens
 from schema.examples import Examples, Kind
@@ -19,6 +20,7 @@ class SentenceCollator:
     pack      token numbers of some sentences → Tokens
     sharing   dataset key → which equal sentences of a training batch are encoded once (all, where it is not
               told); evaluation encodes every distinct sentence once
+    augmentation  what changes some of the sentences of a training batch; None: nothing does
     """
 
     def __init__(
@@ -27,9 +29,11 @@ class SentenceCollator:
         pack: Callable[[TokenTable], Tokens],
         *,
         sharing: Mapping[str, Sharing] = MappingProxyType({}),
+        augmentation: Augmentation | None = None,
     ) -> None:
         self._tokenize = tokenize
         self._pack = pack
+        self._augmentation = augmentation
         self._sharing = dict(sharing)
         # Found by identity and not by id(): an id means nothing in a worker process that was not forked.
         self._tables: list[tuple[list[str], TokenTable]] = []
@@ -58,14 +62,22 @@ class SentenceCollator:
             # A loss of sentences compares each with itself, so it comes twice.
             text = examples.columns["text"]
             examples = replace(examples, columns={"text": text, "text_again": text})
-        return self._batch(examples, rows, self._sharing.get(examples.name, Sharing.BATCH))
+        return self._batch(examples, rows, self._sharing.get(examples.name, Sharing.BATCH), index=index)
 
     def __call__(self, examples: Examples, rows: np.ndarray) -> Batch:
         """The Batch of the given rows, to be evaluated."""
         return self._batch(examples, rows, Sharing.BATCH)
 
-    def _batch(self, examples: Examples, rows: np.ndarray, sharing: Sharing) -> Batch:
-        table = self.token_lists(examples)
+    def shown(self, examples: Examples, numbers: np.ndarray, *, index: int | None) -> TokenTable:
+        """Tokens of the sentences with these numbers, as batch `index` of a training shows them; None: as they are."""
+        tokens = self.token_lists(examples)[numbers]
+        if index is None or self._augmentation is None:
+            return tokens
+        return self._augmentation(examples, numbers, tokens, index=index)
+
+    def _batch(
+        self, examples: Examples, rows: np.ndarray, sharing: Sharing, *, index: int | None = None
+    ) -> Batch:
         numbers = np.stack([values[rows] for values in examples.columns.values()])
         chosen, positions = _appearances(numbers, sharing)
         positions = torch.from_numpy(positions)
@@ -73,7 +85,7 @@ class SentenceCollator:
         return Batch(
             task=examples.name,
             kind=examples.kind,
-            tokens=self._pack(table[chosen]),
+            tokens=self._pack(self.shown(examples, chosen, index=index)),
             sentence_ids=torch.from_numpy(chosen),
             columns=dict(zip(examples.columns, positions, strict=True)),
             targets=None if targets is None else torch.from_numpy(targets[rows]),

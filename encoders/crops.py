@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from encoders.special_tokens import special_around
 from encoders.text_collate import TextCollator
 from encoders.token_table import TokenTable
 from schema.batch import Batch, Tokens
@@ -53,15 +54,6 @@ class Crops:
         kept = generator.random(len(piece)) >= self.delete
         piece = piece[kept] if kept.any() else piece[:1]
         return np.concatenate([ids[: self._before], piece, ids[last:]])
-
-
-def special_around(tokenizer: PreTrainedTokenizerBase) -> tuple[int, int]:
-    """Special tokens before a text, and behind it; some tokenizers put none, or only one."""
-    empty, full = (tokenizer(text)["input_ids"] for text in ("", "a"))
-    before = 0
-    while before < len(empty) and empty[before] == full[before]:
-        before += 1
-    return before, len(empty) - before
 
 
 class CropCollator(TextCollator):

@@ -78,10 +78,11 @@ def cut_of(
     lengths  tokens of each sentence of the table as the encoder reads it alone; None: not known
     """
     columns = list(examples.columns.values())
-    if isinstance(encoder, JointEncoder):
+    if isinstance(encoder, JointEncoder) and len(columns) > 1:
         if lengths is None:
             lengths = encoder.inner.tokenize(examples.sentences).lengths
         return _of_pairs(encoder, lengths[columns[0]], lengths[columns[1]])
+    encoder = encoder.inner if isinstance(encoder, JointEncoder) else encoder
     if isinstance(examples.sentences, TextTable):
         rows = np.unique(np.linspace(0, len(examples) - 1, min(SAMPLED, len(examples))).astype(np.int64))
         texts = [examples.sentences[int(place)] for place in columns[0][rows]]

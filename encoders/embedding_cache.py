@@ -7,8 +7,6 @@ place and never changed, so processes need no lock: two that write the same rows
 
 import hashlib
 import io
-import os
-import uuid
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,6 +17,7 @@ from jaxtyping import Float
 
 from encoders.fingerprint import encoder_digest
 from encoders.sentence_encoder import SentenceEncoder
+from schema.whole import whole_file
 
 DIGEST_BYTES = 16
 
@@ -117,16 +116,9 @@ class Shelf:
         np.save(buffer, rows, allow_pickle=False)
         content = buffer.getbuffer()
         self.folder.mkdir(parents=True, exist_ok=True)
-        part = self.folder / f".{uuid.uuid4().hex}.part"
         path = self.folder / f"{_new_digest(content).hexdigest()}.npy"
-        try:
-            with part.open("xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, path)
-        finally:
-            part.unlink(missing_ok=True)
+        with whole_file(path, "wb") as file:
+            file.write(content)
         self._segments[path.name] = rows
 
     def _merge_small(self) -> None:

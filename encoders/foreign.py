@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from schema.errors import UserError
-from schema.texts import short
+from schema.errors import UserError, foreign_reason
 
 PANIC = "PanicException"
 """What the Rust side of tokenizers and safetensors raises where it did not expect a file to be so; no Exception."""
@@ -24,5 +23,4 @@ def told_simply(message: str) -> Iterator[None]:
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != PANIC:
             raise
-        reason = short(" ".join(str(error).split()), 300)
-        raise UserError(f"{message} ({type(error).__name__}: {reason})") from error
+        raise UserError(f"{message}: {type(error).__name__}: {foreign_reason(error)}") from error

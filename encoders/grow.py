@@ -43,6 +43,7 @@ def with_layers(encoder: SentenceEncoder, layers: int, *, seed: int) -> Sentence
         max_length=encoder.max_length,
         projections=list(encoder.projections),
     )
+    grown.score_head = encoder.score_head
     return grown.train(encoder.training)
 
 

@@ -12,7 +12,9 @@ import numpy as np
 
 from encoders.bundle import load_encoder, save_encoder
 from encoders.sentence_encoder import SentenceEncoder
+from schema.arguments import Parser
 from schema.errors import UserError, exit_status
+from schema.program import run_program
 
 SAMPLE = (
     "今天天气很好",
@@ -45,7 +47,7 @@ def largest_change(encoder: SentenceEncoder, other: SentenceEncoder) -> float:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m encoders.halve", description=__doc__)
+    parser = Parser(prog="python -m encoders.halve", description=__doc__)
     parser.add_argument("run", help="a run, or the folder of an encoder")
     parser.add_argument("folder", type=Path, help="where the halved encoder is written")
     parser.add_argument("--name", help="title of its README (default: the name of the folder)")
@@ -62,4 +64,4 @@ def _halve(options: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_program(lambda: main(sys.argv[1:])))

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Int
 from transformers import PreTrainedTokenizerBase
 
+from encoders.augmentation import Augmentation
 from encoders.collate import SentenceCollator
 from encoders.packing import pack
 from encoders.token_table import TokenTable
@@ -138,6 +139,7 @@ class JointCollator(SentenceCollator):
     join    tables of first and second sentences → Tokens of the pairs
     room    lengths of first and second sentences as they stand alone → tokens of the pairs
     both    whether training, and evaluation, sees each pair in both orders
+    augmentation  as of SentenceCollator
 
     In the Batch, `columns` says which joint input belongs to a row (PAIR and, for both orders, SWAPPED), and
     `sentence_ids` numbers rows: equal pairs are encoded as often as they appear.
@@ -151,8 +153,9 @@ class JointCollator(SentenceCollator):
         room: Callable[[np.ndarray, np.ndarray], np.ndarray],
         both_in_training: bool,
         both_in_evaluation: bool,
+        augmentation: Augmentation | None = None,
     ) -> None:
-        super().__init__(tokenize, pack)
+        super().__init__(tokenize, pack, augmentation=augmentation)
         self._join = join
         self._room = room
         self._both_in_training = both_in_training
@@ -165,14 +168,13 @@ class JointCollator(SentenceCollator):
         return self._room(lengths[first], lengths[second])
 
     def training_batch(self, examples: Examples, rows: np.ndarray, *, index: int) -> Batch:
-        return self._joint(examples, rows, both=self._both_in_training)
+        return self._joint(examples, rows, both=self._both_in_training, index=index)
 
     def __call__(self, examples: Examples, rows: np.ndarray) -> Batch:
         return self._joint(examples, rows, both=self._both_in_evaluation)
 
-    def _joint(self, examples: Examples, rows: np.ndarray, *, both: bool) -> Batch:
-        table = self.token_lists(examples)
-        first, second = (values[rows] for values in list(examples.columns.values())[:2])
+    def _joint(self, examples: Examples, rows: np.ndarray, *, both: bool, index: int | None = None) -> Batch:
+        first, second = (values[rows].astype(np.int64) for values in list(examples.columns.values())[:2])
         if both:
             first, second = np.concatenate([first, second]), np.concatenate([second, first])
         numbers = torch.from_numpy(np.asarray(rows, dtype=np.int64))
@@ -180,7 +182,9 @@ class JointCollator(SentenceCollator):
         return Batch(
             task=examples.name,
             kind=examples.kind,
-            tokens=self._join(table[first], table[second]),
+            tokens=self._join(
+                self.shown(examples, first, index=index), self.shown(examples, second, index=index)
+            ),
             sentence_ids=numbers.repeat(len(places)),
             columns=dict(zip((PAIR, SWAPPED), places, strict=False)),
             targets=None if examples.targets is None else torch.from_numpy(examples.targets[rows]),

@@ -13,6 +13,7 @@ from encoders.joint_encoder import JointEncoder
 from encoders.settings_file import Settings
 from schema.config import BackboneConfig
 from schema.errors import UserError
+from schema.markup import in_markdown
 
 SETTINGS_FILE = "crossencoder.json"
 
@@ -45,7 +46,7 @@ def _write_files(encoder: JointEncoder, folder: Path, card: dict[str, Any]) -> N
     title = facts.pop("name", "Cross-encoder")
     own = {"architecture": encoder.backbone.config.model_type} | settings
     own["tokens at most"] = encoder.inner.max_length
-    text = f"# {title}\n\nA cross-encoder trained with juzhen: it scores pairs of sentences.\n\n"
+    text = f"# {in_markdown(title)}\n\nA cross-encoder trained with juzhen: it scores pairs of sentences.\n\n"
     text += fact_table(own | facts) + f"\n## Use\n\n{_USE}"
     (folder / "README.md").write_text(text, encoding="utf-8")
 

@@ -40,8 +40,8 @@ class JointEncoder(nn.Module):
     ) -> None:
         super().__init__()
         self.inner = inner
-        # An embedding's projections and length mean nothing to a head.
-        inner.projections, inner.normalise = nn.ModuleList(), False
+        # An embedding's projections, length and score mean nothing to a head.
+        inner.projections, inner.normalise, inner.score_head = nn.ModuleList(), False, None
         self.symmetric = symmetric
         self.segments = segments and marks_segments(inner.backbone)
         self.template = JointTemplate.of(inner.tokenizer)
@@ -58,12 +58,20 @@ class JointEncoder(nn.Module):
             nn.init.normal_(self.head.weight, std=0.02)
         nn.init.zeros_(self.head.bias)
 
-    def set(self, *, pooling: str | None, segments: bool | None, symmetric: bool | None) -> None:
+    def set(
+        self,
+        *,
+        pooling: str | None,
+        segments: bool | None,
+        symmetric: bool | None,
+        head_dropout: float | None = None,
+    ) -> None:
         """Takes over what is not None."""
         self.inner.pooling = pooling or self.inner.pooling
         if segments is not None:
             self.segments = segments and marks_segments(self.backbone)
         self.symmetric = self.symmetric if symmetric is None else symmetric
+        self.dropout.p = self.dropout.p if head_dropout is None else head_dropout
 
     def with_head(self, outputs: int, *, seed: int) -> "JointEncoder":
         """The same transformer under a new head."""
@@ -148,7 +156,7 @@ def similarity(logits: Float[Tensor, "pairs outputs"]) -> Float[Tensor, "pairs"]
 
 
 def dropout_rate(architecture: PretrainedConfig) -> float:
-    """The dropout of the transformer's layers, which the head shares; 0 where the architecture has none."""
+    """The dropout of the transformer's layers, which the head shares unless told; 0 where the architecture has none."""
     found = [getattr(architecture, name) for name in DROPOUTS if hasattr(architecture, name)]
     return float(found[0]) if found else 0.0
 

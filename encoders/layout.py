@@ -92,7 +92,8 @@ def _sentence_transformers(folder: Path) -> Layout:
     for module in (Settings.of(path, module) for module in modules):
         kind = _kind(module.get("type", str), folder)
         place = _inside(folder, module.get("path", str), path)
-        if (ORDER[kind] < rank or (ORDER[kind] == rank and kind != "Dense")) or (rank < 0 and ORDER[kind]):
+        repeats = ORDER[kind] == rank and kind not in ("Dense", "LayerNorm")
+        if ORDER[kind] < rank or repeats or (rank < 0 and ORDER[kind]):
             raise UserError(f"{path}: {kind} stands in an order that is not supported")
         rank = ORDER[kind]
         match kind:
@@ -101,14 +102,14 @@ def _sentence_transformers(folder: Path) -> Layout:
                 layout.max_length = _max_length(place)
             case "Pooling":
                 layout.pooling, layout.pooling_error = _pooling(place)
-            case "Dense":
+            case "Dense" | "LayerNorm":
                 layout.projections.append(place)
             case "Normalize":
                 layout.normalise = True
     return layout
 
 
-ORDER = {"Transformer": 0, "Pooling": 1, "Dense": 2, "Dropout": 3, "Normalize": 4}
+ORDER = {"Transformer": 0, "Pooling": 1, "Dense": 2, "LayerNorm": 2, "Dropout": 3, "Normalize": 4}
 """Modules that we compute, in the only order that we compute them. Dropout is idle in a trained model."""
 
 

@@ -3,12 +3,10 @@
 Nothing is downloaded before the text has proved not to be a path, and no pickled weights are ever read.
 """
 
-import os
-import socket
 from pathlib import Path
-from urllib.parse import urlparse
 
-from schema.errors import UserError
+from schema.errors import UserError, foreign_reason
+from schema.network import hub_problem
 
 ROOT = Path(__file__).resolve().parent.parent
 """The repository: paths such as builtin/encoder are found from any working directory."""
@@ -88,8 +86,7 @@ def download(hub_id: str, revision: str | None) -> Path:
     """
     from huggingface_hub import snapshot_download
 
-    offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
-    unreachable = offline or not _hub_answers()
+    problem = hub_problem()
     try:
         return Path(
             snapshot_download(
@@ -97,31 +94,14 @@ def download(hub_id: str, revision: str | None) -> Path:
                 revision=revision,
                 allow_patterns=_WANTED,
                 ignore_patterns=_UNWANTED,
-                local_files_only=unreachable,
+                local_files_only=problem is not None,
             )
         )
     except Exception as error:  # the hub client raises a dozen unrelated types, from OSError to httpx errors
-        if offline:
-            reason = "HF_HUB_OFFLINE is set and the model is not in the local cache"
-        elif unreachable:
-            reason = "the hub does not answer and the model is not in the local cache"
-        else:
-            lines = str(error).strip().splitlines()
-            reason = lines[0] if lines else type(error).__name__
+        reason = foreign_reason(error)
+        if problem is not None:
+            reason = f"{problem} and the model is not in the local cache"
         raise UserError(
             f"backbone.path={hub_id}: no such folder, and it could not be fetched from the Hugging Face hub: "
             f"{reason}. Check the name, or use a folder you have: backbone=local backbone.path=<folder>"
         ) from error
-
-
-def _hub_answers(timeout_seconds: float = 5.0) -> bool:
-    """Whether a connection to the hub opens. The hub client itself retries for about 20 s per model."""
-    if os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy"):
-        return True  # a proxy may reach what this process cannot; the client will find out
-    endpoint = urlparse(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
-    try:
-        port = endpoint.port or (80 if endpoint.scheme == "http" else 443)
-        with socket.create_connection((endpoint.hostname, port), timeout=timeout_seconds):
-            return True
-    except OSError:
-        return False

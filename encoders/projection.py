@@ -1,7 +1,9 @@
-"""Projection: the linear layer that some sentence-transformers models put after pooling (`Dense`)."""
+"""What may come after pooling: linear layers (sentence-transformers' `Dense`) and a normalisation (its `LayerNorm`)."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from jaxtyping import Float
 from safetensors.torch import load_file, save_file
@@ -27,27 +29,30 @@ _WEIGHTS = "model.safetensors"
 class Projection(nn.Module):
     """activation(W x + b); `activation` is a key of ACTIVATIONS."""
 
+    kind = "Dense"
+
     def __init__(self, in_features: int, out_features: int, *, bias: bool, activation: str) -> None:
         super().__init__()
         self.linear = nn.Linear(in_features, out_features, bias=bias)
         self.activation_name = activation
         self.activation = ACTIVATIONS[activation]()
 
+    @property
+    def out_features(self) -> int:
+        return self.linear.out_features
+
     def forward(self, embeddings: Float[Tensor, "sentences dim"]) -> Float[Tensor, "sentences projected"]:
         return self.activation(self.linear(embeddings))
 
     def save(self, folder: Path) -> None:
         """Writes config.json and model.safetensors as sentence-transformers' `Dense` reads them."""
-        folder.mkdir()
         config = {
             "in_features": self.linear.in_features,
             "out_features": self.linear.out_features,
             "bias": self.linear.bias is not None,
             "activation_function": self.activation_name,
         }
-        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-        weights = {name: value.detach().cpu().contiguous() for name, value in self.state_dict().items()}
-        save_file(weights, folder / _WEIGHTS, metadata={"format": "pt"})
+        _write(self, config, folder)
 
     @classmethod
     def load(cls, folder: Path) -> "Projection":
@@ -65,8 +70,6 @@ class Projection(nn.Module):
         }
         if config.get("use_residual") or inputs != {"sentence_embedding"}:
             raise UserError(f"{folder}: only plain Dense layers over the sentence embedding are supported")
-        if not (folder / _WEIGHTS).is_file():
-            raise UserError(f"{folder}: {_WEIGHTS} is missing; pickled weights are not read, save them anew")
         layer = cls(
             settings.get("in_features", int),
             settings.get("out_features", int),
@@ -74,5 +77,70 @@ class Projection(nn.Module):
             activation=activation,
         )
         with told_simply(f"{folder}: config.json and {_WEIGHTS} do not belong together"):
-            layer.load_state_dict(load_file(folder / _WEIGHTS))
+            layer.load_state_dict(_read_weights(folder))
         return layer
+
+
+class OutputNorm(nn.Module):
+    """γ (x − mean(x)) / √(var(x) + 1e-5) + β over the dimensions of an embedding; fresh ones have γ = 1, β = 0.
+
+    Ba et al. 2016, https://arxiv.org/abs/1607.06450
+    """
+
+    kind = "LayerNorm"
+    activation_name = "LayerNorm"
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(dim)
+
+    @property
+    def out_features(self) -> int:
+        return self.norm.normalized_shape[0]
+
+    def forward(self, embeddings: Float[Tensor, "sentences dim"]) -> Float[Tensor, "sentences dim"]:
+        return self.norm(embeddings.float())
+
+    def save(self, folder: Path) -> None:
+        """Writes config.json and model.safetensors as sentence-transformers' `LayerNorm` reads them."""
+        _write(self, {"dimension": self.out_features}, folder)
+
+    @classmethod
+    def load(cls, folder: Path) -> "OutputNorm":
+        """Reads a `LayerNorm` folder. Raises UserError for pickled weights."""
+        layer = cls(Settings.read(folder / "config.json").get("dimension", int))
+        with told_simply(f"{folder}: config.json and {_WEIGHTS} do not belong together"):
+            layer.load_state_dict(_read_weights(folder))
+        return layer
+
+
+def load_projections(
+    folders: Sequence[Path], *, width: int, layer_norm: bool | None
+) -> list[Projection | OutputNorm]:
+    """What the folders hold, in their order.
+
+    width       numbers of a pooled state
+    layer_norm  true: a fresh normalisation is put last, unless one is there · false: none is used · None: as they are
+    """
+    layers: list[Projection | OutputNorm] = []
+    for folder in folders:
+        is_norm = "dimension" in Settings.read(folder / "config.json").values
+        layers.append((OutputNorm if is_norm else Projection).load(folder))
+    if layer_norm is False:
+        return [one for one in layers if one.kind != OutputNorm.kind]
+    if layer_norm and OutputNorm.kind not in [one.kind for one in layers[-1:]]:
+        layers.append(OutputNorm(layers[-1].out_features if layers else width))
+    return layers
+
+
+def _write(layer: nn.Module, config: dict[str, Any], folder: Path) -> None:
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    weights = {name: value.detach().cpu().contiguous() for name, value in layer.state_dict().items()}
+    save_file(weights, folder / _WEIGHTS, metadata={"format": "pt"})
+
+
+def _read_weights(folder: Path) -> dict[str, Tensor]:
+    if not (folder / _WEIGHTS).is_file():
+        raise UserError(f"{folder}: {_WEIGHTS} is missing; pickled weights are not read, save them anew")
+    return load_file(folder / _WEIGHTS)

@@ -9,12 +9,12 @@ import hashlib
 import os
 import tempfile
 import time
-import uuid
 import warnings
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ from transformers import PreTrainedTokenizerBase
 
 from encoders.sentence_encoder import TEXTS_PER_CALL, SentenceEncoder
 from encoders.token_table import TokenTable
+from schema.whole import whole_file
 
 LAYOUT = "1"
 """Version of the files; another one gives other names."""
@@ -83,13 +84,11 @@ class CachedTokenizer:
 
     def _kept(self, path: Path, table: TokenTable) -> TokenTable:
         """The table as it lies on disk; itself where it cannot be put there."""
-        part = path.with_name(f".{path.stem}.{uuid.uuid4().hex}.part")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_table(part, table, key=path.stem)
             # Of several processes that come here the last ones take the file of the first, so that all map the same.
-            if not _is_whole(path):
-                os.replace(part, path)
+            with whole_file(path, "wb", unless=lambda: _is_whole(path)) as file:
+                write_table(file, table, key=path.stem)
             with suppress(FileNotFoundError):  # another process tidies up, too
                 limit_size(path.parent, max_bytes=MAX_BYTES, keep=path)
             return read_table(path)
@@ -100,23 +99,17 @@ class CachedTokenizer:
                 stacklevel=2,
             )
             return table
-        finally:
-            with suppress(OSError):
-                part.unlink(missing_ok=True)
 
 
-def write_table(path: Path, table: TokenTable, *, key: str) -> None:
-    """Writes a new file that holds the table, down to the disk. Raises OSError where it cannot."""
+def write_table(file: IO[bytes], table: TokenTable, *, key: str) -> None:
+    """Writes the table into a file. Raises OSError where it cannot."""
     ids = np.ascontiguousarray(table.flat())
     offsets = np.concatenate([[0], np.cumsum(table.lengths)])
     column = pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(ids))
     notes = {"key": key, "checksum": str(_checksum(ids, offsets))}
     schema = pa.schema([pa.field(COLUMN, column.type)], metadata=notes)
-    with path.open("xb") as file:
-        with pa.ipc.new_file(file, schema) as writer:
-            writer.write_batch(pa.record_batch([column], schema=schema))
-        file.flush()
-        os.fsync(file.fileno())
+    with pa.ipc.new_file(file, schema) as writer:
+        writer.write_batch(pa.record_batch([column], schema=schema))
 
 
 def read_table(path: Path) -> MappedTable:

@@ -13,9 +13,10 @@ import torch
 from jaxtyping import Float
 from scipy.linalg import helmert
 
-from encoders.crops import special_around
 from encoders.grow import GROWS
+from encoders.projection import OutputNorm
 from encoders.sentence_encoder import SentenceEncoder
+from encoders.special_tokens import special_around
 from schema.errors import UserError
 
 FLOOR = 1e-3
@@ -68,6 +69,16 @@ def whiten_tokens(
 
 def _require_bag(encoder: SentenceEncoder) -> None:
     config = encoder.backbone.config
+    if encoder.score_head is not None:
+        raise UserError(
+            "whitening of tokens changes the directions of embeddings, which the bilinear score of this encoder was "
+            "learnt for; whiten an encoder without one"
+        )
+    if any(one.kind == OutputNorm.kind for one in encoder.projections):
+        raise UserError(
+            "whitening of tokens is a linear map of embeddings, and this encoder has a LayerNorm after them; "
+            "whiten it before, and add the LayerNorm then (backbone.layer_norm=true)"
+        )
     if config.num_hidden_layers or config.model_type not in GROWS or encoder.pooling != "mean":
         raise UserError(
             f"whitening of tokens needs an encoder of token embeddings alone with mean pooling; this one is a "

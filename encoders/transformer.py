@@ -13,7 +13,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel
 
 from encoders.foreign import told_simply
-from schema.errors import UserError
+from schema.errors import UserError, foreign_reason
 
 DROPOUTS = (
     "hidden_dropout_prob",
@@ -32,8 +32,13 @@ def read_architecture(folder: Path, *, dropout: float | None) -> PretrainedConfi
     try:
         architecture = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # a dozen unrelated types, down to RecursionError
-        reason = " ".join(str(error).split())[:300]
-        raise UserError(f"{folder}/config.json: transformers cannot read it: {reason}") from error
+        raise UserError(
+            f"{folder}/config.json: transformers cannot read it: {foreign_reason(error)}. Take a model whose "
+            "architecture transformers has itself, such as backbone=bert_zh, or another folder: backbone=local "
+            "backbone.path=<folder>"
+        ) from error
+    # How layers are computed is ours to choose: a name of the hub here would fetch code from there and run it.
+    architecture._attn_implementation_internal = architecture._experts_implementation_internal = None
     if architecture.is_encoder_decoder:
         raise UserError(
             f"{folder}: {architecture.model_type} is an encoder with decoder; expected an encoder"

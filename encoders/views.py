@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from encoders.crops import special_around
 from encoders.masking import continues_word
+from encoders.special_tokens import special_around
 from schema.errors import UserError, nearest
 
-TEXT_VIEWS = ("synonym", "translation")
+TEXT_VIEWS = ("translation", "synonym", "sentence_order")
 """Changes of the text, which is then tokenised again."""
 
 SHARES = ("delete", "repeat", "cutoff", "synonym")
@@ -23,7 +23,7 @@ SHARES = ("delete", "repeat", "cutoff", "synonym")
 class Views:
     """What is done to a sentence, and how much of it.
 
-    names         in this order; those of the text come before those of its tokens
+    names         in this order; those of the text come before those of its tokens, and the translation before all
     delete        each word is left out with this probability (Wei and Zou 2019, https://arxiv.org/abs/1901.11196)
     repeat        each word is written twice with this probability (Wu et al. 2022, https://arxiv.org/abs/2109.04380)
     cutoff        a run of this share of the words is left out (Shen et al. 2020, https://arxiv.org/abs/2009.13818)
@@ -31,8 +31,10 @@ class Views:
                   https://arxiv.org/abs/2105.11741)
     synonym       each word that the lexicon knows is replaced with this probability
     translations  file of round-trip translations, one of which stands for the sentence; None: there is none
+    group         key of the configuration that the numbers are below, for messages
 
-    A word is what the tokenizer begins anew: a hanzi, or a Latin word or number with all its pieces.
+    `sentence_order` puts the sentences of a text in another order, and has no number. A word is what the tokenizer
+    begins anew: a hanzi, or a Latin word or number with all its pieces.
     """
 
     names: tuple[str, ...]
@@ -42,41 +44,41 @@ class Views:
     shuffle: int
     synonym: float
     translations: str | None
+    group: str = "model"
 
     def __post_init__(self) -> None:
-        shown = f"model.views={list(self.names)}"
+        shown = f"{self.group}.views={list(self.names)}"
         for name in self.names:
             if name not in VIEWS:
                 raise UserError(f"{shown}: no such view; {nearest(str(name), VIEWS)}")
         if len(set(self.names)) < len(self.names):
             raise UserError(f"{shown}: expected each view once")
-        ranks = [name not in TEXT_VIEWS for name in self.names]
-        if ranks != sorted(ranks):
-            first = sorted(self.names, key=lambda name: name not in TEXT_VIEWS)
+        if (order := sorted(self.names, key=_rank)) != list(self.names):
             raise UserError(
-                f"{shown}: {' and '.join(TEXT_VIEWS)} change the text and come first, as in [{','.join(first)}]"
+                f"{shown}: {', '.join(TEXT_VIEWS)} change the text and come first, as in [{','.join(order)}]; a "
+                "translation is looked up for the sentence as it is, before all others"
             )
         for name in SHARES:
             share = getattr(self, name)
             if not 0 < share < 1:
                 raise UserError(
-                    f"model.{name}={share}: expected a share above 0 and below 1, for example 0.1"
+                    f"{self.group}.{name}={share}: expected a share above 0 and below 1, for example 0.1"
                 )
         if self.shuffle < 2:
-            raise UserError(f"model.shuffle={self.shuffle}: expected a window of at least 2 words")
+            raise UserError(f"{self.group}.shuffle={self.shuffle}: expected a window of at least 2 words")
         if "translation" in self.names and self.translations is None:
             raise UserError(
-                f"{shown}: translations are read from a file; type model.translations=<file.tsv>, each line a "
+                f"{shown}: translations are read from a file; type {self.group}.translations=<file.tsv>, each line a "
                 "text, a tab and its translation there and back"
             )
         if self.translations is not None and not Path(self.translations).expanduser().is_file():
-            raise UserError(f"model.translations={self.translations}: no such file")
+            raise UserError(f"{self.group}.translations={self.translations}: no such file")
 
     @classmethod
-    def of(cls, model: Mapping[str, Any]) -> "Views":
-        """From the model's configuration."""
+    def of(cls, settings: Mapping[str, Any], *, group: str = "model") -> "Views":
+        """From the configuration of a model, or of the augmentation."""
         keys = ("delete", "repeat", "cutoff", "shuffle", "synonym", "translations")
-        return cls(tuple(model["views"]), **{key: model[key] for key in keys})
+        return cls(tuple(settings["views"]), **{key: settings[key] for key in keys}, group=group)
 
     @property
     def of_text(self) -> tuple[str, ...]:
@@ -85,6 +87,11 @@ class Views:
     @property
     def of_tokens(self) -> tuple[str, ...]:
         return tuple(name for name in self.names if name not in TEXT_VIEWS)
+
+
+def _rank(name: str) -> int:
+    """Names in the order in which their changes can be made: 0 looks at the text as it is, 1 at any text."""
+    return {"translation": 0}.get(name, 1 if name in TEXT_VIEWS else 2)
 
 
 def delete(words: np.ndarray, share: float, generator: np.random.Generator) -> np.ndarray:

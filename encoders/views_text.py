@@ -1,4 +1,4 @@
-"""Changes of a sentence's text: synonyms from a lexicon, translations from a file."""
+"""Changes of a sentence's text: synonyms from a lexicon, translations from a file, the order of sentences."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -11,6 +11,12 @@ from encoders.views import Views
 from schema.errors import UserError
 
 LEXICON = Path(__file__).resolve().parents[1] / "builtin" / "lexicon"
+
+_SENTENCE_END = re.compile(
+    r"[。！？；…]+[”’」』）》]*\s*"  # Chinese
+    r"|(?:(?<=[a-z0-9]{2})\.|[!?;])[.!?;]*[\"'”’)\]]*\s+"  # Latin: not the points of U.S. and Dr.
+    r"|\n+"
+)
 
 _RUN = re.compile(r"[A-Za-z]+|[\u4e00-\u9fff]+")
 
@@ -82,15 +88,18 @@ class Translations:
 
     A file in UTF-8 without header: text, tab, translation, and more translations behind further tabs. A text may have
     several lines.
+
+    group  key of the configuration that names the file, for messages
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, group: str = "model") -> None:
         self.path = Path(path).expanduser()
+        self.group = group
         self._of: dict[str, list[str]] = {}
         try:
             lines = self.path.read_text(encoding="utf-8-sig").split("\n")
         except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"model.translations={path}: cannot be read ({error})") from error
+            raise UserError(f"{group}.translations={path}: cannot be read ({error})") from error
         for number, line in enumerate(lines, start=1):
             text, *others = (part.strip() for part in line.split("\t"))
             if not line.strip():
@@ -115,8 +124,8 @@ class Translations:
             example = example or text
         known = next(iter(self._of), "")
         raise UserError(
-            f"model.translations={self.path}: has no sentence of {name}, such as {example[:30]!r}; its first text is "
-            f"{known[:30]!r}. Translate the sentences of {name}, or leave translation out of model.views"
+            f"{self.group}.translations={self.path}: has no sentence of {name}, such as {example[:30]!r}; its first "
+            f"text is {known[:30]!r}. Translate the sentences of {name}, or leave translation out of {self.group}.views"
         )
 
 
@@ -127,15 +136,42 @@ class TextViews:
         self._names = views.of_text
         self._share = views.synonym
         self._synonyms = builtin_synonyms() if "synonym" in self._names else None
-        self.translations = Translations(views.translations) if "translation" in self._names else None
+        self.translations = None
+        if "translation" in self._names:
+            self.translations = Translations(views.translations, group=views.group)
 
     def __bool__(self) -> bool:
         return bool(self._names)
 
     def __call__(self, text: str, generator: np.random.Generator) -> str:
         for name in self._names:
-            if name == "synonym":
-                text = self._synonyms.replaced(text, self._share, generator)
-            else:
-                text = self.translations.drawn(text, generator)
+            match name:
+                case "synonym":
+                    text = self._synonyms.replaced(text, self._share, generator)
+                case "translation":
+                    text = self.translations.drawn(text, generator)
+                case "sentence_order":
+                    text = reordered(text, generator)
         return text
+
+
+def sentences_of(text: str) -> list[str]:
+    """The sentences of a text, without the blanks around them.
+
+    >>> sentences_of("今天下雨。“走吧！”他说 Dr. Li came. We left")
+    ['今天下雨。', '“走吧！”', '他说 Dr. Li came.', 'We left']
+    """
+    ends = [match.end() for match in _SENTENCE_END.finditer(text)]
+    pieces = [text[start:end].strip() for start, end in zip([0, *ends], [*ends, len(text)], strict=True)]
+    return [piece for piece in pieces if piece]
+
+
+def reordered(text: str, generator: np.random.Generator) -> str:
+    """The sentences of a text in another order; a text of one sentence as it is."""
+    pieces = sentences_of(text)
+    if len(pieces) < 2:
+        return text
+    if pieces[-1][-1].isalnum():  # it may come to stand before another one
+        pieces[-1] += "." if pieces[-1][-1].isascii() else "。"
+    drawn = [pieces[place] for place in generator.permutation(len(pieces))]
+    return "".join(one + " " * one[-1].isascii() for one in drawn).rstrip()

@@ -1,40 +1,60 @@
-"""The outermost layer of a program: mistakes of the user end in plain words and exit status 2."""
+"""The outermost layer of a job: mistakes of the user end in plain words and exit status 2."""
 
 import functools
 import os
-import sys
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
-from schema.errors import UserError
+from schema.errors import MISTAKE_STATUS, UserError, print_error
+from schema.program import FULL_ERROR
+from schema.secrets import hide_in_logs
 
-FULL_ERROR = "HYDRA_FULL_ERROR"
+_wanted: ContextVar[str | None] = ContextVar("wanted")
+"""What the user has set HYDRA_FULL_ERROR to, while `run_cli` has set it to something else."""
 
 
 def run_cli(main: Callable[..., Any]) -> Callable[..., Any]:
     """The same function, with every UserError printed as `error: …` on stderr and exit status 2.
 
-    It goes around the whole program, outside of @hydra.main: an error of a job, also one of a sweep or
-    in another process, then arrives here as Hydra hands it on. With HYDRA_FULL_ERROR=1 in the environment the
-    traceback is shown instead.
+    It goes around the whole program, and around the task inside of @hydra.main, so that Hydra does not speak before
+    the error does; of several jobs in one process the others are still run, and Hydra says which one it was. With
+    HYDRA_FULL_ERROR=1 in the environment the traceback is shown instead.
     """
 
     @functools.wraps(main)
     def guarded(*arguments: Any, **options: Any) -> Any:
-        wanted = os.environ.get(FULL_ERROR)
+        wanted = _wanted.get(os.environ.get(FULL_ERROR))
+        before = _wanted.set(wanted)
+        is_inner = before.old_value is not before.MISSING
         # Otherwise Hydra prints a traceback of its own and exits with 1 before the error arrives here.
         os.environ[FULL_ERROR] = "1"
+        hide_in_logs()
         try:
             return main(*arguments, **options)
         except UserError as error:
-            if wanted == "1":
+            if wanted == "1" or (is_inner and _is_one_of_several()):
                 raise
-            print(f"error: {error}", file=sys.stderr)
-            raise SystemExit(2) from None
+            print_error(error)
+            raise SystemExit(MISTAKE_STATUS) from None
         finally:
-            if wanted is None:
-                del os.environ[FULL_ERROR]
-            else:
-                os.environ[FULL_ERROR] = wanted
+            _wanted.reset(before)
+            if not is_inner:
+                _restore(wanted)
 
     return guarded
+
+
+def _is_one_of_several() -> bool:
+    """This is a job of a sweep whose jobs share a process."""
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+
+    return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
+
+
+def _restore(wanted: str | None) -> None:
+    if wanted is None:
+        del os.environ[FULL_ERROR]
+    else:
+        os.environ[FULL_ERROR] = wanted

@@ -1,5 +1,6 @@
 """All stages of a job, one after another: each is finished, or another run has trained it, or it is trained."""
 
+import logging
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -7,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hydra.utils import get_class
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
@@ -22,9 +22,13 @@ from launch.run_folder import RunFolder
 from launch.stage_run import StageRun
 from launch.stage_store import POLL_SECONDS, StageStore
 from launch.stages import StagePlan, history, plan_job
+from lightning_modules.augment import check_augmentation
 from lightning_modules.learnable import check_learnable
 from lightning_modules.matching import Match, match_losses
 from schema.config import JobConfig
+from schema.own_classes import own_class
+
+log = logging.getLogger(__name__)
 
 
 class Curriculum:
@@ -32,19 +36,25 @@ class Curriculum:
 
     def __init__(self, typed: DictConfig, settings: dict[str, Any], key: str) -> None:
         self.job: JobConfig = OmegaConf.to_object(typed)
-        self.model = get_class(self.job.model["_target_"])
+        self.model = own_class(self.job.model["_target_"])
         if not self.model.trains:
             typed.dataset, self.job.dataset = {}, {}
         self.plans = plan_job(typed)
         self.jobs: list[JobConfig] = [OmegaConf.to_object(plan.job) for plan in self.plans]
-        self.settings = settings
+        self.settings = settings | {"model": OmegaConf.to_container(typed.model)}
         self.key = key
         self.store = StageStore(self.job.schedule.store)
 
     def run(self, folder: RunFolder) -> None:
         """Every stage that is not finished; all rows are read and checked before the first."""
         matches = [match_losses(job) for job in self.jobs]
+        self.model.check_start(self.jobs[0])
+        for stage in matches:
+            kinds = {name: match.kind for name, match in stage.items()}
+            check_augmentation(self.job.augmentation, kinds, sets=list(self.job.dataset), model=self.model)
         data = self._load(matches)
+        for name, reason in data[0].unscored.items():
+            log.warning("%s is not scored. %s", name, reason)
         self._require_learnable(folder, matches, data)
         if not folder.is_helper:
             read = [*data[0].evaluation, *(one for stage in data for one in stage.train.values())]
@@ -103,12 +113,12 @@ class Curriculum:
     def _load(self, matches: Sequence[Mapping[str, Match]]) -> list[JobData]:
         """What each stage reads. Sets are read once, except those that two stages learn from in two ways."""
         kinds = {name: match.kind for stage in reversed(matches) for name, match in stage.items()}
-        shared = load_job_data(self.job, kinds, scored=self.model.scored)
+        shared = load_job_data(self.job, kinds, unscored=self.model.unscored)
         loaded = []
         for job, stage in zip(self.jobs, matches, strict=True):
             wanted = {name: match.kind for name, match in stage.items()}
             if all(kinds[name] == kind for name, kind in wanted.items()):
                 loaded.append(replace(shared, train={name: shared.train[name] for name in wanted}))
             else:
-                loaded.append(load_job_data(job, wanted, scored=self.model.scored))
+                loaded.append(load_job_data(job, wanted, unscored=self.model.unscored))
         return loaded

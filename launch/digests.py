@@ -10,10 +10,12 @@ from torch import nn
 
 from datamodules.loading import JobData
 from datamodules.stages import Stage
-from launch.naming import without_variant
+from launch.maths_digest import maths_digest
+from launch.naming import deciding_augmentation, without_variant
 from lightning_modules.matching import Match
 from schema.config import JobConfig
 from schema.examples import Examples
+from schema.own_classes import own_class
 
 NOT_PART_OF_THE_WEIGHTS = ("checkpoint_every",)
 """Numbers of `training` that change no weights."""
@@ -25,13 +27,17 @@ ALREADY_IN_THE_START = ("path", "revision", "learning_rate", "initialise")
 def stage_digest(
     parent: str, stage: Stage, job: JobConfig, matches: Mapping[str, Match], data: JobData
 ) -> str:
-    """Hex digits over all that decides the weights after a stage, except the code.
+    """Hex digits over all that decides the weights after a stage, the code of the maths included.
 
     parent  digest of the weights that it starts from
     """
     training = {key: one for key, one in vars(job.training).items() if key not in NOT_PART_OF_THE_WEIGHTS}
     schedule = job.schedule
+    selection = data.selection(
+        stage.datasets, monitor=job.training.monitor, metric=own_class(job.model["_target_"]).metric
+    )
     deciding = {
+        "maths": maths_digest(),
         "parent": parent,
         "index": stage.index,
         "seed": job.seed,
@@ -48,10 +54,10 @@ def stage_digest(
         if len(stage.datasets) > 1 or schedule.sets
         else [],
         "train": {name: examples_digest(data.train[name]) for name in stage.datasets},
-        "selecting": [
-            [one.name, examples_digest(one)] for one in data.selecting(stage.datasets, job.training.monitor)
-        ],
+        "selecting": [selection.metric, *([one.name, examples_digest(one)] for one in selection.sets)],
     }
+    if augmentation := deciding_augmentation(vars(job.augmentation)):
+        deciding["augmentation"] = augmentation
     return hashlib.sha256(json.dumps(deciding, default=str).encode()).hexdigest()
 
 
@@ -78,13 +84,19 @@ def start_digest(encoder: nn.Module | None, job: JobConfig) -> str:
 
 
 def evaluation_digest(job: JobConfig, data: JobData) -> str:
-    """Hex digits over all that decides the scores of given weights, except the code: sets, rows, numbers, device.
+    """Hex digits over all that decides the scores of given weights: sets, rows, numbers, device, code.
 
     Which rows training has seen (`evaluation.without_leaks`) follows from the weights' own digest and the rows.
     """
     hardware = job.hardware
     deciding = {
+        "maths": maths_digest(),
         "sets": [[one.split, one.name, examples_digest(one)] for one in data.evaluation],
+        "tasks": [
+            [task.name, split, examples_digest(one)]
+            for task in data.tasks
+            for split, one in task.splits.items()
+        ],
         "evaluation": vars(job.evaluation),
         "seed": job.seed,
         "model": without_variant(job.model),

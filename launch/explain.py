@@ -147,7 +147,8 @@ def wrong_type(error: OmegaConfBaseException) -> ConfigError:
 def broken_reference(error: OmegaConfBaseException) -> ConfigError:
     """An interpolation `${…}` that leads nowhere."""
     key = str(error.full_key)
-    return ConfigError(f"{key}: cannot fill in ${{…}}: {_first_line(error)}", key)
+    reason = re.sub(r"^\w+ raised while resolving interpolation: ", "", _first_line(error))
+    return ConfigError(f"{key}: cannot fill in ${{…}}: {reason}", key)
 
 
 def _first_line(error: Exception) -> str:

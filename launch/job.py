@@ -13,14 +13,18 @@ from omegaconf.errors import (
 )
 
 from launch.explain import ConfigError, broken_reference, unknown_key, wrong_type
+from launch.language import settle_language
 from launch.naming import register_resolvers
 from launch.set_files import spelt_sets
-from launch.signatures import ROOT, check_target
+from launch.signatures import check_target
 from launch.stages import plan_job
 from launch.values import check_values
 from schema.config import JobConfig
 from schema.errors import nearest
 from schema.examples import Kind
+from schema.secrets import NO_SECRETS, place_of_secret
+from schema.source_code import ROOT
+from schema.trial import TrialAddress
 
 HEAD_PARAMETERS = ("dim", "num_classes")
 """What the code gives to a loss that owns a head."""
@@ -43,9 +47,18 @@ def check_config(config: DictConfig, *, root: Path = ROOT) -> None:
 
 def check_job(job: DictConfig, *, root: Path = ROOT) -> None:
     """As `check_config`, for a job that has its types already."""
+    check_secrets(job)
     check_values(job)
+    if job.trial is not None:
+        TrialAddress.parse(job.trial).check()
     check_targets(job, root=root)
     check_stages(job, root=root)
+
+
+def check_secrets(job: DictConfig) -> None:
+    """Raises ConfigError for a value that looks like a secret: configurations are stored, and none needs one."""
+    if key := place_of_secret(OmegaConf.to_container(job)):
+        raise ConfigError(f"{key}: {NO_SECRETS}", key)
 
 
 def check_stages(job: DictConfig, *, root: Path = ROOT) -> None:
@@ -76,6 +89,7 @@ def typed_config(config: DictConfig) -> DictConfig:
         raise broken_reference(error) from error
     job = _merge(resolved)
     _require_complete(job)
+    settle_language(job)
     return job
 
 

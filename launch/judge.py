@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytorch_lightning as pl
 import torch
-from hydra.utils import get_class
 from torch import nn
 
 from callbacks.devices import require_device
@@ -17,13 +16,14 @@ from datamodules.loading import JobData
 from datamodules.stages import Stage
 from encoders.bundle import ENCODER_FOLDER
 from launch.lacking import FinishedStage
-from launch.weights import weights_digest
 from lightning_modules.base import SentenceModule
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.cut import cut_in_evaluation
 from schema.config import JobConfig
 from schema.errors import UserError
+from schema.own_classes import own_class
 from schema.result import Result
+from schema.weights import weights_digest
 
 EVALUATED_AS = {"lightning_modules.mlm.MaskedLanguageModel": BiEncoder}
 """Models whose head is not saved: pairs are scored by the cosine, as they were, and texts are left alone."""
@@ -36,7 +36,7 @@ class Judge:
         self.job = job
         self.stage = stage
         self.result = result
-        self.trained: type[SentenceModule] = get_class(job.model["_target_"])
+        self.trained: type[SentenceModule] = own_class(job.model["_target_"])
         self.model: type[SentenceModule] = EVALUATED_AS.get(job.model["_target_"], self.trained)
 
     def require_weights(self) -> str:

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from launch.run_folder import KEPT_ASIDE, STAGES
+from launch.own_folder import STAGES
 from schema.errors import UserError
 from schema.examples import TEXT_COLUMNS, Kind
 from schema.files import has_split
 from schema.result import RESULT_FILE, Result
+from schema.whole import KEPT_ASIDE
 
 Described = dict[str, dict[str, Any]]
 """Dataset key → a DatasetConfig as plain containers."""

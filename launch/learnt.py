@@ -3,16 +3,16 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hydra.utils import get_class
 from omegaconf import DictConfig, OmegaConf
 
 from datamodules.loading import load_job_data
 from launch.lacking import FinishedStage
 from launch.stages import plan_job
-from lightning_modules.matching import match_losses
+from lightning_modules.matching import chosen_losses
 from schema.config import JobConfig
 from schema.errors import UserError
 from schema.examples import Examples
+from schema.own_classes import own_class
 from schema.result import Result
 
 
@@ -34,8 +34,8 @@ def learnt_sets(
     for index in range(result.stage + 1):
         told = result if index == result.stage else Result.read(stage.earlier(index))
         job = stage_job(stored(told), index)
-        kinds = {name: match.kind for name, match in match_losses(job).items()}
-        read = load_job_data(job, kinds, scored=get_class(job.model["_target_"]).scored).train
+        kinds = {name: match.kind for name, match in chosen_losses(job).items()}
+        read = load_job_data(job, kinds, unscored=own_class(job.model["_target_"]).unscored).train
         for name, examples in read.items():
             _require_same(examples, told.data[f"train/{name}"], data_dir=job.data_dir)
         learnt.append(read)

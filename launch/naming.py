@@ -9,6 +9,9 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from launch.language import with_language
+from schema import accelerator, for_scores
+
 NOT_PART_OF_THE_RUN = (
     "hydra",
     "name",
@@ -21,25 +24,36 @@ NOT_PART_OF_THE_RUN = (
     "run_dir",
     "resume",
     "trial",
+    "sweep_row",
 )
-"""Top-level keys that change speed, places or messages, but not what is computed."""
+"""Top-level keys that change speed, places or messages, but not what is computed.
+
+Of `hardware` one value counts all the same, its precision: bf16 products are other numbers, not the same ones sooner.
+The accelerator, devices, threads, pieces and compiling change how sums are rounded and which numbers dropout draws, as
+another machine or another seed would, but not what is computed.
+"""
 
 NOT_PART_OF_THE_EVALUATION = ("cache_embeddings",)
 """Keys of `evaluation` of which the same is true."""
 
 
-def run_key(config: Mapping[str, Any]) -> str:
+def run_key(config: Mapping[str, Any] | DictConfig) -> str:
     """Eight hex digits over everything that decides the numbers of a run.
 
     An encoder to start from counts by its weights, not by its path. The order of mappings is kept: a curriculum
-    [a, b] is another run than [b, a].
+    [a, b] is another run than [b, a]. Of a composition, each `${…}` counts by what it stands for.
     """
+    if isinstance(config, DictConfig):
+        config = _filled_in(config)
     deciding = {key: value for key, value in config.items() if key not in NOT_PART_OF_THE_RUN}
     if isinstance(config.get("schedule"), Mapping):
         deciding["schedule"] = {key: value for key, value in config["schedule"].items() if key != "store"}
     if config.get("init_from"):
         deciding["init_from"] = _weights_digest(Path(config["init_from"]))
-    deciding["model"] = without_variant(config.get("model") or {})
+    deciding["precision"] = (config.get("hardware") or {}).get("precision")
+    augmentation = deciding_augmentation(deciding.pop("augmentation", None) or {})
+    deciding |= {"augmentation": augmentation} if augmentation else {}
+    deciding["model"] = without_variant(with_language(config))
     deciding["evaluation"] = {
         key: value
         for key, value in (config.get("evaluation") or {}).items()
@@ -49,16 +63,43 @@ def run_key(config: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
+def _filled_in(config: DictConfig) -> dict[str, Any]:
+    """What decides a run, and its hardware, in plain containers. The folder is left out: its name asks for the key."""
+    keys = [key for key in config if key not in NOT_PART_OF_THE_RUN or key == "hardware"]
+    nodes = {key: "???" if OmegaConf.is_missing(config, key) else config[key] for key in keys}
+    return {
+        key: OmegaConf.to_container(one, resolve=True) if OmegaConf.is_config(one) else one
+        for key, one in nodes.items()
+    }
+
+
 def without_variant(model: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a model without the name that they go by, which changes no numbers."""
     return {key: value for key, value in model.items() if key != "variant"}
 
 
+def deciding_augmentation(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What of an augmentation decides numbers, a file of translations by its content; {} where it changes nothing."""
+    views = list(settings.get("views") or ())
+    if not views:
+        return {}
+    deciding = {key: settings.get(key) for key in ("views", "probability", "sets", *views) if key in settings}
+    if "translation" in views:
+        path = Path(settings.get("translations") or "").expanduser()
+        is_there = path.is_file()  # where it is not, the job will say so
+        deciding["translations"] = _file_digest(path, path.stat().st_mtime_ns) if is_there else str(path)
+    return deciding
+
+
 def _weights_digest(folder: Path) -> str:
     """Digest of the weights below a run or encoder folder; the path itself where there are none (the job will say)."""
-    for path in (folder / "encoder" / "model.safetensors", folder / "model.safetensors"):
-        if path.is_file():
-            return _file_digest(path, path.stat().st_mtime_ns)
+    for place in (folder / "encoder", folder):
+        if (place / "model.safetensors").is_file():
+            # A head, or layers after pooling, lie in files of their own.
+            files = [place / "model.safetensors"]
+            files += sorted(path for path in place.rglob("*.safetensors") if path not in files)
+            digests = [_file_digest(path, path.stat().st_mtime_ns) for path in files]
+            return digests[0] if len(digests) == 1 else hashlib.sha256(" ".join(digests).encode()).hexdigest()
     return str(folder)
 
 
@@ -83,13 +124,18 @@ def run_name(config: Mapping[str, Any]) -> str:
 
 
 def register_resolvers() -> None:
-    """Makes `${run_key:}` and `${run_name:}` known to OmegaConf; may be called again."""
+    """Makes the resolvers of `conf/` known to OmegaConf: run_key, run_name, for_scores, this_machine.
 
-    def over_root(function):
-        def resolve(*, _root_: DictConfig) -> str:
-            return function(OmegaConf.to_container(_root_, resolve=False))
+    May be called again.
+    """
 
-        return resolve
+    def key(*, _root_: DictConfig) -> str:
+        return run_key(_root_)
 
-    OmegaConf.register_new_resolver("run_key", over_root(run_key), replace=True)
-    OmegaConf.register_new_resolver("run_name", over_root(run_name), replace=True)
+    def name(*, _root_: DictConfig) -> str:
+        return run_name(OmegaConf.to_container(_root_, resolve=False))
+
+    for_scores.register()
+    accelerator.register()
+    OmegaConf.register_new_resolver("run_key", key, replace=True)
+    OmegaConf.register_new_resolver("run_name", name, replace=True)

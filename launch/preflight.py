@@ -18,30 +18,45 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from launch.auto_hardware import hardware_note
 from launch.explain import ConfigError, explain_composition
 from launch.job import check_job, explained, typed_config
 from launch.naming import register_resolvers
 from launch.origin import chosen_files, place_of
 from launch.overrides import Groups, parse_flags, refuse_repeats
+from launch.own_folder import make_folder, take_folder
+from launch.own_hydra import check_hydra
 from launch.set_files import check_set_files
-from launch.signatures import ROOT
 from launch.sweep_rows import is_one_cell, parameters, rows, with_row
 from schema.errors import UserError
 from schema.processor import lacks_bf16, slow_bf16_warning
+from schema.secrets import NO_SECRETS, place_of_secret
+from schema.source_code import ROOT
 
 
 def check_command_line(
-    arguments: Sequence[str], *, conf_dir: Path, config_name: str = "train", root: Path = ROOT
+    arguments: Sequence[str],
+    *,
+    conf_dir: Path,
+    config_name: str = "train",
+    root: Path = ROOT,
+    makes_folder: bool = False,
 ) -> None:
     """Raises UserError for the first mistake in a program's arguments; each choice of a sweep is checked.
 
-    What is allowed but would take far longer than need be is said on stderr.
+    What hardware=auto is here, and what is allowed but would take far longer than need be, is said on stderr.
 
-    conf_dir  folder of the configuration tree
-    root      folder that dotted targets start from
+    conf_dir      folder of the configuration tree
+    root          folder that dotted targets start from
+    makes_folder  where all is right, the folder that will be written to is made, before Hydra writes there
     """
     flags = parse_flags(arguments)
-    if flags.hydra_help or flags.shell_completion or flags.info or flags.experimental_rerun:
+    if flags.experimental_rerun:
+        raise UserError(
+            "--experimental-rerun runs what a file of Hydra names; the command of a run is in its result.json, and "
+            "type that again"
+        )
+    if flags.hydra_help or flags.shell_completion or flags.info:
         return
     register_resolvers()
     folder = conf_dir.parent / flags.config_path if flags.config_path else conf_dir
@@ -52,11 +67,15 @@ def check_command_line(
         if flags.help:
             check.compose(flags.overrides)
         elif flags.multirun:
-            check.sweep(flags.overrides)
+            job = check.sweep(flags.overrides)
+            if makes_folder:
+                make_folder(Path(job.output_dir))
         else:
-            check.single(flags.overrides, runs=flags.cfg is None)
-    for warning in check.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+            job = check.single(flags.overrides, runs=flags.cfg is None)
+            if makes_folder and flags.cfg is None:
+                take_folder(Path(job.run_dir))
+    for line in check.said:
+        print(line, file=sys.stderr)
 
 
 def checked_job(
@@ -79,20 +98,23 @@ class _Check:
         self.name = name
         self.folder = folder
         self.root = root
-        self.warnings: dict[str, None] = {}
         places = [one.path or "" for one in hydra.config_loader.get_search_path().get_path()]
         self.trees = [Path(place.removeprefix("file://")) for place in places if place.startswith("file://")]
+        self.said: dict[str, None] = {}
 
     def look_at(self, lines: Sequence[str]) -> None:
         """Syntax, and the options chosen in every alternative of a sweep. Composes nothing."""
         for line in lines:
+            key, _, value = line.partition("=")
+            if place_of_secret({key.rpartition(".")[2]: value}):
+                raise UserError(f"{key}: {NO_SECRETS}")
             for alternative in self.groups.alternatives(self.groups.parse(line)):
                 override = self.groups.parse(alternative)
                 self.groups.check_choice(override)
                 if override.is_add() or override.is_force_add():
                     self.groups.check_addition(override)
 
-    def single(self, lines: Sequence[str], *, runs: bool) -> None:
+    def single(self, lines: Sequence[str], *, runs: bool) -> DictConfig:
         """One job. `runs` is false when the configuration is only shown."""
         for line in lines:
             override = self.groups.parse(line)
@@ -108,9 +130,9 @@ class _Check:
                 typed = {self.groups.parse(one).get_key_element().lstrip("+") for one in lines}
                 if not is_one_cell(self.compose(lines), typed):
                     raise UserError(f"{line}: a sweep is several runs; add -m: train.py -m {line}")
-        self.job(lines)
+        return self.job(lines)
 
-    def sweep(self, lines: Sequence[str]) -> None:
+    def sweep(self, lines: Sequence[str]) -> DictConfig:
         """The first job of a sweep, and every other choice in its place: their product is not needed."""
         first = [self.groups.alternatives(self.groups.parse(line))[0] for line in lines]
         # sweep=<name> may bring choices of its own. Values may belong to what it chooses, so they wait.
@@ -136,6 +158,7 @@ class _Check:
             for alternative, changed in others:
                 self._other_choice(job, alternative, changed)
                 advance()
+        return job
 
     def _brings_choices(self, line: str) -> bool:
         override = self.groups.parse(line)
@@ -165,6 +188,9 @@ class _Check:
         config = self.compose(lines)
         with self._placed(lines):
             check_set_files(config, self.trees)
+            if note := hardware_note(config.hydra.runtime.choices):
+                self.said[note] = None
+            check_hydra(OmegaConf.to_container(config.hydra), lines)
             job = typed_config(config)
             self._judge(job)
         return job
@@ -172,7 +198,8 @@ class _Check:
     def _judge(self, job: DictConfig) -> None:
         check_job(job, root=self.root)
         if job.hardware.accelerator == "cpu" and job.hardware.precision == "bf16-mixed" and lacks_bf16():
-            self.warnings[slow_bf16_warning("hardware.precision=bf16-mixed", "hardware=cpu")] = None
+            warning = slow_bf16_warning("hardware.precision=bf16-mixed", "hardware=cpu")
+            self.said[f"warning: {warning}"] = None
 
     def compose(self, lines: Sequence[str]) -> DictConfig:
         try:

@@ -3,19 +3,14 @@
 import fcntl
 import os
 import shutil
+import sys
 from pathlib import Path
 from types import TracebackType
 
+from launch.own_folder import LEFT_BY_RUNS, STAGES, take_folder
 from schema.errors import UserError
 from schema.result import RESULT_FILE, Result
-
-STAGES = "stages"
-"""Subfolder of a run in which the stages before its last keep their files."""
-
-KEPT_ASIDE = "previous"
-"""Subfolder in which a run keeps what an earlier attempt left."""
-
-KEPT_IN_PLACE = (".hydra", ".lock", KEPT_ASIDE, "train.log")
+from schema.whole import KEPT_ASIDE, clear_leftovers
 
 
 class RunFolder:
@@ -27,12 +22,15 @@ class RunFolder:
     Processes that Lightning starts for further devices (`is_helper`) neither lock nor clear, and have no result
     to show: the first process may still be writing it.
 
-    Raises UserError when another process works in the folder or the disk refuses.
+    fills           the folder is known to hold a result, which is added to; nothing is asked of its form
+
+    Raises UserError when another process works in the folder, the disk refuses, or no run has made the folder.
     """
 
-    def __init__(self, path: str | Path, *, resume: str) -> None:
+    def __init__(self, path: str | Path, *, resume: str, fills: bool = False) -> None:
         self.path = Path(path)
         self.resume = resume
+        self.fills = fills
         # Started by Lightning for a further device: a helper of a run that holds the folder already.
         self.is_helper = int(os.environ.get("LOCAL_RANK", "0")) > 0
         self._lock = None
@@ -40,8 +38,9 @@ class RunFolder:
     def __enter__(self) -> "RunFolder":
         if self.is_helper:
             return self
+        if not self.fills:
+            take_folder(self.path)
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
             self._lock = (self.path / ".lock").open("a+")
         except OSError as error:
             raise UserError(
@@ -54,6 +53,7 @@ class RunFolder:
             raise UserError(
                 f"{self.path}: another process is running this very job. Wait for it, or change something (seed=…)."
             ) from None
+        clear_leftovers(self.path)
         if self.resume == "never":
             self._set_aside()
         return self
@@ -82,7 +82,7 @@ class RunFolder:
         return folder
 
     def _set_aside(self) -> None:
-        leftovers = [item for item in self.path.iterdir() if item.name not in KEPT_IN_PLACE]
+        leftovers = [self.path / name for name in LEFT_BY_RUNS if (self.path / name).exists()]
         if not leftovers:
             return
         attic = self.path / KEPT_ASIDE
@@ -93,6 +93,7 @@ class RunFolder:
         folder.mkdir()
         for item in leftovers:
             shutil.move(item, folder / item.name)
+        print(f"what an earlier run left in {self.path} is kept in {folder}", file=sys.stderr)
 
 
 def require_free_space(path: Path, *, needed_bytes: int) -> None:

@@ -1,22 +1,20 @@
 """Checks `_target_` nodes against the constructors they name, without importing these: that would load torch.
 
-A module inside the project is read with `ast`; one outside is imported.
+Modules are read with `ast`. Code outside the project is never named by a configuration (`schema.own_classes`).
 """
 
 import ast
-import importlib
-import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from launch.annotations import check_value
 from launch.explain import ConfigError, key_hint
 from schema.errors import nearest
+from schema.own_classes import is_own, refusal
+from schema.source_code import ROOT, definitions, original_name, source_file
 
-ROOT = Path(__file__).resolve().parents[1]
 HYDRA_KEYS = ("_target_", "_args_", "_partial_", "_recursive_", "_convert_")
 NO_PARAMETERS = ("Module", "LightningModule", "ABC", "Protocol", "object")
 """Foreign base classes whose constructors take nothing from a configuration."""
@@ -39,7 +37,11 @@ def check_target(
     injected  parameters that the code gives at run time; None: whatever the configuration leaves out
     """
     target = node["_target_"]
-    taken = find_parameters(str(target), key, root)
+    package = "lightning_modules" if key == "model" else "losses"
+    if not is_own(target) or not target.startswith(f"{package}."):
+        hint = nearest(str(target).split(".")[0], [package])
+        raise ConfigError(f"{key}._target_={refusal(target)}; {hint}", f"{key}._target_")
+    taken = find_parameters(target, key, root)
     given = {name: value for name, value in node.items() if name not in HYDRA_KEYS}
     from_code = set(injected or ())
     settable = [name for name in taken.annotations if name not in from_code]
@@ -57,10 +59,7 @@ def check_target(
 def find_parameters(target: str, key: str, root: Path) -> Parameters:
     """Parameters of the class or function at a dotted path. Raises ConfigError when there is none."""
     module, _, name = target.rpartition(".")
-    top = target.split(".")[0]
-    if not (root / top).exists() and not (root / f"{top}.py").exists():
-        return _imported(target, key, root)
-    if _source(root, module) is None:
+    if source_file(root, module) is None:
         package, _, last = module.rpartition(".")
         folder = root.joinpath(*package.split(".")) if package else root
         known = [path.stem for path in folder.glob("*.py") if path.stem != "__init__"]
@@ -69,34 +68,16 @@ def find_parameters(target: str, key: str, root: Path) -> Parameters:
         )
     found = _in_module(root, module, name)
     if found is None:
-        known = [one for one in _definitions(root, module) if not one.startswith("_")]
+        known = [one for one in definitions(root, module) if not one.startswith("_")]
         raise ConfigError(f"{key}._target_={target}: {module} has no {name}; {nearest(name, known)}", key)
     return found
 
 
-def _source(root: Path, module: str) -> Path | None:
-    """The file of a dotted module below `root`."""
-    base = root.joinpath(*module.split(".")) if module else root
-    return next((file for file in (base.with_suffix(".py"), base / "__init__.py") if file.is_file()), None)
-
-
-@cache
-def _definitions(root: Path, module: str) -> dict[str, ast.AST]:
-    """Name → class, function or import statement at the top level of a module."""
-    found: dict[str, ast.AST] = {}
-    for node in ast.parse(_source(root, module).read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef):
-            found[node.name] = node
-        elif isinstance(node, ast.ImportFrom):
-            found |= {alias.asname or alias.name: node for alias in node.names}
-    return found
-
-
 def _in_module(root: Path, module: str, name: str) -> Parameters | None:
-    node = _definitions(root, module).get(name)
+    node = definitions(root, module).get(name)
     if isinstance(node, ast.ImportFrom):
-        original = next(alias.name for alias in node.names if (alias.asname or alias.name) == name)
-        return _in_module(root, node.module, original) if _source(root, node.module or "") else None
+        has_file = source_file(root, node.module or "")
+        return _in_module(root, node.module, original_name(node, name)) if has_file else None
     if isinstance(node, ast.FunctionDef):
         return _of_function(node, skip=0)
     return _of_class(root, module, node) if node else None
@@ -141,24 +122,4 @@ def _of_dataclass(node: ast.ClassDef) -> Parameters:
     return Parameters(
         {one.target.id: one.annotation for one in declared},
         {one.target.id for one in declared if not one.value},
-    )
-
-
-def _imported(target: str, key: str, root: Path) -> Parameters:
-    """Parameters of something outside the project."""
-    module, _, name = target.rpartition(".")
-    try:
-        found = getattr(importlib.import_module(module), name)
-        spec = inspect.signature(found).parameters.values()
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        packages = [path.name for path in root.iterdir() if path.is_dir() and any(path.glob("*.py"))]
-        hint = nearest(target.split(".")[0], packages)
-        raise ConfigError(
-            f"{key}._target_={target}: there is no such class ({error}); {hint}", key
-        ) from error
-    named = [one for one in spec if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
-    return Parameters(
-        dict.fromkeys(one.name for one in named),
-        {one.name for one in named if one.default is one.empty},
-        any(one.kind is one.VAR_KEYWORD for one in spec),
     )

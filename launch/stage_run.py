@@ -1,5 +1,6 @@
 """One stage from start to end: fit, take the best weights, test, leave an encoder and a Result behind."""
 
+import logging
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -8,7 +9,6 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from hydra.utils import get_class
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import nn
 
@@ -25,12 +25,15 @@ from encoders.bundle import ENCODER_FOLDER
 from launch.digests import evaluation_digest
 from launch.run_folder import require_free_space
 from launch.stage_store import StageEntry, share_files
-from launch.weights import weights_digest
 from lightning_modules.base import SentenceModule
 from lightning_modules.cut import cut_in_evaluation, cut_in_training, cut_line
 from lightning_modules.matching import Match, build_losses
 from schema.config import JobConfig
+from schema.own_classes import own_class
 from schema.result import Result, Score
+from schema.weights import weights_digest
+
+log = logging.getLogger(__name__)
 
 SIGTERM_STATUS = 128 + 15
 BYTES_PER_PARAMETER = 4 * (1 + 3 + 3 + 1)  # best, resume, the next resume while it is written, encoder
@@ -89,6 +92,7 @@ class StageRun:
         if entry.finished:
             training = self._take_over(encoder, stage, entry)
         elif data.train:
+            log.info("stage %s: %s", stage.name, _chooses(data))
             self._fit(trainer, module, data, entry)
             training = describe_training(trainer, data)
             if entry.shared and trainer.is_global_zero:
@@ -131,7 +135,7 @@ class StageRun:
                 num_classes={name: examples.num_classes for name, examples in data.train.items()},
             )
         numbers = {name: value for name, value in self.job.model.items() if name != "_target_"}
-        return get_class(self.job.model["_target_"])(
+        return own_class(self.job.model["_target_"])(
             **numbers,
             encoder=encoder,
             losses=losses,
@@ -147,7 +151,9 @@ class StageRun:
         require_free_space(entry.path, needed_bytes=parameters * BYTES_PER_PARAMETER)
         newest = newest_state(entry.checkpoints)
         if newest is not None and trainer.is_global_zero:
-            print(f"stage {data.stage.name}: goes on after step {newest.steps} ({newest.path})", flush=True)
+            print(
+                f"stage {data.stage.name}: goes on after step {newest.steps} ({newest.path})", file=sys.stderr
+            )
         trainer.fit(module, datamodule=data, ckpt_path=None if newest is None else newest.path)
         leave_if_pruned(trainer)
         best = best_weights(trainer)
@@ -176,11 +182,14 @@ class StageRun:
 
     def _take_over(self, encoder: nn.Module, stage: Stage, entry: StageEntry) -> dict[str, Any]:
         """Puts the weights of a finished stage into `encoder`; what is known of their training."""
-        trained = get_class(self.job.model["_target_"]).load_encoder(
+        trained = own_class(self.job.model["_target_"]).load_encoder(
             self.job, folder=entry.path / ENCODER_FOLDER
         )
         encoder.load_state_dict(trained.state_dict())
-        print(f"stage {stage.name}: its weights are there already and are reused ({entry.path})", flush=True)
+        print(
+            f"stage {stage.name}: its weights are there already and are reused ({entry.path})",
+            file=sys.stderr,
+        )
         return entry.record()["training"]
 
     def _hand_over(
@@ -189,7 +198,7 @@ class StageRun:
         """Leaves the weights of this stage to all runs that begin alike."""
         training["weights"] = entry.path.name
         card = {"name": self.job.name, "trained_on": list(stage.history), "seed": self.job.seed}
-        get_class(self.job.model["_target_"]).save_encoder(encoder, entry.path / ENCODER_FOLDER, card=card)
+        own_class(self.job.model["_target_"]).save_encoder(encoder, entry.path / ENCODER_FOLDER, card=card)
         entry.finish({"training": training, "settings": self.settings, **card})
 
     def _leave_behind(
@@ -197,7 +206,7 @@ class StageRun:
     ) -> None:
         """The encoder first, the Result last: a result means that everything before it is there."""
         if encoder is not None:
-            model = get_class(self.job.model["_target_"])
+            model = own_class(self.job.model["_target_"])
             model.save_encoder(encoder, folder / ENCODER_FOLDER, card=_card(result))
             share_files(entry.path / ENCODER_FOLDER, folder / ENCODER_FOLDER)
             result.weights = weights_digest(folder / ENCODER_FOLDER)
@@ -208,6 +217,16 @@ class StageRun:
 def _say(line: str | None, trainer: pl.Trainer) -> None:
     if line is not None and trainer.is_global_zero:
         print(line, file=sys.stderr, flush=True)
+
+
+def _chooses(data: SentenceDataModule) -> str:
+    """What decides which weights are kept, before they are learnt."""
+    if data.selection.sets:
+        return f"the weights with {data.selection.in_words} are kept"
+    return (
+        "the weights of the last step are kept, and training does not stop early: no dev set is scored that could "
+        "choose. A suite adds some, such as suite=demo"
+    )
 
 
 def _card(result: Result) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import filecmp
 import json
-import os
 import shutil
 import sys
 import time
@@ -13,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
+
+from schema.secrets import redacted
+from schema.whole import clear_leftovers, new_link, write_text
 
 CHECKPOINTS = "checkpoints"
 RECORD = "stage.json"
@@ -64,12 +66,7 @@ class StageEntry:
         self._write(_measured_file(digest), scores)
 
     def _write(self, name: str, content: dict[str, Any]) -> None:
-        part = self.path / f"{name}.part"
-        with part.open("w", encoding="utf-8") as file:
-            json.dump(content, file, ensure_ascii=False, indent=1, default=str)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, self.path / name)
+        write_text(self.path / name, json.dumps(redacted(content), ensure_ascii=False, indent=1, default=str))
 
 
 def _measured_file(digest: str) -> str:
@@ -106,7 +103,8 @@ class StageStore:
             print(f"stage {name}: another run trains it; waiting for it", file=sys.stderr, flush=True)
             lock.acquire()
         try:
-            (entry.path / OWNER).write_text(str(own.resolve()), encoding="utf-8")
+            clear_leftovers(entry.path)
+            write_text(entry.path / OWNER, str(own.resolve()))
             yield entry
         finally:
             lock.release()
@@ -124,9 +122,7 @@ def share_files(kept: Path, copy: Path) -> None:
     for file in (path for path in copy.rglob("*") if path.is_file() and path.stat().st_size >= LARGE_BYTES):
         twin = kept / file.relative_to(copy)
         if twin.is_file() and filecmp.cmp(twin, file, shallow=False):
-            part = file.with_name(f".{file.name}.part-{os.getpid()}")
             try:
-                os.link(twin, part)
+                new_link(twin, file)
             except OSError:
                 return
-            os.replace(part, file)

@@ -11,6 +11,9 @@ from schema.config import JobConfig
 WHOLE = ("model", "loss", "dataset", "evaluate", "backbone")
 """Groups that are taken as they are stored: two choices of one of them have different keys."""
 
+PLACES = ("cache_dir", "output_dir", "run_dir", "trial")
+"""Where something is written: of today, since a result may come from anybody."""
+
 
 def stored_job(config: Mapping[str, Any], defaults: DictConfig, *, own_hardware: bool) -> DictConfig:
     """The typed job of a stored configuration.
@@ -21,6 +24,7 @@ def stored_job(config: Mapping[str, Any], defaults: DictConfig, *, own_hardware:
     Raises UserError for a key or a type that the schema does not have any more.
     """
     today = {key: value for key, value in OmegaConf.to_container(defaults).items() if key not in WHOLE}
-    stored = {key: value for key, value in config.items() if own_hardware or key != "hardware"}
+    left_out = PLACES if own_hardware else (*PLACES, "hardware")
+    stored = {key: value for key, value in config.items() if key not in left_out}
     with explained():
         return OmegaConf.merge(OmegaConf.structured(JobConfig), today, stored)

@@ -4,13 +4,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from omegaconf import DictConfig, ListConfig
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from launch.explain import ConfigError
 from launch.set_files import check_name
 from schema.config import BackendName, Duration, Source, Unit
 from schema.errors import UserError, nearest
 from schema.examples import Kind
+from schema.files import DATASETS
+from schema.measures import MEASURES
+from schema.names import name_fault
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,17 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "schedule.sample_by": ("size", "weight"),
     "backbone.initialise": ("pretrained", "random"),
     "backbone.pooling": ("mean", "cls", "max", "first_last", "weighted"),
-    "optimiser.decay": ("linear", "constant"),
+    "augmentation.views": (
+        "translation",
+        "synonym",
+        "sentence_order",
+        "delete",
+        "repeat",
+        "cutoff",
+        "shuffle",
+    ),
+    "optimiser.decay": ("linear", "constant", "inverse_sqrt"),
+    "training.stratify_by": ("none", "label", "length", "label_length"),
     "evaluation.splits": ("dev", "test"),
     "evaluation.backend": tuple(BackendName),
     "health.on_collapse": ("warn", "stop"),
@@ -75,6 +88,12 @@ RANGES: dict[str, Range] = {
     "backbone.dropout": Range(least=0, below=1),
     "backbone.layers": Range(least=0),
     "backbone.max_length": Range(least=3),  # one token between the two special ones
+    "augmentation.probability": Range(above=0),
+    "augmentation.delete": Range(above=0, below=1),
+    "augmentation.repeat": Range(above=0, below=1),
+    "augmentation.cutoff": Range(above=0, below=1),
+    "augmentation.synonym": Range(above=0, below=1),
+    "augmentation.shuffle": Range(least=2),
     "health.probe_sentences": Range(least=0),
     "health.collapse_cosine": Range(least=-1, below=1),
     "health.collapse_rank": Range(least=0),
@@ -101,7 +120,19 @@ RANGES: dict[str, Range] = {
 )
 """Key → where its number, or each number of its list, must lie. null passes where the schema allows it."""
 
-MONITORED = ("spearman", "pearson", "accuracy", "f1", "average_precision", "auc", "macro_f1", "mlm_accuracy")
+MONITORED = (
+    "spearman",
+    "pearson",
+    "accuracy",
+    "f1",
+    "average_precision",
+    "auc",
+    "macro_f1",
+    "mlm_accuracy",
+    "ranking_accuracy",
+    "triplet_accuracy",
+    "score_gap",
+)
 """Metrics that may choose a checkpoint: higher is better."""
 
 DURATIONS: dict[str, Range] = {
@@ -127,12 +158,17 @@ def check_values(job: DictConfig) -> None:
         for key, value in _select(job, pattern):
             _check_duration(key, value, limits)
     _check_monitor(job)
+    _check_transfer(job)
+    _check_names(job)
     for group in ("dataset", "evaluate"):
         for name, dataset in job[group].items():
             check_name(group, name, dataset)
             _check_dataset(f"{group}.{name}", dataset)
     if len(job.optimiser.betas) != 2:
         raise ConfigError(f"optimiser.betas={job.optimiser.betas}: expected two numbers", "optimiser.betas")
+    _check_decay(job.optimiser)
+    _check_batches(job.training)
+    _check_layer_norm(job)
 
 
 def _not_allowed(key: str, value: str, allowed: tuple[str, ...]) -> str:
@@ -156,6 +192,36 @@ def _check_duration(key: str, value: str, limits: Range) -> None:
         raise ConfigError(f"{key}={value}: expected at most 100 percent of the training", key)
 
 
+def _check_decay(optimiser: DictConfig) -> None:
+    """A rate that falls from the end of the warm-up on, by its length, needs one."""
+    no_warmup = Duration.parse(optimiser.warmup).amount == 0
+    if optimiser.decay == "inverse_sqrt" and no_warmup:
+        raise ConfigError(
+            f"optimiser.warmup={optimiser.warmup}: decay=inverse_sqrt is lr · √(warm-up/step), and nothing without a "
+            "warm-up; type for example 'optimiser.warmup=10 percent'",
+            "optimiser.warmup",
+        )
+
+
+def _check_batches(training: DictConfig) -> None:
+    if training.stratify_by != "none" and training.length_window > 1:
+        raise ConfigError(
+            f"training.stratify_by={training.stratify_by}: training.length_window={training.length_window} puts rows "
+            "of like length in a batch, labels in proportion; leave one of them at its default",
+            "training.stratify_by",
+        )
+
+
+def _check_layer_norm(job: DictConfig) -> None:
+    wanted, start = job.backbone.layer_norm, job.init_from
+    if wanted is not None and start is not None:
+        raise ConfigError(
+            f"backbone.layer_norm={str(wanted).lower()}: init_from={start} takes the place of the backbone; type "
+            f"backbone=local backbone.path=<encoder folder of {start}> in its stead",
+            "backbone.layer_norm",
+        )
+
+
 def _check_monitor(job: DictConfig) -> None:
     """`auto`, or `dev/<set>/<metric>` of a set that the job scores."""
     value, key = job.training.monitor, "training.monitor"
@@ -167,11 +233,48 @@ def _check_monitor(job: DictConfig) -> None:
     metric = value.rpartition("/")[2]
     if metric not in MONITORED:
         raise ConfigError(f"{key}={value}: {metric} chooses no checkpoint; {nearest(metric, MONITORED)}", key)
-    sets = {*job.dataset, *job.evaluate}
+    sets = {**job.evaluate, **job.dataset}
     if match[1] not in sets:
         raise ConfigError(
             f"{key}={value}: this job does not score {match[1]}; {nearest(match[1], sets)}", key
         )
+    kind = sets[match[1]].kind
+    known = [one for one in MEASURES[Kind(kind)] if one in MONITORED]
+    if metric not in (*known, "mlm_accuracy"):  # any text has hidden tokens
+        raise ConfigError(
+            f"{key}={value}: {match[1]} has {kind.replace('_', ' ')}s, which have no {metric} while training goes on; "
+            f"choose {' or '.join(known) or 'another set'}",
+            key,
+        )
+
+
+def _check_transfer(job: DictConfig) -> None:
+    """Sets of the job, or of conf/dataset."""
+    key = "evaluation.transfer"
+    known = {*job.dataset, *job.evaluate, *(path.stem for path in DATASETS.glob("*.yaml"))}
+    for name in job.evaluation.transfer:
+        if name not in known:
+            raise ConfigError(f"{key}={name}: there is no such set; {nearest(name, known)}", key)
+
+
+def _check_names(job: DictConfig) -> None:
+    """Folders and keys of results are named after these, so none may be a path, or more than one word."""
+    order = job.schedule.order or []
+    for key, name in [("schedule.order", one) for one in order] + list(_keys(job, "schedule.stages")):
+        if fault := name_fault(str(name)):
+            raise ConfigError(f"{key}: {name}: expected a name of a stage: {fault}", key)
+    sets = [
+        (f"{key}.{name}.name", job[key][name].name) for key in ("dataset", "evaluate") for name in job[key]
+    ]
+    for key, name in [*_keys(job, "dataset"), *_keys(job, "evaluate"), *sets]:
+        if not re.fullmatch(r"\w[\w-]*", str(name)):
+            raise ConfigError(f"{key}: {name}: expected a name of a set: letters, digits, _ and -", key)
+    if fault := name_fault(job.name):
+        raise ConfigError(f"name={job.name}: expected a name of a folder: {fault}", "name")
+
+
+def _keys(job: DictConfig, group: str) -> Iterator[tuple[str, str]]:
+    yield from ((group, name) for name in OmegaConf.select(job, group))
 
 
 def _check_dataset(key: str, dataset: DictConfig) -> None:

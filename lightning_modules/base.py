@@ -10,16 +10,16 @@ from typing import Any, ClassVar
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from hydra.utils import get_class
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from datamodules.leaks import Seen
-from datamodules.loading import SPEARMAN_KINDS
+from datamodules.loading import UNSCORED
+from datamodules.transfer import TransferTask
 from encoders.bundle import save_encoder
 from lightning_modules.draws import seed_draws
 from lightning_modules.optimiser import build_optimiser, build_schedule
-from lightning_modules.scoring import EvaluationPlan, assemble_outputs, gather_rows, score_sets
+from lightning_modules.scoring import EvaluationPlan, assemble_outputs, gather_rows, score_sets, score_tasks
 from losses.loss import LossOutput
 from schema.batch import Batch, Encoded, Sharing
 from schema.config import JobConfig
@@ -28,18 +28,6 @@ from schema.result import Score
 
 NORMS_KEPT = 1000
 """Lengths of the last gradients, before clipping, that are remembered."""
-
-
-def selection_metric(job: JobConfig) -> str:
-    """The metric that chooses a checkpoint, higher = better: that of `training.monitor`, else the model's own."""
-    if job.training.monitor.count("/") == 2:
-        return job.training.monitor.rpartition("/")[2]
-    return get_class(job.model["_target_"]).metric
-
-
-def selection_key(job: JobConfig) -> str:
-    """What is logged under this key, the mean over the dev sets that select, chooses a checkpoint."""
-    return f"dev/selection/{selection_metric(job)}"
 
 
 class SentenceModule(pl.LightningModule):
@@ -59,8 +47,8 @@ class SentenceModule(pl.LightningModule):
     """Kind of examples that the model learns from, whatever the loss takes; None: what the loss takes."""
     gives: ClassVar[Kind | None] = None
     """Where `reads` is set: kind that the loss is handed; None: the model's objective needs no loss."""
-    scored: ClassVar[tuple[Kind, ...]] = SPEARMAN_KINDS
-    """Kinds of sets that the model has something to measure of."""
+    unscored: ClassVar[Mapping[Kind, str]] = UNSCORED
+    """Kinds of sets that the model has no measure of, and why."""
     metric: ClassVar[str] = "spearman"
     """The dev metric that chooses a checkpoint, higher = better."""
 
@@ -100,6 +88,10 @@ class SentenceModule(pl.LightningModule):
         losses  dataset key → kind of examples that its loss is fed, and the loss's configuration
         """
 
+    @classmethod
+    def check_start(cls, job: JobConfig) -> None:
+        """Raises UserError for weights that the model cannot learn from, as far as files tell; loads none of them."""
+
     @abstractmethod
     def encode(self, batch: Batch) -> Encoded:
         """Everything a loss may read, one row per example of the batch."""
@@ -109,8 +101,9 @@ class SentenceModule(pl.LightningModule):
         """What evaluation keeps of each row of a planned batch: an embedding or a score."""
 
     @abstractmethod
-    def plan(self, sets: Sequence[Examples]) -> EvaluationPlan:
-        """What must go through the model to score `sets`, and how the outputs become scores."""
+    def plan(self, sets: Sequence[Examples], tasks: Sequence[TransferTask] = ()) -> EvaluationPlan:
+        """What must go through the model to score `sets` and to make the classifiers of `tasks`, and how outputs become
+        scores and features."""
 
     @property
     def sharing(self) -> dict[str, Sharing]:
@@ -144,6 +137,8 @@ class SentenceModule(pl.LightningModule):
         loss, logs = self.objective(batch)
         size = len(batch)
         self.log("train/loss", loss.detach(), prog_bar=True, batch_size=size)
+        # Under the name of the set too: in a mixture the losses of several sets are several quantities.
+        logs = logs | {"loss": loss.detach()}
         self.log_dict({f"train/{batch.task}/{key}": value for key, value in logs.items()}, batch_size=size)
         return loss
 
@@ -156,14 +151,12 @@ class SentenceModule(pl.LightningModule):
         scores = self._score(self.trainer.datamodule.validation_plan, bootstrap_samples=0)
         values = {key: score.value for key, score in scores.items() if score.value is not None}
         self.log_dict(values, rank_zero_only=False)
-        metric = selection_metric(self.job)
+        selection = self.trainer.datamodule.selection
         chosen = [
-            values[key]
-            for name in self.trainer.datamodule.selecting
-            if (key := f"dev/{name}/{metric}") in values
+            values[key] for one in selection.sets if (key := f"dev/{one.name}/{selection.metric}") in values
         ]
         # No defined correlation (constant scores) is no number: `callbacks/selection.py` chooses nothing by it.
-        self.log(selection_key(self.job), float(np.mean(chosen)) if chosen else math.nan, prog_bar=True)
+        self.log(selection.key, float(np.mean(chosen)) if chosen else math.nan, prog_bar=True)
 
     def on_test_epoch_end(self) -> None:
         self.scores = self._score(
@@ -179,13 +172,11 @@ class SentenceModule(pl.LightningModule):
         self, plan: EvaluationPlan, outputs: np.ndarray, *, bootstrap_samples: int
     ) -> dict[str, Score]:
         """Metric key → Score of every set of the plan, from what `output` gave for its rows."""
-        return score_sets(
-            plan.sets,
-            plan.scores(outputs),
-            bootstrap_samples=bootstrap_samples,
-            seed=self.job.seed,
-            seen=self.seen,
+        how = {"bootstrap_samples": bootstrap_samples, "seed": self.job.seed}
+        found = score_sets(
+            plan.sets, plan.scores(outputs), temperature=plan.temperature, seen=self.seen, **how
         )
+        return found | score_tasks(plan, outputs, **how)
 
     def configure_optimizers(self) -> Mapping[str, object]:
         # A fused step undoes fp16 loss scaling itself, which is too late for clipping.

@@ -1,22 +1,26 @@
 """A bi-encoder that reads sentences through templates and learns from text alone: two stages, or one."""
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from hydra.utils import get_class
 from pytorch_lightning.utilities import rank_zero_only
 
 from encoders.prompt_collate import PromptCollator
 from encoders.prompt_encoder import PromptEncoder
 from encoders.token_cache import CachedTokenizer
 from lightning_modules.biencoder import BiEncoder
+from lightning_modules.mask_sight import require_sight, require_trained_mask, start_of
 from losses.loss import LossOutput
 from schema.batch import Batch
 from schema.config import JobConfig
 from schema.errors import UserError
 from schema.examples import Kind
+from schema.own_classes import own_class
 from schema.prompts import Prompts
+
+log = logging.getLogger(__name__)
 
 
 class CotEncoder(BiEncoder):
@@ -25,6 +29,9 @@ class CotEncoder(BiEncoder):
     Numbers and templates are those of schema.prompts.Prompts. Any set can be learnt from: of pairs, their sentences
     are. What stands for a sentence in evaluation, and in the encoder that a run leaves behind, is what the anchor's
     template gives, by the function that was trained. `variant` is read by those who name runs only.
+
+    A [MASK] that sees nothing of its sentence learns nothing, and one that never stood for a hidden token learns
+    slowly: the first is refused, the second too unless `untrained_mask` is true.
     """
 
     reads = Kind.SENTENCE
@@ -34,11 +41,12 @@ class CotEncoder(BiEncoder):
         self,
         *,
         variant: str = "",
-        language: str,
+        language: str | None,
         templates: dict,
         use_negative: bool,
         read: Literal["last", "mean", "pooling"],
         denoise: Literal["none", "positions", "pads"],
+        untrained_mask: bool = False,
         end_to_end: bool,
         match_norm: bool,
         **shared: object,
@@ -53,26 +61,61 @@ class CotEncoder(BiEncoder):
 
     @classmethod
     def check(cls, job: JobConfig, losses: Mapping[str, tuple[Kind, Mapping[str, Any]]]) -> None:
+        super().check(job, losses)
+        if not job.dataset:
+            return  # templates are those of the folder, where it has some
         views = Prompts.of(job.model).views
         for _, loss in losses.values():
             if "positive" not in views:
                 raise UserError(
                     f"model.templates.{job.model['language']}.positive: training needs a template for the positive"
                 )
-            if "negative" in views and Kind.TRIPLET not in get_class(loss["_target_"]).takes:
+            if "negative" in views and Kind.TRIPLET not in own_class(loss["_target_"]).takes:
                 raise UserError(
                     f"loss={loss['_target_'].split('.')[-2]}: a sentence with a negative template is a triplet, which "
                     "this loss does not take; choose loss=info_nce_pool, or model.use_negative=false"
                 )
 
+    @classmethod
+    def check_start(cls, job: JobConfig) -> None:
+        if job.dataset and job.model["read"] != "pooling":
+            require_trained_mask(job)
+            _tell_of_other_languages(job)
+
     @staticmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> PromptEncoder:
-        """The backbone of a run, of `init_from` or of the job, read through the templates of this job."""
+        """The backbone of a run, of `init_from` or of the job, read through the templates of this job.
+
+        A job that learns nothing reads through the templates that a folder was saved with. Raises UserError where
+        [MASK] sees nothing of the sentence that it is to learn from.
+        """
         encoder = BiEncoder.load_encoder(job, folder=folder)
-        return PromptEncoder.around(encoder, Prompts.of(job.model)).train()
+        if not job.dataset and isinstance(encoder, PromptEncoder):
+            if job.model["language"] is not None and Prompts.of(job.model) != encoder.prompts:
+                log.warning(
+                    "%s: sentences are read through the templates that it was saved with", start_of(job)
+                )
+            return encoder
+        encoder = PromptEncoder.around(encoder, Prompts.of(job.model)).train()
+        if job.dataset and folder is None:
+            require_sight(encoder, start_of(job))
+        return encoder
 
     def objective(self, batch: Batch) -> LossOutput:
         loss, logs = super().objective(batch)
         if self.encoder.norm_ratio is not None:
             logs = logs | {"injected_norm_ratio": self.encoder.norm_ratio}
         return loss, logs
+
+
+def _tell_of_other_languages(job: JobConfig) -> None:
+    """Sentences of any language are read through the templates that are learnt: a person should know."""
+    language = job.model["language"]
+    others = [name for name, one in job.evaluate.items() if one.language != language]
+    if others:
+        log.warning(
+            "model.language=%s: %s %s in another language, and read through the same templates",
+            language,
+            ", ".join(others),
+            "is" if len(others) == 1 else "are",
+        )

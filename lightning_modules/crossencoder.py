@@ -3,30 +3,33 @@
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from hydra.utils import get_class
 from jaxtyping import Float
 from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 
 from datamodules.gold import NUM_CLASSES
+from datamodules.loading import UNSCORED
+from datamodules.transfer import TransferTask
 from encoders import compile_layers, load_backbone, load_encoder
 from encoders.joint import PAIR, JointCollator
 from encoders.joint_bundle import is_joint, load_joint_encoder, save_joint_encoder
 from encoders.joint_encoder import JointEncoder, similarity
 from encoders.token_cache import CachedTokenizer
+from lightning_modules.augment import augmentation_of
 from lightning_modules.base import SentenceModule
 from lightning_modules.joint_plan import JointPlan
-from lightning_modules.matching import match_losses
+from lightning_modules.matching import chosen_losses
 from lightning_modules.scoring import NOTHING
 from metrics.classes import score_classes
 from schema.batch import Batch, Encoded
 from schema.config import BackendName, JobConfig
 from schema.errors import UserError, nearest
 from schema.examples import NLI_CLASSES, Examples, Kind
+from schema.own_classes import own_class
 from schema.result import Score
 
 log = logging.getLogger(__name__)
@@ -44,9 +47,13 @@ class CrossEncoder(SentenceModule):
     segments            the second sentence's tokens are marked; None: what the folder says, else true
     symmetric           scores are the mean of (a, b) and (b, a); None: what the folder says, else false
     symmetric_training  so is what the loss reads
+    head_dropout        share of what the head sees that is dropped in training; None: as in the transformer's layers
     """
 
     offers = ("scores", "logits")
+    unscored: ClassVar[Mapping[Kind, str]] = UNSCORED | {
+        Kind.LABELLED_TEXT: "classes are told apart on embeddings, and a cross-encoder has none"
+    }
 
     def __init__(
         self,
@@ -56,6 +63,7 @@ class CrossEncoder(SentenceModule):
         segments: bool | None,
         symmetric: bool | None,
         symmetric_training: bool,
+        head_dropout: float | None = None,  # runs of before have none
         **shared: object,
     ) -> None:
         super().__init__(**shared)
@@ -74,6 +82,7 @@ class CrossEncoder(SentenceModule):
             room=encoder.room,
             both_in_training=symmetric_training,
             both_in_evaluation=encoder.symmetric,
+            augmentation=augmentation_of(self.job, encoder.inner),
         )
 
     @classmethod
@@ -82,6 +91,13 @@ class CrossEncoder(SentenceModule):
         if pooling is not None and pooling not in JointEncoder.poolings:
             raise UserError(
                 f"model.pooling={pooling} is not an option; {nearest(str(pooling), JointEncoder.poolings)}"
+            )
+        dropout = job.model.get("head_dropout")
+        if dropout is not None and not 0 <= dropout < 1:
+            raise UserError(f"model.head_dropout={dropout}: expected a share from 0 to below 1, or null")
+        if job.backbone.layer_norm:
+            raise UserError(
+                "backbone.layer_norm=true is for embeddings, and a cross-encoder has none: leave it at null"
             )
         if job.evaluation.backend != BackendName.TORCH or job.evaluation.cache_embeddings:
             raise UserError(
@@ -103,7 +119,7 @@ class CrossEncoder(SentenceModule):
         The head is new, too, where a loss reads class logits and the head gives another number of them.
         """
         start, model = folder or job.init_from, job.model
-        outputs = num_outputs({name: (match.kind, match.loss) for name, match in match_losses(job).items()})
+        outputs = num_outputs({name: (match.kind, match.loss) for name, match in chosen_losses(job).items()})
         saved = load_joint_encoder(start) if start and is_joint(start) else None
         if saved is not None and outputs in (None, saved.outputs):
             encoder = saved
@@ -114,7 +130,12 @@ class CrossEncoder(SentenceModule):
             inner = load_encoder(start) if start else load_backbone(job.backbone, seed=job.seed)
             inner.pooling = "cls"
             encoder = JointEncoder(inner, outputs=outputs or 1, segments=True, symmetric=False, seed=job.seed)
-        encoder.set(pooling=model["pooling"], segments=model["segments"], symmetric=model["symmetric"])
+        encoder.set(
+            pooling=model["pooling"],
+            segments=model["segments"],
+            symmetric=model["symmetric"],
+            head_dropout=model.get("head_dropout"),
+        )
         return encoder
 
     @staticmethod
@@ -145,7 +166,7 @@ class CrossEncoder(SentenceModule):
         scores = similarity(logits).unsqueeze(1)
         return torch.cat([scores, logits], dim=1) if logits.shape[1] > 1 else scores
 
-    def plan(self, sets: Sequence[Examples]) -> JointPlan:
+    def plan(self, sets: Sequence[Examples], tasks: Sequence[TransferTask] = ()) -> JointPlan:
         return JointPlan(sets)
 
     def evaluated(self, plan: JointPlan, outputs: np.ndarray, *, bootstrap_samples: int) -> dict[str, Score]:
@@ -165,7 +186,7 @@ def num_outputs(losses: Losses) -> int | None:
     needed = {
         name: NUM_CLASSES[kind]
         for name, (kind, loss) in losses.items()
-        if get_class(loss["_target_"]).reads == "logits"
+        if own_class(loss["_target_"]).reads == "logits"
     }
     if len(set(needed.values())) > 1:
         spoken = ", ".join(f"{name} {count}" for name, count in needed.items())

@@ -3,26 +3,23 @@
 Asks the very functions that refuse a job before anything is loaded; no data are read and no weights.
 """
 
-import argparse
+import sys
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import takewhile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from hydra import compose, initialize_config_dir
-from hydra.utils import get_class
-from omegaconf import OmegaConf
-
+from lightning_modules.loss_numbers import CONFIGURATION, losses_for, number_table, options
 from lightning_modules.matching import NEEDS, match_losses
+from schema.arguments import Parser
 from schema.config import BackendName
 from schema.errors import UserError
 from schema.examples import Kind
-
-CONFIGURATION = Path(__file__).resolve().parents[1] / "conf"
+from schema.own_classes import own_class
+from schema.program import run_program
+from schema.whole import write_text
 
 WORDS = {
     Kind.SCORED_PAIR: "graded",
@@ -48,21 +45,9 @@ class Outcome:
     reason: str = ""
 
 
-def options(group: str) -> dict[str, dict[str, Any]]:
-    """Name → configuration of every file of a group, in the order of the alphabet. The files are read once."""
-    return deepcopy(_read(group))
-
-
-@cache
-def _read(group: str) -> dict[str, dict[str, Any]]:
-    names = sorted(path.stem for path in (CONFIGURATION / group).glob("*.yaml"))
-    with initialize_config_dir(str(CONFIGURATION), version_base="1.3"):
-        return {name: OmegaConf.to_container(compose(f"{group}/{name}")[group]) for name in names}
-
-
 def outcome(model: Mapping[str, Any], loss: Mapping[str, Any]) -> Outcome:
     """Tries a set of every kind."""
-    target = get_class(model["_target_"])
+    target = own_class(model["_target_"])
     if not target.trains:
         return Outcome(reason=f"{target.__name__} learns nothing")
     if target.reads is not None and target.gives is None:
@@ -76,26 +61,29 @@ def outcome(model: Mapping[str, Any], loss: Mapping[str, Any]) -> Outcome:
             refusals[kind] = str(error)
     if kinds:
         return Outcome(kinds)
-    natural = get_class(loss["_target_"]).takes[0] if "_target_" in loss else Kind.SCORED_PAIR
+    natural = own_class(loss["_target_"]).takes[0] if "_target_" in loss else Kind.SCORED_PAIR
     return Outcome(reason=refusals[natural].partition(";")[0])
 
 
 def _job(model: Mapping[str, Any], loss: Mapping[str, Any], kind: Kind) -> SimpleNamespace:
     """As much of a job as is asked before anything is loaded: one set of the given kind."""
+    settled = {"language": next(iter(model["templates"]))} if "templates" in model else {}
     return SimpleNamespace(
-        model=dict(model),
+        model=dict(model) | settled,
         loss=dict(loss),
         dataset={"the set": SimpleNamespace(kind=kind, view=None)},
-        schedule=SimpleNamespace(sets={}),
+        schedule=SimpleNamespace(sets={}, stages={}),
+        training=SimpleNamespace(stratify_by="none"),
+        backbone=SimpleNamespace(layer_norm=None, path="builtin/encoder"),
+        init_from=None,
         evaluation=SimpleNamespace(backend=BackendName.TORCH, cache_embeddings=False),
     )
 
 
 def outcomes() -> dict[str, dict[str, Outcome]]:
     """Model → loss → outcome, over all of conf/model and conf/loss."""
-    losses = options("loss")
     return {
-        model: {name: outcome(config, loss) for name, loss in losses.items()}
+        model: {name: outcome(config, loss) for name, loss in losses_for(config).items()}
         for model, config in options("model").items()
     }
 
@@ -110,6 +98,7 @@ def page() -> str:
     losses = options("loss")
     lines = [_HEAD, "| loss | what it is | reads | couples rows |", "|---|---|---|---|"]
     lines += [f"| `{name}` | {' | '.join(_facts(name, loss))} |" for name, loss in losses.items()]
+    lines += [_NUMBERS, *number_table()]
     lines += [
         _PAIRS,
         f"| loss | {' | '.join(', '.join(f'`{one}`' for one in group) for group in columns.values())} |",
@@ -130,7 +119,7 @@ def _facts(name: str, loss: Mapping[str, Any]) -> tuple[str, str, str]:
     about = " ".join(line.removeprefix("# ") for line in head).replace("|", "\\|")
     if "_target_" not in loss:
         return about, "", ""
-    target = get_class(loss["_target_"])
+    target = own_class(loss["_target_"])
     return about, NEEDS[target.reads], "yes" if target.couples else "no"
 
 
@@ -153,6 +142,14 @@ This page is written by `python -m lightning_modules.loss_table docs/losses.md`;
 
 ## Losses
 """
+_NUMBERS = """
+## Numbers
+
+What `conf/loss/` gives a loss, wherever it is chosen: for the job, a stage, a set, or a kind of examples in `by_kind`.
+The scores of a cross-encoder are logits, those of all other models cosines, and some numbers follow what scores are.
+A value that is typed, or that an experiment gives, stands in its place. *refused*: a model with such scores does not
+give what the loss reads.
+"""
 _PAIRS = """
 ## Which pairs train
 
@@ -160,7 +157,8 @@ For each model and loss, the kinds of sets that can be learnt from: graded pairs
 belong together (positives), triplets, sentences, texts with a class. `0/1 → triplets`: the rows are turned into the
 other kind by a view. A kind that is not named is refused, since no view leads from it to what the loss takes; the
 message names losses that would do. *no* means that no set can be learnt from, for the reasons below. Whatever is
-refused is refused before data are read or weights are loaded. Models in one column take the same.
+refused is refused before data are read or weights are loaded. Models in one column take the same. With
+`model.score=bilinear` a bi-encoder learns from losses that read one score per pair, and from no others.
 """
 _REASONS = """
 ## Reasons
@@ -168,14 +166,12 @@ _REASONS = """
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        "python -m lightning_modules.loss_table", description=__doc__.splitlines()[0]
-    )
+    parser = Parser("python -m lightning_modules.loss_table", description=__doc__.splitlines()[0])
     parser.add_argument("page", type=Path, help="the file to write")
     given = parser.parse_args()
     given.page.parent.mkdir(parents=True, exist_ok=True)
-    given.page.write_text(page(), encoding="utf-8")
+    write_text(given.page, page())
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_program(main))

@@ -6,7 +6,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hydra.utils import get_class
 from omegaconf import OmegaConf
 from torch import nn
 
@@ -15,7 +14,8 @@ from losses.loss import Loss
 from schema.config import DatasetConfig, JobConfig
 from schema.contract import choose_view
 from schema.errors import UserError
-from schema.examples import NLI_CLASSES, Kind
+from schema.examples import NLI_CLASSES, TARGET_COLUMN, Kind
+from schema.own_classes import own_class
 
 LOSS_FOLDER = Path(__file__).resolve().parents[1] / "conf" / "loss"
 
@@ -35,19 +35,37 @@ class Match:
 
 def match_losses(job: JobConfig) -> dict[str, Match]:
     """One match per trained dataset, in order. Raises UserError when a loss cannot learn from a set."""
-    model = get_class(job.model["_target_"])
-    matches = _matches(job, model)
+    matches = chosen_losses(job)
+    for match in matches.values():
+        if match.loss:  # its constructor refuses numbers it cannot use; better now than later
+            build_loss(match.loss, dim=1, num_classes=2)
+    model = own_class(job.model["_target_"])
+    _require_labels(job, matches)
     model.check(job, {name: (match.kind, match.loss) for name, match in matches.items()})
     return matches
 
 
-def _matches(job: JobConfig, model: type[SentenceModule]) -> dict[str, Match]:
+def _require_labels(job: JobConfig, matches: Mapping[str, Match]) -> None:
+    """Raises UserError where batches shall hold labels in proportion, and no row that is learnt from has any."""
+    by = job.training.stratify_by
+    if "label" in by and matches and not any(match.kind in TARGET_COLUMN for match in matches.values()):
+        read = ", ".join(f"{name} as {match.kind.replace('_', ' ')}s" for name, match in matches.items())
+        raise UserError(
+            f"training.stratify_by={by}: what is learnt from has no labels ({read}); "
+            "choose training.stratify_by=length or none"
+        )
+
+
+def chosen_losses(job: JobConfig) -> dict[str, Match]:
+    """As `match_losses`, for a job that has been tried: its losses may have had other numbers than they have today."""
+    model = own_class(job.model["_target_"])
+    own = {name: one.loss for name, one in job.schedule.sets.items() if one.loss is not None}
     if model.reads is None:
-        own = {name: one.loss for name, one in job.schedule.sets.items() if one.loss is not None}
         return {
             name: _match(name, config, own.get(name, job.loss), model) for name, config in job.dataset.items()
         }
-    loss = {} if model.gives is None else _loss_of(model, job.loss)
+    if model.gives is None:
+        _refuse_losses(job, model)
     views = {
         name: choose_view(
             name,
@@ -59,20 +77,33 @@ def _matches(job: JobConfig, model: type[SentenceModule]) -> dict[str, Match]:
         )
         for name, config in job.dataset.items()
     }
-    return {name: Match(name, kind, loss) for name, kind in views.items()}
+    losses = {name: {} if model.gives is None else _loss_of(model, own.get(name, job.loss)) for name in views}
+    return {name: Match(name, kind, losses[name]) for name, kind in views.items()}
+
+
+def _refuse_losses(job: JobConfig, model: type[SentenceModule]) -> None:
+    """Raises UserError where a set or a stage is given a loss of its own, and the model would read none.
+
+    The loss of the job is there whether anybody asked for it or not, and is left unread.
+    """
+    for group, owners in (("sets", job.schedule.sets), ("stages", job.schedule.stages)):
+        for name, one in owners.items():
+            if one.loss is not None:
+                raise UserError(
+                    f"schedule.{group}.{name}.loss: {model.__name__} learns without a loss; leave it out"
+                )
 
 
 def _loss_of(model: type[SentenceModule], losses: Mapping[str, Any]) -> Mapping[str, Any]:
     """The loss for what the model makes of its rows. Raises UserError for one that does not take it."""
     chosen = losses if "_target_" in losses else losses.get(model.gives, {})
-    if not chosen or model.gives not in get_class(chosen["_target_"]).takes:
+    if not chosen or model.gives not in own_class(chosen["_target_"]).takes:
         fitting = [name for name, kinds in _losses_on_file().items() if model.gives in kinds]
         given = chosen["_target_"].split(".")[-2] if chosen else "by_kind"
         raise UserError(
             f"loss={given}: {model.__name__} makes {model.gives.replace('_', ' ')}s, which this loss does not "
             f"take; choose one of {', '.join(fitting)}, as in loss={fitting[0]}"
         )
-    build_loss(chosen, dim=1, num_classes=2)
     return chosen
 
 
@@ -90,7 +121,7 @@ def _match(
             f"loss=by_kind names no loss for {wanted or kind}, which {name} gives; "
             f"it has {', '.join(losses)}. Choose one: loss=<name>, one of {', '.join(_losses_on_file())}."
         )
-    target = get_class(chosen["_target_"])
+    target = own_class(chosen["_target_"])
     if target.reads not in model.offers:
         raise UserError(_unreadable(chosen["_target_"].split(".")[-2], target.reads, kind, model))
     kind = choose_view(
@@ -101,15 +132,12 @@ def _match(
         wanted=wanted,
         alternatives=_losses_on_file(model.offers),
     )
-    build_loss(
-        chosen, dim=1, num_classes=2
-    )  # its constructor refuses numbers it cannot use; better now than later
     return Match(name, kind, chosen)
 
 
 def build_loss(config: Mapping[str, Any], *, dim: int, num_classes: int) -> Loss:
     """The loss of a configuration node; only one with a head is told the sizes."""
-    target = get_class(config["_target_"])
+    target = own_class(config["_target_"])
     numbers = {name: value for name, value in config.items() if name != "_target_"}
     return target(**numbers, **({"dim": dim, "num_classes": num_classes} if target.has_head else {}))
 
@@ -137,7 +165,7 @@ def _unreadable(loss: str, reads: str, kind: Kind, model: type[SentenceModule]) 
 def _losses_on_file(offers: tuple[str, ...] = SentenceModule.offers) -> dict[str, tuple[Kind, ...]]:
     """Every loss in conf/loss that reads one of `offers`, with the kinds it takes."""
     nodes = {path.stem: OmegaConf.load(path) for path in sorted(LOSS_FOLDER.glob("*.yaml"))}
-    targets = {name: get_class(node["_target_"]) for name, node in nodes.items() if "_target_" in node}
+    targets = {name: own_class(node["_target_"]) for name, node in nodes.items() if "_target_" in node}
     return {name: target.takes for name, target in targets.items() if target.reads in offers}
 
 

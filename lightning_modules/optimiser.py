@@ -3,6 +3,11 @@
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
+from transformers.optimization import (
+    get_constant_schedule_with_warmup,
+    get_inverse_sqrt_schedule,
+    get_linear_schedule_with_warmup,
+)
 
 from schema.config import Duration, OptimiserConfig
 
@@ -32,16 +37,20 @@ def build_schedule(
     steps_per_epoch: int,
     batch_size: int,
 ) -> LambdaLR:
-    """The learning rate per optimiser step: from 0 to `lr` over the warm-up, then as `decay` says."""
+    """The learning rate per optimiser step: from 0 to `lr` over the warm-up of T steps, then as `decay` says.
+
+    linear        down to 0 at the last step
+    constant      `lr`
+    inverse_sqrt  lr · √(T/t) at step t (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, equation 3). The
+                  notes on CoSENT write lr · min(1, t/T) / √max(t, T). Read literally that is the same curve times
+                  1/√T, and `lr` would never be reached. `launch.values` refuses it without a warm-up
+    """
     warmup = Duration.parse(config.warmup, key="optimiser.warmup").in_steps(
         steps_per_epoch=steps_per_epoch, batch_size=batch_size, total_steps=total_steps
     )
-
-    def factor(step: int) -> float:
-        if step < warmup:
-            return step / warmup
-        if config.decay == "constant":
-            return 1.0
-        return max(0.0, (total_steps - step) / max(1, total_steps - warmup))
-
-    return LambdaLR(optimiser, factor)
+    match config.decay:
+        case "linear":
+            return get_linear_schedule_with_warmup(optimiser, warmup, total_steps)
+        case "constant":
+            return get_constant_schedule_with_warmup(optimiser, warmup)
+    return get_inverse_sqrt_schedule(optimiser, warmup)

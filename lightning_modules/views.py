@@ -6,9 +6,10 @@ from typing import Any
 from pytorch_lightning.utilities import rank_zero_only
 
 from encoders.token_cache import CachedTokenizer
-from encoders.views import TokenViews, Views
+from encoders.views import Views
 from encoders.views_collate import ViewCollator
 from encoders.views_text import TextViews
+from lightning_modules.augment import changes_of
 from lightning_modules.biencoder import BiEncoder
 from schema.config import JobConfig
 from schema.examples import Kind
@@ -48,13 +49,12 @@ class ViewEncoder(BiEncoder):
         self.collate = ViewCollator(
             tokenize,
             encoder.collate,
-            tokenize_fresh=encoder.tokenize,
-            text_views=TextViews(chosen),
-            token_views=TokenViews(chosen, encoder.tokenizer, max_length=encoder.max_length),
+            changes=changes_of(chosen, encoder),
             changes_anchor=changes_anchor,
             seed=self.job.seed,
         )
 
     @classmethod
     def check(cls, job: JobConfig, losses: Mapping[str, tuple[Kind, Mapping[str, Any]]]) -> None:
+        super().check(job, losses)
         TextViews(Views.of(job.model))  # a file of translations is read here, before any data

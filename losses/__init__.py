@@ -23,15 +23,21 @@ from losses.cosine import CosineSimilarity
 from losses.huber import Huber
 from losses.info_nce import InfoNCE
 from losses.info_nce_extended import InfoNCEExtended
+from losses.info_nce_in_batch import InfoNCEInBatch
+from losses.info_nce_own import InfoNCEOwn
 from losses.info_nce_pool import InfoNCEPool
 from losses.loss import Loss, LossOutput
 from losses.margin_ranking import MarginRanking
 from losses.mse import SquaredError
+from losses.nt_xent import NTXent
 from losses.online_contrastive import OnlineContrastive
 from losses.prototype import Prototype
+from losses.quantile import Quantile
 from losses.simcse import SimCSE
+from losses.simcse_nt_xent import SimCSENTXent
 from losses.softmax import SoftmaxClassifier
 from losses.triplet import TripletMargin
+from losses.triplet_online import TripletOnline
 
 __all__ = [
     "AnglE",
@@ -54,14 +60,20 @@ __all__ = [
     "Huber",
     "InfoNCE",
     "InfoNCEExtended",
+    "InfoNCEInBatch",
+    "InfoNCEOwn",
     "InfoNCEPool",
     "Loss",
     "LossOutput",
     "MarginRanking",
+    "NTXent",
     "OnlineContrastive",
     "Prototype",
+    "Quantile",
     "SimCSE",
+    "SimCSENTXent",
     "SoftmaxClassifier",
     "SquaredError",
     "TripletMargin",
+    "TripletOnline",
 ]

@@ -1,13 +1,14 @@
 """Classification and regression at once: cross entropy of the logit, and squared error of its probability."""
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from losses.bce import binary_cross_entropy
 from losses.loss import Loss, LossOutput
-from losses.mse import absolute_error, squared_error
+from losses.mse import squared_error
 from losses.options import number
-from losses.scores import score_gap
+from losses.scores import full_precision, score_gap
 from schema.batch import Encoded
 from schema.examples import Kind
 
@@ -25,7 +26,10 @@ def cross_entropy_and_error(
 
 
 class CrossEntropyError(Loss):
-    """`cross_entropy_and_error` of the model's scores, taken as logits.
+    """`cross_entropy_and_error` of score / temperature, the logit.
+
+    A cross-encoder's score is a logit, and its temperature 1. A cosine becomes one by a temperature such as 0.05, with
+    the border at 0, as in `bce.py`.
 
     Logs the mean absolute error of the probability, mean score of positives, of negatives, and the gap.
     """
@@ -34,12 +38,14 @@ class CrossEntropyError(Loss):
     reads = "scores"
     couples = False
 
-    def __init__(self, *, error_weight: float | int) -> None:
+    def __init__(self, *, temperature: float | int, error_weight: float | int) -> None:
         super().__init__()
+        self.temperature = number("loss.temperature", temperature, low=0.0, open_low=True)
         self.error_weight = number("loss.error_weight", error_weight, low=0.0)
 
     def forward(self, encoded: Encoded) -> LossOutput:
-        is_positive = encoded.targets > 0.5
-        loss = cross_entropy_and_error(encoded.scores, encoded.targets, error_weight=self.error_weight)
-        error = {"mean_absolute_error": absolute_error(encoded, "sigmoid")}
-        return loss, error | score_gap(encoded.scores, is_positive, ~is_positive)
+        logits, is_positive = full_precision(encoded.scores) / self.temperature, encoded.targets > 0.5
+        loss = cross_entropy_and_error(logits, encoded.targets, error_weight=self.error_weight)
+        with torch.no_grad():
+            error = (logits.sigmoid() - encoded.targets).abs().mean()
+        return loss, {"mean_absolute_error": error} | score_gap(encoded.scores, is_positive, ~is_positive)

@@ -28,8 +28,11 @@ def cosent_of_layers(
 class CoSENTLayers(Loss):
     """Σ_l β_l CoSENT(s^(l)), s^(l) the cosines of states that are pooled at layer l, β_l its weight.
 
-    The levels of a hierarchical loss may be words, sentences, paragraphs; in one transformer they are its layers here.
-    Evaluation reads the last one, as always.
+    The notes on CoSENT name words, sentences and paragraphs as levels. Each level needs pairs whose order is known at
+    that level, and no set here has any: labels order whole texts, and a row holds no text around its sentence. The
+    label of a sentence put on its words would say of every two words of like sentences that they are alike. So the
+    levels are layers of the transformer, where the label is true of what is compared: all states of the two
+    sentences, pooled. Evaluation reads the last layer, as always.
 
     depths   which layers, as shares of the backbone's, in (0, 1], the lowest first: 0.5 of 12 layers is layer 6
     weights  one for each of them

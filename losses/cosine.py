@@ -7,10 +7,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from losses.loss import Loss, LossOutput
-from losses.options import number
+from losses.options import interval
 from losses.scores import full_precision
 from schema.batch import Encoded
-from schema.errors import UserError
 from schema.examples import Kind
 
 
@@ -32,7 +31,7 @@ class CosineSimilarity(Loss):
 
     target_range  [0, 1]: unrelated sentences shall be orthogonal · [-1, 1]: they shall be opposite
 
-    Logs the mean absolute error, in units of `target_range`.
+    Logs the mean absolute error, in units of the target: 1 is the way from the lowest to the highest.
     """
 
     takes = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR)
@@ -41,15 +40,9 @@ class CosineSimilarity(Loss):
 
     def __init__(self, *, target_range: Sequence[float | int]) -> None:
         super().__init__()
-        if isinstance(target_range, str) or not isinstance(target_range, Sequence) or len(target_range) != 2:
-            raise UserError(f"loss.target_range={target_range}: expected two numbers, [0, 1] or [-1, 1]")
-        self.low, self.high = (
-            number("loss.target_range", value, low=-1.0, high=1.0) for value in target_range
-        )
-        if self.low >= self.high:
-            raise UserError(f"loss.target_range={list(target_range)}: expected the lower number first")
+        self.low, self.high = interval("loss.target_range", target_range, low=-1.0, high=1.0)
 
     def forward(self, encoded: Encoded) -> LossOutput:
         targets = rescale(encoded.targets, low=self.low, high=self.high)
-        error = (encoded.scores.detach() - targets).abs().mean()
+        error = (encoded.scores.detach() - targets).abs().mean() / (self.high - self.low)
         return cosine_regression(encoded.scores, targets), {"mean_absolute_error": error}

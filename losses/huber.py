@@ -1,15 +1,16 @@
 """Huber loss: squared error for small errors, absolute error for large ones."""
 
+from collections.abc import Sequence
+
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from losses.loss import Loss, LossOutput
-from losses.mse import ACTIVATIONS, absolute_error
-from losses.options import choice, number
+from losses.loss import LossOutput
+from losses.mse import ACTIVATIONS, Regression
+from losses.options import number
 from losses.scores import full_precision
 from schema.batch import Encoded
-from schema.examples import Kind
 
 
 def huber(
@@ -23,18 +24,18 @@ def huber(
     return F.huber_loss(predictions, full_precision(targets), delta=delta)
 
 
-class Huber(Loss):
-    """`huber` of the model's scores. Logs the mean absolute error, in units of the target."""
+class Huber(Regression):
+    """`huber` of the model's scores. Logs the mean absolute error, in units of the target.
 
-    takes = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR)
-    reads = "scores"
-    couples = False
+    delta  in units of the target: 1 is the way from the lowest to the highest, whatever `target_range` says
+    """
 
-    def __init__(self, *, delta: float | int, activation: str) -> None:
-        super().__init__()
+    def __init__(self, *, delta: float | int, activation: str, target_range: Sequence[float | int]) -> None:
+        super().__init__(activation=activation, target_range=target_range)
         self.delta = number("loss.delta", delta, low=0.0, open_low=True)
-        self.activation = choice("loss.activation", activation, tuple(ACTIVATIONS))
 
     def forward(self, encoded: Encoded) -> LossOutput:
-        loss = huber(encoded.scores, encoded.targets, delta=self.delta, activation=self.activation)
-        return loss, {"mean_absolute_error": absolute_error(encoded, self.activation)}
+        delta = self.delta * (self.high - self.low)
+        targets = self.predicted_targets(encoded)
+        loss = huber(encoded.scores, targets, delta=delta, activation=self.activation)
+        return loss, {"mean_absolute_error": self.absolute_error(encoded)}

@@ -64,7 +64,8 @@ def info_nce(
 class InfoNCE(Loss):
     """`info_nce` of cosines; the candidates are all positives of the batch, then all explicit negatives.
 
-    Logs accuracy (the positive is the best candidate), mean score of positives, of negatives, and the gap.
+    Less than all: `info_nce_in_batch` leaves explicit negatives out, `info_nce_own` all that is of other rows. Logs
+    accuracy (the positive is the best candidate), mean score of positives, of negatives, and the gap.
     """
 
     takes = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
@@ -86,15 +87,20 @@ class InfoNCE(Loss):
         scores = all_cosines(anchors, candidates)
         excluded = false_negatives(anchor_ids, positive_ids, candidate_ids)
         loss = info_nce(scores, excluded, temperature=self.temperature, symmetric=self.symmetric)
-        return loss, ranking_summary(scores, excluded)
+        return loss, ranking_summary(scores, excluded, torch.arange(len(scores), device=scores.device))
 
 
 @torch.no_grad()
 def ranking_summary(
-    scores: Float[Tensor, "batch candidates"], excluded: Bool[Tensor, "batch candidates"]
+    scores: Float[Tensor, "batch candidates"],
+    excluded: Bool[Tensor, "batch candidates"],
+    own: Int[Tensor, "batch"],
 ) -> dict[str, Tensor]:
-    """Accuracy, mean positive score, mean negative score and their gap; excluded candidates do not count."""
-    is_own = torch.eye(*scores.shape, dtype=torch.bool, device=scores.device)
+    """Accuracy, mean positive score, mean negative score and their gap; excluded candidates do not count.
+
+    own  place of each row's positive among the candidates
+    """
+    is_own = own[:, None] == torch.arange(scores.shape[1], device=scores.device)
     best = scores.masked_fill(excluded, -torch.inf).argmax(dim=-1)
-    accuracy = (best == torch.arange(len(scores), device=scores.device)).float().mean()
+    accuracy = (best == own).float().mean()
     return {"accuracy": accuracy} | score_gap(scores, is_own, ~is_own & ~excluded)

@@ -55,4 +55,4 @@ class InfoNCEPool(Loss):
             logits = torch.cat([logits, extended], dim=1)
         own = torch.arange(len(anchors), device=anchors.device)
         loss = F.cross_entropy(logits / self.temperature, own)
-        return loss, ranking_summary(scores, excluded)
+        return loss, ranking_summary(scores, excluded, own)

@@ -39,6 +39,16 @@ def divisor(key: str, value: object) -> float:
     return temperature
 
 
+def interval(key: str, value: object, *, low: float, high: float) -> tuple[float, float]:
+    """`value` as two numbers of [low, high], the lower one first. Raises UserError otherwise."""
+    if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != 2:
+        raise UserError(f"{key}={value}: expected two numbers, [0, 1] or [-1, 1]")
+    first, last = (number(key, one, low=low, high=high) for one in value)
+    if first >= last:
+        raise UserError(f"{key}={list(value)}: expected the lower number first")
+    return first, last
+
+
 def switch(key: str, value: object) -> bool:
     """`value` when it is true or false. Raises UserError otherwise: the text "no" would count as true."""
     if not isinstance(value, bool):

@@ -25,7 +25,7 @@ def triplet_margin(
     positive_scores: Float[Tensor, "batch"],
     negative_scores: Float[Tensor, "batch negatives"],
     *,
-    margin: float,
+    margin: float | Float[Tensor, ""],
 ) -> Float[Tensor, ""]:
     """Violation of the margin, averaged over rows and their negatives.
 
@@ -36,13 +36,27 @@ def triplet_margin(
     return (margin + negative_scores - positive_scores[:, None]).relu().mean()
 
 
-class TripletMargin(Loss):
-    """`triplet_margin` of each row's own negatives; rows do not meet.
+@torch.no_grad()
+def adapted_margin(gap: Float[Tensor, ""], *, margin: float, share: float) -> Float[Tensor, ""]:
+    """max(m, w · gap): the better positives and negatives are apart already, the farther apart they shall be.
 
-    distance  cosine, or euclidean for encoders that do not normalise (choose a margin of its scale)
+    gap    mean score of the batch's positives less that of its negatives; NaN, where there are none, counts as 0
+    share  w; 0 leaves the margin as it is
+
+    (Chen et al. 2017, https://arxiv.org/abs/1704.01719, margin-based online hard negative mining, of squared
+    distances and without m, so that the margin of a fresh model is about 0.)
+    """
+    return (share * gap.nan_to_num()).clamp(min=margin)
+
+
+class TripletMargin(Loss):
+    """`triplet_margin` of each row's own negatives; rows do not meet, unless the margin follows the batch.
+
+    distance         cosine, or euclidean for encoders that do not normalise (choose a margin of its scale)
+    adaptive_margin  see `adapted_margin`
 
     Logs the share of triplets that violate the margin, and the mean score of positives and of negatives (for
-    euclidean the negative distance).
+    euclidean the negative distance), and a margin that follows the batch.
     """
 
     takes = (Kind.TRIPLET,)
@@ -50,10 +64,18 @@ class TripletMargin(Loss):
     couples = False
     contrast = Contrast.NEGATIVES
 
-    def __init__(self, *, margin: float | int, distance: str) -> None:
+    def __init__(
+        self,
+        *,
+        margin: float | int,
+        distance: str,
+        adaptive_margin: float | int = 0.0,  # stored configurations of earlier runs lack it
+    ) -> None:
         super().__init__()
         self.margin = number("loss.margin", margin, low=0.0)
         self.distance = choice("loss.distance", distance, tuple(DISTANCES))
+        self.adaptive_margin = number("loss.adaptive_margin", adaptive_margin, low=0.0)
+        self.couples = self.adaptive_margin > 0
 
     def forward(self, encoded: Encoded) -> LossOutput:
         score = DISTANCES[self.distance]
@@ -62,11 +84,15 @@ class TripletMargin(Loss):
         negative_scores = torch.stack(
             [score(anchors, encoded.embeddings[column]) for column in negatives(encoded)], dim=-1
         )
-        loss = triplet_margin(positive_scores, negative_scores, margin=self.margin)
-        with torch.no_grad():
-            violates = self.margin + negative_scores > positive_scores[:, None]
-        return loss, {
-            "violating_share": violates.float().mean(),
+        logs = {
             "positive_score": positive_scores.detach().mean(),
             "negative_score": negative_scores.detach().mean(),
         }
+        margin: float | Tensor = self.margin
+        if self.adaptive_margin:
+            gap = logs["positive_score"] - logs["negative_score"]
+            margin = logs["margin"] = adapted_margin(gap, margin=self.margin, share=self.adaptive_margin)
+        loss = triplet_margin(positive_scores, negative_scores, margin=margin)
+        with torch.no_grad():
+            violates = margin + negative_scores > positive_scores[:, None]
+        return loss, {"violating_share": violates.float().mean()} | logs

@@ -1,13 +1,16 @@
 """Makes data sets with trained models, and models out of models.
 
 python -m mining distil runs/CE lcqmc --out distilled/lcqmc_graded.tsv   a cross-encoder's scores as graded labels
+python -m mining distil fusion-lcqmc.json lcqmc --out distilled/fused.tsv the same of two runs that analysis fuse weighs
 python -m mining whiten runs/TOKENS whitened --dataset text_tatoeba      token embeddings, whitened in part
 """
 
 import argparse
 import sys
 
+from schema.arguments import Parser
 from schema.errors import exit_status
+from schema.program import run_program
 
 
 def main(arguments: list[str]) -> int:
@@ -24,7 +27,7 @@ def _parser() -> argparse.ArgumentParser:
     from mining.distil_command import add_distil
     from mining.whiten_command import add_whiten
 
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m mining", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(required=True, metavar="command")
@@ -34,4 +37,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_program(lambda: main(sys.argv[1:])))

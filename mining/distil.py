@@ -6,7 +6,6 @@ labelled the silver one.
 
 import csv
 import io
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from metrics.correlation import spearman
 from schema.config import DatasetConfig
 from schema.errors import UserError
 from schema.examples import Examples, Kind
+from schema.whole import write_text
 
 PAIR_KINDS = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR, Kind.POSITIVE_PAIR)
 COLUMNS = ("sentence1", "sentence2", "score")
@@ -74,13 +74,21 @@ def graded(scores: Float[np.ndarray, "pairs"], grade: str) -> list[str]:
 
 
 def write_set(
-    path: Path, pairs: Pairs, written: list[str], *, grade: str, source: str, like: DatasetConfig
+    path: Path,
+    pairs: Pairs,
+    written: list[str],
+    *,
+    grade: str,
+    source: str,
+    like: DatasetConfig,
+    graded_by: str = "a cross-encoder",
 ) -> Path:
     """Writes the table and, in conf/dataset beside it, the configuration, whose path it gives.
 
     written  a score for each pair
     source   `set/split` that the pairs are of
     like     the configuration of that set, for language and licence
+    graded_by  who gave the scores, in words
     """
     text = io.StringIO()
     writer = csv.writer(text, delimiter="\t", lineterminator="\n")
@@ -92,7 +100,7 @@ def write_set(
         "name": path.stem,
         "kind": str(Kind.SCORED_PAIR),
         "language": like.language,
-        "about": f"Pairs of {source}, graded by a cross-encoder ({grade})",
+        "about": f"Pairs of {source}, graded by {graded_by} ({grade})",
         "licence": like.licence,
         "origin": f"python -m mining distil, from {source} ({like.origin})",
         "source": "local",
@@ -121,13 +129,8 @@ def write_set(
 
 def _write(path: Path, text: str) -> None:
     """The whole file or none of it."""
-    part = path.with_name(f"{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
+        write_text(path, text)
     except OSError as error:
         raise UserError(f"--out {path}: cannot be written ({error.strerror})") from error

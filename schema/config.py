@@ -4,13 +4,16 @@ Fields carry no defaults that `conf/` also has; `None` means "may be left out". 
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from omegaconf import MISSING
 
 from schema.errors import UserError, nearest
+from schema.secrets import register_environment
+
+register_environment()  # whoever reads a configuration has this, and with it what it may take from the environment
 
 
 class Source(StrEnum):
@@ -52,12 +55,10 @@ class LayoutConfig:
     header: bool = True  # tsv and csv: the first line names the columns
     quoted: bool = False  # tsv and csv: fields may be wrapped in double quotes
     rows: dict[str, int | None] | None = None  # promised rows of this layout, instead of the dataset's
-    window: int | None = (
-        None  # characters; .txt of running text: long lines are cut into windows of at most so many
-    )
-    held_out_percent: float = (
-        0.0  # with `window`, where there is no dev file: lines that are dev, by a hash of them
-    )
+    # characters; .txt of running text: long lines are cut into windows of at most so many
+    window: int | None = None
+    # with `window`, where there is no dev file: lines that are dev, by a hash of them
+    held_out_percent: float = 0.0
     held_out_rows: int | None = None  # of these windows at most so many are scored; null: all
 
 
@@ -103,6 +104,8 @@ class BackboneConfig:
     initialise: str = MISSING  # pretrained: weights must be there · random: from config.json alone
     pooling: str | None = None  # mean cls max first_last weighted; null: what the folder says, else mean
     normalise: bool | None = None  # embeddings of length 1; null: what the folder says, else no
+    # LayerNorm as the last layer before length 1; null: what the folder says, else no
+    layer_norm: bool | None = None
     max_length: int | None = None  # tokens; null: what the folder says
     dropout: float | None = None  # null: what the folder says
     # fewer: the first ones; more: new ones that begin by changing nothing; null: as they are
@@ -117,7 +120,7 @@ class OptimiserConfig:
     betas: list[float] = MISSING
     eps: float = MISSING
     warmup: str = MISSING  # a duration: the learning rate rises linearly from 0
-    decay: str = MISSING  # linear: falls to 0 at the end · constant
+    decay: str = MISSING  # linear: falls to 0 at the end · constant · inverse_sqrt: by the root of the steps
     clip_norm: float | None = None  # gradients are scaled down to this length; null: not
 
 
@@ -127,9 +130,9 @@ class TrainingConfig:
     batch_size: int = MISSING  # rows that a loss sees together, over all devices
     share_sentences: bool = MISSING  # equal sentences of a batch are encoded once, and share a dropout mask
     accumulate: int = MISSING  # batches per optimiser step; rows couple only inside a batch
-    length_window: int = (
-        MISSING  # rows of so many batches are put in order of length before they are cut; 1: not
-    )
+    # rows of so many batches are put in order of length before they are cut; 1: not
+    length_window: int = MISSING
+    stratify_by: str = MISSING  # none label length label_length: what every batch holds in proportion
     validate_every: str = MISSING  # a duration; percent is of the whole training
     patience: int | None = None  # stop after this many validations without a better score; null: never
     monitor: str = MISSING  # auto: mean dev Spearman of the trained sets; or a key such as dev/csts/spearman
@@ -138,7 +141,7 @@ class TrainingConfig:
 
 @dataclass
 class HardwareConfig:
-    """Speed only, never the maths."""
+    """Speed, and not the maths; only the precision makes other numbers."""
 
     accelerator: str = MISSING  # cpu cuda mps
     devices: int = MISSING
@@ -149,9 +152,8 @@ class HardwareConfig:
     compile: bool = MISSING  # torch.compile the layers; pays on few machines, see LOG.md
     num_workers: int = MISSING  # processes that prepare batches; 0: none
     eval_batch_tokens: int = MISSING  # tokens per batch when nothing is learnt
-    train_piece_tokens: int | None = (
-        None  # tokens whose activations are kept at a time; null: a whole batch's
-    )
+    # tokens whose activations are kept at a time; null: a whole batch's
+    train_piece_tokens: int | None = None
     snapshot_folder: str | None = None  # in memory, for the state after each step; null: not kept
     snapshot_share: float = 0.05  # of the time that keeping it may take; else not after every step
 
@@ -164,6 +166,23 @@ class EvaluationConfig:
     without_leaks: bool = MISSING  # also score the rows whose pair this job's training has not seen
     backend: str = MISSING  # a BackendName: what encodes the sets in the end; validation always uses torch
     cache_embeddings: bool = MISSING  # keep embeddings below cache_dir: nothing is encoded twice
+    transfer: list[str] = field(default_factory=list)  # classified on frozen embeddings; old results lack it
+    transfer_limit: int | None = None  # training rows of such a classifier, at most; null: all
+
+
+@dataclass
+class AugmentationConfig:
+    """How sentences of labelled sets are changed while they are learnt from; labels stay, evaluation too."""
+
+    views: list[str] = MISSING  # names of encoders.views.VIEWS, in order; []: nothing is changed
+    probability: float = MISSING  # of a sentence of a batch to be changed
+    sets: list[str] | None = None  # trained sets whose sentences are changed; null: all
+    delete: float = MISSING  # shares of words: left out,
+    repeat: float = MISSING  # written twice,
+    cutoff: float = MISSING  # left out in one run,
+    shuffle: int = MISSING  # (words that change places among each other)
+    synonym: float = MISSING  # replaced, of those that the lexicon knows
+    translations: str | None = None  # file of texts and their translations there and back
 
 
 @dataclass
@@ -236,6 +255,7 @@ class JobConfig:
     resume: str = MISSING  # never auto
     # <journal>#<number>: each validation is told to that trial, whose pruner may end the run
     trial: str | None = None
+    sweep_row: str | None = None  # name of the row of a sweep that this run is: what tables call it
     init_from: str | None = None  # a run or an encoder folder: start from its weights
     filter_leaks: bool = MISSING  # leave out training rows that an evaluation set of this job has too
     debug_rows: int | None = None  # rows kept per split, at most; for trying things out
@@ -247,6 +267,7 @@ class JobConfig:
     schedule: ScheduleConfig = MISSING
     training: TrainingConfig = MISSING
     optimiser: OptimiserConfig = MISSING
+    augmentation: AugmentationConfig = MISSING
     hardware: HardwareConfig = MISSING
     evaluation: EvaluationConfig = MISSING
     health: HealthConfig = MISSING

@@ -1,6 +1,7 @@
 """The one exception for mistakes of the person at the keyboard, and the hint that goes with it."""
 
 import difflib
+import re
 import sys
 from collections.abc import Callable, Iterable
 
@@ -8,6 +9,9 @@ from schema.texts import short
 
 MOST_WORDS = 60
 """Known words that a message lists; of classes of texts there may be thousands."""
+
+MISTAKE_STATUS = 2
+"""Exit status of a program after a mistake of the user: to start it again would not help."""
 
 
 class UserError(Exception):
@@ -22,9 +26,24 @@ def exit_status(run: Callable[[], None]) -> int:
     try:
         run()
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        print_error(error)
+        return MISTAKE_STATUS
     return 0
+
+
+def foreign_reason(error: Exception, *, length: int = 300) -> str:
+    """What another library says, in one line, and never its advice to run code that comes with a model or with data."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    if re.search("trust_remote_code|(custom|remote) code", text):
+        return "it brings code of its own, and juzhen runs no code that comes with a model or with data"
+    return text[:length]
+
+
+def print_error(error: UserError) -> None:
+    """Shows a mistake on stderr, without what looks like a secret."""
+    from schema.secrets import redacted  # loads OmegaConf, which a program that goes well may not need
+
+    print(f"error: {redacted(str(error))}", file=sys.stderr)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

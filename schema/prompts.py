@@ -74,6 +74,11 @@ class Prompts:
     def of(cls, model: Mapping[str, Any]) -> "Prompts":
         """From the model's configuration: `templates` of several languages, and the `language` chosen among them."""
         templates, language = model["templates"], model["language"]
+        if language is None:
+            raise UserError(
+                "model.language=null: the sets of this job are in several languages, or there are none, and templates "
+                f"are in one; type {' or '.join(f'model.language={one}' for one in templates)}"
+            )
         if language not in templates:
             raise UserError(f"model.language={language}: no such templates; {nearest(language, templates)}")
         known = (*VIEWS, "stage_2")

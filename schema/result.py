@@ -1,12 +1,13 @@
 """Result: the numbers that a stage leaves behind, as plain data. Written once, read by `sweeps` without torch."""
 
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from schema.errors import UserError
+from schema.secrets import redacted
+from schema.whole import write_json
 
 RESULT_FILE = "result.json"
 FORMAT_VERSION = 1
@@ -38,10 +39,12 @@ class Result:
                 of its pairs for a cross-encoder, are longer than is read; with `evaluation.without_leaks` `leaked` of
                 an evaluation split: `rows` that training has seen, their `share`, and rows `by_set`
     untrained   scores of the weights before this run's training, where `evaluation.untrained` asked for them
-    training    steps, pairs, seconds, pairs per second, last and best validation
-    weights     digest of the weights that were left behind (`launch.weights`), "" where there are none
+    training    steps, pairs, seconds, pairs per second, last and best validation; `sets`: batches and rows of each set
+    weights     digest of the weights that were left behind (`schema.weights`), "" where there are none
     filled      what was scored after the run had ended, oldest first: when, which splits, with which versions, and the
                 descriptions of the sets; scores and `data` of them are among those of the run
+    transfer    set whose classes a classifier told apart → the split that it was judged on, rows and fingerprints
+    unscored    set that was to be evaluated on → why the model has no measure of it
     """
 
     name: str
@@ -58,6 +61,8 @@ class Result:
     finished_at: str = ""
     weights: str = ""
     filled: list[dict[str, Any]] = field(default_factory=list)
+    transfer: dict[str, dict[str, Any]] = field(default_factory=dict)
+    unscored: dict[str, str] = field(default_factory=dict)
     format_version: int = field(default=FORMAT_VERSION)
 
     @property
@@ -80,12 +85,7 @@ class Result:
     def write(self, folder: str | Path) -> Path:
         """Writes `<folder>/result.json` in one piece: a killed process leaves the old file or the new one."""
         path = Path(folder) / RESULT_FILE
-        temporary = path.with_suffix(".json.part")
-        with temporary.open("w", encoding="utf-8") as file:
-            json.dump(asdict(self), file, ensure_ascii=False, indent=1, allow_nan=False)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        write_json(path, redacted(asdict(self)))
         return path
 
     @classmethod

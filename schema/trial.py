@@ -1,9 +1,10 @@
 """Where a run that belongs to a search says how it does: a journal that processes share, and a trial's number."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
 
@@ -11,9 +12,12 @@ from schema.errors import UserError
 from schema.numerals import is_position
 
 if TYPE_CHECKING:
+    from optuna.pruners import BasePruner
     from optuna.storages import JournalStorage
 
 SEPARATOR = "#"
+FIRST_BYTES = b'{"op_code":'
+"""What a journal begins with."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,18 @@ class TrialAddress:
             )
         return cls(journal, int(number))
 
+    def check(self) -> None:
+        """Raises UserError where there is no journal of a search. Changes nothing and needs no Optuna."""
+        if not _is_journal(Path(self.journal)):
+            raise UserError(
+                f"trial={self}: {self.journal} is no journal of a search; a search sets trial, leave it out"
+            )
+
+    def open(self) -> "JournalStorage":
+        """The journal that the trial is in. Raises UserError where there is none."""
+        self.check()
+        return open_journal(self.journal)
+
 
 def require_optuna() -> None:
     """Raises UserError where the package that searches is not installed."""
@@ -58,13 +74,18 @@ def require_optuna() -> None:
 def open_journal(path: str | Path) -> "JournalStorage":
     """The journal in that file, made where there is none; any number of processes may write to it.
 
-    Its lock is the system's, which a process gives up when it dies, however that happens.
+    Raises UserError for a file that is something else. The lock is the system's, which a process gives up when it dies,
+    however that happens.
     """
     require_optuna()
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
     path = Path(path)
+    if path.exists() and path.stat().st_size and not _is_journal(path):
+        raise UserError(
+            f"{path}: no journal of a search, and it is left as it is; choose another name for the study"
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(f"{path}.lock", is_singleton=False)
     with lock:
@@ -82,3 +103,34 @@ def _drop_torn_line(path: Path) -> None:
         if whole < len(content):
             file.truncate(whole)
             os.fsync(file.fileno())
+
+
+def _is_journal(path: Path) -> bool:
+    """Its first line is one of Optuna's operations, perhaps torn by a kill."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(FIRST_BYTES)) == FIRST_BYTES
+    except OSError:
+        return False
+
+
+def make_pruner(described: Any, *, journal: str) -> "BasePruner":
+    """The pruner that a journal describes: `_target_` a class of optuna.pruners, and its numbers.
+
+    A journal may come from anybody, so nothing else is made. Raises UserError.
+    """
+    import optuna
+
+    named = described.get("_target_") if isinstance(described, Mapping) else None
+    module, _, name = str(named).rpartition(".")
+    found = getattr(optuna.pruners, name, None) if module == "optuna.pruners" else None
+    numbers = {key: value for key, value in described.items() if key != "_target_"} if found else {}
+    is_pruner = isinstance(found, type) and issubclass(found, optuna.pruners.BasePruner)
+    if not is_pruner or not all(isinstance(value, int | float) for value in numbers.values()):
+        raise UserError(
+            f"{journal}: {described} is no pruner of a search; the journal is damaged, or no search wrote it"
+        )
+    try:
+        return found(**numbers)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{journal}: {described} is no pruner of a search ({error})") from error

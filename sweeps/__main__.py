@@ -3,6 +3,7 @@
 python -m sweeps table runs                          the transfer matrix on the console
 python -m sweeps table runs --markdown matrix.md --csv matrix.csv
 python -m sweeps compare runs                        published numbers beside ours
+python -m sweeps published                           which row of a sweep gives which published number
 python -m sweeps report runs                         all of it as files: page, heat map, Markdown, CSV, LaTeX
 python -m sweeps dashboards runs                     the report on Weights & Biases, with panels
 python -m sweeps export runs results/mine            the results alone, to publish or to archive
@@ -13,7 +14,10 @@ import argparse
 import sys
 from pathlib import Path
 
+from schema.arguments import Parser
 from schema.errors import UserError, exit_status
+from schema.program import run_program
+from schema.whole import write_text
 
 
 def main(arguments: list[str]) -> int:
@@ -23,7 +27,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m sweeps", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(required=True, metavar="command")
@@ -42,6 +46,12 @@ def _parser() -> argparse.ArgumentParser:
     dashboards.set_defaults(run=_dashboards)
     status = commands.add_parser("status", help="how far the sweeps of a folder are, and which cells failed")
     status.set_defaults(run=_status)
+    published = commands.add_parser(
+        "published",
+        help="every published figure: which row of a sweep gives one of its like, or why none does",
+    )
+    published.add_argument("page", type=Path, nargs="?", help="Markdown file to write; default: the console")
+    published.set_defaults(run=_published)
     export = commands.add_parser(
         "export", help="copies the results, without weights, logs and folders of this machine"
     )
@@ -52,6 +62,12 @@ def _parser() -> argparse.ArgumentParser:
     for command in (table, compare, report, dashboards):
         command.add_argument(
             "--metric", default="spearman", help="spearman (default), pearson, accuracy, f1, …"
+        )
+    for command in (table, report, dashboards):
+        command.add_argument(
+            "--split",
+            choices=("dev", "test", "both"),
+            help="columns of this split, or of both side by side; default: one of each set, test if it is as full",
         )
     for command in (table, compare):
         command.add_argument("--markdown", type=Path, metavar="FILE", help="also write the table as Markdown")
@@ -85,22 +101,38 @@ def _report_arguments(report: argparse.ArgumentParser) -> None:
 def _table(options: argparse.Namespace) -> None:
     from rich.console import Console
 
-    from sweeps.table import caption, to_console, to_csv, to_markdown
+    from sweeps.table import caption, console_tables, to_csv, to_markdown
 
-    matrix = _read_matrix(options)
+    matrix = _read_matrix(options, split=options.split)
     console = Console()
-    console.print(to_console(matrix))
+    for table in console_tables(matrix, console):
+        console.print(table)
     console.print(caption(matrix), highlight=False)
     _write(options.markdown, to_markdown(matrix))
     _write(options.csv, to_csv(matrix))
 
 
 def _compare(options: argparse.Namespace) -> None:
-    from sweeps.compare import compare, comparison_markdown, load_published
+    from sweeps.claims import beside_claims, claims_markdown
+    from sweeps.compare import compare, comparison_markdown
+    from sweeps.figures import load_published
 
-    text = comparison_markdown(compare(_read_matrix(options), load_published()), metric=options.metric)
+    matrix, published = _read_matrix(options), load_published()
+    text = comparison_markdown(compare(matrix, published), metric=options.metric)
+    text += claims_markdown(beside_claims(matrix, published))
     print(text, end="")
     _write(options.markdown, text)
+
+
+def _published(options: argparse.Namespace) -> None:
+    from sweeps.figures import load_published
+    from sweeps.producers import all_jobs
+    from sweeps.published_page import page
+
+    text = page(load_published(), all_jobs())
+    if options.page is None:
+        print(text, end="")
+    _write(options.page, text)
 
 
 def _report(options: argparse.Namespace) -> None:
@@ -130,22 +162,22 @@ def _status(options: argparse.Namespace) -> None:
     Console().print(to_console(read_status(options.folder)), highlight=False)
 
 
-def _read_matrix(options: argparse.Namespace):
+def _read_matrix(options: argparse.Namespace, *, split: str | None = None):
     from sweeps.collect import collect
     from sweeps.matrix import build_matrix
 
     results = collect(options.folder, report=lambda line: print(line, file=sys.stderr))
-    return build_matrix(results, metric=options.metric)
+    return build_matrix(results, metric=options.metric, split=split)
 
 
 def _write(path: Path | None, text: str) -> None:
     if path is None:
         return
     try:
-        path.write_text(text, encoding="utf-8")
+        write_text(path, text)
     except OSError as error:
         raise UserError(f"{path}: cannot write there ({error.strerror})") from error
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_program(lambda: main(sys.argv[1:])))

@@ -5,9 +5,7 @@ from pathlib import Path
 
 from schema.errors import UserError
 from schema.result import FORMAT_VERSION, RESULT_FILE, Result
-
-SUPERSEDED = "previous"
-"""Subfolder in which a run keeps what an earlier attempt left."""
+from schema.whole import KEPT_ASIDE
 
 NEEDED_CONFIG = ("model", "backbone", "loss", "schedule", "dataset")
 """Configuration by which a result finds its row."""
@@ -30,7 +28,7 @@ def read_all(folder: str | Path, *, report: Callable[[str], None]) -> dict[Path,
         raise UserError(f"{folder}: no such folder; give the one that holds the runs, for example runs")
     results = {}
     for path in sorted(folder.rglob(RESULT_FILE)):
-        if SUPERSEDED in path.relative_to(folder).parts:
+        if KEPT_ASIDE in path.relative_to(folder).parts:
             continue
         try:
             results[path] = _read(path)

@@ -1,42 +1,32 @@
-"""Published numbers beside ours, each with its source."""
+"""Published numbers beside ours, each with its source; like with like, and a reason where there is none."""
 
-import csv
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from sweeps.matrix import Cell, Matrix
-from sweeps.table import percent
+from schema.markup import in_markdown
+from schema.result import Result
+from sweeps.figures import MEASURED, PUBLISHED, Published, load_published
+from sweeps.matrix import Cell, Matrix, Row
+from sweeps.table import heading, percent
+from sweeps.training import Training, stand_ins, training_of
 
-PUBLISHED = Path(__file__).parent / "published"
+__all__ = ["PUBLISHED", "Comparison", "Published", "compare", "comparison_markdown", "load_published"]
+
 TOLERANCE_POINTS = 1.0
 """Two numbers ×100 this close count as the same: seeds alone move a fine-tuned encoder as far."""
 
-
-@dataclass(frozen=True)
-class Published:
-    """One number of one source, with its names translated into ours (see published/README.md).
-
-    trained_on  as in sweeps.identity.Identity; empty where the source's training sets have no equal here
-    split       empty where the source does not say
-    """
-
-    source: str
-    table: str
-    model: str
-    setup: str
-    trained_on: str
-    split: str
-    dataset: str
-    metric: str
-    percent: float
+NO_REFERENCE = "no reference"
+LESS = "learnt from less"
+"""Heading: in what way one of our rows stands in for what the source has trained on."""
 
 
 @dataclass(frozen=True)
 class Comparison:
     """One of our cells, and a published number for it or None.
 
-    verdict  `matches`, `differs by +1.3` (ours less theirs, in points) or `no reference`
+    verdict   `matches`, `differs by +1.3` (ours less theirs, in points) or `no reference`
+    stands_in in what way our row has learnt from less than theirs, empty where it has not
+    reason    why there is no reference, empty where there is one
     """
 
     row: str
@@ -45,62 +35,120 @@ class Comparison:
     ours: Cell
     published: Published | None
     verdict: str
-
-
-def load_published(folder: Path = PUBLISHED) -> list[Published]:
-    """Every published number, source by source."""
-    numbers = []
-    for path in sorted(folder.glob("*.csv")):
-        with path.open(encoding="utf-8", newline="") as file:
-            for line in csv.DictReader(file):
-                numbers.append(Published(**{**line, "source": path.stem, "percent": float(line["percent"])}))
-    return numbers
+    stands_in: str = ""
+    reason: str = ""
 
 
 def compare(matrix: Matrix, published: Sequence[Published]) -> list[Comparison]:
-    """Our trained rows against every number with the same training sets in order, split, dataset and metric.
+    """Our trained rows against every measured number of the like: model family, training, loss, split, set, metric.
 
-    Backbone and loss need not be the same: both setups are named, the reader judges. A number that a source
-    repeats unchanged in several tables appears once.
+    A training is the sets of each stage and what they were read as (`sweeps.training`); a source that does not name its
+    loss is compared with any. Backbones need not be the same: both setups are named, the reader judges. A number
+    that a source repeats unchanged in several tables appears once.
     """
-    references: dict[tuple[str, str], dict[tuple[str, str, float], Published]] = {}
-    for number in published:
-        if number.metric == matrix.metric and number.trained_on and number.split:
-            known = references.setdefault((number.trained_on, f"{number.split}/{number.dataset}"), {})
-            known.setdefault((number.source, number.setup, number.percent), number)
+    references = [one for one in published if one.standing == MEASURED]
     compared = []
     for row in matrix.rows:
         if row.trained_on in ("", "lexical"):
             continue
+        training, stands_in = training_of_row(row), "; ".join(stand_ins(_latest(row)))
         for column, cell in sorted(row.cells.items()):
-            for number in references.get((row.trained_on, column), {"": None}).values():
-                compared.append(
-                    Comparison(row.label, row.setup, column, cell, number, _verdict(cell, number))
-                )
+            shown: dict[tuple[str, str, float], Published] = {}
+            for one in references:
+                if not unlike(one, training, column, matrix.metric):
+                    shown.setdefault((one.source, one.setup, one.percent), one)
+            told = (row.label, row.setup, column, cell)
+            for number in shown.values():
+                compared.append(Comparison(*told, number, _verdict(cell, number), stands_in))
+            if not shown:
+                reason = why_none(references, training, column, matrix.metric)
+                compared.append(Comparison(*told, None, NO_REFERENCE, stands_in, reason))
     return compared
 
 
+def unlike(number: Published, training: Training, column: str, metric: str) -> list[str]:
+    """In what a published number is not of the like of a cell, most telling first; empty: it is a reference for it."""
+    split, dataset = column.split("/")
+    differs = {
+        "start": training.start,
+        "training": training.sets not in number.trainings,
+        "set": number.dataset != dataset,
+        "model": number.family != training.family,
+        "loss": number.loss not in ("", training.loss),
+        "metric": number.metric != metric,
+        "split": number.split != split,
+    }
+    return [name for name, is_other in differs.items() if is_other]
+
+
+def why_none(references: Iterable[Published], training: Training, column: str, metric: str) -> str:
+    """Why no published number is a reference for a cell; the nearest one is named where there is one."""
+    if training.start:
+        return f"went on from {training.start}, of which no source says what it had learnt"
+    differences = [(unlike(one, training, column, metric), one) for one in references]
+    same = [(found, one) for found, one in differences if "training" not in found]
+    if not same:
+        return f"no source has this training ({training.sets})"
+    near = [(found, one) for found, one in same if "set" not in found]
+    if not near:
+        return "the sources that have this training do not score this set"
+    found, one = min(near, key=lambda pair: len(pair[0]))
+    words = {
+        "model": f"of a {one.family}",
+        "loss": f"by another loss ({one.loss})",
+        "metric": f"of {one.metric}",
+        "split": f"of {one.split or 'a split that is not named'}, not {column.split('/')[0]}",
+    }
+    told = ", ".join(words[name] for name in found)
+    return f"the nearest, {one.percent:.2f} ({one.place}), is {told}"
+
+
 def comparison_markdown(compared: Sequence[Comparison], *, metric: str) -> str:
-    """A Markdown table of the cells that have a reference, and how many have none."""
-    lines = [
-        f"{metric} ×100. matches: published lies in our 95 % interval, or within ±{TOLERANCE_POINTS} points.",
-        "",
-        "| trained on | our setup | set | ours | published | its setup | source | verdict |",
-        "|---|---|---|--:|--:|---|---|---|",
-    ]
+    """Markdown: the cells that have a reference, those that have none and why, and how many these are."""
+    head = (
+        f"{metric} ×100. matches: published lies in our 95 % interval, or within ±{TOLERANCE_POINTS} points."
+    )
+    columns = ("trained on", "our setup", "set", "ours", "published", "its setup", "source", "verdict", LESS)
+    lines = [pipes(columns), "|---|---|---|--:|--:|---|---|---|---|"]
     for one in compared:
         if one.published is not None:
             theirs = one.published
             cells = [one.row, one.setup, one.column, percent(one.ours.mean), f"{theirs.percent:.1f}"]
-            cells += [theirs.setup, f"{theirs.source}: {theirs.table}, {theirs.model}", one.verdict]
-            lines.append(f"| {' | '.join(cell.replace('|', '') for cell in cells)} |")
+            lines.append(pipes([*cells, theirs.setup, theirs.place, one.verdict, one.stands_in]))
     missing = sum(one.published is None for one in compared)
-    return "\n".join([*lines, "", f"no reference: {missing} of our numbers", ""])
+    parts = [head, "\n".join(lines) if len(lines) > 2 else "Nothing of ours has a reference."]
+    if missing:
+        parts.append("\n".join([pipes(REASON_COLUMNS), "|---|---|---|", *map(pipes, reason_lines(compared))]))
+    return "\n\n".join([*parts, f"no reference: {missing} of our numbers"]) + "\n"
 
 
-def _verdict(cell: Cell, number: Published | None) -> str:
-    if number is None:
-        return "no reference"
+REASON_COLUMNS = ("trained on", "set", "why there is no reference")
+
+
+def reason_lines(compared: Sequence[Comparison]) -> list[tuple[str, str, str]]:
+    """Row, sets and reason, one line for the sets of a row that have the same."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for one in compared:
+        if one.published is None:
+            found.setdefault((one.row, one.reason), []).append(heading(one.column))
+    return [(row, ", ".join(columns), reason) for (row, reason), columns in found.items()]
+
+
+def training_of_row(row: Row) -> Training:
+    return training_of(_latest(row))
+
+
+def _latest(row: Row) -> Result:
+    """One of the results of a row: all agree in what they have learnt from."""
+    return list(row.runs.results.values())[-1][-1]
+
+
+def pipes(cells: Iterable[str]) -> str:
+    """A line of a Markdown table."""
+    return f"| {' | '.join(map(in_markdown, cells))} |"
+
+
+def _verdict(cell: Cell, number: Published) -> str:
     difference = 100 * cell.mean - number.percent
     inside = cell.low is not None and cell.high is not None and cell.low <= number.percent / 100 <= cell.high
     return "matches" if inside or abs(difference) <= TOLERANCE_POINTS else f"differs by {difference:+.1f}"

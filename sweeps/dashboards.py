@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
 
 from schema.errors import UserError
+from schema.whole import write_text
 from sweeps.matrix import Matrix
 from sweeps.report.build import Report
 from sweeps.report.command import read_report, write_report
@@ -39,7 +40,7 @@ def run(options: argparse.Namespace) -> None:
     files = write_report(report, folder, title=options.title)
     workspace = build_workspace(report.matrix, options.entity or "", options.project, group)
     specification = folder / SPECIFICATION
-    specification.write_text(specification_text(workspace), encoding="utf-8")
+    write_text(specification, specification_text(workspace))
     problem = what_hinders()
     place = log_summary(
         report,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from schema.errors import UserError
+from schema.whole import write_json
 from sweeps.collect import read_all
 
 
@@ -22,7 +23,7 @@ def export(folder: Path, target: Path, *, report: Callable[[str], None]) -> int:
         place = target / path.relative_to(folder)
         result = without_parents(json.loads(path.read_text(encoding="utf-8")))
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(json.dumps(result, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_json(place, result, indent=None)
     return len(found)
 
 

@@ -16,6 +16,7 @@ NOT_PART_OF_THE_ROW = (
     "run_dir",
     "resume",
     "trial",
+    "sweep_row",
     "hardware",
     "health",
     "logger",
@@ -24,10 +25,14 @@ NOT_PART_OF_THE_ROW = (
     "dataset",
     "schedule",
 )
-"""Configuration that changes no weights; `dataset` and `schedule` are told by what was trained on."""
+"""Configuration that changes no numbers, but for what `_arithmetic` takes of it; `dataset` and `schedule` are told by
+what was trained on."""
 
-TRAINING_ONLY = ("loss", "training", "optimiser")
+TRAINING_ONLY = ("loss", "training", "optimiser", "augmentation")
 """Configuration that means nothing for weights that were not trained."""
+
+DESCRIPTIONS = ("about", "licence", "origin", "rows")
+"""Keys of a data set that say something about it, or check it, and change no row."""
 
 WEIGHTS_ONLY = ("backbone", "init_from")
 """Configuration that means nothing for the lexical baseline."""
@@ -58,15 +63,38 @@ def identify(result: Result, *, before_training: bool) -> Identity:
     else:
         trained_on = _curriculum(result)
     settings = {key: value for key, value in config.items() if key not in left_out}
+    if trained_on != "lexical":
+        settings |= _arithmetic(config)
+    if not (settings.get("augmentation") or {}).get("views"):
+        settings.pop("augmentation", None)  # nothing was changed, as before there was such a thing
     if settings.pop("filter_leaks", False) and trained_on not in ("", "lexical"):
         # Then what is evaluated on decides what was trained on.
         settings["filter_leaks"] = "+".join(sorted({*config.get("evaluate", {}), *config["dataset"]}))
     if trained_on not in ("", "lexical"):
         # A dataset's own view or limit decides too, but only of the sets that this stage has seen.
         seen = [name for stage in result.trained_on for name in stage.split("+")]
-        settings["dataset"] = {name: config["dataset"].get(name) for name in seen}
+        settings["dataset"] = {name: _rows_of(config["dataset"].get(name) or {}) for name in seen}
+        settings["loss"] = _losses_in_use(config["loss"], settings["dataset"])
         settings |= _own_numbers(config["schedule"], result.stage, seen)
     return Identity(trained_on, tuple(sorted(_flatten(settings).items())))
+
+
+def _arithmetic(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What numbers are computed in: the same weights and rows give others in bf16, or in 8 bits.
+
+    A result from before there was a choice of back ends was encoded by torch.
+    """
+    hardware, evaluation = config.get("hardware") or {}, config.get("evaluation") or {}
+    found = {"evaluation.backend": evaluation.get("backend", "torch")}
+    return found | ({"hardware.precision": hardware["precision"]} if "precision" in hardware else {})
+
+
+def _losses_in_use(
+    loss: Mapping[str, Any], sets: Mapping[str, Mapping[str, Any] | None]
+) -> Mapping[str, Any]:
+    """Of a table kind → loss the kinds that the sets have, or are turned into; all where they have none of them."""
+    kinds = {one.get("view") or one.get("kind") for one in sets.values() if one is not None}
+    return {kind: one for kind, one in loss.items() if kind in kinds} or loss
 
 
 def short_target(node: Mapping[str, Any]) -> str:
@@ -75,9 +103,13 @@ def short_target(node: Mapping[str, Any]) -> str:
     return target.split(".")[-2] if target else "by_kind"
 
 
-def label_rows(identities: Sequence[Identity]) -> list[str]:
-    """One label per row: what it was trained on, and the settings in which it differs from its namesakes."""
-    names = [_name(identity) for identity in identities]
+def label_rows(identities: Sequence[Identity], given: Sequence[str] = ()) -> list[str]:
+    """One label per row: its name, and the settings in which it differs from its namesakes.
+
+    given  names that sweeps gave to rows, "" for a row without one; it is then called by what it was trained on
+    """
+    given = given or [""] * len(identities)
+    names = [name or _name(identity) for name, identity in zip(given, identities, strict=True)]
     labels = []
     for name, identity in zip(names, identities, strict=True):
         namesakes = [
@@ -85,6 +117,25 @@ def label_rows(identities: Sequence[Identity]) -> list[str]:
         ]
         labels.append(" · ".join([name, *_differences(dict(identity.settings), namesakes)]))
     return labels
+
+
+def row_name(result: Result) -> str:
+    """The row of a sweep that the result is the end of; "" for a stage on the way there, or where no sweep named it."""
+    schedule = result.config["schedule"]
+    stages = 1
+    if is_curriculum(result) and not isinstance(schedule, str):
+        stages = len(schedule["order"] or result.config["dataset"])
+    return str(result.config.get("sweep_row") or "") if result.stage == stages - 1 else ""
+
+
+def _rows_of(described: Mapping[str, Any]) -> dict[str, Any]:
+    """What decides the training rows of a set; of its layouts the chosen one."""
+    kept = {key: value for key, value in described.items() if key not in DESCRIPTIONS}
+    if described.get("layouts"):
+        kept["layouts"] = {
+            name: one for name, one in described["layouts"].items() if name == described["layout"]
+        }
+    return kept
 
 
 def _own_numbers(schedule: Mapping[str, Any] | str, stage: int, seen: Sequence[str]) -> dict[str, Any]:
@@ -100,11 +151,16 @@ def _own_numbers(schedule: Mapping[str, Any] | str, stage: int, seen: Sequence[s
     return {key: one for key, one in own.items() if one}
 
 
-def _curriculum(result: Result) -> str:
+def is_curriculum(result: Result) -> bool:
+    """Several stages. A serial job of one stage that mixes its sets is none, though it names them one by one."""
     schedule = result.config["schedule"]
-    if schedule == "serial" or (isinstance(schedule, Mapping) and schedule["name"] == "serial"):
-        return ">".join(result.trained_on)
-    return "+".join(sorted(result.trained_on))
+    if isinstance(schedule, str):
+        return schedule == "serial"
+    return schedule["name"] == "serial" and len(schedule["order"] or result.config["dataset"]) > 1
+
+
+def _curriculum(result: Result) -> str:
+    return ">".join(result.trained_on) if is_curriculum(result) else "+".join(sorted(result.trained_on))
 
 
 def _name(identity: Identity) -> str:

@@ -15,6 +15,7 @@ from typing import IO, Any
 from filelock import FileLock, Timeout
 
 from schema.result import RESULT_FILE
+from schema.secrets import redacted
 
 FOLDER = ".sweep"
 EVENTS = "events.jsonl"
@@ -95,7 +96,7 @@ class Ledger:
         """Adds lines; they are on the disk when this returns."""
         shared = {"at": datetime.now(UTC).isoformat(timespec="milliseconds"), "host": socket.gethostname()}
         text = "".join(
-            json.dumps({"event": str(event)} | facts | shared, ensure_ascii=False) + "\n"
+            json.dumps({"event": str(event)} | redacted(facts) | shared, ensure_ascii=False) + "\n"
             for event, facts in events
         )
         self.folder.mkdir(parents=True, exist_ok=True)

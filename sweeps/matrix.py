@@ -1,15 +1,19 @@
 """The transfer matrix: row = trained on, column = evaluated on, cell = one metric over the seeds."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from schema.errors import UserError
-from schema.result import Result, Score
-from sweeps.identity import Identity, identify, label_rows, short_target
+from schema.measures import is_beside
+from schema.result import WITHOUT_LEAKS, Result, Score
+from sweeps.identity import Identity, identify, label_rows, row_name, short_target
 
 SPLITS = ("test", "dev")
 """Evaluation splits, the one preferred in a table first."""
+
+BOTH = "both"
 
 
 @dataclass(frozen=True)
@@ -49,27 +53,40 @@ class Row:
 
 @dataclass(frozen=True)
 class Matrix:
-    """columns: `split/dataset` keys, one split per dataset, so that a column never mixes two splits."""
+    """columns  `split/dataset` keys in the order of the suite; a column never mixes two splits
+    counted  of these one for each set, so that an average counts a set once
+    hidden   columns of other splits that have a value, and are not shown
+    """
 
     metric: str
     rows: list[Row]
     columns: list[str]
+    counted: list[str] = field(default_factory=list)
+    hidden: list[str] = field(default_factory=list)
 
 
 @dataclass
 class Runs:
-    """What is gathered of one row: seed → metric key → Score, and seed → the Results they are from, oldest first."""
+    """What is gathered of one row: seed → metric key → Score, and seed → the Results they are from, oldest first.
+
+    names  that sweeps gave to it
+    """
 
     setup: str
+    names: list[str] = field(default_factory=list)
     scores: dict[int, dict[str, Score]] = field(default_factory=dict)
     results: dict[int, list[Result]] = field(default_factory=dict)
 
 
-def build_matrix(results: Sequence[Result], *, metric: str) -> Matrix:
+def build_matrix(results: Sequence[Result], *, metric: str, split: str | None = None) -> Matrix:
     """The matrix of `metric` over all results; baselines first, then by length of the curriculum and name.
 
-    Of several results with the same settings and seed the latest counts. A column shows the split that most
-    rows have a value for, test if equal. Raises UserError when no result has the metric.
+    Of several results with the same settings and seed the latest counts.
+
+    split  dev, test, or both: each set's dev beside its test, where it has values. None: one column of each set, of the
+           split that most rows have a value for, test if equal
+
+    Raises UserError when no result has the metric, or none the split.
     """
     runs = _gather(results)
     known = sorted(
@@ -87,10 +104,21 @@ def build_matrix(results: Sequence[Result], *, metric: str) -> Matrix:
             cells=_cells(list(runs[identity].scores.values()), metric),
             runs=runs[identity],
         )
-        for identity, label in zip(identities, label_rows(identities), strict=True)
+        for identity, label in zip(
+            identities, label_rows(identities, [", ".join(one.names) for one in runs.values()]), strict=True
+        )
     ]
     rows.sort(key=_row_order)
-    return Matrix(metric=metric, rows=rows, columns=_columns(runs.values(), rows))
+    chosen = partial(_columns, list(runs.values()), rows, metric=metric)
+    columns = chosen(split)
+    filled = {column for row in rows for column in row.cells}
+    return Matrix(
+        metric=metric,
+        rows=rows,
+        columns=columns,
+        counted=columns if split != BOTH else chosen(None),
+        hidden=[one for one in chosen(BOTH) if one in filled - {*columns}],
+    )
 
 
 def _gather(results: Sequence[Result]) -> dict[Identity, Runs]:
@@ -102,6 +130,9 @@ def _gather(results: Sequence[Result]) -> dict[Identity, Runs]:
         # Equal weights may have been evaluated by several runs, each on sets of its own.
         row.scores.setdefault(result.seed, {}).update(scores)
         row.results.setdefault(result.seed, []).append(result)
+        name = "" if before_training else row_name(result)
+        if name and name not in row.names:
+            row.names.append(name)
 
     for result in sorted(results, key=lambda one: one.finished_at):
         # Later stages start from trained weights, so what they measured before training is no untrained row.
@@ -136,22 +167,42 @@ def _cells(seeds: Sequence[Mapping[str, Score]], metric: str) -> dict[str, Cell]
     return cells
 
 
-def _columns(runs: Sequence[Runs], rows: Sequence[Row]) -> list[str]:
-    """One `split/dataset` per set that was evaluated, also where every score of it is null; by name."""
+def _columns(runs: Sequence[Runs], rows: Sequence[Row], split: str | None, *, metric: str) -> list[str]:
+    """`split/dataset` of the sets that `metric` is for, also if every score of one is null; as `build_matrix` says."""
     keys = [key for one in runs for scores in one.scores.values() for key in scores]
+    keys = [key for key in keys if is_beside(key.rpartition("/")[2], metric.removesuffix(WITHOUT_LEAKS))]
     asked: dict[str, set[str]] = {}
     for key in keys:
-        split, dataset, _ = key.split("/")
-        asked.setdefault(dataset, set()).add(split)
+        found, dataset, _ = key.split("/")
+        asked.setdefault(dataset, set()).add(found)
+    if split not in (None, BOTH) and not any(split in found for found in asked.values()):
+        raise UserError(
+            f"--split {split}: no result has a score of that split; leave it out, or take another"
+        )
 
     def filled(column: str) -> int:
         return sum(column in row.cells for row in rows)
 
     columns = []
-    for dataset, found in sorted(asked.items()):
-        candidates = [f"{split}/{dataset}" for split in sorted(found, key=_preference)]
-        columns.append(max(candidates, key=filled))  # the first of the best
+    for dataset in _suite_order(runs, asked):
+        candidates = [f"{one}/{dataset}" for one in sorted(asked[dataset], key=_preference)]
+        if split is None:
+            columns.append(max(candidates, key=filled))  # the first of the best
+        elif split == BOTH:
+            columns += [one for one in reversed(candidates) if filled(one)] or candidates[:1]
+        else:
+            columns += [one for one in candidates if one.startswith(f"{split}/")]
     return columns
+
+
+def _suite_order(runs: Sequence[Runs], names: Iterable[str]) -> list[str]:
+    """The sets in the order of the suites that runs were evaluated on, the longest first; then the others by name."""
+    suites = [
+        one.config.get("evaluate") or {} for run in runs for found in run.results.values() for one in found
+    ]
+    listed = dict.fromkeys(name for suite in sorted(suites, key=len, reverse=True) for name in suite)
+    known = set(names)
+    return [*(name for name in listed if name in known), *sorted(known - listed.keys())]
 
 
 def _preference(split: str) -> int:

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from schema.errors import MISTAKE_STATUS
 from sweeps.arrived import arrived_line
 from sweeps.backends.interface import Backend, Ended, Work
 from sweeps.ledger import Cell, Event, Ledger
@@ -171,8 +172,12 @@ class Planner:
             error = last_words(self.ledger.log_of(turn.cell)) if status > 0 else f"ended by signal {-status}"
         error = error or "ended without a result"
         self.ledger.add(Event.FAILED, cell=name, seconds=round(seconds, 2), status=status, error=error)
-        again = turn.attempts < self.attempts
-        self.report(f"{name}: failed ({error}){'; it will be tried again' if again else ''}")
+        is_final = status == MISTAKE_STATUS
+        again = turn.attempts < self.attempts and not is_final
+        outlook = (
+            "; it will be tried again" if again else "; the same command would fail again" if is_final else ""
+        )
+        self.report(f"{name}: failed ({error}){outlook}")
         if again:
             self.waiting.append(turn)
         else:

@@ -2,14 +2,20 @@
 
 import csv
 import io
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from schema.markup import in_markdown
 from sweeps.matrix import Cell, Matrix, Row
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
 MISSING = "—"
+LABEL_WIDTH = 44
+"""Characters of a label on the console before it is folded."""
+
 CSV_COLUMNS = ("row", "setup", "split", "dataset", "metric", "mean", "std", "low", "high", "num_seeds")
 
 
@@ -18,8 +24,14 @@ def caption(matrix: Matrix) -> str:
     return (
         f"{matrix.metric.replace('_', ' ')} ×100; row: trained on, column: evaluated on. "
         f"One seed: 95 % bootstrap interval where there is one; several: mean ± standard deviation "
-        f"(n: seeds with a value, where not all have one). {MISSING} no score."
+        f"(n: seeds with a value, where not all have one). {MISSING} no score.{_not_shown(matrix)}"
     )
+
+
+def _not_shown(matrix: Matrix) -> str:
+    if not matrix.hidden:
+        return ""
+    return f" Not shown: {', '.join(map(heading, matrix.hidden))}; --split both shows them."
 
 
 def to_markdown(matrix: Matrix) -> str:
@@ -28,8 +40,8 @@ def to_markdown(matrix: Matrix) -> str:
     lines = [head, ["---", *["--:"] * (len(head) - 1)]]
     for row in matrix.rows:
         cells = [shown(row, column) for column in matrix.columns]
-        lines.append([row.label.replace("|", "\\|"), str(row.num_seeds), *cells])
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        lines.append([row.label, str(row.num_seeds), *cells])
+    table = "\n".join(f"| {' | '.join(map(in_markdown, line))} |" for line in lines)
     return f"{caption(matrix)}\n\n{table}\n"
 
 
@@ -39,15 +51,29 @@ def to_console(matrix: Matrix) -> "Table":
     from rich.text import Text
 
     table = Table()
-    table.add_column("trained on", overflow="fold")
+    table.add_column("trained on", overflow="fold", max_width=LABEL_WIDTH)
     for column in matrix.columns:
-        table.add_column(heading(column).replace(" ", "\n"), justify="right", no_wrap=True)
+        words = [heading(column), *(shown(row, column) for row in matrix.rows)]
+        widest = max(len(line) for word in words for line in word.split(" ", 1))
+        table.add_column(heading(column).replace(" ", "\n"), justify="right", no_wrap=True, min_width=widest)
     for row in matrix.rows:
         label = f"{row.label} ({row.num_seeds} seeds)" if row.num_seeds > 1 else row.label
         # Text, not str: a label may hold square brackets, which rich would read as markup.
         cells = (shown(row, column).replace(" ", "\n", 1) for column in matrix.columns)
         table.add_row(Text(label), *map(Text, cells))
     return table
+
+
+def console_tables(matrix: Matrix, console: "Console") -> list["Table"]:
+    """The same in as many tables below each other as the console is too narrow for one with all columns."""
+    unbounded = console.options.update(max_width=100_000)
+    parts: list[list[str]] = [[]]
+    for column in matrix.columns:
+        wider = to_console(replace(matrix, columns=[*parts[-1], column]))
+        if parts[-1] and console.measure(wider, options=unbounded).minimum > console.width:
+            parts.append([])
+        parts[-1].append(column)
+    return [to_console(replace(matrix, columns=one)) for one in parts]
 
 
 def to_csv(matrix: Matrix) -> str:

@@ -36,12 +36,27 @@ GROUPS = {
             "mse",
             "ce_mse",
             "huber",
+            "quantile",
             "cosine",
         )
     ],
     "labelled pairs": [
         [f"loss={name}", QMC]
-        for name in ("circle", "contrastive", "online_contrastive", "info_nce", "triplet")
+        for name in (
+            "circle",
+            "contrastive",
+            "online_contrastive",
+            "info_nce",
+            "info_nce_in_batch",
+            "info_nce_own",
+            "nt_xent",
+            "triplet",
+            "triplet_online",
+        )
+    ]
+    + [
+        ["loss=triplet", QMC, "loss.adaptive_margin=1"],
+        ["loss=triplet_online", QMC, "loss.mining=semi_hard", "loss.adaptive_margin=1"],
     ],
     "inference pairs": [
         *([f"loss={name}", NLI] for name in ("cosent", "softmax", "cosent_softmax", "bilinear")),
@@ -53,13 +68,15 @@ GROUPS = {
         ["loss=info_nce", QMC, "hardware.train_piece_tokens=40"],
     ],
     "models": [
+        ["loss=cosent", "model.score=bilinear", "backbone.layer_norm=true"],
         ["model=crossencoder", "loss=bce", QMC],
         ["model=crossencoder", "loss=cosent"],
         ["model=crossencoder", "loss=ce", NLI],
         ["loss=simcse"],
+        ["loss=simcse_nt_xent"],
         ["model=crops", "loss=info_nce"],
         ["model=views", "loss=info_nce", VIEWS],
-        ["model=cot", "loss=info_nce_pool"],
+        ["model=cot", "loss=info_nce_pool", "model.untrained_mask=true"],
     ],
 }
 
@@ -67,7 +84,8 @@ GROUPS = {
 WAITS = {
     "loss=clustering": "aten._unique2",  # how many classes a batch has
     "model=mlm": "aten.nonzero",  # how many tokens are hidden
-    "model=cot_published loss=info_nce_extended": "aten.unique_dim",  # which templates and lengths there are
+    # which templates and lengths there are
+    "model=cot_published loss=info_nce_extended model.untrained_mask=true": "aten.unique_dim",
 }
 """Jobs whose steps do fetch something from the GPU, and the operator that comes first."""
 

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 import pytorch_lightning as pl
-from jobs import run_job
+from jobs import logged, run_job
 from test_resume import interrupt, weights
 
+from launch import digests
+from launch.console import set_lines
 from lightning_modules.base import SentenceModule
 from schema.errors import UserError
 from schema.result import Result
@@ -58,7 +60,7 @@ def test_what_two_runs_begin_with_is_trained_and_measured_once(tmp_path, tiny_ba
     capsys.readouterr()
     other = run_job(tmp_path, tiny_backbone, *words, "dataset=[demo_nli,demo_qmc]")
     assert [task for task, *_ in steps[2 * STEPS :]] == STEPS * ["demo_qmc"]
-    assert "stage demo_nli: its weights are there already and are reused" in capsys.readouterr().out
+    assert "stage demo_nli: its weights are there already and are reused" in capsys.readouterr().err
     shared = [run / "stages" / "0-demo_nli" for run in (first, other)]
     assert len(tests) == 3
     assert weights(shared[0]) == weights(shared[1])
@@ -87,6 +89,25 @@ def test_a_shared_stage_is_measured_again_where_other_scores_are_asked_for(
     assert (len(steps), len(tests)) == (STEPS, 2)
     alone = run_job(tmp_path / "alone", tiny_backbone, *words, changed, "schedule.store=null")
     assert Result.read(again).scores == Result.read(alone).scores
+
+
+def test_a_shared_stage_is_trained_again_after_a_change_of_the_maths_and_in_another_precision(
+    tmp_path, tiny_backbone, steps, monkeypatch
+):
+    words = (*WORDS, "dataset=[demo_sts]")
+    run_job(tmp_path, tiny_backbone, *words)
+    run_job(tmp_path, tiny_backbone, *words, "evaluation.bootstrap_samples=7")
+    assert len(steps) == STEPS, "the stage was there"
+    monkeypatch.setattr(digests, "maths_digest", lambda: "other code")
+    run_job(tmp_path, tiny_backbone, *words, "evaluation.bootstrap_samples=8")
+    assert len(steps) == 2 * STEPS
+    run_job(tmp_path, tiny_backbone, *words, "hardware.precision=bf16-mixed")
+    assert len(steps) == 3 * STEPS
+
+
+def test_the_code_is_not_read_where_no_store_is_used(tmp_path, tiny_backbone, monkeypatch):
+    monkeypatch.setattr(digests, "maths_digest", lambda: pytest.fail("the code was read"))
+    run_job(tmp_path, tiny_backbone, *WORDS, "dataset=[demo_sts]", "schedule.store=null")
 
 
 def test_only_a_changed_stage_is_trained_again(tmp_path, tiny_backbone, steps):
@@ -141,7 +162,8 @@ def test_one_set_first_with_one_loss_and_then_with_another(tmp_path, tiny_backbo
 
 
 def test_sets_of_a_mixture_have_losses_and_batch_sizes_of_their_own(tmp_path, tiny_backbone, steps):
-    run_job(
+    """And what each set costs, and how often it came, is told apart."""
+    run = run_job(
         tmp_path,
         tiny_backbone,
         "debug_rows=24",
@@ -151,8 +173,22 @@ def test_sets_of_a_mixture_have_losses_and_batch_sizes_of_their_own(tmp_path, ti
         "+schedule.sets.demo_sts.weight=3",
         "+schedule.sets.demo_qmc.batch_size=12",
         "+loss@schedule.sets.demo_qmc.loss=online_contrastive",
+        "logger.every_steps=1",
     )
     assert sorted(steps) == [("demo_qmc", "OnlineContrastive", 12)] + 4 * [("demo_sts", "CoSENT", 8)]
+    of_sets = {name: logged(run, f"train/{name}/loss") for name in ("demo_sts", "demo_qmc")}
+    assert [len(of_sets[name]) for name in of_sets] == [4, 1]
+    assert sorted(logged(run)) == sorted([*of_sets["demo_sts"], *of_sets["demo_qmc"]])
+    counts = Result.read(run).training["sets"]
+    assert counts == {
+        "demo_sts": {"batches": 4, "rows": 32, "share_of_batches": 0.8, "share_of_rows": 0.7273},
+        "demo_qmc": {"batches": 1, "rows": 12, "share_of_batches": 0.2, "share_of_rows": 0.2727},
+    }
+    assert set_lines(counts) == [
+        "demo_sts: 4 of 5 batches (80.0 %), 32 of 44 rows (72.7 %)",
+        "demo_qmc: 1 of 5 batches (20.0 %), 12 of 44 rows (27.3 %)",
+    ]
+    assert set_lines({"demo_sts": counts["demo_sts"]}) == []
 
 
 def test_a_loss_that_does_not_fit_a_late_stage_is_refused_before_the_first(tmp_path, tiny_backbone, steps):

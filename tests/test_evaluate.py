@@ -117,7 +117,7 @@ def test_a_file_that_came_later_gives_the_numbers_of_a_run_that_had_it(grown, st
         ("hardware=cpu_bf16",),
         ("model=crossencoder", "loss=ce", "dataset=[demo_nli]"),
         ("model=crossencoder", "loss=cosent"),
-        ("model=cot", "loss=info_nce_pool"),
+        ("model=cot", "loss=info_nce_pool", "model.untrained_mask=true"),
         ("model=crops", "loss=info_nce"),
         ("dataset=[]",),
         ("evaluation.without_leaks=true", "dataset=[demo_qmc]"),

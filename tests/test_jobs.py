@@ -19,6 +19,7 @@ from encoders import load_encoder
 from launch import typed_config
 from launch.naming import run_key
 from launch.stage_run import StageRun
+from lightning_modules.base import SentenceModule
 from lightning_modules.matching import match_losses
 from metrics.lexical import lexical_scores
 from schema.errors import UserError
@@ -105,13 +106,31 @@ def test_the_result_knows_where_it_comes_from(run, result, project_root):
 
 def test_the_key_follows_what_decides_the_numbers_only():
     def key(*overrides):
-        return run_key(OmegaConf.to_container(compose_job(*overrides), resolve=False))
+        return run_key(compose_job(*overrides))
 
-    assert key() == key("hardware.num_workers=3", "logger=csv", "output_dir=elsewhere", "resume=auto")
-    assert (
-        len({key(), key("seed=1"), key("training.batch_size=8"), key("loss=cosine"), key("suite=none")}) == 5
+    plain = key()
+    hardware = ("hardware.num_workers=3", "hardware.threads=3", "hardware.train_piece_tokens=99")
+    assert plain == key(*hardware, "logger=csv", "output_dir=elsewhere", "resume=auto")
+    assert plain == key("loss.temperature=0.05", "optimiser.lr=5e-4"), (
+        "a default that is typed is the default"
     )
+    changed = ("seed=1", "training.batch_size=8", "loss=cosine", "suite=none", "hardware=cpu_bf16")
+    assert len({plain, *map(key, changed)}) == 6
     assert key("dataset=[demo_sts,demo_nli]") != key("dataset=[demo_nli,demo_sts]")
+
+
+def test_another_precision_is_another_run_and_is_trained(tmp_path, tiny_backbone):
+    words = (*STEPS, "resume=auto", "evaluation.splits=[dev]")
+    full, half, again = (
+        run_job(tmp_path, tiny_backbone, *words, f"hardware.precision={precision}")
+        for precision in ("32-true", "bf16-mixed", "32-true")
+    )
+    assert full == again != half
+    for run, precision in ((full, "32-true"), (half, "bf16-mixed")):
+        result = Result.read(run)
+        assert result.config["hardware"]["precision"] == precision
+        assert run.name.endswith(result.key)
+    assert weights(full) != weights(half)
 
 
 def test_data_are_known_by_their_content(result, tmp_path, tiny_backbone):
@@ -202,8 +221,11 @@ FITS = {
     "softmax": {"demo_qmc", "demo_order", "demo_nli"},
     "info_nce": {"demo_qmc", "demo_order", "demo_nli"},
     "info_nce_extended": {"demo_qmc", "demo_order", "demo_nli"},
+    "info_nce_in_batch": {"demo_qmc", "demo_order", "demo_nli"},
+    "info_nce_own": {"demo_qmc", "demo_order", "demo_nli"},
     "info_nce_pool": {"demo_qmc", "demo_order", "demo_nli"},
     "triplet": {"demo_qmc", "demo_order", "demo_nli"},
+    "triplet_online": {"demo_qmc", "demo_order", "demo_nli"},
     "angle": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
     "arcface": set(),
     "bce": {"demo_sts", "demo_qmc", "demo_order"},
@@ -220,8 +242,11 @@ FITS = {
     "huber": {"demo_sts", "demo_qmc", "demo_order"},
     "margin_ranking": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
     "mse": {"demo_sts", "demo_qmc", "demo_order"},
+    "nt_xent": {"demo_qmc", "demo_order", "demo_nli"},
     "prototype": set(),
+    "quantile": {"demo_sts", "demo_qmc", "demo_order"},
     "simcse": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
+    "simcse_nt_xent": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
     "by_kind": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
 }
 NEEDS_LOGITS = {"ce"}
@@ -294,6 +319,36 @@ def test_a_curriculum_leaves_a_result_per_stage_and_goes_on_where_it_stopped(tmp
     assert again == run
     assert (first / "result.json").stat().st_mtime_ns == written
     assert weights(again) == whole
+
+
+def test_a_layer_norm_is_learnt_and_left_behind(tmp_path, tiny_backbone):
+    words = ("evaluation.splits=[dev]", "backbone.layer_norm=true", "training.duration=1 epochs")
+    run = run_job(tmp_path, tiny_backbone, *words)
+    encoder = load_encoder(run)
+    (norm,) = encoder.projections
+    assert not torch.equal(norm.norm.weight, torch.ones(32))
+    assert not torch.equal(norm.norm.bias, torch.zeros(32))
+    again = run_job(
+        tmp_path, tiny_backbone, "dataset=[]", "suite=demo", "evaluation.splits=[dev]", f"init_from={run}"
+    )
+    key = "dev/demo_sts/spearman"
+    assert Result.read(again).scores[key].value == pytest.approx(Result.read(run).scores[key].value, abs=1e-6)
+
+
+def test_each_batch_of_a_job_holds_labels_and_lengths_in_proportion(tmp_path, tiny_backbone, monkeypatch):
+    seen = []
+    step = SentenceModule.training_step
+    monkeypatch.setattr(
+        SentenceModule,
+        "training_step",
+        lambda module, batch, index: (seen.append(batch.targets.tolist()), step(module, batch, index))[1],
+    )
+    words = ("dataset=[demo_qmc]", "training.duration=1 epochs", "evaluation.splits=[dev]")
+    run_job(tmp_path, tiny_backbone, *words, "training.stratify_by=label_length")
+    labels = [label for batch in seen for label in batch]
+    assert len(labels) == 48
+    share = sum(labels) / len(labels)
+    assert all(abs(sum(batch) - share * len(batch)) < 2 for batch in seen)
 
 
 def test_starting_afresh_keeps_earlier_work_aside(tmp_path, tiny_backbone):

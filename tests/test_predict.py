@@ -70,6 +70,19 @@ def test_a_file_gets_one_more_column_and_keeps_the_others(run, cosines, tmp_path
     assert sorted(one.name for one in tmp_path.iterdir()) == ["pairs.scored.tsv", "pairs.tsv"]
 
 
+def test_a_file_holds_the_very_scores_and_so_their_order(run, tmp_path, monkeypatch):
+    """Of an encoder whose cosines differ in the seventh decimal only."""
+    close = np.nextafter(np.float32(0.75), np.float32(1), dtype=np.float32)
+    scores = np.array([0.75, close, 1e-9], dtype=np.float32)
+    monkeypatch.setattr(predict, "_scores", lambda *given, **options: scores)
+    path = write_pairs(tmp_path / "pairs.tsv")
+    assert predict.main([run, "--file", str(path)]) == 0
+    lines = (tmp_path / "pairs.scored.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    written = [line.rpartition("\t")[2] for line in lines]
+    assert np.array(written, dtype=np.float32).tolist() == scores.tolist()
+    assert float(written[0]) < float(written[1])
+
+
 def test_other_columns_no_header_compressed_and_a_chosen_output(run, cosines, tmp_path):
     path = write_pairs(tmp_path / "pairs.tsv.gz", header="", opened=gzip.open)
     output = tmp_path / "out.tsv"
@@ -193,3 +206,15 @@ def test_the_script_runs_from_anywhere_and_a_mistake_exits_2(project_root, run, 
     wrong = subprocess.run([*command, run, "今天"], cwd=tmp_path, capture_output=True, check=False, text=True)
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert wrong.stderr.startswith("error: ")
+
+
+def test_a_link_that_was_planted_beside_the_output_is_not_followed(run, tmp_path):
+    folder, precious = tmp_path / "folder", tmp_path / "precious"
+    folder.mkdir()
+    precious.write_text("mine")
+    path = write_pairs(folder / "p.tsv")
+    for name in ("p.scored.tsv.part", ".p.scored.tsv.part", "p.scored.tsv"):
+        (folder / name).symlink_to(precious)
+    assert predict.main([run, "--file", str(path)]) == 0
+    assert precious.read_text() == "mine"
+    assert (folder / "p.scored.tsv").read_text(encoding="utf-8").endswith("\n")

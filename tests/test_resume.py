@@ -145,8 +145,11 @@ def test_a_tie_at_the_last_validation_is_broken_as_without_the_kill(tmp_path, ti
         ("hardware.precision=bf16-mixed",),
         ("hardware.num_workers=2",),
         ("training.length_window=3",),
+        ("training.stratify_by=label_length",),
+        ("model.score=bilinear", "backbone.layer_norm=true"),
         ("hardware.train_piece_tokens=64",),
         ("model=crossencoder", "training.length_window=3"),
+        ("augmentation=noise",),
     ],
     ids=[
         "plain",
@@ -156,8 +159,11 @@ def test_a_tie_at_the_last_validation_is_broken_as_without_the_kill(tmp_path, ti
         "bf16",
         "workers",
         "by length",
+        "stratified",
+        "bilinear score",
         "pieces",
         "crossencoder",
+        "augmentation",
     ],
 )
 def test_killed_at_five_random_steps(tmp_path, tiny_backbone, overrides):

@@ -71,5 +71,5 @@ def test_what_is_part_of_the_run_key():
     def key(*overrides):
         return run_key(OmegaConf.to_container(compose_job(*overrides), resolve=False))
 
-    assert key("cache_dir=null") == key("cache_dir=/elsewhere") == key()
+    assert key("cache_dir=null", "sweep_row=a") == key("cache_dir=/elsewhere") == key()
     assert key("training.share_sentences=false") != key()

@@ -1,11 +1,11 @@
 """Reports as files: complete or not there."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from schema.errors import UserError
+from schema.whole import write_text
 
 
 def write_report(report: dict[str, Any], markdown: str, folder: Path, name: str) -> list[Path]:
@@ -14,9 +14,7 @@ def write_report(report: dict[str, Any], markdown: str, folder: Path, name: str)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for file, text in texts.items():
-            part = folder / f"{file}.part"
-            part.write_text(text, encoding="utf-8")
-            os.replace(part, folder / file)
+            write_text(folder / file, text)
     except OSError as error:
         raise UserError(f"--output {folder}: cannot write there ({error.strerror})") from error
     return [folder / file for file in texts]

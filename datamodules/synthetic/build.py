@@ -1,6 +1,5 @@
 """Draws the rows of every built-in data set and writes them as tab-separated files."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from datamodules.synthetic.grammar import Draw, Generator, Row, fold
 from datamodules.synthetic.questions import Questions
 from datamodules.synthetic.roles import Roles
 from datamodules.synthetic.scenes import Scenes
+from schema.whole import write_text
 
 FOLDER = Path(__file__).parents[2] / "builtin" / "data"
 HEADER: Row = ("sentence1", "sentence2", "label")
@@ -77,7 +77,5 @@ def write(rows: Rows, folder: Path) -> Iterator[tuple[Path, int]]:
         path = folder / name / f"{split}.tsv"
         path.parent.mkdir(parents=True, exist_ok=True)
         text = "".join("\t".join(row) + "\n" for row in [HEADER, *table])
-        part = path.with_suffix(".part")
-        part.write_bytes(text.encode("utf-8"))
-        os.replace(part, path)
+        write_text(path, text)
         yield path, len(table)

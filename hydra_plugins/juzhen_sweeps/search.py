@@ -13,13 +13,14 @@ from hydra.core.plugins import Plugins
 from hydra.core.utils import setup_globals
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from hydra_plugins.juzhen_sweeps.launcher import require_data_of
 from launch.naming import run_key
 from schema.errors import UserError
 from schema.result import RESULT_FILE
 from schema.trial import require_optuna
+from schema.whole import write_text
 from sweeps.ledger import Cell, Ledger
 from sweeps.planner import show
 
@@ -70,7 +71,7 @@ class SearchSweeper(Sweeper):
         ledger = Ledger(folder)
         setup_globals()
         first = self._compose(space.words(_first_point(space)))
-        key = run_key(OmegaConf.to_container(first, resolve=False))
+        key = run_key(first)
         with Search(folder, space, settings, key=key) as search:
             SearchPlanner(
                 search,
@@ -81,7 +82,7 @@ class SearchSweeper(Sweeper):
                 report=show,
             ).run()
             found = search_markdown(search, seed=first.seed)
-            search.path.with_suffix(".md").write_text(found, encoding="utf-8")
+            write_text(search.path.with_suffix(".md"), found)
         print(found, end="")
         if not search.has_score:
             raise SystemExit(FAILED_STATUS)

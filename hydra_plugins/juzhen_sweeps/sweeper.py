@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, Quote, QuotedString
 from omegaconf import ListConfig
 
 from launch.sweep_rows import key_of, split_rows, with_row
 
 GROUP = "logger.group"
+ROW = "sweep_row"
 
 
 class RowSweeper(BasicSweeper):
@@ -42,11 +43,19 @@ class RowSweeper(BasicSweeper):
 
     def split_arguments(self, overrides: list[Override], max_batch_size: int | None) -> list[list[list[str]]]:
         (grid,) = BasicSweeper.split_arguments(overrides, None)
-        cells = [with_row(cell, row, self.typed) for row in self.rows.values() for cell in grid]
+        cells = [
+            [*with_row(cell, row, self.typed), *self._named(name)]
+            for name, row in self.rows.items()
+            for cell in grid
+        ]
         cells = cells if self.rows else grid
         if self.group is not None:
             cells = [[*cell, f"{GROUP}={self.group}"] for cell in cells]
         return list(self.split_overrides_to_chunks(cells, max_batch_size))
+
+    def _named(self, row: str) -> list[str]:
+        """The word by which a run learns which row it is; its tables call it so."""
+        return [] if ROW in self.typed else [f"{ROW}={QuotedString(row, Quote.double).with_quotes()}"]
 
 
 def group_of(config: Any, arguments: Sequence[str]) -> str:

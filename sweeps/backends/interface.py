@@ -1,5 +1,6 @@
 """What the planner asks of a place where cells run."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,15 @@ class Ended:
 
     status: int
     error: str = ""
+
+    @classmethod
+    def read(cls, ending: Path) -> "Ended | None":
+        """What `remote.tell` left in that file; None where there is nothing, or nothing of the kind."""
+        try:
+            status = json.loads(ending.read_text(encoding="utf-8"))["status"]
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+        return cls(status) if isinstance(status, int) else None
 
 
 class Work(Protocol):

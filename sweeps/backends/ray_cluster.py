@@ -1,6 +1,11 @@
-"""Cells as tasks of a Ray cluster. Nodes share the disk of the run folders and the path of this Python."""
+"""Cells as tasks of a Ray cluster. Nodes share the disk of the run folders and the path of this Python.
+
+A Ray cluster runs what it is sent, so it has to be one's own. What a task gives back is not read: how it ended is told
+in a file of JSON beside the ledger.
+"""
 
 import os
+import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +26,8 @@ ROOT = Path(__file__).resolve().parents[2]
 STORE_BYTES = 80 * 2**20
 """Object store of a Ray that the sweep starts itself, near the least that Ray takes: cells hand over nothing."""
 GRACE_SECONDS = 10.0
+SHARED_DISK_SECONDS = 5.0
+"""What another node has written may be seen so much later."""
 
 
 @dataclass(frozen=True)
@@ -50,19 +57,22 @@ class RayWishes:
 class RayWork:
     """A task that attends to a cell."""
 
-    def __init__(self, ray: Any, task: Any) -> None:
+    def __init__(self, ray: Any, task: Any, ending: Path) -> None:
         self.ray = ray
         self.task = task
+        self.ending = ending
         self.facts = {"job": task.task_id().hex()}
+        self.ready_since: float | None = None
 
     def poll(self) -> Ended | None:
         ready, _ = self.ray.wait([self.task], timeout=0)
         if not ready:
             return None
-        try:
-            return Ended(self.ray.get(self.task))
-        except self.ray.exceptions.RayError as error:
-            return Ended(1, f"its node or its Ray worker ended ({type(error).__name__})")
+        told = Ended.read(self.ending)
+        self.ready_since = self.ready_since or time.monotonic()
+        if told is None and time.monotonic() - self.ready_since < SHARED_DISK_SECONDS:
+            return None
+        return told or Ended(1, "its node or its Ray worker ended")
 
 
 class RayBackend:
@@ -142,7 +152,10 @@ class RayBackend:
         )
         command = command_for(self.ledger, cell, [*self.program, *cell.words, *OF_A_CELL])
         told = program_environment() | thread_variables(self.wishes.cpus)
-        return RayWork(self.ray, attend.remote(command, told, os.getcwd(), str(ROOT)))
+        folder = (self.ledger.folder / "jobs" / cell.name).resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        ending = folder / f"{secrets.token_hex(8)}_ended.json"
+        return RayWork(self.ray, attend.remote(command, told, os.getcwd(), str(ROOT), str(ending)), ending)
 
     def adopt(self, cell: Cell) -> None:
         """Nothing: tasks end with the sweep that started them."""

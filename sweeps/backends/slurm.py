@@ -1,8 +1,12 @@
-"""Cells as jobs of a Slurm cluster, submitted through submitit. Nodes share the disk of the run folders."""
+"""Cells as jobs of a Slurm cluster, submitted through submitit. Nodes share the disk of the run folders.
+
+What a node runs is a pickle that submitit writes below `<output_dir>/.sweep/jobs`, where nobody else may write. How a
+job ended is told in JSON: the sweep itself reads no pickle, whoever has put one there.
+"""
 
 import getpass
 import os
-import pickle
+import re
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -17,10 +21,10 @@ from sweeps.backends.interface import Ended
 from sweeps.backends.local import OF_A_CELL
 from sweeps.ledger import Cell, Event, History, Ledger
 from sweeps.machine import num_cores, thread_variables
-from sweeps.processes import command_line
+from sweeps.processes import command_line, last_words
 
 ROOT = Path(__file__).resolve().parents[2]
-SUBMITTED = "_submitted.pkl"
+SUBMITTED = re.compile(r"(\d+)_submitted\.pkl")
 CLUSTERS = ("slurm", "local")
 
 
@@ -117,18 +121,26 @@ class LocalQueue:
 
 
 class SlurmWork:
-    """A submitted job. It has ended when its result is on the disk, or when the queue has lost it for a while."""
+    """A submitted job. It has ended when it says so on the disk, or when the queue has lost it for a while."""
 
     def __init__(self, folder: Path, job: str, queue: SlurmQueue | LocalQueue) -> None:
-        self.result = folder / f"{job}_0_result.pkl"
+        self.ending = folder / f"{job}_ended.json"
+        self.result = (
+            folder / f"{job}_0_result.pkl"
+        )  # of submitit, which writes one for a failure, too; never opened
+        self.log = folder / f"{job}_0_log.out"
         self.job = job
         self.queue = queue
         self.facts = {"job": job}
         self.missing_since: float | None = None
 
+    @property
+    def ended(self) -> bool:
+        return self.ending.exists() or self.result.exists()
+
     def poll(self) -> Ended | None:
-        if self.result.exists():
-            return _ended(self.result)
+        if self.ended:
+            return Ended.read(self.ending) or Ended(1, f"its job ended: {last_words(self.log)}")
         if self.queue.has(self.job):
             self.missing_since = None
             return None
@@ -172,6 +184,7 @@ class SlurmBackend:
             thread_variables(self.wishes.cpus),
             os.getcwd(),
             str(ROOT),
+            str(self._folder(cell).resolve()),
             requeues=self.wishes.requeues > 0,
         )
         try:
@@ -189,11 +202,12 @@ class SlurmBackend:
 
     def adopt(self, cell: Cell) -> SlurmWork | None:
         """The latest job of the cell, unless it has ended."""
-        jobs = sorted(self._folder(cell).glob(f"*{SUBMITTED}"), key=lambda path: path.stat().st_mtime)
+        jobs = [path for path in self._folder(cell).glob("*.pkl") if SUBMITTED.fullmatch(path.name)]
         if not jobs:
             return None
-        work = SlurmWork(self._folder(cell), jobs[-1].name.removesuffix(SUBMITTED), self.queue)
-        return work if not work.result.exists() and self.queue.has(work.job) else None
+        latest = max(jobs, key=lambda path: path.stat().st_mtime)
+        work = SlurmWork(self._folder(cell), SUBMITTED.fullmatch(latest.name)[1], self.queue)
+        return work if not work.ended and self.queue.has(work.job) else None
 
     def is_busy(self, cell: Cell, history: History | None) -> bool:
         return False
@@ -215,7 +229,7 @@ class SlurmBackend:
 
     def _executor(self, cell: Cell) -> Any:
         asked, folder = self.wishes.sbatch(cell), self._folder(cell).resolve()
-        folder.mkdir(parents=True, exist_ok=True)
+        _make_private(folder)
         if self.wishes.cluster == "slurm":
             executor = self.submitit.SlurmExecutor(folder, max_num_timeout=self.wishes.requeues)
             executor.update_parameters(**asked)
@@ -243,11 +257,14 @@ def _submitit() -> Any:
     return submitit
 
 
-def _ended(result: Path) -> Ended:
-    outcome, value = pickle.loads(result.read_bytes())
-    if outcome == "success":
-        return Ended(value)
-    return Ended(1, f"its job ended: {_last_line(value)}")
+def _make_private(folder: Path) -> None:
+    """Makes the folder, or one that is there ours alone. Raises UserError for one of somebody else."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise UserError(
+            f"{folder}: is of another user, and nodes run what lies there; choose another output_dir"
+        )
+    folder.chmod(0o700)
 
 
 def _last_line(error: object) -> str:

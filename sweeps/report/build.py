@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from schema.result import Result
+from sweeps.claims import beside_claims
 from sweeps.compare import compare
+from sweeps.figures import MEASURED
 from sweeps.matrix import Matrix, Row, build_matrix
 from sweeps.report.complement import clustered, complementary_pairs, greedy_order
 from sweeps.report.costs import Cost, row_costs
@@ -23,10 +25,12 @@ from sweeps.report.reference import Reference
 from sweeps.report.significance import Differences
 from sweeps.report.tables import (
     Table,
+    claims_table,
     cost_table,
     fidelity_table,
     leak_table,
     published_tables,
+    rows_table,
     significance_table,
 )
 
@@ -52,10 +56,15 @@ class Report:
 
 
 def build_report(
-    results: Sequence[Result], *, metric: str, reference: Reference, audit: Audit | None
+    results: Sequence[Result],
+    *,
+    metric: str,
+    reference: Reference,
+    audit: Audit | None,
+    split: str | None = None,
 ) -> Report:
-    """Raises UserError when no result has the metric."""
-    matrix = with_entries(build_matrix(results, metric=metric), audit)
+    """Raises UserError when no result has the metric, or the split, as `build_matrix` takes it."""
+    matrix = with_entries(build_matrix(results, metric=metric, split=split), audit)
     columns = _own_columns(matrix, results)
     untrained = {
         row.label: untrained_row(row, matrix.rows) for row in matrix.rows if row.trained_on not in BASELINES
@@ -65,10 +74,10 @@ def build_report(
     joint = [row for row in matrix.rows if len(trained_sets(row.trained_on)) == 2]
     fidelity = shape_fidelity(matrix, reference.numbers)
     costs = row_costs(matrix.rows, results)
-    published = published_tables(
-        compare(matrix, reference.numbers), len({one.source for one in reference.numbers})
-    )
+    measured = {one.source for one in reference.numbers if one.standing == MEASURED}
+    published = published_tables(compare(matrix, reference.numbers), len(measured))
     tables = [
+        *rows_table(matrix),
         averages_table(matrix, columns, untrained),
         helpers_table(matrix, columns, untrained, differences),
         targets_table(matrix, columns),
@@ -76,6 +85,7 @@ def build_report(
         greedy_table(greedy_order(singles, columns)),
         fidelity_table(fidelity),
         *published,
+        *claims_table(beside_claims(matrix, reference.numbers)),
         *_unknown(reference),
         significance_table(matrix, differences),
         leak_table(matrix),
@@ -87,9 +97,9 @@ def build_report(
 
 
 def _own_columns(matrix: Matrix, results: Sequence[Result]) -> list[str]:
-    """Columns that are sets, not averages of other columns: those whose rows a result has read."""
+    """Columns that are sets, each once, not averages of other columns: those whose rows a result has read."""
     read = {key for one in results for key in one.data}
-    scored = [column for column in matrix.columns if any(column in row.cells for row in matrix.rows)]
+    scored = [column for column in matrix.counted if any(column in row.cells for row in matrix.rows)]
     return [column for column in scored if not read or column in read]
 
 

@@ -1,12 +1,12 @@
 """python -m sweeps report: from results to files."""
 
 import argparse
-import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 from schema.errors import UserError
+from schema.whole import write_text
 from sweeps.collect import collect
 from sweeps.report.build import Report, build_report
 from sweeps.report.into import fill_pages
@@ -31,6 +31,7 @@ def read_report(options: argparse.Namespace) -> Report:
     return build_report(
         collect(options.folder, report=_tell),
         metric=options.metric,
+        split=options.split,
         reference=load_reference(options.reference),
         audit=Audit.read(audit_file) if audit_file else None,
     )
@@ -50,9 +51,7 @@ def write_report(report: Report, folder: Path, *, title: str) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
-            part = folder / f"{name}.part"
-            part.write_text(text, encoding="utf-8")
-            os.replace(part, folder / name)
+            write_text(folder / name, text)
         pictures = _pictures(report, folder)
     except OSError as error:
         raise UserError(f"--out {folder}: cannot write there ({error.strerror})") from error

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import rankdata
 
-from sweeps.compare import Published
+from sweeps.compare import Published, compare
 from sweeps.matrix import Matrix
-from sweeps.report.entries import BASELINES
 
 RESAMPLES = 2000
 CONFIDENCE = 0.95
@@ -61,18 +60,16 @@ def shape_fidelity(matrix: Matrix, published: Sequence[Published]) -> list[Fidel
 def _shared(matrix: Matrix, published: Sequence[Published]) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """Two tables, rows = training sets in order, columns = sets of one split; NaN where either has no number.
 
-    Several rows or several figures for the same training are averaged.
+    Several rows or several figures for the same training are averaged; what is the like of what, `compare` says.
     """
     ours: dict[tuple[str, str], list[float]] = {}
     theirs: dict[tuple[str, str], list[float]] = {}
-    for row in matrix.rows:
-        if row.trained_on not in BASELINES:
-            for column, cell in row.cells.items():
-                ours.setdefault((row.trained_on, column), []).append(100 * cell.mean)
-    for one in published:
-        if one.metric == matrix.metric and one.trained_on and one.split:
-            theirs.setdefault((one.trained_on, f"{one.split}/{one.dataset}"), []).append(one.percent)
-    keys = [key for key in ours if key in theirs]
+    for one in compare(matrix, published):
+        if one.published is not None:
+            key = (f"{one.published.trained_on} {one.published.loss}", one.column)
+            ours.setdefault(key, []).append(100 * one.ours.mean)
+            theirs.setdefault(key, []).append(one.published.percent)
+    keys = list(ours)
     rows, columns = list(dict.fromkeys(row for row, _ in keys)), sorted({column for _, column in keys})
     tables = np.full((2, len(rows), len(columns)), np.nan)
     for row, column in keys:

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from schema.whole import whole_file
 from sweeps.matrix import Row
 from sweeps.report.build import Report
 from sweeps.report.tables import BELOW, LEAKY, signs
@@ -39,7 +40,8 @@ def draw_heat_map(report: Report, folder: Path) -> list[Path]:
         written = []
         for suffix, options in (("svg", {"metadata": {"Date": None}}), ("png", {"dpi": 150})):
             path = folder / f"matrix.{suffix}"
-            figure.savefig(path, **options)
+            with whole_file(path, "wb") as file:
+                figure.savefig(file, format=suffix, **options)
             written.append(path)
     return written
 

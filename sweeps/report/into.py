@@ -1,24 +1,27 @@
 """Tables of the report between the markers of pages, in English or Chinese."""
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from schema.errors import UserError
+from schema.whole import write_text
 from sweeps.matrix import Matrix
 from sweeps.report.build import Report
 from sweeps.report.tables import BELOW, LEAKY
 from sweeps.report.text import matrix_markdown, table_markdown
-from sweeps.table import MISSING
+from sweeps.table import MISSING, heading
 
 KEYS = (
     "matrix",
+    "rows",
     "averages",
     "helpers",
     "targets",
     "pairs",
     "greedy",
     "fidelity",
+    "unlike",
+    "claims",
     "significance",
     "leaks",
     "costs",
@@ -69,6 +72,14 @@ CHINESE = {
     "its setup": "其设置",
     "its table, model": "其表格、模型",
     "verdict": "结论",
+    "learnt from less": "训练数据不全",
+    "why there is no reference": "无参照的原因",
+    "row": "行",
+    "loss": "损失",
+    "model": "模型",
+    "claim": "说法",
+    "our best row": "我们最好的一行",
+    "note": "备注",
     "stages": "阶段数",
     "rows seen": "所见行数",
     "training": "训练时间",
@@ -103,9 +114,7 @@ def fill_pages(pages: Sequence[Path], report: Report, *, tell: Callable[[str], N
         if not filled:
             tell(f"{page}: no marker such as <!-- result:matrix --> … <!-- /result:matrix -->; left as it is")
         elif text != before:
-            part = page.with_name(f"{page.name}.part")
-            part.write_text(text, encoding="utf-8")
-            os.replace(part, page)
+            write_text(page, text)
 
 
 def fragment(report: Report, key: str, *, is_chinese: bool) -> str:
@@ -129,7 +138,14 @@ def chinese_caption(matrix: Matrix) -> str:
         f"{matrix.metric.replace('_', ' ')} ×100；行：训练集，列：评测集。单个种子：95 % 自助法区间；"
         f"多个种子：均值 ± 标准差。"
         f"{MISSING} 无分数。**粗体**为该集最佳，*斜体*为在其上训练过，{LEAKY} 有泄漏，{BELOW} 低于词面基线。"
+        f"{_not_shown(matrix)}"
     )
+
+
+def _not_shown(matrix: Matrix) -> str:
+    if not matrix.hidden:
+        return ""
+    return f"未显示：{'、'.join(map(heading, matrix.hidden))}；加 --split both 即可显示。"
 
 
 def _in_chinese(text: str, caption: str = "") -> str:

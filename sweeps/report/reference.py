@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from schema.errors import UserError
-from sweeps.compare import PUBLISHED, Published, load_published
+from sweeps.figures import PUBLISHED, Published, figure, load_published
+from sweeps.figures import REQUIRED as OUR_COLUMNS
+from sweeps.training import set_names
 
-OUR_COLUMNS = ("table", "model", "setup", "trained_on", "split", "dataset", "metric", "percent")
 THEIR_COLUMNS = ("eval_set", "metric", "percent")
 """At least; table, model, backbone and loss may be there too."""
 
@@ -26,7 +27,8 @@ class Reference:
 def load_reference(folder: Path | None) -> Reference:
     """Every CSV below `folder`; None: those that are shipped.
 
-    A file in our names has the columns of sweeps/published. In another one `eval_set` may end in _dev or _test, and
+    A file in our names has the columns of sweeps/published; one that it leaves out (family, loss, standing, …) has the
+    default of `Published`, and so it has in another file. There `eval_set` may end in _dev or _test, and
     `model` is translated where the shipped files know it (same table and model), or where it joins known sets by
     hyphens, newest first. What cannot be translated is kept, named, and never compared.
     """
@@ -59,13 +61,9 @@ def _read(path: Path, translator: "_Translator") -> list[Published]:
         found = []
         for number, line in enumerate(reader, start=2):
             try:
-                percent = float(line["percent"])
-            except (ValueError, TypeError):
-                raise UserError(
-                    f"{path}, line {number}: percent is {line['percent']!r}; a number is expected"
-                ) from None
-            fields = {key: line[key] for key in OUR_COLUMNS[:-1]} if ours else translator.translate(line)
-            found.append(Published(**fields, source=path.stem, percent=percent))
+                found.append(figure(path.stem, line if ours else line | translator.translate(line)))
+            except ValueError as error:
+                raise UserError(f"{path}, line {number}: {error}") from None
     return found
 
 
@@ -73,14 +71,12 @@ class _Translator:
     """A source's names into ours; remembers the ones it could not translate."""
 
     def __init__(self, shipped: list[Published]) -> None:
-        self._models = {(one.table, one.model): one.trained_on for one in shipped}
+        self._models = {(one.table, one.model): one for one in shipped if one.trained_on}
         self._splits: dict[tuple[str, str], set[str]] = {}
         for one in shipped:
             self._splits.setdefault((one.table, one.dataset), set()).add(one.split)
-        self._sets = {one.dataset for one in shipped}
-        self._sets |= {
-            name for one in shipped for name in one.trained_on.replace("+", ">").split(">") if name
-        }
+        self._sets = {one.dataset for one in shipped if one.dataset}
+        self._sets |= {name for one in shipped for name in set_names(one.trained_on)}
         self.unknown: set[str] = set()
 
     def translate(self, line: dict[str, str]) -> dict[str, str]:
@@ -91,7 +87,7 @@ class _Translator:
             "table": line.get("table") or "",
             "model": model,
             "setup": setup,
-            "trained_on": self._trained(line.get("table") or "", line.get("model") or ""),
+            **self._trained(line.get("table") or "", line.get("model") or ""),
             "split": split,
             "dataset": dataset,
             "metric": line["metric"],
@@ -111,12 +107,13 @@ class _Translator:
                 self.unknown.add(f"{name} (its split is not stated)")
         return split, dataset
 
-    def _trained(self, table: str, model: str) -> str:
-        if self._models.get((table, model)):
-            return self._models[table, model]
+    def _trained(self, table: str, model: str) -> dict[str, str]:
+        if (table, model) in self._models:
+            known = self._models[table, model]
+            return {name: getattr(known, name) for name in ("trained_on", "or_trained_on", "family", "loss")}
         stages = [SAME_SET.get(one, one) for one in reversed(model.split("-"))]
         if model and all(one in self._sets for one in stages):
-            return ">".join(stages)
+            return {"trained_on": ">".join(stages)}
         if model:
             self.unknown.add(model)
-        return ""
+        return {"trained_on": ""}

@@ -3,11 +3,19 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sweeps.compare import TOLERANCE_POINTS, Comparison
+from sweeps.claims import CLAIM_COLUMNS, Beside, claim_lines
+from sweeps.compare import (
+    LESS,
+    REASON_COLUMNS,
+    TOLERANCE_POINTS,
+    Comparison,
+    reason_lines,
+    training_of_row,
+)
 from sweeps.matrix import Matrix
 from sweeps.planner import spoken
 from sweeps.report.costs import Cost
-from sweeps.report.entries import Entry
+from sweeps.report.entries import BASELINES, Entry
 from sweeps.report.fidelity import Fidelity
 from sweeps.report.leaks import Leak
 from sweeps.report.significance import Differences
@@ -48,7 +56,7 @@ def interval(low: float | None, high: float | None) -> str:
 
 
 def published_tables(compared: Sequence[Comparison], num_sources: int) -> list[Table]:
-    """One table for each source that has a number for one of our cells."""
+    """One table for each source that has a number for one of our cells, then what has none, and why."""
     missing = sum(one.published is None for one in compared)
     tables = []
     for source in dict.fromkeys(one.published.source for one in compared if one.published):
@@ -58,24 +66,32 @@ def published_tables(compared: Sequence[Comparison], num_sources: int) -> list[T
             f"matches: {matches} of {len(shared)}; it lies in our 95 % interval or within ±{TOLERANCE_POINTS} points. "
             f"The numbers under `published` are this source's own, quoted; the setups may differ, so judge by them."
         )
-        head = (
-            "trained on",
-            "our setup",
-            "set",
-            "ours",
-            "published",
-            "its setup",
-            "its table, model",
-            "verdict",
+        lines = [_beside(one) for one in shared]
+        tables.append(Table(f"published-{source}", f"Beside {source}", note, BESIDE_COLUMNS, lines))
+    if not tables:
+        tables.append(Table("published", "Beside published numbers", "", (), [], empty="No reference."))
+    if missing:
+        note = (
+            f"{missing} of our numbers have no reference, which must be of the same model family, training, loss, set, "
+            f"metric and split; sources that were looked at: {num_sources}."
         )
         tables.append(
-            Table(f"published-{source}", f"Beside {source}", note, head, [_beside(one) for one in shared])
+            Table("unlike", "Without a published number", note, REASON_COLUMNS, list(reason_lines(compared)))
         )
-    note = f"{missing} of our numbers have no reference; sources that were looked at: {num_sources}."
-    if not tables:
-        return [Table("published", "Beside published numbers", note, (), [], empty="No reference.")]
-    tables[-1] = Table(**(vars(tables[-1]) | {"note": f"{tables[-1].note} {note}"}))
     return tables
+
+
+BESIDE_COLUMNS = (
+    "trained on",
+    "our setup",
+    "set",
+    "ours",
+    "published",
+    "its setup",
+    "its table, model",
+    "verdict",
+    LESS,
+)
 
 
 def _beside(one: Comparison) -> tuple[str, ...]:
@@ -84,7 +100,33 @@ def _beside(one: Comparison) -> tuple[str, ...]:
     ours = f"{percent(one.ours.mean)} {interval(one.ours.low, one.ours.high)}".removesuffix(f" {MISSING}")
     quoted = f"{theirs.percent:.2f}"
     words = (one.row, one.setup, heading(one.column), ours, quoted, theirs.setup)
-    return (*words, ", ".join(filter(None, (theirs.table, theirs.model))), one.verdict)
+    place = ", ".join(filter(None, (theirs.table, theirs.model)))
+    return (*words, place, one.verdict, one.stands_in or MISSING)
+
+
+def rows_table(matrix: Matrix) -> list[Table]:
+    """What the names stand for that sweeps gave to rows; none where all rows are called by their training."""
+    if not any(row.runs.names for row in matrix.rows):
+        return []
+    note = "Stages in order: a > b; a + b is a mixture, [kind] what a set was read as; by_kind: each kind its own loss."
+    lines = []
+    for row in matrix.rows:
+        if row.trained_on not in BASELINES:
+            found = training_of_row(row)
+            lines.append(
+                (row.label, found.sets.replace(">", " > ").replace("+", " + "), found.loss, found.family)
+            )
+    return [Table("rows", "What the rows are", note, ("row", "trained on", "loss", "model"), lines)]
+
+
+def claims_table(found: Sequence[Beside]) -> list[Table]:
+    if not found:
+        return []
+    note = (
+        "What sources say without a measurement of their own, or set as a goal: never a reference. Beside each stands "
+        "the best of our rows of the same model family, and of the same training where the source names one."
+    )
+    return [Table("claims", "Claims and targets", note, CLAIM_COLUMNS, claim_lines(found))]
 
 
 def fidelity_table(found: Iterable[Fidelity]) -> Table:

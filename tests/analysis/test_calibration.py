@@ -153,6 +153,175 @@ def test_scores_are_those_of_predict(runs, tmp_path):
         assert predict.score_pair(options) == pytest.approx(scored.scores[7], abs=1e-5)
 
 
+@pytest.fixture(scope="module")
+def fitted(runs, tmp_path_factory):
+    """The folder of what calibrate and fuse have fitted, and the test pairs of demo_qmc as a file."""
+    folder = tmp_path_factory.mktemp("fitted")
+    assert main(["fuse", *map(str, runs), "--output", str(folder)]) == 0
+    assert main(["calibrate", str(runs[1]), "--no-plot", "--output", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture
+def predicted(project_root, tmp_path):
+    """A function: the scores that predict.py gives the test pairs of demo_qmc."""
+    pairs = project_root / "builtin/data/demo_qmc/test.tsv"
+
+    def run(*words):
+        output = tmp_path / "scored.tsv"
+        assert predict.main([*map(str, words), "--file", str(pairs), "--output", str(output)]) == 0
+        return np.array([float(line.split("\t")[-1]) for line in output.read_text("utf-8").splitlines()[1:]])
+
+    return run
+
+
+def gold(project_root):
+    lines = (project_root / "builtin/data/demo_qmc/test.tsv").read_text("utf-8").splitlines()
+    place = lines[0].split("\t").index("label")
+    return np.array([float(line.split("\t")[place]) for line in lines[1:]])
+
+
+def test_new_pairs_are_scored_as_the_two_runs_were_fused(runs, fitted, predicted, project_root):
+    file = fitted / "fusion-demo_qmc.json"
+    report = json.loads(file.read_text())
+    fused = predicted("--fuse", *runs, "--calibration", file)
+    parts = [
+        (predicted(run) - mean) / deviation
+        for run, mean, deviation in zip(runs, report["means"], report["deviations"], strict=True)
+    ]
+    np.testing.assert_allclose(
+        fused, report["alpha"] * parts[0] + (1 - report["alpha"]) * parts[1], atol=1e-3
+    )
+    # The rows are those that the fusion was judged by.
+    assert spearman(fused, gold(project_root)) == pytest.approx(
+        report["fused"]["spearman"]["value"], abs=1e-4
+    )
+    slope, shift = report["fitted"]["platt"]
+    probable = predicted("--fuse", *runs, "--calibration", file, "--scaling", "platt")
+    np.testing.assert_allclose(probable, expit(slope * fused + shift), atol=1e-4)
+    told = report["calibration"]["platt"]["ece"]
+    found = expected_calibration_error(reliability(probable, gold(project_root)))
+    assert found == pytest.approx(told, abs=0.02)
+
+
+def test_a_calibrated_run_gives_probabilities(runs, fitted, predicted, capsys):
+    file = fitted / "calibration-demo_qmc.json"
+    report, raw = json.loads(file.read_text()), predicted(runs[1])
+    slope, shift = report["fitted"]["platt"]
+    found = predicted(runs[1], "--calibration", file)
+    np.testing.assert_allclose(found, expit(slope * raw + shift), atol=1e-4)
+    (temperature,) = report["fitted"]["temperature"]
+    scaled = predicted(runs[1], "--calibration", file, "--scaling", "temperature")
+    np.testing.assert_allclose(scaled, expit(raw / temperature), atol=1e-4)
+    capsys.readouterr()
+    words = ["--calibration", str(file), str(runs[1] / "encoder"), "怎么改密码", "密码怎么修改"]
+    assert predict.main(words) == 0
+    assert 0 < float(capsys.readouterr().out) < 1
+
+
+def test_two_sentences_are_scored_by_two_runs(runs, fitted, capsys):
+    words = ["--fuse", *map(str, runs), "--calibration", str(fitted / "fusion-demo_sts.json")]
+    assert predict.main([*words, "今天下雨", "今天有雨"]) == 0
+    one = float(capsys.readouterr().out)
+    assert predict.main(["今天下雨", *words, "今天有雨"]) == 0
+    assert float(capsys.readouterr().out) == one
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["--fuse", "{joint}", "{other}"],
+            "--fuse needs --calibration FILE, which python -m analysis fuse writes",
+        ),
+        (
+            ["{joint}", "--scaling", "platt"],
+            "--scaling needs --calibration FILE, which python -m analysis calibrate",
+        ),
+        (["{joint}", "--calibration", "{fusion}"], "is of two runs; name both: --fuse RUN RUN"),
+        (
+            ["--fuse", "{other}", "{joint}", "--calibration", "{fusion}"],
+            "and this is not {joint}; name the folder",
+        ),
+        (
+            ["--fuse", "{joint}", "nowhere", "--calibration", "{fusion}"],
+            "nowhere: no such folder; expected a run",
+        ),
+        (["{joint}", "--calibration", "{calibration}"], "was fitted to the scores of another encoder"),
+        (
+            ["--fuse", "{joint}", "{other}", "--calibration", "{calibration}"],
+            "calibration-demo_qmc.json: has no runs",
+        ),
+        (
+            ["{joint}", "--calibration", "{joint}/result.json"],
+            "result.json: has no fitted; expected what this version",
+        ),
+        (
+            ["{joint}", "--calibration", "none.json"],
+            "none.json: no such file; it is written by python -m analysis",
+        ),
+        (
+            ["--fuse", "{joint}", "{other}", "--calibration", "{graded}", "--scaling", "platt"],
+            "fitted on a set without 0/1 labels",
+        ),
+        (
+            ["--fuse", "{joint}", "{other}", "--calibration", "{fusion}", "--backend", "torch_bf16"],
+            "leave out --cache and --backend",
+        ),
+        ([], "expected a run or an encoder"),
+    ],
+)
+def test_what_was_not_fitted_is_refused(runs, fitted, words, message, capsys):
+    places = {
+        "joint": runs[0],
+        "other": runs[1],
+        "fusion": fitted / "fusion-demo_qmc.json",
+        "graded": fitted / "fusion-demo_sts.json",
+        "calibration": fitted / "calibration-demo_qmc.json",
+    }
+    filled = [word.format(**places) for word in words]
+    assert predict.main([*filled, "今天", "明天"] if words else []) == 2
+    assert message.format(**places) in capsys.readouterr().err
+
+
+def test_two_fused_runs_are_a_teacher(runs, fitted, tmp_path, capsys):
+    from mining.__main__ import main as mine
+
+    table = tmp_path / "silver" / "fused.tsv"
+    words = [
+        "distil",
+        str(fitted / "fusion-demo_qmc.json"),
+        "demo_qmc",
+        "--split",
+        "test",
+        "--out",
+        str(table),
+    ]
+    assert mine([*words, "--limit", "40"]) == 0
+    lines = [line.split("\t") for line in table.read_text("utf-8").splitlines()[1:]]
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join("\t".join(line[:2]) + "\n" for line in lines), encoding="utf-8")
+    options = ["--fuse", *map(str, runs), "--calibration", str(fitted / "fusion-demo_qmc.json")]
+    assert predict.main([*options, "--file", str(pairs), "--no-header"]) == 0
+    scored = (tmp_path / "pairs.scored.tsv").read_text("utf-8").splitlines()
+    np.testing.assert_allclose(
+        [float(line[2]) for line in lines], [float(line.split("\t")[2]) for line in scored], atol=1e-4
+    )
+    about = (tmp_path / "silver" / "conf" / "dataset" / "fused.yaml").read_text("utf-8")
+    assert "graded by two fused models (logit)" in about
+
+    assert mine([*words, "--limit", "40", "--grade", "probability"]) == 0
+    values = [float(line.split("\t")[2]) for line in table.read_text("utf-8").splitlines()[1:]]
+    assert 0 < min(values) < max(values) < 1
+    moved = [*words[:1], str(fitted / "fusion-demo_sts.json"), *words[2:], "--grade", "probability"]
+    assert mine(moved) == 2
+    assert "without 0/1 labels" in capsys.readouterr().err
+    assert mine([*words, "--fuse", str(runs[1]), str(runs[0])]) == 2
+    assert "and this is not" in capsys.readouterr().err
+    assert mine([words[0], str(runs[0]), *words[2:], "--fuse", *map(str, runs)]) == 2
+    assert "--fuse says where the runs of a fusion-<set>.json are" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [

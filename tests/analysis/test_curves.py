@@ -89,6 +89,26 @@ def test_the_command_writes_a_picture_and_a_table(run, tmp_path):
     assert all(f"<!-- {word} -->" in picture for word in ("dev/csts/spearman", "train/loss", "TF-IDF", "two"))
 
 
+def test_a_mixture_is_drawn_set_by_set(tmp_path):
+    columns = ["epoch", "step", "train/a/loss", "train/b/loss", "train/loss"]
+    mixed = write(tmp_path / "mixed", [[0, 9, 2.5, "", 2.5], [0, 19, "", 0.5, 0.5]], columns=columns)
+    sets = {"a": {"batches": 15, "rows": 120}, "b": {"batches": 5, "rows": 40}}
+    told = {"name": "a+b", "seed": 1, "training": {"sets": sets}}
+    (mixed / "result.json").write_text(json.dumps(told))
+    alone = write(tmp_path / "alone", [[0, 9, 2.0, "", 2.0]], columns=columns)
+    assert read_curves(mixed).batches == {"a": 15, "b": 5}
+    assert choose_quantities([read_curves(alone)], None) == ["train/loss"]
+    assert main(["curves", str(mixed), str(alone), "--output", str(tmp_path)]) == 0
+    with (tmp_path / "curves.csv").open() as file:
+        rows = [tuple(row) for row in csv.reader(file)]
+    assert ("a+b, seed 1", "train/b/loss", "20", "0.5") in rows
+    assert ("a+b, seed 1", "train/a/batches", "", "15") in rows
+    picture = (tmp_path / "curves.svg").read_text()
+    assert all(
+        f"<!-- {word} -->" in picture for word in ("train/a/loss", "batches of each set", "75 %", "25 %")
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -32,7 +32,7 @@ def test_a_pruned_run_leaves_no_result_and_goes_on_for_another_trial(tmp_path, t
     with pytest.raises(SystemExit) as ended:
         run_job(tmp_path, tiny_backbone, *STEPS, f'trial="{tmp_path}/strict/s.journal#0"')
     assert ended.value.code == 0
-    assert "pruned after validation 1: trial 0 of s" in capsys.readouterr().out
+    assert "pruned after validation 1: trial 0 of s" in capsys.readouterr().err
     assert not list(tmp_path.rglob(RESULT_FILE))
     (trial,) = strict.trials
     assert trial.user_attrs == {"pruned_at": 1}

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datamodules.length_windows import Shape, arrange, strata
+from datamodules.length_windows import Shape, arrange, fifths, strata, stratified
 from datamodules.sampler import BatchStream
 
 
@@ -73,3 +73,63 @@ def test_epochs_and_seeds_differ():
     other = made(lengths, seed=1).epoch(0)
     assert any(not np.array_equal(x[1], y[1]) for x, y in zip(first, second, strict=True))
     assert any(not np.array_equal(x[1], y[1]) for x, y in zip(first, other, strict=True))
+
+
+def of_strata(by, targets, lengths, *, batch_size=16, seed=0):
+    """A stream whose batches hold what `by` says in proportion."""
+    stream = BatchStream({"a": len(lengths)}, batch_size=batch_size, num_batches=0, seed=seed)
+    stream.shapes = {"a": stratified(by, targets, lambda: lengths, len(lengths))}
+    stream.window = max(stream.batches_of.values())
+    stream.num_batches = 3 * stream.batches_per_epoch
+    return stream
+
+
+def most_off(stream, groups):
+    """By how many rows at most a batch holds more or less of a group than its share, over an epoch."""
+    shares = np.bincount(groups) / len(groups)
+    return max(
+        np.abs(np.bincount(groups[rows], minlength=len(shares)) - shares * len(rows)).max()
+        for _, rows in stream.epoch(0)
+    )
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 60)), min_size=1, max_size=300),
+    st.sampled_from(["label", "length", "label_length"]),
+    st.integers(0, 2),
+)
+@settings(max_examples=60, deadline=None)
+def test_strata_lose_no_row_and_a_late_start_is_the_tail(rows, by, epoch):
+    labels, lengths = np.array(rows).T
+    stream, late = (of_strata(by, labels.astype(np.float32), lengths) for _ in range(2))
+    seen = np.concatenate([rows for _, rows in stream.epoch(epoch)])
+    assert sorted(seen) == list(range(len(lengths)))
+    late.start = len(stream) // 2
+    for left, right in zip(list(stream)[late.start :], late, strict=True):
+        assert np.array_equal(left.rows, right.rows)
+
+
+def test_every_batch_holds_labels_or_lengths_in_proportion():
+    generator = np.random.default_rng(3)
+    labels = (generator.random(1000) < 0.1).astype(np.float32)
+    lengths = generator.integers(4, 60, 1000)
+    groups = {"label": labels.astype(int), "length": fifths(lengths)}
+    groups["label_length"] = 5 * groups["label"] + groups["length"]
+    chance = BatchStream({"a": 1000}, batch_size=16, num_batches=0, seed=0)
+    for by, kept in (("label", ["label"]), ("length", ["length"]), ("label_length", ["label", "length"])):
+        stream = of_strata(by, labels, lengths)
+        for name, members in groups.items():
+            assert (most_off(stream, members) <= 2) >= (name in kept), (by, name)
+        for name in kept:
+            assert most_off(chance, groups[name]) > 2
+    grades = np.linspace(0, 1, 1000, dtype=np.float32)
+    assert most_off(of_strata("label", grades, lengths), fifths(grades)) <= 2
+
+
+def test_strata_leave_the_rest_to_chance():
+    """Two epochs put other rows of a class together, and lengths are looked at only where they are asked for."""
+    labels = np.tile([0.0, 1.0], 64).astype(np.float32)
+    stream = of_strata("label", labels, np.ones(128))
+    first, second = ([sorted(rows) for _, rows in stream.epoch(epoch)] for epoch in (0, 1))
+    assert first != second
+    stratified("label", labels, lambda: 1 / 0, 128)

@@ -80,6 +80,15 @@ def check_export(encoder):
 
 
 @pytest.mark.slow
+def test_a_layer_norm_is_exported(bert_folder, load):
+    require(BackendName.ONNX)
+    encoder = load(bert_folder, layer_norm=True, normalise=True)
+    with torch.no_grad():
+        encoder.projections[0].norm.bias.copy_(torch.linspace(-1, 1, 32))
+    check_export(encoder)
+
+
+@pytest.mark.slow
 def test_a_padded_architecture_is_exported(distilbert_folder, load):
     require(BackendName.ONNX)
     encoder = load(distilbert_folder, pooling="weighted", normalise=True)

@@ -49,6 +49,32 @@ def test_every_architecture_survives(any_folder, load, tmp_path):
     assert first.tobytes() == second.tobytes()
 
 
+@pytest.mark.parametrize("pooling", ["mean", "first_last"])
+def test_a_layer_norm_is_last_but_for_the_length_and_survives(bert_folder, load, tmp_path, pooling):
+    plain = load(bert_folder, pooling=pooling, normalise=True, max_length=8).eval()
+    encoder = load(bert_folder, pooling=pooling, normalise=True, max_length=8, layer_norm=True).eval()
+    (norm,) = encoder.projections
+    with torch.no_grad():
+        norm.norm.weight.copy_(torch.linspace(0.5, 2, 32))
+        norm.norm.bias.copy_(torch.linspace(-1, 1, 32))
+        plain.normalise = False
+        tokens = plain.collate(plain.tokenize(TEXTS))
+        pooled = plain(tokens).double()
+        centred = pooled - pooled.mean(dim=1, keepdim=True)
+        scaled = centred / (centred.square().mean(dim=1, keepdim=True) + 1e-5).sqrt()
+        expected = scaled * norm.norm.weight + norm.norm.bias
+        found = encoder(tokens)
+    torch.testing.assert_close(found, nn.functional.normalize(expected).float(), rtol=1e-5, atol=1e-6)
+    saved = save_encoder(encoder, tmp_path / "bundle", card=CARD)
+    assert (saved / "2_LayerNorm" / "model.safetensors").is_file()
+    again = load_encoder(saved)
+    first, second = (one.embed(TEXTS, batch_tokens=64, progress=False) for one in (encoder, again))
+    assert first.tobytes() == second.tobytes()
+    # What the folder says can be gone against, and is not said twice.
+    assert len(load(saved, layer_norm=True).projections) == 1
+    assert not load(saved, layer_norm=False).projections
+
+
 def test_projections_survive(bert_folder, load, tmp_path):
     encoder = load(bert_folder, pooling="first_last", normalise=True)
     for number, pooling in enumerate(("first_last", "mean")):

@@ -12,6 +12,7 @@ from encoders import embedding_cache as module
 from encoders import load_encoder, save_encoder, sentence_encoder
 from encoders.embedding_cache import EmbeddingCache
 from encoders.fingerprint import encoder_digest
+from schema import whole
 
 TEXTS = ["今天天气很好吗", "我", "你他们是的在不了有和人这中大", "今天", "我", "ab cd"]
 
@@ -140,7 +141,7 @@ def test_no_half_file_is_left_when_the_disk_is_full(encoder, cache, monkeypatch)
     def full(descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module.os, "fsync", full)
+    monkeypatch.setattr(whole.os, "fsync", full)
     with pytest.warns(UserWarning, match="No space left on device"):
         embed(encoder, cache)
     assert [path for path in cache.folder.rglob("*") if path.is_file()] == []

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import spearmanr
 
 from encoders import load_encoder, save_encoder
@@ -49,6 +50,16 @@ def test_their_folder_gives_their_embeddings(minilm):
 def test_they_read_what_we_save(any_folder, load, tmp_path, pooling, normalise):
     pytest.importorskip("sentence_transformers")
     encoder = load(any_folder, pooling=pooling, normalise=normalise, max_length=10)
+    folder = save_encoder(encoder, tmp_path / "saved", card={"name": "x"})
+    texts = ["今天天气很好吗", "我", "ab cd", "今" * 30]
+    np.testing.assert_allclose(theirs(folder, texts), ours(encoder, texts), rtol=1e-4, atol=1e-5)
+
+
+def test_a_layer_norm_agrees(any_folder, load, tmp_path):
+    pytest.importorskip("sentence_transformers")
+    encoder = load(any_folder, layer_norm=True, max_length=10)
+    with torch.no_grad():
+        encoder.projections[0].norm.bias.copy_(torch.linspace(-1, 1, 32))
     folder = save_encoder(encoder, tmp_path / "saved", card={"name": "x"})
     texts = ["今天天气很好吗", "我", "ab cd", "今" * 30]
     np.testing.assert_allclose(theirs(folder, texts), ours(encoder, texts), rtol=1e-4, atol=1e-5)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from encoders.packing import pack
+from encoders.sentence_changes import SentenceChanges
 from encoders.views import TOKEN_VIEWS, TokenViews, Views, cutoff, delete, repeat, shuffle
 from encoders.views_collate import ViewCollator
 from encoders.views_text import LEXICON, Synonyms, TextViews, Translations, builtin_synonyms
@@ -54,9 +55,11 @@ def collator(tokenizer):
         return ViewCollator(
             tokenize,
             pack,
-            tokenize_fresh=tokenize,
-            text_views=TextViews(chosen),
-            token_views=TokenViews(chosen, tokenizer, max_length=max_length),
+            changes=SentenceChanges(
+                tokenize,
+                text_views=TextViews(chosen),
+                token_views=TokenViews(chosen, tokenizer, max_length=max_length),
+            ),
             changes_anchor=changes_anchor,
             seed=seed,
         )

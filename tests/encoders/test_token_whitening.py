@@ -6,6 +6,7 @@ import torch
 
 from encoders import load_encoder
 from encoders.grow import with_layers
+from encoders.projection import OutputNorm
 from encoders.token_whitening import SPARE, token_frequencies, whiten_tokens
 from mining.__main__ import main
 from schema.errors import UserError
@@ -109,6 +110,9 @@ def test_what_cannot_be_whitened_is_refused(bert_folder, bag):
         whiten_tokens(load_encoder(bert_folder), frequencies, power=0.5, special=0)
     with pytest.raises(UserError, match="expected a power of 0 to 1"):
         whiten_tokens(bag, frequencies, power=1.5, special=0)
+    bag.projections.append(OutputNorm(bag.dim))
+    with pytest.raises(UserError, match="LayerNorm after them; whiten it before"):
+        whiten_tokens(bag, frequencies, power=0.5, special=0)
 
 
 def test_the_command_writes_an_encoder(tmp_path, capsys):

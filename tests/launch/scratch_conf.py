@@ -70,12 +70,21 @@ filter_leaks: false
 debug_rows: null
 dataset: {}
 evaluate: {}
+augmentation:
+  views: []
+  probability: 0.5
+  delete: 0.1
+  repeat: 0.1
+  cutoff: 0.1
+  shuffle: 4
+  synonym: 0.3
 training:
   duration: 3 epochs
   batch_size: 64
   share_sentences: true
   accumulate: 1
   length_window: 1
+  stratify_by: none
   validate_every: 1 epochs
   patience: 3
   monitor: auto

@@ -93,6 +93,10 @@ WRONG = {
     "logger.wandb=ofline": "did you mean offline?",
     "evaluation.splits=[dev,tset]": "did you mean test?",
     "optimiser.decay=linaer": "did you mean linear?",
+    "optimiser.decay=inverse_sqrt optimiser.warmup=0 steps": "'optimiser.warmup=10 percent'",
+    "training.stratify_by=lable": "did you mean label?",
+    "training.stratify_by=label training.length_window=4": "leave one of them at its default",
+    "+backbone.layer_norm=true init_from=runs/first": "backbone=local backbone.path=<encoder folder of runs/first>",
     "training.duration=3": "training.duration=3 epochs",
     "training.validate_every=3 setps": "steps",
     "training.duration=0 epochs": "more than 0",
@@ -158,6 +162,7 @@ RIGHT = [
     "+model.share=false",
     "training.monitor=dev/demo_sts/spearman training.patience=null",
     "optimiser.warmup=0.5 epochs",
+    "optimiser.warmup=1 epochs optimiser.decay=inverse_sqrt",
     "hydra.verbose=true",
     "--cfg job",
     "--help",
@@ -269,6 +274,7 @@ from launch import run_cli
 from schema.errors import UserError
 
 @hydra.main(version_base="1.3", config_path=None)
+@run_cli
 def job(config):
     if config.row == 2:
         raise UserError("train.tsv, line 3: no text")
@@ -292,5 +298,8 @@ def test_a_mistake_found_inside_a_job_is_shown_without_a_traceback(
     )
     assert done.returncode == 2
     assert done.stderr.endswith("error: train.tsv, line 3: no text\n")
+    assert done.stderr.count("error: ") == 1
     assert "Traceback" not in done.stderr
+    # Hydra says which one of a sweep it was; of one job there is nothing to say.
+    assert ("Error executing job" in done.stderr) == ("-m" in arguments)
     assert ("done 3" in done.stdout) == ("-m" in arguments)  # the other jobs of a sweep still run

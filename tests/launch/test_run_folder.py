@@ -25,6 +25,11 @@ def test_key_ignores_places_and_hardware_but_not_numbers_and_order():
     key = run_key(CONFIG)
     assert run_key({**CONFIG, "hardware": {"devices": 8}, "data_dir": "there", "resume": "auto"}) == key
     assert run_key({**CONFIG, "seed": 2}) != key
+    precise = {name: {"devices": 1, "precision": name} for name in ("32-true", "bf16-mixed", "16-mixed")}
+    assert len({run_key({**CONFIG, "hardware": one}) for one in precise.values()}) == 3
+    assert run_key({**CONFIG, "hardware": {"devices": 2, "precision": "32-true"}}) == run_key(
+        {**CONFIG, "hardware": precise["32-true"]}
+    )
     assert run_key({**CONFIG, "model": CONFIG["model"] | {"variant": "by another name"}}) == key
     assert run_key({**CONFIG, "dataset": dict(reversed(CONFIG["dataset"].items()))}) != key
 
@@ -53,11 +58,12 @@ def test_a_second_process_is_refused(tmp_path):
         pass
 
 
-def test_starting_afresh_keeps_what_was_there(tmp_path):
+def test_starting_afresh_keeps_what_was_there_and_says_where(tmp_path, capsys):
     folder = tmp_path / "run"
-    for attempt in ("first", "second"):
+    for attempt, said in (("first", ""), ("second", f"is kept in {folder / 'previous' / '1'}\n")):
         with RunFolder(folder, resume="never"):
             (folder / "result.json").write_text(attempt)
+        assert capsys.readouterr().err.endswith(said)
     with RunFolder(folder, resume="auto") as run:
         assert run.finished
         assert (folder / "previous" / "1" / "result.json").read_text() == "first"

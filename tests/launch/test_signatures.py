@@ -67,11 +67,13 @@ def test_a_name_imported_from_another_module_is_followed(root: Path) -> None:
     assert find_parameters("shapes.many.Renamed", "loss", root).annotations == {}
 
 
-def test_what_lies_outside_the_project_is_imported(root: Path) -> None:
-    node = {"_target_": "fractions.Fraction", "numerator": 1}
-    check_target(node, "loss", root=root)
-    with pytest.raises(ConfigError, match="numerator"):
-        check_target({"_target_": "fractions.Fraction", "numeratr": 1}, "loss", root=root)
+def test_what_lies_outside_the_project_is_refused(root: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"loss\._target_=fractions\.Fraction: no class of juzhen's.*known: losses"
+    ):
+        check_target({"_target_": "fractions.Fraction", "numerator": 1}, "loss", root=root)
+    with pytest.raises(ConfigError, match="known: lightning_modules"):
+        check_target({"_target_": "losses.cosent.CoSENT", "temperature": 1}, "model")
 
 
 @pytest.mark.parametrize(

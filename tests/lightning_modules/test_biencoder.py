@@ -138,6 +138,15 @@ def test_a_constant_rate_stays_after_the_warm_up(build):
     assert set(found[2:]) == {1e-3}
 
 
+def test_a_rate_that_falls_by_the_root_is_whole_at_the_end_of_the_warm_up(build):
+    found = rates(build("optimiser.warmup=4 steps", "optimiser.decay=inverse_sqrt"))
+    assert found[:4] == pytest.approx([0, 2.5e-4, 5e-4, 7.5e-4])
+    assert found[4:] == pytest.approx([1e-3 * (4 / step) ** 0.5 for step in range(4, 21)])
+    # The equation of the CoSENT note, which has no factor for the root of the warm-up, is the same curve.
+    literal = [1e-3 * min(1, step / 4) / max(step, 4) ** 0.5 for step in range(21)]
+    assert found == pytest.approx([2 * rate for rate in literal])
+
+
 def test_without_a_warm_up_the_first_step_is_a_full_one(build):
     assert rates(build("optimiser.warmup=0 steps"))[0] == pytest.approx(1e-3)
 

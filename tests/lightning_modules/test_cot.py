@@ -10,16 +10,24 @@ from jobs import compose_job, run_job
 from omegaconf import OmegaConf
 
 import predict
-from encoders import load_encoder
+import train
+from datamodules import loading
+from encoders import load_backbone, load_encoder
 from encoders.prompt_encoder import PromptEncoder
 from launch import typed_config
+from launch.language import with_language
+from launch.naming import run_key
 from lightning_modules.cot import CotEncoder
+from lightning_modules.mask_sight import require_sight
 from lightning_modules.matching import match_losses
+from schema.config import BackboneConfig
 from schema.errors import UserError
 from schema.examples import Examples, Kind
+from schema.prompts import Prompts
 from schema.result import Result
 
 STEADY = ("logger.every_steps=1", "seed=42", "evaluation.splits=[dev]", "training.monitor=auto")
+FROM_NOTHING = "model.untrained_mask=true"
 LOSS_OF = {
     "cot": "info_nce_pool",
     "cot_long": "info_nce_pool",
@@ -75,7 +83,7 @@ def test_every_configuration_trains(model, loss, tmp_path, tiny_backbone):
     words = (
         f"model={model}",
         f"loss={loss}",
-        "model.language=zh",
+        FROM_NOTHING,
         "training.duration=6 steps",
         "training.batch_size=16",
     )
@@ -92,7 +100,7 @@ def test_every_configuration_trains(model, loss, tmp_path, tiny_backbone):
 
 def test_two_stages_learn_to_tell_sentences_apart(tmp_path, tiny_backbone):
     """From random weights it takes a while until the second stage sees anything of the first."""
-    words = ("model=cot", "loss=info_nce_pool", "model.language=zh", "training.duration=150 steps")
+    words = ("model=cot", "loss=info_nce_pool", FROM_NOTHING, "training.duration=150 steps")
     steady = ("optimiser.lr=1e-2", "backbone.dropout=0.0", "training.patience=null")
     run = run_job(tmp_path, tiny_backbone, *STEADY, *words, *steady, "training.validate_every=150 steps")
     losses = logged(run, "train/loss")
@@ -100,7 +108,7 @@ def test_two_stages_learn_to_tell_sentences_apart(tmp_path, tiny_backbone):
 
 
 def test_what_a_run_leaves_encodes_the_same_and_can_be_learnt_from_on(tmp_path, tiny_backbone, capsys):
-    words = ("model=cot", "loss=info_nce_pool", "model.language=zh", "training.duration=2 steps")
+    words = ("model=cot", "loss=info_nce_pool", FROM_NOTHING, "training.duration=2 steps")
     run = run_job(tmp_path, tiny_backbone, *STEADY, *words)
     own = json.loads((run / "encoder" / "juzhen.json").read_text())
     assert own["prompts"]["anchor"] == "“[X]”这句话的意思是[MASK]。"
@@ -114,11 +122,130 @@ def test_what_a_run_leaves_encodes_the_same_and_can_be_learnt_from_on(tmp_path, 
         f"init_from={run}",
         "debug_rows=48",
     )
-    first, second = (Result.read(one).scores["dev/demo_sts/spearman"].value for one in (run, again))
-    assert first == pytest.approx(second, abs=1e-6)
+    # With other templates in the command the folder's are read all the same, and in whichever language.
+    single = ("model=cot_single", "dataset=[]", "suite=demo", f"init_from={run}", "debug_rows=48")
+    with_others = run_job(tmp_path, tiny_backbone, *single, "model.language=en", "loss=info_nce")
+    for other in (again, with_others):
+        first, second = (Result.read(one).scores["dev/demo_sts/spearman"].value for one in (run, other))
+        assert first == pytest.approx(second, abs=1e-6)
     capsys.readouterr()
     assert predict.main([str(run), "今天天气很好", "今天天气很好"]) == 0
     assert capsys.readouterr().out.strip() == "1.0000"
+
+
+def mini(*, layers):
+    """The encoder in the box under layers that begin by changing nothing."""
+    return PromptEncoder.around(
+        load_backbone(BackboneConfig(path="builtin/mini_zh", initialise="pretrained", layers=layers), seed=0),
+        Prompts(anchor="“[X]”这句话的意思是[MASK]。"),
+    )
+
+
+def test_a_mask_that_sees_nothing_is_refused_and_one_that_does_is_not(tiny_backbone):
+    with pytest.raises(UserError, match=r"mean cosine 1.00000 .*model=mlm.*init_from=.*pretrained"):
+        require_sight(mini(layers=1), "somewhere")
+    seeing = mini(layers=1)
+    layer = seeing.backbone.encoder.layer[0]
+    with torch.no_grad():
+        torch.nn.init.normal_(layer.attention.output.dense.weight, std=0.05)
+    require_sight(seeing, "somewhere")
+    assert seeing.training
+
+
+@pytest.mark.parametrize(
+    ("model", "start", "message"),
+    [
+        ("cot", ["backbone=mini_zh"], "builtin/mini_zh holds no layers.*cannot see.*model=mlm.*init_from="),
+        ("cot_long", ["backbone=mini_zh", FROM_NOTHING], "no layers"),
+        ("cot_published", ["init_from=builtin/mini_zh", FROM_NOTHING], "no layers"),
+        ("cot_single", ["backbone=embedded"], "initialise=random.*model.untrained_mask=true"),
+        ("cot_detached", ["backbone=embedded"], "initialise=random"),
+        ("cot_single", ["backbone=embedded", FROM_NOTHING], None),
+        ("simcse", ["backbone=mini_zh"], None),
+        ("simcse", ["backbone=embedded"], None),
+    ],
+)
+def test_a_start_that_cannot_be_learnt_from_is_refused_before_rows_are_read(
+    model, start, message, tmp_path, tiny_backbone, monkeypatch
+):
+    class ReadError(Exception):
+        pass
+
+    def read(*given, **options):
+        raise ReadError
+
+    monkeypatch.setattr(loading, "load_examples", read)
+    config = compose_job(
+        f"model={model}", "loss=info_nce_pool", *start, f"output_dir={tmp_path}", "suite=none"
+    )
+    with pytest.raises(UserError if message else ReadError, match=message):
+        train.run_job(config)
+
+
+def test_learning_on_from_a_masked_language_model_needs_no_permission(tmp_path, tiny_backbone):
+    """The way out that the refusal names."""
+    few = ("training.duration=2 steps", "evaluation.splits=[dev]", "debug_rows=16")
+    taught = run_job(tmp_path, tiny_backbone, "model=mlm", *few)
+    run = run_job(tmp_path, tiny_backbone, "model=cot", "loss=info_nce_pool", *few, f"init_from={taught}")
+    assert Result.read(run).training["steps"] == 2
+
+
+def with_sets(**languages):
+    """A job that learns from sets of these languages, as far as naming and templates are concerned."""
+    model = OmegaConf.to_container(OmegaConf.load(train.CONFIGURATION / "model" / "cot.yaml"))
+    return {"model": model, "dataset": {name: {"language": one} for name, one in languages.items()}}
+
+
+@pytest.mark.parametrize(
+    ("languages", "expected"),
+    [
+        ({"a": "zh"}, "zh"),
+        ({"a": "en", "b": "en"}, "en"),
+        ({"a": "en", "b": "zh"}, None),
+        ({"a": "en-zh"}, None),
+    ],
+)
+def test_templates_are_in_the_language_of_the_sets(languages, expected):
+    config = with_sets(**languages)
+    assert with_language(config)["language"] == expected
+    evaluated = {"model": config["model"], "dataset": {}, "evaluate": config["dataset"]}
+    assert with_language(evaluated)["language"] == expected
+    assert with_language({**config, "model": config["model"] | {"language": "en"}})["language"] == "en"
+    same = {language: {"anchor": "[X]", "negative": language} for language in ("zh", "en")}
+    plain = config["model"] | {"templates": same, "use_negative": False}
+    assert with_language({**config, "model": plain})["language"] is not None
+
+
+def test_a_language_that_is_the_sets_own_makes_no_other_run():
+    words = ("model=cot", "loss=info_nce_pool", "dataset=[demo_sts]", "suite=none")
+    first, second = (
+        run_key(OmegaConf.to_container(compose_job(*words, *more), resolve=False))
+        for more in ((), ("model.language=zh",))
+    )
+    assert first == second
+
+
+def test_sets_of_two_languages_are_refused_with_a_way_out():
+    words = ("model=cot", "dataset=[demo_sts,wiki1m]", "suite=none")
+    with pytest.raises(
+        UserError, match=r"demo_sts \(zh\), wiki1m \(en\); type model.language=en or model.language=zh"
+    ):
+        typed_config(compose_job(*words))
+    assert typed_config(compose_job(*words, "model.language=zh")).model.language == "zh"
+    assert typed_config(compose_job("model=simcse", *words[1:])).model.read == "pooling"
+
+
+def test_sets_in_another_language_than_the_templates_are_told_of(caplog):
+    told = job(
+        "model=cot",
+        "loss=info_nce_pool",
+        "model.language=en",
+        "suite=demo",
+        FROM_NOTHING,
+        "backbone=embedded",
+    )
+    CotEncoder.check_start(told)
+    assert "demo_qmc, demo_order, demo_nli are in another language" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -127,9 +254,9 @@ def test_what_a_run_leaves_encodes_the_same_and_can_be_learnt_from_on(tmp_path, 
         (("loss=cosent",), "info_nce_pool"),
         (("loss=triplet",), "positive pairs"),
         (("loss=info_nce", "model.language=fr"), "model.language=fr"),
-        (("loss=info_nce", "model.templates.en.anchor=no"), r"expected one \[X\]"),
-        (("loss=info_nce", "+model.templates.en.anchr=no"), "did you mean anchor"),
-        (("loss=info_nce", "model.templates.en.positive=null"), "template for the positive"),
+        (("loss=info_nce", "model.templates.zh.anchor=no"), r"expected one \[X\]"),
+        (("loss=info_nce", "+model.templates.zh.anchr=no"), "did you mean anchor"),
+        (("loss=info_nce", "model.templates.zh.positive=null"), "template for the positive"),
     ],
 )
 def test_mistakes_are_named_before_anything_is_read(overrides, message):

@@ -15,6 +15,7 @@ from encoders.joint_bundle import load_joint_encoder
 from launch import typed_config
 from lightning_modules.crossencoder import CrossEncoder
 from lightning_modules.joint_plan import JointPlan
+from lightning_modules.loss_numbers import losses_for, options
 from lightning_modules.matching import match_losses
 from metrics.classes import score_classes
 from metrics.correlation import spearman
@@ -37,6 +38,7 @@ FITS = {
     "huber": PAIRS,
     "margin_ranking": GRADED,
     "mse": PAIRS,
+    "quantile": PAIRS,
 }
 """Losses that a cross-encoder learns from, and the demo sets they take; all others on file are refused."""
 
@@ -45,14 +47,8 @@ def typed_job(*overrides):
     return OmegaConf.to_object(typed_config(compose_job("suite=none", *overrides)))
 
 
-def losses_on_file(project_root):
-    return sorted(path.stem for path in (project_root / "conf" / "loss").glob("*.yaml"))
-
-
-def test_every_loss_fits_or_is_refused_with_a_reason(project_root):
-    nodes = {
-        loss: load(project_root / "conf" / "loss" / f"{loss}.yaml") for loss in losses_on_file(project_root)
-    }
+def test_every_loss_fits_or_is_refused_with_a_reason():
+    nodes = losses_for(options("model")["crossencoder"])
     nodes = {loss: node for loss, node in nodes.items() if "_target_" in node}
     assert set(FITS) < set(nodes)
     for dataset in sorted(GRADED):
@@ -69,10 +65,6 @@ def test_every_loss_fits_or_is_refused_with_a_reason(project_root):
                 assert set(named) == {name for name, sets in FITS.items() if dataset in sets}
 
 
-def load(path):
-    return OmegaConf.to_container(OmegaConf.load(path))
-
-
 @pytest.mark.parametrize("loss", FITS)
 def test_every_loss_that_fits_takes_steps(loss, tmp_path, tiny_backbone):
     dataset = min(FITS[loss] & {"demo_nli"} or {"demo_qmc"})
@@ -80,20 +72,6 @@ def test_every_loss_that_fits_takes_steps(loss, tmp_path, tiny_backbone):
     assert Result.read(run).training["steps"] == 2
     before = load_joint_encoder(run).head.weight
     assert before.shape[0] == (3 if loss == "ce" else 1)
-
-
-def test_numbers_of_a_loss_suit_the_scores_of_the_model():
-    for loss, key, cosine, logit in (
-        ("cosent", "temperature", 0.05, 1),
-        ("cosent_weighted", "temperature", 0.05, 1),
-        ("cosent_sampled", "temperature", 0.05, 1),
-        ("margin_ranking", "margin", 0.2, 1),
-        ("huber", "activation", "identity", "sigmoid"),
-    ):
-        assert compose_job(f"loss={loss}").loss[key] == cosine
-        assert compose_job("model=crossencoder", f"loss={loss}").loss[key] == logit
-    assert compose_job("model=crossencoder", "loss.temperature=0.3").loss.temperature == 0.3
-    assert compose_job("model=crossencoder", "experiment=csts_cosent").loss.temperature == 1
 
 
 @pytest.mark.parametrize(
@@ -104,6 +82,8 @@ def test_numbers_of_a_loss_suit_the_scores_of_the_model():
         (["loss=ce", "dataset=[demo_sts]"], "loss=ce needs labelled pairs or NLI pairs; demo_sts gives"),
         (["loss=ce", "dataset=[demo_qmc,demo_nli]"], "one head.* demo_qmc 2, demo_nli 3"),
         (["model.pooling=max"], "model.pooling=max is not an option"),
+        (["backbone.layer_norm=true"], "backbone.layer_norm=true is for embeddings"),
+        (["model.head_dropout=1"], "model.head_dropout=1.*: expected a share from 0 to below 1"),
         (["evaluation.backend=onnx"], "evaluation.backend"),
         (["evaluation.cache_embeddings=true"], "cross-encoder has none"),
         (["dataset=[demo_nli]", "model.symmetric=true"], "premise and hypothesis cannot be exchanged"),
@@ -253,6 +233,22 @@ def losses_of(run):
 
 
 STEADY = ("training.duration=2 epochs", "logger.every_steps=1", "evaluation.splits=[dev]")
+
+
+def test_what_the_head_sees_is_dropped_as_the_layers_drop_or_at_a_rate_of_its_own(tiny_backbone):
+    for words, rate in (
+        ((), 0.1),
+        (("backbone.dropout=0.3",), 0.3),
+        (("model.head_dropout=0",), 0.0),
+        (("model.head_dropout=0.5", "backbone.dropout=0"), 0.5),
+    ):
+        job = typed_job("model=crossencoder", "backbone=embedded", f"backbone.path={tiny_backbone}", *words)
+        encoder = CrossEncoder.load_encoder(job)
+        assert encoder.dropout.p == rate
+        zeros = (encoder.dropout(torch.ones(50_000)) == 0).float().mean()
+        assert zeros.item() == pytest.approx(rate, abs=0.01)
+    encoder.eval()
+    assert encoder.dropout(torch.ones(9)).tolist() == [1.0] * 9
 
 
 def test_the_same_seed_is_the_same_run_and_another_is_not(tmp_path, tiny_backbone):

@@ -6,7 +6,7 @@ from omegaconf import OmegaConf
 
 from datamodules.loading import load_job_data
 from launch import typed_config
-from lightning_modules.matching import match_losses
+from lightning_modules.matching import chosen_losses, match_losses
 from schema.errors import UserError
 from schema.examples import Kind
 
@@ -38,3 +38,46 @@ def test_a_view_the_loss_cannot_use_is_refused():
     job = job_of("dataset=[demo_nli]", "loss=softmax", "dataset.demo_nli.view=triplet")
     with pytest.raises(UserError, match="softmax needs NLI pairs"):
         match_losses(job)
+
+
+def test_a_set_has_its_own_loss_for_a_model_of_text_too():
+    job = job_of(
+        "model=cot",
+        "dataset=[demo_sts,demo_qmc]",
+        "loss=info_nce_pool",
+        "+loss@schedule.sets.demo_qmc.loss=info_nce_extended",
+    )
+    assert [match.loss["_target_"].split(".")[-2] for match in match_losses(job).values()] == [
+        "info_nce_pool",
+        "info_nce_extended",
+    ]
+
+
+@pytest.mark.parametrize("owner", ["sets", "stages"])
+def test_a_loss_that_a_model_would_not_read_is_refused(owner):
+    serial = ["schedule=serial"] * (owner == "stages")
+    job = job_of("model=mlm", "dataset=[demo_sts]", *serial, f"+loss@schedule.{owner}.demo_sts.loss=cosent")
+    with pytest.raises(
+        UserError, match=f"schedule.{owner}.demo_sts.loss: MaskedLanguageModel learns without a loss"
+    ):
+        match_losses(job)
+
+
+def test_losses_of_a_finished_run_need_not_have_the_numbers_of_today():
+    job = job_of("dataset=[demo_sts]")
+    job.loss = {"_target_": "losses.mse.SquaredError", "activation": "sigmoid"}
+    assert chosen_losses(job)["demo_sts"].kind is Kind.SCORED_PAIR
+
+
+def test_labels_in_proportion_are_refused_where_there_are_none():
+    words = ("training.stratify_by=label_length", "loss=info_nce")
+    with pytest.raises(UserError, match=r"no labels \(demo_qmc as positive pairs\); .*stratify_by=length"):
+        match_losses(job_of("dataset=[demo_qmc]", *words))
+    with pytest.raises(UserError, match="as sentences"):
+        match_losses(job_of("dataset=[demo_sts]", "model=crops", *words))
+    for more in (
+        ["dataset=[demo_qmc]", "loss=info_nce", "training.stratify_by=length"],
+        ["dataset=[demo_sts]", "training.stratify_by=label"],
+        ["dataset=[]", "training.stratify_by=label"],
+    ):
+        match_losses(job_of(*more))

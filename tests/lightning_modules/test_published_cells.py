@@ -48,6 +48,7 @@ def test_it_composes_to_its_cell_and_names_its_numbers(cell):
     assert config.backbone.path == BACKBONES[backbone]
     assert config.loss["_target_"].split(".")[1] == loss
     assert list(config.dataset) == [dataset]
+    assert config.model.head_dropout == 0
     assert config.training.monitor == f"dev/{dataset}/accuracy"
     assert config.backbone.max_length == (256 if dataset == "pawsx_zh" else 128)
     if loss == "cosent":
@@ -71,3 +72,22 @@ def test_the_table_is_that_of_the_reference():
         for row in csv.DictReader(file):
             dataset = row["eval_set"].replace("pawsx", "pawsx_zh")
             assert cells()[row["backbone"], row["loss"], dataset][row["metric"]] == row["percent"]
+
+
+@pytest.mark.parametrize("words", [(), ("backbone=mini_zh", "optimiser.lr=2e-5")], ids=" ".join)
+def test_the_bi_encoder_of_sts_b_is_the_one_that_was_designed(words):
+    """On another backbone as well, where its numbers are given."""
+    config = compose_job("experiment=stsb_en", *words)
+    check_config(config)
+    assert config.model["_target_"].endswith("BiEncoder")
+    assert config.loss["_target_"] == "losses.mse.SquaredError"
+    assert (config.loss.activation, list(config.loss.target_range)) == ("identity", [-1, 1])  # of a cosine
+    assert (list(config.dataset), dict(config.evaluate)) == (["stsb_en"], {})
+    backbone = config.backbone
+    assert (backbone.pooling, backbone.max_length) == ("mean", 128)
+    assert words or backbone.path == "google-bert/bert-base-uncased"
+    training, optimiser = config.training, config.optimiser
+    assert (training.duration, training.batch_size) == ("5 epochs", 32)
+    assert (training.validate_every, training.patience) == ("1 epochs", 3)
+    assert (optimiser.lr, optimiser.weight_decay, optimiser.clip_norm) == (2e-5, 0.01, 1.0)
+    assert (optimiser.warmup, optimiser.decay) == ("10 percent", "linear")

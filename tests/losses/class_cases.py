@@ -5,11 +5,21 @@ from functools import partial
 
 import loop_oracles as oracle
 import torch
-from loss_cases import DIM, Case, expected_info_nce
+from loss_cases import DIM, Case, expected_info_nce, expected_nt_xent
 from score_cases import GRADED, grades
 from torch import Tensor
 
-from losses import AnglE, ArcFace, Bilinear, Clustering, CoSENTAndSoftmax, Loss, Prototype, SimCSE
+from losses import (
+    AnglE,
+    ArcFace,
+    Bilinear,
+    Clustering,
+    CoSENTAndSoftmax,
+    Loss,
+    Prototype,
+    SimCSE,
+    SimCSENTXent,
+)
 from schema.batch import Encoded
 from schema.examples import Kind
 
@@ -145,4 +155,5 @@ CLASS_CASES = [
     *head_cases(),
     *text_cases(),
     Case("simcse", partial(SimCSE, temperature=0.05, symmetric=False), Kind.SENTENCE, expected_info_nce, 0),
+    Case("simcse_nt_xent", partial(SimCSENTXent, temperature=0.05), Kind.SENTENCE, expected_nt_xent, 0),
 ]

@@ -98,6 +98,36 @@ def info_nce(anchors, pools, anchor_texts, pool_texts, temperature, symmetric):
     return total / count / (2 if symmetric else 1)
 
 
+def info_nce_own(anchors, positives, negatives, anchor_texts, positive_texts, negative_texts, temperature):
+    """negatives, negative_texts: one entry per column."""
+    total = 0
+    for row in range(len(anchors)):
+        own = (cosine(anchors[row], positives[row]) / temperature).exp()
+        denominator = own
+        for column, texts in zip(negatives, negative_texts, strict=True):
+            if texts[row] not in (anchor_texts[row], positive_texts[row]):
+                denominator = denominator + (cosine(anchors[row], column[row]) / temperature).exp()
+        total = total - (own / denominator).log()
+    return total / len(anchors)
+
+
+def nt_xent(first, second, first_texts, second_texts, temperature):
+    """Text k of the 2N is looked at from text i unless it is i, equal to i, or a partner of a text equal to i."""
+    count = len(first)
+    vectors, texts = [*first, *second], [*first_texts, *second_texts]
+    partner = [(place + count) % (2 * count) for place in range(2 * count)]
+    total = 0
+    for i in range(2 * count):
+        own = (cosine(vectors[i], vectors[partner[i]]) / temperature).exp()
+        partners = [texts[partner[k]] for k in range(2 * count) if texts[k] == texts[i]]
+        denominator = own
+        for k in range(2 * count):
+            if k not in (i, partner[i]) and texts[k] != texts[i] and texts[k] not in partners:
+                denominator = denominator + (cosine(vectors[i], vectors[k]) / temperature).exp()
+        total = total - (own / denominator).log()
+    return total / (2 * count)
+
+
 def triplet(anchors, positives, negatives, margin, distance):
     """negatives: one entry per column."""
     measure = {"cosine": lambda a, b: 1 - cosine(a, b), "euclidean": euclidean}[distance]
@@ -108,6 +138,46 @@ def triplet(anchors, positives, negatives, margin, distance):
             if violation > 0:
                 total = total + violation
     return total / (len(anchors) * len(negatives))
+
+
+def triplet_adaptive(anchors, positives, negatives, margin, share):
+    """With cosines, and a margin that is a share of the mean gap where that is more."""
+    own = [cosine(a, p).item() for a, p in zip(anchors, positives, strict=True)]
+    other = [cosine(a, n).item() for column in negatives for a, n in zip(anchors, column, strict=True)]
+    gap = sum(own) / len(own) - sum(other) / len(other)
+    return triplet(anchors, positives, negatives, max(margin, share * gap), "cosine")
+
+
+def triplet_online(anchors, pools, anchor_texts, pool_texts, mining, margin, share):
+    """pools, pool_texts: the positives first, then one entry per column of explicit negatives."""
+    count = len(anchors)
+    pairs = {(anchor_texts[row], pool_texts[0][row]) for row in range(count)}
+    own = [cosine(anchors[row], pools[0][row]) for row in range(count)]
+    others = []
+    for row in range(count):
+        found = []
+        for column, (pool, texts) in enumerate(zip(pools, pool_texts, strict=True)):
+            for other in range(count):
+                is_own = column == 0 and other == row
+                is_known = texts[other] == anchor_texts[row] or (anchor_texts[row], texts[other]) in pairs
+                if not is_own and not is_known:
+                    found.append(cosine(anchors[row], pool[other]))
+        others.append(found)
+    every = [score.item() for found in others for score in found]
+    if every:
+        margin = max(margin, share * (sum(own).item() / count - sum(every) / len(every)))
+    total = 0 * anchors.sum()
+    for row, found in enumerate(others):
+        if not found:
+            continue
+        farther = [score for score in found if score < own[row]]
+        if mining == "batch_hard":
+            chosen = max(found)
+        else:
+            chosen = max(farther) if farther else min(found)
+        if margin + chosen - own[row] > 0:
+            total = total + margin + chosen - own[row]
+    return total / count
 
 
 def deviation(scores):
@@ -177,6 +247,14 @@ def huber(scores, targets, delta, activation):
     return total / len(scores)
 
 
+def pinball(scores, targets, quantile, activation):
+    total = 0
+    for score, target in zip(scores, targets, strict=True):
+        error = target - (sigmoid(score) if activation == "sigmoid" else score)
+        total = total + (quantile * error if error > 0 else (quantile - 1) * error)
+    return total / len(scores)
+
+
 def margin_ranking(scores, targets, margin):
     total, pairs = 0 * scores.sum(), 0
     for i in range(len(scores)):
@@ -188,14 +266,15 @@ def margin_ranking(scores, targets, margin):
     return total / max(pairs, 1)
 
 
-def circle(scores, labels, margin, temperature):
+def circle(scores, labels, goals, weighted, temperature):
+    positive_goal, negative_goal = goals
     total = torch.ones((), dtype=scores.dtype) + 0 * scores.sum()
     for positive, its_label in zip(scores, labels, strict=True):
         for negative, other_label in zip(scores, labels, strict=True):
             if its_label == 1 and other_label == 0:
-                pull = max(0.0, 1 + margin - positive.item())
-                push = max(0.0, negative.item() + margin)
-                exponent = push * (negative - margin) - pull * (positive - (1 - margin))
+                pull = max(0.0, 2 - positive_goal - positive.item()) if weighted else 1.0
+                push = max(0.0, negative.item() + negative_goal) if weighted else 1.0
+                exponent = push * (negative - negative_goal) - pull * (positive - positive_goal)
                 total = total + (exponent / temperature).exp()
     return total.log()
 

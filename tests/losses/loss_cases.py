@@ -12,10 +12,14 @@ from losses import (
     CoSENT,
     CosineSimilarity,
     InfoNCE,
+    InfoNCEInBatch,
+    InfoNCEOwn,
     Loss,
+    NTXent,
     OnlineContrastive,
     SoftmaxClassifier,
     TripletMargin,
+    TripletOnline,
 )
 from schema.batch import Encoded
 from schema.examples import NLI_GRADES, TEXT_COLUMNS, Kind
@@ -136,9 +140,32 @@ def expected_info_nce(loss: InfoNCE, rows: Encoded) -> Tensor:
     return oracle.info_nce(anchors, pools, anchor_texts, pool_texts, loss.temperature, loss.symmetric)
 
 
+def expected_info_nce_own(loss: InfoNCEOwn, rows: Encoded) -> Tensor:
+    anchors, positives, *others = rows.embeddings.values()
+    anchor_texts, positive_texts, *texts = [ids.tolist() for ids in rows.text_ids.values()]
+    return oracle.info_nce_own(
+        anchors, positives, others, anchor_texts, positive_texts, texts, loss.temperature
+    )
+
+
+def expected_nt_xent(loss: NTXent, rows: Encoded) -> Tensor:
+    texts = [ids.tolist() for ids in rows.text_ids.values()]
+    return oracle.nt_xent(*rows.embeddings.values(), *texts, loss.temperature)
+
+
 def expected_triplet(loss: TripletMargin, rows: Encoded) -> Tensor:
     anchors, positives, *negatives = rows.embeddings.values()
+    if loss.adaptive_margin:
+        return oracle.triplet_adaptive(anchors, positives, negatives, loss.margin, loss.adaptive_margin)
     return oracle.triplet(anchors, positives, negatives, loss.margin, loss.distance)
+
+
+def expected_triplet_online(loss: TripletOnline, rows: Encoded) -> Tensor:
+    anchors, *pools = rows.embeddings.values()
+    texts, *pool_texts = [ids.tolist() for ids in rows.text_ids.values()]
+    return oracle.triplet_online(
+        anchors, pools, texts, pool_texts, loss.mining, loss.margin, loss.adaptive_margin
+    )
 
 
 def cosent_cases() -> list[Case]:
@@ -209,13 +236,52 @@ def ranking_cases() -> list[Case]:
     ]
     cases += [
         Case(
-            f"triplet-{distance}-{num_negatives}",
-            lambda distance=distance: TripletMargin(margin=0.2, distance=distance),
+            f"info_nce_own-{num_negatives}",
+            lambda: InfoNCEOwn(temperature=0.07),
+            Kind.TRIPLET,
+            expected_info_nce_own,
+            num_negatives,
+        )
+        for num_negatives in (1, 3)
+    ]
+    pairs = {
+        "info_nce_in_batch": (lambda: InfoNCEInBatch(temperature=0.07, symmetric=True), expected_info_nce),
+        "nt_xent": (lambda: NTXent(temperature=0.05), expected_nt_xent),
+    }
+    cases += [Case(name, build, Kind.POSITIVE_PAIR, expected, 0) for name, (build, expected) in pairs.items()]
+    cases += [
+        Case(
+            f"triplet-{distance}-{num_negatives}-{share}",
+            lambda distance=distance, share=share: TripletMargin(
+                margin=0.2, distance=distance, adaptive_margin=share
+            ),
             Kind.TRIPLET,
             expected_triplet,
             num_negatives,
         )
-        for distance, num_negatives in (("cosine", 1), ("cosine", 3), ("euclidean", 2))
+        for distance, num_negatives, share in (
+            ("cosine", 1, 0),
+            ("cosine", 3, 0),
+            ("euclidean", 2, 0),
+            ("cosine", 2, 3.0),
+        )
+    ]
+    cases += [
+        Case(
+            f"triplet_online-{mining}-{kind}-{num_negatives}-{share}",
+            lambda mining=mining, share=share: TripletOnline(
+                mining=mining, margin=0.2, adaptive_margin=share
+            ),
+            kind,
+            expected_triplet_online,
+            num_negatives,
+        )
+        for mining in ("batch_hard", "semi_hard")
+        for kind, num_negatives, share in (
+            (Kind.POSITIVE_PAIR, 0, 0),
+            (Kind.TRIPLET, 1, 2.0),
+            (Kind.TRIPLET, 3, 0),
+        )
     ]
     return cases
 

@@ -19,12 +19,52 @@ from losses import (
     CrossEntropyError,
     Huber,
     MarginRanking,
+    Quantile,
     SquaredError,
 )
+from losses.mse import Regression
 from losses.score_order import SMALLEST_SPREAD, UNITS
 from schema.batch import Encoded
 from schema.examples import NLI_GRADES, Kind
 
+CIRCLES = {
+    "published": {
+        "margin": 0.25,
+        "positive_goal": None,
+        "negative_goal": None,
+        "weighted": True,
+        "temperature": 0.0125,
+    },
+    "one goal": {
+        "margin": 0.25,
+        "positive_goal": 0.6,
+        "negative_goal": None,
+        "weighted": True,
+        "temperature": 0.2,
+    },
+    "two goals": {
+        "margin": None,
+        "positive_goal": 0.6,
+        "negative_goal": 0.1,
+        "weighted": True,
+        "temperature": 0.2,
+    },
+    "plain": {
+        "margin": 0.25,
+        "positive_goal": None,
+        "negative_goal": None,
+        "weighted": False,
+        "temperature": 0.2,
+    },
+    "plain, goals": {
+        "margin": None,
+        "positive_goal": 0.2,
+        "negative_goal": -0.1,
+        "weighted": False,
+        "temperature": 0.2,
+    },
+}
+PREDICTIONS = [("identity", [-1, 1]), ("identity", [0, 1]), ("sigmoid", [0, 1])]
 GRADED = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
 
 
@@ -70,8 +110,14 @@ def expected_cosent_bce(loss: CoSENTAndBCE, rows: Encoded) -> Tensor:
 
 
 def expected_ce_mse(loss: CrossEntropyError, rows: Encoded) -> Tensor:
-    error = oracle.squared_error(rows.scores, rows.targets, "sigmoid")
-    return oracle.binary_entropy(rows.scores, rows.targets) + loss.error_weight * error
+    logits = rows.scores / loss.temperature
+    error = oracle.squared_error(logits, rows.targets, "sigmoid")
+    return oracle.binary_entropy(logits, rows.targets) + loss.error_weight * error
+
+
+def laid_out(loss: Regression, rows: Encoded) -> list:
+    """A target of 0 asks for the low end of the range, a target of 1 for the high end."""
+    return [loss.low + (loss.high - loss.low) * target for target in rows.targets]
 
 
 def order_cases() -> list[Case]:
@@ -120,14 +166,21 @@ def order_cases() -> list[Case]:
         )
         for kind in GRADED
     ]
-    cases.append(
+    cases += [
         Case(
-            "circle",
-            partial(Circle, margin=0.25, temperature=0.0125),
+            f"circle-{name}",
+            partial(Circle, **goals),
             Kind.LABELLED_PAIR,
-            lambda loss, rows: oracle.circle(rows.scores, rows.targets, loss.margin, loss.temperature),
+            lambda loss, rows: oracle.circle(
+                rows.scores,
+                rows.targets,
+                (loss.positive_goal, loss.negative_goal),
+                loss.weighted,
+                loss.temperature,
+            ),
         )
-    )
+        for name, goals in CIRCLES.items()
+    ]
     cases += [
         Case(
             f"cosent_bce-{kind}",
@@ -143,25 +196,44 @@ def order_cases() -> list[Case]:
 def regression_cases() -> list[Case]:
     cases = [
         Case(
-            f"mse-{activation}",
-            partial(SquaredError, activation=activation),
+            f"mse-{activation}-{span}",
+            partial(SquaredError, activation=activation, target_range=span),
             Kind.SCORED_PAIR,
-            lambda loss, rows: oracle.squared_error(rows.scores, rows.targets, loss.activation),
+            lambda loss, rows: oracle.squared_error(rows.scores, laid_out(loss, rows), loss.activation),
         )
-        for activation in ("identity", "sigmoid")
+        for activation, span in PREDICTIONS
     ]
     cases += [
         Case(
-            f"huber-{activation}",
-            partial(Huber, delta=0.3, activation=activation),
+            f"huber-{activation}-{span}",
+            partial(Huber, delta=0.3, activation=activation, target_range=span),
             Kind.SCORED_PAIR,
-            lambda loss, rows: oracle.huber(rows.scores, rows.targets, loss.delta, loss.activation),
+            lambda loss, rows: oracle.huber(
+                rows.scores, laid_out(loss, rows), loss.delta * (loss.high - loss.low), loss.activation
+            ),
         )
-        for activation in ("identity", "sigmoid")
+        for activation, span in PREDICTIONS
     ]
-    cases.append(
-        Case("ce_mse", partial(CrossEntropyError, error_weight=0.5), Kind.SCORED_PAIR, expected_ce_mse)
-    )
+    cases += [
+        Case(
+            f"ce_mse-{temperature}",
+            partial(CrossEntropyError, temperature=temperature, error_weight=0.5),
+            Kind.SCORED_PAIR,
+            expected_ce_mse,
+        )
+        for temperature in (1, 0.2)
+    ]
+    cases += [
+        Case(
+            f"quantile-{quantile}-{activation}-{span}",
+            partial(Quantile, quantile=quantile, activation=activation, target_range=span),
+            Kind.SCORED_PAIR,
+            lambda loss, rows: oracle.pinball(
+                rows.scores, laid_out(loss, rows), loss.quantile, loss.activation
+            ),
+        )
+        for quantile, (activation, span) in zip((0.5, 0.9, 0.25), PREDICTIONS, strict=False)
+    ]
     return cases
 
 

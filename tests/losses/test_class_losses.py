@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from class_cases import MIX, NO_MIX
 from loss_cases import DIM, encoded_rows
 
-from losses import AnglE, ArcFace, Bilinear, Clustering, CoSENTAndSoftmax, Prototype, SimCSE
+from losses import AnglE, ArcFace, Bilinear, Circle, Clustering, CoSENTAndSoftmax, Prototype, SimCSE
 from losses.angle import angle_scores, batch_search
 from losses.arcface import arcface, with_margin
 from losses.circle import circle
@@ -62,16 +62,36 @@ def test_angle_without_positives_still_ranks():
 def test_circle_with_even_weights_would_be_cosent():
     """At m = 0 the weights are 1 − s_p and s_n: with positives at 0 and negatives at 1 all weights are 1."""
     scores, labels = torch.tensor([0.0, 0.0, 1.0]), torch.tensor([1.0, 1.0, 0.0])
-    value = circle(scores, labels, margin=0.0, temperature=0.5)
+    value = circle(scores, labels, positive_goal=1.0, negative_goal=0.0, weighted=True, temperature=0.5)
     # (0 − (1 − 0)) and (1 − 0): the goals 1 and 0 shift every exponent by one unit of score.
     assert value.item() == pytest.approx(math.log(1 + 2 * math.exp((1 + 1) / 0.5)), rel=1e-6)
     shifted = cosent(scores + labels * -1.0, labels, temperature=0.5)
     assert value.item() == pytest.approx(shifted.item(), rel=1e-6)
 
 
+@pytest.mark.parametrize(("positive_goal", "negative_goal"), [(0.0, 0.0), (0.3, 0.3), (0.4, -0.1)])
+def test_the_plain_circle_is_cosent_with_the_goals_between_the_two_sides(positive_goal, negative_goal):
+    """Only the distance of the goals counts then: positives must lead by it."""
+    scores, labels = torch.rand(20).double() * 2 - 1, torch.arange(20) % 2.0
+    plain = {"positive_goal": positive_goal, "negative_goal": negative_goal, "weighted": False}
+    value = circle(scores, labels, **plain, temperature=0.05)
+    expected = cosent(scores - labels * (positive_goal - negative_goal), labels, temperature=0.05)
+    assert value.item() == pytest.approx(expected.item(), rel=1e-9)
+
+
+def test_one_margin_stands_for_the_goals_of_the_paper():
+    rows = encoded_rows(Kind.LABELLED_PAIR)
+    shared = {"weighted": True, "temperature": 0.0125}
+    one = Circle(margin=0.2, positive_goal=None, negative_goal=None, **shared)(rows)[0]
+    both = Circle(margin=None, positive_goal=0.8, negative_goal=0.2, **shared)(rows)[0]
+    assert one.item() == pytest.approx(both.item(), rel=1e-12)
+
+
 def test_circle_needs_both_sides():
     scores = torch.tensor([0.3, -0.2], requires_grad=True)
-    value = circle(scores, torch.ones(2), margin=0.25, temperature=0.0125)
+    value = circle(
+        scores, torch.ones(2), positive_goal=0.75, negative_goal=0.25, weighted=True, temperature=0.0125
+    )
     value.backward()
     assert value.item() == 0
     assert scores.grad.tolist() == [0, 0]

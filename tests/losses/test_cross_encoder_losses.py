@@ -7,7 +7,15 @@ import torch
 import torch.nn.functional as F
 from loss_cases import encoded_rows
 
-from losses import BinaryCrossEntropy, CrossEntropy, MarginRanking
+from losses import (
+    BinaryCrossEntropy,
+    CosineSimilarity,
+    CrossEntropy,
+    CrossEntropyError,
+    Huber,
+    MarginRanking,
+    SquaredError,
+)
 from losses.bce import binary_cross_entropy
 from losses.ce import class_cross_entropy
 from losses.ce_mse import cross_entropy_and_error
@@ -90,6 +98,57 @@ def test_an_outlier_pulls_as_hard_as_delta_in_huber_only():
     scores.grad = None
     squared_error(scores, torch.zeros(2), activation="identity").backward()
     assert scores.grad.tolist() == pytest.approx([0.1, 5.0])
+
+
+def test_with_cosines_squared_error_is_that_of_scores_laid_out_from_minus_one_to_one():
+    """Gold scores from 0 to 5 become 2/5 · score − 1, and the cosine is compared with that."""
+    gold, cosines = torch.tensor([0.0, 1, 2.5, 4, 5]), torch.tensor([-1.0, -0.2, 0.1, 0.9, 0.4])
+    rows = replace(encoded_rows(Kind.SCORED_PAIR, count=5), scores=cosines, targets=gold / 5)
+    loss, logs = SquaredError(activation="identity", target_range=[-1, 1])(rows)
+    assert loss.item() == pytest.approx(F.mse_loss(cosines, gold * 2 / 5 - 1).item(), rel=1e-6)
+    regression, _ = CosineSimilarity(target_range=[-1, 1])(rows)
+    assert loss.item() == pytest.approx(regression.item(), rel=1e-6)
+    # Half a target too high is an error of 0.5 in what users know, whatever the cosines are asked to be.
+    expected = ((cosines + 1) / 2 - gold / 5).abs().mean().item()
+    assert logs["mean_absolute_error"].item() == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda span: SquaredError(activation="identity", target_range=span),
+        lambda span: Huber(delta=0.5, activation="identity", target_range=span),
+        lambda span: CosineSimilarity(target_range=span),
+    ],
+    ids=["mse", "huber", "cosine"],
+)
+def test_an_error_is_logged_in_units_of_the_target_whatever_the_range(build):
+    targets = torch.tensor([0.0, 0.5, 1.0])
+    rows = replace(encoded_rows(Kind.SCORED_PAIR, count=3), targets=targets, scores=targets + 0.1)
+    assert build([0, 1])(rows)[1]["mean_absolute_error"].item() == pytest.approx(0.1, rel=1e-5)
+    rows = replace(rows, scores=2 * targets - 1 + 0.2)
+    assert build([-1, 1])(rows)[1]["mean_absolute_error"].item() == pytest.approx(0.1, rel=1e-5)
+
+
+def test_huber_counts_its_delta_in_units_of_the_target():
+    """An error of 0.6 of the way is beyond δ = 0.5 in either range; twice as long a way costs four times as much."""
+    rows = replace(
+        encoded_rows(Kind.SCORED_PAIR, count=1), targets=torch.zeros(1), scores=torch.tensor([0.6])
+    )
+    (narrow, _) = Huber(delta=0.5, activation="identity", target_range=[0, 1])(rows)
+    (wide, _) = Huber(delta=0.5, activation="identity", target_range=[-1, 1])(
+        replace(rows, scores=2 * rows.scores - 1)
+    )
+    assert narrow.item() == pytest.approx(0.5 * (0.6 - 0.25), rel=1e-6)
+    assert wide.item() == pytest.approx(4 * narrow.item(), rel=1e-6)
+
+
+def test_the_error_of_ce_mse_is_that_of_the_logit():
+    rows = replace(encoded_rows(Kind.SCORED_PAIR, count=9))
+    probabilities = (rows.scores.detach() / 0.05).sigmoid()
+    _, logs = CrossEntropyError(temperature=0.05, error_weight=0.5)(rows)
+    expected = (probabilities - rows.targets).abs().mean().item()
+    assert logs["mean_absolute_error"].item() == pytest.approx(expected, rel=1e-9)
 
 
 def test_margin_ranking_is_torchs_over_all_ordered_pairs():

@@ -9,6 +9,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import get_class, instantiate
 from omegaconf import OmegaConf
 
+from lightning_modules.loss_numbers import losses_for, options
 from losses import (
     AnglE,
     ArcFace,
@@ -29,8 +30,10 @@ from losses import (
     Loss,
     MarginRanking,
     OnlineContrastive,
+    Quantile,
     SquaredError,
     TripletMargin,
+    TripletOnline,
 )
 from losses.options import number, switch
 from schema.errors import UserError
@@ -38,6 +41,13 @@ from schema.examples import Kind
 
 CONF = Path(__file__).parents[2] / "conf"
 FILES = sorted(path.stem for path in (CONF / "loss").glob("*.yaml"))
+
+
+def circle(**changed):
+    return Circle(
+        **{"margin": 0.25, "positive_goal": None, "negative_goal": None, "weighted": True, "temperature": 1}
+        | changed
+    )
 
 
 def composed(*overrides: str, config_name: str = "loss/by_kind"):
@@ -53,6 +63,18 @@ def composed(*overrides: str, config_name: str = "loss/by_kind"):
             r"loss.distance=cosin .* did you mean cosine\?",
         ),
         (lambda: TripletMargin(margin=-1, distance="cosine"), "loss.margin=-1: expected a number from 0"),
+        (
+            lambda: TripletMargin(margin=0.2, distance="cosine", adaptive_margin=-1),
+            "loss.adaptive_margin=-1: expected a number from 0",
+        ),
+        (
+            lambda: TripletOnline(mining="hard", margin=0.2, adaptive_margin=0),
+            r"loss.mining=hard .* did you mean \w+_hard\?",
+        ),
+        (
+            lambda: Quantile(quantile=1, activation="identity", target_range=[0, 1]),
+            "loss.quantile=1: expected a number from 0.01 to 0.99",
+        ),
         (lambda: OnlineContrastive(margin=0.5, reduction="average"), "reduction=average .* known: mean, sum"),
         (lambda: OnlineContrastive(margin=0, reduction="mean"), "loss.margin=0: expected a number above 0"),
         (lambda: Contrastive(margin=-0.5), "loss.margin=-0.5: expected a number above 0"),
@@ -86,11 +108,32 @@ def composed(*overrides: str, config_name: str = "loss/by_kind"):
             "loss.smoothing=1.5: expected a number from 0 to 1",
         ),
         (lambda: CrossEntropy(smoothing=0, focal_gamma=-1), "loss.focal_gamma=-1: expected a number from 0"),
-        (lambda: SquaredError(activation="tanh"), "loss.activation=tanh .* known: identity, sigmoid"),
-        (lambda: Huber(delta=0, activation="identity"), "loss.delta=0: expected a number above 0"),
-        (lambda: CrossEntropyError(error_weight=-1), "loss.error_weight=-1: expected a number from 0"),
+        (
+            lambda: SquaredError(activation="tanh", target_range=[0, 1]),
+            "loss.activation=tanh .* known: identity, sigmoid",
+        ),
+        (
+            lambda: SquaredError(activation="sigmoid", target_range=[-1, 1]),
+            r"target_range=\[-1, 1\]: .* between 0 and 1; type loss.target_range=\[0,1\] too",
+        ),
+        (lambda: SquaredError(activation="identity", target_range=[1, 1]), "expected the lower number first"),
+        (
+            lambda: Huber(delta=0, activation="identity", target_range=[0, 1]),
+            "loss.delta=0: expected a number above 0",
+        ),
+        (
+            lambda: CrossEntropyError(temperature=1, error_weight=-1),
+            "loss.error_weight=-1: expected a number from 0",
+        ),
+        (
+            lambda: CrossEntropyError(temperature=0, error_weight=1),
+            "loss.temperature=0: expected a number above 0",
+        ),
         (lambda: MarginRanking(margin=-1), "loss.margin=-1: expected a number from 0"),
-        (lambda: Circle(margin=2, temperature=1), "loss.margin=2: expected a number from 0 to 1"),
+        (lambda: circle(margin=2), "loss.margin=2: expected a number from 0 to 1"),
+        (lambda: circle(positive_goal=5), "loss.positive_goal=5: expected a number from -1 to 1"),
+        (lambda: circle(positive_goal=1, negative_goal=0), "both goals; type loss.margin=null too"),
+        (lambda: circle(margin=None, negative_goal=0), "type loss.margin=0.25, or both goals"),
         (
             lambda: ArcFace(margin=4, temperature=1, dim=2, num_classes=2),
             "loss.margin=4: expected a number from 0 to 3.14",
@@ -151,8 +194,9 @@ def test_every_loss_has_a_file():
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name != "by_kind"])
-def test_a_file_gives_its_class_all_it_needs(name):
-    config = OmegaConf.load(CONF / "loss" / f"{name}.yaml")
+@pytest.mark.parametrize("model", ["biencoder", "crossencoder"])
+def test_a_file_gives_its_class_all_it_needs(name, model):
+    config = losses_for(options("model")[model])[name]
     head = {"dim": 4, "num_classes": 3} if get_class(config["_target_"]).has_head else {}
     assert isinstance(instantiate(config, **head), Loss)
 

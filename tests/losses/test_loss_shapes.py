@@ -21,14 +21,17 @@ from losses.cosent_weighted import cosent_weighted
 from losses.cosine import cosine_regression, rescale
 from losses.huber import huber
 from losses.info_nce import false_negatives, info_nce, ranking_summary
+from losses.info_nce_own import info_nce_own
 from losses.margin_ranking import margin_ranking
 from losses.mse import squared_error
 from losses.online_contrastive import hard_rows, online_contrastive
 from losses.prototype import prototype_entropy
+from losses.quantile import pinball
 from losses.score_order import spread
 from losses.scores import all_cosines, mean_where, row_cosine
 from losses.softmax import cross_entropy, pair_features
-from losses.triplet import row_nearness, triplet_margin
+from losses.triplet import adapted_margin, row_nearness, triplet_margin
+from losses.triplet_online import mined
 
 
 def floats(*shape):
@@ -43,6 +46,7 @@ def numbers(*shape):
     return torch.randint(0, 9, shape)
 
 
+GOALS = {"positive_goal": 0.8, "negative_goal": 0.2, "weighted": True}
 CALLS = [
     # function, its options, arguments that fit, arguments that do not
     (cosent, {"temperature": 0.05}, (floats(4), floats(4)), (floats(4), floats(5))),
@@ -70,8 +74,21 @@ CALLS = [
         (floats(4, 8), marks(4, 4)),
     ),
     (false_negatives, {}, (numbers(4), numbers(4), numbers(8)), (numbers(4), numbers(3), numbers(8))),
-    (ranking_summary, {}, (floats(4, 8), marks(4, 8)), (floats(4, 8), marks(8, 4))),
+    (
+        ranking_summary,
+        {},
+        (floats(4, 8), marks(4, 8), numbers(4)),
+        (floats(4, 8), marks(8, 4), numbers(4)),
+    ),
+    (
+        info_nce_own,
+        {"temperature": 0.05},
+        (floats(4, 3), marks(4, 3)),
+        (floats(4, 3), marks(4, 2)),
+    ),
     (triplet_margin, {"margin": 0.2}, (floats(4), floats(4, 2)), (floats(4), floats(4))),
+    (adapted_margin, {"margin": 0.2, "share": 0.5}, (torch.rand(()),), (floats(2),)),
+    (mined, {"mining": "semi_hard"}, (floats(4, 8), marks(4, 8)), (floats(4, 8), marks(4, 4))),
     (row_nearness, {}, (floats(4, 3), floats(4, 3)), (floats(4, 3), floats(1, 3))),
     (row_cosine, {}, (floats(4, 3), floats(4, 3)), (floats(4, 3), floats(1, 3))),
     (all_cosines, {}, (floats(4, 3), floats(8, 3)), (floats(4, 3), floats(8, 2))),
@@ -99,8 +116,14 @@ CALLS = [
     ),
     (squared_error, {"activation": "sigmoid"}, (floats(4), floats(4)), (floats(4), floats(4, 1))),
     (huber, {"delta": 0.5, "activation": "identity"}, (floats(4), floats(4)), (floats(4), floats(3))),
+    (
+        pinball,
+        {"quantile": 0.5, "activation": "identity"},
+        (floats(4), floats(4)),
+        (floats(4), floats(3)),
+    ),
     (margin_ranking, {"margin": 0.2}, (floats(4), floats(4)), (floats(4), floats(5))),
-    (circle, {"margin": 0.2, "temperature": 0.1}, (floats(4), floats(4)), (floats(4), marks(4))),
+    (circle, GOALS | {"temperature": 0.1}, (floats(4), floats(4)), (floats(4), marks(4))),
     (
         arcface,
         {"margin": 0.2, "temperature": 0.1},

@@ -6,17 +6,21 @@ from jobs import logged, run_job
 STEADY = ("logger.every_steps=1", "seed=42", "hardware.precision=32-true", "training.duration=4 epochs")
 
 
-@pytest.mark.parametrize("loss", ["prototype", "arcface", "clustering"])
+@pytest.mark.parametrize("loss", ["by_kind", "arcface", "clustering"])
 def test_classes_of_texts_are_learnt(loss, news, tmp_path, tiny_backbone):
+    """by_kind takes prototypes for them."""
     values = logged(run_job(tmp_path, tiny_backbone, *STEADY, *news, f"loss={loss}"))
     assert len(values) == 24
     assert sum(values[-6:]) < 0.7 * sum(values[:6])
 
 
-@pytest.mark.parametrize(("dropout", "is_itself"), [(0.0, True), (0.3, False)])
-def test_simcse_sees_two_views(dropout, is_itself, tmp_path, tiny_backbone):
+@pytest.mark.parametrize(
+    ("loss", "dropout", "is_itself"),
+    [("simcse", 0.0, True), ("simcse", 0.3, False), ("simcse_nt_xent", 0.3, False)],
+)
+def test_simcse_sees_two_views(loss, dropout, is_itself, tmp_path, tiny_backbone):
     """Without dropout a sentence is itself, with a cosine of 1; with dropout it is only near itself."""
-    words = ("loss=simcse", "dataset=[demo_sts]", f"backbone.dropout={dropout}")
+    words = (f"loss={loss}", "dataset=[demo_sts]", f"backbone.dropout={dropout}")
     run = run_job(tmp_path, tiny_backbone, *STEADY, *words)
     cosines, values = logged(run, "train/demo_sts/positive_score"), logged(run)
     assert all((cosine > 0.9999) == is_itself for cosine in cosines)

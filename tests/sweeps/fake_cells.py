@@ -21,6 +21,9 @@ except OSError:
     sys.exit("error: another process is running this very job")
 with (run_dir / "starts").open("a") as file:
     file.write(json.dumps({name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")}) + "\\n")
+if kind == "refused":
+    print("error: no such set", file=sys.stderr)
+    sys.exit(2)
 if kind == "fails" or (kind == "flaky" and (run_dir / "starts").read_text().count("\\n") == 1):
     sys.exit("some words\\nerror: no luck")
 steps = run_dir / "steps"

@@ -56,9 +56,30 @@ def counted(result: Result, column: str, by_set: dict[str, int], rest: Score | N
     return result
 
 
+KINDS = {"csts": "scored_pair", "lcqmc": "labelled_pair"}
+BY_KIND = {
+    "scored_pair": {"_target_": "losses.cosine.CosineSimilarity"},
+    "labelled_pair": {"_target_": "losses.online_contrastive.OnlineContrastive"},
+}
+PROMISED = {"csts": 5231, "lcqmc": 238766}
+
+
+def described(name: str) -> dict[str, object]:
+    """A set as a configuration holds it; of lcqmc 15,000 rows are learnt from."""
+    return {
+        "name": name,
+        "kind": KINDS[name],
+        "rows": {"train": PROMISED[name]},
+        "limit": 15000 if name == "lcqmc" else None,
+    }
+
+
 def small_picture(make_result: Callable[..., Result]) -> list[Result]:
     def made(trained_on: list[str], *percents: float | None, **more: object) -> Result:
-        result = make_result(trained_on, scored(*percents), schedule="serial", **more)
+        sets = {name: described(name) for name in trained_on}
+        result = make_result(
+            trained_on, scored(*percents), schedule="serial", loss=BY_KIND, dataset=sets, **more
+        )
         words = f"dataset=[{','.join(trained_on)}]"
         return replace(
             result,

@@ -45,6 +45,81 @@ def test_a_column_never_mixes_splits(make_result):
     assert build_matrix(results[:1], metric="spearman").columns == ["test/bq"]
 
 
+def test_both_splits_side_by_side_or_one_of_them(small_matrix_results):
+    def columns(split):
+        return build_matrix(small_matrix_results, metric="spearman", split=split)
+
+    both = columns("both")
+    assert both.columns == ["dev/csts", "dev/lcqmc", "test/lcqmc"]
+    assert both.counted == ["dev/csts", "test/lcqmc"]  # an average counts a set once
+    assert both.hidden == []
+    assert (columns("test").columns, columns("test").hidden) == (["test/lcqmc"], ["dev/csts", "dev/lcqmc"])
+    assert columns("dev").columns == columns("dev").counted == ["dev/csts", "dev/lcqmc"]
+    assert columns(None).hidden == ["dev/lcqmc"]
+
+
+def test_a_split_without_values_stands_beside_none_but_a_set_without_any_stays(make_result):
+    scores = {"dev/csts/spearman": 0.5, "test/csts/spearman": None, "dev/bq/spearman": None}
+    results = [make_result(["csts"], scores | {"test/bq/spearman": None})]
+    assert build_matrix(results, metric="spearman", split="both").columns == ["test/bq", "dev/csts"]
+
+
+def test_a_split_that_nobody_scored_is_named(make_result):
+    results = [make_result(["csts"], {"dev/csts/spearman": 0.5})]
+    with pytest.raises(UserError, match="--split test: no result has a score of that split"):
+        build_matrix(results, metric="spearman", split="test")
+
+
+def test_columns_are_in_the_order_of_the_longest_suite_then_by_name(make_result):
+    scores = {f"dev/{name}/spearman": 0.5 for name in ("bq", "atec", "csts", "afqmc", "xiaobu")}
+    results = [
+        make_result(["bq"], scores, evaluate={"xiaobu": {}, "csts": {}, "bq": {}}),
+        make_result(["csts"], scores, evaluate={"bq": {}}),
+    ]
+    columns = [column.split("/")[1] for column in build_matrix(results, metric="spearman").columns]
+    assert columns == ["xiaobu", "csts", "bq", "afqmc", "atec"]
+
+
+def test_rows_have_the_names_that_sweeps_gave_them_and_others_their_training(make_result):
+    def made(trained_on, name, **more):
+        order = {"name": "serial", "order": None, "stages": {}, "sets": {}}
+        numbers = {"sample_by": "size", "temperature": 1.0}
+        result = make_result(
+            trained_on, {"dev/bq/spearman": 0.5}, sweep_row=name, schedule=order | numbers, **more
+        )
+        result.config["dataset"] = {one: {"name": one} for one in ("a", "b")}
+        return result
+
+    first, last = made(["a"], "best"), made(["a", "b"], "best", stage=1)
+    assert labels([first, last]) == ["a", "best"]  # a stage on the way to a row is not that row
+    again = made(["a", "b"], "best", stage=1, seed=2)
+    (row,) = build_matrix([last, again], metric="spearman").rows
+    assert (row.label, row.num_seeds) == ("best", 2)
+    other = made(["a", "b"], "v2", stage=1, seed=2)
+    assert labels([last, other]) == ["best, v2"]  # two sweeps, one training
+    longer = made(["a", "b"], "best", stage=1, training={"duration": "9 epochs"})
+    assert labels([last, longer]) == [
+        "best · training.duration=3 epochs",
+        "best · training.duration=9 epochs",
+    ]
+
+
+def test_what_is_said_about_a_set_makes_no_row(make_result):
+    scores = {"dev/bq/spearman": 0.5}
+    results = [make_result(["a"], scores, seed=1), make_result(["a"], scores, seed=2)]
+    results[0].config["dataset"]["a"] |= {"rows": {"test": None}, "about": "x", "layout": "tsv"}
+    results[1].config["dataset"]["a"] |= {"rows": {"test": 1361}, "about": "y", "layout": "tsv"}
+    for one, layouts in zip(results, ({"tsv": 1}, {"tsv": 1, "original": 2}), strict=True):
+        one.config["dataset"]["a"]["layouts"] = layouts
+    assert labels(results) == ["a"]
+
+
+def test_a_serial_job_of_one_stage_that_mixes_is_a_mixture(make_result):
+    order = {"name": "serial", "order": ["all"], "stages": {"all": {"dataset": ["b", "a"]}}, "sets": {}}
+    numbers = {"sample_by": "size", "temperature": 1.0}
+    assert labels([make_result(["b", "a"], {"dev/bq/spearman": 0.5}, schedule=order | numbers)]) == ["a + b"]
+
+
 def test_the_latest_of_equal_runs_counts_once(make_result):
     old = make_result(["a"], {"dev/bq/spearman": 0.1, "dev/csts/spearman": 0.3}, finished_at="2026-01-01")
     new = make_result(["a"], {"dev/bq/spearman": 0.2}, finished_at="2026-01-02")
@@ -99,6 +174,20 @@ def test_namesakes_are_told_apart_by_what_differs(make_result):
     assert labels([cosent, longer]) == ["a", "b"]
     assert labels([cosent, cosine]) == ["a · loss=cosent", "a · loss=cosine"]
     assert labels([cosent, by_kind]) == ["a · loss=by_kind", "a · loss=cosent"]
+    dataset = {"a": {"name": "a", "kind": "scored_pair", "view": None}}
+    of_kinds = {
+        "scored_pair": {"_target_": "losses.cosine.Cosine"},
+        "labelled_text": {"_target_": "losses.x.X"},
+    }
+    narrow, wide = (
+        make_result(["a"], scores, loss=loss, dataset=dataset)
+        for loss in (dict([*of_kinds.items()][:1]), of_kinds)
+    )
+    assert len(labels([narrow, wide])) == 1  # a loss of a kind that the sets have not changes no row
+    unchanged = make_result(["a"], scores, augmentation={"views": [], "delete": 0.1})
+    changed = make_result(["a"], scores, augmentation={"views": ["delete"], "delete": 0.1})
+    assert labels([cosent, unchanged]) == ["a"]
+    assert len(labels([cosent, changed])) == 2
     assert labels([cosent, colder, cosine]) == [
         "a · loss=cosent · loss.temperature=0.01",
         "a · loss=cosent · loss.temperature=0.05",
@@ -132,6 +221,33 @@ def test_hardware_and_folders_make_no_rows(make_result):
         make_result(["a"], scores, seed=2, hardware={"accelerator": "cuda"}, output_dir="elsewhere"),
     ]
     assert labels(results) == ["a"]
+
+
+def test_precision_and_back_end_make_rows_that_say_so(make_result):
+    scores = {"dev/bq/spearman": 0.5}
+    full, half = ({"accelerator": "cpu", "precision": name} for name in ("32-true", "bf16-mixed"))
+    results = [
+        make_result(["a"], {"dev/bq/spearman": 0.5}, hardware=full),
+        make_result(["a"], {"dev/bq/spearman": 0.4}, hardware=half, untrained={"dev/bq/spearman": 0.1}),
+        make_result(["a"], {"dev/bq/spearman": 0.6}, seed=2, hardware={**full, "accelerator": "cuda"}),
+    ]
+    matrix = build_matrix(results, metric="spearman")
+    assert {row.label: row.cells["dev/bq"].mean for row in matrix.rows} == {
+        "untrained": 0.1,
+        "a · hardware.precision=32-true": pytest.approx(0.55),
+        "a · hardware.precision=bf16-mixed": 0.4,
+    }
+    assert labels(results[1:2]) == ["untrained", "a"], "where all rows have one precision, nobody is told"
+    encoded = [make_result(["a"], scores, evaluation={"backend": name}) for name in ("torch", "onnx_int8")]
+    assert labels([*encoded, make_result(["a"], scores, evaluation={"splits": ["dev"]})]) == [
+        "a · evaluation.backend=onnx_int8",
+        "a · evaluation.backend=torch",
+    ]
+    lexical = [
+        make_result([], scores, model="lightning_modules.lexical.Lexical", hardware=one)
+        for one in (full, half)
+    ]
+    assert labels(lexical) == ["lexical"]
 
 
 def test_a_start_from_other_weights_shows(make_result):

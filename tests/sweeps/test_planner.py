@@ -53,6 +53,15 @@ def test_a_failing_cell_is_tried_twice_named_and_stops_no_other(tmp_path):
     assert [starts(tmp_path / "runs", cell) for cell in cells] == [1, 4, 2, 1]
 
 
+def test_a_mistake_of_the_user_in_a_cell_is_final(tmp_path):
+    lines = []
+    planner, cells = plan(tmp_path / "runs", ["refused", "flaky"], attempts=3, report=lines.append)
+    ended = planner.run()
+    assert ended.failed == {cells[0]: "error: no such set"}
+    assert [starts(tmp_path / "runs", cell) for cell in cells] == [1, 2]
+    assert "0-refused: failed (error: no such set); the same command would fail again" in lines
+
+
 def test_the_status_tells_states_errors_and_time(tmp_path):
     folder = tmp_path / "runs"
     planner, _ = plan(folder, ["fine", "fails"])

@@ -91,7 +91,7 @@ def test_cells_have_a_gpu_each_and_end_when_the_sweep_is_asked_to(tmp_path, clus
     folder = tmp_path / "runs"
     monkeypatch.setenv("CELL_GPUS", "1")  # GPUs are numbers to Ray, whether there are any or not
     sweep = start(folder, cluster.address, "fine", "fine", seconds=30)
-    wait_for(lambda: count(folder, Event.STARTED) == 2, "the cells have not begun")
+    wait_for(lambda: len(list(folder.glob("*/starts"))) == 2, "the cells have not begun")
     sweep.terminate()
     told, _ = sweep.communicate(timeout=PATIENCE)
     assert "stopping; 2 cells save what they have" in told

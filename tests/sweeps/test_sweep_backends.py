@@ -2,7 +2,6 @@
 
 import json
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from cluster_cells import SLURM
 from fake_cells import FAKE, plan
 
 from schema.errors import UserError
-from sweeps.backends import ray_cluster
+from sweeps.backends import ray_cluster, remote
 from sweeps.backends.attend import command_for
 from sweeps.backends.interface import Ended
 from sweeps.backends.ray_cluster import RayBackend, RayWishes
@@ -178,10 +177,12 @@ def test_a_job_of_slurm_has_ended_when_it_says_so_or_when_the_queue_has_lost_it(
     assert work.poll() is None  # a queue may be late
     queue.grace_seconds = 0.0
     assert "job 12 left the queue" in work.poll().error
-    work.result.write_bytes(pickle.dumps(("success", 3)))
-    assert work.poll() == Ended(3)
-    work.result.write_bytes(pickle.dumps(("error", "Traceback\nJob not requeued because: time")))
+    work.result.write_bytes(b"a pickle of submitit, which nobody reads")
+    work.log.write_text("Traceback\nJob not requeued because: time\n")
     assert work.poll() == Ended(1, "its job ended: Job not requeued because: time")
+    remote.tell(str(work.ending), 3)
+    assert work.poll() == Ended(3)
+    assert sorted(one.suffix for one in tmp_path.iterdir()) == [".json", ".out", ".pkl"]
 
 
 def test_slurm_is_asked_for_what_a_cell_needs():

@@ -140,13 +140,15 @@ def test_every_row_meets_every_cell_of_the_grid():
         rows={"one": "dataset=[a]", "two": "dataset=[b,c] loss=triplet"},
     )
     assert found == [
-        ["loss=by_kind", "seed=1", "dataset=[a]"],
-        ["loss=by_kind", "seed=2", "dataset=[a]"],
-        ["seed=1", "dataset=[b,c]", "loss=triplet"],
-        ["seed=2", "dataset=[b,c]", "loss=triplet"],
+        ["loss=by_kind", "seed=1", "dataset=[a]", 'sweep_row="one"'],
+        ["loss=by_kind", "seed=2", "dataset=[a]", 'sweep_row="one"'],
+        ["seed=1", "dataset=[b,c]", "loss=triplet", 'sweep_row="two"'],
+        ["seed=2", "dataset=[b,c]", "loss=triplet", 'sweep_row="two"'],
     ]
     assert cells("seed=1,2", params={"loss": "x"}) == [["loss=x", "seed=1"], ["loss=x", "seed=2"]]
-    assert cells(rows={"one": "dataset=[a]", "two": "seed=2"}, only=["two"]) == [["seed=2"]]
+    assert cells(rows={"one": "dataset=[a]", "two": "seed=2"}, only=["two"]) == [
+        ["seed=2", 'sweep_row="two"']
+    ]
 
 
 def test_one_cell_of_a_sweep_runs_without_m_when_all_that_varies_is_said():

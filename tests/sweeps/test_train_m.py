@@ -16,6 +16,7 @@ from jobs import SMALL
 from schema.result import Result
 from sweeps.__main__ import main as sweeps_main
 from sweeps.ledger import Event, Ledger
+from sweeps.matrix import build_matrix
 
 STEPS = ("training.duration=6 steps", "training.checkpoint_every=1 steps", "debug_rows=24")
 ROWS = (
@@ -54,6 +55,23 @@ def test_one_cell_fails_and_the_other_is_there(tmp_path, project_root, capsys):
     )
     assert sweeps_main(["status", str(tmp_path)]) == 0
     assert "2 cells: 1 finished, 1 failed" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_precisions_are_two_cells_and_two_rows(tmp_path, project_root, tiny_backbone):
+    small = ("backbone=embedded", f"backbone.path={tiny_backbone}", "training.duration=2 steps", "suite=none")
+    words = (*small, "dataset=[demo_sts]", "debug_rows=24", "hardware=cpu,cpu_bf16", "resume=auto")
+    for _ in range(2):  # the second time both are there
+        sweep = start(project_root, tmp_path, *words)
+        told, _ = sweep.communicate(timeout=200)
+        assert sweep.returncode == 0, told
+    assert "0 cells finished, 2 were finished before, 0 failed" in told
+    results = [Result.read(path) for path in sorted(tmp_path.glob("*/result.json"))]
+    assert {one.config["hardware"]["precision"] for one in results} == {"32-true", "bf16-mixed"}
+    assert {row.label for row in build_matrix(results, metric="spearman").rows} == {
+        "demo_sts · hardware.precision=32-true",
+        "demo_sts · hardware.precision=bf16-mixed",
+    }
 
 
 def scores(folder: Path) -> dict[str, dict]:

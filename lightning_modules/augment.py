@@ -1,0 +1,67 @@
+"""Augmentation of a job: what makes it, and where it cannot be."""
+
+from collections.abc import Iterable, Mapping
+
+from encoders.augmentation import Augmentation
+from encoders.sentence_changes import SentenceChanges
+from encoders.sentence_encoder import SentenceEncoder
+from encoders.views import TokenViews, Views
+from encoders.views_text import TextViews
+from schema.config import AugmentationConfig, JobConfig
+from schema.errors import UserError, nearest
+from schema.examples import Kind
+
+GROUP = "augmentation"
+
+
+def changes_of(views: Views, encoder: SentenceEncoder) -> SentenceChanges:
+    """The changes that `views` names, of sentences as this encoder reads them."""
+    return SentenceChanges(
+        encoder.tokenize,
+        text_views=TextViews(views),
+        token_views=TokenViews(views, encoder.tokenizer, max_length=encoder.max_length),
+    )
+
+
+def augmentation_of(job: JobConfig, encoder: SentenceEncoder) -> Augmentation | None:
+    """What changes the sentences that a job learns from; None where it asks for nothing."""
+    config = job.augmentation
+    if not config.views:
+        return None
+    changes = changes_of(Views.of(vars(config), group=GROUP), encoder)
+    return Augmentation(changes, probability=config.probability, sets=config.sets, seed=job.seed)
+
+
+def check_augmentation(
+    config: AugmentationConfig, kinds: Mapping[str, Kind], *, sets: Iterable[str], model: type
+) -> None:
+    """Raises UserError where what is asked for could not be done, before data are read.
+
+    kinds  set that is learnt from → kind of examples that its rows are read as
+    sets   all sets of the job, those of other stages too
+    model  class of the model, whose `reads` says whether it makes its own pairs of sentences
+    """
+    if not config.views or not kinds:
+        return
+    shown = f"{GROUP}.views={list(config.views)}"
+    if not 0 < config.probability <= 1:
+        raise UserError(f"{GROUP}.probability={config.probability}: expected a number above 0, 1 at most")
+    for name in config.sets or ():
+        if name not in sets:
+            raise UserError(
+                f"{GROUP}.sets={list(config.sets)}: this job does not learn from {name}; {nearest(name, sets)}"
+            )
+    if config.sets is not None and not config.sets:
+        raise UserError(f"{GROUP}.sets=[]: expected names of sets, or null for all; or leave {GROUP} out")
+    if model.reads is not None:
+        raise UserError(
+            f"{shown}: {model.__name__} learns from text alone and makes of it what it compares; leave {GROUP} out. "
+            "Changed sentences as positives are model=views"
+        )
+    for name, kind in kinds.items():
+        if kind is Kind.SENTENCE and (config.sets is None or name in config.sets):
+            raise UserError(
+                f"{shown}: the loss of {name} learns from single sentences, of which there are no labels to keep; for "
+                "changed sentences as positives type model=views loss=info_nce"
+            )
+    TextViews(Views.of(vars(config), group=GROUP))  # a file of translations is read here

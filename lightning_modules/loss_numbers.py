@@ -1,0 +1,86 @@
+"""The numbers of every loss on file, for models that score by cosines and for those that score by logits."""
+
+import json
+from collections.abc import Mapping
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from schema import for_scores
+from schema.own_classes import own_class
+
+CONFIGURATION = Path(__file__).resolve().parents[1] / "conf"
+
+FAMILIES = {for_scores.COSINE: "biencoder", for_scores.LOGIT: "crossencoder"}
+"""What scores are → a model whose scores are that."""
+
+
+def options(group: str) -> dict[str, dict[str, Any]]:
+    """Name → configuration of every file of a group, in the order of the alphabet. The files are read once."""
+    return deepcopy(_read(group))
+
+
+@cache
+def _read(group: str) -> dict[str, dict[str, Any]]:
+    names = sorted(path.stem for path in (CONFIGURATION / group).glob("*.yaml"))
+    with initialize_config_dir(str(CONFIGURATION), version_base="1.3"):
+        return {name: OmegaConf.to_container(compose(f"{group}/{name}")[group]) for name in names}
+
+
+def losses_for(model: Mapping[str, Any], **typed: Any) -> dict[str, dict[str, Any]]:
+    """Name → configuration of every loss, with the numbers that a job with `model` has.
+
+    typed  values that are given by hand, to each loss that has the key
+    """
+    for_scores.register()
+    losses = options("loss")
+    for loss in losses.values():
+        loss |= {key: value for key, value in typed.items() if key in loss}
+    job = OmegaConf.create({"model": dict(model), "losses": losses})
+    return OmegaConf.to_container(job.losses, resolve=True)
+
+
+def documented() -> dict[str, dict[str, dict[str, str]]]:
+    """Loss → number → unit of the scores → value as a text; without the units that the loss does not read."""
+    found: dict[str, dict[str, dict[str, str]]] = {}
+    for unit, name in FAMILIES.items():
+        model = options("model")[name]
+        for loss, numbers in losses_for(model).items():
+            if "_target_" not in numbers or not _reads(model, numbers):
+                continue
+            for key, value in _with_other_unit(model, loss, numbers).items():
+                found.setdefault(loss, {}).setdefault(key, {})[unit] = written(value)
+    return found
+
+
+def _with_other_unit(model: Mapping[str, Any], loss: str, numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of a loss, and its temperature in the unit that its file does not choose."""
+    plain = {key: value for key, value in numbers.items() if key != "_target_"}
+    if "temperature_unit" in plain:
+        other = "score" if plain["temperature_unit"] == for_scores.SPREAD else for_scores.SPREAD
+        there = losses_for(model, temperature_unit=other)[loss]
+        plain[f"temperature (temperature_unit={other})"] = there["temperature"]
+    return plain
+
+
+def _reads(model: Mapping[str, Any], loss: Mapping[str, Any]) -> bool:
+    return own_class(loss["_target_"]).reads in own_class(model["_target_"]).offers
+
+
+def written(value: Any) -> str:
+    """A value as a configuration spells it."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def number_table() -> list[str]:
+    """The lines of a Markdown table: loss, number, value with cosines, value with logits."""
+    lines = ["| loss | number | with cosines | with logits |", "|---|---|---|---|"]
+    for loss, numbers in sorted(documented().items()):
+        for key, values in numbers.items():
+            cells = " | ".join(f"`{values[unit]}`" if unit in values else "refused" for unit in FAMILIES)
+            lines.append(f"| `{loss}` | {key} | {cells} |")
+    return lines

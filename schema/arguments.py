@@ -1,0 +1,56 @@
+"""A parser of command lines that answers a slip with the nearest word that exists."""
+
+import argparse
+import re
+from typing import NoReturn
+
+from schema.errors import nearest
+
+HELP = "see {prog} --help"
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse's, for programs and their sub-commands; an error is one line and exit status 2."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"error: {self._explained(message)}\n")
+
+    def _explained(self, message: str) -> str:
+        help_line = HELP.format(prog=self.prog)
+        if found := re.fullmatch(r"argument (.+?): invalid choice: '?(.*?)'? \(choose from (.*)\)", message):
+            name, given, listed = found.groups()
+            known = [one.strip(" '\"") for one in listed.split(",")]
+            return (
+                f"{_place(name, given)}: there is no such {_noun(name)}; {_hint(given, known)}; {help_line}"
+            )
+        if found := re.fullmatch(r"unrecognized arguments: (.*)", message, re.DOTALL):
+            word = found[1].split()[0]
+            if not word.startswith("-"):
+                return f"{word}: one argument too many; {help_line}"
+            hint = nearest(word.partition("=")[0], self.flags())
+            if not hint.startswith("did you mean"):
+                hint = "a text that begins with a dash goes after --"
+            return f"{word}: there is no such option; {hint}; {help_line}"
+        if found := re.fullmatch(r"the following arguments are required: (.*)", message):
+            return f"missing: {found[1]}; {help_line}"
+        return f"{message}; {help_line}"
+
+    def flags(self) -> list[str]:
+        """Every option of the program and its sub-commands."""
+        own = [flag for action in self._actions for flag in action.option_strings if flag.startswith("--")]
+        groups = [one for one in self._actions if isinstance(one, argparse._SubParsersAction)]
+        return own + [flag for group in groups for child in group.choices.values() for flag in child.flags()]
+
+
+def _place(name: str, given: str) -> str:
+    return f"{name} {given}" if name.startswith("-") else given
+
+
+def _noun(name: str) -> str:
+    return "choice" if name.startswith("-") else name
+
+
+def _hint(given: str, known: list[str]) -> str:
+    """The nearest, then all: a person who meets a program wants to see what there is."""
+    hint = nearest(given, known)
+    return hint if hint.startswith("known") else f"{hint} Known: {', '.join(known)}"

@@ -1,0 +1,122 @@
+"""What a configuration may take from the environment, and what is never written down.
+
+Configurations are stored in results, logs and at W&B, and recipes and data sets may come from anybody. So `${oc.env:…}`
+gives a short list of variables and no other, and what looks like a secret is blotted out wherever something is stored.
+"""
+
+import logging
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from omegaconf import OmegaConf
+
+READABLE = ("JUZHEN_DATA", "JUZHEN_CACHE", "HOME", "TMPDIR", "SCRATCH")
+"""Environment variables that a configuration may use."""
+
+REDACTED = "<redacted>"
+
+LOOKS = re.compile(
+    r"\bhf_[A-Za-z0-9]{16,}"  # Hugging Face
+    r"|\bgh[a-z]_[A-Za-z0-9]{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}"
+    r"|\bsk-[\w-]{20,}|\bxox[a-z]-[\w-]{10,}|\bAIza[\w-]{30,}|\bAKIA[0-9A-Z]{16}"
+    r"|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}"  # JSON Web Token
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+    r"|(?<=://)[^\s/@:]+:[^\s/@]+(?=@)",  # user and password in an address
+    re.ASCII,
+)
+"""Tokens that say by their form what they are."""
+
+NAMES = re.compile(
+    r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY|PRIVATE_KEY|CREDENTIALS?)$", re.IGNORECASE
+)
+"""Names of keys and of environment variables whose value is a secret."""
+
+NO_SECRETS = (
+    "this looks like a secret, and a configuration is stored with each result. Leave it out: the hub reads HF_TOKEN "
+    "from the environment, and W&B reads WANDB_API_KEY"
+)
+
+SHORTEST = 8
+"""Characters of a variable's value that is looked for; shorter ones are words such as `true`."""
+
+
+def register_environment() -> None:
+    """Makes `${oc.env:…}` give the variables of READABLE and refuse all others; may be called again."""
+
+    def read(name: str, *default: str | None) -> str | None:
+        if name not in READABLE:
+            raise ValueError(
+                f"a configuration may not read the environment variable {name}, since it is stored with each result; "
+                f"it may read {', '.join(READABLE)}"
+            )
+        if name not in os.environ and not default:
+            raise ValueError(f"the environment variable {name} is not set")
+        return os.environ.get(name, *default)
+
+    OmegaConf.register_new_resolver("oc.env", read, replace=True)
+
+
+def redacted(value: Any) -> Any:
+    """Plain data without secrets: tokens by their form, what the environment holds under a telling name, and values of
+    keys with such a name. Anything else is given back as it is; tuples become lists.
+
+    >>> redacted({"about": "with hf_0123456789abcdefgh", "password": "x", "rows": 3})
+    {'about': 'with <redacted>', 'password': '<redacted>', 'rows': 3}
+    """
+    return _redacted(value, _of_the_environment())
+
+
+def place_of_secret(value: Any) -> str | None:
+    """The dotted key of the first value that `redacted` would blot out; None where there is none."""
+    known = _of_the_environment()
+
+    def look(key: str, name: str, value: Any) -> str | None:
+        if isinstance(value, Mapping):
+            items = [(f"{key}.{one}".lstrip("."), str(one), value[one]) for one in value]
+        elif isinstance(value, list | tuple):
+            items = [(key, name, one) for one in value]
+        else:
+            return key if _redacted({name: value}, known) != {name: value} else None
+        return next((found for one in items if (found := look(*one))), None)
+
+    return look("", "", value)
+
+
+def _redacted(value: Any, known: re.Pattern | None) -> Any:
+    if isinstance(value, str):
+        value = LOOKS.sub(REDACTED, value)
+        return value if known is None else known.sub(REDACTED, value)
+    if isinstance(value, Mapping):
+        return {
+            key: REDACTED
+            if isinstance(one, str) and one and NAMES.search(str(key))
+            else _redacted(one, known)
+            for key, one in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_redacted(one, known) for one in value]
+    return value
+
+
+def _of_the_environment() -> re.Pattern | None:
+    found = {value for name, value in os.environ.items() if NAMES.search(name) and len(value) >= SHORTEST}
+    return re.compile("|".join(map(re.escape, sorted(found, key=len, reverse=True)))) if found else None
+
+
+def hide_in_logs() -> None:
+    """Blots out secrets in every log message of this process from now on."""
+    make = logging.getLogRecordFactory()
+    if getattr(make, "hides_secrets", False):
+        return
+
+    def record(*given: Any, **more: Any) -> logging.LogRecord:
+        made = make(*given, **more)
+        told = made.getMessage()
+        if (shown := redacted(told)) != told:
+            made.msg, made.args = shown, ()
+        return made
+
+    record.hides_secrets = True
+    logging.setLogRecordFactory(record)

@@ -1,0 +1,185 @@
+"""Files and folders that are whole or not there: every file that replaces another is written by these.
+
+They are written beside their target under a name that nobody can foresee, made exclusively, so that a link which
+somebody has planted is never followed; then flushed to the disk and renamed. A kill leaves the old one or the new one,
+and an unfinished one beside it that the next write of the same target removes: its writer held a lock on it.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+LEFT_BEHIND = re.compile(
+    r"\.(?P<target>.+)\.[0-9a-f]{16}\.(part|(?P<old>old))"
+    r"|\.encoder\.(part|old)-\d+|(resume|best)\.ckpt\.part|(result|snapshot)\.json\.part"  # of earlier versions
+)
+"""Names of what a process that was killed has not finished, or has moved aside."""
+
+KEPT_ASIDE = "previous"
+"""Folder in which a run keeps what an earlier attempt left; nothing is cleared there."""
+
+NAME_BYTES = 200
+"""Of a target's name that its unfinished file repeats: file systems take 255."""
+
+
+@contextmanager
+def whole_file(
+    path: str | Path, mode: str = "w", *, unless: Callable[[], bool] = lambda: False
+) -> Iterator[IO]:
+    """A file to write to that takes the place of `path` at the end of the block; after an error nothing has changed.
+
+    mode    w: text in UTF-8, line ends as they are given · wb: bytes
+    unless  when this is true at the end, what is at `path` by then is left there
+
+    A link at `path` is replaced, not followed. Raises OSError where the disk refuses.
+    """
+    path = Path(path)
+    part, descriptor = _new_file(path)
+    text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
+    try:
+        with os.fdopen(descriptor, mode, **text) as file:
+            yield file
+            file.flush()
+            os.fsync(descriptor)
+            if not unless():
+                os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+    _clear(path.parent, _name(path))
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Replaces a file by one that holds the text. Errors: as `whole_file`."""
+    with whole_file(path) as file:
+        file.write(text)
+
+
+def write_json(path: str | Path, content: Any, *, indent: int | None = 1) -> None:
+    """Replaces a file by one that holds plain data as JSON. Errors: as `whole_file`; ValueError for NaN."""
+    write_text(path, json.dumps(content, ensure_ascii=False, indent=indent, allow_nan=False) + "\n")
+
+
+@contextmanager
+def whole_folder(path: str | Path) -> Iterator[Path]:
+    """An empty folder to fill that takes the place of `path`, as `whole_file` does for files."""
+    path = Path(path)
+    part, descriptor = _new_folder(path)
+    try:
+        yield part
+        for one in [*part.rglob("*"), part]:
+            _flush(one)
+        _rename_over(part, path)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+        os.close(descriptor)
+    _clear(path.parent, _name(path))
+
+
+def new_link(target: Path, path: Path) -> None:
+    """Makes `path` another name of the file `target`, in the place of what is there. Raises OSError where it cannot."""
+    part = _unfinished(path)
+    os.link(target, part)
+    os.replace(part, path)
+
+
+def clear_leftovers(folder: Path) -> None:
+    """Removes what processes that were killed have left unfinished at any depth; what they had moved aside comes back.
+
+    What a living process is writing stays.
+    """
+    for place, folders, _ in os.walk(folder):
+        folders[:] = [name for name in folders if name != KEPT_ASIDE and not LEFT_BEHIND.fullmatch(name)]
+        _clear(Path(place))
+
+
+def _clear(folder: Path, name: str | None = None) -> None:
+    """As `clear_leftovers`, in one folder; `name`: only what belongs to the target of that name."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            found = LEFT_BEHIND.fullmatch(entry.name)
+            if found and name in (None, found["target"]):
+                _remove(Path(entry.path), folder / found["target"] if found["old"] else None)
+
+
+def _remove(left: Path, target: Path | None) -> None:
+    """Removes one of them, or gives it back its name if nothing else has that; not while it is locked."""
+    with suppress(OSError):
+        descriptor = os.open(left, os.O_RDONLY | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if target is not None and not target.exists():
+                os.rename(left, target)
+            elif left.is_dir():
+                shutil.rmtree(left)
+            else:
+                left.unlink()
+        finally:
+            os.close(descriptor)
+
+
+def _name(path: Path) -> str:
+    """The target as its unfinished file names it."""
+    encoded = os.fsencode(path.name)
+    return path.name if len(encoded) <= NAME_BYTES else hashlib.sha256(encoded).hexdigest()[:16]
+
+
+def _unfinished(path: Path) -> Path:
+    return path.with_name(f".{_name(path)}.{secrets.token_hex(8)}.part")
+
+
+def _new_file(path: Path) -> tuple[Path, int]:
+    while True:
+        part = _unfinished(path)
+        descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+        if _is_held(descriptor):
+            return part, descriptor
+        os.close(descriptor)
+
+
+def _new_folder(path: Path) -> tuple[Path, int]:
+    while True:
+        part = _unfinished(path)
+        part.mkdir()
+        descriptor = os.open(part, os.O_RDONLY | os.O_NOFOLLOW)
+        if _is_held(descriptor):
+            return part, descriptor
+        os.close(descriptor)
+
+
+def _is_held(descriptor: int) -> bool:
+    """Locks it; False if another process that tidies up was faster and has removed it."""
+    with suppress(OSError):  # a file system without locks, where nothing is tidied up either
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return os.fstat(descriptor).st_nlink > 0
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _rename_over(new: Path, path: Path) -> None:
+    """No full folder is replaced in one step: the old one is moved aside first, locked, and then removed."""
+    if not path.exists():
+        os.rename(new, path)
+        return
+    old = _unfinished(path).with_suffix(".old")
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        _is_held(descriptor)
+        os.rename(path, old)
+        os.rename(new, path)
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,140 @@
+"""Jobs with augmentation: what is learnt, that it is the same again, what decides the key, and what is refused."""
+
+import pytest
+from jobs import compose_job, run_job
+from omegaconf import OmegaConf
+
+from datamodules import loading
+from launch import check_command_line, typed_config
+from launch.naming import deciding_augmentation, run_key
+from schema.errors import UserError
+from schema.result import Result
+from train import CONFIGURATION
+
+JOB = ("debug_rows=24", "training.duration=3 steps", "seed=3")
+NOISE = ("augmentation=noise", "augmentation.delete=0.3")
+
+
+def weights(run):
+    return (run / "encoder" / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "model", [(), ("model=crossencoder", "loss=bce", "dataset=[demo_qmc]")], ids=["bi", "cross"]
+)
+def test_a_job_learns_something_else_and_the_same_again(model, tmp_path, tiny_backbone):
+    plain, changed, again = (
+        run_job(tmp_path / name, tiny_backbone, *JOB, *model, *words)
+        for name, words in (("plain", ()), ("changed", NOISE), ("again", (*NOISE, "hardware.num_workers=1")))
+    )
+    assert weights(changed) == weights(again) != weights(plain)
+    assert Result.read(changed).data == Result.read(plain).data  # the same rows, labels and evaluation
+    assert Result.read(changed).config["augmentation"]["views"] == ["delete", "repeat"]
+
+
+def test_translations_are_learnt_from_with_their_labels(tmp_path, tiny_backbone, project_root):
+    lines = (project_root / "builtin/data/demo_sts/train.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    firsts = sorted({line.split("\t")[0] for line in lines})
+    path = tmp_path / "back.tsv"
+    path.write_text("".join(f"{text}\t换了一种说法{text}\n" for text in firsts), encoding="utf-8")
+    words = ("augmentation=translation", f"augmentation.translations={path}")
+    runs = [run_job(tmp_path / str(len(one)), tiny_backbone, *JOB, *one) for one in ((), words)]
+    assert weights(runs[0]) != weights(runs[1])
+
+
+def key(*words):
+    return run_key(OmegaConf.to_container(compose_job("suite=none", *words), resolve=False))
+
+
+def test_the_key_knows_what_is_changed_and_nothing_else():
+    plain = key()
+    assert (
+        key("augmentation.delete=0.2", "augmentation.probability=0.1") == plain
+    )  # nothing is changed by them
+    noise = key("augmentation=noise")
+    assert noise != plain
+    assert key("augmentation=noise", "augmentation.shuffle=9") == noise
+    assert key("augmentation=noise", "augmentation.delete=0.2") != noise
+
+
+def test_a_file_of_translations_counts_by_what_it_says(tmp_path):
+    paths = [tmp_path / name for name in ("one.tsv", "two.tsv", "three.tsv")]
+    for path, text in zip(paths, ("一\t二\n", "一\t二\n", "一\t三\n"), strict=True):
+        path.write_text(text, encoding="utf-8")
+    settings = {"views": ["translation"], "probability": 0.5, "sets": None}
+    one, two, three = (deciding_augmentation(settings | {"translations": str(path)}) for path in paths)
+    assert one == two != three
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["augmentation=noise", "model=mlm", "dataset=[text_lctt]"],
+            "MaskedLanguageModel learns from text alone",
+        ),
+        (
+            ["augmentation=synonym", "model=views", "loss=info_nce"],
+            "ViewEncoder learns from text alone.*model=views",
+        ),
+        (["augmentation=noise", "loss=simcse"], "the loss of demo_sts learns from single sentences"),
+        (
+            ["augmentation=translation"],
+            r"augmentation.views=\['translation'\]: .*augmentation.translations=<file",
+        ),
+        (
+            ["augmentation=translation", "augmentation.translations=no.tsv"],
+            "augmentation.translations=no.tsv: no such",
+        ),
+        (["augmentation.views=[delete,synonym]"], r"come first, as in \[synonym,delete\]"),
+        (
+            ["augmentation.views=[synonym,translation]"],
+            r"come first, as in \[translation,synonym\]; a translation is",
+        ),
+        (
+            ["augmentation=noise", "augmentation.sets=[demo_stx]"],
+            "does not learn from demo_stx; did you mean demo_sts",
+        ),
+        (["augmentation=noise", "augmentation.sets=[]"], "expected names of sets, or null for all"),
+        (
+            ["augmentation=noise", "augmentation.probability=1.5"],
+            "probability=1.5: expected a number above 0, 1 at",
+        ),
+    ],
+)
+def test_refusals_come_before_data_are_read(words, message, tmp_path, tiny_backbone, monkeypatch):
+    monkeypatch.setattr(loading, "load_examples", lambda *given, **options: pytest.fail("data were read"))
+    with pytest.raises(UserError, match=message):
+        run_job(tmp_path, tiny_backbone, *words)
+
+
+def test_what_learns_nothing_is_left_alone(tmp_path, tiny_backbone):
+    """A row of a table that trains nothing stays possible in a sweep that augments."""
+    run = run_job(tmp_path, tiny_backbone, *NOISE, "dataset=[]", "suite=demo", "debug_rows=24")
+    assert Result.read(run).trained_on == []
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("augmentation.views=[delte]", "augmentation.views=delte: .*did you mean delete"),
+        ("augmentation.delete=1", "augmentation.delete=1.0: expected more than 0 and less than 1"),
+        ("augmentation.shuffle=1", "augmentation.shuffle=1: expected at least 2"),
+        ("augmentation=synonyms", "did you mean synonym"),
+    ],
+)
+def test_a_wrong_number_is_named_before_torch(word, message):
+    with pytest.raises(UserError, match=message):
+        check_command_line([word, "suite=none"], conf_dir=CONFIGURATION)
+
+
+def test_every_option_has_the_numbers_of_none():
+    numbers = {
+        name: vars(
+            OmegaConf.to_object(typed_config(compose_job("suite=none", f"augmentation={name}")).augmentation)
+        )
+        for name in ("none", "synonym", "noise", "sentence_order", "translation")
+    }
+    assert numbers["none"].pop("views") == []
+    for name, one in numbers.items():
+        assert {key: value for key, value in one.items() if key != "views"} == numbers["none"], name

@@ -1,0 +1,160 @@
+"""Numbers of a loss suit the scores of the job's model, wherever the loss is chosen; docs/losses.md tells them."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hydra.utils import get_class
+from jobs import compose_job
+from omegaconf import OmegaConf
+
+from launch import check_command_line, typed_config
+from lightning_modules import loss_numbers
+from schema.errors import UserError
+from schema.examples import Kind
+from schema.for_scores import unit_of_scores
+
+ROOT = Path(__file__).resolve().parents[2]
+LOSSES = sorted(path.stem for path in (ROOT / "conf" / "loss").glob("*.yaml") if path.stem != "by_kind")
+MODELS = ("biencoder", "crossencoder", "cot")
+PLACES = {"a stage": "schedule.stages.{}.loss", "a set": "schedule.sets.{}.loss"}
+WEIGHED = [
+    *("bce", "ce_mse", "cosent", "cosent_adaptive", "huber", "margin_ranking", "mse"),
+    *("cosent_bce", "cosent_sampled", "cosent_weighted"),
+]
+"""Losses with numbers that follow the model, tried by default, the first ones also for a kind; the others are slow."""
+
+
+@pytest.fixture(scope="module")
+def documented():
+    """Loss → number → (value with cosines, value with logits), as the page prints them."""
+    page = (ROOT / "docs" / "losses.md").read_text(encoding="utf-8")
+    table = page.partition("## Numbers")[2].partition("##")[0]
+    rows = [
+        [cell.strip(" `") for cell in line.split("|")[1:5]]
+        for line in table.splitlines()
+        if line.startswith("| `")
+    ]
+    found: dict[str, dict[str, tuple[str, str]]] = {}
+    for loss, number, *values in rows:
+        found.setdefault(loss, {})[number] = tuple(values)
+    return found
+
+
+def composed(*words):
+    return typed_config(compose_job("suite=none", *words))
+
+
+def require_documented(documented, model, loss, node):
+    """The numbers that a composed job has are those of the page; a refused pair of model and loss has none there."""
+    column = 1 if model == "crossencoder" else 0
+    found = {key: value for key, value in OmegaConf.to_container(node).items() if key != "_target_"}
+    told = {key: values[column] for key, values in documented.get(loss, {}).items() if "(" not in key}
+    assert set(told) == set(found), (model, loss)
+    for key, value in found.items():
+        written = value if isinstance(value, str) else json.dumps(value)
+        assert told[key] in (written, "refused"), (model, loss, key)
+
+
+def in_batches(names, size):
+    return [names[start : start + size] for start in range(0, len(names), size)]
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    "losses",
+    [WEIGHED, *(pytest.param(batch, marks=pytest.mark.slow) for batch in in_batches(LOSSES, len(Kind)))],
+    ids=lambda losses: losses[0],
+)
+def test_numbers_are_the_documented_ones_in_stages_sets_and_kinds(model, losses, documented):
+    words = [f"+loss@{place.format(loss)}={loss}" for place in PLACES.values() for loss in losses]
+    words += ["+loss@schedule.stages.kinds.loss=by_kind", "loss@schedule.stages.kinds.loss.triplet=cosent"]
+    by_kind = dict(zip(Kind, losses, strict=False))
+    kinds = OmegaConf.load(ROOT / "conf" / "loss" / "by_kind.yaml").defaults
+    known = {str(key).rpartition("@")[2] for one in kinds for key in one}
+    words += [f"{'' if kind in known else '+'}loss@loss.{kind}={loss}" for kind, loss in by_kind.items()]
+    job = composed(f"model={model}", "schedule=serial", "loss=by_kind", *words)
+    for loss in losses:
+        for owner in (job.schedule.stages, job.schedule.sets):
+            require_documented(documented, model, loss, owner[loss].loss)
+    for kind, loss in by_kind.items():
+        require_documented(documented, model, loss, job.loss[kind])
+    require_documented(documented, model, "cosent", job.schedule.stages.kinds.loss.triplet)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    "loss", [pytest.param(one, marks=[] if one == "mse" else [pytest.mark.slow]) for one in LOSSES]
+)
+def test_numbers_are_the_documented_ones_at_the_top(model, loss, documented):
+    require_documented(documented, model, loss, composed(f"model={model}", f"loss={loss}").loss)
+
+
+def test_the_page_names_every_number_of_every_loss(documented):
+    assert set(documented) == set(LOSSES)
+    for loss, numbers in documented.items():
+        (refused,) = {tuple(value == "refused" for value in values) for values in numbers.values()}
+        reads = get_class(OmegaConf.load(ROOT / "conf" / "loss" / f"{loss}.yaml")["_target_"]).reads
+        fits = [
+            reads in get_class(loss_numbers.options("model")[name]["_target_"]).offers
+            for name in loss_numbers.FAMILIES.values()
+        ]
+        assert [not one for one in refused] == fits, loss
+
+
+def test_a_model_says_in_its_source_what_its_class_says():
+    for name, config in loss_numbers.options("model").items():
+        is_cosine = "cosines" in get_class(config["_target_"]).offers
+        assert unit_of_scores(config["_target_"]) == ("cosine" if is_cosine else "logit"), name
+    assert unit_of_scores(loss_numbers.options("model")["crossencoder"]["_target_"]) == "logit"
+
+
+@pytest.mark.parametrize(
+    ("words", "temperature"),
+    [
+        (("loss=cosent_weighted",), 1),
+        (("loss=cosent_weighted", "loss.temperature_unit=spread"), 0.05),
+        (("loss=cosent_adaptive", "loss.temperature_unit=score"), 1),
+        (("loss=cosent_weighted", "loss.temperature=0.3"), 0.3),
+        (("experiment=csts_cosent",), 1),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, tuple) else str(words),
+)
+def test_the_unit_counts_and_what_is_typed_wins(words, temperature):
+    assert composed("model=crossencoder", *words).loss.temperature == temperature
+
+
+def test_what_is_typed_wins_for_a_stage_a_set_and_a_kind():
+    job = composed(
+        "model=crossencoder",
+        "schedule=serial",
+        "loss=by_kind",
+        "loss@loss.scored_pair=cosent",
+        "loss.scored_pair.temperature=0.5",
+        "+loss@schedule.stages.demo_sts.loss=cosent",
+        "schedule.stages.demo_sts.loss.temperature=0.25",
+        "+loss@schedule.sets.demo_sts.loss=margin_ranking",
+        "schedule.sets.demo_sts.loss.margin=3",
+    )
+    assert job.loss.scored_pair.temperature == 0.5
+    assert job.schedule.stages.demo_sts.loss.temperature == 0.25
+    assert job.schedule.sets.demo_sts.loss.margin == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["loss=mse", "loss.activation=3"], "loss.activation=3: expected text"),
+        (["loss=cosent", "model._target_=lightning_modules.biencoder.BiEncodr"], "did you mean BiEncoder?"),
+        (["~model"], "model=biencoder"),
+    ],
+)
+def test_mistakes_are_named_as_before(words, message):
+    with pytest.raises(UserError) as refused:
+        check_command_line(words, conf_dir=ROOT / "conf")
+    assert message in str(refused.value)
+
+
+def test_a_sweep_may_choose_the_model_and_the_temperature():
+    words = ["-m", "model=biencoder,crossencoder", "loss.temperature=0.05,0.1", "suite=none"]
+    check_command_line(words, conf_dir=ROOT / "conf")

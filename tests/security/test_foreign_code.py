@@ -1,0 +1,329 @@
+"""No file that a stranger could have written names code to run: results, data sets, journals, encoders, checkpoints."""
+
+import ast
+import pickle
+import re
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from jobs import run_job
+
+import evaluate_runs
+from callbacks.pruning import PruneOnDev
+from launch import check_command_line
+from launch.explain import ConfigError
+from launch.signatures import check_target
+from schema.errors import UserError
+from schema.own_classes import own_class
+from schema.trial import TrialAddress, open_journal
+from sweeps.backends import ray_cluster, remote, slurm
+from sweeps.backends.interface import Ended
+from sweeps.backends.ray_cluster import RayWork
+from sweeps.backends.slurm import SlurmWork
+from sweeps.search import PRUNERS
+
+
+@pytest.fixture
+def trap(tmp_path, monkeypatch):
+    """A module that can be imported and says so by a file; a class in it that would train."""
+    folder = tmp_path / "path"
+    folder.mkdir()
+    sprung = tmp_path / "sprung"
+    text = (
+        f"import pathlib\npathlib.Path({str(sprung)!r}).touch()\nfrom losses.cosent import CoSENT as Trap\n"
+    )
+    (folder / "a_trap.py").write_text(text)
+    monkeypatch.syspath_prepend(str(folder))
+    return sprung
+
+
+def test_a_module_and_a_loss_of_the_project_are_found():
+    from lightning_modules.lexical import Lexical
+    from losses.cosent import CoSENT
+
+    assert own_class("lightning_modules.lexical.Lexical") is Lexical
+    assert own_class("losses.cosent.CoSENT") is CoSENT
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "a_trap.Trap",
+        "os.system",
+        "losses.cosent.CoSENT.__init__",
+        "losses.cosent.nn",
+        "losses.cosent.Loss",
+        "losses..cosent.CoSENT",
+        "losses.none.CoSENT",
+        "losses.cosent.Nothing",
+        "lightning_modules.biencoder.partial",
+        "lightning_modules.biencoder.Batch",
+        "schema.files.Path",
+        "bench.child.Path",
+        "losses",
+        "",
+        None,
+        3,
+        ["losses.cosent.CoSENT"],
+    ],
+)
+def test_nothing_else_is(target, trap):
+    with pytest.raises(UserError, match="no class of juzhen's"):
+        own_class(target)
+    assert not trap.exists()
+
+
+def test_a_configuration_that_names_foreign_code_is_refused_unread(trap):
+    with pytest.raises(ConfigError, match=r"loss\._target_=a_trap\.Trap: no class of juzhen's"):
+        check_target({"_target_": "a_trap.Trap"}, "loss")
+    assert not trap.exists()
+
+
+@pytest.mark.parametrize("place", ["model", "loss"])
+def test_a_result_of_a_stranger_runs_nothing(place, trap, tmp_path, tiny_lexical, capsys):
+    """The attack: a run folder that was sent, scored again with the words of the documentation."""
+    path = tiny_lexical / "result.json"
+    text = path.read_text(encoding="utf-8")
+    found = re.search(rf'"{place}": {{\s*"_target_": "([\w.]+)"', text)
+    path.write_text(text.replace(f'"{found[1]}"', '"a_trap.Trap"'), encoding="utf-8")
+    status = evaluate_runs.main([str(tiny_lexical), "--again", "--without-leaks"])
+    assert not trap.exists()
+    if place == "model":  # of a model that learns nothing the loss is never asked for
+        assert status == 2
+        assert "a_trap.Trap: no class of juzhen's" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def lexical_run(tmp_path_factory, tiny_backbone):
+    words = ("model=lexical", "dataset=[]", "suite=demo", "debug_rows=8")
+    return run_job(tmp_path_factory.mktemp("runs"), tiny_backbone, *words)
+
+
+@pytest.fixture
+def tiny_lexical(lexical_run, tmp_path):
+    """The folder of a finished run that took no training."""
+    return Path(shutil.copytree(lexical_run, tmp_path / "run"))
+
+
+FORBIDDEN = {
+    "hydra.utils": {"get_class", "get_method", "get_object", "instantiate", "call"},
+    "importlib": {"import_module", "__import__"},
+    "pickle": {"load", "loads", "Unpickler"},
+    "cloudpickle": {"load", "loads"},
+    "yaml": {"load", "load_all", "full_load", "unsafe_load"},
+}
+"""Module → what runs the code that its argument names."""
+
+MAY = {
+    ("schema/own_classes.py", "import_module"),
+    ("bench/child.py", "import_module"),  # what bench itself has put into an order
+    ("bench/__main__.py", "import_module"),  # a name of the table beside it
+}
+
+
+def test_no_other_place_can_run_what_a_file_names(project_root):
+    packages = {path.parent for path in project_root.glob("*/__init__.py")} | {project_root / "hydra_plugins"}
+    found = set()
+    for path in [*project_root.glob("*.py"), *(file for one in packages for file in one.rglob("*.py"))]:
+        name = path.relative_to(project_root).as_posix()
+        if not name.startswith("tests/"):
+            found |= {(name, word) for word in dangerous(ast.parse(path.read_text(encoding="utf-8")))}
+    assert found == MAY
+
+
+def dangerous(tree: ast.AST):
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(module=module, names=names) if module in FORBIDDEN:
+                yield from (one.name for one in names if one.name in FORBIDDEN[module])
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=module), attr=word)) if word in FORBIDDEN.get(
+                module, ()
+            ):
+                yield word
+            case ast.Call(func=ast.Name(id=word)) if word in ("eval", "exec", "__import__"):
+                yield word
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="torch"), attr="load"), keywords=words):
+                if not any(one.arg == "weights_only" and is_true(one.value) for one in words):
+                    yield "torch.load"
+            case ast.keyword(arg="trust_remote_code" | "allow_pickle", value=value) if is_true(value):
+                yield node.arg
+
+
+def is_true(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
+
+
+def test_the_reader_of_sources_finds_what_it_looks_for():
+    text = """
+from hydra.utils import instantiate
+import importlib, pickle
+importlib.import_module("a"); pickle.loads(b""); eval("1"); torch.load("a")
+torch.load("a", weights_only=True); read(trust_remote_code=True); np.load("a", allow_pickle=True)
+"""
+    expected = {
+        "instantiate",
+        "import_module",
+        "loads",
+        "eval",
+        "torch.load",
+        "trust_remote_code",
+        "allow_pickle",
+    }
+    assert set(dangerous(ast.parse(text))) == expected
+
+
+optuna = pytest.importorskip("optuna")
+
+
+def journal(folder, **attributes):
+    """A study with one trial at work, as a search leaves it."""
+    storage = open_journal(folder / "s.journal")
+    study = optuna.create_study(storage=storage, study_name="s", direction="maximize")
+    for name, value in attributes.items():
+        study.set_user_attr(name, value)
+    study.ask()
+    return TrialAddress(str(folder / "s.journal"), 0)
+
+
+@pytest.mark.parametrize(
+    "pruner",
+    [
+        {"_target_": "a_trap.Trap"},
+        {"_target_": "builtins.open", "file": "sprung", "mode": "w"},
+        {"_target_": "optuna.pruners.PatientPruner", "wrapped_pruner": {"_target_": "a_trap.Trap"}},
+        {"_target_": "optuna.pruners.MedianPruner", "n_startup_trials": {"_target_": "a_trap.Trap"}},
+        {"_target_": "optuna.pruners.MedianPruner", "no_such": 1},
+        ["optuna.pruners.NopPruner"],
+        "optuna.pruners.NopPruner",
+        None,
+    ],
+)
+def test_a_journal_of_a_stranger_runs_nothing(pruner, trap, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    callback = PruneOnDev(journal(tmp_path, pruner=pruner), monitor="dev/selection/spearman")
+    with pytest.raises(UserError, match=r"s\.journal: .*pruner"):
+        callback.setup(SimpleNamespace(is_global_zero=True), None, "fit")
+    assert not trap.exists()
+    assert not (tmp_path / "sprung").exists()
+
+
+@pytest.mark.parametrize("pruner", PRUNERS)
+def test_the_pruners_of_our_own_searches_are_made(pruner, tmp_path):
+    described = PRUNERS[pruner](3, 2)
+    callback = PruneOnDev(journal(tmp_path, pruner=described), monitor="dev/selection/spearman")
+    callback.setup(SimpleNamespace(is_global_zero=True), None, "fit")
+    made = callback._study.pruner
+    assert described["_target_"] == f"optuna.pruners.{type(made).__name__}"
+    if pruner == "median":
+        assert (made._n_startup_trials, made._n_warmup_steps) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    "content", ["my thesis\nits last line, without an end", '{"a": 1}\n{"torn', "", None]
+)
+def test_a_file_that_is_no_journal_is_left_as_it_is(content, tmp_path):
+    path = tmp_path / "thesis.txt"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(UserError, match=r"trial=.*thesis\.txt#0: .*no journal of a search"):
+        TrialAddress(str(path), 0).open()
+    assert [one.name for one in tmp_path.iterdir()] == ([] if content is None else ["thesis.txt"])
+    assert content is None or path.read_text() == content
+
+
+class Trap:
+    """Unpickled, it makes a file."""
+
+    def __init__(self, sprung):
+        self.sprung = sprung
+
+    def __reduce__(self):
+        return Path.touch, (self.sprung,)
+
+
+@pytest.mark.parametrize("place", ["12_0_result.pkl", "12_ended.json"])
+def test_what_a_job_of_a_cluster_left_is_not_unpickled(place, tmp_path):
+    sprung = tmp_path / "sprung"
+    (tmp_path / place).write_bytes(pickle.dumps(("success", Trap(sprung))))
+    work = SlurmWork(tmp_path, "12", SimpleNamespace(grace_seconds=0.0, has=lambda job: False))
+    assert work.poll() == Ended(1, "its job ended: it printed nothing")
+    assert not sprung.exists()
+    pickle.loads((tmp_path / place).read_bytes())
+    assert sprung.exists()
+
+
+def test_what_a_task_of_ray_gives_back_is_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(ray_cluster, "SHARED_DISK_SECONDS", 0.0)
+    ray = SimpleNamespace(
+        wait=lambda tasks, timeout: (tasks, []), get=lambda task: pytest.fail("it was read")
+    )
+    task = SimpleNamespace(task_id=lambda: b"1")
+    work = RayWork(ray, task, tmp_path / "1_ended.json")
+    assert work.poll() == Ended(1, "its node or its Ray worker ended")
+    for told in ("[]", "{}", '{"status": "0"}', "{"):
+        (tmp_path / "1_ended.json").write_text(told)
+        assert work.poll() == Ended(1, "its node or its Ray worker ended")
+    remote.tell(str(tmp_path / "1_ended.json"), 3)
+    assert work.poll() == Ended(3)
+
+
+def test_the_folder_that_nodes_read_pickles_from_is_ours_alone(tmp_path, monkeypatch):
+    slurm._make_private(tmp_path / "jobs" / "a")
+    assert (tmp_path / "jobs" / "a").stat().st_mode & 0o077 == 0
+    (tmp_path / "jobs" / "a").chmod(0o775)
+    slurm._make_private(tmp_path / "jobs" / "a")
+    assert (tmp_path / "jobs" / "a").stat().st_mode & 0o077 == 0
+    monkeypatch.setattr(slurm.os, "getuid", lambda: 54321)
+    with pytest.raises(UserError, match="is of another user"):
+        slurm._make_private(tmp_path / "jobs" / "a")
+
+
+FILES = {
+    "a callback": "callbacks: {a: {_target_: a_trap.Trap}}",
+    "a launcher": "launcher: {_target_: a_trap.Trap}",
+    "a way through a module": "sweeper: {_target_: hydra_plugins.juzhen_sweeps.launcher.sys.exit}",
+    "a nested target": "sweeper: {params: {a: {_target_: a_trap.Trap}}}",
+    "a log handler": "job_logging: {handlers: {a: {(): a_trap.Trap}}}",
+    "a class of a log": "hydra_logging: {handlers: {a: {class: a_trap.Trap}}}",
+    "something outside": "hydra_logging: {handlers: {a: {class: logging.StreamHandler, stream: 'ext://a_trap.Trap'}}}",
+    "another log": "job_logging: {handlers: {file: {filename: /tmp/elsewhere}}}",
+    "another log by its name": "job: {name: ../../elsewhere}",
+    "the environment": "job: {env_set: {PATH: /of/a/stranger}}",
+    "another place": "run: {dir: /tmp/elsewhere}",
+}
+
+
+@pytest.mark.parametrize("content", FILES.values(), ids=FILES.keys())
+def test_a_recipe_of_a_stranger_asks_nothing_of_hydra(content, trap, tmp_path, project_root):
+    (tmp_path / "conf" / "experiment").mkdir(parents=True)
+    (tmp_path / "conf" / "experiment" / "theirs.yaml").write_text(
+        f"# @package _global_\nhydra:\n  {content}\n"
+    )
+    with pytest.raises(UserError, match=r"hydra\."):
+        check_command_line(
+            ["--config-dir", str(tmp_path / "conf"), "experiment=theirs"],
+            conf_dir=project_root / "conf",
+        )
+    assert not trap.exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "+hydra.job.env_set.OMP_NUM_THREADS=1",
+        "hydra.run.dir=/tmp/elsewhere",
+        "hydra/job_logging=stdout",
+        "hydra/job_logging=none hydra/hydra_logging=disabled",
+        "-m seed=1,2 hydra/launcher=basic",
+        "-m seed=1,2 hydra/launcher=slurm hydra.sweep.subdir=a",
+    ],
+)
+def test_what_a_person_types_is_theirs_to_choose(words, project_root):
+    check_command_line(words.split(), conf_dir=project_root / "conf")
+
+
+def test_a_pickle_of_hydra_is_not_run_again(project_root):
+    with pytest.raises(UserError, match="--experimental-rerun"):
+        check_command_line(["--experimental-rerun", "config.pickle"], conf_dir=project_root / "conf")

@@ -1,0 +1,245 @@
+"""A run writes to a folder that it has made, below the folders it was given, and moves nothing that is not a run's."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from forks import in_a_fork
+from omegaconf import OmegaConf
+
+from launch.job import check_config, typed_config
+from launch.own_folder import MARKER, make_folder, take_folder
+from launch.run_folder import RunFolder
+from launch.stored import stored_job
+from schema.errors import UserError
+from schema.result import Result
+
+
+def tree(folder: Path) -> dict[str, str]:
+    """Every file, folder and link below, with what it holds."""
+    return {
+        path.relative_to(folder).as_posix(): os.readlink(path)
+        if path.is_symlink()
+        else path.read_text(errors="replace")
+        if path.is_file()
+        else ""
+        for path in folder.rglob("*")
+    }
+
+
+def write(folder: Path, *names: str) -> Path:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+    return folder
+
+
+def a_result(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    Result("n", "k", [], {}, {}, {}, {}, {}, 1).write(folder)
+
+
+REPOSITORY = ("train.py", "conf/train.yaml", ".git/HEAD", "thesis.txt")
+
+
+@pytest.mark.parametrize("resume", ["never", "auto"])
+@pytest.mark.parametrize(
+    "names",
+    [
+        REPOSITORY,
+        ("thesis.txt",),
+        (".hydra/config.yaml", "thesis.txt"),
+        (".hydra/config.yaml", "checkpoints/epoch=3.ckpt", "thesis.txt"),
+        (".hydra/config.yaml", "result.json", "thesis.txt"),
+        ("checkpoints/resume.ckpt", "thesis.txt"),
+        ("runs/a/.hydra/config.yaml", "runs/a/result.json"),
+    ],
+    ids=[
+        "repository",
+        "a file",
+        "of Hydra",
+        "checkpoints of others",
+        "result of others",
+        "no Hydra",
+        "output_dir",
+    ],
+)
+def test_a_folder_that_no_run_has_made_is_refused_before_anything_changes(tmp_path, names, resume):
+    folder = write(tmp_path / "mine", *names)
+    before = tree(tmp_path)
+    with (
+        pytest.raises(UserError, match=r"mine: .*no run of juzhen.*run_dir="),
+        RunFolder(folder, resume=resume),
+    ):
+        pass
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        (MARKER, "notes.txt"),
+        (".hydra/config.yaml", "train.log"),  # what Hydra makes before a run begins
+        (".hydra/config.yaml", ".lock", "metrics/0/metrics.csv", "wandb/offline-run/x", "health.jsonl"),
+        (".hydra/config.yaml", "checkpoints/resume.ckpt", "checkpoints/snapshot.json", "notes.txt"),
+        (".hydra/config.yaml", "stages/0-a/result.json", "checkpoints/best.ckpt"),
+    ],
+)
+def test_a_folder_that_a_run_has_made_is_taken_and_what_is_not_the_runs_stays(tmp_path, names):
+    folder = write(tmp_path / "run", *names)
+    with RunFolder(folder, resume="never"):
+        pass
+    assert (folder / MARKER).is_file()
+    runs_own = [name for name in names if name.split("/")[0] in ("metrics", "wandb", "checkpoints", "stages")]
+    assert all((folder / "previous" / "1" / name).is_file() for name in runs_own)
+    assert "notes.txt" not in names or (folder / "notes.txt").read_text() == "notes.txt"
+
+
+def test_an_old_run_is_known_by_its_result(tmp_path):
+    folder = write(tmp_path / "run", ".hydra/config.yaml", "notes.txt")
+    a_result(folder)
+    with RunFolder(folder, resume="auto") as run:
+        assert run.finished
+
+
+def test_a_new_folder_gets_its_mark_and_a_second_attempt_moves_the_first(tmp_path):
+    folder = tmp_path / "elsewhere" / "run"
+    for attempt in ("1", "2", "3"):
+        with RunFolder(folder, resume="never"):
+            write(folder, "result.json", f"checkpoints/{attempt}")
+    assert (folder / MARKER).is_file()
+    assert (folder / "previous" / "2" / "checkpoints" / "2").exists()
+    assert not (folder / "previous" / "1" / MARKER).exists()
+
+
+@pytest.mark.parametrize(
+    "name", [".lock", ".hydra", "train.log", "health.jsonl", "checkpoints", MARKER, "previous"]
+)
+def test_a_link_where_a_run_would_write_is_refused(tmp_path, name):
+    precious = write(tmp_path / "precious", "file")
+    folder = write(tmp_path / "run", "result.json")
+    (folder / MARKER).write_text("")
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to(precious / "file" if name != "checkpoints" else precious)
+    before = tree(tmp_path)
+    with pytest.raises(UserError, match=f"{name}: is a link"), RunFolder(folder, resume="never"):
+        pass
+    assert tree(tmp_path) == before
+
+
+def test_what_a_kill_left_unfinished_goes_at_the_next_start(tmp_path):
+    folder = write(tmp_path / "run", MARKER, ".encoder.part-4711/model.safetensors", "checkpoints/best.ckpt")
+    write(folder, f"stages/0-a/.encoder.{'0' * 16}.part/x", f"checkpoints/.resume.ckpt.{'0' * 16}.part")
+    with RunFolder(folder, resume="auto"):
+        pass
+    assert not [name for name in tree(folder) if "part" in name]
+    assert (folder / "checkpoints" / "best.ckpt").exists()
+
+
+def test_a_place_where_nothing_can_be_made_is_said_with_the_way_out(tmp_path):
+    file = write(tmp_path, "file") / "file"
+    for place, reason in ((file / "run", "is a file"), (Path("/proc/run"), "/proc"), (file, "is a file")):
+        with pytest.raises(UserError, match=rf"{place}: .*{reason}.*output_dir="):
+            take_folder(place)
+        with pytest.raises(UserError, match="output_dir="):
+            make_folder(place)
+
+
+def refused_as_nobody(folder: Path) -> None:
+    if os.getuid() == 0:  # who may write anywhere
+        os.setuid(65534)
+    with pytest.raises(UserError, match=rf"nothing can be written below {folder} .*output_dir="):
+        take_folder(folder / "run")
+    with pytest.raises(UserError, match="output_dir="):
+        make_folder(folder)
+
+
+def test_a_folder_that_may_only_be_read_is_said():
+    with tempfile.TemporaryDirectory() as parent:
+        Path(parent).chmod(0o755)
+        folder = Path(parent) / "locked"
+        folder.mkdir(mode=0o555)
+        assert in_a_fork(refused_as_nobody, folder) == 0
+        assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *(
+            {"name": name}
+            for name in ("../../evil", "/tmp/evil", "a/b", "..", ".", ".git", "", " ", "a\\b", "x" * 300)
+        ),
+        *({"dataset__demo_sts__name": name} for name in ("../x", "a+b", "a>b", "a.b", "")),
+        *(
+            {
+                "schedule__name": "serial",
+                "schedule__order": [name],
+                "schedule__stages": {name: {"dataset": ["demo_sts"]}},
+            }
+            for name in ("../x", "..", "a\x00")
+        ),
+    ],
+    ids=str,
+)
+def test_what_names_a_file_is_no_path(job_with, settings):
+    with pytest.raises(UserError, match=r"expected a name"):
+        check_config(job_with(**settings))
+
+
+@pytest.mark.parametrize("group", ["dataset", "evaluate"])
+def test_what_a_set_is_called_is_no_path_either(job_with, group):
+    with pytest.raises(UserError, match=rf"{group}: \.\./x: expected a name of a set"):
+        check_config(job_with(**{group: {"../x": job_with().dataset.demo_sts}}))
+
+
+def test_names_of_people_are_legal(job_with):
+    for name in ("实验", "my run 2", "a+b-c_d.e", "<script>"):
+        check_config(job_with(name=name))
+
+
+def program(*words: str, cwd: Path) -> subprocess.CompletedProcess:
+    root = Path(__file__).resolve().parents[2]
+    command = [sys.executable, str(root / "train.py"), "model=lexical", "dataset=[]", "logger=csv", *words]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_the_program_refuses_the_folder_it_stands_in_and_changes_nothing(tmp_path):
+    folder = write(tmp_path / "repository", *REPOSITORY)
+    before = tree(tmp_path)
+    done = program("run_dir=.", cwd=folder)
+    assert done.returncode == 2
+    assert "no run of juzhen" in done.stderr
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "words", [["output_dir=file"], ["-m", "output_dir=/proc/x"], ["-m", "output_dir=file"]]
+)
+def test_the_program_says_so_before_torch_where_it_cannot_write(tmp_path, words):
+    write(tmp_path, "file")
+    done = program(*words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "output_dir=" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert tree(tmp_path) == {"file": "file"}
+
+
+def test_a_marker_is_plain_text_that_says_what_it_is(tmp_path):
+    take_folder(tmp_path / "run")
+    assert "juzhen" in (tmp_path / "run" / MARKER).read_text()
+    assert json.dumps(sorted(tree(tmp_path / "run"))) == json.dumps([MARKER, ".lock"])
+
+
+def test_a_result_of_a_stranger_does_not_say_where_anything_is_written(job_with):
+    today = typed_config(job_with())
+    result = OmegaConf.to_container(today) | dict.fromkeys(
+        ("cache_dir", "run_dir", "output_dir"), "/of/a/stranger"
+    )
+    job = stored_job(result | {"trial": "/of/a/stranger#1", "seed": 7}, today, own_hardware=True)
+    assert job.seed == 7
+    assert "stranger" not in OmegaConf.to_yaml(job)

@@ -1,0 +1,174 @@
+"""No secret of the environment or of a command line ends in a result, a log, a message or at W&B."""
+
+import json
+import logging
+import subprocess
+import sys
+
+import pytest
+
+from callbacks.tracking import build_loggers
+from launch.job import check_config, typed_config
+from schema.config import LoggerConfig
+from schema.errors import UserError, exit_status
+from schema.result import Result
+from schema.secrets import READABLE, REDACTED, hide_in_logs, redacted
+from sweeps.ledger import Event, Ledger
+
+TOKEN = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz01234567"
+PLAIN = "correct-horse-battery"
+
+
+@pytest.fixture(autouse=True)
+def secrets_of_the_environment(monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    monkeypatch.setenv("MY_DATABASE_PASSWORD", PLAIN)
+
+
+@pytest.mark.parametrize("name", ["HF_TOKEN", "MY_DATABASE_PASSWORD", "PATH", "WANDB_API_KEY"])
+def test_a_configuration_reads_a_short_list_of_variables_and_no_other(name, monkeypatch, job_with):
+    monkeypatch.setenv(name, "something")
+    for default in ("", ",none"):
+        config = job_with(data_dir=f"${{oc.env:{name}{default}}}")
+        with pytest.raises(UserError, match=rf"^data_dir: .*{name}.*{READABLE[0]}") as refused:
+            typed_config(config)
+        assert "something" not in str(refused.value)
+
+
+def test_what_is_on_the_list_is_read(monkeypatch, job_with):
+    for name in READABLE:
+        monkeypatch.setenv(name, f"/{name}")
+        assert typed_config(job_with(data_dir=f"${{oc.env:{name}}}")).data_dir == f"/{name}"
+    monkeypatch.delenv("JUZHEN_DATA")
+    assert typed_config(job_with()).data_dir == "data"
+    with pytest.raises(UserError, match="JUZHEN_DATA"):
+        typed_config(job_with(data_dir="${oc.env:JUZHEN_DATA}"))
+
+
+def test_the_list_holds_where_only_a_data_set_is_read(project_root):
+    """In a process of its own, which knows no command line of train.py."""
+    code = (
+        "from omegaconf import OmegaConf; import mining.sets\n"
+        "print(OmegaConf.create({'about': '${oc.env:HF_TOKEN}'}).about)"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=project_root, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "may not read the environment variable HF_TOKEN" in done.stderr
+    assert TOKEN not in done.stdout + done.stderr
+
+
+SECRET = [
+    TOKEN,
+    "ghp_0123456789abcdefghijABCDEFGHIJ012345",
+    "github_pat_11ABCDEFG0abcdefghijkl_mnopqrstuvwx",
+    "sk-proj-0123456789abcdefghijABCDEFGHIJ",
+    "glpat-0123456789abcdefghij",
+    "AKIAIOSFODNN7EXAMPLE",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dBjftJeZ4CVPmB92K27uhbUJU1p1r",
+    PLAIN,
+]
+
+
+@pytest.mark.parametrize("secret", SECRET)
+def test_a_secret_is_told_by_its_looks_or_by_the_environment(secret, job_with):
+    assert redacted(secret) == REDACTED
+    assert redacted(f"about: {secret}, and more") == f"about: {REDACTED}, and more"
+    assert redacted({"a": [{"b": (secret, 1)}]}) == {"a": [{"b": [REDACTED, 1]}]}
+    with pytest.raises(UserError, match=r"dataset\.demo_sts\.about: .*looks like a secret") as refused:
+        check_config(job_with(dataset__demo_sts__about=secret))
+    assert secret not in str(refused.value)
+
+
+def test_a_password_in_an_address_and_under_a_telling_name():
+    assert redacted("https://me:hunter2@host/x?y=1") == f"https://{REDACTED}@host/x?y=1"
+    assert redacted({"api_key": "short", "password": "x", "eval_batch_tokens": 3, "key": "abcd1234"}) == {
+        "api_key": REDACTED,
+        "password": REDACTED,
+        "eval_batch_tokens": 3,
+        "key": "abcd1234",
+    }
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        "0123456789abcdef0123456789abcdef01234567",  # a commit
+        "runs/a+b-biencoder-cosent-s42-71397b56",
+        "hfl/chinese-roberta-wwm-ext",
+        "https://host:80/a@b",
+        "task-0123456789012345678901234567890",
+        "今天天气很好",
+        "",
+        None,
+        1.5,
+        True,
+    ],
+)
+def test_what_is_no_secret_stays(harmless):
+    assert redacted({"a": [harmless]}) == {"a": [harmless]}
+
+
+def leaks(folder):
+    return [path for path in folder.rglob("*") if path.is_file() and TOKEN.encode() in path.read_bytes()]
+
+
+def test_what_is_stored_and_logged_holds_no_secret(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["train.py", f"dataset.x.about={TOKEN}"])
+    Result("n", "k", [], {}, {"about": TOKEN}, {}, {}, {"command": sys.argv}, 1).write(tmp_path)
+    assert json.loads((tmp_path / "result.json").read_text())["config"] == {"about": REDACTED}
+    Ledger(tmp_path).add(Event.PLANNED, cell="a", words=[f"x={TOKEN}"], run_dir="a", devices=0)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(logging, "getLogRecordFactory", logging.getLogRecordFactory)
+        before = logging.getLogRecordFactory()
+        hide_in_logs()
+        try:
+            handler = logging.FileHandler(tmp_path / "train.log")
+            log = logging.Logger("a", level=logging.INFO)
+            log.addHandler(handler)
+            log.info("cannot read %s (%d)", TOKEN, 3)
+            log.info("100 %")
+        finally:
+            logging.setLogRecordFactory(before)
+    assert (tmp_path / "train.log").read_text() == f"cannot read {REDACTED} (3)\n100 %\n"
+
+    def fail():
+        raise UserError(f"cannot read {TOKEN}")
+
+    assert exit_status(fail) == 2
+    assert capsys.readouterr().err == f"error: cannot read {REDACTED}\n"
+    assert not leaks(tmp_path)
+
+
+def test_what_goes_to_wandb_holds_no_secret(tmp_path, monkeypatch):
+    given = {}
+    monkeypatch.setattr("callbacks.tracking.WandbLogger", lambda **words: given.update(words))
+    config = LoggerConfig(
+        csv=False, wandb="offline", progress=False, every_steps=1, project="p", tags=[TOKEN]
+    )
+    build_loggers(config, tmp_path, name="n", run_id="r", settings={"about": TOKEN}, tags=[])
+    assert given["config"] == {"about": REDACTED}
+    assert given["tags"] == [REDACTED]
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        f"dataset.demo_sts.about={TOKEN}",
+        "dataset.demo_sts.about=${oc.env:HF_TOKEN}",
+        f"+hydra.job.env_set.A={TOKEN}",
+    ],
+)
+def test_the_program_refuses_it_and_leaves_it_nowhere(tmp_path, project_root, word):
+    command = [
+        sys.executable,
+        str(project_root / "train.py"),
+        "dataset=[demo_sts]",
+        "suite=none",
+        "debug=fast",
+        word,
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert TOKEN not in done.stdout + done.stderr
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,160 @@
+"""Whatever is written is whole or not there, and nothing that somebody has planted beside it is ever followed."""
+
+import os
+import re
+import signal
+import stat
+from pathlib import Path
+
+import pytest
+from forks import in_a_fork
+
+from schema import whole
+from schema.whole import clear_leftovers, whole_file, whole_folder, write_json, write_text
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(one.name for one in folder.iterdir())
+
+
+def test_a_file_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path):
+    path = tmp_path / "结果.json"
+    write_text(path, "旧\n")
+    write_text(path, "新\r\n")
+    assert path.read_bytes() == "新\r\n".encode()
+    assert names(tmp_path) == ["结果.json"]
+
+
+def test_an_error_leaves_the_old_file(tmp_path):
+    path = tmp_path / "a"
+    write_text(path, "old")
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(path, {"half": [1, 2, float("nan")]})
+    with pytest.raises(TypeError), whole_file(path) as file:
+        file.write(b"no text")
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("planted", ["a.part", ".a.part", "a.json.part", "a"])
+def test_a_planted_link_is_not_followed(tmp_path, planted):
+    precious, folder = tmp_path / "precious", tmp_path / "folder"
+    precious.write_text("mine")
+    folder.mkdir()
+    (folder / planted).symlink_to(precious)
+    write_text(folder / "a", "new")
+    assert precious.read_text() == "mine"
+    assert (folder / "a").read_text() == "new"
+    assert not (folder / "a").is_symlink()
+
+
+def test_the_name_of_an_unfinished_file_cannot_be_foreseen_and_is_made_exclusively(tmp_path, monkeypatch):
+    """Even with the name known, a link or a file there is an error, never opened."""
+    seen = set()
+    for _ in range(20):
+        with whole_file(tmp_path / "a", "wb"):
+            (part,) = [one for one in tmp_path.iterdir() if one.name != "a"]
+            seen.add(part.name)
+    assert len(seen) == 20
+    assert all(re.fullmatch(r"\.a\.[0-9a-f]{16}\.part", one) for one in seen)
+    monkeypatch.setattr(whole.secrets, "token_hex", lambda count: "0" * 2 * count)
+    precious = tmp_path / "precious"
+    (tmp_path / f".b.{'0' * 16}.part").symlink_to(precious)
+    with pytest.raises(FileExistsError):
+        write_text(tmp_path / "b", "new")
+    assert not precious.exists()
+
+
+def test_permissions_are_those_of_any_new_file(tmp_path):
+    before = os.umask(0o027)
+    try:
+        write_text(tmp_path / "a", "x")
+        with whole_folder(tmp_path / "b"):
+            pass
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o640
+    assert stat.S_IMODE((tmp_path / "b").stat().st_mode) == 0o750
+
+
+def test_a_long_name_has_room_for_what_is_added_to_it(tmp_path):
+    path = tmp_path / ("句" * 84)  # 252 bytes, of 255
+    write_text(path, "x")
+    assert names(tmp_path) == [path.name]
+
+
+def be_killed(path, write):
+    with write(path) as unfinished:
+        if isinstance(unfinished, Path):
+            (unfinished / "inside").write_text("half")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("write", [whole_file, whole_folder])
+def test_what_a_kill_leaves_goes_at_the_next_write_and_what_is_being_written_stays(tmp_path, write):
+    assert in_a_fork(be_killed, tmp_path / "a", write) == -signal.SIGKILL
+    assert len(names(tmp_path)) == 1
+    with whole_file(tmp_path / "b", "wb"):
+        assert len(names(tmp_path)) == 2
+    assert len(names(tmp_path)) == 2  # that of another file is left alone
+    with whole_file(tmp_path / "a") as other:
+        other.write("slow")
+        with write(tmp_path / "a"):
+            pass
+        assert len(names(tmp_path)) == 3  # a, b and the one that is still being written
+        (tmp_path / "a").rmdir() if write is whole_folder else None
+    assert names(tmp_path) == ["a", "b"]
+    assert (tmp_path / "a").read_text() == "slow"
+
+
+def test_all_leftovers_of_a_folder_are_cleared_those_of_earlier_versions_too(tmp_path):
+    left = [
+        ".encoder.0123456789abcdef.part",
+        ".encoder.part-4711",
+        "stages/0-a/.encoder.part-4711",
+        "checkpoints/resume.ckpt.part",
+    ]
+    kept = [".hidden", "part", "my.part", "previous/1/.encoder.part-4711", ".lock"]
+    for name in [*left, *kept]:
+        (tmp_path / name).mkdir(parents=True)
+    outside = tmp_path.parent / "outside"
+    outside.mkdir()
+    (tmp_path / ".x.0123456789abcdef.part").symlink_to(outside)
+    clear_leftovers(tmp_path)
+    assert not any((tmp_path / name).exists() for name in left)
+    assert all((tmp_path / name).exists() for name in kept)
+    assert outside.exists()
+
+
+def test_a_folder_is_replaced_whole(tmp_path):
+    for content in ("old", "new"):
+        with whole_folder(tmp_path / "encoder") as part:
+            (part / content).write_text(content)
+    assert names(tmp_path / "encoder") == ["new"]
+    with pytest.raises(FileNotFoundError), whole_folder(tmp_path / "encoder") as part:
+        (part / "none").unlink()
+    assert names(tmp_path) == ["encoder"]
+    assert names(tmp_path / "encoder") == ["new"]
+
+
+def be_killed_between_two_names(path):
+    rename, calls = os.rename, []
+
+    def once(source, target):
+        rename(source, target)
+        calls.append(target)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    whole.os.rename = once
+    with whole_folder(path):
+        pass
+
+
+def test_a_folder_that_a_kill_left_without_its_name_gets_it_back(tmp_path):
+    with whole_folder(tmp_path / "encoder") as part:
+        (part / "weights").write_text("old")
+    assert in_a_fork(be_killed_between_two_names, tmp_path / "encoder") == -signal.SIGKILL
+    assert not (tmp_path / "encoder").exists()
+    clear_leftovers(tmp_path)
+    assert names(tmp_path) == ["encoder"]
+    assert names(tmp_path / "encoder") == ["weights"]

@@ -1,0 +1,94 @@
+"""Who cannot be reached is known in seconds, and what can be done is said."""
+
+import socket
+import sys
+import threading
+
+import pytest
+
+from datamodules import hub
+from datamodules.hub import read_hub, require_hub
+from schema import network
+from schema.config import HubConfig
+from schema.errors import UserError
+from schema.network import answers
+
+
+@pytest.fixture(autouse=True)
+def nobody(monkeypatch, tmp_path):
+    """No proxy, no cache of the hub, no answer kept from an earlier test."""
+    for name in ("HTTPS_PROXY", "https_proxy", "HF_HUB_OFFLINE", "HF_HUB_CACHE", "HF_DATASETS_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    network._hub_answers.cache_clear()
+    yield
+    network._hub_answers.cache_clear()
+
+
+@pytest.fixture
+def listening():
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_server_answers_or_does_not(listening):
+    assert answers(listening)
+    assert not answers("http://127.0.0.1:9")
+    assert not answers("http://127.0.0.1:99999999")
+
+
+def test_a_proxy_stands_for_what_is_behind_it(listening, monkeypatch):
+    monkeypatch.setenv("HTTPS_PROXY", listening)
+    assert answers("https://no-such-host.invalid")
+
+
+def test_a_name_that_nobody_resolves_is_not_waited_for(monkeypatch):
+    done = threading.Event()
+
+    def wait(*place, **more):
+        done.wait()
+        raise OSError("too late")
+
+    monkeypatch.setattr(socket, "create_connection", wait)
+    assert not answers("https://huggingface.co", seconds=0.05)
+    done.set()
+
+
+UNREACHABLE = {
+    "offline": ({"HF_HUB_OFFLINE": "1"}, "HF_HUB_OFFLINE is set"),
+    "no answer": ({"HF_ENDPOINT": "http://127.0.0.1:9"}, "the hub does not answer within 2 s"),
+}
+
+
+@pytest.mark.parametrize("why", UNREACHABLE)
+def test_a_set_of_the_hub_is_refused_before_its_library_is_loaded(monkeypatch, why):
+    environment, reason = UNREACHABLE[why]
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setitem(sys.modules, "datasets", None)  # to import it would fail
+    with pytest.raises(
+        UserError, match=f"toy: source=hub, but {reason}, and C-MTEB/BQ is not in the local cache"
+    ) as told:
+        read_hub("toy", HubConfig(id="C-MTEB/BQ", splits={"train": "train"}, columns={}), "train", labels={})
+    assert "source=local data_dir=<folder>" in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("entry", ["hub/datasets--C-MTEB--BQ", "datasets/C-MTEB___bq"])
+def test_a_copy_in_the_cache_is_asked_without_a_network(monkeypatch, tmp_path, entry):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    (tmp_path / "hf" / entry).mkdir(parents=True)
+    require_hub("toy", "C-MTEB/BQ")
+    with pytest.raises(UserError):
+        require_hub("toy", "C-MTEB/LCQMC")
+
+
+def test_the_hub_is_asked_once(monkeypatch, listening):
+    monkeypatch.setenv("HF_ENDPOINT", listening)
+    asked = []
+    monkeypatch.setattr(network, "answers", lambda url: asked.append(url) or True)
+    for name in ("C-MTEB/BQ", "C-MTEB/LCQMC"):
+        hub.require_hub("toy", name)
+    assert asked == [listening]
