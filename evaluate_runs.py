@@ -22,6 +22,7 @@ from launch.run_folder import RunFolder
 from schema.arguments import Parser
 from schema.errors import UserError, exit_status
 from schema.measures import FIRST_MEASURES
+from schema.numerals import whole_number
 from schema.program import run_program
 from schema.result import WITHOUT_LEAKS, Result
 
@@ -36,8 +37,7 @@ CONFIGURATION = Path(__file__).resolve().parent / "conf"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and gives the exit status: 0, or 2 for a mistake of the user or a run that failed."""
-    options = _parser().parse_args(arguments)
-    return exit_status(lambda: _fill_all(options))
+    return exit_status(lambda: _fill_all(_parser().parse_args(arguments)))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -75,7 +75,10 @@ def _parser() -> argparse.ArgumentParser:
         "--hardware", metavar="NAME", help="of conf/hardware; default: what each run has used, on one device"
     )
     parser.add_argument(
-        "--batch-tokens", type=int, metavar="N", help="tokens at a time; default: as the hardware says"
+        "--batch-tokens",
+        type=whole_number("--batch-tokens", least=1, expected="a number of tokens, such as 16384"),
+        metavar="N",
+        help="tokens at a time; default: as the hardware says",
     )
     return parser
 
@@ -108,8 +111,6 @@ def _check(options: argparse.Namespace) -> None:
         raise UserError(
             f"--data-dir {options.data_dir}: no such folder; give the one that holds the data sets"
         )
-    if options.batch_tokens is not None and options.batch_tokens < 1:
-        raise UserError(f"--batch-tokens {options.batch_tokens}: expected a number of tokens, such as 2048")
 
 
 class _Visit:

@@ -1,8 +1,10 @@
 """The Result of a stage, put together from what the run knows."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytorch_lightning as pl
@@ -15,6 +17,7 @@ from callbacks.throughput import Throughput
 from datamodules.comparisons import NUM_CANDIDATES
 from datamodules.datamodule import SentenceDataModule
 from datamodules.leaks import Seen
+from encoders.cut import Cut
 from lightning_modules.base import SentenceModule
 from schema.config import JobConfig
 from schema.environment import describe_environment
@@ -32,6 +35,7 @@ def build_result(
     trainer: pl.Trainer,
     untrained: dict[str, Score],
     training: dict[str, Any],
+    cut: Mapping[str, Cut] = MappingProxyType({}),
 ) -> Result:
     """Everything measured in the stage that `trainer` has just tested; `training` as `describe_training` gives it."""
     return Result(
@@ -41,7 +45,7 @@ def build_result(
         scores=module.scores | {f"{key}/{metric}": Score(None) for key, metric in data.data.absent.items()},
         untrained=untrained,
         config=settings,
-        data=with_leaks(_describe_data(data), module.seen),
+        data=with_leaks(_describe_data(data, cut), module.seen),
         training=training,
         environment=describe_environment() | {"device": _device_name(module)},
         seed=job.seed,
@@ -52,14 +56,15 @@ def build_result(
     )
 
 
-def _describe_data(data: SentenceDataModule) -> dict[str, dict[str, Any]]:
+def _describe_data(data: SentenceDataModule, cut: Mapping[str, Cut]) -> dict[str, dict[str, Any]]:
     read = [(f"train/{name}", examples) for name, examples in data.train.items()]
     read += [(f"{one.split}/{one.name}", one) for one in data.data.evaluation]
-    return {key: _described(one) | _ranked_among(one, data) for key, one in read}
+    return {key: _described(one, cut.get(key)) | _ranked_among(one, data) for key, one in read}
 
 
-def _described(examples: Examples) -> dict[str, Any]:
-    return {
+def _described(examples: Examples, cut: Cut | None) -> dict[str, Any]:
+    left_out = {} if cut is None else {"cut": asdict(cut) | {"share": round(cut.share, 6)}}
+    return left_out | {
         "rows": len(examples),
         "kind": str(examples.kind),
         "dropped": examples.num_dropped,

@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import torch
+from tokenizers import Tokenizer as RustTokenizer
 from torch import nn
 from transformers import AutoTokenizer, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
+from encoders.foreign import told_simply
 from encoders.grow import with_layers
 from encoders.layout import Layout, read_layout
 from encoders.locate import check_files, download, has_weights, locate_folder
@@ -17,7 +19,7 @@ from encoders.prompt_encoder import PromptEncoder
 from encoders.sentence_encoder import SentenceEncoder
 from encoders.transformer import from_scratch, from_weights, quiet, read_architecture
 from schema.config import BackboneConfig
-from schema.errors import UserError, foreign_reason, nearest
+from schema.errors import UserError, nearest
 
 INITIALISE = ("pretrained", "random")
 
@@ -51,7 +53,7 @@ def load_backbone(config: BackboneConfig, *, seed: int) -> SentenceEncoder:
         if not is_pretrained:
             if config.layers is not None:
                 architecture.num_hidden_layers = config.layers
-            backbone = from_scratch(architecture)
+            backbone = from_scratch(architecture, shown=shown)
         elif on_hub_only:
             backbone = from_weights(config.path, architecture, revision=config.revision)
         else:
@@ -63,19 +65,25 @@ def load_backbone(config: BackboneConfig, *, seed: int) -> SentenceEncoder:
 
 
 def _read_tokenizer(folder: Path) -> Tokenizer:
-    try:
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # the Rust side raises plain Exception for a broken file
-        raise UserError(f"{folder}: the tokenizer does not load: {foreign_reason(error)}") from error
+    with told_simply(f"{folder}: the tokenizer does not load"):
+        try:
+            return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        except Exception:
+            path = folder / "tokenizer.json"
+            if path.is_file():  # transformers asks it for keys, and says no more than which one was not there
+                with told_simply(f"{path}: the tokenizer does not load; copy the file again"):
+                    RustTokenizer.from_file(str(path))
+            raise
 
 
 def _assemble(
     config: BackboneConfig, layout: Layout, backbone: PreTrainedModel, tokenizer: Tokenizer
 ) -> SentenceEncoder:
     rows = backbone.get_input_embeddings().num_embeddings
-    if len(tokenizer) > rows:
+    largest = max(tokenizer.get_vocab().values(), default=-1)
+    if largest >= rows:
         raise UserError(
-            f"{config.path}: the tokenizer has {len(tokenizer)} tokens, but the model embeds {rows}; "
+            f"{config.path}: the tokenizer has {max(len(tokenizer), largest + 1)} tokens, but the model embeds {rows}; "
             "tokenizer and config.json do not belong together"
         )
     if config.pooling is None and layout.pooling_error:
@@ -114,6 +122,10 @@ def _max_length(
     known = [number for number in told if number is not None and number < 10**9]
     if not known:
         raise UserError(f"{config.path} does not say how many tokens it takes; add backbone.max_length=128")
+    if min(known) <= (special := tokenizer.num_special_tokens_to_add()):
+        raise UserError(
+            f"{config.path} takes {min(known)} tokens, and {special} of them are special: none is left for the text"
+        )
     return min(known)
 
 

@@ -28,6 +28,7 @@ from launch.digests import evaluation_digest
 from launch.run_folder import require_free_space
 from launch.stage_store import StageEntry, share_files
 from lightning_modules.base import SentenceModule
+from lightning_modules.cut import cut_in_evaluation, cut_in_training, cut_line
 from lightning_modules.matching import Match, build_losses
 from schema.config import JobConfig
 from schema.errors import INTERRUPTED, INTERRUPTED_STATUS
@@ -93,6 +94,8 @@ class StageRun:
         if job.evaluation.untrained and data.train and data.test_plan is not None:
             untrained = self._test(trainer, module, data)
         training: dict[str, Any] = {}
+        cut = cut_in_training(module, data.train)
+        _say(cut_line(cut, "training"), trainer)
         if entry.finished:
             training = self._take_over(encoder, stage, entry)
         elif data.train:
@@ -104,6 +107,9 @@ class StageRun:
         if data.test_plan is not None:
             module.seen = self.seen.seen() if self.seen is not None and stage.history else {}
             self._measure(trainer, module, data, entry)
+            evaluated = cut_in_evaluation(module, data.test_plan)
+            _say(cut_line(evaluated, "evaluation"), trainer)
+            cut |= evaluated
         result = build_result(
             job,
             key=self.key,
@@ -113,6 +119,7 @@ class StageRun:
             trainer=trainer,
             untrained=untrained,
             training=training,
+            cut=cut,
         )
         # Lightning has logged dev while training; this is what the chosen weights reach, on every set.
         found = {key: score.value for key, score in result.scores.items() if score.value is not None}
@@ -232,6 +239,11 @@ def _interrupted(checkpoints: Path) -> str:
     if newest is None:
         return f"{INTERRUPTED} before anything was saved"
     return f"{INTERRUPTED}; step {newest.steps} is saved; continue with resume=auto"
+
+
+def _say(line: str | None, trainer: pl.Trainer) -> None:
+    if line is not None and trainer.is_global_zero:
+        print(line, file=sys.stderr, flush=True)
 
 
 def _chooses(data: SentenceDataModule) -> str:

@@ -15,8 +15,12 @@ from schema.program import run_program
 
 def main(arguments: list[str]) -> int:
     """Runs one command; the exit status: 0, or 2 for a mistake of the user."""
-    options = _parser().parse_args(arguments)
-    return exit_status(lambda: options.run(options))
+
+    def run() -> None:
+        options = _parser().parse_args(arguments)
+        options.run(options)
+
+    return exit_status(run)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -5,6 +5,11 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 
+from schema.texts import short
+
+MOST_WORDS = 60
+"""Known words that a message lists; of classes of texts there may be thousands."""
+
 MISTAKE_STATUS = 2
 """Exit status of a program after a mistake of the user: to start it again would not help."""
 INTERRUPTED = "stopped by Ctrl-C"
@@ -60,5 +65,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     # Letters that are all there and only in another order are the likeliest slip.
     close.sort(key=lambda one: sorted(one) != sorted(word))
     if close:
-        return f"did you mean {' or '.join(close[:1] if close[0].startswith(word[:2]) else close)}?"
-    return f"known: {', '.join(known)}" if known else "there are none"
+        shown = close[:1] if close[0].startswith(word[:2]) else close
+        return f"did you mean {' or '.join(map(short, shown))}?"
+    more = f" and {len(known) - MOST_WORDS:,} more" if len(known) > MOST_WORDS else ""
+    return f"known: {', '.join(map(short, known[:MOST_WORDS]))}{more}" if known else "there are none"

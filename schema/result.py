@@ -35,8 +35,9 @@ class Result:
 
     scores      metric key `split/dataset/metric` → Score; a set that could not be scored has value None
     trained_on  dataset keys of this stage and of the stages before it, oldest first
-    data        `train/dataset` or `split/dataset` → rows, dropped rows, fingerprint; with `evaluation.without_leaks`
-                `leaked` of an evaluation split: `rows` that training has seen, their `share`, and rows `by_set`
+    data        `train/dataset` or `split/dataset` → rows, dropped rows, fingerprint; `cut`: how many of its texts, or
+                of its pairs for a cross-encoder, are longer than is read; with `evaluation.without_leaks` `leaked` of
+                an evaluation split: `rows` that training has seen, their `share`, and rows `by_set`
     untrained   scores of the weights before this run's training, where `evaluation.untrained` asked for them
     training    steps, pairs, seconds, pairs per second, last and best validation; `sets`: batches and rows of each set
     weights     digest of the weights that were left behind (`schema.weights`), "" where there are none

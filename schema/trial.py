@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock
 
 from schema.errors import UserError
+from schema.numerals import is_position
 
 if TYPE_CHECKING:
     from optuna.pruners import BasePruner
@@ -40,7 +41,7 @@ class TrialAddress:
     @classmethod
     def parse(cls, text: str) -> "TrialAddress":
         journal, _, number = text.rpartition(SEPARATOR)
-        if not journal or not number.isdecimal():
+        if not journal or not is_position(number):
             raise UserError(
                 f"trial={text}: expected <journal>{SEPARATOR}<number>; a search sets it, leave it out"
             )
