@@ -16,7 +16,8 @@ from datamodules.sampler import BatchRows, BatchStream, TokenBudget
 from datamodules.selection import Selection
 from datamodules.stages import Stage
 from schema.batch import Batch
-from schema.config import Duration, JobConfig
+from schema.config import JobConfig
+from schema.duration import Duration
 from schema.examples import Examples
 from schema.own_classes import own_class
 

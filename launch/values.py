@@ -8,7 +8,8 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from launch.explain import ConfigError
 from launch.set_files import check_name
-from schema.config import BackendName, Duration, Source, Unit
+from schema.config import BackendName, Source
+from schema.duration import Duration, Unit
 from schema.errors import UserError, nearest
 from schema.examples import Kind
 from schema.files import DATASETS
