@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from schema.caches import caches_below
 from schema.config import BackendName, backend_name
 from schema.errors import UserError, exit_status, nearest
 from schema.whole import write_text
@@ -25,6 +26,7 @@ if TYPE_CHECKING:  # both load torch or numpy, and --help should not wait for th
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and gives the exit status: 0, or 2 for a mistake of the user."""
     options = _parser().parse_args(arguments)
+    caches_below(options.cache)
     return exit_status(lambda: _score(options))
 
 

@@ -12,12 +12,14 @@ from omegaconf import DictConfig, OmegaConf
 
 from launch import check_command_line, run_cli, typed_config
 from launch.naming import register_resolvers, run_key
+from schema.caches import caches_below
 
 CONFIGURATION = Path(__file__).resolve().parent / "conf"
 
 
 def run_job(config: DictConfig) -> None:
     """All stages of one composed configuration, each going on from what the one before it has learnt."""
+    caches_below(config.cache_dir)
     # torch and Lightning are loaded only now, when the command line is known to be right
     from callbacks.devices import require_device
     from launch.console import show_result

@@ -13,12 +13,14 @@ python -m analysis transfer runs/NAME mrpc snli         what a classifier on fro
 import argparse
 import sys
 
+from schema.caches import caches_below, default_cache
 from schema.errors import exit_status
 
 
 def main(arguments: list[str]) -> int:
     """Runs one command; the exit status: 0, or 2 for a mistake of the user."""
     options = _parser().parse_args(arguments)
+    caches_below(default_cache())
     return exit_status(lambda: options.run(options))
 
 

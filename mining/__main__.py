@@ -7,12 +7,14 @@ python -m mining whiten runs/TOKENS whitened --dataset text_tatoeba      token e
 import argparse
 import sys
 
+from schema.caches import caches_below, default_cache
 from schema.errors import exit_status
 
 
 def main(arguments: list[str]) -> int:
     """Runs one command; the exit status: 0, or 2 for a mistake of the user."""
     options = _parser().parse_args(arguments)
+    caches_below(default_cache())
     return exit_status(lambda: options.run(options))
 
 

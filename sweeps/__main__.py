@@ -14,6 +14,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from schema.caches import caches_below, default_cache
 from schema.errors import UserError, exit_status
 from schema.whole import write_text
 
@@ -21,6 +22,7 @@ from schema.whole import write_text
 def main(arguments: list[str]) -> int:
     """Runs one command; the exit status: 0, or 2 for a mistake of the user."""
     options = _parser().parse_args(arguments)
+    caches_below(default_cache())
     return exit_status(lambda: options.run(options))
 
 
