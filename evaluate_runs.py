@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from launch.lacking import Described, FinishedStage, fillable, finished_stages, uncounted
 from launch.run_folder import RunFolder
 from schema.arguments import Parser
+from schema.caches import caches_below
 from schema.errors import UserError, exit_status
 from schema.measures import FIRST_MEASURES
 from schema.numerals import whole_number
@@ -91,6 +92,7 @@ def _fill_all(options: argparse.Namespace) -> None:
     words = [f"dataset=[{','.join(options.dataset)}]", f"suite={options.suite or 'none'}"]
     words += [f"hardware={options.hardware}"] if options.hardware else []
     today = checked_job(words, conf_dir=CONFIGURATION, extra=options.config_dir)
+    caches_below(today.cache_dir)
     visit = _Visit(options, today)
     failed = []
     for number, stage in enumerate(stages, start=1):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from analysis.new_pairs import add_fitted, check_fitted, fused_scores, scaled
 from schema.arguments import Parser
+from schema.caches import caches_below
 from schema.config import BackendName, backend_name
 from schema.errors import UserError, exit_status, nearest
 from schema.numerals import is_position, whole_number
@@ -32,7 +33,13 @@ if TYPE_CHECKING:  # it loads numpy, and --help should not wait for that
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and gives the exit status: 0, or 2 for a mistake of the user."""
-    return exit_status(lambda: _score(_parser().parse_intermixed_args(arguments)))
+
+    def run() -> None:
+        options = _parser().parse_intermixed_args(arguments)
+        caches_below(options.cache)
+        _score(options)
+
+    return exit_status(run)
 
 
 def _score(options: argparse.Namespace) -> None:

@@ -15,6 +15,7 @@ import argparse
 import sys
 
 from schema.arguments import Parser
+from schema.caches import caches_below, default_cache
 from schema.errors import exit_status
 from schema.program import run_program
 
@@ -24,6 +25,7 @@ def main(arguments: list[str]) -> int:
 
     def run() -> None:
         options = _parser().parse_args(arguments)
+        caches_below(default_cache())
         options.run(options)
 
     return exit_status(run)

@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 from schema.arguments import Parser
+from schema.caches import caches_below, default_cache
 from schema.errors import UserError, exit_status
 from schema.program import run_program
 from schema.whole import write_text
@@ -24,6 +25,7 @@ from schema.whole import write_text
 def main(arguments: list[str]) -> int:
     """Runs one command; the exit status: 0, or 2 for a mistake of the user."""
     options = _parser().parse_args(arguments)
+    caches_below(default_cache())
     return exit_status(lambda: options.run(options))
 
 
