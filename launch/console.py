@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from schema.examples import Kind
 from schema.measures import FIRST_MEASURES, first_measure
@@ -12,7 +13,7 @@ from schema.result import WITHOUT_LEAKS, Result, Score
 
 def show_result(result: Result, *, folder: str) -> None:
     """Prints the scores of a result as a table: Spearman ×100 per evaluation set, with its interval."""
-    console = Console()
+    console = Console(markup=False)  # names and folders may have square brackets
     console.print(result_table(result))
     for name, count in leaky_counts(result).items():
         console.print(f"{name}: {count:,} rows left out that an evaluation set has too (filter_leaks)")
@@ -21,7 +22,7 @@ def show_result(result: Result, *, folder: str) -> None:
     for line in leak_lines(result):
         console.print(line, soft_wrap=True)
     training = result.training
-    if training.get("train_seconds"):
+    if training.get("train_seconds") and {"rows_seen", "rows_per_second"} <= training.keys():
         console.print(
             f"trained {training['rows_seen']:,} rows in {training['train_seconds']:.0f} s "
             f"({training['rows_per_second']:.0f} rows/s{_memory(training)}), {best_on_dev(training)}",
@@ -34,10 +35,10 @@ def show_result(result: Result, *, folder: str) -> None:
 
 def best_on_dev(training: dict) -> str:
     """The dev score that chose the weights; where there is none, why, and which weights were kept."""
-    best = next(key for key in training if key.startswith("best_dev_"))
-    told = f"best dev {_words(best.removeprefix('best_dev_'))} {_percent(training[best])}"
+    best = next((key for key in training if key.startswith("best_dev_")), "best_dev_spearman")
+    told = f"best dev {_words(best.removeprefix('best_dev_'))} {_percent(training.get(best))}"
     sets = ", ".join(training.get("selected_on") or ())
-    if training[best] is not None:
+    if training.get(best) is not None:
         return f"{told} ({sets})" if sets else told
     why = f"undefined on {sets}: gold values or scores are all equal" if sets else "no dev split was scored"
     return f"{told} ({why}; the weights of the last step were kept)"
@@ -111,9 +112,9 @@ def result_table(result: Result) -> Table:
         keys = [f"test/{name}/accuracy", f"dev/{name}/accuracy", f"dev/{name}/mlm_accuracy"]
         accuracy = _first(result.scores, *keys) if measure == "spearman" else None
         before = _first(result.untrained, f"test/{name}/{measure}", f"dev/{name}/{measure}")
-        mark = "[bold]" if name in " ".join(result.trained_on).replace("+", " ").split() else ""
+        style = "bold" if name in " ".join(result.trained_on).replace("+", " ").split() else ""
         table.add_row(
-            f"{mark}{name}",
+            Text(name, style=style),
             *([_words(measure)] if mixed else []),
             *([_percent(before and before.value)] if result.untrained else []),
             *_cells(dev),
@@ -143,7 +144,7 @@ def _first(scores: dict[str, Score], *keys: str) -> Score | None:
 def _cells(score: Score | None) -> tuple[str, str]:
     if score is None:
         return "–", ""
-    interval = "" if score.low is None else f"{100 * score.low:.1f}–{100 * score.high:.1f}"
+    interval = "" if None in (score.low, score.high) else f"{100 * score.low:.1f}–{100 * score.high:.1f}"
     return _percent(score.value), interval
 
 

@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from schema.errors import UserError
+from schema.result_shape import ANYTHING, BEST_DEV, RESULT
 from schema.secrets import redacted
+from schema.shape import require_shape
+from schema.texts import short
 from schema.whole import write_json
 
 RESULT_FILE = "result.json"
@@ -95,12 +98,19 @@ class Result:
         path = path / RESULT_FILE if path.is_dir() else path
         try:
             fields = json.loads(path.read_text(encoding="utf-8"))
+            require_shape(fields, RESULT, "it")
+            for key, value in fields["training"].items():
+                require_shape(
+                    value, BEST_DEV if key.startswith("best_dev_") else ANYTHING, f"it.training.{key}"
+                )
             for name in ("scores", "untrained"):
-                fields[name] = {key: Score(**score) for key, score in fields[name].items()}
+                fields[name] = {key: Score(**score) for key, score in fields.get(name, {}).items()}
             return cls(**fields)
         except FileNotFoundError:
             raise UserError(
                 f"{path}: no result here; the run did not finish, or this is no run folder"
             ) from None
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{path}: not a result of juzhen ({error})") from error
+        except (ValueError, TypeError, RecursionError) as error:
+            raise UserError(f"{path}: not a result of juzhen ({short(str(error), 300)})") from error
+        except OSError as error:
+            raise UserError(f"{path}: cannot be read ({error.strerror})") from error

@@ -115,7 +115,7 @@ def _table(options: argparse.Namespace) -> None:
     from sweeps.table import caption, console_tables, to_csv, to_markdown
 
     matrix = _read_matrix(options, split=options.split)
-    console = Console()
+    console = Console(markup=False)
     for table in console_tables(matrix, console):
         console.print(table)
     console.print(caption(matrix), highlight=False)
@@ -170,7 +170,7 @@ def _status(options: argparse.Namespace) -> None:
 
     from sweeps.status import read_status, to_console
 
-    Console().print(to_console(read_status(options.folder)), highlight=False)
+    Console(markup=False).print(to_console(read_status(options.folder)), highlight=False)
 
 
 def _snapshots(options: argparse.Namespace) -> None:
