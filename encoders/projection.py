@@ -38,6 +38,10 @@ class Projection(nn.Module):
         self.activation = ACTIVATIONS[activation]()
 
     @property
+    def in_features(self) -> int:
+        return self.linear.in_features
+
+    @property
     def out_features(self) -> int:
         return self.linear.out_features
 
@@ -70,13 +74,10 @@ class Projection(nn.Module):
         }
         if config.get("use_residual") or inputs != {"sentence_embedding"}:
             raise UserError(f"{folder}: only plain Dense layers over the sentence embedding are supported")
-        layer = cls(
-            settings.get("in_features", int),
-            settings.get("out_features", int),
-            bias=settings.get("bias", bool, default=True),
-            activation=activation,
-        )
+        wanted = [settings.get(key, int) for key in ("in_features", "out_features")]
+        bias = settings.get("bias", bool, default=True)
         with told_simply(f"{folder}: config.json and {_WEIGHTS} do not belong together"):
+            layer = cls(*wanted, bias=bias, activation=activation)
             layer.load_state_dict(_read_weights(folder))
         return layer
 
@@ -95,6 +96,10 @@ class OutputNorm(nn.Module):
         self.norm = nn.LayerNorm(dim)
 
     @property
+    def in_features(self) -> int:
+        return self.out_features
+
+    @property
     def out_features(self) -> int:
         return self.norm.normalized_shape[0]
 
@@ -108,8 +113,9 @@ class OutputNorm(nn.Module):
     @classmethod
     def load(cls, folder: Path) -> "OutputNorm":
         """Reads a `LayerNorm` folder. Raises UserError for pickled weights."""
-        layer = cls(Settings.read(folder / "config.json").get("dimension", int))
+        dimension = Settings.read(folder / "config.json").get("dimension", int)
         with told_simply(f"{folder}: config.json and {_WEIGHTS} do not belong together"):
+            layer = cls(dimension)
             layer.load_state_dict(_read_weights(folder))
         return layer
 
@@ -126,10 +132,15 @@ def load_projections(
     for folder in folders:
         is_norm = "dimension" in Settings.read(folder / "config.json").values
         layers.append((OutputNorm if is_norm else Projection).load(folder))
+        if layers[-1].in_features != width:
+            raise UserError(
+                f"{folder}: takes {layers[-1].in_features} numbers, and gets {width} from what stands before it"
+            )
+        width = layers[-1].out_features
     if layer_norm is False:
         return [one for one in layers if one.kind != OutputNorm.kind]
     if layer_norm and OutputNorm.kind not in [one.kind for one in layers[-1:]]:
-        layers.append(OutputNorm(layers[-1].out_features if layers else width))
+        layers.append(OutputNorm(width))
     return layers
 
 

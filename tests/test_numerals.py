@@ -6,7 +6,7 @@ import evaluate_runs
 import predict
 from analysis.__main__ import main as analysis
 from mining.__main__ import main as mining
-from schema.config import Duration
+from schema.duration import Duration
 from schema.errors import UserError
 from schema.trial import TrialAddress
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from jobs import compose_job, logged, run_job
-from launch.weights import weights_digest
+from schema.weights import weights_digest
 from omegaconf import OmegaConf
 from torch import nn
 
