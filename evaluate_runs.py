@@ -20,7 +20,10 @@ from typing import TYPE_CHECKING
 from launch.lacking import Described, FinishedStage, fillable, finished_stages, uncounted
 from launch.run_folder import RunFolder
 from schema.arguments import Parser
+from schema.caches import caches_below
 from schema.errors import UserError, exit_status
+from schema.measures import FIRST_MEASURES
+from schema.numerals import whole_number
 from schema.program import run_program
 from schema.result import WITHOUT_LEAKS, Result
 
@@ -35,8 +38,7 @@ CONFIGURATION = Path(__file__).resolve().parent / "conf"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and gives the exit status: 0, or 2 for a mistake of the user or a run that failed."""
-    options = _parser().parse_args(arguments)
-    return exit_status(lambda: _fill_all(options))
+    return exit_status(lambda: _fill_all(_parser().parse_args(arguments)))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -74,7 +76,10 @@ def _parser() -> argparse.ArgumentParser:
         "--hardware", metavar="NAME", help="of conf/hardware; default: what each run has used, on one device"
     )
     parser.add_argument(
-        "--batch-tokens", type=int, metavar="N", help="tokens at a time; default: as the hardware says"
+        "--batch-tokens",
+        type=whole_number("--batch-tokens", least=1, expected="a number of tokens, such as 16384"),
+        metavar="N",
+        help="tokens at a time; default: as the hardware says",
     )
     return parser
 
@@ -87,6 +92,7 @@ def _fill_all(options: argparse.Namespace) -> None:
     words = [f"dataset=[{','.join(options.dataset)}]", f"suite={options.suite or 'none'}"]
     words += [f"hardware={options.hardware}"] if options.hardware else []
     today = checked_job(words, conf_dir=CONFIGURATION, extra=options.config_dir)
+    caches_below(today.cache_dir)
     visit = _Visit(options, today)
     failed = []
     for number, stage in enumerate(stages, start=1):
@@ -107,8 +113,6 @@ def _check(options: argparse.Namespace) -> None:
         raise UserError(
             f"--data-dir {options.data_dir}: no such folder; give the one that holds the data sets"
         )
-    if options.batch_tokens is not None and options.batch_tokens < 1:
-        raise UserError(f"--batch-tokens {options.batch_tokens}: expected a number of tokens, such as 2048")
 
 
 class _Visit:
@@ -166,13 +170,16 @@ class _Visit:
 
 
 def _spoken(filled: "Filled", result: Result, seconds: float) -> str:
-    """New Spearman ×100 of each split, what moved, and what could not be done."""
-    spoken = [
-        f"{place} {'without them ' if metric.endswith(WITHOUT_LEAKS) else ''}{100 * result.scores[key].value:.2f}"
-        for key in filled.added
-        for place, _, metric in [key.rpartition("/")]
-        if metric.removesuffix(WITHOUT_LEAKS) == "spearman" and key in result.scores
-    ]
+    """New Spearman, or what else speaks for a set, ×100 of each split, what moved, and what could not be done."""
+    spoken = []
+    for key in filled.added:
+        place, _, metric = key.rpartition("/")
+        measure = metric.removesuffix(WITHOUT_LEAKS)
+        if measure not in FIRST_MEASURES or key not in result.scores:
+            continue
+        words = [] if measure == "spearman" else [measure.replace("_", " ")]
+        words += ["without them"] if metric.endswith(WITHOUT_LEAKS) else []
+        spoken.append(" ".join([place, *words, f"{100 * result.scores[key].value:.2f}"]))
     parts = [*filled.notes]
     parts += [f"added {', '.join(spoken) or len(filled.added)}"] if filled.added else []
     far = [

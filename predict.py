@@ -1,8 +1,9 @@
 """Scores sentence pairs with a trained encoder: `python predict.py <run or folder> "句子一" "句子二"`.
 
-With --file it adds a column to a table of pairs. The score is the cosine of the two embeddings, −1 to 1; of a
-cross-encoder it is the logit, any number, 0 where it is undecided after training with bce or ce. With --calibration it
-is the probability of label 1, and with --fuse one score of two runs.
+With --file it adds a column to a table of pairs. The score is the cosine of the two embeddings, −1 to 1, or the learnt
+form of a run with model.score=bilinear, any number; of a cross-encoder it is the logit, any number, 0 where it is
+undecided after training with bce or ce. With --calibration it is the probability of label 1, and with --fuse one score
+of two runs.
 """
 
 import argparse
@@ -16,20 +17,29 @@ from typing import TYPE_CHECKING
 
 from analysis.new_pairs import add_fitted, check_fitted, fused_scores, scaled
 from schema.arguments import Parser
+from schema.caches import caches_below
 from schema.config import BackendName, backend_name
 from schema.errors import UserError, exit_status, nearest
+from schema.numerals import is_position, whole_number
 from schema.program import run_program
+from schema.texts import short, text_fault
 from schema.whole import write_text
 
-if TYPE_CHECKING:  # both load torch or numpy, and --help should not wait for them
+if TYPE_CHECKING:  # it loads numpy, and --help should not wait for that
     from datamodules.readers import Table
     from encoders import SentenceEncoder
+    from encoders.joint_encoder import JointEncoder
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and gives the exit status: 0, or 2 for a mistake of the user."""
-    options = _parser().parse_intermixed_args(arguments)
-    return exit_status(lambda: _score(options))
+
+    def run() -> None:
+        options = _parser().parse_intermixed_args(arguments)
+        caches_below(options.cache)
+        _score(options)
+
+    return exit_status(run)
 
 
 def _score(options: argparse.Namespace) -> None:
@@ -68,7 +78,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quoted", action="store_true", help='fields may be wrapped in double quotes ("")')
     parser.add_argument("--output", type=Path, help="default: <file>.scored.tsv or .csv beside the file")
     parser.add_argument("--score-column", default="score", help="name of the new column (default: score)")
-    parser.add_argument("--batch-tokens", type=int, default=16384, help="tokens at a time (default: 16384)")
+    parser.add_argument(
+        "--batch-tokens",
+        type=whole_number("--batch-tokens", least=1, expected="a number of tokens, such as 16384"),
+        default=16384,
+        help="tokens at a time (default: 16384)",
+    )
     parser.add_argument(
         "--backend",
         default=BackendName.TORCH,
@@ -94,13 +109,14 @@ def score_file(options: argparse.Namespace) -> Path:
 
     path = options.file
     if not path.is_file():
-        raise UserError(f"--file {path}: no such file")
+        raise UserError(f"--file {path}: no such file{', but something else' if path.exists() else ''}")
     kind = next((suffix for suffix in reversed(path.suffixes) if suffix in DELIMITERS), None)
     if kind is None:
         raise UserError(
             f"--file {path}: expected one of {', '.join(DELIMITERS)}, or one of them with .gz or .zst"
         )
     output = options.output or path.with_name(f"{path.name.split(kind)[0]}.scored{kind}")
+    _check_output(output, options)
     table = read_table(path, header=not options.no_header, quoted=options.quoted)
     for line, reason in sorted(table.faults.items())[:1]:
         raise UserError(f"{table.at(line)}: {reason}")
@@ -113,8 +129,19 @@ def score_file(options: argparse.Namespace) -> Path:
     return output
 
 
+def _check_output(output: Path, options: argparse.Namespace) -> None:
+    """Raises UserError for a place that must not be written to, and for a column that no table can have."""
+    if output.exists() and output.samefile(options.file):
+        raise UserError(f"--output {output}: this is the file that is read; give another one")
+    name = options.score_column
+    if not name.strip() or any(sign in name for sign in "\t\n\r,"):
+        raise UserError(f"--score-column {name!r}: expected a name without tabs, commas and line ends")
+
+
 def _text_columns(table: "Table", options: argparse.Namespace) -> list[Sequence[str]]:
     """The two columns of sentences, none of them empty."""
+    from datamodules.verify import place_in
+
     names = table.names or [str(position) for position in range(len(table.columns))]
     wanted = options.columns or (("0", "1") if options.no_header else ("sentence1", "sentence2"))
     if table.names and options.score_column in table.names:
@@ -122,20 +149,35 @@ def _text_columns(table: "Table", options: argparse.Namespace) -> list[Sequence[
             f"{options.file}: there is a column {options.score_column} already; "
             "name the new one with --score-column predicted"
         )
+    if wanted[0] == wanted[1]:
+        raise UserError(
+            f"--columns {' '.join(wanted)}: expected two columns; a sentence with itself scores 1"
+        )
     columns = []
     for name in wanted:
-        if name not in names and not (name.isdigit() and int(name) < len(names)):
-            raise UserError(
-                f"{options.file}: no column {name}; {nearest(name, names)}. Choose with --columns A B"
-            )
-        position = names.index(name) if name in names else int(name)
+        if name not in names and not (is_position(name) and int(name) < len(names)):
+            raise UserError(_no_column(name, table, options))
+        position = place_in(names, name, str(options.file)) if name in names else int(name)
         for line, text in zip(table.lines, table.columns[position], strict=True):
-            if not text.strip():
-                raise UserError(f"{table.at(int(line))}: the sentence in column {name} is empty")
+            if fault := text_fault(text):
+                raise UserError(f"{table.at(int(line))}: the sentence in column {name} {fault}")
         columns.append(table.columns[position])
     if not len(table.lines):
         raise UserError(f"{options.file}: no rows below the header")
     return columns
+
+
+def _no_column(name: str, table: "Table", options: argparse.Namespace) -> str:
+    """What to type where a column is not there: without --columns the first line may be a pair already."""
+    from datamodules.verify import listed
+
+    names = table.names or [str(position) for position in range(len(table.columns))]
+    hint = nearest(name, map(short, names))
+    hint = hint if hint.startswith("did you mean") else f"known: {listed(names)}"
+    told = f"{options.file}: no column {name}; {hint}. Choose with --columns A B"
+    if table.names and not options.columns:
+        told += ", or, if the first line is a pair already, type --no-header"
+    return told
 
 
 def _scores(
@@ -151,7 +193,18 @@ def _scores(
     elif is_joint(options.encoder):
         scores = _joint_scores(first, second, options, progress=progress)
     else:
-        scores = _cosines(load_encoder(options.encoder), first, second, options, progress=progress)
+        from encoders.embedding_cache import EmbeddingCache
+
+        encoder = load_encoder(options.encoder)
+        _tell_cut(encoder, first, second)
+        scores = encoder.scores(
+            first,
+            second,
+            batch_tokens=options.batch_tokens,
+            progress=progress,
+            backend=options.backend,
+            cache=None if options.cache is None else EmbeddingCache(options.cache),
+        )
     return scaled(scores, options)
 
 
@@ -165,30 +218,23 @@ def _joint_scores(
     from encoders.joint_bundle import load_joint_encoder
 
     encoder = load_joint_encoder(options.encoder)
-    return encoder.scores(first, second, batch_tokens=options.batch_tokens, progress=progress)
+    scores = encoder.scores(first, second, batch_tokens=options.batch_tokens, progress=progress)
+    _tell_cut(encoder, first, second)
+    return scores
 
 
-def _cosines(
-    encoder: "SentenceEncoder",
-    first: Sequence[str],
-    second: Sequence[str],
-    options: argparse.Namespace,
-    *,
-    progress: bool,
-) -> Sequence[float]:
-    import numpy as np
+def _tell_cut(encoder: "SentenceEncoder | JointEncoder", first: Sequence[str], second: Sequence[str]) -> None:
+    """One line where sentences are longer than the encoder reads: their scores are those of their beginnings."""
+    from encoders.cut import cut_of
+    from schema.examples import Examples, Kind
 
-    from encoders.embedding_cache import EmbeddingCache
-
-    embeddings = encoder.embed(
-        [*first, *second],
-        batch_tokens=options.batch_tokens,
-        progress=progress,
-        backend=options.backend,
-        cache=None if options.cache is None else EmbeddingCache(options.cache),
-    )
-    embeddings /= np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-    return np.einsum("rd,rd->r", embeddings[: len(first)], embeddings[len(first) :])
+    texts = {"text_a": list(first), "text_b": list(second)}
+    cut = cut_of(encoder, Examples.from_texts("file", "test", kind=Kind.SCORED_PAIR, texts=texts))
+    if cut.cut:
+        print(
+            f"{cut} are longer than the {cut.max_length} tokens that the encoder reads, and are cut there",
+            file=sys.stderr,
+        )
 
 
 def _write_table(

@@ -29,11 +29,13 @@ def run_job(config: "DictConfig", *, known: "Known | None" = None) -> None:
     from launch.first_look import first_look
     from launch.naming import run_key
     from launch.shown_again import show_finished
+    from schema.caches import caches_below
 
     typed = typed_config(config)
     if show_finished(OmegaConf.to_object(typed)):
         return
     known = first_look(typed) if known is None else known
+    caches_below(config.cache_dir)
     with loading("torch"):  # only now, when the command line is known to be right
         from callbacks.devices import require_device
         from launch.console import show_result

@@ -8,20 +8,27 @@ python -m analysis calibrate runs/NAME                  scores as probabilities:
 python -m analysis fuse runs/ONE runs/OTHER             two runs as one score, weighted by what does best on dev
 python -m analysis curves runs/ONE runs/OTHER           learning curves side by side, a picture and a table
 python -m analysis transfer runs/NAME mrpc snli         what a classifier on frozen embeddings reaches
+python -m analysis space runs/NAME --dataset csts       where embeddings lie: lengths, spread, directions, neighbours
 """
 
 import argparse
 import sys
 
 from schema.arguments import Parser
+from schema.caches import caches_below, default_cache
 from schema.errors import exit_status
 from schema.program import run_program
 
 
 def main(arguments: list[str]) -> int:
     """Runs one command; the exit status: 0, or 2 for a mistake of the user."""
-    options = _parser().parse_args(arguments)
-    return exit_status(lambda: options.run(options))
+
+    def run() -> None:
+        options = _parser().parse_args(arguments)
+        caches_below(default_cache())
+        options.run(options)
+
+    return exit_status(run)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -29,6 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     from analysis.curves_command import add_curves
     from analysis.fuse_command import add_fuse
     from analysis.leaks.command import add_leaks
+    from analysis.space_command import add_space
     from analysis.transfer_command import add_transfer
 
     parser = Parser(
@@ -40,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     add_curves(commands)
     add_fuse(commands)
     add_transfer(commands)
+    add_space(commands)
     return parser
 
 

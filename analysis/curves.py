@@ -1,14 +1,16 @@
 """Learning curves of runs, from the tables that training leaves in metrics/."""
 
-import csv
 import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from schema.csv_rows import csv_rows
 from schema.errors import UserError, nearest
+from schema.numerals import as_number
 from schema.result import RESULT_FILE
+from schema.texts import short
 
 TABLE = "metrics.csv"
 STEP = "step"
@@ -56,19 +58,19 @@ def read_curves(folder: str | Path) -> Curves:
 
 def _read_table(path: Path, by_step: dict[str, dict[int, float]]) -> None:
     """Adds the rows of one table to quantity → step → value."""
-    with path.open(newline="", encoding="utf-8") as file:
-        for number, row in enumerate(csv.DictReader(file), start=2):
-            if not row.get(DURING_TRAINING):
-                continue
-            try:
-                step = int(row[STEP]) + 1
-                for key, value in row.items():
-                    if value and key not in (STEP, DURING_TRAINING):
-                        by_step.setdefault(key, {})[step] = float(value)
-            except (KeyError, TypeError, ValueError) as error:
-                raise UserError(
-                    f"{path}, line {number}: expected numbers as training logs them ({error})"
-                ) from error
+    _, rows = csv_rows(path)
+    for number, row in rows:
+        if not row.get(DURING_TRAINING):
+            continue
+        try:
+            step = int(as_number(row[STEP])) + 1
+            for key, value in row.items():
+                if value and key not in (STEP, DURING_TRAINING):
+                    by_step.setdefault(key, {})[step] = as_number(value)
+        except (KeyError, ValueError, OverflowError) as error:
+            raise UserError(
+                f"{path}, line {number}: expected numbers as training logs them ({short(str(error))})"
+            ) from error
 
 
 def _told(folder: Path) -> tuple[str, dict[str, int]]:
@@ -79,7 +81,7 @@ def _told(folder: Path) -> tuple[str, dict[str, int]]:
         return f"{result['name']}, seed {result['seed']}", {
             name: its["batches"] for name, its in sets.items()
         }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return folder.name, {}
 
 

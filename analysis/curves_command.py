@@ -11,6 +11,7 @@ from typing import Any
 from analysis.calibrate_command import require_matplotlib
 from analysis.curves import Curves, choose_quantities, read_curves, smoothed, told_apart
 from schema.errors import UserError
+from schema.numerals import as_number
 from schema.whole import whole_file
 
 PER_ROW = 3
@@ -69,7 +70,7 @@ def curves(options: argparse.Namespace) -> None:
 def _level(line: str) -> tuple[str, float]:
     name, _, value = line.rpartition("=")
     try:
-        return name, float(value)
+        return name, as_number(value)
     except ValueError:
         raise UserError(f'--line {line}: expected a name and a number, as in --line "TF-IDF=0.731"') from None
 

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from schema.errors import UserError
+from schema.numerals import whole_number
 from schema.whole import write_json
 
 CONFIGURATION = Path(__file__).resolve().parents[1] / "conf"
@@ -14,26 +15,41 @@ def add_transfer(commands: "argparse._SubParsersAction") -> None:
     """Adds the command `transfer` to a program."""
     parser = commands.add_parser(
         "transfer",
-        help="classify sentence pairs by a logistic regression on frozen embeddings",
+        help="classify pairs or texts by a logistic regression on frozen embeddings",
         description="Trains a logistic regression on the embeddings of an encoder, which is not changed: on train, "
         "its penalty chosen on dev, its accuracy told on test. Where splits are missing, in folds of what is there.",
     )
     parser.add_argument("encoder", help="run folder, or folder of an encoder")
     parser.add_argument(
-        "sets", nargs="+", metavar="SET", help="0/1 pairs or NLI pairs: mrpc, qqp, snli, lcqmc …"
+        "sets",
+        nargs="+",
+        metavar="SET",
+        help="0/1 pairs, NLI pairs, texts with classes: mrpc, qqp, snli, tnews …",
     )
     parser.add_argument("--data-dir", type=Path, help="default: $JUZHEN_DATA, or data")
-    parser.add_argument("--limit", type=int, help="at most this many rows of each split")
-    parser.add_argument("--seed", type=int, default=42, help="for drawn rows and folds (default: 42)")
-    parser.add_argument("--batch-tokens", type=int, default=16384, help="tokens at a time (default: 16384)")
+    parser.add_argument(
+        "--limit",
+        type=whole_number("--limit", least=10, expected="at least 10 rows, such as 20000"),
+        help="at most this many rows of each split",
+    )
+    parser.add_argument(
+        "--seed",
+        type=whole_number("--seed", least=0, expected="a whole number, 0 or more"),
+        default=42,
+        help="for drawn rows and folds (default: 42)",
+    )
+    parser.add_argument(
+        "--batch-tokens",
+        type=whole_number("--batch-tokens", least=1, expected="a number of tokens, such as 16384"),
+        default=16384,
+        help="tokens at a time (default: 16384)",
+    )
     parser.add_argument("--output", type=Path, metavar="FILE", help="also write the numbers here, as JSON")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
     """Encodes, classifies, prints a table."""
-    if options.limit is not None and options.limit < 10:
-        raise UserError(f"--limit {options.limit}: expected at least 10 rows, such as 5000")
     # An encoder is a folder here, the hub is never asked. transformers reads this when it is imported.
     os.environ["HF_HUB_OFFLINE"] = "1"
     from analysis.leaks.sources import ConfiguredSets

@@ -1,14 +1,17 @@
 """Checkpoints that are either whole or not there."""
 
+import shlex
+from contextlib import suppress
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
-from callbacks.snapshot import SUFFIX
 from callbacks.snapshot_file import read_snapshot
 from schema.errors import UserError
+from schema.snapshots import SUFFIX
 from schema.whole import whole_file
 
 
@@ -38,4 +41,27 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     ) -> dict:
         if Path(path).suffix == SUFFIX:
             return read_snapshot(Path(path))
-        return super().load_checkpoint(path, map_location=map_location, weights_only=True)
+        return read_checkpoint(Path(path), map_location=map_location)
+
+    def remove_checkpoint(self, path: str | Path) -> None:
+        """Removes a file of this disk and nothing else: which one it is has been read from a checkpoint."""
+        with suppress(OSError):
+            Path(path).unlink()
+
+
+def read_checkpoint(path: Path, *, map_location: Any = "cpu", mmap: bool = False) -> dict[str, Any]:
+    """The content of a checkpoint. Runs no code of it; raises UserError where it cannot be read."""
+    try:
+        found = torch.load(path, map_location=map_location, mmap=mmap, weights_only=True)
+        return dict(found)
+    except (OSError, RuntimeError, ValueError, TypeError, EOFError, UnpicklingError) as error:
+        raise damaged(path, error) from error
+
+
+def damaged(path: Path, error: Exception) -> UserError:
+    """What to do about a checkpoint that is not whole."""
+    return UserError(
+        f"{path}: this checkpoint is damaged ({type(error).__name__}), and training cannot go on from it. Type "
+        f"rm -r {shlex.quote(str(path.parent))} and the same command again: this stage starts afresh, and finished "
+        "stages and results stay as they are"
+    )

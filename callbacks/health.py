@@ -47,11 +47,7 @@ class SpaceHealth(pl.Callback):
         if self._meter is None or trainer.state.fn != "fit":
             return
         began = time.perf_counter()
-        found = self._meter.measure()
-        if pl_module.gradient_norms:
-            norms = torch.stack(list(pl_module.gradient_norms)).float()
-            found |= {"gradient_norm": norms.mean().item(), "largest_gradient_norm": norms.max().item()}
-            pl_module.gradient_norms.clear()
+        found = self._meter.measure() | gradient_norms(pl_module)
         pl_module.log_dict(
             {f"health/{name}": value for name, value in found.items() if value is not None},
             rank_zero_only=False,
@@ -81,10 +77,24 @@ class SpaceHealth(pl.Callback):
             )
         else:
             return
-        message = (
-            f"the embeddings have collapsed at step {step}: {symptom}. Usual causes: optimiser.lr too high, a loss "
-            "without negatives, or a temperature that is too high"
-        )
-        if self.config.on_collapse == "stop":
-            raise UserError(f"{message}. To go on all the same: health.on_collapse=warn")
-        log.warning("%s. health.on_collapse=stop would end such a run.", message)
+        collapsed("embeddings", step, symptom, self.config)
+
+
+def gradient_norms(module: pl.LightningModule) -> dict[str, float]:
+    """Mean and largest length of the gradients since the last time, before clipping; empty where none was clipped."""
+    if not module.gradient_norms:
+        return {}
+    norms = torch.stack(list(module.gradient_norms)).float()
+    module.gradient_norms.clear()
+    return {"gradient_norm": norms.mean().item(), "largest_gradient_norm": norms.max().item()}
+
+
+def collapsed(what: str, step: int, symptom: str, config: HealthConfig) -> None:
+    """Warns that something has collapsed, or raises UserError, as `on_collapse` says."""
+    message = (
+        f"the {what} have collapsed at step {step}: {symptom}. Usual causes: optimiser.lr too high, a loss "
+        "without negatives, or a temperature that is too high"
+    )
+    if config.on_collapse == "stop":
+        raise UserError(f"{message}. To go on all the same: health.on_collapse=warn")
+    log.warning("%s. health.on_collapse=stop would end such a run.", message)

@@ -1,8 +1,10 @@
 """The Result of a stage, put together from what the run knows."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytorch_lightning as pl
@@ -12,11 +14,14 @@ from callbacks.resume import ResumePoint
 from callbacks.selection import BEST, LAST, BestOnDev
 from callbacks.set_counts import SetCounts
 from callbacks.throughput import Throughput
+from datamodules.comparisons import NUM_CANDIDATES
 from datamodules.datamodule import SentenceDataModule
 from datamodules.leaks import Seen
-from lightning_modules.base import SentenceModule, selection_metric
+from encoders.cut import Cut
+from lightning_modules.base import SentenceModule
 from schema.config import JobConfig
 from schema.environment import describe_environment
+from schema.examples import Examples, Kind
 from schema.result import Result, Score
 
 
@@ -30,37 +35,49 @@ def build_result(
     trainer: pl.Trainer,
     untrained: dict[str, Score],
     training: dict[str, Any],
+    cut: Mapping[str, Cut] = MappingProxyType({}),
 ) -> Result:
     """Everything measured in the stage that `trainer` has just tested; `training` as `describe_training` gives it."""
     return Result(
         name=job.name,
         key=key,
         trained_on=list(data.stage.history),
-        scores=module.scores | {f"{absent}/spearman": Score(None) for absent in data.data.absent},
+        scores=module.scores | {f"{key}/{metric}": Score(None) for key, metric in data.data.absent.items()},
         untrained=untrained,
         config=settings,
-        data=with_leaks(_describe_data(data), module.seen),
+        data=with_leaks(_describe_data(data, cut), module.seen),
         training=training,
         environment=describe_environment() | {"device": _device_name(module)},
         seed=job.seed,
         stage=data.stage.index,
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        transfer={task.name: task.described() for task in data.data.tasks},
+        unscored=data.data.unscored,
     )
 
 
-def _describe_data(data: SentenceDataModule) -> dict[str, dict[str, Any]]:
+def _describe_data(data: SentenceDataModule, cut: Mapping[str, Cut]) -> dict[str, dict[str, Any]]:
     read = [(f"train/{name}", examples) for name, examples in data.train.items()]
     read += [(f"{one.split}/{one.name}", one) for one in data.data.evaluation]
-    return {
-        key: {
-            "rows": len(examples),
-            "kind": str(examples.kind),
-            "dropped": examples.num_dropped,
-            "leaky": examples.num_leaky,
-            "fingerprint": examples.fingerprint,
-        }
-        for key, examples in read
+    return {key: _described(one, cut.get(key)) | _ranked_among(one, data) for key, one in read}
+
+
+def _described(examples: Examples, cut: Cut | None) -> dict[str, Any]:
+    left_out = {} if cut is None else {"cut": asdict(cut) | {"share": round(cut.share, 6)}}
+    return left_out | {
+        "rows": len(examples),
+        "kind": str(examples.kind),
+        "dropped": examples.num_dropped,
+        "leaky": examples.num_leaky,
+        "fingerprint": examples.fingerprint,
     }
+
+
+def _ranked_among(examples: Examples, data: SentenceDataModule) -> dict[str, Any]:
+    """Of positive pairs that are scored: texts among which an anchor looks for its own, and what divides scores."""
+    if examples.split == "train" or examples.kind is not Kind.POSITIVE_PAIR:
+        return {}
+    return {"candidates": min(NUM_CANDIDATES, len(examples)), "temperature": data.test_plan.temperature}
 
 
 def with_leaks(data: dict[str, dict[str, Any]], seen: Mapping[str, Seen]) -> dict[str, dict[str, Any]]:
@@ -87,7 +104,8 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str
         "planned_steps": data.total_steps,
         "steps_per_epoch": data.steps_per_epoch,
         "selected_on": data.selecting,
-        f"best_dev_{selection_metric(data.job)}": None if best is None else float(best),
+        "chosen_by": data.selection.in_words,
+        f"best_dev_{data.selection.metric}": None if best is None else float(best),
         "kept": LAST if best is None else BEST,
         **watch.summary(),
         "sets": counts.summary(),

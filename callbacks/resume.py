@@ -12,10 +12,11 @@ import torch
 from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
 
-from callbacks.checkpoint_io import AtomicCheckpointIO
-from callbacks.snapshot import Found, Snapshots, find_snapshot
+from callbacks.checkpoint_io import AtomicCheckpointIO, damaged, read_checkpoint
+from callbacks.snapshot import Snapshots
 from callbacks.snapshot_file import NoRoomError
 from schema.errors import UserError
+from schema.snapshots import Found, find_snapshot
 
 RESUME_FILE = "resume.ckpt"
 
@@ -163,7 +164,15 @@ def newest_state(folder: Path) -> Found | None:
     on_disk, in_memory = folder / RESUME_FILE, find_snapshot(folder)
     if not on_disk.exists():
         return in_memory
-    steps = torch.load(on_disk, map_location="cpu", mmap=True, weights_only=True)["global_step"]
+    try:
+        steps = read_checkpoint(on_disk, mmap=True)["global_step"]
+    except KeyError as error:
+        raise damaged(on_disk, error) from error
+    except UserError:
+        if in_memory is None:
+            raise
+        print(f"{on_disk} is damaged; training goes on from the state in memory", file=sys.stderr)
+        return in_memory
     # At the same step the checkpoint knows more: it is written after the validation.
     return in_memory if in_memory is not None and in_memory.steps > steps else Found(on_disk, steps)
 

@@ -4,105 +4,22 @@ Checkpoints on disk are kept beside it, since they outlive the machine too. Linu
 of the system this is, a file that the system had no time to write out could not be told from a whole one.
 """
 
-import json
-import os
 import secrets
 import statistics
-import struct
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 
-from callbacks.snapshot_file import (
-    HEADER_BYTES,
-    NoRoomError,
-    SnapshotFile,
-    boot_id,
-    lock,
-    read_header,
-    read_snapshot,
-    read_told,
-    take_apart,
-)
+from callbacks.snapshot_file import NoRoomError, SnapshotFile, read_snapshot, take_apart
+from schema.snapshots import POINTER, SUFFIX, clear_away, find_snapshot, forget_snapshot, private_folder
 from schema.whole import write_json
 
-SUFFIX = ".snapshot"
-POINTER = "snapshot.json"
-"""In the folder of the checkpoints: where the snapshot of this training is."""
-KEPT_DAYS = 7
-"""After so long without a write a snapshot is taken for abandoned."""
 COSTS_KEPT = 9
 """Writes whose median time decides when the next one is due."""
-
-
-class Found(NamedTuple):
-    """The state of a training that did not end.
-
-    steps  optimiser steps that were done when it was written
-    """
-
-    path: Path
-    steps: int
-
-
-def find_snapshot(checkpoints: Path) -> Found | None:
-    """What the training with these checkpoints left in memory, if there is something that can be trusted."""
-    try:
-        path = Path(json.loads((checkpoints / POINTER).read_text(encoding="utf-8"))["path"])
-        if path.lstat().st_uid != os.getuid():
-            return None
-        with path.open("rb") as file:
-            page = file.read(HEADER_BYTES)
-        is_ours = read_header(page)["owner"] == str(checkpoints.resolve())
-        return Found(path, read_told(page)[2]) if is_ours else None
-    except (OSError, ValueError, KeyError, TypeError, struct.error):
-        return None
-
-
-def forget_snapshot(checkpoints: Path) -> None:
-    """Gives back the memory of what `find_snapshot` would find."""
-    found = find_snapshot(checkpoints)
-    if found is not None:
-        found.path.unlink(missing_ok=True)
-    (checkpoints / POINTER).unlink(missing_ok=True)
-
-
-def private_folder(shared: Path) -> Path | None:
-    """This user's folder in a place that all users write to; None where it cannot be had or is not ours alone."""
-    if not shared.is_dir() or boot_id() is None:
-        return None
-    folder = shared / f"juzhen-{os.getuid()}"
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        told = folder.lstat()
-    except OSError:
-        return None
-    ours = told.st_uid == os.getuid() and not told.st_mode & 0o077 and not folder.is_symlink()
-    return folder if ours else None
-
-
-def clear_away(folder: Path) -> None:
-    """Deletes snapshots that no training will ask for again: their run is gone, or was left alone for a week."""
-    for path in folder.glob(f"*{SUFFIX}"):
-        with suppress(OSError), path.open("rb") as file:
-            # Held by a lock, its process lives.
-            if lock(file.fileno()) and not _is_wanted(path, file.read(HEADER_BYTES)):
-                path.unlink(missing_ok=True)
-
-
-def _is_wanted(path: Path, page: bytes) -> bool:
-    if time.time() - path.stat().st_mtime > KEPT_DAYS * 86400:
-        return False
-    try:
-        found = find_snapshot(Path(read_header(page)["owner"]))
-    except (ValueError, KeyError, TypeError):
-        return False
-    return found is not None and found.path == path
 
 
 class Snapshots:
@@ -111,12 +28,16 @@ class Snapshots:
     checkpoints  folder where `find_snapshot` will look
     shared       a folder in memory, such as /dev/shm
     share        part of the time that writing may take
+    keep_bytes   what snapshots of killed trainings may take together; the oldest go first
     """
 
-    def __init__(self, checkpoints: Path, shared: Path, *, share: float) -> None:
+    def __init__(
+        self, checkpoints: Path, shared: Path, *, share: float, keep_bytes: float = float("inf")
+    ) -> None:
         self.checkpoints = checkpoints
         self.shared = shared
         self.share = share
+        self.keep_bytes = keep_bytes
         self.folder = private_folder(shared)
         self.written = 0
         self.seconds = 0.0
@@ -151,7 +72,7 @@ class Snapshots:
 
     def _begin(self, tensors: list[Tensor], remainder: Any, *, steps: int) -> None:
         """A new file with a state in it, then the pointer to it; only then the one before it goes."""
-        clear_away(self.folder)
+        clear_away(self.folder, keep_bytes=self.keep_bytes)
         before = find_snapshot(self.checkpoints)
         file = SnapshotFile(self.folder / f"{secrets.token_hex(8)}{SUFFIX}", self.checkpoints, tensors)
         try:

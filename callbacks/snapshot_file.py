@@ -4,7 +4,6 @@ import io
 import json
 import mmap
 import os
-import struct
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -12,13 +11,17 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor
 
-HEADER_BYTES = mmap.PAGESIZE
-WHOLE = struct.Struct("<Q")
-"""Which copy is whole: 0 (none), 1 or 2. So short that it is written at once or not at all."""
-TOLD = struct.Struct("<QQ")
-"""Of a copy: bytes of its remainder, optimiser steps done."""
-STATE_BYTES = WHOLE.size + 2 * TOLD.size
-STATE_AT = HEADER_BYTES - STATE_BYTES
+from schema.snapshots import (
+    HEADER_BYTES,
+    STATE_AT,
+    TOLD,
+    WHOLE,
+    boot_id,
+    lock,
+    read_header,
+    read_told,
+)
+
 ALIGNMENT = 64
 REMAINDER_BYTES = 2**18
 """Room for whatever is not a tensor: counters, generators, what callbacks remember."""
@@ -201,17 +204,6 @@ def _create(path: Path, size: int) -> BinaryIO:
     return os.fdopen(descriptor, "r+b")
 
 
-def lock(descriptor: int) -> bool:
-    """Locks a file as long as this process lives; False if another one has done so."""
-    import fcntl  # not on every system, and where it is not nothing gets here
-
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
 def _available_bytes() -> float:
     with suppress(OSError):
         for line in Path("/proc/meminfo").read_text().splitlines():
@@ -223,14 +215,6 @@ def _available_bytes() -> float:
 def _free_bytes(folder: Path) -> int:
     system = os.statvfs(folder)
     return system.f_bavail * system.f_frsize
-
-
-def boot_id() -> str | None:
-    """What tells this start of the system from all others; None where the system does not say."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return None
 
 
 def read_snapshot(path: Path) -> dict[str, Any]:
@@ -250,19 +234,3 @@ def _whole_state(remainder: bytes, tensors: list[Tensor]) -> dict[str, Any]:
     """A state from the two parts that were written of it."""
     rest = torch.load(io.BytesIO(remainder), map_location="cpu", weights_only=True)
     return put_together(rest, tensors)
-
-
-def read_header(page: bytes) -> dict[str, Any]:
-    """What the first page tells. Raises ValueError for one of another start of the system."""
-    header = json.loads(page[:STATE_AT].rstrip(b"\0"))
-    if header["boot"] is None or header["boot"] != boot_id():
-        raise ValueError("the snapshot is of another start of the system")
-    return header
-
-
-def read_told(page: bytes) -> tuple[int, int, int]:
-    """Which copy is whole (1 or 2), the bytes of its remainder, the steps behind it. Raises ValueError if none is."""
-    (whole,) = WHOLE.unpack_from(page, STATE_AT)
-    if whole not in (1, 2):
-        raise ValueError("no state has been written yet")
-    return whole, *TOLD.unpack_from(page, STATE_AT + WHOLE.size + (whole - 1) * TOLD.size)

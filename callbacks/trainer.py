@@ -13,18 +13,20 @@ from callbacks.checkpoint_io import AtomicCheckpointIO
 from callbacks.finite_loss import FiniteLoss
 from callbacks.fresh_logs import FreshLogs
 from callbacks.health import SpaceHealth
+from callbacks.loss_gradient import LossGradient
 from callbacks.peak_memory import PeakMemory
 from callbacks.progress import StageProgress
 from callbacks.pruning import pruning
 from callbacks.resume import ResumePoint, ValidationPoints
+from callbacks.score_health import ScoreHealth
 from callbacks.selection import BestOnDev, Patience
 from callbacks.set_counts import SetCounts
 from callbacks.snapshot import Snapshots
 from callbacks.throughput import Throughput
 from callbacks.tracking import build_loggers
 from datamodules.datamodule import SentenceDataModule
-from lightning_modules.base import selection_key
 from schema.config import HardwareConfig, JobConfig
+from schema.snapshots import clear_away
 
 CHECKPOINTS = "checkpoints"
 
@@ -64,7 +66,7 @@ def build_trainer(
         default_root_dir=folder,
         callbacks=[
             *build_callbacks(job, data, checkpoints or folder / CHECKPOINTS),
-            *pruning(job, folder, monitor=selection_key(job)),
+            *pruning(job, folder, monitor=data.selection.key),
         ],
         logger=build_loggers(
             job.logger,
@@ -105,6 +107,8 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
         key: data.in_steps(getattr(job.training, key), f"training.{key}", total_steps=data.total_steps)
         for key in ("validate_every", "checkpoint_every")
     }
+    if job.health.gradient_range is not None:
+        callbacks.append(LossGradient(*job.health.gradient_range, every_steps=job.logger.every_steps))
     if data.selecting and job.health.probe_sentences:
         callbacks.append(
             SpaceHealth(
@@ -114,12 +118,13 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
                 seed=job.seed,
             )
         )
+        callbacks.append(ScoreHealth(job.health, checkpoints.parent))
     if data.selecting:
         callbacks.append(ValidationPoints(every_steps=every["validate_every"]))
         if job.training.patience is not None:
             callbacks.append(
                 Patience(
-                    selection_key(job),
+                    data.selection.key,
                     mode="max",
                     patience=job.training.patience,
                     check_on_train_epoch_end=False,
@@ -129,7 +134,7 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
             BestOnDev(
                 checkpoints,
                 "best",
-                monitor=selection_key(job),
+                monitor=data.selection.key,
                 mode="max",
                 save_weights_only=True,
                 save_on_train_epoch_end=False,
@@ -150,7 +155,15 @@ def build_snapshots(hardware: HardwareConfig, checkpoints: Path) -> Snapshots | 
     """What keeps the state after each step in memory; None where the configuration does not want it."""
     if hardware.snapshot_folder is None:
         return None
-    return Snapshots(checkpoints, Path(hardware.snapshot_folder), share=hardware.snapshot_share)
+    snapshots = Snapshots(
+        checkpoints,
+        Path(hardware.snapshot_folder),
+        share=hardware.snapshot_share,
+        keep_bytes=hardware.snapshot_kept_mib * 2**20,
+    )
+    if snapshots.folder is not None:
+        clear_away(snapshots.folder, keep_bytes=snapshots.keep_bytes)  # also where this run will write none
+    return snapshots
 
 
 HARMLESS = (

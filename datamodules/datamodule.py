@@ -1,7 +1,7 @@
 """The one LightningDataModule: training batches of a stage, and what evaluation must encode."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,10 +13,13 @@ from torch.utils.data import DataLoader, Dataset
 from datamodules.length_windows import Shape, strata, stratified
 from datamodules.loading import JobData
 from datamodules.sampler import BatchRows, BatchStream, TokenBudget
+from datamodules.selection import Selection
 from datamodules.stages import Stage
 from schema.batch import Batch
-from schema.config import Duration, JobConfig
+from schema.config import JobConfig
+from schema.duration import Duration
 from schema.examples import Examples
+from schema.own_classes import own_class
 
 
 class _Rows(Dataset):
@@ -38,10 +41,10 @@ class SentenceDataModule(pl.LightningDataModule):
     A stage is a single Lightning epoch: the stream runs through as many epochs of the data as its duration
     asks for. So a resumed stage has one thing to restore, the number of batches done.
 
-    selecting_sets  dev sets whose mean score chooses the checkpoint; `selecting` are their names
+    selection  dev sets whose mean score chooses the checkpoint; `selecting` are their names
 
     collate  Examples and row numbers → Batch (the model's)
-    plan     sets → what the model must encode to score them (the model's)
+    plan     sets, and tasks of a classifier where there are some → what the model must encode to score them
     """
 
     def __init__(self, data: JobData, stage: Stage, *, job: JobConfig) -> None:
@@ -50,9 +53,11 @@ class SentenceDataModule(pl.LightningDataModule):
         self.stage = stage
         self.job = job
         self.train = {name: data.train[name] for name in stage.datasets}
-        selecting = data.selecting(stage.datasets, job.training.monitor) if self.train else []
-        self.selecting = [one.name for one in selecting]
-        self.selecting_sets = selecting
+        self.selection = Selection("", [])
+        if self.train:
+            metric = own_class(job.model["_target_"]).metric
+            self.selection = data.selection(stage.datasets, monitor=job.training.monitor, metric=metric)
+        self.selecting = [one.name for one in self.selection.sets]
         self._batches_done = 0
         self._count_steps()
 
@@ -97,13 +102,12 @@ class SentenceDataModule(pl.LightningDataModule):
         rows = self.stream.mean_batch_size * self.job.training.accumulate
         return {"steps_per_epoch": self.steps_per_epoch, "batch_size": rows}
 
-    def serve(
-        self, collate: Callable[[Examples, np.ndarray], Batch], plan: Callable[[Sequence[Examples]], Any]
-    ) -> None:
+    def serve(self, collate: Callable[[Examples, np.ndarray], Batch], plan: Callable[..., Any]) -> None:
         """Takes the model's way of making batches and plans; call once before handing this to a Trainer."""
         self.collate = collate
-        self.validation_plan = plan(self.selecting_sets) if self.selecting_sets else None
-        self.test_plan = plan(self.data.evaluation) if self.data.evaluation else None
+        self.validation_plan = plan(self.selection.sets) if self.selection.sets else None
+        is_tested = self.data.evaluation or self.data.tasks
+        self.test_plan = plan(self.data.evaluation, self.data.tasks) if is_tested else None
 
     def train_dataloader(self) -> DataLoader:
         for examples in self.train.values():

@@ -4,11 +4,11 @@ Small files are read whole and handed on. Of large ones it is only seen that the
 still be refused, and to read them takes longer than to load torch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 
 from datamodules.hub import require_hub
-from datamodules.loading import Known, load_split, require_evaluation
+from datamodules.loading import Known, load_split, require_evaluation, unscored_reasons
 from schema.config import DatasetConfig, JobConfig, Source
 from schema.examples import Kind
 from schema.files import files_of
@@ -17,10 +17,10 @@ READ_AT_ONCE_BYTES = 4 * 2**20
 """Of files as they lie on the disk, all together; some 200,000 packed pairs, which take a second or two."""
 
 
-def look_at_data(job: JobConfig, *, scored: Sequence[Kind] | None) -> Known:
+def look_at_data(job: JobConfig, *, unscored: Mapping[Kind, str] | None) -> Known:
     """The rows that can be read soon. Raises the UserError that reading a job's sets would raise, as far as they tell.
 
-    scored  kinds that the model is evaluated on; None: nobody knows, and evaluation sets are left alone
+    unscored  kinds that the model is not evaluated on, and why; None: nobody knows, and evaluation sets are left alone
     """
     known: Known = {}
     room = READ_AT_ONCE_BYTES
@@ -29,7 +29,7 @@ def look_at_data(job: JobConfig, *, scored: Sequence[Kind] | None) -> Known:
     wanted += [
         (config, split, False)
         for config in evaluated.values()
-        if Kind(config.kind) in (scored or ())
+        if unscored is not None and Kind(config.kind) not in unscored
         for split in job.evaluation.splits
     ]
     is_evaluated = False
@@ -39,7 +39,9 @@ def look_at_data(job: JobConfig, *, scored: Sequence[Kind] | None) -> Known:
             known[config.name, split] = load_split(job, config, split, required=required)
             room -= size or 0
         is_evaluated |= not required and known.get((config.name, split), True) is not None
-    require_evaluation(job, is_evaluated or scored is None)
+    if unscored is not None:
+        has_some = is_evaluated or bool(job.evaluation.transfer)
+        require_evaluation(job, unscored_reasons(job, unscored), has_some=has_some)
     return known
 
 

@@ -9,7 +9,7 @@ from datamodules.readers import Table
 from schema.config import DatasetConfig
 from schema.errors import UserError, nearest
 from schema.examples import NLI_CLASSES, Kind
-from schema.numbers import as_number
+from schema.numerals import as_number
 from schema.texts import short
 
 NUM_CLASSES = {Kind.LABELLED_PAIR: 2, Kind.NLI_PAIR: len(NLI_CLASSES)}

@@ -8,7 +8,7 @@ import numpy as np
 
 from datamodules.readers import Table
 from schema.config import HubConfig
-from schema.errors import UserError
+from schema.errors import UserError, foreign_reason
 from schema.network import hub_problem
 
 
@@ -31,9 +31,9 @@ def read_hub(name: str, hub: HubConfig, split: str, *, labels: Mapping[str, int]
     except (
         Exception
     ) as error:  # the library raises a dozen unrelated types, those of its network layers included
-        reason = (str(error) or type(error).__name__).strip().splitlines()[0]
         raise UserError(
-            f"{name}/{split}: cannot be read from the hub as {hub.id}, split {hub.splits[split]} ({reason}). "
+            f"{name}/{split}: cannot be read from the hub as {hub.id}, split {hub.splits[split]} "
+            f"({foreign_reason(error)}). "
             f"With the files in a folder of yours type source=local data_dir=<folder>"
         ) from error
     wanted = set(hub.columns.values())

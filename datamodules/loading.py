@@ -1,16 +1,20 @@
 """All rows a job needs, read and checked before any model is loaded."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from datamodules.selection import Selection, select
 from datamodules.source import load_examples
+from datamodules.transfer import TransferTask, asked_tasks, text_task
 from datamodules.views import apply_view
 from schema.config import DatasetConfig, JobConfig
 from schema.errors import UserError
-from schema.examples import SPEARMAN_KINDS, Examples, Kind
+from schema.examples import Examples, Kind
+from schema.files import has_split
+from schema.measures import UNSCORED, first_measure
 from schema.text_table import TextTable
 
 if TYPE_CHECKING:
@@ -26,65 +30,104 @@ class JobData:
 
     train       dataset key → rows to learn from, in the kind its loss takes
     evaluation  every set that is scored, one entry per split
-    absent      `split/dataset` of evaluation splits that have no file: nulls in the result
+    absent      `split/dataset` of evaluation splits that have no file → the metric that is null in the result
+    tasks       sets whose classes a classifier tells apart at the end of a stage
+    unscored    sets that were to be evaluated on → why the model has no measure of them
     """
 
     train: dict[str, Examples]
     evaluation: list[Examples]
-    absent: list[str] = field(default_factory=list)
+    absent: dict[str, str] = field(default_factory=dict)
+    tasks: list[TransferTask] = field(default_factory=list)
+    unscored: dict[str, str] = field(default_factory=dict)
 
-    def selecting(self, trained: tuple[str, ...], monitor: str) -> list[Examples]:
-        """The dev sets whose mean Spearman chooses the checkpoint; empty when there is none.
-
-        auto: those of the trained sets, or of all sets when no trained set has one.
-        """
-        dev = {one.name: one for one in self.evaluation if one.split == "dev"}
-        if monitor != "auto":
-            name = monitor.split("/")[1] if monitor.count("/") == 2 else monitor
-            if name not in dev:
-                raise UserError(
-                    f"training.monitor={monitor}: no dev split of {name} is evaluated; there is "
-                    f"{', '.join(dev) or 'none'}. Type training.monitor=dev/<dataset>/spearman or auto."
-                )
-            return [dev[name]]
-        return [dev[name] for name in trained if name in dev] or list(dev.values())
+    def selection(self, trained: tuple[str, ...], *, monitor: str, metric: str) -> Selection:
+        """What chooses the checkpoint; see `datamodules.selection.select`."""
+        return select(self.evaluation, trained, monitor=monitor, metric=metric)
 
 
 def load_job_data(
     job: JobConfig,
     kinds: Mapping[str, Kind],
     *,
-    scored: tuple[Kind, ...] = SPEARMAN_KINDS,
+    unscored: Mapping[Kind, str] = UNSCORED,
     known: Known | None = None,
 ) -> JobData:
     """Reads every training set (as the kind in `kinds`) and every evaluation split of a job.
 
-    scored  kinds of which the model has something to measure; sets of other kinds are not evaluated on
-    known   what a first look has read (`datamodules.first_look`)
+    unscored  kinds of which the model has nothing to measure, and why; sets of these kinds are not evaluated on
+    known     what a first look has read (`datamodules.first_look`)
     """
     known = {} if known is None else known
+    if job.evaluation.transfer and Kind.LABELLED_TEXT in unscored:
+        raise UserError(f"evaluation.transfer: {unscored[Kind.LABELLED_TEXT]}; leave it at []")
+    asked = asked_tasks(job, lambda config, split: _task_rows(job, load_split(job, config, split), split))
     read = {
         name: _known_or_read(job, config, "train", known, required=True)
         for name, config in job.dataset.items()
     }
     evaluated = {**job.evaluate, **job.dataset}
-    evaluation, absent = [], []
+    evaluation, absent = [], {}
     for config in evaluated.values():
-        for split in job.evaluation.splits if Kind(config.kind) in scored else ():
-            found = _known_or_read(job, config, split, known)
-            if found is None and Kind(config.kind) not in SPEARMAN_KINDS:
-                continue  # a text without test file lacks nothing that anybody asked for
-            if found is None:
-                absent.append(f"{split}/{config.name}")
-            else:
+        kind = Kind(config.kind)
+        for split in job.evaluation.splits if kind not in unscored else ():
+            found, measure = _known_or_read(job, config, split, known), first_measure(kind)
+            if found is not None:
                 evaluation.append(found)
-    require_evaluation(job, bool(evaluation))
-    leaks = _leak_filter([*evaluation, *_unscored(job, evaluated, scored)]) if job.filter_leaks else None
+            elif measure is not None:  # a text without test file lacks nothing that anybody asked for
+                absent[f"{split}/{config.name}"] = measure
+    reasons = unscored_reasons(job, unscored)
+    require_evaluation(job, reasons, has_some=bool(evaluation or asked))
+    leaks = _leak_filter([*evaluation, *_unscored(job, evaluated, unscored)]) if job.filter_leaks else None
     train = {
         name: _training_rows(job, config, kinds[name], read[name], leaks)
         for name, config in job.dataset.items()
     }
-    return JobData(train, [_cut(one, job.debug_rows, job.seed) for one in evaluation], absent)
+    evaluation = [_cut(one, job.debug_rows, job.seed) for one in evaluation]
+    tasks, without = _text_tasks(job, evaluation, read, made={one.name for one in asked})
+    return JobData(train, evaluation, absent, [*asked, *tasks], reasons | without)
+
+
+def _text_tasks(
+    job: JobConfig, evaluation: Sequence[Examples], read: Mapping[str, Examples], *, made: set[str]
+) -> tuple[list[TransferTask], dict[str, str]]:
+    """The tasks of texts with classes that are evaluated on, and why some have none."""
+    tasks, reasons = [], {}
+    for name in dict.fromkeys(one.name for one in evaluation if one.kind is Kind.LABELLED_TEXT):
+        if name in made:
+            continue
+        config = job.dataset.get(name) or job.evaluate[name]
+        train = read.get(name) or load_split(job, config, "train")
+        evaluated = {one.split: one for one in evaluation if one.name == name}
+        task, reason = text_task(evaluated, _task_rows(job, train, "train"))
+        if task is not None:
+            tasks.append(task)
+        else:
+            reasons[name] = reason
+    return tasks, reasons
+
+
+def _task_rows(job: JobConfig, examples: Examples | None, split: str) -> Examples | None:
+    """The rows of a split that a classifier is made with."""
+    limits = [job.evaluation.transfer_limit] if split == "train" else []
+    limit = min((one for one in (*limits, job.debug_rows) if one is not None), default=None)
+    return None if examples is None else _cut(examples, limit, job.seed)
+
+
+def unscored_reasons(job: JobConfig, unscored: Mapping[Kind, str]) -> dict[str, str]:
+    """Sets that the job was to evaluate on and has files of → why the model has no measure of them."""
+    found = {}
+    for name, config in job.evaluate.items():
+        where = {"source": job.source, "data_dir": job.data_dir}
+        splits = job.evaluation.splits if Kind(config.kind) in unscored else ()
+        if any(has_split(asdict(config), split, **where) for split in splits):
+            found[name] = f"{_spoken(config.kind)}: {unscored[Kind(config.kind)]}"
+    return found
+
+
+def _spoken(kind: str) -> str:
+    """A kind of rows, in the plural."""
+    return f"{kind.replace('_', ' ')}s"
 
 
 def _leak_filter(evaluation: list[Examples]) -> "LeakFilter":
@@ -93,26 +136,37 @@ def _leak_filter(evaluation: list[Examples]) -> "LeakFilter":
     return LeakFilter(evaluation)
 
 
-def require_evaluation(job: JobConfig, has_some: bool) -> None:
-    """Raises UserError for a job that was to be evaluated on something, and no set has a file."""
+def require_evaluation(job: JobConfig, reasons: Mapping[str, str], *, has_some: bool) -> None:
+    """Raises UserError for a job that was to be evaluated on something, and no set can be.
+
+    reasons  sets that have files → why the model has no measure of them
+    """
     if has_some or not (job.evaluate or not job.dataset):
         return
-    looked_for = ", ".join({**job.evaluate, **job.dataset}) or "nothing (suite=none and dataset=[])"
+    evaluated = {**job.evaluate, **job.dataset}
+    lost = [name for name in evaluated if name not in reasons]
+    told = [f"{name} cannot be scored ({reason})" for name, reason in reasons.items()]
+    if reasons:
+        told += [f"no file of {', '.join(lost)} below data_dir={job.data_dir}"] if lost else []
+        raise UserError(
+            f"there is nothing to evaluate: {'; '.join(told)}. Choose a suite with sets of pairs, such as suite=demo"
+        )
     raise UserError(
-        f"no evaluation set has a file: looked for {looked_for} with source={job.source}, "
-        f"data_dir={job.data_dir}. Set data_dir=<folder that holds <set>/dev.tsv.zst>, or suite=demo."
+        f"no evaluation set has a file: looked for {', '.join(lost) or 'nothing (suite=none and dataset=[])'} with "
+        f"source={job.source}, data_dir={job.data_dir}. Set data_dir=<folder that holds <set>/dev.tsv.zst>, or "
+        "suite=demo."
     )
 
 
 def _unscored(
-    job: JobConfig, evaluated: Mapping[str, DatasetConfig], scored: tuple[Kind, ...]
+    job: JobConfig, evaluated: Mapping[str, DatasetConfig], unscored: Mapping[Kind, str]
 ) -> list[Examples]:
     """Evaluation splits that this model has nothing to measure on, but that others are measured on."""
     found = [
         load_split(job, config, split)
         for name, config in evaluated.items()
         for split in job.evaluation.splits
-        if Kind(config.kind) not in scored and Kind(config.kind) is not Kind.SENTENCE and name in job.evaluate
+        if Kind(config.kind) in unscored and Kind(config.kind) is not Kind.SENTENCE and name in job.evaluate
     ]
     return [one for one in found if one is not None]
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from datamodules.comparisons import Comparisons
 from schema.examples import Examples, Kind
 
 
@@ -38,3 +39,7 @@ class SentenceUnion:
         return {
             column: self._numbers[position][values] for column, values in self.sets[position].columns.items()
         }
+
+    def comparisons(self, position: int) -> Comparisons:
+        """What is compared in the set at `position`, by numbers of the union."""
+        return Comparisons.of(self.sets[position]).renumbered(self._numbers[position])

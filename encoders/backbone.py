@@ -7,9 +7,11 @@ from torch import nn
 from transformers import AutoTokenizer, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
-from encoders.first_look import find_encoder, unreadable_tokenizer
+from encoders.first_look import check_vocabulary, find_encoder, read_tokenizer_file
+from encoders.foreign import told_simply
 from encoders.grow import with_layers
 from encoders.layout import Layout, check_pooling
+from encoders.pair_score import BilinearScore
 from encoders.projection import load_projections
 from encoders.prompt_encoder import PromptEncoder
 from encoders.sentence_encoder import SentenceEncoder
@@ -35,32 +37,33 @@ def load_backbone(config: BackboneConfig, *, seed: int) -> SentenceEncoder:
         if config.initialise == "random":
             if config.layers is not None:
                 architecture.num_hidden_layers = config.layers
-            backbone = from_scratch(architecture)
+            backbone = from_scratch(architecture, shown=found.shown)
         elif found.on_hub_only:
             backbone = from_weights(config.path, architecture, revision=config.revision)
         else:
             backbone = from_weights(str(layout.transformer), architecture, local_files_only=True)
         tokenizer = _read_tokenizer(layout.transformer)
     encoder = _assemble(config, layout, backbone, tokenizer)
+    encoder.score_head = (
+        BilinearScore.load(found.folder, dim=encoder.dim) if config.initialise == "pretrained" else None
+    )
     return encoder if config.layers is None else with_layers(encoder, config.layers, seed=seed)
 
 
 def _read_tokenizer(folder: Path) -> Tokenizer:
-    try:
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # the Rust side raises plain Exception for a broken file
-        raise unreadable_tokenizer(folder, error) from error
+    with told_simply(f"{folder}: the tokenizer does not load"):
+        try:
+            return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        except Exception:
+            read_tokenizer_file(folder)  # transformers says no more than which key was not there
+            raise
 
 
 def _assemble(
     config: BackboneConfig, layout: Layout, backbone: PreTrainedModel, tokenizer: Tokenizer
 ) -> SentenceEncoder:
     rows = backbone.get_input_embeddings().num_embeddings
-    if len(tokenizer) > rows:
-        raise UserError(
-            f"{config.path}: the tokenizer has {len(tokenizer)} tokens, but the model embeds {rows}; "
-            "tokenizer and config.json do not belong together"
-        )
+    check_vocabulary(tokenizer.get_vocab(), rows, shown=config.path)
     if config.pooling is None and layout.pooling_error:
         raise UserError(layout.pooling_error)
     encoder = SentenceEncoder(
@@ -97,6 +100,10 @@ def _max_length(
     known = [number for number in told if number is not None and number < 10**9]
     if not known:
         raise UserError(f"{config.path} does not say how many tokens it takes; add backbone.max_length=128")
+    if min(known) <= (special := tokenizer.num_special_tokens_to_add()):
+        raise UserError(
+            f"{config.path} takes {min(known)} tokens, and {special} of them are special: none is left for the text"
+        )
     return min(known)
 
 

@@ -68,6 +68,8 @@ def load_encoder(folder_or_run: str | Path) -> SentenceEncoder:
 
 def _write_files(encoder: SentenceEncoder, folder: Path, card: dict[str, Any]) -> None:
     save_transformer(encoder, folder)
+    if encoder.score_head is not None:
+        encoder.score_head.save(folder)
     names = []
     for number, projection in enumerate(encoder.projections, start=2):
         names.append(f"{number}_{projection.kind}")

@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from encoders.locate import SCORE_FILE
 from encoders.prompt_encoder import PromptEncoder
 from encoders.sentence_encoder import SentenceEncoder
+from schema.markup import in_markdown
 
 _FRONT_MATTER = """---
 library_name: sentence-transformers
@@ -31,6 +33,11 @@ embeddings = encoder.embed(["今天天气很好", "今天是个好天气"], batc
 """,
 }
 
+_SCORE = f"""
+These are the embeddings alone. A pair was trained to be scored by uᵀWv and not by the cosine: sentence-transformers
+knows nothing of {SCORE_FILE}, `python predict.py` does, and `load_encoder("<this folder>").scores(first, second, …)`.
+"""
+
 
 def model_card(encoder: SentenceEncoder, facts: dict[str, Any], *, loads_elsewhere: bool) -> str:
     """Markdown: what the encoder is, how to load it, and the facts as tables.
@@ -47,6 +54,7 @@ def model_card(encoder: SentenceEncoder, facts: dict[str, Any], *, loads_elsewhe
         "dimensions": encoder.dim,
         "tokens at most": encoder.max_length,
     }
+    own |= {"score": f"uᵀWv of embeddings of length 1, W in {SCORE_FILE}"} if encoder.score_head else {}
     if isinstance(encoder, PromptEncoder):
         prompts = encoder.prompts.as_dict().items()
         facts |= {"templates": {key: value for key, value in prompts if value is not None}}
@@ -54,17 +62,21 @@ def model_card(encoder: SentenceEncoder, facts: dict[str, Any], *, loads_elsewhe
     sections = {key: value for key, value in facts.items() if isinstance(value, dict)}
     parts = [
         _FRONT_MATTER if loads_elsewhere else "",
-        f"# {title}\n\nA sentence encoder trained with juzhen.\n\n",
+        f"# {in_markdown(title)}\n\nA sentence encoder trained with juzhen.\n\n",
         fact_table(own | plain),
         f"\n## Use\n\n{_USE[loads_elsewhere]}",
-        *(f"\n## {_words(name).capitalize()}\n\n{fact_table(rows)}" for name, rows in sections.items()),
+        _SCORE if encoder.score_head else "",
+        *(
+            f"\n## {in_markdown(_words(name)).capitalize()}\n\n{fact_table(rows)}"
+            for name, rows in sections.items()
+        ),
     ]
     return "".join(parts)
 
 
 def fact_table(rows: dict[str, Any]) -> str:
     """A Markdown table of two columns without headings."""
-    lines = [f"| {_words(key)} | {_cell(value)} |" for key, value in rows.items()]
+    lines = [f"| {in_markdown(_words(key))} | {in_markdown(_cell(value))} |" for key, value in rows.items()]
     return "\n".join(["| | |", "|---|---|", *lines]) + "\n"
 
 
@@ -77,5 +89,4 @@ def _cell(value: Any) -> str:
         return f"{value:.4g}"
     if isinstance(value, list | tuple):
         return ", ".join(map(_cell, value))
-    text = "–" if value is None else str(value)
-    return text.replace("|", "\\|").replace("\n", " ")
+    return "–" if value is None else str(value)

@@ -3,13 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from encoders.layout import Layout, check_pooling, read_json, read_layout
+from encoders.foreign import told_simply
+from encoders.layout import Layout, check_pooling, read_layout
 from encoders.locate import WEIGHTS, check_files, download, encoder_folder, has_weights, locate_folder
+from encoders.settings_file import Settings
 from schema.config import BackboneConfig
 from schema.errors import UserError, nearest
 from schema.network import hub_problem
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 INITIALISE = ("pretrained", "random")
 TOKENIZER_FILE = "tokenizer.json"
@@ -19,10 +24,13 @@ TOKENIZER_FILE = "tokenizer.json"
 class Found:
     """The files of an encoder.
 
+    shown        how messages name the folder of the transformer
     on_hub_only  its weights: the hub may hold converted ones that the repository lacks, and transformers knows where
     """
 
+    folder: Path
     layout: Layout
+    shown: str
     on_hub_only: bool
 
 
@@ -44,7 +52,7 @@ def find_encoder(config: BackboneConfig) -> Found:
     shown = config.path if layout.transformer == folder else f"{config.path}/{layout.transformer.name}"
     needs_weights = config.initialise == "pretrained" and not on_hub_only
     check_files(layout.transformer, needs_weights=needs_weights, shown=shown)
-    return Found(layout, on_hub_only)
+    return Found(folder, layout, shown, on_hub_only)
 
 
 def look_at_encoder(config: BackboneConfig, *, start: str | None = None) -> None:
@@ -69,37 +77,40 @@ def look_at_encoder(config: BackboneConfig, *, start: str | None = None) -> None
 
 
 def _architecture(folder: Path) -> Mapping[str, Any]:
-    found = read_json(folder / "config.json")
-    if not isinstance(found, dict) or not isinstance(found.get("model_type"), str):
+    found = Settings.read(folder / "config.json")
+    if not isinstance(found.values.get("model_type"), str):
         raise UserError(
-            f"{folder}/config.json: no model_type in it; expected the config.json of a transformers encoder, "
+            f"{found.path}: no model_type in it; expected the config.json of a transformers encoder, "
             'such as {"model_type": "bert", …}'
         )
-    return found
+    return found.values
 
 
 def _look_at_tokenizer(folder: Path, architecture: Mapping[str, Any], *, shown: str) -> None:
-    path = folder / TOKENIZER_FILE
-    if not path.is_file():
-        return  # an older kind, that transformers converts
+    tokenizer = read_tokenizer_file(folder)
+    if tokenizer is not None:
+        check_vocabulary(tokenizer.get_vocab(), architecture.get("vocab_size"), shown=shown)
+
+
+def read_tokenizer_file(folder: Path) -> "Tokenizer | None":
+    """What tokenizer.json holds; None where there is none: an older kind, that transformers converts."""
     from tokenizers import Tokenizer
 
-    try:
-        size = Tokenizer.from_file(str(path)).get_vocab_size()
-    except Exception as error:  # the Rust side raises plain Exception for a broken file
-        raise unreadable_tokenizer(folder, error) from error
-    rows = architecture.get("vocab_size")
-    if isinstance(rows, int) and size > rows:
+    path = folder / TOKENIZER_FILE
+    if not path.is_file():
+        return None
+    with told_simply(f"{path}: the tokenizer does not load; fetch or copy the file again"):
+        return Tokenizer.from_file(str(path))
+
+
+def check_vocabulary(numbers: Mapping[str, int], rows: Any, *, shown: str) -> None:
+    """Raises UserError for a tokenizer that gives a token a number for which there is no embedding."""
+    largest = max(numbers.values(), default=-1)
+    if isinstance(rows, int) and largest >= rows:
         raise UserError(
-            f"{shown}: the tokenizer has {size} tokens, but the model embeds {rows}; "
+            f"{shown}: the tokenizer has {max(len(numbers), largest + 1)} tokens, but the model embeds {rows}; "
             "tokenizer and config.json do not belong together"
         )
-
-
-def unreadable_tokenizer(folder: Path, error: Exception) -> UserError:
-    """What to say of a tokenizer that does not load."""
-    reason = " ".join(str(error).split())[:300]
-    return UserError(f"{folder}: the tokenizer does not load: {reason}. Fetch or copy {TOKENIZER_FILE} again")
 
 
 def _look_at_weights(folder: Path, architecture: Mapping[str, Any]) -> None:

@@ -43,6 +43,7 @@ def with_layers(encoder: SentenceEncoder, layers: int, *, seed: int) -> Sentence
         max_length=encoder.max_length,
         projections=list(encoder.projections),
     )
+    grown.score_head = encoder.score_head
     return grown.train(encoder.training)
 
 
@@ -51,7 +52,7 @@ def _with_layers(backbone: PreTrainedModel, layers: int, *, seed: int) -> PreTra
     before, architecture.num_hidden_layers = architecture.num_hidden_layers, layers
     with quiet(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        grown = from_scratch(architecture)
+        grown = from_scratch(architecture, shown=f"backbone.layers={layers}")
     grown.load_state_dict(
         {name: weight for name, weight in backbone.state_dict().items() if name in grown.state_dict()},
         strict=False,

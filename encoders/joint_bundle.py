@@ -3,17 +3,18 @@
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from encoders.backbone import load_backbone
 from encoders.bundle import save_transformer, write_folder, write_json
 from encoders.card import fact_table
+from encoders.foreign import told_simply
 from encoders.joint_encoder import JointEncoder
-from encoders.layout import read_json
 from encoders.locate import HEAD_FILE, encoder_folder
+from encoders.settings_file import Settings
 from schema.config import BackboneConfig
 from schema.errors import UserError
+from schema.markup import in_markdown
 
 SETTINGS_FILE = "crossencoder.json"
 
@@ -46,7 +47,7 @@ def _write_files(encoder: JointEncoder, folder: Path, card: dict[str, Any]) -> N
     title = facts.pop("name", "Cross-encoder")
     own = {"architecture": encoder.backbone.config.model_type} | settings
     own["tokens at most"] = encoder.inner.max_length
-    text = f"# {title}\n\nA cross-encoder trained with juzhen: it scores pairs of sentences.\n\n"
+    text = f"# {in_markdown(title)}\n\nA cross-encoder trained with juzhen: it scores pairs of sentences.\n\n"
     text += fact_table(own | facts) + f"\n## Use\n\n{_USE}"
     (folder / "README.md").write_text(text, encoding="utf-8")
 
@@ -61,19 +62,15 @@ def load_joint_encoder(folder_or_run: str | Path) -> JointEncoder:
         )
     if not (folder / SETTINGS_FILE).is_file():
         raise UserError(f"{folder}: {SETTINGS_FILE} is missing; copy it from where {HEAD_FILE} came from")
-    settings = read_json(folder / SETTINGS_FILE)
-    try:
-        config = BackboneConfig(path=str(folder), initialise="pretrained", pooling=settings["pooling"])
-        encoder = JointEncoder(
-            load_backbone(config, seed=0),
-            outputs=settings["outputs"],
-            segments=settings["segments"],
-            symmetric=settings["symmetric"],
-            seed=0,
-        )
+    settings = Settings.read(folder / SETTINGS_FILE)
+    config = BackboneConfig(path=str(folder), initialise="pretrained", pooling=settings.get("pooling", str))
+    wanted = {
+        "outputs": settings.get("outputs", int),
+        "segments": settings.get("segments", bool),
+        "symmetric": settings.get("symmetric", bool),
+    }
+    inner = load_backbone(config, seed=0)
+    with told_simply(f"{folder}: {SETTINGS_FILE} and {HEAD_FILE} do not belong together"):
+        encoder = JointEncoder(inner, **wanted, seed=0)
         encoder.head.load_state_dict(load_file(folder / HEAD_FILE))
-    except (KeyError, TypeError, RuntimeError, SafetensorError) as error:
-        raise UserError(
-            f"{folder}: {SETTINGS_FILE} and {HEAD_FILE} do not belong together: {error}"
-        ) from error
     return encoder.train()

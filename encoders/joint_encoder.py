@@ -40,8 +40,8 @@ class JointEncoder(nn.Module):
     ) -> None:
         super().__init__()
         self.inner = inner
-        # An embedding's projections and length mean nothing to a head.
-        inner.projections, inner.normalise = nn.ModuleList(), False
+        # An embedding's projections, length and score mean nothing to a head.
+        inner.projections, inner.normalise, inner.score_head = nn.ModuleList(), False, None
         self.symmetric = symmetric
         self.segments = segments and marks_segments(inner.backbone)
         self.template = JointTemplate.of(inner.tokenizer)

@@ -5,13 +5,14 @@ for poolings and templates that sentence-transformers does not have (juzhen.json
 skipped: the embeddings would be other ones than the author's.
 """
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from encoders.settings_file import Settings, read_json
 from schema.errors import UserError, nearest
 from schema.prompts import Prompts
+from schema.texts import short
 
 MODULES_FILE = "modules.json"
 OWN_FILE = "juzhen.json"
@@ -62,48 +63,57 @@ class Layout:
 def read_layout(folder: Path) -> Layout:
     """What `folder` says. Raises UserError for files that are not JSON and for modules that we lack."""
     if (folder / OWN_FILE).is_file():
-        own = read_json(folder / OWN_FILE)
+        own = Settings.read(folder / OWN_FILE)
+        prompts = own.get("prompts", dict, type(None), default=None)
         return Layout(
             transformer=folder,
-            pooling=check_pooling(own["pooling"]),
-            normalise=own["normalise"],
-            max_length=own["max_length"],
-            projections=[folder / name for name in own["projections"]],
-            prompts=Prompts(**own["prompts"]) if "prompts" in own else None,
+            pooling=check_pooling(own.get("pooling", str)),
+            normalise=own.get("normalise", bool),
+            max_length=own.get("max_length", int, type(None)),
+            projections=[_inside(folder, name, own.path) for name in own.get("projections", list)],
+            prompts=None if prompts is None else _prompts(prompts, own.path),
         )
     if (folder / MODULES_FILE).is_file():
         return _sentence_transformers(folder)
     return Layout(transformer=folder)
 
 
-def read_json(path: Path) -> Any:
-    """The content of a JSON file. Raises UserError when it is missing or is none."""
+def _prompts(values: dict[str, Any], path: Path) -> Prompts:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{path}: missing, though {MODULES_FILE} beside it asks for it") from None
-    except ValueError as error:
-        raise UserError(f"{path}: not valid JSON ({error})") from error
+        return Prompts(**values)
+    except TypeError as error:
+        raise UserError(f"{path}: these are no templates ({error})") from error
+
+
+def _inside(folder: Path, name: object, path: Path) -> Path:
+    """A place below the folder of an encoder. Raises UserError for one outside of it."""
+    if not isinstance(name, str) or not (folder / name).resolve().is_relative_to(folder.resolve()):
+        raise UserError(f"{path}: {short(repr(name))} is no folder of this encoder")
+    return folder / name
 
 
 def _sentence_transformers(folder: Path) -> Layout:
     layout = Layout(transformer=folder, normalise=False)
     _check_prompt(folder)
-    rank = -1
-    for module in read_json(folder / MODULES_FILE):
-        kind = _kind(module["type"], folder)
-        path = folder / module["path"]
-        if ORDER[kind] < rank or (ORDER[kind] == rank and kind not in ("Dense", "LayerNorm")):
-            raise UserError(f"{folder}/{MODULES_FILE}: {kind} stands in an order that is not supported")
+    path, rank = folder / MODULES_FILE, -1
+    modules = read_json(path)
+    if not isinstance(modules, list) or not modules:
+        raise UserError(f"{path}: expected a list of modules, the first one a Transformer")
+    for module in (Settings.of(path, module) for module in modules):
+        kind = _kind(module.get("type", str), folder)
+        place = _inside(folder, module.get("path", str), path)
+        repeats = ORDER[kind] == rank and kind not in ("Dense", "LayerNorm")
+        if ORDER[kind] < rank or repeats or (rank < 0 and ORDER[kind]):
+            raise UserError(f"{path}: {kind} stands in an order that is not supported")
         rank = ORDER[kind]
         match kind:
             case "Transformer":
-                layout.transformer = path
-                layout.max_length = _max_length(path)
+                layout.transformer = place
+                layout.max_length = _max_length(place)
             case "Pooling":
-                layout.pooling, layout.pooling_error = _pooling(path)
+                layout.pooling, layout.pooling_error = _pooling(place)
             case "Dense" | "LayerNorm":
-                layout.projections.append(path)
+                layout.projections.append(place)
             case "Normalize":
                 layout.normalise = True
     return layout
@@ -126,11 +136,11 @@ def _kind(type_name: str, folder: Path) -> str:
 
 def _pooling(path: Path) -> tuple[str | None, str | None]:
     """Our name of the pooling, or why there is none."""
-    config = read_json(path / "config.json")
-    modes = config.get("pooling_mode")
+    config = Settings.read(path / "config.json")
+    modes = config.get("pooling_mode", str, list, type(None), default=None)
     if modes is None:
-        modes = [mode for switch, mode in _MODE_OF_SWITCH.items() if config.get(switch)] or ["mean"]
-    modes = [modes] if isinstance(modes, str) else list(modes)
+        modes = [mode for switch, mode in _MODE_OF_SWITCH.items() if config.values.get(switch)] or ["mean"]
+    modes = [modes] if isinstance(modes, str) else list(map(str, modes))
     if len(modes) == 1 and modes[0] in POOLING_OF_MODE:
         return POOLING_OF_MODE[modes[0]], None
     return None, (
@@ -142,19 +152,22 @@ def _pooling(path: Path) -> tuple[str | None, str | None]:
 def _max_length(transformer: Path) -> int | None:
     """max_seq_length of sentence_bert_config.json, or of an older name (sentence_roberta_config.json, …)."""
     for path in sorted(transformer.glob("sentence_*_config.json"), key=lambda path: path.name != LENGTH_FILE):
-        config = read_json(path)
-        if config.get("do_lower_case"):
+        config = Settings.read(path)
+        if config.values.get("do_lower_case"):
             raise UserError(
                 f"{path}: do_lower_case is not supported here; set it in tokenizer_config.json instead"
             )
-        return config.get("max_seq_length")
+        return config.get("max_seq_length", int, type(None), default=None)
     return None
 
 
 def _check_prompt(folder: Path) -> None:
     path = folder / "config_sentence_transformers.json"
-    config = read_json(path) if path.is_file() else {}
-    prompt = (config.get("prompts") or {}).get(config.get("default_prompt_name") or "")
+    if not path.is_file():
+        return
+    config = Settings.read(path)
+    prompts = config.get("prompts", dict, type(None), default=None) or {}
+    prompt = prompts.get(config.get("default_prompt_name", str, type(None), default=None) or "")
     if prompt:
         raise UserError(
             f"{path}: the model wants {prompt!r} before every sentence, which is not supported; "

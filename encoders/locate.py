@@ -6,7 +6,7 @@ Nothing is downloaded before the text has proved not to be a path, and no pickle
 from pathlib import Path
 
 from encoders.layout import MODULES_FILE
-from schema.errors import UserError
+from schema.errors import UserError, foreign_reason
 from schema.network import hub_problem
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -14,6 +14,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 ENCODER_FOLDER = "encoder"
 """Subfolder of a run that holds its encoder."""
+
+SCORE_FILE = "score.safetensors"
+"""Beside the transformer of an encoder whose pairs are not scored by the cosine."""
 
 HEAD_FILE = "head.safetensors"
 """Beside the transformer of a cross-encoder."""
@@ -67,6 +70,17 @@ def encoder_folder(folder_or_run: str | Path) -> Path:
             "config.json. A run has its encoder once training is finished"
         )
     return folder
+
+
+def has_score_head(folder_or_run: str | Path) -> bool:
+    """Whether an encoder scores pairs by another form than the cosine; false where there is none to ask."""
+    try:
+        folder = locate_folder(str(folder_or_run))
+    except UserError:
+        return False  # who loads it says what is wrong
+    return folder is not None and any(
+        (one / SCORE_FILE).is_file() for one in (folder, folder / ENCODER_FOLDER)
+    )
 
 
 def is_joint(folder_or_run: str | Path) -> bool:
@@ -126,8 +140,7 @@ def download(hub_id: str, revision: str | None) -> Path:
             )
         )
     except Exception as error:  # the hub client raises a dozen unrelated types, from OSError to httpx errors
-        lines = str(error).strip().splitlines()
-        reason = lines[0] if lines else type(error).__name__
+        reason = foreign_reason(error)
         if problem is not None:
             reason = f"{problem} and the model is not in the local cache"
         raise UserError(

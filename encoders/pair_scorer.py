@@ -15,7 +15,7 @@ from schema.fitted import Fusion
 class PairScorer:
     """The scores of a finished run, computed without gradients in float32.
 
-    folder  of a run, or of an encoder; a cross-encoder gives logits, every other one the cosine
+    folder  of a run, or of an encoder; a cross-encoder gives logits, every other one the cosine or its learnt form
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -27,11 +27,7 @@ class PairScorer:
     ) -> Float[np.ndarray, "pairs"]:
         """One score per pair, float64."""
         how = {"batch_tokens": batch_tokens, "progress": progress}
-        if self.is_joint:
-            return self._encoder.scores(first, second, **how).astype(np.float64)
-        embeddings = self._encoder.embed([*first, *second], **how)
-        embeddings /= np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-        return np.einsum("rd,rd->r", embeddings[: len(first)], embeddings[len(first) :]).astype(np.float64)
+        return self._encoder.scores(first, second, **how).astype(np.float64)
 
 
 class FusedScorer:

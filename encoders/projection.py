@@ -9,6 +9,8 @@ from jaxtyping import Float
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from encoders.foreign import told_simply
+from encoders.settings_file import Settings
 from schema.errors import UserError, nearest
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
@@ -36,6 +38,10 @@ class Projection(nn.Module):
         self.activation = ACTIVATIONS[activation]()
 
     @property
+    def in_features(self) -> int:
+        return self.linear.in_features
+
+    @property
     def out_features(self) -> int:
         return self.linear.out_features
 
@@ -55,24 +61,24 @@ class Projection(nn.Module):
     @classmethod
     def load(cls, folder: Path) -> "Projection":
         """Reads a `Dense` folder. Raises UserError for pickled weights and for variants we do not compute."""
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
+        settings = Settings.read(folder / "config.json")
+        config = settings.values
+        activation = settings.get("activation_function", str, default="torch.nn.modules.activation.Tanh")
         if activation not in ACTIVATIONS:
             raise UserError(
                 f"{folder}: activation {activation!r} is not supported; {nearest(activation, ACTIVATIONS)}"
             )
         inputs = {
-            config.get(key) or "sentence_embedding" for key in ("module_input_name", "module_output_name")
+            str(config.get(key) or "sentence_embedding")
+            for key in ("module_input_name", "module_output_name")
         }
         if config.get("use_residual") or inputs != {"sentence_embedding"}:
             raise UserError(f"{folder}: only plain Dense layers over the sentence embedding are supported")
-        layer = cls(
-            config["in_features"],
-            config["out_features"],
-            bias=config.get("bias", True),
-            activation=activation,
-        )
-        layer.load_state_dict(_read_weights(folder))
+        wanted = [settings.get(key, int) for key in ("in_features", "out_features")]
+        bias = settings.get("bias", bool, default=True)
+        with told_simply(f"{folder}: config.json and {_WEIGHTS} do not belong together"):
+            layer = cls(*wanted, bias=bias, activation=activation)
+            layer.load_state_dict(_read_weights(folder))
         return layer
 
 
@@ -90,6 +96,10 @@ class OutputNorm(nn.Module):
         self.norm = nn.LayerNorm(dim)
 
     @property
+    def in_features(self) -> int:
+        return self.out_features
+
+    @property
     def out_features(self) -> int:
         return self.norm.normalized_shape[0]
 
@@ -103,9 +113,10 @@ class OutputNorm(nn.Module):
     @classmethod
     def load(cls, folder: Path) -> "OutputNorm":
         """Reads a `LayerNorm` folder. Raises UserError for pickled weights."""
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        layer = cls(config["dimension"])
-        layer.load_state_dict(_read_weights(folder))
+        dimension = Settings.read(folder / "config.json").get("dimension", int)
+        with told_simply(f"{folder}: config.json and {_WEIGHTS} do not belong together"):
+            layer = cls(dimension)
+            layer.load_state_dict(_read_weights(folder))
         return layer
 
 
@@ -119,12 +130,17 @@ def load_projections(
     """
     layers: list[Projection | OutputNorm] = []
     for folder in folders:
-        is_norm = "dimension" in json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        is_norm = "dimension" in Settings.read(folder / "config.json").values
         layers.append((OutputNorm if is_norm else Projection).load(folder))
+        if layers[-1].in_features != width:
+            raise UserError(
+                f"{folder}: takes {layers[-1].in_features} numbers, and gets {width} from what stands before it"
+            )
+        width = layers[-1].out_features
     if layer_norm is False:
         return [one for one in layers if one.kind != OutputNorm.kind]
     if layer_norm and OutputNorm.kind not in [one.kind for one in layers[-1:]]:
-        layers.append(OutputNorm(layers[-1].out_features if layers else width))
+        layers.append(OutputNorm(width))
     return layers
 
 

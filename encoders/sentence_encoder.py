@@ -19,6 +19,7 @@ from encoders.backends import Backend, open_backend
 from encoders.dropout import use_cheap_dropout
 from encoders.layout import check_pooling
 from encoders.packing import pack, packed_inputs, padded_inputs, use_packed_attention
+from encoders.pair_score import BilinearScore, sides
 from encoders.pieces import in_pieces
 from encoders.pooling import POOLINGS, READS_FIRST_LAYER
 from encoders.projection import OutputNorm, Projection
@@ -48,6 +49,7 @@ class SentenceEncoder(nn.Module):
     piece_tokens  tokens that are encoded at a time where gradients are kept; None: all of a batch at once
     pad         number that stands for no token where sentences are padded
     takes_segments  the backbone is told which of two sentences a token belongs to
+    score_head  what makes a score of two embeddings; None: it is their cosine
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class SentenceEncoder(nn.Module):
         self.normalise = normalise
         self.max_length = max_length
         self.projections = nn.ModuleList(projections)
+        self.score_head: BilinearScore | None = None
         self.piece_tokens: int | None = None
         self._packs = use_packed_attention(backbone)
         use_cheap_dropout(backbone)
@@ -84,6 +87,14 @@ class SentenceEncoder(nn.Module):
     def forward(self, tokens: Tokens) -> Float[Tensor, "sentences dim"]:
         """Embeddings in float32, also under autocast, in the order in which the sentences were collated."""
         return self._finished(self._in_pieces(self._packed_order, tokens), tokens)
+
+    def pair_scores(
+        self, first: Float[Tensor, "batch dim"], second: Float[Tensor, "batch dim"]
+    ) -> Float[Tensor, "batch"]:
+        """Score of each pair of embeddings, higher = closer: their cosine, or what the head makes of them."""
+        if self.score_head is not None:
+            return self.score_head(first, second)
+        return F.cosine_similarity(first.float(), second.float(), dim=-1)
 
     def token_states(self, tokens: Tokens) -> Float[Tensor, "tokens dim"]:
         """States of all tokens after the last layer, in packed order."""
@@ -235,6 +246,13 @@ class SentenceEncoder(nn.Module):
                 if shelf is not None:
                     shelf.add(chosen, embeddings[rows])
         return embeddings[positions]
+
+    def scores(
+        self, first: Sequence[str], second: Sequence[str], **how: object
+    ) -> Float[np.ndarray, "pairs"]:
+        """Scores of the pairs in their order, as evaluation has them; `how` and errors: as `embed`."""
+        left, right = sides(self.embed([*first, *second], **how), self.score_head)
+        return np.einsum("rd,rd->r", left[: len(first)], right[len(first) :])
 
     def _encoded(
         self, texts: Sequence[str], backend: Backend, *, batch_tokens: int

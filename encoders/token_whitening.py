@@ -69,6 +69,11 @@ def whiten_tokens(
 
 def _require_bag(encoder: SentenceEncoder) -> None:
     config = encoder.backbone.config
+    if encoder.score_head is not None:
+        raise UserError(
+            "whitening of tokens changes the directions of embeddings, which the bilinear score of this encoder was "
+            "learnt for; whiten an encoder without one"
+        )
     if any(one.kind == OutputNorm.kind for one in encoder.projections):
         raise UserError(
             "whitening of tokens is a linear map of embeddings, and this encoder has a LayerNorm after them; "

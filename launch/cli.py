@@ -2,11 +2,12 @@
 
 import functools
 import os
+import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
-from schema.errors import MISTAKE_STATUS, UserError, print_error
+from schema.errors import INTERRUPTED, INTERRUPTED_STATUS, MISTAKE_STATUS, UserError, print_error
 from schema.program import FULL_ERROR
 from schema.secrets import hide_in_logs
 
@@ -37,6 +38,9 @@ def run_cli(main: Callable[..., Any]) -> Callable[..., Any]:
                 raise
             print_error(error)
             raise SystemExit(MISTAKE_STATUS) from None
+        except KeyboardInterrupt:
+            print(INTERRUPTED, file=sys.stderr)
+            raise SystemExit(INTERRUPTED_STATUS) from None
         finally:
             _wanted.reset(before)
             if not is_inner:

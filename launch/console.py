@@ -1,24 +1,32 @@
 """What a person sees at the end of a run."""
 
+from collections.abc import Iterator
+
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from schema.examples import Kind
+from schema.measures import FIRST_MEASURES, first_measure
 from schema.result import WITHOUT_LEAKS, Result, Score
 
 
 def show_result(result: Result, *, folder: str) -> None:
     """Prints the scores of a result as a table: Spearman ×100 per evaluation set, with its interval."""
-    console = Console()
+    console = Console(markup=False)  # names and folders may have square brackets
     console.print(result_table(result))
     for name, count in leaky_counts(result).items():
         console.print(f"{name}: {count:,} rows left out that an evaluation set has too (filter_leaks)")
+    for name, reason in result.unscored.items():
+        console.print(f"{name} is not scored. {reason}", soft_wrap=True)
     for line in leak_lines(result):
         console.print(line, soft_wrap=True)
     training = result.training
-    if training.get("train_seconds"):
+    if training.get("train_seconds") and {"rows_seen", "rows_per_second"} <= training.keys():
         console.print(
             f"trained {training['rows_seen']:,} rows in {training['train_seconds']:.0f} s "
-            f"({training['rows_per_second']:.0f} rows/s{_memory(training)}), {best_on_dev(training)}"
+            f"({training['rows_per_second']:.0f} rows/s{_memory(training)}), {best_on_dev(training)}",
+            highlight=False,
         )
     for line in set_lines(training.get("sets", {})):
         console.print(line)
@@ -27,12 +35,11 @@ def show_result(result: Result, *, folder: str) -> None:
 
 def best_on_dev(training: dict) -> str:
     """The dev score that chose the weights; where there is none, why, and which weights were kept."""
-    best = next(key for key in training if key.startswith("best_dev_"))
-    metric = best.removeprefix("best_dev_").replace("spearman", "Spearman").replace("_", " ")
-    told = f"best dev {metric} {_percent(training[best])}"
-    if training[best] is not None:
-        return told
+    best = next((key for key in training if key.startswith("best_dev_")), "best_dev_spearman")
+    told = f"best dev {_words(best.removeprefix('best_dev_'))} {_percent(training.get(best))}"
     sets = ", ".join(training.get("selected_on") or ())
+    if training.get(best) is not None:
+        return f"{told} ({sets})" if sets else told
     why = f"undefined on {sets}: gold values or scores are all equal" if sets else "no dev split was scored"
     return f"{told} ({why}; the weights of the last step were kept)"
 
@@ -65,11 +72,12 @@ def leak_lines(result: Result) -> list[str]:
     lines = []
     for column, described in result.data.items():
         leaked = described.get("leaked")
-        score = result.scores.get(f"{column}/spearman{WITHOUT_LEAKS}")
+        measure = first_measure(Kind(described["kind"]))
+        score = result.scores.get(f"{column}/{measure}{WITHOUT_LEAKS}")
         if not leaked or not leaked["rows"] or score is None:
             continue
         if score.value is not None:
-            rest = f"Spearman without them {_percent(score.value)}"
+            rest = f"{_words(measure)} without them {_percent(score.value)}"
         else:
             rest = "the others have no correlation" if score.count else "no row is left"
         most = max(leaked["by_set"], key=leaked["by_set"].get)
@@ -79,30 +87,53 @@ def leak_lines(result: Result) -> list[str]:
 
 
 def result_table(result: Result) -> Table:
-    """Rows: evaluation sets. Columns: dev and test Spearman ×100 [95 % interval], accuracy at the dev threshold."""
+    """Rows: evaluation sets. Columns: dev and test Spearman ×100 [95 % interval], accuracy at the dev threshold.
+
+    Where some sets have another measure, a column tells which. What a classifier reaches on a set that has a measure of
+    its own is a row of its own.
+    """
     between = " → " if result.config["schedule"]["name"] == "serial" else " + "
     trained = between.join(result.trained_on) or "nothing"
-    table = Table(title=f"Spearman ×100, trained on {trained}", title_justify="left")
-    table.add_column("evaluated on")
+    rows = list(_measured(result.scores))
+    mixed = any(measure != "spearman" for _, measure in rows)
+    table = Table(
+        title=f"{'Scores' if mixed else 'Spearman'} ×100, trained on {trained}", title_justify="left"
+    )
+    for column in ("evaluated on", *(["measure"] if mixed else [])):
+        table.add_column(column)
     if result.untrained:
         table.add_column("before", justify="right")
     for column in ("dev", "95 %", "test", "95 %", "accuracy"):
         table.add_column(column, justify="right")
-    for name in dict.fromkeys(key.split("/")[1] for key in result.scores):
-        dev, test = (result.scores.get(f"{split}/{name}/spearman") for split in ("dev", "test"))
-        accuracy = _first(
-            result.scores, f"test/{name}/accuracy", f"dev/{name}/accuracy", f"dev/{name}/mlm_accuracy"
-        )
-        before = _first(result.untrained, f"test/{name}/spearman", f"dev/{name}/spearman")
-        mark = "[bold]" if name in " ".join(result.trained_on).replace("+", " ").split() else ""
+    for name, measure in rows:
+        dev, test = (result.scores.get(f"{split}/{name}/{measure}") for split in ("dev", "test"))
+        if dev is None and test is None:
+            dev = result.scores.get(f"train/{name}/{measure}")  # folds of train: there was nothing else
+        keys = [f"test/{name}/accuracy", f"dev/{name}/accuracy", f"dev/{name}/mlm_accuracy"]
+        accuracy = _first(result.scores, *keys) if measure == "spearman" else None
+        before = _first(result.untrained, f"test/{name}/{measure}", f"dev/{name}/{measure}")
+        style = "bold" if name in " ".join(result.trained_on).replace("+", " ").split() else ""
         table.add_row(
-            f"{mark}{name}",
+            Text(name, style=style),
+            *([_words(measure)] if mixed else []),
             *([_percent(before and before.value)] if result.untrained else []),
             *_cells(dev),
             *_cells(test),
             _percent(accuracy and accuracy.value),
         )
     return table
+
+
+def _measured(scores: dict[str, Score]) -> Iterator[tuple[str, str]]:
+    """Every set with the measures that speak for it; a set of texts alone with the one that a table is about."""
+    for name in dict.fromkeys(key.split("/")[1] for key in scores):
+        metrics = {key.split("/")[2] for key in scores if key.split("/")[1] == name}
+        found = [measure for measure in FIRST_MEASURES if measure in metrics]
+        yield from ((name, measure) for measure in found or ["spearman"])
+
+
+def _words(metric: str) -> str:
+    return metric.replace("spearman", "Spearman").replace("_", " ")
 
 
 def _first(scores: dict[str, Score], *keys: str) -> Score | None:
@@ -113,7 +144,7 @@ def _first(scores: dict[str, Score], *keys: str) -> Score | None:
 def _cells(score: Score | None) -> tuple[str, str]:
     if score is None:
         return "–", ""
-    interval = "" if score.low is None else f"{100 * score.low:.1f}–{100 * score.high:.1f}"
+    interval = "" if None in (score.low, score.high) else f"{100 * score.low:.1f}–{100 * score.high:.1f}"
     return _percent(score.value), interval
 
 

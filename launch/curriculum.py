@@ -1,5 +1,6 @@
 """All stages of a job, one after another: each is finished, or another run has trained it, or it is trained."""
 
+import logging
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,8 @@ from lightning_modules.matching import match_losses
 from schema.config import JobConfig
 from schema.own_classes import own_class
 
+log = logging.getLogger(__name__)
+
 
 class Curriculum:
     """The stages of a typed job, from reading their rows to the last Result."""
@@ -55,6 +58,8 @@ class Curriculum:
             kinds = {name: match.kind for name, match in stage.items()}
             check_augmentation(self.job.augmentation, kinds, sets=list(self.job.dataset), model=self.model)
         data = self._load(matches)
+        for name, reason in data[0].unscored.items():
+            log.warning("%s is not scored. %s", name, reason)
         self._require_learnable(folder, matches, data)
         if not folder.is_helper:
             read = [*data[0].evaluation, *(one for stage in data for one in stage.train.values())]
@@ -113,7 +118,7 @@ class Curriculum:
     def _load(self, matches: Sequence[Mapping[str, Match]]) -> list[JobData]:
         """What each stage reads. Sets are read once, except those that two stages learn from in two ways."""
         kinds = {name: match.kind for stage in reversed(matches) for name, match in stage.items()}
-        how = {"scored": self.model.scored, "known": self.known}
+        how = {"unscored": self.model.unscored, "known": self.known}
         shared = load_job_data(self.job, kinds, **how)
         loaded = []
         for job, stage in zip(self.jobs, matches, strict=True):

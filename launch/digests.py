@@ -15,6 +15,7 @@ from launch.naming import deciding_augmentation, without_variant
 from lightning_modules.chosen_losses import Match
 from schema.config import JobConfig
 from schema.examples import Examples
+from schema.own_classes import own_class
 
 NOT_PART_OF_THE_WEIGHTS = ("checkpoint_every",)
 """Numbers of `training` that change no weights."""
@@ -32,6 +33,9 @@ def stage_digest(
     """
     training = {key: one for key, one in vars(job.training).items() if key not in NOT_PART_OF_THE_WEIGHTS}
     schedule = job.schedule
+    selection = data.selection(
+        stage.datasets, monitor=job.training.monitor, metric=own_class(job.model["_target_"]).metric
+    )
     deciding = {
         "maths": maths_digest(),
         "parent": parent,
@@ -50,9 +54,7 @@ def stage_digest(
         if len(stage.datasets) > 1 or schedule.sets
         else [],
         "train": {name: examples_digest(data.train[name]) for name in stage.datasets},
-        "selecting": [
-            [one.name, examples_digest(one)] for one in data.selecting(stage.datasets, job.training.monitor)
-        ],
+        "selecting": [selection.metric, *([one.name, examples_digest(one)] for one in selection.sets)],
     }
     if augmentation := deciding_augmentation(vars(job.augmentation)):
         deciding["augmentation"] = augmentation
@@ -90,6 +92,11 @@ def evaluation_digest(job: JobConfig, data: JobData) -> str:
     deciding = {
         "maths": maths_digest(),
         "sets": [[one.split, one.name, examples_digest(one)] for one in data.evaluation],
+        "tasks": [
+            [task.name, split, examples_digest(one)]
+            for task in data.tasks
+            for split, one in task.splits.items()
+        ],
         "evaluation": vars(job.evaluation),
         "seed": job.seed,
         "model": without_variant(job.model),

@@ -69,22 +69,28 @@ class Filler:
         result = Result.read(stage.folder)
         whole: JobConfig = OmegaConf.to_object(self._stored(result, sets))
         judge = Judge(whole, stage, result)
-        sets = {name: one for name, one in sets.items() if Kind(one["kind"]) in judge.model.scored}
+        unscored = judge.model.unscored
+        reasons = [
+            f"{name} is not scored: {unscored[one['kind']]}"
+            for name, one in sets.items()
+            if one["kind"] in unscored
+        ]
+        sets = {name: one for name, one in sets.items() if one["kind"] not in unscored}
         sets = _with_companions(sets, result)
         if not sets:
-            return Filled(notes=["its model has nothing to measure of these sets"])
+            return Filled(notes=reasons)
         digest = judge.require_weights()
-        data = self._load(replace(whole, dataset={}, evaluate=_chosen(whole, sets)), judge.model.scored)
+        data = self._load(replace(whole, dataset={}, evaluate=_chosen(whole, sets)), unscored)
         if not self.again:
             _require_same_rows(data, result)
         # What the run has learnt from keeps the run's own description, with its limit and its view.
         others = {name: one for name, one in sets.items() if name not in result.config["dataset"]}
         seen = self._seen(stage, result, whole, others, data)
-        filled = Filled(notes=_told(seen))
+        filled = Filled(notes=[*reasons, *_told(seen)])
         if not self.again:
             data = _worth_scoring(data, result, seen)
         found = replace(result, scores={}, data={}, environment=describe_environment())  # nothing to encode
-        if data.evaluation or any(f"{key}/spearman" not in result.scores for key in data.absent):
+        if data.evaluation or any(f"{key}/{name}" not in result.scores for key, name in data.absent.items()):
             found = judge.scored(data, judge.encoder(), seen=seen)
         before: dict[str, Score] = {}
         if result.untrained and (self.again or any(_key(one) not in result.data for one in data.evaluation)):
@@ -93,6 +99,7 @@ class Filler:
         self._merge(result, found.scores, before, data, filled)
         _add(result.data, found.data, again=self.again)
         result.data = with_leaks(result.data, seen)
+        result.transfer |= found.transfer
         result.filled.append(_record(found, sets, filled, weights=digest, hardware=asdict(whole.hardware)))
         result.write(stage.folder)
         return filled
@@ -109,13 +116,17 @@ class Filler:
         # One process is enough, and Lightning would start this program again for each of the others.
         job.hardware.devices, job.hardware.num_nodes, job.hardware.strategy = 1, 1, "auto"
         job.hardware.eval_batch_tokens = self.batch_tokens or job.hardware.eval_batch_tokens
+        job.evaluation.transfer = []  # asked of the run itself
         job.evaluation.without_leaks = job.evaluation.without_leaks or self.without_leaks
         job.logger.csv, job.logger.wandb, job.logger.progress = False, "off", self.progress
         return job
 
-    def _load(self, job: JobConfig, kinds: tuple[Kind, ...]) -> JobData:
+    def _load(self, job: JobConfig, unscored: Mapping[Kind, str]) -> JobData:
         """The rows of the job's evaluation; those of the last job are kept, since runs of one sweep are alike."""
-        seed = job.seed if job.debug_rows is not None else None  # then it decides which rows are kept
+        classified = any(one.kind == Kind.LABELLED_TEXT for one in job.evaluate.values())
+        seed = (
+            job.seed if job.debug_rows is not None or classified else None
+        )  # then it decides which rows are kept
         deciding = [
             job.source,
             job.data_dir,
@@ -123,11 +134,12 @@ class Filler:
             job.debug_rows,
             seed,
             job.evaluation.splits,
-            kinds,
+            job.evaluation.transfer_limit,
+            list(unscored),
         ]
         key = json.dumps([deciding, {name: asdict(one) for name, one in job.evaluate.items()}])
         if self._read[0] != key:
-            self._read = (key, load_job_data(job, {}, scored=kinds))
+            self._read = (key, load_job_data(job, {}, unscored=unscored))
         return self._read[1]
 
     def _seen(
@@ -210,7 +222,8 @@ def _worth_scoring(data: JobData, result: Result, seen: Mapping[str, Seen]) -> J
         for one in data.evaluation
         if one.name in fresh or _key(one) not in seen or len(seen[_key(one)].rows)
     ]
-    return replace(data, evaluation=wanted)
+    names = {one.name for one in wanted}
+    return replace(data, evaluation=wanted, tasks=[one for one in data.tasks if one.name in names])
 
 
 def _key(one: Examples) -> str:

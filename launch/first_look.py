@@ -27,4 +27,4 @@ def first_look(typed: DictConfig) -> Known:
         for plan in plan_job(typed):
             chosen_losses(OmegaConf.to_object(plan.job))
         look_at_encoder(job.backbone, start=job.init_from)
-    return look_at_data(job if learns else replace(job, dataset={}), scored=model.scored)
+    return look_at_data(job if learns else replace(job, dataset={}), unscored=model.unscored)

@@ -18,6 +18,7 @@ from encoders.locate import ENCODER_FOLDER
 from launch.lacking import FinishedStage
 from lightning_modules.base import SentenceModule
 from lightning_modules.biencoder import BiEncoder
+from lightning_modules.cut import cut_in_evaluation
 from schema.accelerator import require_accelerator
 from schema.config import JobConfig
 from schema.errors import UserError
@@ -100,6 +101,7 @@ class Judge:
         )
         module.seen = seen
         trainer.test(module, datamodule=rows, verbose=False)
+        cut = cut_in_evaluation(module, rows.test_plan)
         return build_result(
-            job, **about, module=module, data=rows, trainer=trainer, untrained={}, training={}
+            job, **about, module=module, data=rows, trainer=trainer, untrained={}, training={}, cut=cut
         )

@@ -35,7 +35,7 @@ def learnt_sets(
         told = result if index == result.stage else Result.read(stage.earlier(index))
         job = stage_job(stored(told), index)
         kinds = {name: match.kind for name, match in chosen_losses(job).items()}
-        read = load_job_data(job, kinds, scored=own_class(job.model["_target_"]).scored).train
+        read = load_job_data(job, kinds, unscored=own_class(job.model["_target_"]).unscored).train
         for name, examples in read.items():
             _require_same(examples, told.data[f"train/{name}"], data_dir=job.data_dir)
         learnt.append(read)

@@ -96,9 +96,13 @@ def deciding_augmentation(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _weights_digest(folder: Path) -> str:
     """Digest of the weights below a run or encoder folder; the path itself where there are none (the job will say)."""
-    for path in (folder / "encoder" / "model.safetensors", folder / "model.safetensors"):
-        if path.is_file():
-            return _file_digest(path, path.stat().st_mtime_ns)
+    for place in (folder / "encoder", folder):
+        if (place / "model.safetensors").is_file():
+            # A head, or layers after pooling, lie in files of their own.
+            files = [place / "model.safetensors"]
+            files += sorted(path for path in place.rglob("*.safetensors") if path not in files)
+            digests = [_file_digest(path, path.stat().st_mtime_ns) for path in files]
+            return digests[0] if len(digests) == 1 else hashlib.sha256(" ".join(digests).encode()).hexdigest()
     return str(folder)
 
 

@@ -25,6 +25,7 @@ from launch.naming import register_resolvers
 from launch.origin import chosen_files, place_of
 from launch.overrides import Groups, parse_flags, refuse_repeats
 from launch.own_folder import make_folder, take_folder
+from launch.own_hydra import check_hydra
 from launch.set_files import check_set_files
 from launch.sweep_rows import is_one_cell, parameters, rows, with_row
 from schema.errors import UserError
@@ -52,7 +53,12 @@ def check_command_line(
     look          is called before that with the typed job of a single run; what it raises ends the check
     """
     flags = parse_flags(arguments)
-    if flags.hydra_help or flags.shell_completion or flags.info or flags.experimental_rerun:
+    if flags.experimental_rerun:
+        raise UserError(
+            "--experimental-rerun runs what a file of Hydra names; the command of a run is in its result.json, and "
+            "type that again"
+        )
+    if flags.hydra_help or flags.shell_completion or flags.info:
         return
     register_resolvers()
     folder = conf_dir.parent / flags.config_path if flags.config_path else conf_dir
@@ -185,6 +191,7 @@ class _Check:
             check_set_files(config, self.trees)
             if note := hardware_note(config.hydra.runtime.choices):
                 self.said[note] = None
+            check_hydra(OmegaConf.to_container(config.hydra), lines)
             job = typed_config(config)
             self._judge(job)
         return job

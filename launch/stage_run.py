@@ -1,7 +1,9 @@
 """One stage from start to end: fit, take the best weights, test, leave an encoder and a Result behind."""
 
+import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import torch
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import nn
 
+from callbacks.checkpoint_io import read_checkpoint
 from callbacks.pruning import leave_if_pruned
 from callbacks.result_writer import best_weights, build_result, describe_training
 from callbacks.resume import RESUME_FILE, newest_state
@@ -26,11 +29,16 @@ from launch.run_folder import require_free_space
 from launch.stage_store import StageEntry, share_files
 from lightning_modules.base import SentenceModule
 from lightning_modules.chosen_losses import Match
+from lightning_modules.cut import cut_in_evaluation, cut_in_training, cut_line
 from lightning_modules.matching import build_losses
 from schema.config import JobConfig
+from schema.errors import INTERRUPTED, INTERRUPTED_STATUS
 from schema.own_classes import own_class
 from schema.result import Result, Score
+from schema.snapshots import forget_snapshot
 from schema.weights import weights_digest
+
+log = logging.getLogger(__name__)
 
 SIGTERM_STATUS = 128 + 15
 BYTES_PER_PARAMETER = 4 * (1 + 3 + 3 + 1)  # best, resume, the next resume while it is written, encoder
@@ -63,6 +71,9 @@ class StageRun:
             # Lightning would let the process end with status 0, and a scheduler would take it for finished.
             print("stopped by SIGTERM; continue with resume=auto", file=sys.stderr)
             raise SystemExit(SIGTERM_STATUS) from None
+        except KeyboardInterrupt:
+            print(_interrupted(entry.checkpoints), file=sys.stderr)
+            raise SystemExit(INTERRUPTED_STATUS) from None
 
     def _run(self, stage: Stage, encoder: nn.Module | None, folder: Path, entry: StageEntry) -> Result:
         job = self.job
@@ -84,9 +95,12 @@ class StageRun:
         if job.evaluation.untrained and data.train and data.test_plan is not None:
             untrained = self._test(trainer, module, data)
         training: dict[str, Any] = {}
+        cut = cut_in_training(module, data.train)
+        _say(cut_line(cut, "training"), trainer)
         if entry.finished:
             training = self._take_over(encoder, stage, entry)
         elif data.train:
+            log.info("stage %s: %s", stage.name, _chooses(data))
             self._fit(trainer, module, data, entry)
             training = describe_training(trainer, data)
             if entry.shared and trainer.is_global_zero:
@@ -94,6 +108,9 @@ class StageRun:
         if data.test_plan is not None:
             module.seen = self.seen.seen() if self.seen is not None and stage.history else {}
             self._measure(trainer, module, data, entry)
+            evaluated = cut_in_evaluation(module, data.test_plan)
+            _say(cut_line(evaluated, "evaluation"), trainer)
+            cut |= evaluated
         result = build_result(
             job,
             key=self.key,
@@ -103,6 +120,7 @@ class StageRun:
             trainer=trainer,
             untrained=untrained,
             training=training,
+            cut=cut,
         )
         # Lightning has logged dev while training; this is what the chosen weights reach, on every set.
         found = {key: score.value for key, score in result.scores.items() if score.value is not None}
@@ -144,12 +162,12 @@ class StageRun:
             print(
                 f"stage {data.stage.name}: goes on after step {newest.steps} ({newest.path})", file=sys.stderr
             )
-        trainer.fit(module, datamodule=data, ckpt_path=None if newest is None else newest.path)
+        with _ctrl_c_of(trainer):
+            trainer.fit(module, datamodule=data, ckpt_path=None if newest is None else newest.path)
         leave_if_pruned(trainer)
         best = best_weights(trainer)
         if best is not None:
-            state = torch.load(best, map_location="cpu", weights_only=True)["state_dict"]
-            module.load_state_dict(state)
+            module.load_state_dict(read_checkpoint(best)["state_dict"])
 
     def _measure(
         self, trainer: pl.Trainer, module: SentenceModule, data: SentenceDataModule, entry: StageEntry
@@ -167,7 +185,8 @@ class StageRun:
     def _test(
         self, trainer: pl.Trainer, module: SentenceModule, data: SentenceDataModule
     ) -> dict[str, Score]:
-        trainer.test(module, datamodule=data, verbose=False)
+        with _ctrl_c_of(trainer):
+            trainer.test(module, datamodule=data, verbose=False)
         return module.scores
 
     def _take_over(self, encoder: nn.Module, stage: Stage, entry: StageEntry) -> dict[str, Any]:
@@ -202,6 +221,40 @@ class StageRun:
             result.weights = weights_digest(folder / ENCODER_FOLDER)
         result.write(folder)
         (entry.checkpoints / RESUME_FILE).unlink(missing_ok=True)
+        forget_snapshot(entry.checkpoints)
+
+
+@contextmanager
+def _ctrl_c_of(trainer: pl.Trainer) -> Iterator[None]:
+    """Ctrl-C as Python tells it: Lightning saves, and then ends the program with status 1 as if it had failed."""
+    try:
+        yield
+    except SystemExit as end:
+        if trainer.interrupted and not isinstance(end, SIGTERMException):
+            raise KeyboardInterrupt from None
+        raise
+
+
+def _interrupted(checkpoints: Path) -> str:
+    newest = newest_state(checkpoints)
+    if newest is None:
+        return f"{INTERRUPTED} before anything was saved"
+    return f"{INTERRUPTED}; step {newest.steps} is saved; continue with resume=auto"
+
+
+def _say(line: str | None, trainer: pl.Trainer) -> None:
+    if line is not None and trainer.is_global_zero:
+        print(line, file=sys.stderr, flush=True)
+
+
+def _chooses(data: SentenceDataModule) -> str:
+    """What decides which weights are kept, before they are learnt."""
+    if data.selection.sets:
+        return f"the weights with {data.selection.in_words} are kept"
+    return (
+        "the weights of the last step are kept, and training does not stop early: no dev set is scored that could "
+        "choose. A suite adds some, such as suite=demo"
+    )
 
 
 def _card(result: Result) -> dict[str, Any]:

@@ -121,7 +121,7 @@ def share_files(kept: Path, copy: Path) -> None:
     """Lets large files that are equal in both folders occupy the disk once, where the file system can do that."""
     for file in (path for path in copy.rglob("*") if path.is_file() and path.stat().st_size >= LARGE_BYTES):
         twin = kept / file.relative_to(copy)
-        if twin.is_file() and filecmp.cmp(twin, file, shallow=False):
+        if twin.is_file() and not twin.samefile(file) and filecmp.cmp(twin, file, shallow=False):
             try:
                 new_link(twin, file)
             except OSError:

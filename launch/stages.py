@@ -7,7 +7,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, ValidationError
 
 from launch.explain import ConfigError
-from schema.config import Duration
+from schema.duration import Duration
 from schema.errors import UserError, nearest
 
 

@@ -8,9 +8,12 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from launch.explain import ConfigError
 from launch.set_files import check_name
-from schema.config import BackendName, Duration, Source, Unit
+from schema.config import BackendName, Source
+from schema.duration import Duration, Unit
 from schema.errors import UserError, nearest
 from schema.examples import Kind
+from schema.files import DATASETS
+from schema.measures import MEASURES
 from schema.names import name_fault
 
 
@@ -95,6 +98,8 @@ RANGES: dict[str, Range] = {
     "health.probe_sentences": Range(least=0),
     "health.collapse_cosine": Range(least=-1, below=1),
     "health.collapse_rank": Range(least=0),
+    "health.collapse_spread": Range(least=0),
+    "health.gradient_range": Range(least=0),
     "hardware.devices": Range(least=1),
     "hardware.num_nodes": Range(least=1),
     "hardware.threads": Range(least=1),
@@ -102,6 +107,7 @@ RANGES: dict[str, Range] = {
     "hardware.eval_batch_tokens": Range(least=1),
     "hardware.train_piece_tokens": Range(least=1),
     "hardware.snapshot_share": Range(above=0),
+    "hardware.snapshot_kept_mib": Range(least=0),
     "evaluation.bootstrap_samples": Range(least=0),
     "logger.every_steps": Range(least=1),
     "schedule.temperature": Range(above=0),
@@ -118,7 +124,19 @@ RANGES: dict[str, Range] = {
 )
 """Key → where its number, or each number of its list, must lie. null passes where the schema allows it."""
 
-MONITORED = ("spearman", "pearson", "accuracy", "f1", "average_precision", "auc", "macro_f1", "mlm_accuracy")
+MONITORED = (
+    "spearman",
+    "pearson",
+    "accuracy",
+    "f1",
+    "average_precision",
+    "auc",
+    "macro_f1",
+    "mlm_accuracy",
+    "ranking_accuracy",
+    "triplet_accuracy",
+    "score_gap",
+)
 """Metrics that may choose a checkpoint: higher is better."""
 
 DURATIONS: dict[str, Range] = {
@@ -144,6 +162,7 @@ def check_values(job: DictConfig) -> None:
         for key, value in _select(job, pattern):
             _check_duration(key, value, limits)
     _check_monitor(job)
+    _check_transfer(job)
     _check_names(job)
     for group in ("dataset", "evaluate"):
         for name, dataset in job[group].items():
@@ -154,6 +173,12 @@ def check_values(job: DictConfig) -> None:
     _check_decay(job.optimiser)
     _check_batches(job.training)
     _check_layer_norm(job)
+    ends = job.health.gradient_range
+    if ends is not None and (len(ends) != 2 or not ends[0] < ends[1]):
+        raise ConfigError(
+            f"health.gradient_range={list(ends)}: expected the lowest and then the highest length, as in [0.1, 10]",
+            "health.gradient_range",
+        )
 
 
 def _not_allowed(key: str, value: str, allowed: tuple[str, ...]) -> str:
@@ -218,11 +243,28 @@ def _check_monitor(job: DictConfig) -> None:
     metric = value.rpartition("/")[2]
     if metric not in MONITORED:
         raise ConfigError(f"{key}={value}: {metric} chooses no checkpoint; {nearest(metric, MONITORED)}", key)
-    sets = {*job.dataset, *job.evaluate}
+    sets = {**job.evaluate, **job.dataset}
     if match[1] not in sets:
         raise ConfigError(
             f"{key}={value}: this job does not score {match[1]}; {nearest(match[1], sets)}", key
         )
+    kind = sets[match[1]].kind
+    known = [one for one in MEASURES[Kind(kind)] if one in MONITORED]
+    if metric not in (*known, "mlm_accuracy"):  # any text has hidden tokens
+        raise ConfigError(
+            f"{key}={value}: {match[1]} has {kind.replace('_', ' ')}s, which have no {metric} while training goes on; "
+            f"choose {' or '.join(known) or 'another set'}",
+            key,
+        )
+
+
+def _check_transfer(job: DictConfig) -> None:
+    """Sets of the job, or of conf/dataset."""
+    key = "evaluation.transfer"
+    known = {*job.dataset, *job.evaluate, *(path.stem for path in DATASETS.glob("*.yaml"))}
+    for name in job.evaluation.transfer:
+        if name not in known:
+            raise ConfigError(f"{key}={name}: there is no such set; {nearest(name, known)}", key)
 
 
 def _check_names(job: DictConfig) -> None:

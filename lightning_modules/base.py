@@ -14,31 +14,20 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from datamodules.leaks import Seen
+from datamodules.transfer import TransferTask
 from encoders.bundle import save_encoder
 from lightning_modules.draws import seed_draws
 from lightning_modules.optimiser import build_optimiser, build_schedule
-from lightning_modules.scoring import EvaluationPlan, assemble_outputs, gather_rows, score_sets
+from lightning_modules.scoring import EvaluationPlan, assemble_outputs, gather_rows, score_sets, score_tasks
 from losses.loss import LossOutput
 from schema.batch import Batch, Encoded, Sharing
 from schema.config import JobConfig
-from schema.examples import SPEARMAN_KINDS, Examples, Kind
-from schema.own_classes import own_class
+from schema.examples import Examples, Kind
+from schema.measures import UNSCORED
 from schema.result import Score
 
 NORMS_KEPT = 1000
 """Lengths of the last gradients, before clipping, that are remembered."""
-
-
-def selection_metric(job: JobConfig) -> str:
-    """The metric that chooses a checkpoint, higher = better: that of `training.monitor`, else the model's own."""
-    if job.training.monitor.count("/") == 2:
-        return job.training.monitor.rpartition("/")[2]
-    return own_class(job.model["_target_"]).metric
-
-
-def selection_key(job: JobConfig) -> str:
-    """What is logged under this key, the mean over the dev sets that select, chooses a checkpoint."""
-    return f"dev/selection/{selection_metric(job)}"
 
 
 class SentenceModule(pl.LightningModule):
@@ -58,8 +47,8 @@ class SentenceModule(pl.LightningModule):
     """Kind of examples that the model learns from, whatever the loss takes; None: what the loss takes."""
     gives: ClassVar[Kind | None] = None
     """Where `reads` is set: kind that the loss is handed; None: the model's objective needs no loss."""
-    scored: ClassVar[tuple[Kind, ...]] = SPEARMAN_KINDS
-    """Kinds of sets that the model has something to measure of."""
+    unscored: ClassVar[Mapping[Kind, str]] = UNSCORED
+    """Kinds of sets that the model has no measure of, and why."""
     metric: ClassVar[str] = "spearman"
     """The dev metric that chooses a checkpoint, higher = better."""
 
@@ -79,6 +68,7 @@ class SentenceModule(pl.LightningModule):
         self.scores: dict[str, Score] = {}
         self.seen: Mapping[str, Seen] = {}
         self.gradient_norms: deque[Tensor] = deque(maxlen=NORMS_KEPT)
+        self.watched: list[tuple[Tensor, bool]] | None = None
         self._batch_index = 0
         self._outputs: list[tuple[np.ndarray, np.ndarray]] = []
 
@@ -112,8 +102,9 @@ class SentenceModule(pl.LightningModule):
         """What evaluation keeps of each row of a planned batch: an embedding or a score."""
 
     @abstractmethod
-    def plan(self, sets: Sequence[Examples]) -> EvaluationPlan:
-        """What must go through the model to score `sets`, and how the outputs become scores."""
+    def plan(self, sets: Sequence[Examples], tasks: Sequence[TransferTask] = ()) -> EvaluationPlan:
+        """What must go through the model to score `sets` and to make the classifiers of `tasks`, and how outputs become
+        scores and features."""
 
     @property
     def sharing(self) -> dict[str, Sharing]:
@@ -132,6 +123,12 @@ class SentenceModule(pl.LightningModule):
     def objective(self, batch: Batch) -> LossOutput:
         """The scalar to minimise for `batch`, and what to log beside it."""
         return self.losses[batch.task](self.whole_batch(self.encode(batch)))
+
+    def watch(self, values: Float[Tensor, "rows *numbers"], *, are_embeddings: bool) -> None:
+        """Keeps the gradient of what a loss reads, in steps in which somebody has put a list into `watched`."""
+        if self.watched is not None and values.requires_grad:
+            values.retain_grad()
+            self.watched.append((values, are_embeddings))
 
     def whole_batch(self, encoded: Encoded) -> Encoded:
         """The rows of all processes, for a loss that couples them; what it draws is then the same in all."""
@@ -161,19 +158,26 @@ class SentenceModule(pl.LightningModule):
         scores = self._score(self.trainer.datamodule.validation_plan, bootstrap_samples=0)
         values = {key: score.value for key, score in scores.items() if score.value is not None}
         self.log_dict(values, rank_zero_only=False)
-        metric = selection_metric(self.job)
+        selection = self.trainer.datamodule.selection
         chosen = [
-            values[key]
-            for name in self.trainer.datamodule.selecting
-            if (key := f"dev/{name}/{metric}") in values
+            values[key] for one in selection.sets if (key := f"dev/{one.name}/{selection.metric}") in values
         ]
         # No defined correlation (constant scores) is no number: `callbacks/selection.py` chooses nothing by it.
-        self.log(selection_key(self.job), float(np.mean(chosen)) if chosen else math.nan, prog_bar=True)
+        self.log(selection.key, float(np.mean(chosen)) if chosen else math.nan, prog_bar=True)
 
     def on_test_epoch_end(self) -> None:
         self.scores = self._score(
             self.trainer.datamodule.test_plan, bootstrap_samples=self.job.evaluation.bootstrap_samples
         )
+
+    @property
+    def scores_by_cosine(self) -> bool:
+        """Whether the score of a pair is the cosine of two embeddings."""
+        return "embeddings" in self.offers
+
+    def pair_scores(self, plan: EvaluationPlan) -> list[np.ndarray]:
+        """One score per row of each set, from what has been put out since the last pass began."""
+        return plan.scores(assemble_outputs(self._outputs, len(plan.examples)))
 
     def _score(self, plan: EvaluationPlan, *, bootstrap_samples: int) -> dict[str, Score]:
         outputs = assemble_outputs(self._outputs, len(plan.examples))
@@ -184,13 +188,11 @@ class SentenceModule(pl.LightningModule):
         self, plan: EvaluationPlan, outputs: np.ndarray, *, bootstrap_samples: int
     ) -> dict[str, Score]:
         """Metric key → Score of every set of the plan, from what `output` gave for its rows."""
-        return score_sets(
-            plan.sets,
-            plan.scores(outputs),
-            bootstrap_samples=bootstrap_samples,
-            seed=self.job.seed,
-            seen=self.seen,
+        how = {"bootstrap_samples": bootstrap_samples, "seed": self.job.seed}
+        found = score_sets(
+            plan.sets, plan.scores(outputs), temperature=plan.temperature, seen=self.seen, **how
         )
+        return found | score_tasks(plan, outputs, **how)
 
     def configure_optimizers(self) -> Mapping[str, object]:
         # A fused step undoes fp16 loss scaling itself, which is too late for clipping.

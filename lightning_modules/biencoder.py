@@ -1,18 +1,23 @@
-"""The bi-encoder: both sentences through one encoder, the cosine of the embeddings as similarity."""
+"""The bi-encoder: both sentences through one encoder, the cosine of the embeddings, or a learnt form, as similarity."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from hydra.utils import get_class
 from jaxtyping import Float
 from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 
+from datamodules.transfer import TransferTask
 from encoders import SentenceEncoder, compile_layers, load_backbone, load_encoder
 from encoders.collate import SentenceCollator
+from encoders.locate import has_score_head
+from encoders.pair_score import BilinearScore
 from encoders.token_cache import CachedTokenizer
 from lightning_modules.augment import augmentation_of
 from lightning_modules.base import SentenceModule
@@ -22,7 +27,7 @@ from lightning_modules.scoring import EvaluationPlan
 from schema.batch import Batch, Encoded
 from schema.config import BackendName, JobConfig
 from schema.errors import UserError
-from schema.examples import Examples
+from schema.examples import Examples, Kind
 from schema.result import Score
 
 
@@ -30,9 +35,17 @@ class BiEncoder(SentenceModule):
     """Scores a pair by the cosine of two embeddings (Reimers and Gurevych 2019, https://arxiv.org/abs/1908.10084).
 
     encoder  backbone and pooling; each distinct sentence of a batch passes through it once
+    score    cosine, or bilinear: a learnt form of the two embeddings (encoders.pair_score.BilinearScore), which is part
+             of the encoder and trained with it; None: what the folder that is started from says, else cosine
     """
 
-    def __init__(self, *, encoder: SentenceEncoder, **shared: object) -> None:
+    def __init__(
+        self,
+        *,
+        encoder: SentenceEncoder,
+        score: Literal["cosine", "bilinear"] | None = None,  # read by `load_encoder`; text models have none
+        **shared: object,
+    ) -> None:
         super().__init__(**shared)
         self.encoder = encoder
         encoder.piece_tokens = self.job.hardware.train_piece_tokens
@@ -55,29 +68,56 @@ class BiEncoder(SentenceModule):
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> SentenceEncoder:
         """The encoder in `folder`, or else the one a job starts from: `init_from` when given, else the backbone."""
         start = folder or job.init_from
-        return load_encoder(start) if start else load_backbone(job.backbone, seed=job.seed)
+        encoder = load_encoder(start) if start else load_backbone(job.backbone, seed=job.seed)
+        score = job.model.get("score")
+        if score == "cosine":
+            encoder.score_head = None
+        elif score == "bilinear" and encoder.score_head is None:
+            encoder.score_head = BilinearScore(encoder.dim)
+        return encoder
+
+    @classmethod
+    def check(cls, job: JobConfig, losses: Mapping[str, tuple[Kind, Mapping[str, Any]]]) -> None:
+        score, start = job.model.get("score"), job.init_from or job.backbone.path
+        if score == "cosine" or (score is None and not has_score_head(start)):
+            return
+        where = "model.score=bilinear" if score else f"{start} scores pairs by a bilinear form"
+        for name, (_, loss) in losses.items():
+            if not loss or get_class(loss["_target_"]).reads != "scores":
+                learner = f"loss={loss['_target_'].split('.')[-2]}" if loss else cls.__name__
+                raise UserError(
+                    f"{where}: {learner} does not read the score of a pair, so that {name} would leave the form as it "
+                    "is; choose a loss of scores, as in loss=cosent, or leave the form out: "
+                    f"{'' if 'score' in job.model else '+'}model.score=cosine"
+                )
 
     def encode(self, batch: Batch) -> Encoded:
         depths = self.losses[batch.task].depths if batch.task in self.losses else ()
         if not depths:
             return self.encoded(batch, self.encoder(batch.tokens))
         embeddings, layers = self.encoder.at_depths(batch.tokens, depths)
+        for below in (one for one in layers if one is not embeddings):
+            self.watch(below, are_embeddings=True)
         first, second, *_ = batch.columns.values()
         cosines = [F.cosine_similarity(one[first].float(), one[second].float(), dim=-1) for one in layers]
         return replace(self.encoded(batch, embeddings), layer_scores=torch.stack(cosines, dim=1))
 
-    @staticmethod
-    def encoded(batch: Batch, embeddings: Float[Tensor, "sentences dim"]) -> Encoded:
+    def encoded(self, batch: Batch, embeddings: Float[Tensor, "sentences dim"]) -> Encoded:
         """What a loss reads, from the embeddings of the batch's sentences."""
+        self.watch(embeddings, are_embeddings=True)
         columns = {column: embeddings[rows] for column, rows in batch.columns.items()}
-        pair = [values.float() for values in columns.values()][:2]
+        pair = list(columns.values())[:2]
         return Encoded(
             kind=batch.kind,
             embeddings=columns,
             text_ids={column: batch.sentence_ids[rows] for column, rows in batch.columns.items()},
-            scores=F.cosine_similarity(*pair, dim=-1) if len(pair) == 2 else None,  # one text has no score
+            scores=self.encoder.pair_scores(*pair) if len(pair) == 2 else None,  # one text has no score
             targets=batch.targets,
         )
+
+    @property
+    def scores_by_cosine(self) -> bool:
+        return self.encoder.score_head is None
 
     def setup(self, stage: str) -> None:
         plan = self.trainer.datamodule.test_plan
@@ -112,5 +152,5 @@ class BiEncoder(SentenceModule):
             self._final.keep(plan, outputs)
         return super().evaluated(plan, outputs, **how)
 
-    def plan(self, sets: Sequence[Examples]) -> CosinePlan:
-        return CosinePlan(sets)
+    def plan(self, sets: Sequence[Examples], tasks: Sequence[TransferTask] = ()) -> CosinePlan:
+        return CosinePlan(sets, tasks, head=self.encoder.score_head)

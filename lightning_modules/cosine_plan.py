@@ -6,21 +6,37 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
+from datamodules.transfer import TransferTask
 from datamodules.union import SentenceUnion
+from encoders.pair_score import BilinearScore, sides
 from lightning_modules.scoring import NOTHING
-from schema.examples import Examples
+from metrics.ranking import COSINE_TEMPERATURE
+from metrics.transfer import Features, combined
+from schema.examples import TEXT_COLUMNS, Examples
 
 
 class CosinePlan:
-    """Encodes every distinct sentence of several sets once; a row's score is the cosine of its two embeddings.
+    """Encodes every distinct sentence of several sets once; a score is the cosine of two embeddings.
 
+    sets       those in which texts are compared; of single texts with a class a task knows
+    head       what makes the score instead, with the weights that it has when it is asked; None: the cosine
     sentences  all distinct sentences
     pending    numbers of those whose embeddings are not known yet; only they are in `examples`
     """
 
-    def __init__(self, sets: Sequence[Examples]) -> None:
-        self.sets = list(sets)
-        self._union = SentenceUnion(sets)
+    temperature = COSINE_TEMPERATURE
+
+    def __init__(
+        self,
+        sets: Sequence[Examples],
+        tasks: Sequence[TransferTask] = (),
+        *,
+        head: BilinearScore | None = None,
+    ) -> None:
+        self.sets = [one for one in sets if len(TEXT_COLUMNS[one.kind]) > 1]
+        self.tasks = list(tasks)
+        self._head = head
+        self._union = SentenceUnion([*self.sets, *(one for task in tasks for one in task.splits.values())])
         self.examples = self._union.examples
         self.sentences = self.examples.sentences
         self.pending = np.arange(len(self.sentences))
@@ -41,14 +57,29 @@ class CosinePlan:
             self.examples = NOTHING
 
     def scores(self, outputs: Float[np.ndarray, "sentences dim"]) -> list[np.ndarray]:
-        if self._known is not None:
-            embeddings = self._known.copy()
-            embeddings[self.pending] = outputs[: len(self.pending)]
-            outputs = embeddings
-        lengths = np.linalg.norm(outputs, axis=1, keepdims=True)
-        unit = outputs / np.maximum(lengths, np.finfo(np.float32).tiny)
-        scored = []
-        for position in range(len(self.sets)):
-            first, second, *_ = self._union.rows(position).values()
-            scored.append(np.einsum("rd,rd->r", unit[first], unit[second]))
-        return scored
+        left, right = sides(self._all(outputs), self._head)
+
+        def products(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+            return np.einsum("rd,rd->r", left[first], right[second])
+
+        return [self._union.comparisons(position).scored(products) for position in range(len(self.sets))]
+
+    def features(self, outputs: Float[np.ndarray, "sentences dim"]) -> list[dict[str, Features]]:
+        outputs, place = self._all(outputs), len(self.sets)
+        found = []
+        for task in self.tasks:
+            of_splits = {}
+            for split in task.splits:
+                texts = [outputs[rows] for rows in self._union.rows(place).values()]
+                of_splits[split] = combined(texts, task.kind)
+                place += 1
+            found.append(of_splits)
+        return found
+
+    def _all(self, outputs: Float[np.ndarray, "pending dim"]) -> Float[np.ndarray, "sentences dim"]:
+        """Embeddings of all sentences: those that were known, too."""
+        if self._known is None:
+            return outputs
+        embeddings = self._known.copy()
+        embeddings[self.pending] = outputs[: len(self.pending)]
+        return embeddings

@@ -61,6 +61,7 @@ class CotEncoder(BiEncoder):
 
     @classmethod
     def check(cls, job: JobConfig, losses: Mapping[str, tuple[Kind, Mapping[str, Any]]]) -> None:
+        super().check(job, losses)
         if not job.dataset:
             return  # templates are those of the folder, where it has some
         views = Prompts.of(job.model).views

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 
 from datamodules.gold import NUM_CLASSES
+from datamodules.transfer import TransferTask
 from encoders import compile_layers, load_backbone, load_encoder
 from encoders.joint import PAIR, JointCollator
 from encoders.joint_bundle import load_joint_encoder, save_joint_encoder
@@ -28,6 +29,7 @@ from schema.batch import Batch, Encoded
 from schema.config import BackendName, JobConfig
 from schema.errors import UserError, nearest
 from schema.examples import NLI_CLASSES, Examples, Kind
+from schema.measures import UNSCORED
 from schema.own_classes import own_class
 from schema.result import Score
 
@@ -50,6 +52,9 @@ class CrossEncoder(SentenceModule):
     """
 
     offers = ("scores", "logits")
+    unscored: ClassVar[Mapping[Kind, str]] = UNSCORED | {
+        Kind.LABELLED_TEXT: "classes are told apart on embeddings, and a cross-encoder has none"
+    }
 
     def __init__(
         self,
@@ -140,11 +145,14 @@ class CrossEncoder(SentenceModule):
 
     def encode(self, batch: Batch) -> Encoded:
         logits = self._logits(batch)
+        scores = similarity(logits)
+        reads_logits = batch.task in self.losses and self.losses[batch.task].reads == "logits"
+        self.watch(logits if reads_logits else scores, are_embeddings=False)
         return Encoded(
             kind=batch.kind,
             embeddings={},
             text_ids={PAIR: batch.rows},
-            scores=similarity(logits),
+            scores=scores,
             targets=batch.targets,
             logits=logits if logits.shape[1] > 1 else None,
         )
@@ -162,7 +170,7 @@ class CrossEncoder(SentenceModule):
         scores = similarity(logits).unsqueeze(1)
         return torch.cat([scores, logits], dim=1) if logits.shape[1] > 1 else scores
 
-    def plan(self, sets: Sequence[Examples]) -> JointPlan:
+    def plan(self, sets: Sequence[Examples], tasks: Sequence[TransferTask] = ()) -> JointPlan:
         return JointPlan(sets)
 
     def evaluated(self, plan: JointPlan, outputs: np.ndarray, *, bootstrap_samples: int) -> dict[str, Score]:

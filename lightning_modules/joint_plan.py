@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
+from datamodules.transfer import TransferTask
 from datamodules.union import SentenceUnion
 from lightning_modules.scoring import NOTHING
 from schema.examples import Examples, Kind
@@ -17,10 +18,14 @@ class JointPlan:
     Of what the model gives for a pair, the first number is its score; others are its class logits.
     """
 
+    temperature = 1.0
+
     def __init__(self, sets: Sequence[Examples]) -> None:
         self.sets = list(sets)
+        self.tasks: list[TransferTask] = []
         union = SentenceUnion(sets)
-        pairs = [np.stack(list(union.rows(place).values())[:2], axis=1) for place in range(len(self.sets))]
+        self._compared = [union.comparisons(place) for place in range(len(self.sets))]
+        pairs = [np.stack([one.first, one.second], axis=1) for one in self._compared]
         distinct, rows = np.unique(np.concatenate(pairs), axis=0, return_inverse=True)
         self._rows = np.split(rows.ravel(), np.cumsum([len(one) for one in pairs])[:-1])
         first, second = distinct.astype(np.int32).T
@@ -31,7 +36,8 @@ class JointPlan:
             self.examples = NOTHING
 
     def scores(self, outputs: Float[np.ndarray, "pairs outputs"]) -> list[np.ndarray]:
-        return [outputs[rows, 0] for rows in self._rows]
+        found = zip(self._compared, self._rows, strict=True)
+        return [compared.shaped(outputs[rows, 0]) for compared, rows in found]
 
     def logits(self, outputs: Float[np.ndarray, "pairs outputs"]) -> list[Float[np.ndarray, "rows classes"]]:
         """Class logits per row of each set; without columns where the model has no classes."""

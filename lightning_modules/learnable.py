@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from datamodules.datamodule import SentenceDataModule
-from lightning_modules.base import selection_metric
 from lightning_modules.chosen_losses import Match
 from lightning_modules.matching import build_loss
 from losses.loss import Contrast, Loss
@@ -182,13 +181,13 @@ def _steps(job: JobConfig, rows: SentenceDataModule) -> Iterator[str]:
 
 def _validation(job: JobConfig, rows: SentenceDataModule) -> Iterator[str]:
     """Why no checkpoint can be chosen."""
-    if not rows.selecting_sets:
+    if not rows.selection.sets:
         splits = ",".join(job.evaluation.splits)
         yield (
             f"no dev split is scored (evaluation.splits=[{splits}], files that are there), so nothing is validated: "
             "the weights of the last step are kept, and training.patience ends nothing"
         )
-    for one in rows.selecting_sets if selection_metric(job) in OF_ORDER else ():
+    for one in rows.selection.sets if rows.selection.metric in OF_ORDER else ():
         grades = one.grades()
         if grades is not None and (grades == grades[0]).all():
             yield (

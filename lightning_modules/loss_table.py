@@ -75,7 +75,8 @@ def _job(model: Mapping[str, Any], loss: Mapping[str, Any], kind: Kind) -> Simpl
         dataset={"the set": SimpleNamespace(kind=kind, view=None)},
         schedule=SimpleNamespace(sets={}, stages={}),
         training=SimpleNamespace(stratify_by="none"),
-        backbone=SimpleNamespace(layer_norm=None),
+        backbone=SimpleNamespace(layer_norm=None, path="builtin/encoder"),
+        init_from=None,
         evaluation=SimpleNamespace(backend=BackendName.TORCH, cache_embeddings=False),
     )
 
@@ -157,7 +158,8 @@ For each model and loss, the kinds of sets that can be learnt from: graded pairs
 belong together (positives), triplets, sentences, texts with a class. `0/1 → triplets`: the rows are turned into the
 other kind by a view. A kind that is not named is refused, since no view leads from it to what the loss takes; the
 message names losses that would do. *no* means that no set can be learnt from, for the reasons below. Whatever is
-refused is refused before data are read or weights are loaded. Models in one column take the same.
+refused is refused before data are read or weights are loaded. Models in one column take the same. With
+`model.score=bilinear` a bi-encoder learns from losses that read one score per pair, and from no others.
 """
 _REASONS = """
 ## Reasons

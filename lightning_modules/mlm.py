@@ -1,7 +1,8 @@
 """Masked language modelling: the encoder learns from text alone, by naming tokens that were hidden from it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -9,12 +10,15 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from datamodules.transfer import TransferTask
 from datamodules.views import apply_view
 from encoders.masking import Masking, Vocabulary
 from encoders.mlm_head import MaskedTokenHead
 from encoders.text_collate import TextCollator
 from lightning_modules.biencoder import BiEncoder, CosinePlan
 from losses.loss import LossOutput
+from metrics.ranking import COSINE_TEMPERATURE
+from metrics.transfer import Features
 from schema.batch import Batch, Tokens
 from schema.examples import Examples, Kind
 from schema.result import Score
@@ -27,15 +31,19 @@ HEAD_PIECE = 8192
 
 
 class MaskedPlan:
-    """Texts to guess in, beside pairs to score by the cosine, as for the bi-encoder.
+    """Texts to guess in, beside sets and tasks that are scored by embeddings, as for the bi-encoder.
 
-    sets   every set; those without pairs are scored by no cosine, but by `text_scores`
+    sets   every set; those in which nothing is compared are scored by no cosine, but by `text_scores`
     texts  sets as sentences: those trained on, or all where none of them was
     """
 
-    def __init__(self, sets: Sequence[Examples], *, trained: Sequence[str]) -> None:
-        self.sets = [one for one in sets if one.grades() is not None]
-        self._pairs = CosinePlan(self.sets)
+    temperature = COSINE_TEMPERATURE
+
+    def __init__(
+        self, sets: Sequence[Examples], tasks: Sequence[TransferTask] = (), *, trained: Sequence[str]
+    ) -> None:
+        self._pairs = CosinePlan(sets, tasks)
+        self.sets, self.tasks = self._pairs.sets, self._pairs.tasks
         chosen = [one for one in sets if one.name in trained] or list(sets)
         self.texts = [apply_view(one, Kind.SENTENCE) for one in chosen]
         sentences = list(self._pairs.examples.sentences)
@@ -57,6 +65,9 @@ class MaskedPlan:
 
     def scores(self, outputs: Float[np.ndarray, "sentences outputs"]) -> list[np.ndarray]:
         return self._pairs.scores(outputs[: self._first, 3:])
+
+    def features(self, outputs: Float[np.ndarray, "sentences outputs"]) -> list[dict[str, Features]]:
+        return self._pairs.features(outputs[: self._first, 3:])
 
     def text_scores(self, outputs: Float[np.ndarray, "sentences outputs"]) -> dict[str, Score]:
         """Loss and accuracy of each text, over all its hidden tokens."""
@@ -84,7 +95,7 @@ class MaskedLanguageModel(BiEncoder):
     """
 
     reads = Kind.SENTENCE
-    scored = tuple(Kind)
+    unscored: ClassVar[Mapping[Kind, str]] = {}
     metric = "mlm_accuracy"
 
     def __init__(
@@ -169,9 +180,9 @@ class MaskedLanguageModel(BiEncoder):
         # How many there are is the one number that a step asks a GPU for.
         return replace(tokens, input_ids=seen), hidden.nonzero().squeeze(1)
 
-    def plan(self, sets: Sequence[Examples]) -> MaskedPlan:
-        return MaskedPlan(sets, trained=list(self.job.dataset))
+    def plan(self, sets: Sequence[Examples], tasks: Sequence[TransferTask] = ()) -> MaskedPlan:
+        return MaskedPlan(sets, tasks, trained=list(self.job.dataset))
 
     def evaluated(self, plan: MaskedPlan, outputs: np.ndarray, *, bootstrap_samples: int) -> dict[str, Score]:
-        pairs = super().evaluated(plan, outputs, bootstrap_samples=bootstrap_samples) if plan.sets else {}
-        return plan.text_scores(outputs) | pairs
+        others = super().evaluated(plan, outputs, bootstrap_samples=bootstrap_samples)
+        return plan.text_scores(outputs) | others

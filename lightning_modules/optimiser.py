@@ -9,7 +9,8 @@ from transformers.optimization import (
     get_linear_schedule_with_warmup,
 )
 
-from schema.config import Duration, OptimiserConfig
+from schema.config import OptimiserConfig
+from schema.duration import Duration
 
 
 def parameter_groups(module: nn.Module, *, weight_decay: float) -> list[dict]:

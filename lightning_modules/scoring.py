@@ -9,8 +9,11 @@ import pytorch_lightning as pl
 import torch
 
 from datamodules.leaks import Seen
-from metrics.scoring import score_set
+from datamodules.transfer import TransferTask
+from metrics.ranking import COSINE_TEMPERATURE
+from metrics.scoring import CONFIDENCE, score_set
 from metrics.together import score_together
+from metrics.transfer import Features, classify
 from metrics.without_leaks import score_unseen
 from schema.batch import Encoded
 from schema.examples import Examples, Kind
@@ -27,15 +30,25 @@ NOTHING = Examples("nothing", "evaluation", Kind.SENTENCE, ["-"], {"text": np.ze
 class EvaluationPlan(Protocol):
     """What goes through a model once so that several sets can be scored.
 
-    sets      the sets to score
-    examples  the rows that the model must see; each once, whatever the number of sets it appears in
+    sets         the sets to score
+    tasks        the sets whose classes a classifier is to tell apart
+    examples     the rows that the model must see; each once, whatever the number of sets it appears in
+    temperature  divides scores where a softmax is taken of them: that of cosines, or 1 for logits
     """
 
     sets: list[Examples]
+    tasks: list[TransferTask]
     examples: Examples
+    temperature: float
 
     def scores(self, outputs: np.ndarray) -> list[np.ndarray]:
-        """One similarity per row of each set, from the outputs for `examples` in order."""
+        """One similarity per row of each set, from the outputs for `examples` in order.
+
+        (rows, candidates) where an anchor is compared with several texts, see `datamodules.comparisons`
+        """
+
+    def features(self, outputs: np.ndarray) -> list[dict[str, Features]]:
+        """For each task: split → what a classifier sees of its rows."""
 
 
 def gather_rows(module: pl.LightningModule, encoded: Encoded) -> Encoded:
@@ -85,6 +98,7 @@ def score_sets(
     sets: Sequence[Examples],
     scores: Sequence[np.ndarray],
     *,
+    temperature: float = COSINE_TEMPERATURE,
     bootstrap_samples: int,
     seed: int,
     seen: Mapping[str, Seen],
@@ -93,7 +107,7 @@ def score_sets(
 
     seen  `split/dataset` → rows that training has seen: these sets are scored without them too
     """
-    how = {"bootstrap_samples": bootstrap_samples, "seed": seed}
+    how = {"bootstrap_samples": bootstrap_samples, "seed": seed, "temperature": temperature}
     dev = {one.name: (values, one) for one, values in zip(sets, scores, strict=True) if one.split == "dev"}
     found: dict[str, Score] = {}
     for one, values in zip(sets, scores, strict=True):
@@ -102,4 +116,17 @@ def score_sets(
         if (column := f"{one.split}/{one.name}") in seen:
             metrics |= score_unseen(values, one, seen[column].rows, **how)
         found |= {f"{column}/{metric}": score for metric, score in metrics.items()}
-    return found | score_together(sets, scores, found, **how)
+    return found | score_together(sets, scores, found, bootstrap_samples=bootstrap_samples, seed=seed)
+
+
+def score_tasks(
+    plan: EvaluationPlan, outputs: np.ndarray, *, bootstrap_samples: int, seed: int
+) -> dict[str, Score]:
+    """Metric key → Score of the classifier of every task, under the split that it is judged on."""
+    found: dict[str, Score] = {}
+    for task, features in zip(plan.tasks, plan.features(outputs) if plan.tasks else (), strict=True):
+        labels = task.labels
+        splits = {split: (of_rows, labels[split]) for split, of_rows in features.items()}
+        reached = classify(splits, seed=seed, bootstrap_samples=bootstrap_samples, confidence=CONFIDENCE)
+        found |= {f"{task.judged}/{task.name}/{metric}": one for metric, one in reached.as_scores().items()}
+    return found

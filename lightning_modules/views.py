@@ -56,4 +56,5 @@ class ViewEncoder(BiEncoder):
 
     @classmethod
     def check(cls, job: JobConfig, losses: Mapping[str, tuple[Kind, Mapping[str, Any]]]) -> None:
+        super().check(job, losses)
         TextViews(Views.of(job.model))  # a file of translations is read here, before any data

@@ -50,6 +50,7 @@ class AnglE(Loss):
     takes = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
     reads = "embeddings"
     couples = True
+    compares = True
 
     def __init__(
         self,

@@ -29,11 +29,12 @@ def bilinear_logits(
 
 
 class Bilinear(Loss):
-    """Cross entropy of `bilinear_logits`. W is trained and stored with the model; evaluation stays with cosines.
+    """Cross entropy of `bilinear_logits`. W is trained and stored in checkpoints; evaluation stays with cosines.
 
     objective  bce: one form, whose logit is that of label 1 (0/1 pairs) · ce: one form per class, softmax over them
 
     W starts small and random, so both sentences are told apart from the start: uᵀWv is not vᵀWu.
+    A form that evaluation uses is a part of the model and not of a loss: model.score=bilinear.
     Raises UserError for bce on more than two classes. Logs the accuracy on the batch.
     """
 

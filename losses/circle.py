@@ -64,6 +64,7 @@ class Circle(Loss):
     takes = (Kind.LABELLED_PAIR,)
     reads = "cosines"
     couples = True
+    compares = True
     contrast = Contrast.ORDER
 
     def __init__(

@@ -46,6 +46,7 @@ class CoSENT(Loss):
     takes = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
     reads = "scores"
     couples = True
+    compares = True
     contrast = Contrast.ORDER
 
     def __init__(self, *, temperature: float | int) -> None:

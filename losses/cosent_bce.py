@@ -41,6 +41,7 @@ class CoSENTAndBCE(Loss):
     takes = (Kind.LABELLED_PAIR, Kind.SCORED_PAIR)
     reads = "scores"
     couples = True
+    compares = True
 
     def __init__(
         self,

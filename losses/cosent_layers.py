@@ -44,6 +44,7 @@ class CoSENTLayers(Loss):
     takes = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
     reads = "layers"
     couples = True
+    compares = True
     contrast = Contrast.ORDER
 
     def __init__(

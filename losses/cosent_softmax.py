@@ -25,6 +25,7 @@ class CoSENTAndSoftmax(Loss):
     takes = (Kind.NLI_PAIR, Kind.LABELLED_PAIR)
     reads = "embeddings"
     couples = True
+    compares = True
     has_head = True
 
     def __init__(

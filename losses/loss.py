@@ -33,6 +33,8 @@ class Loss(nn.Module, ABC):
                layer)
     couples    True when the loss of a row depends on the other rows of the batch: such a batch may not be
                split without gradient caching
+    compares   True when the value is one logarithm over comparisons of rows, and not a mean over rows: the length of
+               its gradient does not shrink as the batch grows, and can be told to be too small or too large
     needs_two_views  True when a sentence that is paired with itself shall be encoded once per text column, so
                that dropout gives two views of it (Gao et al. 2021, https://arxiv.org/abs/2104.08821). Equal
                sentences within one column still share an encoding. False: equal sentences of a batch are
@@ -46,6 +48,7 @@ class Loss(nn.Module, ABC):
     takes: ClassVar[tuple[Kind, ...]]
     reads: ClassVar[str]
     couples: ClassVar[bool]
+    compares: ClassVar[bool] = False
     needs_two_views: ClassVar[bool] = False
     has_head: ClassVar[bool] = False
     contrast: Contrast = Contrast.VALUES

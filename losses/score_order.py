@@ -50,6 +50,7 @@ class ScoreOrder(Loss):
     takes = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
     reads = "scores"
     couples = True
+    compares = True
     contrast = Contrast.ORDER
 
     def __init__(self, *, temperature: float | int, temperature_unit: str) -> None:

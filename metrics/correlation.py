@@ -56,7 +56,20 @@ def bootstrap_interval(
     )
     counts = _resamples(len(scores), samples=samples, seed=seed)
     values = np.concatenate([correlate(chunk) for chunk in counts])
-    values = values[np.isfinite(values)]
+    return _percentiles(values[np.isfinite(values)], confidence)
+
+
+def bootstrap_mean(
+    values: np.ndarray, *, samples: int, confidence: float, seed: int
+) -> tuple[float | None, float | None]:
+    """Percentile bootstrap interval (low, high) of the mean of some rows; (None, None) without samples or rows."""
+    if samples == 0 or not len(values):
+        return None, None
+    counts = _resamples(len(values), samples=samples, seed=seed)
+    return _percentiles(np.concatenate([chunk @ values / len(values) for chunk in counts]), confidence)
+
+
+def _percentiles(values: np.ndarray, confidence: float) -> tuple[float | None, float | None]:
     if len(values) == 0:
         return None, None
     tail = (1 - confidence) / 2

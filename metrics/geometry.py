@@ -8,6 +8,7 @@ of BLOCK rows; on more than some ten thousand rows give them a sample.
 from collections.abc import Iterator
 
 import numpy as np
+from sklearn.metrics import silhouette_score
 
 BLOCK = 1024
 """Rows whose similarities to all others are held at once."""
@@ -20,6 +21,13 @@ def unit(embeddings: np.ndarray) -> np.ndarray:
         raise ValueError(f"embeddings {embeddings.shape}: expected finite numbers (rows, dim)")
     lengths = np.linalg.norm(embeddings, axis=1, keepdims=True)
     return embeddings / np.where(lengths == 0, 1, lengths)
+
+
+def norms(embeddings: np.ndarray) -> tuple[float | None, float | None]:
+    """Mean length of the embeddings, and its sample standard deviation; None under one row, and under two."""
+    lengths = np.linalg.norm(np.asarray(embeddings, dtype=np.float64), axis=1)
+    mean = float(lengths.mean()) if len(lengths) else None
+    return mean, float(lengths.std(ddof=1)) if len(lengths) > 1 else None
 
 
 def alignment(first: np.ndarray, second: np.ndarray, *, power: float = 2.0) -> float | None:
@@ -96,6 +104,16 @@ def first_component_share(embeddings: np.ndarray) -> float | None:
     return float(shares[0]) if len(shares) else None
 
 
+def first_component_isotropy(embeddings: np.ndarray, *, num_components: int = 50) -> float | None:
+    """1 less the part of the strongest direction in the variance of the strongest `num_components`.
+
+    From 0 (a line) to 1 − 1/components (all of them alike); None without variance. The plainest measure of isotropy:
+    `iso_score` heeds all directions, and how far each is from evenness.
+    """
+    shares = explained_variance(embeddings)[:num_components]
+    return float(1 - shares[0] / shares.sum()) if len(shares) else None
+
+
 def iso_score(embeddings: np.ndarray) -> float | None:
     """Isotropy from 0 (a line) to 1 (the same variance in every direction); None without variance or for dim 1.
 
@@ -130,6 +148,18 @@ def neighbour_similarity(embeddings: np.ndarray, *, num_neighbours: int) -> floa
         for cosines in _other_cosines(vectors)
     ]
     return float(sum(sums) / (len(vectors) * num_neighbours))
+
+
+def silhouette(embeddings: np.ndarray, classes: np.ndarray) -> float | None:
+    """Mean silhouette of the classes, from −1 to 1: how much nearer a row is to its own class than to the next one.
+
+    (b − a) / max(a, b) with the mean distances a to the row's class and b to the nearest other one, between embeddings
+    of length 1. (Rousseeuw 1987, https://doi.org/10.1016/0377-0427(87)90125-7) None under two classes, or where every
+    row is a class of its own.
+    """
+    if not 2 <= len(np.unique(classes)) < len(classes):
+        return None
+    return float(silhouette_score(unit(embeddings), classes))
 
 
 def score_histograms(

@@ -3,6 +3,8 @@
 import numpy as np
 
 from metrics.correlation import bootstrap_interval, pearson, spearman
+from metrics.distribution import score_distribution
+from metrics.ranking import COSINE_TEMPERATURE, score_ranking
 from metrics.threshold import (
     accuracy_at,
     area_under_curve,
@@ -12,7 +14,8 @@ from metrics.threshold import (
     f1_at,
     fit_threshold,
 )
-from schema.examples import Examples, Kind
+from schema.examples import TEXT_COLUMNS, Examples, Kind
+from schema.measures import RANKED
 from schema.result import Score
 
 CONFIDENCE = 0.95
@@ -26,24 +29,32 @@ def score_set(
     dev: tuple[np.ndarray, Examples] | None,
     bootstrap_samples: int,
     seed: int,
+    temperature: float = COSINE_TEMPERATURE,
 ) -> dict[str, Score]:
     """Metric name → Score, as fractions: `spearman` (with interval), `pearson`, and for labelled pairs also
-    `accuracy`, `f1`, `average_precision`, `auc`.
+    `accuracy`, `f1`, `average_precision`, `auc`; and what `score_distribution` gives, in units of the score.
+    For positive pairs and triplets what `score_ranking` gives.
 
-    scores  the model's similarity per row, (rows,), higher = closer
+    scores  the model's similarity per row, (rows,), higher = closer; (rows, candidates) of positive pairs and triplets
     dev     scores and examples of the dev split of the same set, None where it has none
+    temperature  divides scores in `ranking_loss`
 
     Thresholds of accuracy and F1 are fitted on dev; dev itself is cross-fitted; without dev both are None.
-    NLI pairs are correlated with the grades 1, 0.5, 0. Kinds without an order of similarity (positive pairs,
-    triplets, sentences, labelled texts) have no such metric: the answer is empty.
+    NLI pairs are correlated with the grades 1, 0.5, 0. Of single texts there is nothing to measure: the answer is
+    empty.
 
     Raises ValueError naming set, split and the first row whose score is not finite.
     """
-    grades = examples.grades()
-    if grades is None:
+    if len(TEXT_COLUMNS[examples.kind]) == 1:
         return {}
+    how = {"bootstrap_samples": bootstrap_samples, "seed": seed}
     try:
-        found = _correlations(scores, grades, bootstrap_samples=bootstrap_samples, seed=seed)
+        if examples.kind in RANKED:
+            return score_ranking(scores, examples, temperature=temperature, confidence=CONFIDENCE, **how)
+        grades = examples.grades()
+        found = _correlations(scores, grades, **how)
+        spread = score_distribution(scores, grades)
+        found |= {name: Score(value, count=len(grades)) for name, value in spread.items()}
         if examples.kind is Kind.LABELLED_PAIR:
             found |= _decisions(scores, examples, dev=dev)
     except ValueError as error:

@@ -9,14 +9,20 @@ import argparse
 import sys
 
 from schema.arguments import Parser
+from schema.caches import caches_below, default_cache
 from schema.errors import exit_status
 from schema.program import run_program
 
 
 def main(arguments: list[str]) -> int:
     """Runs one command; the exit status: 0, or 2 for a mistake of the user."""
-    options = _parser().parse_args(arguments)
-    return exit_status(lambda: options.run(options))
+
+    def run() -> None:
+        options = _parser().parse_args(arguments)
+        caches_below(default_cache())
+        options.run(options)
+
+    return exit_status(run)
 
 
 def _parser() -> argparse.ArgumentParser:

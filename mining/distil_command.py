@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from schema.errors import UserError
+from schema.numerals import whole_number
 
 if TYPE_CHECKING:  # --help should not wait for it
     import numpy as np
@@ -45,9 +46,23 @@ def add_distil(commands: "argparse._SubParsersAction") -> None:
         "--fuse", nargs=2, metavar="RUN", help="where the two runs of a fused teacher are, if they were moved"
     )
     parser.add_argument("--data-dir", type=Path, help="default: $JUZHEN_DATA, or data")
-    parser.add_argument("--limit", type=int, help="at most so many pairs, drawn at random")
-    parser.add_argument("--seed", type=int, default=42, help="for drawn pairs (default: 42)")
-    parser.add_argument("--batch-tokens", type=int, default=16384, help="tokens at a time (default: 16384)")
+    parser.add_argument(
+        "--limit",
+        type=whole_number("--limit", least=2, expected="at least 2 pairs, such as 20000"),
+        help="at most so many pairs, drawn at random",
+    )
+    parser.add_argument(
+        "--seed",
+        type=whole_number("--seed", least=0, expected="a whole number, 0 or more"),
+        default=42,
+        help="for drawn pairs (default: 42)",
+    )
+    parser.add_argument(
+        "--batch-tokens",
+        type=whole_number("--batch-tokens", least=1, expected="a number of tokens, such as 16384"),
+        default=16384,
+        help="tokens at a time (default: 16384)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -119,5 +134,3 @@ def check_options(options: argparse.Namespace) -> None:
         )
     if (CONFIGURATION / "dataset" / f"{name}.yaml").exists():
         raise UserError(f"--out {out}: there is a dataset {name} already; choose {name}_graded.tsv")
-    if options.limit is not None and options.limit < 2:
-        raise UserError(f"--limit {options.limit}: expected at least 2 pairs")

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+from datamodules.configured import configured_set
 from datamodules.source import load_examples
 from schema.config import DatasetConfig, Source
-from schema.errors import UserError, nearest
+from schema.errors import UserError
 from schema.examples import Examples
-from schema.labels import read_description
 
 
 def read_set(folder: Path, name: str, split: str, *, data_dir: Path) -> tuple[DatasetConfig, Examples]:
@@ -14,10 +14,7 @@ def read_set(folder: Path, name: str, split: str, *, data_dir: Path) -> tuple[Da
 
     folder  that of the configured sets, one file each
     """
-    files = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
-    if name not in files:
-        raise UserError(f"{name}: no conf/dataset/{name}.yaml; {nearest(name, files)}")
-    config = read_description(files[name])
+    config = configured_set(name, folder=folder)
     found = None
     if config.source == Source.BUILTIN or data_dir.is_dir():
         found = load_examples(config, split, source=Source.LOCAL, data_dir=data_dir, on_bad_row="error")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from mining.distil_command import CONFIGURATION
-from schema.errors import UserError
+from schema.numerals import finite_number, whole_number
 
 
 def add_whiten(commands: "argparse._SubParsersAction") -> None:
@@ -27,25 +27,36 @@ def add_whiten(commands: "argparse._SubParsersAction") -> None:
         metavar="SET",
         help="text whose tokens are counted: text_tatoeba …",
     )
-    parser.add_argument("--power", type=float, default=0.45, help="0: not at all, 1: wholly (default: 0.45)")
+    parser.add_argument(
+        "--power",
+        type=finite_number("--power", example=0.45),
+        default=0.45,
+        help="0: not at all, 1: wholly (default: 0.45)",
+    )
     parser.add_argument(
         "--special",
-        type=float,
+        type=finite_number("--special", example=6),
         default=6.0,
         help="special tokens around a text add what so many mean tokens would (default: 6)",
     )
     parser.add_argument(
-        "--limit", type=int, default=20000, help="rows of each set, drawn at random (default: 20000)"
+        "--limit",
+        type=whole_number("--limit", least=1, expected="at least 1 row, such as 20000"),
+        default=20000,
+        help="rows of each set, drawn at random (default: 20000)",
     )
-    parser.add_argument("--seed", type=int, default=42, help="for drawn rows (default: 42)")
+    parser.add_argument(
+        "--seed",
+        type=whole_number("--seed", least=0, expected="a whole number, 0 or more"),
+        default=42,
+        help="for drawn rows (default: 42)",
+    )
     parser.add_argument("--data-dir", type=Path, help="default: $JUZHEN_DATA, or data")
     parser.set_defaults(run=whiten)
 
 
 def whiten(options: argparse.Namespace) -> None:
     """Reads the encoder and the texts, whitens, writes, and says how to go on."""
-    if options.limit < 1:
-        raise UserError(f"--limit {options.limit}: expected at least 1 row")
     # An encoder is a folder here, the hub is never asked. transformers reads this when it is imported.
     os.environ["HF_HUB_OFFLINE"] = "1"
     from encoders.bundle import load_encoder, save_encoder

@@ -3,8 +3,7 @@
 Fields carry no defaults that `conf/` also has; `None` means "may be left out". Importing this needs no torch.
 """
 
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -55,12 +54,10 @@ class LayoutConfig:
     header: bool = True  # tsv and csv: the first line names the columns
     quoted: bool = False  # tsv and csv: fields may be wrapped in double quotes
     rows: dict[str, int | None] | None = None  # promised rows of this layout, instead of the dataset's
-    window: int | None = (
-        None  # characters; .txt of running text: long lines are cut into windows of at most so many
-    )
-    held_out_percent: float = (
-        0.0  # with `window`, where there is no dev file: lines that are dev, by a hash of them
-    )
+    # characters; .txt of running text: long lines are cut into windows of at most so many
+    window: int | None = None
+    # with `window`, where there is no dev file: lines that are dev, by a hash of them
+    held_out_percent: float = 0.0
     held_out_rows: int | None = None  # of these windows at most so many are scored; null: all
 
 
@@ -132,9 +129,8 @@ class TrainingConfig:
     batch_size: int = MISSING  # rows that a loss sees together, over all devices
     share_sentences: bool = MISSING  # equal sentences of a batch are encoded once, and share a dropout mask
     accumulate: int = MISSING  # batches per optimiser step; rows couple only inside a batch
-    length_window: int = (
-        MISSING  # rows of so many batches are put in order of length before they are cut; 1: not
-    )
+    # rows of so many batches are put in order of length before they are cut; 1: not
+    length_window: int = MISSING
     stratify_by: str = MISSING  # none label length label_length: what every batch holds in proportion
     validate_every: str = MISSING  # a duration; percent is of the whole training
     patience: int | None = None  # stop after this many validations without a better score; null: never
@@ -155,11 +151,11 @@ class HardwareConfig:
     compile: bool = MISSING  # torch.compile the layers; pays on few machines, see LOG.md
     num_workers: int = MISSING  # processes that prepare batches; 0: none
     eval_batch_tokens: int = MISSING  # tokens per batch when nothing is learnt
-    train_piece_tokens: int | None = (
-        None  # tokens whose activations are kept at a time; null: a whole batch's
-    )
+    # tokens whose activations are kept at a time; null: a whole batch's
+    train_piece_tokens: int | None = None
     snapshot_folder: str | None = None  # in memory, for the state after each step; null: not kept
     snapshot_share: float = 0.05  # of the time that keeping it may take; else not after every step
+    snapshot_kept_mib: int = 1024  # that the states of killed runs may take together; the oldest go first
 
 
 @dataclass
@@ -170,6 +166,8 @@ class EvaluationConfig:
     without_leaks: bool = MISSING  # also score the rows whose pair this job's training has not seen
     backend: str = MISSING  # a BackendName: what encodes the sets in the end; validation always uses torch
     cache_embeddings: bool = MISSING  # keep embeddings below cache_dir: nothing is encoded twice
+    transfer: list[str] = field(default_factory=list)  # classified on frozen embeddings; old results lack it
+    transfer_limit: int | None = None  # training rows of such a classifier, at most; null: all
 
 
 @dataclass
@@ -189,12 +187,15 @@ class AugmentationConfig:
 
 @dataclass
 class HealthConfig:
-    """What is watched of the embedding space while it learns; changes no weights."""
+    """What is watched of embeddings, scores and gradients while a model learns; changes no weights."""
 
     probe_sentences: int = MISSING  # dev sentences that are looked at, at each validation; 0: none
     collapse_cosine: float = MISSING  # alarm when the mean cosine of two sentences is above this
     collapse_rank: float = MISSING  # alarm when embeddings use fewer directions than this (effective rank)
+    collapse_spread: float = MISSING  # alarm when scores that are no cosines deviate by less than this
     on_collapse: str = MISSING  # warn stop
+    # lowest and highest length of the gradient of the loss with respect to what it reads; null: not measured
+    gradient_range: list[float] | None = None
 
 
 @dataclass
@@ -274,55 +275,3 @@ class JobConfig:
     evaluation: EvaluationConfig = MISSING
     health: HealthConfig = MISSING
     logger: LoggerConfig = MISSING
-
-
-class Unit(StrEnum):
-    STEPS = "steps"
-    EPOCHS = "epochs"
-    EXAMPLES = "examples"
-    PERCENT = "percent"
-
-
-@dataclass(frozen=True)
-class Duration:
-    """A length of training in exactly one unit.
-
-    >>> Duration.parse("3 epochs").in_steps(steps_per_epoch=10, batch_size=32, total_steps=None)
-    30
-    >>> Duration.parse("10 percent").in_steps(steps_per_epoch=10, batch_size=32, total_steps=200)
-    20
-    """
-
-    amount: float
-    unit: Unit
-
-    @classmethod
-    def parse(cls, text: str, *, key: str = "duration") -> "Duration":
-        """Reads "<number> <unit>"; `key` names the configuration key in the error."""
-        match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s+(\w+)\s*", str(text))
-        units = {unit.value: unit for unit in Unit} | {unit.value.rstrip("s"): unit for unit in Unit}
-        if not match or match[2] not in units:
-            raise UserError(
-                f"{key}={text!r}: expected a number and one unit of {', '.join(Unit)}, "
-                f"for example '{key}=3 epochs' (in quotes on the command line)"
-            )
-        return cls(float(match[1]), units[match[2]])
-
-    def in_steps(self, *, steps_per_epoch: int, batch_size: float, total_steps: int | None) -> int:
-        """Optimiser steps, at least 1 unless the amount is 0. Percent: of `total_steps`, else of one epoch."""
-        steps = self.exact_steps(
-            steps_per_epoch=steps_per_epoch, batch_size=batch_size, total_steps=total_steps
-        )
-        return max(round(steps), 1) if self.amount else 0
-
-    def exact_steps(self, *, steps_per_epoch: int, batch_size: float, total_steps: int | None) -> float:
-        """`in_steps` before it is rounded: a part of a step is none."""
-        match self.unit:
-            case Unit.STEPS:
-                return self.amount
-            case Unit.EPOCHS:
-                return self.amount * steps_per_epoch
-            case Unit.EXAMPLES:
-                return self.amount / batch_size
-            case Unit.PERCENT:
-                return self.amount / 100 * (total_steps or steps_per_epoch)

@@ -1,17 +1,19 @@
 """What a model or a loss declares as attributes of its class, read from its source. Needs no torch."""
 
 import ast
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from schema.errors import UserError
-from schema.examples import SPEARMAN_KINDS, Kind
+from schema.examples import Kind
+from schema.measures import UNSCORED
 from schema.own_classes import is_own, refusal
 from schema.source_code import ROOT, class_attribute, definitions, source_file
 
-NAMED = {"SPEARMAN_KINDS": SPEARMAN_KINDS}
+NAMED = {"UNSCORED": UNSCORED}
 """Constants that a declaration may name."""
 
 
@@ -29,7 +31,7 @@ class Declared:
     reads: Kind | str | None = None
     offers: tuple[str, ...] | None = None
     gives: Kind | None = None
-    scored: tuple[Kind, ...] | None = None
+    unscored: Mapping[Kind, str] | None = None
     trains: bool | None = None
 
     @property
@@ -43,13 +45,13 @@ def declared(target: str, *, root: Path = ROOT) -> Declared:
     module, _, name = target.rpartition(".")
     if not is_own(target) or source_file(root, module) is None or name not in definitions(root, module):
         raise UserError(refusal(target))
-    asked = ("takes", "reads", "offers", "gives", "scored", "trains")
+    asked = ("takes", "reads", "offers", "gives", "unscored", "trains")
     found = {one: class_attribute(root, module, name, one) for one in asked}
     return Declared(name, **{one: _value(node) for one, node in found.items()})
 
 
 def _value(node: ast.expr | None) -> Any:
-    """Of constants, kinds of examples, and tuples of these; None for what is written in another way."""
+    """Of constants, kinds of examples, and tuples and mappings of these; None for what is written in another way."""
     match node:
         case ast.Constant(value=value):
             return value
@@ -59,6 +61,10 @@ def _value(node: ast.expr | None) -> Any:
             return Kind[name]
         case ast.Call(func=ast.Name(id="tuple"), args=[ast.Name(id="Kind")]):
             return tuple(Kind)
+        case ast.Dict(keys=keys, values=values):
+            return {_value(key): _value(value) for key, value in zip(keys, values, strict=True)}
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            return _value(left) | _value(right)
         case ast.Tuple(elts=parts):
             values = [_value(one.value) if isinstance(one, ast.Starred) else (_value(one),) for one in parts]
             return None if any(one is None or None in one for one in values) else sum(values, ())

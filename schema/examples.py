@@ -42,9 +42,6 @@ NLI_CLASSES = ("entailment", "neutral", "contradiction")
 NLI_GRADES = (1.0, 0.5, 0.0)
 """Similarity grade of each NLI class (entailment, neutral, contradiction) where a correlation needs an order."""
 
-SPEARMAN_KINDS = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
-"""Kinds whose gold values have an order, so that a correlation with them has a meaning."""
-
 
 @dataclass(frozen=True)
 class Examples:

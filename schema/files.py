@@ -9,6 +9,7 @@ from schema.errors import UserError
 from schema.texts import short
 
 BUILTIN_DATA = Path(__file__).resolve().parents[1] / "builtin" / "data"
+DATASETS = Path(__file__).resolve().parents[1] / "conf" / "dataset"
 COMPRESSIONS = (".zst", ".gz")
 
 

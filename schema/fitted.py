@@ -7,10 +7,28 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from schema.errors import UserError
+from schema.shape import Object, require_shape
+from schema.texts import short
 from schema.weights import weights_digest
 
 SCALINGS = ("temperature", "platt")
 """Ways from a score to the logit of label 1: score / T, and a · score + b."""
+
+NUMBERS = {"temperature": 1, "platt": 2}
+"""Numbers that each of them has."""
+
+FITTED = Object(optional={name: [float] for name in SCALINGS})
+CALIBRATION = Object({"fitted": FITTED, "run": str, "weights": str})
+FUSION = Object(
+    {
+        "runs": [str],
+        "weights": [str],
+        "fitted": FITTED,
+        "alpha": float,
+        "means": [float],
+        "deviations": [float],
+    }
+)
 
 Scores = TypeVar("Scores")
 """A number, or an array of them."""
@@ -53,7 +71,7 @@ class Calibration(Scaling):
     @classmethod
     def read(cls, path: str | Path) -> "Calibration":
         """Raises UserError for a file that is none of `analysis calibrate`."""
-        report = _report(path, ("fitted", "run", "weights"), "calibrate runs/NAME")
+        report = _report(path, CALIBRATION, "calibrate runs/NAME")
         return cls(Path(path), report["fitted"], report["weights"])
 
     def require(self, encoder: str | Path) -> None:
@@ -78,8 +96,7 @@ class Fusion(Scaling):
     @classmethod
     def read(cls, path: str | Path) -> "Fusion":
         """Raises UserError for a file that is none of `analysis fuse`."""
-        numbers = ("alpha", "means", "deviations")
-        report = _report(path, ("runs", "weights", "fitted", *numbers), "fuse runs/ONE runs/OTHER")
+        report = _report(path, FUSION, "fuse runs/ONE runs/OTHER")
         lists = {key: tuple(report[key]) for key in ("runs", "weights", "means", "deviations")}
         return cls(Path(path), report["fitted"], alpha=report["alpha"], **lists)
 
@@ -100,25 +117,40 @@ class Fusion(Scaling):
 
 def is_fusion(path: str | Path) -> bool:
     """Whether a file holds a fusion and not a calibration. Raises UserError for one that cannot be read."""
-    return "alpha" in _report(path, (), "fuse runs/ONE runs/OTHER")
+    return "alpha" in _report(path, Object(), "fuse runs/ONE runs/OTHER")
 
 
-def _report(path: str | Path, keys: Sequence[str], command: str) -> dict[str, Any]:
+def _report(path: str | Path, shape: Object, command: str) -> dict[str, Any]:
+    expected = f"expected what this version writes: python -m analysis {command}"
     try:
         report = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; it is written by python -m analysis {command}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(
-            f"{path}: cannot be read ({error}); expected a file of python -m analysis {command}"
+            f"{path}: cannot be read ({short(str(error), 200)}); expected a file of python -m analysis {command}"
         ) from None
-    missing = [key for key in keys if not isinstance(report, dict) or key not in report]
+    missing = [key for key in shape.required if not isinstance(report, dict) or key not in report]
     if not isinstance(report, dict) or missing:
-        raise UserError(
-            f"{path}: has no {missing[0] if missing else 'keys'}; expected what this version writes: "
-            f"python -m analysis {command}"
-        )
+        raise UserError(f"{path}: has no {missing[0] if missing else 'keys'}; {expected}")
+    try:
+        require_shape(report, shape, "it")
+        _require_counts(report, shape)
+    except ValueError as error:
+        raise UserError(f"{path}: {error}; {expected}") from None
     return report
+
+
+def _require_counts(report: Mapping[str, Any], shape: Object) -> None:
+    """Raises ValueError where a list has more or fewer numbers than is meant, and for a temperature of 0."""
+    counts = {key: (report[key], 2) for key in shape.required if isinstance(shape.required[key], list)}
+    fitted = report["fitted"] if "fitted" in shape.required else {}
+    counts |= {f"fitted.{name}": (fitted[name], NUMBERS[name]) for name in SCALINGS if name in fitted}
+    for key, (numbers, count) in counts.items():
+        if len(numbers) != count:
+            raise ValueError(f"{key} has {len(numbers)} values, expected {count}")
+    if fitted.get("temperature") == [0]:
+        raise ValueError("fitted.temperature is 0, which divides nothing")
 
 
 def _require(folder: str | Path, digest: str, told: str) -> None:

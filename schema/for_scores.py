@@ -5,7 +5,6 @@ bi-encoder, and 1 for a cross-encoder. A number that is typed, or that another f
 """
 
 import ast
-import importlib
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +24,9 @@ def unit_of_scores(model: str, *, root: Path = ROOT) -> str:
     as COSINE; the check of targets refuses it in better words. Raises UserError for a class that offers nothing.
     """
     module, _, name = model.rpartition(".")
-    if source_file(root, module) is None:
-        offers = _imported(module, name)
-    elif name not in definitions(root, module):
+    if source_file(root, module) is None or name not in definitions(root, module):
         return COSINE
-    else:
-        offers = _offers(root, module, name)
+    offers = _offers(root, module, name)
     if offers is None:
         raise UserError(f"{model} names no `offers`: what a loss may read of the model (ARCHITECTURE.md)")
     return COSINE if "cosines" in offers else LOGIT
@@ -39,14 +35,6 @@ def unit_of_scores(model: str, *, root: Path = ROOT) -> str:
 def _offers(root: Path, module: str, name: str) -> tuple[str, ...] | None:
     found = class_attribute(root, module, name, "offers")
     return None if found is None else ast.literal_eval(found)
-
-
-def _imported(module: str, name: str) -> tuple[str, ...] | None:
-    """What a class from outside the project offers."""
-    try:
-        return getattr(getattr(importlib.import_module(module), name), "offers", None)
-    except (ImportError, AttributeError, ValueError):
-        return ("cosines",)  # there is no such class
 
 
 def for_scores(numbers: DictConfig, *, _root_: DictConfig, _parent_: Container) -> Any:

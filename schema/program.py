@@ -10,13 +10,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from schema.errors import MISTAKE_STATUS, UserError, print_error
+from schema.errors import INTERRUPTED, INTERRUPTED_STATUS, MISTAKE_STATUS, UserError, print_error
 from schema.streams import open_streams
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
 """A variable that asks for tracebacks with 1, of Hydra and of us."""
-
-INTERRUPTED = 128 + 2
 
 
 def run_program(main: Callable[[], int | None]) -> int:
@@ -44,8 +42,8 @@ def status_of(main: Callable[[], int | None]) -> int:
         print_error(error)
         return MISTAKE_STATUS
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return INTERRUPTED
+        print(INTERRUPTED, file=sys.stderr)
+        return INTERRUPTED_STATUS
     except SystemExit as ended:
         if ended.code is None or isinstance(ended.code, int):
             return ended.code or 0
@@ -75,8 +73,8 @@ def loading(what: str = "torch") -> Iterator[None]:
 
 
 def _end_at_once(signum: int, frame: object) -> None:
-    print("interrupted", file=sys.stderr, flush=True)
-    os._exit(INTERRUPTED)
+    print(INTERRUPTED, file=sys.stderr, flush=True)
+    os._exit(INTERRUPTED_STATUS)
 
 
 def _require_folder() -> None:

@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from schema.errors import UserError
+from schema.result_shape import ANYTHING, BEST_DEV, RESULT
 from schema.secrets import redacted
+from schema.shape import require_shape
+from schema.texts import short
 from schema.whole import write_json
 
 RESULT_FILE = "result.json"
@@ -35,13 +38,16 @@ class Result:
 
     scores      metric key `split/dataset/metric` → Score; a set that could not be scored has value None
     trained_on  dataset keys of this stage and of the stages before it, oldest first
-    data        `train/dataset` or `split/dataset` → rows, dropped rows, fingerprint; with `evaluation.without_leaks`
-                `leaked` of an evaluation split: `rows` that training has seen, their `share`, and rows `by_set`
+    data        `train/dataset` or `split/dataset` → rows, dropped rows, fingerprint; `cut`: how many of its texts, or
+                of its pairs for a cross-encoder, are longer than is read; with `evaluation.without_leaks` `leaked` of
+                an evaluation split: `rows` that training has seen, their `share`, and rows `by_set`
     untrained   scores of the weights before this run's training, where `evaluation.untrained` asked for them
     training    steps, pairs, seconds, pairs per second, last and best validation; `sets`: batches and rows of each set
     weights     digest of the weights that were left behind (`schema.weights`), "" where there are none
     filled      what was scored after the run had ended, oldest first: when, which splits, with which versions, and the
                 descriptions of the sets; scores and `data` of them are among those of the run
+    transfer    set whose classes a classifier told apart → the split that it was judged on, rows and fingerprints
+    unscored    set that was to be evaluated on → why the model has no measure of it
     """
 
     name: str
@@ -58,6 +64,8 @@ class Result:
     finished_at: str = ""
     weights: str = ""
     filled: list[dict[str, Any]] = field(default_factory=list)
+    transfer: dict[str, dict[str, Any]] = field(default_factory=dict)
+    unscored: dict[str, str] = field(default_factory=dict)
     format_version: int = field(default=FORMAT_VERSION)
 
     @property
@@ -90,12 +98,19 @@ class Result:
         path = path / RESULT_FILE if path.is_dir() else path
         try:
             fields = json.loads(path.read_text(encoding="utf-8"))
+            require_shape(fields, RESULT, "it")
+            for key, value in fields["training"].items():
+                require_shape(
+                    value, BEST_DEV if key.startswith("best_dev_") else ANYTHING, f"it.training.{key}"
+                )
             for name in ("scores", "untrained"):
-                fields[name] = {key: Score(**score) for key, score in fields[name].items()}
+                fields[name] = {key: Score(**score) for key, score in fields.get(name, {}).items()}
             return cls(**fields)
         except FileNotFoundError:
             raise UserError(
                 f"{path}: no result here; the run did not finish, or this is no run folder"
             ) from None
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{path}: not a result of juzhen ({error})") from error
+        except (ValueError, TypeError, RecursionError) as error:
+            raise UserError(f"{path}: not a result of juzhen ({short(str(error), 300)})") from error
+        except OSError as error:
+            raise UserError(f"{path}: cannot be read ({error.strerror})") from error

@@ -37,9 +37,15 @@ def is_unseen(text: str) -> bool:
 
 
 def short(text: str, length: int = 60) -> str:
-    """The text, cut where a message would drown in it.
+    """The text, cut where a message would drown in it, and on one line.
 
-    >>> short("今天" * 50, 5)
-    '今天今天今… (100 characters)'
+    >>> short("今天" * 50, 5), short("a\\nb")
+    ('今天今天今… (100 characters)', 'a\\\\nb')
     """
-    return text if len(text) <= length else f"{text[:length]}… ({len(text):,} characters)"
+    shown = text[:length] if text.isprintable() else visible(text[:length])
+    return shown if len(text) <= length else f"{shown}… ({len(text):,} characters)"
+
+
+def visible(text: str) -> str:
+    """The text with what cannot be printed spelt out, such as a line end."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)

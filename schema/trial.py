@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock
 
 from schema.errors import UserError
+from schema.numerals import is_position
+from schema.texts import short
 
 if TYPE_CHECKING:
     from optuna.pruners import BasePruner
@@ -40,7 +42,7 @@ class TrialAddress:
     @classmethod
     def parse(cls, text: str) -> "TrialAddress":
         journal, _, number = text.rpartition(SEPARATOR)
-        if not journal or not number.isdecimal():
+        if not journal or not is_position(number):
             raise UserError(
                 f"trial={text}: expected <journal>{SEPARATOR}<number>; a search sets it, leave it out"
             )
@@ -89,7 +91,13 @@ def open_journal(path: str | Path) -> "JournalStorage":
     lock = FileLock(f"{path}.lock", is_singleton=False)
     with lock:
         _drop_torn_line(path)
-    return JournalStorage(JournalFileBackend(str(path), lock_obj=lock))
+    try:
+        return JournalStorage(JournalFileBackend(str(path), lock_obj=lock))
+    except Exception as error:  # Optuna asks lines for keys, and numbers for studies that they name
+        raise UserError(
+            f"{path}: a damaged journal of a search ({type(error).__name__}: {short(str(error))}); move it away, and "
+            "begin another: hydra.sweeper.study=<name>"
+        ) from error
 
 
 def _drop_torn_line(path: Path) -> None:

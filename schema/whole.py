@@ -87,7 +87,10 @@ def new_link(target: Path, path: Path) -> None:
     """Makes `path` another name of the file `target`, in the place of what is there. Raises OSError where it cannot."""
     part = _unfinished(path)
     os.link(target, part)
-    os.replace(part, path)
+    try:
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)  # POSIX renames no name of a file over another of the same file
 
 
 def clear_leftovers(folder: Path) -> None:

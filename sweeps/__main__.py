@@ -8,6 +8,7 @@ python -m sweeps report runs                         all of it as files: page, h
 python -m sweeps dashboards runs                     the report on Weights & Biases, with panels
 python -m sweeps export runs results/mine            the results alone, to publish or to archive
 python -m sweeps status runs                         cells that are finished, running, failed, and the time left
+python -m sweeps snapshots --clear                   memory that killed runs still hold: list it, give it back
 """
 
 import argparse
@@ -15,6 +16,7 @@ import sys
 from pathlib import Path
 
 from schema.arguments import Parser
+from schema.caches import caches_below, default_cache
 from schema.errors import UserError, exit_status
 from schema.program import run_program
 from schema.whole import write_text
@@ -23,6 +25,7 @@ from schema.whole import write_text
 def main(arguments: list[str]) -> int:
     """Runs one command; the exit status: 0, or 2 for a mistake of the user."""
     options = _parser().parse_args(arguments)
+    caches_below(default_cache())
     return exit_status(lambda: options.run(options))
 
 
@@ -56,6 +59,14 @@ def _parser() -> argparse.ArgumentParser:
         "export", help="copies the results, without weights, logs and folders of this machine"
     )
     export.set_defaults(run=_export)
+    snapshots = commands.add_parser(
+        "snapshots", help="states of training in shared memory, and whose they are"
+    )
+    snapshots.add_argument("--clear", action="store_true", help="delete those that no training is writing to")
+    snapshots.add_argument(
+        "--memory", type=Path, metavar="FOLDER", help="hardware.snapshot_folder; default: /dev/shm"
+    )
+    snapshots.set_defaults(run=_snapshots)
     for command in (table, compare, report, dashboards, export, status):
         command.add_argument("folder", type=Path, help="folder that holds runs, at any depth")
     export.add_argument("target", type=Path, help="folder that they are written to")
@@ -104,7 +115,7 @@ def _table(options: argparse.Namespace) -> None:
     from sweeps.table import caption, console_tables, to_csv, to_markdown
 
     matrix = _read_matrix(options, split=options.split)
-    console = Console()
+    console = Console(markup=False)
     for table in console_tables(matrix, console):
         console.print(table)
     console.print(caption(matrix), highlight=False)
@@ -159,7 +170,13 @@ def _status(options: argparse.Namespace) -> None:
 
     from sweeps.status import read_status, to_console
 
-    Console().print(to_console(read_status(options.folder)), highlight=False)
+    Console(markup=False).print(to_console(read_status(options.folder)), highlight=False)
+
+
+def _snapshots(options: argparse.Namespace) -> None:
+    from sweeps.snapshots import run
+
+    run(options)
 
 
 def _read_matrix(options: argparse.Namespace, *, split: str | None = None):

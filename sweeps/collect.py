@@ -6,6 +6,7 @@ from pathlib import Path
 from schema.errors import UserError
 from schema.result import FORMAT_VERSION, RESULT_FILE, Result
 from schema.whole import KEPT_ASIDE
+from sweeps.identity import identify
 
 NEEDED_CONFIG = ("model", "backbone", "loss", "schedule", "dataset")
 """Configuration by which a result finds its row."""
@@ -46,4 +47,8 @@ def _read(path: Path) -> Result:
     missing = [key for key in NEEDED_CONFIG if key not in result.config]
     if missing:
         raise UserError(f"{path}: its configuration lacks {', '.join(missing)}")
+    try:
+        identify(result, before_training=False)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise UserError(f"{path}: its configuration belongs to no row of a table ({error!r})") from error
     return result

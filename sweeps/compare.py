@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from schema.markup import in_markdown
 from schema.result import Result
 from sweeps.figures import MEASURED, PUBLISHED, Published, load_published
 from sweeps.matrix import Cell, Matrix, Row
@@ -115,7 +116,7 @@ def comparison_markdown(compared: Sequence[Comparison], *, metric: str) -> str:
             cells = [one.row, one.setup, one.column, percent(one.ours.mean), f"{theirs.percent:.1f}"]
             lines.append(pipes([*cells, theirs.setup, theirs.place, one.verdict, one.stands_in]))
     missing = sum(one.published is None for one in compared)
-    parts = [head, "\n".join(lines)]
+    parts = [head, "\n".join(lines) if len(lines) > 2 else "Nothing of ours has a reference."]
     if missing:
         parts.append("\n".join([pipes(REASON_COLUMNS), "|---|---|---|", *map(pipes, reason_lines(compared))]))
     return "\n\n".join([*parts, f"no reference: {missing} of our numbers"]) + "\n"
@@ -144,7 +145,7 @@ def _latest(row: Row) -> Result:
 
 def pipes(cells: Iterable[str]) -> str:
     """A line of a Markdown table."""
-    return f"| {' | '.join(cell.replace('|', '') for cell in cells)} |"
+    return f"| {' | '.join(map(in_markdown, cells))} |"
 
 
 def _verdict(cell: Cell, number: Published) -> str:

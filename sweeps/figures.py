@@ -1,9 +1,13 @@
 """Published figures: what each says, how it stands, and where it is kept (see published/README.md)."""
 
 import csv
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
+
+from schema.numerals import as_number
+from schema.texts import short
 
 PUBLISHED = Path(__file__).parent / "published"
 
@@ -65,11 +69,15 @@ def figure(source: str, line: Mapping[str, str]) -> Published:
     """A line of a file; a column that is not there, or is empty, has its default. Raises ValueError for a bad value."""
     given = {name: line[name] for name in OPTIONAL if line.get(name)}
     if given.get("standing", MEASURED) not in STANDINGS:
-        raise ValueError(f"standing is {given['standing']!r}; one of {', '.join(STANDINGS)} is expected")
+        raise ValueError(
+            f"standing is {short(given['standing'])!r}; one of {', '.join(STANDINGS)} is expected"
+        )
     try:
-        percent = float(line["percent"])
-    except (ValueError, TypeError):
-        raise ValueError(f"percent is {line['percent']!r}; a number is expected") from None
+        percent = as_number(line["percent"])
+    except ValueError:
+        percent = math.nan
+    if not math.isfinite(percent):
+        raise ValueError(f"percent is {short(line['percent'])!r}; a number is expected")
     required = {name: line[name] for name in REQUIRED if name != "percent"}
     return Published(source=source, **required, percent=percent, **given)
 

@@ -14,8 +14,10 @@ from typing import IO, Any
 
 from filelock import FileLock, Timeout
 
+from schema.errors import UserError
 from schema.result import RESULT_FILE
 from schema.secrets import redacted
+from schema.shape import Object, require_shape
 
 FOLDER = ".sweep"
 EVENTS = "events.jsonl"
@@ -30,6 +32,20 @@ class Event(StrEnum):
     FAILED = "failed"
     PRUNED = "pruned"  # its search ended it early
     STOPPED = "stopped"  # its sweep was ended; it saved what it had
+
+
+EVENT = Object({"event": str, "at": str}, {"host": str})
+ENDED = Object({"cell": str}, {"seconds": float, "error": str})
+SHAPES = {
+    Event.SWEEP: Object({"jobs": int}),
+    Event.PLANNED: Object({"run_dir": str, "words": [str], "devices": int}),
+    Event.SUBMITTED: Object({"cell": str, "job": str}),
+    Event.STARTED: Object({"cell": str, "process": int, "host": str}),
+} | dict.fromkeys((Event.FINISHED, Event.FAILED, Event.PRUNED, Event.STOPPED), ENDED)
+"""What is read of each event."""
+
+LEAST_NAME, LONGEST_NAME = 1, 200
+"""Bytes of a run folder's name; files named after it are a little longer."""
 
 
 @dataclass(frozen=True)
@@ -114,16 +130,23 @@ class Ledger:
             return file.read(1) != b"\n"
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """All events, oldest first; a torn line is no event."""
+        """All events, oldest first; a line that is torn, or that no sweep has written, is none."""
         try:
             lines = self.path.read_bytes().splitlines()
         except FileNotFoundError:
             return
+        except OSError as error:
+            raise UserError(f"{self.path}: cannot be read ({error.strerror})") from error
         for line in lines:
             try:
-                yield json.loads(line)
-            except ValueError:
+                event = json.loads(line)
+                require_shape(event, EVENT, "it")
+                require_shape(event, SHAPES[Event(event["event"])], "it")
+                if datetime.fromisoformat(event["at"]).tzinfo is None:
+                    continue
+            except (ValueError, OverflowError, RecursionError):
                 continue
+            yield event
 
     def histories(self) -> dict[str, History]:
         """Cell name → what is told of it, in the order in which cells were planned."""
@@ -132,6 +155,8 @@ class Ledger:
             kind = event["event"]
             if kind == Event.PLANNED:
                 cell = Cell(event["run_dir"], tuple(event["words"]), event["devices"])
+                if not LEAST_NAME <= len(os.fsencode(cell.name)) <= LONGEST_NAME or "\0" in event["run_dir"]:
+                    continue  # it names no folder of a run
                 found.setdefault(cell.name, History(cell, at=event["at"]))
             elif event.get("cell") in found:
                 _tell(found[event["cell"]], event)

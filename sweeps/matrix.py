@@ -3,9 +3,11 @@
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from schema.errors import UserError
-from schema.result import Result, Score
+from schema.measures import is_beside
+from schema.result import WITHOUT_LEAKS, Result, Score
 from sweeps.identity import Identity, identify, label_rows, row_name, short_target
 
 SPLITS = ("test", "dev")
@@ -107,14 +109,15 @@ def build_matrix(results: Sequence[Result], *, metric: str, split: str | None = 
         )
     ]
     rows.sort(key=_row_order)
-    columns = _columns(list(runs.values()), rows, split)
+    chosen = partial(_columns, list(runs.values()), rows, metric=metric)
+    columns = chosen(split)
     filled = {column for row in rows for column in row.cells}
     return Matrix(
         metric=metric,
         rows=rows,
         columns=columns,
-        counted=columns if split != BOTH else _columns(list(runs.values()), rows, None),
-        hidden=[one for one in _columns(list(runs.values()), rows, BOTH) if one in filled - {*columns}],
+        counted=columns if split != BOTH else chosen(None),
+        hidden=[one for one in chosen(BOTH) if one in filled - {*columns}],
     )
 
 
@@ -164,9 +167,10 @@ def _cells(seeds: Sequence[Mapping[str, Score]], metric: str) -> dict[str, Cell]
     return cells
 
 
-def _columns(runs: Sequence[Runs], rows: Sequence[Row], split: str | None) -> list[str]:
-    """`split/dataset` of the sets that were evaluated, also if every score of one is null; as `build_matrix` says."""
+def _columns(runs: Sequence[Runs], rows: Sequence[Row], split: str | None, *, metric: str) -> list[str]:
+    """`split/dataset` of the sets that `metric` is for, also if every score of one is null; as `build_matrix` says."""
     keys = [key for one in runs for scores in one.scores.values() for key in scores]
+    keys = [key for key in keys if is_beside(key.rpartition("/")[2], metric.removesuffix(WITHOUT_LEAKS))]
     asked: dict[str, set[str]] = {}
     for key in keys:
         found, dataset, _ = key.split("/")

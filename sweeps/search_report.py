@@ -9,6 +9,7 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from schema.errors import UserError
+from schema.markup import in_markdown
 from schema.result import Result
 from sweeps.search import RUNS, Search, counts
 
@@ -41,7 +42,10 @@ def search_markdown(search: Search, *, seed: int) -> str:
             _block(_with_new_seeds(search, complete[0], seed)),
         ]
     failed = [one for one in trials if one.state is TrialState.FAIL and counts(one)]
-    parts += [f"Trial {one.number} failed: {one.user_attrs.get('error', '')}" for one in failed[:SHOWN]]
+    parts += [
+        f"Trial {one.number} failed: {in_markdown(str(one.user_attrs.get('error', '')))}"
+        for one in failed[:SHOWN]
+    ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -61,11 +65,13 @@ def _counted(search: Search, trials: Sequence[FrozenTrial]) -> str:
 
 
 def _table(trials: Sequence[FrozenTrial], keys: Sequence[str]) -> str:
-    lines = [["trial", "dev", *keys, "run"], ["--:", "---", *["---"] * len(keys), "---"]]
+    lines = [["trial", "dev", *map(in_markdown, keys), "run"], ["--:", "---", *["---"] * len(keys), "---"]]
     for trial in trials:
-        values = [shown(trial.params[key]).replace("|", "\\|") for key in keys]
+        values = [in_markdown(shown(trial.params[key])) for key in keys]
         runs = [str(run) for run in trial.user_attrs.get(RUNS, [])]
-        lines.append([str(trial.number), _score(trial.value, runs), *values, "<br>".join(runs)])
+        lines.append(
+            [str(trial.number), _score(trial.value, runs), *values, "<br>".join(map(in_markdown, runs))]
+        )
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

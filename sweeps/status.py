@@ -52,7 +52,8 @@ def read_status(folder: str | Path) -> Status:
             f"{folder}: no sweep was planned here; python train.py -m sweep=transfer_matrix plans one"
         )
     cells = [(history, state_of(history, ledger)) for history in histories.values()]
-    jobs = [event["jobs"] for event in ledger.events() if event["event"] == Event.SWEEP][-1]
+    jobs = [event["jobs"] for event in ledger.events() if event["event"] == Event.SWEEP]
+    jobs = max([1, *jobs[-1:]])
     arrived = arrived_line(history.cell for history in histories.values())
     return Status(cells, jobs, _seconds_left(cells, jobs), arrived)
 

@@ -5,6 +5,7 @@ import io
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from schema.markup import in_markdown
 from sweeps.matrix import Cell, Matrix, Row
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ def to_markdown(matrix: Matrix) -> str:
     lines = [head, ["---", *["--:"] * (len(head) - 1)]]
     for row in matrix.rows:
         cells = [shown(row, column) for column in matrix.columns]
-        lines.append([row.label.replace("|", "\\|"), str(row.num_seeds), *cells])
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        lines.append([row.label, str(row.num_seeds), *cells])
+    table = "\n".join(f"| {' | '.join(map(in_markdown, line))} |" for line in lines)
     return f"{caption(matrix)}\n\n{table}\n"
 
 

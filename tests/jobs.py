@@ -8,8 +8,8 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 import train
-from callbacks.snapshot_file import boot_id
 from launch.naming import register_resolvers
+from schema.snapshots import boot_id
 
 SMALL = (
     "dataset=[demo_sts]",

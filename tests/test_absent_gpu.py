@@ -68,6 +68,7 @@ GROUPS = {
         ["loss=info_nce", QMC, "hardware.train_piece_tokens=40"],
     ],
     "models": [
+        ["loss=cosent", "model.score=bilinear", "backbone.layer_norm=true"],
         ["model=crossencoder", "loss=bce", QMC],
         ["model=crossencoder", "loss=cosent"],
         ["model=crossencoder", "loss=ce", NLI],
@@ -75,7 +76,7 @@ GROUPS = {
         ["loss=simcse_nt_xent"],
         ["model=crops", "loss=info_nce"],
         ["model=views", "loss=info_nce", VIEWS],
-        ["model=cot", "loss=info_nce_pool"],
+        ["model=cot", "loss=info_nce_pool", "model.untrained_mask=true"],
     ],
 }
 
@@ -83,7 +84,8 @@ GROUPS = {
 WAITS = {
     "loss=clustering": "aten._unique2",  # how many classes a batch has
     "model=mlm": "aten.nonzero",  # how many tokens are hidden
-    "model=cot_published loss=info_nce_extended": "aten.unique_dim",  # which templates and lengths there are
+    # which templates and lengths there are
+    "model=cot_published loss=info_nce_extended model.untrained_mask=true": "aten.unique_dim",
 }
 """Jobs whose steps do fetch something from the GPU, and the operator that comes first."""
 

@@ -114,6 +114,9 @@ def test_two_processes_equal_one(tmp_path, project_root, tiny_backbone, override
     torch.testing.assert_close(weights[1], weights[0], rtol=1e-5, atol=1e-6)
     assert scores(two) == pytest.approx(scores(one), abs=2e-4)
     assert printed.count("evaluated on") == 1
+    if "model=crossencoder" in overrides:
+        key = f"train/{'demo_qmc' if 'dataset=[demo_qmc]' in overrides else 'demo_sts'}/loss_gradient"
+        assert logged(two, key) == pytest.approx(logged(one, key), rel=1e-4)
 
 
 def test_two_processes_in_pieces_equal_one_whole(tmp_path, project_root, tiny_backbone):

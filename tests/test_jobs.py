@@ -69,6 +69,10 @@ def test_scores_have_intervals_and_counts(result):
     assert {key.rpartition("/")[2] for key in result.scores if "/demo_order/" in key} == {
         "spearman",
         "pearson",
+        "score_mean",
+        "score_variance",
+        "ks",
+        "ks_p_value",
         "accuracy",
         "f1",
         "average_precision",
@@ -162,7 +166,7 @@ def test_a_finished_run_evaluated_again_has_the_same_scores(run, result, tmp_pat
     assert read.trained_on == []
     assert read.training == {}
     shared = {key for key in values(result.scores) if "/demo_sts/" in key or "/demo_nli/" in key}
-    assert len(shared) == 8
+    assert len(shared) == 24
     for key in shared:
         assert read.scores[key].value == pytest.approx(result.scores[key].value, abs=1e-3)
 

@@ -118,11 +118,26 @@ def test_quoted_csv_stays_quoted(run, tmp_path):
         ),
         (b"sentence1\tsentence2\na\t\xff\xfe\n", [], r"pairs.tsv:2: "),
         (b"sentence1\tsentence2\tscore\na\tb\t1\n", [], "--score-column"),
+        ("今天\t明天\n昨天\t前天\n".encode(), [], "no column sentence1; .*type --no-header"),
+        (b"a\tb\na\tb\n", ["--columns", "a", "x"], r"no column x; known: a, b\. Choose with --columns A B$"),
+        (b"a\tb\na\tb\n", ["--columns", "a", "\u00b2"], "no column \u00b2"),
+        (b"a\tb\na\tb\n", ["--columns", "a", "a"], "expected two columns"),
+        (b"a\ta\tb\n1\t2\t3\n", ["--columns", "a", "b"], "the column a 2 times"),
+        (
+            b"sentence1\tsentence2\na\tb\x00\n",
+            [],
+            r"pairs.tsv:2: the sentence in column sentence2 holds a NUL",
+        ),
+        ("sentence1\tsentence2\na\tb\n".encode("utf-16"), [], "this is UTF-16"),
+        (b"sentence1\tsentence2\ra\tb\r", [], "CR alone"),
+        (b"sentence1\tsentence2\na\tb\n", ["--score-column", "a\tb"], "--score-column"),
+        (b"sentence1\tsentence2\na\tb\n", ["--output", "{folder}/pairs.tsv"], "the file that is read"),
     ],
 )
 def test_a_bad_file_is_named_and_nothing_is_written(run, tmp_path, capsys, content, more, message):
     path = tmp_path / "pairs.tsv"
     path.write_bytes(content)
+    more = [word.format(folder=tmp_path) for word in more]
     assert predict.main([run, "--file", str(path), *more]) == 2
     printed = capsys.readouterr().err
     assert printed.startswith("error: ")

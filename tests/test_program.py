@@ -140,7 +140,7 @@ def test_the_folder_is_gone(project_root, program, tmp_path):
             2,
             "error: no such thing\n",
         ),
-        ("raise KeyboardInterrupt", 130, "interrupted\n"),
+        ("raise KeyboardInterrupt", 130, "stopped by Ctrl-C\n"),
         ("raise SystemExit(7)", 7, ""),
         ("raise SystemExit('words')", 1, "words\n"),
         ("return 3", 3, ""),
@@ -163,7 +163,7 @@ def test_ctrl_c_at_the_start_of_a_job_leaves_no_traceback(monkeypatch, capsys):
 
     monkeypatch.setattr(launch, "check_command_line", stop)
     assert program_module.status_of(train.main) == 130
-    assert capsys.readouterr().err == "interrupted\n"
+    assert capsys.readouterr().err == "stopped by Ctrl-C\n"
 
 
 def test_nothing_that_takes_time_is_loaded_before_a_program_is_ready(project_root):
@@ -190,7 +190,7 @@ print("went on")
 
 def test_ctrl_c_while_torch_is_loaded_is_not_lost_in_an_import(project_root, program):
     ended = started(program(SWALLOWED.format(name="torch")), root=project_root)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "loading torch …\ninterrupted\n")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "loading torch …\nstopped by Ctrl-C\n")
 
 
 def test_what_is_loaded_already_is_not_spoken_of(project_root, program):

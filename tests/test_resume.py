@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import pytorch_lightning as pl
 import torch
 from interrupted_job import Interrupt
 from jobs import in_memory, run_job
@@ -14,8 +15,10 @@ from jobs import in_memory, run_job
 import callbacks.trainer as assembly
 from callbacks import snapshot_file
 from callbacks.resume import newest_state
-from callbacks.snapshot import Snapshots, find_snapshot
-from callbacks.snapshot_file import boot_id
+from callbacks.snapshot import Snapshots
+from launch import run_cli
+from schema.errors import exit_status
+from schema.snapshots import boot_id, find_snapshot
 
 INTERRUPTED = Path(__file__).with_name("interrupted_job.py")
 JOB = (
@@ -74,6 +77,51 @@ def test_sigterm_saves_and_says_so_by_its_status(tmp_path, tiny_backbone, monkey
     assert "stopped by SIGTERM; continue with resume=auto" in capsys.readouterr().err
     assert left_behind(tmp_path / "cut") == 8
     assert weights(run_job(tmp_path / "cut", tiny_backbone, *job)) == weights(whole)
+
+
+@pytest.fixture
+def can_interrupt():
+    """Python's own answer to SIGINT, and afterwards what the tests had: Lightning leaves it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("overrides", [(), ("hardware.snapshot_folder=null",)], ids=["in memory", "on disk"])
+def test_ctrl_c_saves_and_says_so_by_its_status(
+    tmp_path, tiny_backbone, monkeypatch, capsys, can_interrupt, overrides
+):
+    job = (*JOB, *overrides, "resume=auto")
+    whole = run_job(tmp_path / "whole", tiny_backbone, *job)
+    with monkeypatch.context() as patched:
+        build = assembly.build_callbacks
+        patched.setattr(assembly, "build_callbacks", lambda *given: [Interrupt(8, "SIGINT"), *build(*given)])
+        with pytest.raises(SystemExit) as end:
+            run_cli(run_job)(tmp_path / "cut", tiny_backbone, *job)
+    assert end.value.code == 128 + signal.SIGINT
+    said = capsys.readouterr().err
+    assert "stopped by Ctrl-C; step 7 is saved; continue with resume=auto\n" in said
+    assert "Traceback" not in said
+    assert left_behind(tmp_path / "cut") == 7
+    assert weights(run_job(tmp_path / "cut", tiny_backbone, *job)) == weights(whole)
+
+
+def test_ctrl_c_before_the_first_step_and_elsewhere(
+    tmp_path, tiny_backbone, monkeypatch, capsys, can_interrupt
+):
+    def interrupted(*given, **more):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pl.Trainer, "fit", interrupted)
+        with pytest.raises(SystemExit) as end:
+            run_cli(run_job)(tmp_path, tiny_backbone, *JOB)
+    assert end.value.code == 130
+    assert "stopped by Ctrl-C before anything was saved" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as end:
+        run_cli(interrupted)()
+    assert end.value.code == exit_status(interrupted) == 130
+    assert capsys.readouterr().err == "stopped by Ctrl-C\n" * 2
 
 
 @pytest.mark.slow
@@ -146,6 +194,7 @@ def test_a_tie_at_the_last_validation_is_broken_as_without_the_kill(tmp_path, ti
         ("hardware.num_workers=2",),
         ("training.length_window=3",),
         ("training.stratify_by=label_length",),
+        ("model.score=bilinear", "backbone.layer_norm=true"),
         ("hardware.train_piece_tokens=64",),
         ("model=crossencoder", "training.length_window=3"),
         ("augmentation=noise",),
@@ -159,6 +208,7 @@ def test_a_tie_at_the_last_validation_is_broken_as_without_the_kill(tmp_path, ti
         "workers",
         "by length",
         "stratified",
+        "bilinear score",
         "pieces",
         "crossencoder",
         "augmentation",

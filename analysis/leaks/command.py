@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from schema.errors import UserError
+from schema.numerals import finite_number, whole_number
 
 CONFIGURATION = Path(__file__).resolve().parents[2] / "conf"
 
@@ -31,9 +32,19 @@ def add_leaks(commands: "argparse._SubParsersAction") -> None:
     parser.add_argument("--evaluate", nargs="+", metavar="SET", help="default: every dev and test split")
     parser.add_argument("--data-dir", type=Path, help="default: $JUZHEN_DATA, or data")
     parser.add_argument("--output", type=Path, metavar="FOLDER", default=Path("runs/leaks"))
-    parser.add_argument("--threshold", type=float, help="Jaccard index of near duplicates (default: 0.7)")
+    parser.add_argument(
+        "--threshold",
+        type=finite_number("--threshold", example=0.7),
+        help="Jaccard index of near duplicates (default: 0.7)",
+    )
     parser.add_argument("--counts", action="store_true", help="leave row numbers out of the json file")
-    parser.add_argument("--examples", type=int, default=0, metavar="N", help="also quote N rows per cell")
+    parser.add_argument(
+        "--examples",
+        type=whole_number("--examples", least=0, expected="a number of rows, such as 3"),
+        default=0,
+        metavar="N",
+        help="also quote N rows per cell",
+    )
     parser.add_argument("--no-progress", action="store_true", help="no progress bars")
     parser.set_defaults(run=run)
 
@@ -83,5 +94,3 @@ def _check(options: argparse.Namespace) -> None:
         raise UserError(
             "--threshold: running text is searched for whole sentences; leave it out with --text and --run"
         )
-    if options.examples < 0:
-        raise UserError(f"--examples {options.examples}: expected a number of rows, such as 3")

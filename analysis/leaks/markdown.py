@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from schema.markup import in_markdown
+
 EMPTY = "·"
 
 
@@ -56,7 +58,7 @@ def text_markdown(report: dict[str, Any]) -> str:
         if text["by_evaluation"]
     ]
     quoted = [
-        f"- {name}:{one['line']} {one['sentence']}"
+        f"- {name}:{one['line']} {in_markdown(one['sentence'])}"
         for name, text in texts.items()
         for one in text.get("examples", ())
     ]
@@ -140,13 +142,16 @@ def _examples(report: dict[str, Any]) -> list[str]:
         for one in cell.get("examples", ()):
             kind = "same" if one["is_exact"] else "near"
             quoted.append(
-                f"- {cell['train']} → {cell['evaluation']}, {kind}: {one['train']} | {one['evaluation']}"
+                f"- {cell['train']} → {cell['evaluation']}, {kind}: {in_markdown(str(one['train']))} | "
+                f"{in_markdown(str(one['evaluation']))}"
             )
     for name, one in report["sets"].items():
-        quoted += [f"- {name}, several labels: {group}" for group in one.get("examples", ())]
+        quoted += [
+            f"- {name}, several labels: {in_markdown(str(group))}" for group in one.get("examples", ())
+        ]
     return ["## Examples", "\n".join(quoted)] if quoted else []
 
 
 def _table(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     rule = ["---"] + ["---:"] * (len(header) - 1)
-    return "\n".join(f"| {' | '.join(row)} |" for row in [header, rule, *body])
+    return "\n".join(f"| {' | '.join(map(in_markdown, row))} |" for row in [header, rule, *body])

@@ -82,10 +82,7 @@ def read_lines(name: str, sets: ConfiguredSets) -> list[str]:
     """The lines of a text file, or the texts of a configured training set."""
     path = Path(name)
     if path.name.endswith(TEXT_SUFFIXES):
-        if not path.is_file():
-            raise UserError(f"--text {name}: no such file")
-        text = decompressed(path).decode("utf-8", errors="replace").removeprefix("\ufeff")
-        return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+        return text_lines(path, option="--text")
     if path.is_file():
         raise UserError(
             f"--text {name}: expected {', '.join(TEXT_SUFFIXES)}, one text per line; a table of pairs is a "
@@ -95,6 +92,16 @@ def read_lines(name: str, sets: ConfiguredSets) -> list[str]:
     if "text" not in examples.columns:
         raise UserError(f"--text {name}: its rows are {examples.kind}s, no single texts; type --train {name}")
     return examples.texts("text")
+
+
+def text_lines(path: Path, *, option: str) -> list[str]:
+    """The lines of a text file. Raises UserError, which begins with the `option`, where it is none or not there."""
+    if not path.name.endswith(TEXT_SUFFIXES):
+        raise UserError(f"{option} {path}: expected {', '.join(TEXT_SUFFIXES)}, one text per line")
+    if not path.is_file():
+        raise UserError(f"{option} {path}: no such file")
+    text = decompressed(path).decode("utf-8", errors="replace").removeprefix("\ufeff")
+    return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
 
 
 def learnt_texts(run: str | Path, *, data_dir: Path | None) -> dict[str, list[str]]:
@@ -110,8 +117,10 @@ def learnt_texts(run: str | Path, *, data_dir: Path | None) -> dict[str, list[st
         raise UserError(f"--run {run}: has learnt from no running text; for sets of pairs type --train <set>")
     job = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(JobConfig), told.config))
     job.data_dir = str(data_dir or job.data_dir)
-    scored = tuple({Kind(rows["kind"]) for key, rows in told.data.items() if not key.startswith("train/")})
-    read = load_job_data(job, dict.fromkeys(job.dataset, Kind.SENTENCE), scored=scored).train
+    job.evaluation.transfer = []
+    scored = {Kind(rows["kind"]) for key, rows in told.data.items() if not key.startswith("train/")}
+    unscored = {kind: "" for kind in Kind if kind not in scored}
+    read = load_job_data(job, dict.fromkeys(job.dataset, Kind.SENTENCE), unscored=unscored).train
     for name, examples in read.items():
         then = learnt[f"train/{name}"]
         if (examples.fingerprint, len(examples)) != (then["fingerprint"], then["rows"]):

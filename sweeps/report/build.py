@@ -30,6 +30,7 @@ from sweeps.report.tables import (
     fidelity_table,
     leak_table,
     published_tables,
+    rows_table,
     significance_table,
 )
 
@@ -76,6 +77,7 @@ def build_report(
     measured = {one.source for one in reference.numbers if one.standing == MEASURED}
     published = published_tables(compare(matrix, reference.numbers), len(measured))
     tables = [
+        *rows_table(matrix),
         averages_table(matrix, columns, untrained),
         helpers_table(matrix, columns, untrained, differences),
         targets_table(matrix, columns),

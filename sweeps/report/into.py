@@ -13,6 +13,7 @@ from sweeps.table import MISSING, heading
 
 KEYS = (
     "matrix",
+    "rows",
     "averages",
     "helpers",
     "targets",
@@ -73,6 +74,9 @@ CHINESE = {
     "verdict": "结论",
     "learnt from less": "训练数据不全",
     "why there is no reference": "无参照的原因",
+    "row": "行",
+    "loss": "损失",
+    "model": "模型",
     "claim": "说法",
     "our best row": "我们最好的一行",
     "note": "备注",

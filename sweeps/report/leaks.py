@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from schema.errors import UserError
+from schema.shape import Object, Table, require_shape
+from schema.texts import short
 
 FORMAT_VERSION = 1
 LEAKY_SHARE = 0.01
@@ -55,6 +57,20 @@ class Leak:
 
 NO_LEAK = Leak("", 0, 0.0)
 
+COLUMN = r"[^/]+/[^/]+"
+COUNT = (int, type(None))
+AUDIT = Object(
+    {
+        "format_version": int,
+        "train": [str],
+        "sets": Table(Object({"fingerprint": str}), keys=COLUMN),
+        "cells": [
+            Object({"train": str, "evaluation": str, "rows": int, "exact_pairs": COUNT, "near_pairs": COUNT})
+        ],
+    }
+)
+"""What is read of an audit file."""
+
 
 class Audit:
     """The cells of one audit file, as `python -m analysis leaks pairs` writes it."""
@@ -71,6 +87,7 @@ class Audit:
         """Raises UserError when the file is missing or no audit of pairs."""
         try:
             report = json.loads(path.read_text(encoding="utf-8"))
+            require_shape(report, AUDIT, "it")
             if report["format_version"] != FORMAT_VERSION:
                 raise ValueError(f"format {report['format_version']}, this version reads {FORMAT_VERSION}")
             return cls(report)
@@ -78,9 +95,10 @@ class Audit:
             raise UserError(
                 f"--leaks {path}: cannot be read ({error.strerror}); python -m analysis leaks pairs writes one"
             ) from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(
-                f"--leaks {path}: not an audit of pairs ({error}); python -m analysis leaks pairs writes one"
+                f"--leaks {path}: not an audit of pairs ({short(str(error), 200)}); "
+                "python -m analysis leaks pairs writes one"
             ) from error
 
     def leak(self, trained: Iterable[str], column: str, fingerprint: str | None) -> Leak | None:
@@ -101,7 +119,7 @@ class Audit:
 
     def _leak_of(self, name: str, column: str) -> Leak:
         cell = self._cells.get((name, column))
-        if cell is None or cell["exact_pairs"] is None or not cell["rows"]:
+        if cell is None or None in (cell["exact_pairs"], cell["near_pairs"]) or not cell["rows"]:
             return NO_LEAK  # one of the two has no pairs
         rows = cell["exact_pairs"] + cell["near_pairs"]
         return Leak(name, rows, rows / cell["rows"])
@@ -109,5 +127,5 @@ class Audit:
 
 def _column(name: str) -> str:
     """The audit's `lcqmc/dev` as a column of the matrix, `dev/lcqmc`."""
-    dataset, split = name.split("/")
+    dataset, _, split = name.partition("/")
     return f"{split}/{dataset}"

@@ -1,10 +1,11 @@
 """Published numbers of a folder, in our names or in the source's own."""
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 
+from schema.csv_rows import csv_rows
 from schema.errors import UserError
+from schema.texts import short
 from sweeps.figures import PUBLISHED, Published, figure, load_published
 from sweeps.figures import REQUIRED as OUR_COLUMNS
 from sweeps.training import set_names
@@ -49,21 +50,20 @@ def load_reference(folder: Path | None) -> Reference:
 
 
 def _read(path: Path, translator: "_Translator") -> list[Published]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file)
-        columns = set(reader.fieldnames or ())
-        ours = columns >= set(OUR_COLUMNS)
-        if not ours and not columns >= set(THEIR_COLUMNS):
-            raise UserError(
-                f"{path}: columns {', '.join(sorted(columns)) or 'none'}; expected {', '.join(OUR_COLUMNS)}, "
-                f"or at least {', '.join(THEIR_COLUMNS)}"
-            )
-        found = []
-        for number, line in enumerate(reader, start=2):
-            try:
-                found.append(figure(path.stem, line if ours else line | translator.translate(line)))
-            except ValueError as error:
-                raise UserError(f"{path}, line {number}: {error}") from None
+    names, rows = csv_rows(path)
+    columns = set(names)
+    ours = columns >= set(OUR_COLUMNS)
+    if not ours and not columns >= set(THEIR_COLUMNS):
+        raise UserError(
+            f"{path}: columns {short(', '.join(sorted(columns)) or 'none', 200)}; expected {', '.join(OUR_COLUMNS)}, "
+            f"or at least {', '.join(THEIR_COLUMNS)}"
+        )
+    found = []
+    for number, line in rows:
+        try:
+            found.append(figure(path.stem, line if ours else line | translator.translate(line)))
+        except ValueError as error:
+            raise UserError(f"{path}, line {number}: {error}") from None
     return found
 
 

@@ -4,11 +4,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sweeps.claims import CLAIM_COLUMNS, Beside, claim_lines
-from sweeps.compare import LESS, REASON_COLUMNS, TOLERANCE_POINTS, Comparison, reason_lines
+from sweeps.compare import (
+    LESS,
+    REASON_COLUMNS,
+    TOLERANCE_POINTS,
+    Comparison,
+    reason_lines,
+    training_of_row,
+)
 from sweeps.matrix import Matrix
 from sweeps.planner import spoken
 from sweeps.report.costs import Cost
-from sweeps.report.entries import Entry
+from sweeps.report.entries import BASELINES, Entry
 from sweeps.report.fidelity import Fidelity
 from sweeps.report.leaks import Leak
 from sweeps.report.significance import Differences
@@ -95,6 +102,21 @@ def _beside(one: Comparison) -> tuple[str, ...]:
     words = (one.row, one.setup, heading(one.column), ours, quoted, theirs.setup)
     place = ", ".join(filter(None, (theirs.table, theirs.model)))
     return (*words, place, one.verdict, one.stands_in or MISSING)
+
+
+def rows_table(matrix: Matrix) -> list[Table]:
+    """What the names stand for that sweeps gave to rows; none where all rows are called by their training."""
+    if not any(row.runs.names for row in matrix.rows):
+        return []
+    note = "Stages in order: a > b; a + b is a mixture, [kind] what a set was read as; by_kind: each kind its own loss."
+    lines = []
+    for row in matrix.rows:
+        if row.trained_on not in BASELINES:
+            found = training_of_row(row)
+            lines.append(
+                (row.label, found.sets.replace(">", " > ").replace("+", " + "), found.loss, found.family)
+            )
+    return [Table("rows", "What the rows are", note, ("row", "trained on", "loss", "model"), lines)]
 
 
 def claims_table(found: Sequence[Beside]) -> list[Table]:

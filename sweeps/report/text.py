@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 
+from schema.markup import in_markdown
 from sweeps.matrix import Matrix, Row
 from sweeps.report.build import Report
 from sweeps.report.leaks import Leak
@@ -34,7 +35,7 @@ def markdown(report: Report) -> str:
     matrix = report.matrix
     parts = ["# Transfer matrix", f"From {report.num_results} results.", matrix_markdown(matrix)]
     for table in report.tables:
-        parts += [f"## {table.title}", table.note, table_markdown(table)]
+        parts += [f"## {in_markdown(table.title)}", in_markdown(table.note), table_markdown(table)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -82,9 +83,7 @@ def _cell(row: Row, column: str, *, is_best: bool) -> str:
 
 def _pipes(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     rules = ["--:" if is_numeric(lines, place) else "---" for place in range(len(head))]
-    return "\n".join(
-        f"| {' | '.join(one.replace('|', '') for one in line)} |" for line in (head, rules, *lines)
-    )
+    return "\n".join(f"| {' | '.join(map(in_markdown, line))} |" for line in (head, rules, *lines))
 
 
 def matrix_csv(matrix: Matrix) -> str:

@@ -81,6 +81,7 @@ def put_on_device(module: torch.nn.Module) -> None:
 
 def take_steps(run: StageRun, trainer, module, data, entry) -> None:
     """In place of StageRun._fit."""
+    packing.ragged_kernel = chosen_kernel  # a model may have looked at its encoder on the processor before
     module.trainer = data.trainer = trainer
     module.log = module.log_dict = lambda *what, **how: None
     data.setup("fit")
@@ -115,6 +116,7 @@ def take_steps(run: StageRun, trainer, module, data, entry) -> None:
 
 
 def outcome(overrides: list[str], folder: Path, backbone: str) -> str | None:
+    packing.ragged_kernel = ragged.ragged_kernel
     words = [*SMALL, f"backbone.path={backbone}", f"output_dir={folder}", *overrides]
     try:
         train.run_job(compose_job(*words))
@@ -130,7 +132,6 @@ def main(folder: str, backbone: str, jobs: str) -> None:
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
     torch.cuda.is_available = torch.cuda.is_bf16_supported = lambda *what, **how: True
-    packing.ragged_kernel = chosen_kernel
     StageRun._fit = take_steps
     found = {
         name: outcome(overrides, Path(folder) / str(number), backbone)

@@ -6,7 +6,9 @@ import torch
 from forks import in_a_fork
 
 from callbacks import checkpoint_io
-from callbacks.checkpoint_io import AtomicCheckpointIO
+from callbacks.checkpoint_io import AtomicCheckpointIO, read_checkpoint
+from callbacks.resume import newest_state
+from callbacks.snapshot import Snapshots
 from schema import whole
 from schema.errors import UserError
 
@@ -60,5 +62,59 @@ def test_a_failed_save_leaves_nothing_half_done(tmp_path, monkeypatch):
 
 def test_a_checkpoint_runs_no_code(tmp_path):
     torch.save({"state": slice}, tmp_path / "odd.ckpt")
-    with pytest.raises(Exception, match="weights_only"):
+    with pytest.raises(UserError, match="damaged"):
         AtomicCheckpointIO().load_checkpoint(tmp_path / "odd.ckpt", weights_only=False)
+
+
+DAMAGES = {
+    "empty": lambda whole: b"",
+    "cut": lambda whole: whole[: len(whole) // 2],
+    "its end": lambda whole: whole[-40:],
+    "zeros": lambda whole: bytes(len(whole)),
+    "words": lambda whole: b"not a checkpoint",
+    "a flipped head": lambda whole: b"XX" + whole[2:],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
+def test_a_damaged_checkpoint_is_named_with_the_way_out(tmp_path, damage):
+    path = tmp_path / "checkpoints" / "resume.ckpt"
+    AtomicCheckpointIO().save_checkpoint({"global_step": 1, "state": torch.ones(100)}, path)
+    path.write_bytes(damage(path.read_bytes()))
+    for read in (
+        AtomicCheckpointIO().load_checkpoint,
+        read_checkpoint,
+        lambda path: newest_state(path.parent),
+    ):
+        with pytest.raises(
+            UserError, match=r"resume\.ckpt: .*damaged.*rm -r .*checkpoints.*afresh"
+        ) as refused:
+            read(path)
+        assert "weights_only" not in str(refused.value)
+
+
+def test_what_is_no_checkpoint_of_ours_is_damaged_too(tmp_path):
+    torch.save({"other": 1}, tmp_path / "resume.ckpt")
+    with pytest.raises(UserError, match="damaged"):
+        newest_state(tmp_path)
+
+
+def test_where_the_disk_is_damaged_the_memory_is_taken(tmp_path, capsys):
+    (tmp_path / "resume.ckpt").write_bytes(b"half")
+    snapshots = Snapshots(tmp_path, tmp_path, share=1)
+    if not snapshots.due:
+        pytest.skip("no folder in memory here")
+    snapshots.write(lambda: {"global_step": 6}, steps=6)
+    assert newest_state(tmp_path).steps == 6
+    assert "resume.ckpt is damaged" in capsys.readouterr().err
+
+
+def test_only_a_file_of_this_disk_is_ever_removed(tmp_path):
+    """A checkpoint of a stranger names the one before it, which Lightning removes with all that is below it."""
+    (tmp_path / "precious").mkdir()
+    for path in (tmp_path / "precious", "memory://precious", tmp_path / "absent.ckpt"):
+        AtomicCheckpointIO().remove_checkpoint(path)
+    assert (tmp_path / "precious").is_dir()
+    AtomicCheckpointIO().save_checkpoint({"step": 1}, tmp_path / "best.ckpt")
+    AtomicCheckpointIO().remove_checkpoint(str(tmp_path / "best.ckpt"))
+    assert [one.name for one in tmp_path.iterdir()] == ["precious"]

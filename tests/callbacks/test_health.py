@@ -109,6 +109,9 @@ def test_a_job_logs_its_health_and_learns_the_same_without(tmp_path, tiny_backbo
         "effective_rank",
         "isotropy",
         "neighbour_similarity",
+        "first_component_isotropy",
+        "norm_mean",
+        "norm_deviation",
     ):
         assert isinstance(lines[0][name], float), name
     assert 0 < lines[0]["gradient_norm"] <= lines[0]["largest_gradient_norm"]

@@ -13,12 +13,13 @@ import pytest
 import torch
 
 from callbacks import snapshot, snapshot_file
-from callbacks.snapshot import POINTER, Snapshots, clear_away, find_snapshot, forget_snapshot, private_folder
+from callbacks.snapshot import Snapshots
 from callbacks.snapshot_file import NoRoomError, put_together, read_snapshot, take_apart
+from schema import snapshots as kept
+from schema.snapshots import POINTER, clear_away, find_snapshot, forget_snapshot, private_folder
+from sweeps.__main__ import main as sweeps_main
 
-pytestmark = pytest.mark.skipif(
-    snapshot_file.boot_id() is None, reason="only Linux tells one start from another"
-)
+pytestmark = pytest.mark.skipif(kept.boot_id() is None, reason="only Linux tells one start from another")
 
 ALWAYS = 1e9
 
@@ -163,7 +164,7 @@ def test_a_run_folder_that_was_made_anew_has_no_snapshot(checkpoints, shared):
 
 def test_a_snapshot_of_another_start_of_the_system_is_not_trusted(checkpoints, shared, monkeypatch):
     write(Snapshots(checkpoints, shared, share=ALWAYS), 1)
-    monkeypatch.setattr(snapshot_file, "boot_id", lambda: "another")
+    monkeypatch.setattr(kept, "boot_id", lambda: "another")
     assert find_snapshot(checkpoints) is None
 
 
@@ -175,7 +176,7 @@ def test_a_snapshot_of_another_start_of_the_system_is_not_trusted(checkpoints, s
 def test_a_pointer_that_leads_nowhere_is_no_snapshot(checkpoints, words, monkeypatch, tmp_path):
     checkpoints.mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    Path("here").write_bytes(os.urandom(3 * snapshot_file.HEADER_BYTES))
+    Path("here").write_bytes(os.urandom(3 * kept.HEADER_BYTES))
     (checkpoints / POINTER).write_text(words)
     assert find_snapshot(checkpoints) is None
     forget_snapshot(checkpoints)
@@ -303,3 +304,55 @@ def test_the_state_is_told_without_memory_for_a_copy(checkpoints, shared):
     del told, weight
     snapshots.close()
     assert not list(shared.rglob("*.snapshot"))
+
+
+def left_by_killed_runs(tmp_path, shared, *names: str) -> list[Path]:
+    """Snapshots that dead processes have left, the first one written first."""
+    paths = []
+    for number, name in enumerate(names):
+        snapshots = Snapshots(tmp_path / name / "checkpoints", shared, share=ALWAYS)
+        write(snapshots, 1 + number)
+        paths.append(find_snapshot(tmp_path / name / "checkpoints").path)
+        let_go(snapshots)
+        os.utime(paths[-1], (time.time() - 1000 + number,) * 2)
+    return paths
+
+
+def test_the_snapshot_of_a_run_that_is_finished_is_cleared_away(tmp_path, shared):
+    done, killed = left_by_killed_runs(tmp_path, shared, "done", "killed")
+    (tmp_path / "done" / "result.json").touch()
+    clear_away(private_folder(shared))
+    assert (done.exists(), killed.exists()) == (False, True)
+
+
+def test_all_of_them_together_are_bounded_and_the_oldest_go_first(tmp_path, shared):
+    paths = left_by_killed_runs(tmp_path, shared, "a", "b", "c")
+    size = kept.snapshots(private_folder(shared))[0].num_bytes
+    assert size > 2 * snapshot_file.REMAINDER_BYTES  # what it takes, not what it says
+    clear_away(private_folder(shared), keep_bytes=2 * size)
+    assert [path.exists() for path in paths] == [False, True, True]
+    held = Snapshots(tmp_path / "d" / "checkpoints", shared, share=ALWAYS, keep_bytes=size)
+    write(held, 1)
+    clear_away(private_folder(shared), keep_bytes=0)
+    assert not any(path.exists() for path in paths)
+    assert find_snapshot(tmp_path / "d" / "checkpoints") is not None  # its training lives
+
+
+def test_a_command_lists_them_with_their_owners_and_clears_them(tmp_path, shared, capsys):
+    killed, gone = left_by_killed_runs(tmp_path, shared, "killed", "gone")
+    live = Snapshots(tmp_path / "live" / "checkpoints", shared, share=ALWAYS)
+    write(live, 7)
+    (tmp_path / "gone" / "checkpoints" / POINTER).unlink()
+    assert sweeps_main(["snapshots", "--memory", str(shared)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "3 states of training, " in said
+    for use in ("at work", "kept", "abandoned"):
+        assert use in said
+    assert killed.exists()
+    assert gone.exists()
+    assert sweeps_main(["snapshots", "--memory", str(shared), "--clear"]) == 0
+    assert "2 deleted, " in capsys.readouterr().out
+    assert [path.exists() for path in (killed, gone)] == [False, False]
+    assert find_snapshot(tmp_path / "live" / "checkpoints").steps == 7
+    assert sweeps_main(["snapshots", "--memory", str(tmp_path / "nowhere")]) == 0
+    assert "0 states of training, 0 MiB" in capsys.readouterr().out

@@ -108,7 +108,9 @@ health:
   probe_sentences: 1000
   collapse_cosine: 0.98
   collapse_rank: 2.0
+  collapse_spread: 0.01
   on_collapse: warn
+  gradient_range: [0.1, 10]
 hydra:
   run:
     dir: ${run_dir}

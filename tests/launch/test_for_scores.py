@@ -67,13 +67,13 @@ def test_a_class_that_offers_nothing_is_named(root):
         unit_of_scores("models.own.Mute", root=root)
 
 
-def test_a_model_from_elsewhere_is_asked(root, tmp_path, monkeypatch):
+def test_a_model_from_elsewhere_is_not_run_to_ask_it(root, tmp_path, monkeypatch):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "their_model.py").write_text("class Theirs:\n    offers = ('scores',)\n")
     monkeypatch.syspath_prepend(str(elsewhere))
-    assert unit_of_scores("their_model.Theirs", root=root) == "logit"
-    sys.modules.pop("their_model")
+    assert unit_of_scores("their_model.Theirs", root=root) == "cosine"
+    assert "their_model" not in sys.modules
 
 
 def test_a_number_without_a_model_is_refused():

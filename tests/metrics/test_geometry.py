@@ -10,11 +10,14 @@ from metrics.geometry import (
     alignment,
     effective_rank,
     explained_variance,
+    first_component_isotropy,
     first_component_share,
     iso_score,
     mean_cosine,
     neighbour_similarity,
+    norms,
     score_histograms,
+    silhouette,
     uniformity,
 )
 
@@ -132,3 +135,48 @@ def test_too_few_rows_for_neighbours_or_pairs():
 def test_what_is_no_table_of_numbers_is_refused(rows):
     with pytest.raises(ValueError, match="expected finite numbers"):
         mean_cosine(rows)
+
+
+def test_lengths_are_those_before_they_are_made_one():
+    rows = cloud()
+    lengths = [math.sqrt(sum(number * number for number in row)) for row in rows]
+    mean, deviation = norms(rows)
+    assert mean == pytest.approx(sum(lengths) / len(lengths))
+    assert deviation == pytest.approx(
+        math.sqrt(sum((one - mean) ** 2 for one in lengths) / (len(lengths) - 1))
+    )
+    assert norms(np.ones((1, 4))) == (2.0, None)
+    assert norms(np.empty((0, 4))) == (None, None)
+
+
+@pytest.mark.parametrize("axes", [1, 2, 5])
+def test_the_first_component_leaves_the_rest_to_others(axes):
+    rows = np.concatenate([np.eye(5)[:axes], -np.eye(5)[:axes]]) * 7 + 100
+    assert first_component_isotropy(rows) == pytest.approx(1 - 1 / axes, abs=1e-6)
+
+
+def test_only_the_strongest_directions_count_in_it():
+    rows = np.concatenate([np.eye(80), -np.eye(80)])
+    rows[0] *= 3
+    rows[80] *= 3
+    assert first_component_isotropy(rows) == pytest.approx(1 - 9 / (9 + 49), abs=1e-6)
+    assert first_component_isotropy(rows, num_components=80) == pytest.approx(1 - 9 / (9 + 79), abs=1e-6)
+    assert first_component_isotropy(np.ones((4, 3))) is None
+
+
+def test_silhouette_equals_the_loop():
+    rows, classes = cloud(), np.arange(23) % 3
+    vectors = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    values = []
+    for i in range(23):
+        means = [
+            np.mean(
+                [np.linalg.norm(vectors[i] - vectors[j]) for j in range(23) if j != i and classes[j] == one]
+            )
+            for one in range(3)
+        ]
+        own, other = means[classes[i]], min(mean for one, mean in enumerate(means) if one != classes[i])
+        values.append((other - own) / max(own, other))
+    assert silhouette(rows, classes) == pytest.approx(np.mean(values))
+    assert silhouette(rows, np.zeros(23)) is None
+    assert silhouette(rows, np.arange(23)) is None

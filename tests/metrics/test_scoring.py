@@ -4,6 +4,7 @@ import pytest
 from metrics.scoring import score_set
 from metrics.threshold import cross_fitted_accuracy
 from schema.examples import Examples, Kind
+from schema.measures import MEASURES
 from schema.result import Score
 
 
@@ -25,7 +26,8 @@ def measured(scores: list[float], given: Examples, *, dev=None, samples: int = 0
 def test_graded_pairs_have_correlations_only():
     given = examples("test", [0.0, 0.2, 0.6, 1.0], kind=Kind.SCORED_PAIR)
     found = measured([0.1, 0.2, 0.5, 0.9], given, samples=50)
-    assert list(found) == ["spearman", "pearson"]
+    assert list(found) == ["spearman", "pearson", "score_mean", "score_variance", "ks", "ks_p_value"]
+    assert (found["score_mean"].value, found["ks"].value) == (pytest.approx(0.425), 1)
     assert found["spearman"].value == pytest.approx(1)
     assert found["spearman"].low <= found["spearman"].value <= found["spearman"].high + 1e-12
     assert (found["pearson"].low, found["pearson"].count) == (None, 4)
@@ -63,9 +65,20 @@ def test_nli_classes_are_graded_entailment_first():
     assert "accuracy" not in measured([0.9, 0.5, 0.1], given)
 
 
+@pytest.mark.parametrize("kind", [Kind.SENTENCE, Kind.LABELLED_TEXT])
+def test_single_texts_have_nothing_to_measure(kind):
+    texts = {"text": ["a", "b"]}
+    given = Examples.from_texts("lcqmc", "dev", kind=kind, texts=texts, targets=[0.0, 1.0])
+    assert measured([], given) == {}
+
+
 @pytest.mark.parametrize("kind", [Kind.TRIPLET, Kind.POSITIVE_PAIR])
-def test_kinds_without_an_order_have_no_metric(kind):
-    assert measured([0.1, 0.2, 0.3, 0.4], examples("dev", None, kind=kind)) == {}
+def test_what_ranks_has_measures_of_its_own(kind):
+    found = measured([[0.9, 0.1]] * 4, examples("dev", None, kind=kind))
+    assert next(iter(found)) == MEASURES[kind][0]
+    assert set(found) == set(MEASURES[kind])
+    with pytest.raises(ValueError, match="lcqmc/dev: row 1: a score is not a number"):
+        measured([[0.9, 0.1], [np.nan, 0.1]], examples("dev", None, kind=kind))
 
 
 def test_constant_scores_are_null_not_zero():

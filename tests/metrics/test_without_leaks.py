@@ -8,6 +8,7 @@ from schema.examples import Examples, Kind
 
 ROWS = 40
 SCORES = np.random.default_rng(0).random(ROWS).astype(np.float32)
+SPREAD = ("score_mean", "score_variance", "ks", "ks_p_value")
 HOW = {"bootstrap_samples": 50, "seed": 1}
 
 
@@ -29,7 +30,7 @@ def test_only_the_other_rows_count():
     assert score.count == ROWS - 3
     assert score.low < score.value < score.high
     assert score.value != score_set(SCORES, GRADED, dev=None, **HOW)["spearman"].value
-    assert set(found) == {"spearman_without_leaks", "pearson_without_leaks"}
+    assert set(found) == {f"{name}_without_leaks" for name in ("spearman", "pearson", *SPREAD)}
 
 
 def test_metrics_of_labelled_pairs_but_none_that_needs_a_threshold():
@@ -37,6 +38,7 @@ def test_metrics_of_labelled_pairs_but_none_that_needs_a_threshold():
     assert {name.removesuffix("_without_leaks") for name in found} == {
         "spearman",
         "pearson",
+        *SPREAD,
         "average_precision",
         "auc",
     }

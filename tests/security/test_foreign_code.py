@@ -3,13 +3,16 @@
 import ast
 import pickle
 import re
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from jobs import run_job
 
 import evaluate_runs
 from callbacks.pruning import PruneOnDev
+from launch import check_command_line
 from launch.explain import ConfigError
 from launch.signatures import check_target
 from schema.errors import UserError
@@ -92,12 +95,16 @@ def test_a_result_of_a_stranger_runs_nothing(place, trap, tmp_path, tiny_lexical
         assert "a_trap.Trap: no class of juzhen's" in capsys.readouterr().err
 
 
-@pytest.fixture
-def tiny_lexical(tmp_path, tiny_backbone):
-    """The folder of a finished run that took no training."""
-    from jobs import run_job
+@pytest.fixture(scope="module")
+def lexical_run(tmp_path_factory, tiny_backbone):
+    words = ("model=lexical", "dataset=[]", "suite=demo", "debug_rows=8")
+    return run_job(tmp_path_factory.mktemp("runs"), tiny_backbone, *words)
 
-    return run_job(tmp_path / "runs", tiny_backbone, "model=lexical", "dataset=[]", "suite=demo")
+
+@pytest.fixture
+def tiny_lexical(lexical_run, tmp_path):
+    """The folder of a finished run that took no training."""
+    return Path(shutil.copytree(lexical_run, tmp_path / "run"))
 
 
 FORBIDDEN = {
@@ -271,3 +278,52 @@ def test_the_folder_that_nodes_read_pickles_from_is_ours_alone(tmp_path, monkeyp
     monkeypatch.setattr(slurm.os, "getuid", lambda: 54321)
     with pytest.raises(UserError, match="is of another user"):
         slurm._make_private(tmp_path / "jobs" / "a")
+
+
+FILES = {
+    "a callback": "callbacks: {a: {_target_: a_trap.Trap}}",
+    "a launcher": "launcher: {_target_: a_trap.Trap}",
+    "a way through a module": "sweeper: {_target_: hydra_plugins.juzhen_sweeps.launcher.sys.exit}",
+    "a nested target": "sweeper: {params: {a: {_target_: a_trap.Trap}}}",
+    "a log handler": "job_logging: {handlers: {a: {(): a_trap.Trap}}}",
+    "a class of a log": "hydra_logging: {handlers: {a: {class: a_trap.Trap}}}",
+    "something outside": "hydra_logging: {handlers: {a: {class: logging.StreamHandler, stream: 'ext://a_trap.Trap'}}}",
+    "another log": "job_logging: {handlers: {file: {filename: /tmp/elsewhere}}}",
+    "another log by its name": "job: {name: ../../elsewhere}",
+    "the environment": "job: {env_set: {PATH: /of/a/stranger}}",
+    "another place": "run: {dir: /tmp/elsewhere}",
+}
+
+
+@pytest.mark.parametrize("content", FILES.values(), ids=FILES.keys())
+def test_a_recipe_of_a_stranger_asks_nothing_of_hydra(content, trap, tmp_path, project_root):
+    (tmp_path / "conf" / "experiment").mkdir(parents=True)
+    (tmp_path / "conf" / "experiment" / "theirs.yaml").write_text(
+        f"# @package _global_\nhydra:\n  {content}\n"
+    )
+    with pytest.raises(UserError, match=r"hydra\."):
+        check_command_line(
+            ["--config-dir", str(tmp_path / "conf"), "experiment=theirs"],
+            conf_dir=project_root / "conf",
+        )
+    assert not trap.exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "+hydra.job.env_set.OMP_NUM_THREADS=1",
+        "hydra.run.dir=/tmp/elsewhere",
+        "hydra/job_logging=stdout",
+        "hydra/job_logging=none hydra/hydra_logging=disabled",
+        "-m seed=1,2 hydra/launcher=basic",
+        "-m seed=1,2 hydra/launcher=slurm hydra.sweep.subdir=a",
+    ],
+)
+def test_what_a_person_types_is_theirs_to_choose(words, project_root):
+    check_command_line(words.split(), conf_dir=project_root / "conf")
+
+
+def test_a_pickle_of_hydra_is_not_run_again(project_root):
+    with pytest.raises(UserError, match="--experimental-rerun"):
+        check_command_line(["--experimental-rerun", "config.pickle"], conf_dir=project_root / "conf")

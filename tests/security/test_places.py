@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 from forks import in_a_fork
+from jobs import SMALL
 from omegaconf import OmegaConf
 
 from launch.job import check_config, typed_config
 from launch.own_folder import MARKER, make_folder, take_folder
 from launch.run_folder import RunFolder
 from launch.stored import stored_job
+from schema.caches import FOLDERS, caches_below
 from schema.errors import UserError
 from schema.result import Result
 
@@ -243,3 +245,67 @@ def test_a_result_of_a_stranger_does_not_say_where_anything_is_written(job_with)
     job = stored_job(result | {"trial": "/of/a/stranger#1", "seed": 7}, today, own_hardware=True)
     assert job.seed == 7
     assert "stranger" not in OmegaConf.to_yaml(job)
+
+
+def test_libraries_keep_their_caches_below_ours(tmp_path, monkeypatch):
+    for name in FOLDERS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MPLCONFIGDIR", "/of/the/user")
+    caches_below(tmp_path)
+    assert os.environ["MPLCONFIGDIR"] == "/of/the/user"
+    assert os.environ["WANDB_CACHE_DIR"] == str(tmp_path / "wandb")
+    assert not list(tmp_path.iterdir())  # they are made by those who need them
+
+
+def listing(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cache", ["cache_dir=../cache", "cache_dir=null"])
+def test_nothing_is_written_outside_output_dir_and_cache_dir(tmp_path, tiny_backbone, cache):
+    """Training, scoring and a report, from a read-only folder, with a home and a temporary folder that are watched."""
+    root = Path(__file__).resolve().parents[2]
+    home, temporary, here = (tmp_path / name for name in ("home", "tmp", "here"))
+    for folder in (home, temporary, here):
+        folder.mkdir()
+    here.chmod(0o555)
+    (tmp_path / "pairs.tsv").write_text("sentence1\tsentence2\n今天\t明天\n", encoding="utf-8")
+    told = {name: value for name, value in os.environ.items() if name not in {*FOLDERS, "XDG_CACHE_HOME"}}
+    told |= {
+        "HOME": str(home),
+        "TMPDIR": str(temporary),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONPATH": str(root),
+    }
+    told["JUZHEN_CACHE"] = str(tmp_path / "cache")
+
+    def start(*words: object) -> None:
+        done = subprocess.run(
+            [sys.executable, *map(str, words)],
+            cwd=here,
+            env=told,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert listing(home) == listing(temporary) == listing(here) == []
+
+    small = [word for word in SMALL if word != "logger=csv"]
+    words = [
+        *small,
+        "logger.wandb=offline",
+        "training.duration=2 steps",
+        f"backbone.path={tiny_backbone}",
+        cache,
+    ]
+    start(root / "train.py", *words, "output_dir=../runs", "evaluation.without_leaks=true")
+    (run,) = (tmp_path / "runs").glob("demo_sts-*")
+    assert (run / "wandb").is_dir()
+    start(root / "evaluate_runs.py", run, "--again")
+    start(root / "predict.py", run, "--file", tmp_path / "pairs.tsv")
+    start("-m", "sweeps", "report", tmp_path / "runs")
+    expected = {"home", "tmp", "here", "runs", "pairs.tsv", "pairs.scored.tsv", "cache"}
+    assert {path.name for path in tmp_path.iterdir()} == expected
+    assert not [name for name in listing(tmp_path / "runs") if name.endswith((".part", ".old"))]

@@ -10,7 +10,7 @@ import pytest
 from forks import in_a_fork
 
 from schema import whole
-from schema.whole import clear_leftovers, whole_file, whole_folder, write_json, write_text
+from schema.whole import clear_leftovers, new_link, whole_file, whole_folder, write_json, write_text
 
 
 def names(folder: Path) -> list[str]:
@@ -158,3 +158,12 @@ def test_a_folder_that_a_kill_left_without_its_name_gets_it_back(tmp_path):
     clear_leftovers(tmp_path)
     assert names(tmp_path) == ["encoder"]
     assert names(tmp_path / "encoder") == ["weights"]
+
+
+def test_another_name_of_a_file_takes_the_place_of_an_equal_one_and_of_itself(tmp_path):
+    write_text(tmp_path / "a", "same")
+    write_text(tmp_path / "b", "same")
+    for _ in range(2):
+        new_link(tmp_path / "a", tmp_path / "b")
+        assert (tmp_path / "a").samefile(tmp_path / "b")
+        assert names(tmp_path) == ["a", "b"]

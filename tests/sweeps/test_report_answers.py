@@ -260,6 +260,50 @@ def test_the_command_of_a_cell_is_that_of_the_run_that_measured_it(make_result):
     assert {cell.commit for row in rows for cell in row.cells.values()} == {"0123456789"}
 
 
+def test_rows_named_by_a_sweep_are_explained_and_others_need_it_not(make_result):
+    def report(**config):
+        results = [make_result(["csts"], scored(80, 50, 30, 10), **config)]
+        return build_report(results, metric="spearman", reference=NOTHING_PUBLISHED, audit=None)
+
+    named = report(sweep_row="csts-base")
+    assert named.table("rows").lines == [("csts-base", "csts", "cosent", "biencoder")]
+    assert [row.label for row in named.matrix.rows] == ["csts-base"]
+    assert "rows" not in [table.key for table in report().tables]
+
+
+def test_goals_stand_beside_the_best_row_of_their_like_and_are_no_reference(make_result):
+    results = [
+        make_result([name], {"dev/stsb_en/spearman": value})
+        for name, value in (("stsb_en", 0.8), ("x", 0.84))
+    ]
+    results += [
+        make_result(
+            ["wiki1m"],
+            {"dev/stsb_en/spearman": 0.86},
+            model="lightning_modules.cot.CotEncoder",
+            init_from="mlm",
+        )
+    ]
+    report = build_report(results, metric="spearman", reference=load_reference(None), audit=None)
+    goals = {line[1]: line for line in report.table("claims").lines}
+    assert goals["two_stage_cot: expected results, two stages"][:1] == ("spearman at least 85",)
+    assert goals["two_stage_cot: expected results, two stages"][2:6] == (
+        "mlm → wiki1m",
+        "stsb_en (dev)",
+        "86.0",
+        "reached",
+    )
+    assert goals["embedding_chapter: 5.7 pipeline, text-embedding-ada-002"][2:6] == (
+        "x",
+        "stsb_en (dev)",
+        "84.0",
+        "1.0 short",
+    )
+    assert not any("temperature" in place or "pooling" in place for place in goals)  # not in the paper named
+    assert "stsb_design: 1 overview, bert-base-uncased" not in goals  # of another loss than ours
+    assert [table.key for table in report.tables if table.key.startswith("published-")] == []
+
+
 def test_csv_lines_have_as_many_fields_as_the_head(make_result):
     golden = Path(__file__).parent / "golden_report"
     for name in ("matrix.csv", "differences.csv", "published.csv"):

@@ -142,6 +142,11 @@ def test_less_than_the_name_of_a_set_says(learnt, described_as, data, told):
     assert stand_ins(result) == [f"a: {one}" for one in told]
 
 
+def test_a_trial_run_says_that_it_is_scored_on_few_rows(learnt):
+    trial = learnt(["a"], {"a": described("labelled_pair", rows=100)}, debug_rows=48)
+    assert stand_ins(trial) == ["a: 48 of 100 rows", "scored on at most 48 rows of a split"]
+
+
 def test_a_sample_and_rows_that_were_left_out(learnt):
     sample = learnt(["simclue"], {"simclue": described("labelled_pair", rows=10000)}, filter_leaks=True)
     assert stand_ins(sample) == [

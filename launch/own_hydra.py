@@ -1,0 +1,79 @@
+"""What a configuration file may ask of Hydra itself, which would import and call whatever its node names.
+
+The command line may set these keys: whoever types it may run what they like. A data set or a recipe from somewhere else
+may not, since Hydra would run their code before the job begins.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from launch.explain import ConfigError
+from schema.names import name_fault
+
+TARGETS = re.compile(
+    r"hydra\._internal\.core_plugins\.\w+\.Basic(Launcher|Sweeper)"
+    r"|hydra_plugins\.\w+\.\w+\.[A-Z]\w*(Launcher|Sweeper)"
+)
+"""Launchers and sweepers of Hydra, of its plugins and of juzhen; nothing else is made from a name."""
+
+HANDLERS = re.compile(
+    r"logging\.(handlers\.)?\w+(Handler|Formatter)|colorlog\.ColoredFormatter|ext://sys\.std(out|err)"
+)
+"""What a description of loggers may name."""
+
+LOG_FILE = "${hydra.runtime.output_dir}/${hydra.job.name}.log"
+
+TYPED_ONLY = {"callbacks": {}, "job.env_set": {}, "run.dir": "${run_dir}"}
+"""Key → the only value that files may give it."""
+
+
+def check_hydra(node: Mapping[str, Any], lines: Sequence[str]) -> None:
+    """Raises ConfigError for code or a place that a file names, and that neither juzhen nor the command line has named.
+
+    node   the plain `hydra` node of a composed configuration, its references not filled in
+    lines  overrides as they were typed
+    """
+    typed = [re.split("[=@]", line.lstrip("+~"))[0].replace("/", ".") for line in lines]
+    for key, value in _leaves(node, "hydra"):
+        name = key.rpartition(".")[2]
+        if name == "_target_" and not TARGETS.fullmatch(str(value)):
+            raise ConfigError(
+                f"{key}={value}: expected a launcher or a sweeper of Hydra, and no other code", key
+            )
+        if re.match(r"hydra\.(job|hydra)_logging\.", key):
+            _check_logging(key, name, str(value))
+    for key, only in TYPED_ONLY.items():
+        given = _select(node, key)
+        if given not in (only, None) and not any(one.startswith(f"hydra.{key}") for one in typed):
+            raise ConfigError(
+                f"hydra.{key}: a file sets this to {given}; only the command line may", f"hydra.{key}"
+            )
+    if fault := name_fault(str(_select(node, "job.name"))):
+        raise ConfigError(f"hydra.job.name: expected a name of a file: {fault}", "hydra.job.name")
+
+
+def _check_logging(key: str, name: str, value: str) -> None:
+    is_code = name in ("()", "class", "factory") or value.startswith(("ext://", "cfg://"))
+    if (is_code and not HANDLERS.fullmatch(value)) or (name == "filename" and value != LOG_FILE):
+        raise ConfigError(
+            f"{key}={value}: expected a handler of Python's logging, and a file in the run's folder", key
+        )
+
+
+def _leaves(node: Any, key: str) -> Iterator[tuple[str, Any]]:
+    """Dotted key and value of everything that is no container."""
+    if isinstance(node, Mapping):
+        for name, value in node.items():
+            yield from _leaves(value, f"{key}.{name}")
+    elif isinstance(node, list | tuple):
+        for value in node:
+            yield from _leaves(value, key)
+    else:
+        yield key, node
+
+
+def _select(node: Mapping[str, Any], key: str) -> Any:
+    for name in key.split("."):
+        node = node.get(name) if isinstance(node, Mapping) else None
+    return node

@@ -1,0 +1,60 @@
+"""What a model leaves out of the texts that it learns from and is scored on."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from encoders.cut import Cut, cut_of, most_tokens
+from encoders.joint_encoder import JointEncoder
+from lightning_modules.base import SentenceModule
+from lightning_modules.scoring import EvaluationPlan
+from schema.examples import Examples
+from schema.text_table import TextTable
+
+
+def cut_in_training(module: SentenceModule, sets: Mapping[str, Examples]) -> dict[str, Cut]:
+    """`train/set` → how many of its texts are cut, from the tokens that training reads; empty without an encoder."""
+    if module.encoder is None:
+        return {}
+    found = {}
+    for name, examples in sets.items():
+        is_running = isinstance(examples.sentences, TextTable)
+        lengths = None if is_running else module.collate.token_lists(examples).lengths
+        found[f"train/{name}"] = cut_of(module.encoder, examples, lengths)
+    return found
+
+
+def cut_in_evaluation(module: SentenceModule, plan: EvaluationPlan | None) -> dict[str, Cut]:
+    """`split/set` → how many of its texts, or pairs, are cut, from the tokens of the sentences that were encoded."""
+    if module.encoder is None or plan is None:
+        return {}
+    inner = module.encoder.inner if isinstance(module.encoder, JointEncoder) else module.encoder
+    lengths = module.collate.token_lists(plan.examples).lengths
+    known = dict(zip(plan.examples.sentences, lengths.tolist(), strict=True))
+    return {
+        f"{one.split}/{one.name}": cut_of(module.encoder, one, _lengths(known, one.sentences, inner))
+        for one in plan.sets
+    }
+
+
+def _lengths(known: Mapping[str, int], sentences: Sequence[str], encoder) -> np.ndarray:
+    """Tokens of each sentence; of those whose embeddings came from a cache as many as there can be."""
+    if all(sentence in known for sentence in sentences):
+        return np.array([known[sentence] for sentence in sentences], dtype=np.int64)
+    return np.minimum(most_tokens(encoder, sentences), encoder.max_length)
+
+
+def cut_line(found: Mapping[str, Cut], where: str) -> str | None:
+    """One line about all of them; None where nothing is cut."""
+    if not any(one.cut for one in found.values()):
+        return None
+    worst = max(found, key=lambda key: found[key].share)
+    first = found[worst]
+    whole = Cut(
+        sum(one.looked_at for one in found.values()),
+        sum(one.cut for one in found.values()),
+        first.max_length,
+        first.unit,
+    )
+    most = f", most in {worst}: {first}" if len(found) > 1 else ""
+    return f"backbone.max_length={first.max_length}: {whole} of {where} are longer and are cut there{most}"

@@ -1,0 +1,17 @@
+"""Text from anywhere as text of a Markdown page: names of runs, sets and folders are not ours to trust."""
+
+import re
+
+
+def in_markdown(text: str) -> str:
+    """One line of a Markdown table that is shown as it is: no HTML, no link, no picture, no further column.
+
+    What Markdown makes of stars and backticks stays, since tables mark their best with them.
+
+    >>> in_markdown("<b>a</b> | [x](y)")
+    '&lt;b>a&lt;/b> \\\\| [x]\\\\(y)'
+    """
+    text = " ".join(text.splitlines())
+    text = re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text)  # what follows a bare < in "p < 0.05" is no tag
+    text = text.replace("](", r"]\(").replace("][", r"]\[")
+    return re.sub(r"(?<!\\)\|", r"\|", text)

@@ -1,0 +1,44 @@
+"""python -m sweeps snapshots: the states of training that lie in shared memory, and how to have the memory back."""
+
+import argparse
+import time
+from pathlib import Path
+
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from schema.snapshots import SHARED, Snapshot, Use, delete, folder_in, snapshots
+from sweeps.planner import spoken
+
+
+def run(options: argparse.Namespace) -> None:
+    """Lists them; with --clear deletes those that no training is writing to."""
+    folder = folder_in(options.memory or SHARED)
+    found = snapshots(folder)
+    Console().print(to_console(found, folder), highlight=False)
+    if options.clear:
+        cleared = [one for one in found if one.use is not Use.AT_WORK]
+        for one in cleared:
+            delete(one)
+        print(f"{len(cleared)} deleted, {_mib(cleared)} MiB given back; their runs go on from the disk")
+
+
+def to_console(found: list[Snapshot], folder: Path) -> Group:
+    """A line of sums and a row for each, the one written last first."""
+    line = f"{folder}: {len(found)} states of training, {_mib(found)} MiB"
+    if not found:
+        return Group(line)
+    table = Table(title_justify="left")
+    for column in ("run", "state", "step", "MiB", "written"):
+        table.add_column(column, overflow="fold")
+    for one in found:
+        run = "unknown" if one.owner is None else str(one.owner.parent)
+        age = f"{spoken(max(0.0, time.time() - one.written_at))} ago"
+        cells = (run, one.use, "" if one.steps is None else str(one.steps), _mib([one]), age)
+        table.add_row(*map(Text, cells))
+    return Group(Text(line), table)
+
+
+def _mib(found: list[Snapshot]) -> str:
+    return f"{sum(one.num_bytes for one in found) / 2**20:,.0f}"

@@ -1,0 +1,53 @@
+"""What chooses the weights: Spearman where some dev set has it, else what measures the trained sets, else nothing."""
+
+import numpy as np
+import pytest
+
+from datamodules.selection import select
+from schema.errors import UserError
+from schema.examples import TEXT_COLUMNS, Examples, Kind
+
+
+def a_set(name, kind, split="dev"):
+    columns = {column: np.zeros(2, np.int32) for column in TEXT_COLUMNS[kind]}
+    return Examples(name, split, kind, ["a"], columns, np.zeros(2, np.float32))
+
+
+GRADED, PAIRS = a_set("graded", Kind.SCORED_PAIR), a_set("pairs", Kind.LABELLED_PAIR)
+TRIPLETS, POSITIVES = a_set("triplets", Kind.TRIPLET), a_set("positives", Kind.POSITIVE_PAIR)
+TEXT, CLASSES = a_set("text", Kind.SENTENCE), a_set("classes", Kind.LABELLED_TEXT)
+TEST = a_set("graded", Kind.SCORED_PAIR, "test")
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "trained", "metric", "names"),
+    [
+        ([GRADED, PAIRS], ["pairs"], "spearman", ["pairs"]),
+        ([GRADED, PAIRS], ["elsewhere"], "spearman", ["graded", "pairs"]),
+        ([GRADED, TRIPLETS], ["triplets"], "spearman", ["graded"]),
+        ([TEST, TRIPLETS], ["triplets"], "triplet_accuracy", ["triplets"]),
+        ([POSITIVES, TRIPLETS], ["triplets", "positives"], "ranking_accuracy", ["positives"]),
+        ([POSITIVES, TEXT], ["text"], "ranking_accuracy", ["positives"]),
+        ([TEST, TEXT, CLASSES], ["text"], "spearman", []),
+    ],
+)
+def test_what_chooses_by_itself(evaluation, trained, metric, names):
+    found = select(evaluation, trained, monitor="auto", metric="spearman")
+    assert (found.metric, [one.name for one in found.sets]) == (metric, names)
+    assert found.key == f"dev/selection/{metric}"
+    expected = f"the best {'mean ' if len(names) > 1 else ''}dev {metric} of {', '.join(names)}"
+    assert found.in_words == (expected if names else "the last step")
+
+
+def test_hidden_tokens_are_named_in_every_text():
+    found = select([GRADED, TEXT], ["text"], monitor="auto", metric="mlm_accuracy")
+    assert [one.name for one in found.sets] == ["text"]
+    found = select([GRADED, TEXT], ["other"], monitor="auto", metric="mlm_accuracy")
+    assert [one.name for one in found.sets] == ["graded", "text"]
+
+
+def test_a_set_may_be_named():
+    found = select([GRADED, TRIPLETS], ["graded"], monitor="dev/triplets/score_gap", metric="spearman")
+    assert (found.metric, found.sets) == ("score_gap", [TRIPLETS])
+    with pytest.raises(UserError, match="no dev split of csts is evaluated; there is graded"):
+        select([GRADED], ["graded"], monitor="dev/csts/spearman", metric="spearman")

@@ -1,0 +1,99 @@
+"""What an encoder leaves out of texts is counted exactly, said once, and stored."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_broken_inputs import GOOD, OWN, Desk
+
+import predict
+from encoders import load_backbone, save_encoder
+from encoders.cut import Cut, cut_of, cut_texts
+from encoders.joint_encoder import JointEncoder
+from lightning_modules.cut import cut_line
+from schema.config import BackboneConfig
+from schema.examples import Examples, Kind
+from schema.result import Result
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_backbone):
+    return load_backbone(BackboneConfig(path=str(tiny_backbone), initialise="random", max_length=8), seed=0)
+
+
+def pairs(*rows):
+    texts = {"text_a": [row[0] for row in rows], "text_b": [row[1] for row in rows]}
+    return Examples.from_texts("set", "test", kind=Kind.SCORED_PAIR, texts=texts)
+
+
+TEXT = st.text(st.sampled_from("今天天气好a1 ﷺ㍿é\U0001f600"), min_size=1, max_size=14)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(texts=st.lists(TEXT, min_size=1, max_size=8))
+def test_counted_from_the_tokens_that_are_read_or_without_them_it_is_exact(encoder, texts):
+    whole = encoder.tokenizer(texts)["input_ids"]
+    expected = [len(ids) > 8 for ids in whole]
+    assert cut_texts(encoder, texts, encoder.tokenize(texts).lengths).tolist() == expected
+    assert cut_texts(encoder, texts).tolist() == expected
+
+
+def test_a_text_counts_once_however_often_it_comes(encoder):
+    found = cut_of(encoder, pairs(("今天天气很好很好", "今天"), ("今天天气很好很好", "明天")))
+    assert found == Cut(looked_at=3, cut=1, max_length=8)
+    assert str(found) == "1 of 3 texts (33 %)"
+
+
+@pytest.mark.parametrize(
+    ("second", "is_cut"), [("天", False), ("明天", False), ("明天好", True), ("好" * 30, True)]
+)
+def test_a_cross_encoder_cuts_pairs(encoder, second, is_cut):
+    joint = JointEncoder(encoder, outputs=1, segments=True, symmetric=False, seed=0)
+    assert cut_of(joint, pairs(("今天好", second))) == Cut(1, int(is_cut), 8, unit="pairs")
+    whole = encoder.tokenizer("今天好", second)["input_ids"]
+    assert (len(whole) > 8) == is_cut
+
+
+def test_one_line_for_all_sets_and_none_where_nothing_is_cut():
+    assert cut_line({"train/a": Cut(10, 0, 64)}, "training") is None
+    told = cut_line({"dev/a": Cut(10, 1, 64), "dev/b": Cut(90, 30, 64)}, "evaluation")
+    assert told == (
+        "backbone.max_length=64: 31 of 100 texts (31 %) of evaluation are longer and are cut there, most in dev/b: "
+        "30 of 90 texts (33 %)"
+    )
+
+
+@pytest.mark.parametrize("model", ["biencoder", "crossencoder"])
+def test_a_job_says_it_once_and_stores_it(tmp_path, tiny_backbone, capsys, model):
+    desk = Desk(tmp_path, tiny_backbone, capsys)
+    desk.write("train.tsv", GOOD.replace("今天天气好", "今天天气好" * 9).encode())
+    folder = Path(desk.run(*OWN, f"model={model}", "backbone.max_length=20"))
+    told = capsys.readouterr().err
+    data = Result.read(folder).data
+    unit, looked_at = ("texts", 6) if model == "biencoder" else ("pairs", 3)
+    share = round(1 / looked_at, 6)
+    assert data["train/demo_sts"]["cut"] == {
+        "looked_at": looked_at,
+        "cut": 1,
+        "max_length": 20,
+        "unit": unit,
+        "share": share,
+    }
+    assert data["dev/demo_sts"]["cut"]["cut"] == 0
+    assert told.count("are cut there") == 1
+    assert f"backbone.max_length=20: 1 of {looked_at} {unit}" in told
+
+
+def test_predict_says_it_once(tmp_path, encoder, capsys):
+    save_encoder(encoder, tmp_path / "encoder", card={})
+    assert predict.main([str(tmp_path), "今天天气很好很好", "今天"]) == 0
+    assert (
+        "1 of 2 texts (50 %) are longer than the 8 tokens that the encoder reads" in capsys.readouterr().err
+    )
+    assert predict.main([str(tmp_path), "今天", "明天"]) == 0
+    assert capsys.readouterr().err == ""
+    path = tmp_path / "pairs.tsv"
+    path.write_text("sentence1\tsentence2\n" + "今天天气很好很好\t今天\n" * 3, encoding="utf-8")
+    assert predict.main([str(tmp_path), "--file", str(path)]) == 0
+    assert "1 of 2 texts" in capsys.readouterr().err

@@ -1,0 +1,195 @@
+"""Whatever is typed, a command line is a composition or one UserError; so are the options of the other programs."""
+
+import contextlib
+import io
+
+import pytest
+from fuzzing import answer, examples, memory_bound, sizes
+from hypothesis import given
+from hypothesis import strategies as st
+
+import evaluate_runs
+import predict
+import train
+from analysis.__main__ import _parser as analysis_parser
+from launch import check_command_line
+from launch.naming import register_resolvers
+from launch.overrides import Groups, parse_flags
+from launch.preflight import _Check, _opened
+from launch.signatures import ROOT
+from mining.__main__ import _parser as mining_parser
+from schema.config import Duration, JobConfig
+from sweeps.__main__ import _parser as sweeps_parser
+
+KEYS = [
+    "dataset",
+    "suite",
+    "loss",
+    "model",
+    "backbone",
+    "hardware",
+    "experiment",
+    "sweep",
+    "debug",
+    "schedule",
+    "seed",
+    "name",
+    "data_dir",
+    "output_dir",
+    "init_from",
+    "trial",
+    "training.batch_size",
+    "training.duration",
+    "training.monitor",
+    "training",
+    "optimiser.lr",
+    "optimiser.betas",
+    "loss.temperature",
+    "loss._target_",
+    "model._target_",
+    "backbone.path",
+    "backbone.max_length",
+    "dataset.demo_sts",
+    "dataset.demo_sts.labels",
+    "dataset.demo_sts.layouts.tsv.files.train",
+    "dataset.demo_sts.layouts.tsv.columns",
+    "dataset.demo_sts.score_range",
+    "schedule.order",
+    "schedule.stages.x.training.batch_size",
+    "schedule.sets.demo_sts.loss",
+    "evaluation.splits",
+    "hydra.run.dir",
+    "hydra/sweeper",
+    "hydra.sweeper.params",
+    *JobConfig.__dataclass_fields__,
+]
+VALUES = [
+    "", "null", "1", "-1", "0", "1e999", "nan", "inf", "true", "off", "[", "]", "[]", "{}", "{a:1}", "[demo_sts]",
+    "demo_sts", "[demo_sts,demo_qmc]", "cosent", "cosnet", "a,b", "range(1,3)", "choice(1,2)", "interval(0,1)",
+    "${seed}", "${nope}", "${", "${oc.env:HOME}", "${run_key:}", "1 epochs", "'1 epochs'", "3 steps", "∞", "１",
+    "‘引号’", "“x”", '"', "'", "\\", "a=b", "../..", "/", "~", "[[1]]", "{0:0,1:1}", "9" * 400,
+    "x" * 5000, "\t", "#", "!!python/object",
+]  # fmt: skip
+FLAGS = [
+    "-m", "--multirun", "--cfg", "--cfg=job", "--help", "--config-dir", "--config-dir=/nowhere", "--config-name=x",
+    "--resolve", "--package=a", "-h", "--", "-", "--seed=1", "--info", "--infoo", "-c", "job", "--run", "-cd",
+]  # fmt: skip
+TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)
+OVERRIDE = st.builds(
+    lambda sign, key, equals, value: f"{sign}{key}{equals}{value}",
+    st.sampled_from(["", "", "", "+", "++", "~", "~~"]),
+    st.one_of(st.sampled_from(KEYS), st.sampled_from(KEYS), TEXT),
+    st.sampled_from(["=", "=", "=", "=", " = ", "＝", ""]),
+    st.one_of(st.sampled_from(VALUES), st.sampled_from(VALUES), TEXT),
+)
+WORD = st.one_of(OVERRIDE, OVERRIDE, OVERRIDE, TEXT, st.sampled_from(FLAGS))
+
+
+@pytest.fixture(scope="module")
+def check():
+    """One opened configuration tree for all examples."""
+    memory_bound()
+    register_resolvers()
+    with _opened(train.CONFIGURATION, None) as hydra:
+        yield _Check(hydra, Groups(hydra.config_loader), "train", train.CONFIGURATION, ROOT)
+
+
+@sizes
+def test_overrides_are_parsed(check, size):
+    """Syntax, options, flags: what needs no composition."""
+
+    @examples(size, 3)
+    @given(words=st.lists(WORD, min_size=1, max_size=3))
+    def holds(words):
+        flags = answer(lambda: _flags(words))
+        if flags is not None and not isinstance(flags, str):
+            answer(lambda: check.look_at(flags.overrides))
+
+    holds()
+
+
+def _flags(words):
+    """Flags and overrides; None where the program has shown its help and ended."""
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            return parse_flags(words)
+    except SystemExit as ended:
+        assert ended.code in (0, 2)  # noqa: PT017
+        return None
+
+
+@sizes
+def test_overrides_are_composed(check, size):
+    @examples(size, 0.2)
+    @given(words=st.lists(OVERRIDE, min_size=1, max_size=2), runs=st.booleans())
+    def holds(words, runs):
+        answer(lambda: (check.look_at(words), check.single(words, runs=runs)))
+
+    holds()
+
+
+@pytest.mark.slow
+def test_sweeps_are_composed(check):
+    @examples(300)
+    @given(words=st.lists(OVERRIDE, min_size=1, max_size=2))
+    def holds(words):
+        answer(lambda: (check.look_at(words), check.sweep(words)))
+
+    holds()
+
+
+@pytest.mark.slow
+def test_whole_command_lines():
+    @examples(300)
+    @given(words=st.lists(WORD, min_size=1, max_size=3))
+    def holds(words):
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+            answer(lambda: check_command_line(words, conf_dir=train.CONFIGURATION))
+
+    holds()
+
+
+PROGRAMS = {
+    "predict": predict._parser,
+    "evaluate_runs": evaluate_runs._parser,
+    "analysis": analysis_parser,
+    "mining": mining_parser,
+    "sweeps": sweeps_parser,
+}
+OPTIONS = [
+    "calibrate", "fuse", "leaks", "curves", "transfer", "distil", "whiten", "table", "compare", "report", "status",
+    "--file", "--columns", "--batch-tokens", "--batch-tokens=0", "--limit", "--seed=-1", "--threshold=nan", "--out",
+    "--output", "--metric", "--train", "--all", "--line=x=y", "--dataset", "--names", "--of", "-h", "--", "-x", "---",
+]  # fmt: skip
+
+
+@sizes
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_options_of_programs(program, size):
+    @examples(size, 2)
+    @given(words=st.lists(st.one_of(st.sampled_from(OPTIONS), TEXT, st.sampled_from(VALUES)), max_size=5))
+    def holds(words):
+        told = io.StringIO()
+        try:
+            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(told):
+                answer(lambda: PROGRAMS[program]().parse_args(words))
+        except SystemExit as ended:
+            assert ended.code in (0, 2)  # noqa: PT017
+            assert ended.code == 0 or told.getvalue().strip()  # noqa: PT017
+            assert "Traceback" not in told.getvalue()
+
+    holds()
+
+
+@sizes
+def test_durations(size):
+    @examples(size, 5)
+    @given(
+        text=st.one_of(TEXT, st.from_regex(r"\A[0-9]{1,400}(\.[0-9]+)? (steps|epochs|examples|percent)\Z"))
+    )
+    def holds(text):
+        found = answer(lambda: Duration.parse(text))
+        if isinstance(found, Duration):
+            answer(lambda: found.in_steps(steps_per_epoch=7, batch_size=3.5, total_steps=None))
+
+    holds()

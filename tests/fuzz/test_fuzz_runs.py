@@ -1,0 +1,290 @@
+"""Whatever files of runs, sweeps and reports hold, they are read, left out with a line, or end in one UserError."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from fuzzing import JSON, answer, any_file, changed, examples, memory_bound, sizes
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from analysis.curves import read_curves
+from launch.console import result_table, show_result
+from launch.data_record import RECORD_FILE, remember_data
+from launch.lacking import fillable, finished_stages, uncounted
+from schema.fitted import Calibration, Fusion, is_fusion
+from schema.result import RESULT_FILE, Result
+from sweeps.arrived import arrived_line
+from sweeps.collect import read_all
+from sweeps.compare import compare, load_published
+from sweeps.export import export
+from sweeps.ledger import EVENTS, Cell, Ledger
+from sweeps.matrix import build_matrix
+from sweeps.report.build import build_report
+from sweeps.report.leaks import Audit
+from sweeps.report.page import html
+from sweeps.report.reference import Reference, load_reference
+from sweeps.report.text import markdown
+from sweeps.status import read_status
+from sweeps.status import to_console as status_to_console
+from sweeps.table import to_console, to_csv, to_markdown
+
+ROOT = Path(__file__).resolve().parents[2]
+KEPT = sorted(
+    (ROOT / "results" / "transfer" / "runs").rglob(RESULT_FILE), key=lambda path: path.stat().st_size
+)
+
+
+def kept(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+VALID = [kept(KEPT[0]), kept(KEPT[len(KEPT) // 2])]
+PUBLISHED = load_published()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    memory_bound()
+    return tmp_path_factory.mktemp("runs")
+
+
+def shown(what):
+    """On a terminal of strangers' names: brackets are no markup there."""
+    Console(file=io.StringIO(), markup=False, width=80).print(what)
+
+
+def dumped(value):
+    """JSON as strangers may write it: NaN, half surrogates."""
+    return json.dumps(value).encode()
+
+
+@sizes
+def test_results(folder, size):
+    """Read, shown, gathered in tables beside one that is whole, filled in, exported."""
+    for name, value in (("whole", VALID[0]), ("broken", VALID[1])):
+        (folder / name).mkdir(exist_ok=True)
+        (folder / name / RESULT_FILE).write_bytes(dumped(value))
+
+    @examples(size)
+    @given(raw=st.one_of(any_file(*map(dumped, VALID)), st.sampled_from(VALID).flatmap(changed).map(dumped)))
+    def holds(raw):
+        (folder / "broken" / RESULT_FILE).write_bytes(raw)
+        result = answer(lambda: Result.read(folder / "broken"))
+        if isinstance(result, Result):
+            answer(lambda: shown(result_table(result)))
+            answer(lambda: show_result(result, folder="a[/b]"))
+            answer(lambda: fillable(result, {}, data_dir=None, again=False))
+            answer(lambda: uncounted(result, data_dir=None))
+            answer(lambda: arrived_line([Cell(str(folder / "broken"), ())]))
+        answer(lambda: finished_stages([folder]))
+        told = []
+        results = answer(lambda: read_all(folder, report=told.append))
+        assert all("\n" not in line for line in told)
+        assert folder / "whole" / RESULT_FILE in results
+        matrix = answer(lambda: build_matrix(list(results.values()), metric="spearman"))
+        if not isinstance(matrix, str):
+            answer(lambda: (shown(to_console(matrix)), to_csv(matrix), to_markdown(matrix)))
+            answer(lambda: compare(matrix, PUBLISHED))
+
+    holds()
+
+
+@sizes
+def test_reports(folder, size):
+    for name, value in (("whole", VALID[0]), ("broken", VALID[1])):
+        (folder / name).mkdir(exist_ok=True)
+        (folder / name / RESULT_FILE).write_bytes(dumped(value))
+
+    @examples(size, 0.2)
+    @given(value=changed(VALID[1]))
+    def holds(value):
+        (folder / "broken" / RESULT_FILE).write_bytes(dumped(value))
+        results = list(read_all(folder, report=lambda line: None).values())
+        how = {"metric": "spearman", "reference": Reference(PUBLISHED, []), "audit": None}
+        report = answer(lambda: build_report(results, **how))
+        if not isinstance(report, str):
+            answer(lambda: (html(report, title="x"), markdown(report)))
+        answer(lambda: export(folder, folder.parent / "exported", report=lambda line: None))
+
+    holds()
+
+
+EVENTS_KEPT = [
+    {"event": "sweep", "cells": 2, "jobs": 1, "at": "2025-01-01T00:00:00+00:00", "host": "a"},
+    {
+        "event": "planned",
+        "run_dir": "runs/x",
+        "words": ["seed=1"],
+        "devices": 0,
+        "at": "2025-01-01T00:00:00+00:00",
+    },
+    {
+        "event": "started",
+        "cell": "x",
+        "attempt": 1,
+        "process": 3,
+        "at": "2025-01-01T00:00:00+00:00",
+        "host": "a",
+    },
+    {
+        "event": "failed",
+        "cell": "x",
+        "seconds": 1.5,
+        "status": 1,
+        "error": "e",
+        "at": "2025-01-01T00:00:01+00:00",
+    },
+]
+
+
+@sizes
+def test_ledgers(folder, size):
+    ledger = Ledger(folder / "ledger")
+    ledger.folder.mkdir(parents=True, exist_ok=True)
+    lines = "\n".join(map(json.dumps, EVENTS_KEPT)).encode() + b"\n"
+    spoilt_events = st.lists(
+        st.one_of(
+            JSON, *(st.just(event) for event in EVENTS_KEPT), *(changed(event) for event in EVENTS_KEPT)
+        ),
+        max_size=8,
+    ).map(lambda events: b"\n".join(map(dumped, events)))
+
+    @examples(size)
+    @given(raw=st.one_of(any_file(lines), spoilt_events))
+    def holds(raw):
+        (ledger.folder / EVENTS).write_bytes(raw)
+        answer(ledger.histories)
+        status = answer(lambda: read_status(folder / "ledger"))
+        if not isinstance(status, str):
+            answer(lambda: shown(status_to_console(status)))
+        ledger.add("sweep", cells=1, jobs=1)
+        assert any(event["event"] == "sweep" for event in ledger.events())
+
+    holds()
+
+
+@sizes
+def test_journals(folder, size):
+    optuna = pytest.importorskip("optuna")
+    from schema.trial import TrialAddress, open_journal
+
+    path = folder / "study.journal"
+    storage = open_journal(path)
+    study = optuna.create_study(storage=storage, study_name="study", direction="maximize")
+    trial = study.ask({"x": optuna.distributions.FloatDistribution(0, 1)})
+    trial.report(0.5, 1)
+    study.tell(trial, 0.5)
+    whole = path.read_bytes()
+
+    @examples(size)
+    @given(raw=any_file(whole, whole * 2))
+    def holds(raw):
+        path.write_bytes(raw)
+        answer(lambda: TrialAddress(str(path), 0).open())
+        answer(lambda: open_journal(path))
+
+    holds()
+
+
+@sizes
+def test_published_numbers(folder, size):
+    shipped = (ROOT / "sweeps" / "published" / "chinese_transfer.csv").read_bytes()
+    ours = b"".join(shipped.splitlines(keepends=True)[:6])
+    theirs = b"eval_set,metric,percent,model\nlcqmc_dev,spearman,60.5,csts-lcqmc\n"
+    place = folder / "reference"
+    place.mkdir()
+
+    @examples(size, 2)
+    @given(raw=any_file(ours, theirs))
+    def holds(raw):
+        (place / "own.csv").write_bytes(raw)
+        answer(lambda: load_reference(place))
+
+    holds()
+
+
+@sizes
+def test_audits_of_leaks(folder, size):
+    audit = {
+        "format_version": 1,
+        "train": ["csts/train"],
+        "evaluation": ["bq/dev"],
+        "sets": {"bq/dev": {"rows": 10, "fingerprint": "x"}},
+        "cells": [
+            {"train": "csts/train", "evaluation": "bq/dev", "rows": 10, "exact_pairs": 3, "near_pairs": 1}
+        ],
+    }
+
+    @examples(size, 2)
+    @given(raw=st.one_of(any_file(dumped(audit)), changed(audit).map(dumped)))
+    def holds(raw):
+        (folder / "pairs.json").write_bytes(raw)
+        found = answer(lambda: Audit.read(folder / "pairs.json"))
+        if isinstance(found, Audit):
+            answer(lambda: found.leak(["csts"], "dev/bq", None))
+
+    holds()
+
+
+@sizes
+def test_learning_curves(folder, size):
+    table = b"epoch,step,train/loss,dev/csts/spearman\n0,4,0.5,\n0,9,,0.6\n,9,,0.61\n"
+    (folder / "metrics").mkdir(exist_ok=True)
+
+    @examples(size, 2)
+    @given(raw=any_file(table))
+    def holds(raw):
+        (folder / "metrics" / "metrics.csv").write_bytes(raw)
+        answer(lambda: read_curves(folder / "metrics"))
+
+    holds()
+
+
+FITTED = {
+    "run": "runs/a",
+    "runs": ["runs/a", "runs/b"],
+    "fitted": {"temperature": [2.0], "platt": [1.5, -0.2]},
+    "weights": "0123",
+    "alpha": 0.4,
+    "means": [0.1, 0.2],
+    "deviations": [1.0, 2.0],
+}
+
+
+@sizes
+def test_calibrations_and_fusions(folder, size):
+    path = folder / "fitted.json"
+
+    @examples(size, 2)
+    @given(raw=st.one_of(any_file(dumped(FITTED)), changed(FITTED).map(dumped)), pair=st.booleans())
+    def holds(raw, pair):
+        path.write_bytes(raw)
+        answer(lambda: is_fusion(path))
+        for kind in (Calibration, Fusion):
+            found = answer(lambda kind=kind: kind.read(path))
+            if not isinstance(found, str):
+                for method in ("temperature", "platt"):
+                    answer(lambda found=found, method=method: found.logits(0.5, method))
+                if isinstance(found, Fusion):
+                    answer(lambda found=found: found.fused(0.5, 1.5))
+
+    holds()
+
+
+@sizes
+def test_records_of_data(folder, size):
+    place = folder / "record"
+    (place / "checkpoints").mkdir(parents=True)
+    (place / "checkpoints" / "resume.ckpt").touch()
+    record = {"train/a": {"fingerprint": "1", "files": [{"path": "x", "bytes": 3}]}}
+
+    @examples(size)
+    @given(raw=st.one_of(any_file(dumped(record)), changed(record).map(dumped)))
+    def holds(raw):
+        (place / RECORD_FILE).write_bytes(raw)
+        answer(lambda: remember_data(place, record))
+
+    holds()

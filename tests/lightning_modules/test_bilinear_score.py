@@ -1,0 +1,239 @@
+"""model.score=bilinear: the form starts as the cosine, is learnt, saved, and used wherever pairs are scored."""
+
+import csv
+
+import numpy as np
+import pytest
+import torch
+from jobs import compose_job, logged, run_job
+from omegaconf import OmegaConf
+from torch import nn
+
+import evaluate_runs
+import predict
+from analysis.run_scores import ScoredRun
+from datamodules import loading
+from encoders import load_backbone, load_encoder, save_encoder
+from encoders.backends import require_packages
+from encoders.grow import with_layers
+from encoders.joint_encoder import JointEncoder
+from encoders.locate import SCORE_FILE
+from encoders.pair_score import BilinearScore, sides
+from encoders.token_whitening import whiten_tokens
+from launch import typed_config
+from launch.naming import run_key
+from lightning_modules.biencoder import BiEncoder
+from schema.config import BackboneConfig
+from schema.errors import UserError
+from schema.result import Result
+from schema.weights import weights_digest
+
+QUICK = ("training.duration=2 epochs", "evaluation.splits=[dev]", "logger.every_steps=1")
+BILINEAR = ("model.score=bilinear", "loss=cosent")
+KEY = "dev/demo_sts/spearman"
+
+
+def typed_job(*overrides):
+    return OmegaConf.to_object(typed_config(compose_job("suite=none", *overrides)))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, tiny_backbone):
+    words = (*QUICK, *BILINEAR, "evaluation.untrained=true")
+    return run_job(tmp_path_factory.mktemp("runs"), tiny_backbone, *words)
+
+
+def test_the_form_by_a_loop_and_its_gradient():
+    generator = torch.Generator().manual_seed(3)
+    first, second, form = (torch.randn(size, generator=generator) for size in ((4, 5), (4, 5), (5, 5)))
+    head = BilinearScore(5)
+    torch.testing.assert_close(head(first, second), torch.cosine_similarity(first, second))
+    head.form.data.copy_(form)
+    found = head(first.requires_grad_(), second)
+    for row in range(4):
+        u, v = first[row].double(), second[row].double()
+        expected = sum(u[i] * form[i, j] * v[j] for i in range(5) for j in range(5)) / (u.norm() * v.norm())
+        assert found[row].item() == pytest.approx(expected.item(), abs=1e-6)
+    found.sum().backward()
+    units = [nn.functional.normalize(one.detach(), dim=1) for one in (first, second)]
+    torch.testing.assert_close(head.form.grad, units[0].T @ units[1])
+    assert first.grad.abs().max() > 0
+    left, right = sides(np.concatenate([first.detach(), second]), head)
+    np.testing.assert_allclose((left[:4] * right[4:]).sum(1), found.detach(), atol=1e-6)
+
+
+def test_half_precision_does_not_round_it():
+    head = BilinearScore(8)
+    first, second = torch.randn(2, 6, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = head(first, second)
+    assert torch.equal(found, head(first, second))
+
+
+def test_it_can_tell_an_order_that_no_cosine_can():
+    """Pairs (u, v) are to score higher than (v, u), whose cosine is the same."""
+    from losses.cosent import cosent
+
+    u, v = torch.randn(2, 12, 6, generator=torch.Generator().manual_seed(0))
+    head, targets = BilinearScore(6), torch.cat([torch.ones(12), torch.zeros(12)])
+    optimiser = torch.optim.Adam(head.parameters(), lr=0.05)
+    for _ in range(60):
+        scores = head(torch.cat([u, v]), torch.cat([v, u]))
+        loss = cosent(scores, targets, temperature=0.05)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    assert scores[:12].min() > scores[12:].max()
+
+
+def test_a_run_begins_with_the_cosine_and_learns_the_form(run, tmp_path, tiny_backbone):
+    cosine = run_job(tmp_path, tiny_backbone, *QUICK, "loss=cosent", "evaluation.untrained=true")
+    mine, theirs = Result.read(run), Result.read(cosine)
+    assert mine.untrained[KEY].value == pytest.approx(theirs.untrained[KEY].value, abs=1e-6)
+    assert logged(run)[0] == pytest.approx(logged(cosine)[0], rel=1e-6)
+    assert logged(run)[-1] != pytest.approx(logged(cosine)[-1], rel=1e-3)
+    head = load_encoder(run).score_head
+    assert (head.form - torch.eye(32)).abs().max() > 1e-3
+    assert load_encoder(cosine).score_head is None
+    assert not (cosine / "encoder" / SCORE_FILE).exists()
+
+
+def test_it_is_what_evaluation_predict_and_analysis_score_by(run, tmp_path, capsys):
+    dev = ScoredRun(run, data_dir=None, batch_tokens=512).scored("demo_sts", "dev")
+    encoder = load_encoder(run).eval()
+    texts = [dev.examples.texts(column) for column in ("text_a", "text_b")]
+    both = [encoder.embed(list(side), batch_tokens=512, progress=False) for side in texts]
+    u, v = (one / np.linalg.norm(one, axis=1, keepdims=True) for one in both)
+    expected = np.einsum("ri,ij,rj->r", u, encoder.score_head.form.detach().numpy(), v)
+    np.testing.assert_allclose(dev.scores, expected, atol=1e-5)
+    assert np.abs(expected - (u * v).sum(1)).max() > 1e-3
+
+    path = tmp_path / "pairs.tsv"
+    lines = ["sentence1\tsentence2", *("\t".join(pair) for pair in zip(*texts, strict=True))]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    assert predict.main([str(run), "--file", str(path)]) == 0
+    with (tmp_path / "pairs.scored.tsv").open(encoding="utf-8") as file:
+        written = [
+            float(row["score"]) for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+        ]
+    np.testing.assert_allclose(written[: len(expected)], expected, atol=1e-5)
+
+
+def test_a_run_that_starts_from_it_scores_by_it_or_leaves_it_out(run, tmp_path, tiny_backbone):
+    words = ("dataset=[]", "suite=demo", "evaluation.splits=[dev]", f"init_from={run}")
+    again = run_job(tmp_path / "again", tiny_backbone, *words)
+    assert Result.read(again).scores[KEY].value == pytest.approx(Result.read(run).scores[KEY].value, abs=1e-6)
+    assert (again / "encoder" / SCORE_FILE).read_bytes() == (run / "encoder" / SCORE_FILE).read_bytes()
+    without = run_job(tmp_path / "without", tiny_backbone, *words, "model.score=cosine")
+    assert Result.read(without).scores[KEY].value != pytest.approx(
+        Result.read(run).scores[KEY].value, abs=1e-4
+    )
+    assert not (without / "encoder" / SCORE_FILE).exists()
+    # Learning goes on with the form, whether it is named again or not.
+    for more in ((), ("model.score=bilinear",)):
+        encoder = BiEncoder.load_encoder(typed_job(f"init_from={run}", *more))
+        assert torch.equal(encoder.score_head.form, load_encoder(run).score_head.form)
+
+
+def test_a_finished_run_is_filled_in_by_its_form(run, capsys):
+    before = Result.read(run).scores[KEY]
+    assert evaluate_runs.main([str(run), "--again", "--dataset", "demo_sts"]) == 0
+    assert "moved" not in capsys.readouterr().out
+    assert Result.read(run).scores[KEY].value == pytest.approx(before.value, abs=1e-9)
+
+
+def test_stages_carry_it_on(tmp_path, tiny_backbone):
+    words = ("schedule=serial", "dataset=[demo_qmc,demo_sts]", "debug_rows=24", "training.duration=1 epochs")
+    run = run_job(tmp_path, tiny_backbone, *words, *BILINEAR, "evaluation.splits=[dev]")
+    first = load_encoder(run / "stages" / "0-demo_qmc").score_head.form
+    last = load_encoder(run).score_head.form
+    assert not torch.equal(first, torch.eye(32))
+    assert 0 < (first - last).abs().max() < 0.1
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["loss=cosine"], "model.score=bilinear: loss=cosine does not read the score .*model.score=cosine"),
+        (["loss=info_nce", "dataset=[demo_qmc]"], "loss=info_nce does not read the score of a pair"),
+        (["loss=cosent_layers"], "loss=cosent_layers does not read the score"),
+        (["loss=by_kind", "dataset=[demo_nli]"], "loss=softmax does not read the score"),
+    ],
+)
+def test_losses_that_would_not_train_it_are_refused(overrides, message, tmp_path, tiny_backbone, monkeypatch):
+    monkeypatch.setattr(loading, "load_examples", lambda *given, **options: pytest.fail("data were read"))
+    with pytest.raises(UserError, match=message):
+        run_job(tmp_path, tiny_backbone, "model.score=bilinear", *overrides)
+
+
+@pytest.mark.parametrize(
+    "words", [["model=crops", "loss=info_nce"], ["model=mlm"], ["model=views", "loss=info_nce"]]
+)
+def test_models_of_text_refuse_an_encoder_that_has_it(run, words, tmp_path, tiny_backbone, monkeypatch):
+    monkeypatch.setattr(loading, "load_examples", lambda *given, **options: pytest.fail("data were read"))
+    with pytest.raises(UserError, match=r"scores pairs by a bilinear form: .*\+model.score=cosine"):
+        run_job(tmp_path, tiny_backbone, *words, f"init_from={run}")
+
+
+def test_a_text_model_takes_the_encoder_without_it(run, tmp_path, tiny_backbone):
+    words = (
+        "model=crops",
+        "loss=info_nce",
+        "+model.score=cosine",
+        f"init_from={run}",
+        "training.duration=1 steps",
+    )
+    left = run_job(tmp_path, tiny_backbone, *words, "evaluation.splits=[dev]")
+    assert load_encoder(left).score_head is None
+
+
+def test_two_forms_over_one_encoder_are_two_runs_to_start_from(run, tmp_path):
+    encoder = load_encoder(run)
+    folder = save_encoder(encoder, tmp_path / "one", card={})
+    key, digest = run_key({"init_from": str(folder)}), weights_digest(folder)
+    assert run_key({"init_from": str(folder)}) == key
+    encoder.score_head.form.data[0, 0] += 1
+    other = save_encoder(encoder, tmp_path / "two", card={})
+    assert run_key({"init_from": str(other)}) != key
+    assert weights_digest(other) != digest
+
+
+def test_what_is_built_from_such_an_encoder(run, bag, tmp_path):
+    encoder = load_encoder(run)
+    card = (run / "encoder" / "README.md").read_text(encoding="utf-8")
+    assert "sentence-transformers\nknows nothing of score.safetensors" in card
+    assert torch.equal(with_layers(encoder, 3, seed=0).score_head.form, encoder.score_head.form)
+    bag.score_head = BilinearScore(bag.dim)
+    with pytest.raises(UserError, match="bilinear score of this encoder was learnt for"):
+        whiten_tokens(bag, np.ones(1), power=0.5, special=0)
+    (run / "encoder" / SCORE_FILE).rename(tmp_path / "kept")
+    try:
+        BilinearScore(7).save(run / "encoder")
+        with pytest.raises(UserError, match=r"score.safetensors: no form over embeddings of 32 numbers"):
+            load_encoder(run)
+    finally:
+        (tmp_path / "kept").rename(run / "encoder" / SCORE_FILE)
+    joint = JointEncoder(encoder, outputs=1, segments=True, symmetric=False, seed=0)
+    assert joint.inner.score_head is None
+
+
+@pytest.fixture
+def bag(tiny_backbone):
+    return load_backbone(BackboneConfig(path=str(tiny_backbone), initialise="random", layers=0), seed=0)
+
+
+@pytest.mark.slow
+def test_it_stands_on_top_of_a_back_end(run, tmp_path, tiny_backbone):
+    try:
+        require_packages("onnx")
+    except UserError as error:
+        pytest.skip(str(error))
+    words = (
+        "dataset=[]",
+        "suite=demo",
+        "evaluation.splits=[dev]",
+        f"init_from={run}",
+        "evaluation.backend=onnx",
+    )
+    again = run_job(tmp_path, tiny_backbone, *words)
+    assert Result.read(again).scores[KEY].value == pytest.approx(Result.read(run).scores[KEY].value, abs=1e-3)

@@ -1,0 +1,68 @@
+"""Numbers on the command line: ASCII digits within their range, or one line, in every program."""
+
+import pytest
+
+import evaluate_runs
+import predict
+from analysis.__main__ import main as analysis
+from mining.__main__ import main as mining
+from schema.duration import Duration
+from schema.errors import UserError
+from schema.trial import TrialAddress
+
+
+def told(main, words, capsys):
+    status = main(words)
+    captured = capsys.readouterr()
+    assert status == 2
+    assert captured.out == ""
+    assert captured.err.startswith("error: ")
+    assert captured.err.count("\n") == 1
+    return captured.err
+
+
+PROGRAMS = {
+    "predict": (predict.main, ["x", "a", "b"]),
+    "evaluate_runs": (evaluate_runs.main, ["runs"]),
+    "calibrate": (analysis, ["calibrate", "x"]),
+    "fuse": (analysis, ["fuse", "x", "y"]),
+    "transfer": (analysis, ["transfer", "x", "mrpc"]),
+    "distil": (mining, ["distil", "x", "mrpc", "--out", "a.tsv"]),
+}
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "３", "1_0", "1e3", "x", "", "9" * 30])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_number_of_tokens(program, value, capsys):
+    main, words = PROGRAMS[program]
+    line = told(main, [*words, f"--batch-tokens={value}"], capsys)
+    assert f"--batch-tokens {value}: expected a number of tokens, such as 16384" in line
+
+
+@pytest.mark.parametrize(
+    ("main", "words", "part"),
+    [
+        (analysis, ["transfer", "x", "mrpc", "--seed=-1"], "--seed -1: expected a whole number, 0 or more"),
+        (analysis, ["transfer", "x", "mrpc", f"--seed={2**32}"], "--seed 4294967296: expected"),
+        (analysis, ["transfer", "x", "mrpc", "--limit=9"], "--limit 9: expected at least 10 rows"),
+        (analysis, ["leaks", "--all", "--threshold=nan"], "--threshold nan: expected a number, such as"),
+        (analysis, ["leaks", "--all", "--threshold=٣"], "--threshold ٣: expected a number"),
+        (mining, ["whiten", "x", "y", "--dataset", "z", "--power=inf"], "--power inf: expected a number"),
+        (mining, ["whiten", "x", "y", "--dataset", "z", "--limit=0"], "--limit 0: expected at least 1 row"),
+        (mining, ["distil", "x", "z", "--out", "a.tsv", "--seed=²"], "--seed ²: expected"),
+    ],
+)
+def test_other_numbers(main, words, part, capsys):
+    assert part in told(main, words, capsys)
+
+
+@pytest.mark.parametrize("text", ["３ epochs", "٣ steps", "1_0 steps", "1e3 steps", "-1 steps", "inf steps"])
+def test_a_duration_is_ascii(text):
+    with pytest.raises(UserError, match="expected a number and one unit"):
+        Duration.parse(text)
+
+
+@pytest.mark.parametrize("text", ["a#３", "a#²", "a#-1", "a#", "#1"])
+def test_a_trial_is_ascii(text):
+    with pytest.raises(UserError, match="expected <journal>#<number>"):
+        TrialAddress.parse(text)
