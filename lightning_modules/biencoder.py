@@ -8,7 +8,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 import torch.nn.functional as F
-from hydra.utils import get_class
 from jaxtyping import Float
 from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
@@ -28,6 +27,7 @@ from schema.batch import Batch, Encoded
 from schema.config import BackendName, JobConfig
 from schema.errors import UserError
 from schema.examples import Examples, Kind
+from schema.own_classes import own_class
 from schema.result import Score
 
 
@@ -83,7 +83,7 @@ class BiEncoder(SentenceModule):
             return
         where = "model.score=bilinear" if score else f"{start} scores pairs by a bilinear form"
         for name, (_, loss) in losses.items():
-            if not loss or get_class(loss["_target_"]).reads != "scores":
+            if not loss or own_class(loss["_target_"]).reads != "scores":
                 learner = f"loss={loss['_target_'].split('.')[-2]}" if loss else cls.__name__
                 raise UserError(
                     f"{where}: {learner} does not read the score of a pair, so that {name} would leave the form as it "

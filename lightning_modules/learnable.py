@@ -70,7 +70,7 @@ class _Set:
                     raise self._refusal(
                         f"all of them have the gold value {value}", "rows of different gold values"
                     )
-            case Contrast.TEXTS if not self.has_negatives:
+            case Contrast.TEXTS | Contrast.SOME_TEXTS if not self.has_negatives:
                 self._need_batch("other texts")
                 self._need_texts()
             case Contrast.CLASSES if value := self._only_value():
@@ -122,10 +122,11 @@ class _Set:
 
     def _need_texts(self) -> None:
         """A candidate with the text of the anchor, or of one of its positives, does not count."""
-        for column, numbers in self.examples.columns.items():
-            if (numbers == numbers[0]).all():
-                text = self.examples.sentences[int(numbers[0])]
-                raise self._refusal(f"all of them have the {column} {text[:30]!r}", "telling texts apart")
+        columns = self.examples.columns
+        same = [column for column, numbers in columns.items() if (numbers == numbers[0]).all()]
+        if same and (self.loss.contrast is Contrast.TEXTS or len(same) == len(columns)):
+            text = self.examples.sentences[int(columns[same[0]][0])]
+            raise self._refusal(f"all of them have the {same[0]} {text[:30]!r}", "telling texts apart")
 
     def _negatives(self) -> Iterator[str]:
         columns = self.examples.columns

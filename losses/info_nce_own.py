@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from losses.info_nce import ranking_summary
-from losses.loss import Loss, LossOutput, first_two, negatives
+from losses.loss import Contrast, Loss, LossOutput, first_two, negatives
 from losses.options import number
 from losses.scores import row_cosine
 from schema.batch import Encoded
@@ -37,6 +37,7 @@ class InfoNCEOwn(Loss):
     takes = (Kind.TRIPLET,)
     reads = "embeddings"
     couples = False
+    contrast = Contrast.NEGATIVES
 
     def __init__(self, *, temperature: float | int) -> None:
         super().__init__()

@@ -19,6 +19,7 @@ class Contrast(StrEnum):
 
     ORDER = "order"  # targets, within a batch: without, the gradient is 0
     TEXTS = "texts"  # texts, within a batch or by the row's own negatives: without, the gradient is 0
+    SOME_TEXTS = "some_texts"  # the same, but it is enough where one column of them differs
     NEGATIVES = "negatives"  # the row's own negatives from its positive: without, the gradient is 0
     CLASSES = "classes"  # classes, within the set: without, all that is learnt is to answer always the same
     VALUES = "values"  # targets, within the set: without, all that is learnt is one value

@@ -3,7 +3,7 @@
 import torch
 
 from losses.info_nce import InfoNCE, false_negatives, info_nce, ranking_summary
-from losses.loss import LossOutput, first_two
+from losses.loss import Contrast, LossOutput, first_two
 from losses.scores import all_cosines
 from schema.batch import Encoded
 from schema.examples import Kind
@@ -22,6 +22,7 @@ class NTXent(InfoNCE):
     """
 
     takes = (Kind.POSITIVE_PAIR,)
+    contrast = Contrast.SOME_TEXTS
 
     def __init__(self, *, temperature: float | int) -> None:
         super().__init__(temperature=temperature, symmetric=False)

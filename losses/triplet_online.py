@@ -5,7 +5,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from losses.info_nce import false_negatives, ranking_summary
-from losses.loss import Loss, LossOutput, first_two, negatives
+from losses.loss import Contrast, Loss, LossOutput, first_two, negatives
 from losses.options import choice, number
 from losses.scores import all_cosines
 from losses.triplet import adapted_margin, triplet_margin
@@ -52,6 +52,7 @@ class TripletOnline(Loss):
     takes = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
     reads = "embeddings"
     couples = True
+    contrast = Contrast.TEXTS
 
     def __init__(self, *, mining: str, margin: float | int, adaptive_margin: float | int) -> None:
         super().__init__()

@@ -8,6 +8,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 import train
+from datamodules import loading
 from launch.naming import register_resolvers
 from schema.snapshots import boot_id
 
@@ -41,6 +42,12 @@ def run_job(output_dir: Path, backbone: Path, *overrides: str) -> Path:
     config = compose_job(*SMALL, f"output_dir={output_dir}", f"backbone.path={backbone}", *overrides)
     train.run_job(config)
     return Path(config.run_dir)
+
+
+def forbid_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on a job that reads rows fails the test. A first look, before torch is loaded, is not taken."""
+    monkeypatch.setattr("launch.first_look.look_at_data", lambda job, **options: {})
+    monkeypatch.setattr(loading, "load_examples", lambda *given, **options: pytest.fail("data were read"))
 
 
 def logged(run: Path, name: str = "train/loss") -> list[float]:

@@ -21,7 +21,7 @@ def test_what_models_declare_is_what_their_classes_have(project_root):
     for target in found:
         model, read = own_class(target), declared(target)
         assert read.name == model.__name__
-        for attribute in ("trains", "scored", "offers", "reads", "gives"):
+        for attribute in ("trains", "unscored", "offers", "reads", "gives"):
             assert getattr(read, attribute) == getattr(model, attribute), (target, attribute)
 
 

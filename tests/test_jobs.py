@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from jobs import SMALL, compose_job, run_job
+from jobs import SMALL, compose_job, forbid_reading, run_job
 from omegaconf import OmegaConf
 from scipy.stats import spearmanr
 
@@ -263,7 +263,7 @@ def test_every_loss_on_file_is_tried(project_root):
 
 
 def test_a_loss_of_class_logits_is_refused_by_a_model_without(tmp_path, tiny_backbone, monkeypatch):
-    monkeypatch.setattr(loading, "load_examples", lambda *given, **options: pytest.fail("data were read"))
+    forbid_reading(monkeypatch)
     with pytest.raises(UserError, match="loss=ce needs one logit per class, and BiEncoder gives none"):
         run_job(tmp_path, tiny_backbone, "dataset=[demo_qmc]", "loss=ce")
 
@@ -291,7 +291,7 @@ def test_every_loss_runs_on_every_set_or_refuses_before_data_are_read(
         result = Result.read(run_job(tmp_path, tiny_backbone, *overrides))
         assert result.training["steps"] == 1
         return
-    monkeypatch.setattr(loading, "load_examples", lambda *given, **options: pytest.fail("data were read"))
+    forbid_reading(monkeypatch)
     with pytest.raises(UserError) as refused:
         run_job(tmp_path, tiny_backbone, *overrides)
     message = str(refused.value)

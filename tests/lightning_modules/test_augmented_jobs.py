@@ -1,10 +1,9 @@
 """Jobs with augmentation: what is learnt, that it is the same again, what decides the key, and what is refused."""
 
 import pytest
-from jobs import compose_job, run_job
+from jobs import compose_job, forbid_reading, run_job
 from omegaconf import OmegaConf
 
-from datamodules import loading
 from launch import check_command_line, typed_config
 from launch.naming import deciding_augmentation, run_key
 from schema.errors import UserError
@@ -103,7 +102,7 @@ def test_a_file_of_translations_counts_by_what_it_says(tmp_path):
     ],
 )
 def test_refusals_come_before_data_are_read(words, message, tmp_path, tiny_backbone, monkeypatch):
-    monkeypatch.setattr(loading, "load_examples", lambda *given, **options: pytest.fail("data were read"))
+    forbid_reading(monkeypatch)
     with pytest.raises(UserError, match=message):
         run_job(tmp_path, tiny_backbone, *words)
 

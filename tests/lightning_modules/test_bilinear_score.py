@@ -5,14 +5,13 @@ import csv
 import numpy as np
 import pytest
 import torch
-from jobs import compose_job, logged, run_job
+from jobs import compose_job, forbid_reading, logged, run_job
 from omegaconf import OmegaConf
 from torch import nn
 
 import evaluate_runs
 import predict
 from analysis.run_scores import ScoredRun
-from datamodules import loading
 from encoders import load_backbone, load_encoder, save_encoder
 from encoders.backends import require_packages
 from encoders.grow import with_layers
@@ -161,7 +160,7 @@ def test_stages_carry_it_on(tmp_path, tiny_backbone):
     ],
 )
 def test_losses_that_would_not_train_it_are_refused(overrides, message, tmp_path, tiny_backbone, monkeypatch):
-    monkeypatch.setattr(loading, "load_examples", lambda *given, **options: pytest.fail("data were read"))
+    forbid_reading(monkeypatch)
     with pytest.raises(UserError, match=message):
         run_job(tmp_path, tiny_backbone, "model.score=bilinear", *overrides)
 
@@ -170,7 +169,7 @@ def test_losses_that_would_not_train_it_are_refused(overrides, message, tmp_path
     "words", [["model=crops", "loss=info_nce"], ["model=mlm"], ["model=views", "loss=info_nce"]]
 )
 def test_models_of_text_refuse_an_encoder_that_has_it(run, words, tmp_path, tiny_backbone, monkeypatch):
-    monkeypatch.setattr(loading, "load_examples", lambda *given, **options: pytest.fail("data were read"))
+    forbid_reading(monkeypatch)
     with pytest.raises(UserError, match=r"scores pairs by a bilinear form: .*\+model.score=cosine"):
         run_job(tmp_path, tiny_backbone, *words, f"init_from={run}")
 

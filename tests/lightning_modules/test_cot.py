@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from jobs import compose_job, run_job
+from jobs import compose_job, forbid_reading, run_job
 from omegaconf import OmegaConf
 
 import predict
@@ -174,6 +174,7 @@ def test_a_start_that_cannot_be_learnt_from_is_refused_before_rows_are_read(
     def read(*given, **options):
         raise ReadError
 
+    forbid_reading(monkeypatch)
     monkeypatch.setattr(loading, "load_examples", read)
     config = compose_job(
         f"model={model}", "loss=info_nce_pool", *start, f"output_dir={tmp_path}", "suite=none"

@@ -5,7 +5,7 @@ import csv
 import numpy as np
 import pytest
 import torch
-from jobs import compose_job, run_job
+from jobs import compose_job, forbid_reading, run_job
 from omegaconf import OmegaConf
 
 import predict
@@ -91,7 +91,7 @@ def test_every_loss_that_fits_takes_steps(loss, tmp_path, tiny_backbone):
     ],
 )
 def test_refusals_come_before_data_are_read(overrides, message, tmp_path, tiny_backbone, monkeypatch):
-    monkeypatch.setattr(loading, "load_examples", lambda *given, **options: pytest.fail("data were read"))
+    forbid_reading(monkeypatch)
     with pytest.raises(UserError, match=message):
         run_job(tmp_path, tiny_backbone, "model=crossencoder", *overrides)
 

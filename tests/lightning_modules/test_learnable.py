@@ -12,6 +12,7 @@ from datamodules.datamodule import SentenceDataModule
 from datamodules.loading import JobData
 from datamodules.stages import only_stage
 from launch import typed_config
+from lightning_modules.biencoder import BiEncoder
 from lightning_modules.chosen_losses import Match
 from lightning_modules.learnable import check_learnable
 from lightning_modules.matching import build_loss
@@ -45,10 +46,10 @@ def losses():
         "cosine",
         "cosent_bce",
         "simcse",
+        "nt_xent",
         "circle",
     )
-    files = {name: OmegaConf.to_container(OmegaConf.load(f"conf/loss/{name}.yaml")) for name in names}
-    return files
+    return {name: OmegaConf.to_container(compose_job(f"loss={name}").loss, resolve=True) for name in names}
 
 
 def rows_of(kind, *, targets=None, count=8, name=None, split="train", **texts):
@@ -83,6 +84,7 @@ FINE = {
     "graded": ("cosent", rows_of(GRADED, targets=[0, 0.5, 1])),
     "0/1": ("contrastive", rows_of(BINARY, targets=[0, 1])),
     "positives": ("info_nce", rows_of(PAIRS)),
+    "one text on one side": ("nt_xent", rows_of(PAIRS, positive="今天")),
     "triplets": ("triplet", rows_of(TRIPLETS)),
     "sentences": ("simcse", rows_of(Kind.SENTENCE)),
     "one positive for all, with negatives": ("info_nce", rows_of(TRIPLETS, positive="same")),
@@ -137,6 +139,7 @@ HOPELESS = {
         ["the anchor '今天'", "telling texts apart"],
     ),
     "one positive": ("info_nce", rows_of(PAIRS, positive="今天"), {}, ["the positive '今天'"]),
+    "one text on each side": ("nt_xent", rows_of(PAIRS, anchor="今", positive="天"), {}, ["the anchor '今'"]),
     "one sentence": ("simcse", rows_of(Kind.SENTENCE, text="今天"), {}, ["the text '今天'"]),
     "negatives that are positives": (
         "triplet",
@@ -235,9 +238,12 @@ def test_a_temperature_that_leaves_nothing_is_refused(losses, temperature):
             build_loss(losses[name] | {"temperature": temperature}, dim=1, num_classes=2)
 
 
-def test_a_job_says_it_before_it_loads_a_model(tmp_path, tiny_backbone, capsys):
+def test_a_job_says_it_before_it_loads_a_model(tmp_path, tiny_backbone, capsys, monkeypatch):
     desk = Desk(tmp_path, tiny_backbone, capsys)
-    told = desk.refuses(*OWN, "training.batch_size=1", "backbone.path=no/such/place/of/mine")
+    monkeypatch.setattr(
+        BiEncoder, "load_encoder", lambda *given, **options: pytest.fail("a model was loaded")
+    )
+    told = desk.refuses(*OWN, "training.batch_size=1")
     says(
         told,
         "training.batch_size=1: loss=cosent compares a row with rows of other gold values in its batch",

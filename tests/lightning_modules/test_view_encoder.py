@@ -3,9 +3,8 @@
 import csv
 
 import pytest
-from jobs import run_job
+from jobs import forbid_reading, run_job
 
-from datamodules import loading
 from schema.errors import UserError
 from schema.result import Result
 
@@ -59,6 +58,6 @@ def test_without_views_it_is_simcse(tmp_path, tiny_backbone):
     ],
 )
 def test_refusals_come_before_data_are_read(words, message, tmp_path, tiny_backbone, monkeypatch):
-    monkeypatch.setattr(loading, "load_examples", lambda *given, **options: pytest.fail("data were read"))
+    forbid_reading(monkeypatch)
     with pytest.raises(UserError, match=message):
         run_job(tmp_path, tiny_backbone, *JOB, *words)

@@ -131,15 +131,19 @@ def test_contrast_is_true_to_its_word(case: Case):
         rows.targets = torch.full_like(rows.targets, closest)
         assert _teaches(loss, rows) == (loss.contrast is not Contrast.ORDER)
     else:
-        assert loss.contrast in (Contrast.TEXTS, Contrast.NEGATIVES)
-    if loss.contrast is Contrast.ORDER or (loss.contrast is Contrast.TEXTS and not case.num_negatives):
+        assert loss.contrast in (Contrast.TEXTS, Contrast.SOME_TEXTS, Contrast.NEGATIVES)
+    of_batch = loss.contrast in (Contrast.TEXTS, Contrast.SOME_TEXTS) and not case.num_negatives
+    if loss.contrast is Contrast.ORDER or of_batch:
         assert not _teaches(loss, one)
     if loss.contrast is Contrast.NEGATIVES:
         for column in [name for name in rows.embeddings if name.startswith("negative")]:
             rows.embeddings[column] = rows.embeddings["positive"]
         assert not _teaches(loss, rows)
-    if loss.contrast is Contrast.TEXTS and not case.num_negatives:
+    if of_batch:
         rows.text_ids["positive"] = torch.zeros_like(rows.text_ids["positive"])
+        if loss.contrast is Contrast.SOME_TEXTS:
+            assert _teaches(loss, rows)
+            rows.text_ids["anchor"] = torch.ones_like(rows.text_ids["anchor"])
         assert not _teaches(loss, rows)
 
 

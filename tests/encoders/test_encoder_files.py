@@ -39,7 +39,7 @@ BROKEN = {
     "no config": (lambda folder: (folder / "config.json").unlink(), "config.json is missing"),
     "config is no JSON": (written("config.json", "{"), "config.json"),
     "config is empty": (written("config.json", "{}"), "no model_type in it"),
-    "config is a list": (written("config.json", "[]"), "no model_type in it"),
+    "config is a list": (written("config.json", "[]"), "holds [], expected an object"),
     "no tokenizer": (lambda folder: (folder / "tokenizer.json").unlink(), "no tokenizer; expected one of"),
     "tokenizer is empty": (written("tokenizer.json", "{}"), "the tokenizer does not load"),
     "tokenizer is no JSON": (written("tokenizer.json", "nonsense"), "the tokenizer does not load"),
