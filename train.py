@@ -54,6 +54,10 @@ def run_job(config: "DictConfig", *, known: "Known | None" = None) -> None:
 
 
 def main() -> None:
+    from schema.about import tell_about
+
+    if tell_about(sys.argv[1:], conf_dir=CONFIGURATION):
+        return
     import hydra
 
     from launch import check_command_line, run_cli
