@@ -130,10 +130,9 @@ class StackedTable:
         table = Table()
         for number, room in self._widths(part, width).items():
             column = self.columns[number]
-            heading = column.heading.replace(" ", "\n") if column.is_number else column.heading
             justify = "right" if column.is_number else "left"
             # Text, not str: a name may hold square brackets, which rich would read as markup.
-            table.add_column(Text(heading), width=room, justify=justify, overflow="fold")
+            table.add_column(Text(column.heading), width=room, justify=justify, overflow="fold")
         for place, row in enumerate(self.rows):
             style = "bold" if place in self.bold else ""
             table.add_row(*(Text(row[number], style="" if number else style) for number in part))
