@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from schema.program import loading, run_program
+from schema.program import announce, checking, loading, run_program
 
 if TYPE_CHECKING:  # loaded when the program has begun, so that Ctrl-C ends it in words from the start
     from omegaconf import DictConfig
@@ -53,10 +53,9 @@ def run_job(config: "DictConfig", *, known: "Known | None" = None) -> None:
             show_result(folder.result(), folder=str(folder.path))
 
 
-def main() -> None:
-    import hydra
-
-    from launch import check_command_line, run_cli
+def _checked() -> "Known | None":
+    """Checks the command line; rows that a first look at a single run has read, None where nothing will be trained."""
+    from launch import check_command_line
     from launch.first_look import first_look
     from launch.naming import register_resolvers
     from launch.shown_again import is_finished
@@ -67,13 +66,30 @@ def main() -> None:
         nonlocal known
         known = None if is_finished(job) else first_look(job)
 
+    register_resolvers()
+    check_command_line(sys.argv[1:], conf_dir=CONFIGURATION, makes_folder=True, look=look)
+    return known
+
+
+def main() -> None:
+    from schema.about import tell_about
+
+    if tell_about(sys.argv[1:], conf_dir=CONFIGURATION):
+        return
+    with checking():  # what is loaded for it takes longer than the check itself
+        known = _checked()
+    if known is not None:
+        announce("torch")  # the job is composed once more before that
+
+    import hydra
+
+    from launch import run_cli
+
     @hydra.main(version_base="1.3", config_path=str(CONFIGURATION), config_name="train")
     @run_cli  # here, so that Hydra does not speak before the error does
     def compose_and_run(config: "DictConfig") -> None:
         run_job(config, known=known)
 
-    register_resolvers()
-    check_command_line(sys.argv[1:], conf_dir=CONFIGURATION, makes_folder=True, look=look)
     run_cli(compose_and_run)()
 
 

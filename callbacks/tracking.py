@@ -24,12 +24,16 @@ def build_loggers(
     folder: Path,
     *,
     name: str,
+    group: str,
+    job_type: str,
     run_id: str,
     settings: Mapping[str, Any],
     tags: Sequence[str],
 ) -> list[Logger]:
     """The loggers of a stage.
 
+    group     what W&B puts the run with, unless the configuration says another one
+    job_type  train or evaluate
     run_id    the same for the same configuration, so that a resumed run goes on in its W&B run
     settings  plain containers only: what W&B stores as the configuration
     """
@@ -41,20 +45,22 @@ def build_loggers(
     mode = wandb_mode(config.wandb)
     if mode != "off":
         os.environ.setdefault("WANDB_SILENT", "true")
-        loggers.append(
-            WandbLogger(
-                name=name,
-                save_dir=folder,
-                project=config.project,
-                entity=config.entity,
-                group=config.group,
-                tags=redacted([*config.tags, *tags]),
-                id=run_id,
-                resume="allow",
-                offline=mode == "offline",
-                config=redacted(settings),
-            )
+        wandb = WandbLogger(
+            name=name,
+            save_dir=folder,
+            project=config.project,
+            entity=config.entity,
+            group=config.group or group,
+            job_type=job_type,
+            tags=redacted([*config.tags, *tags]),
+            id=run_id,
+            resume="allow",
+            offline=mode == "offline",
+            config=redacted(settings),
         )
+        # Lightning always says how anonymous a run is; W&B warns in every run that this no longer means anything.
+        getattr(wandb, "_wandb_init", {}).pop("anonymous", None)
+        loggers.append(wandb)
     return loggers
 
 

@@ -72,6 +72,8 @@ def build_trainer(
             job.logger,
             folder,
             name=job.name if not data.stage.index else f"{job.name}/{data.stage.name}",
+            group=job.name.removesuffix(f"-s{job.seed}"),  # seeds of one setting stand together
+            job_type="train" if data.train else "evaluate",
             run_id=run_id,
             settings=settings,
             tags=[*data.stage.history],

@@ -52,7 +52,8 @@ def locate_folder(path: str) -> Path | None:
         raise UserError(f"{path}: this is a file; an encoder is a folder with config.json and a tokenizer")
     could_be_hub_id = path.count("/") <= 1 and not path.startswith((".", "/", "~")) and "\\" not in path
     if not could_be_hub_id:
-        raise UserError(f"{path}: no such folder (looked from {Path.cwd()} and from {ROOT})")
+        places = " and from ".join(dict.fromkeys(map(str, (Path.cwd(), ROOT))))
+        raise UserError(f"{path}: no such folder (looked from {places})")
     return None
 
 

@@ -2,18 +2,16 @@
 
 from collections.abc import Iterator
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from schema.examples import Kind
 from schema.measures import FIRST_MEASURES, first_measure
 from schema.result import WITHOUT_LEAKS, Result, Score
+from schema.stacked_table import Column, StackedTable
+from schema.terminal import terminal
 
 
 def show_result(result: Result, *, folder: str) -> None:
     """Prints the scores of a result as a table: Spearman ×100 per evaluation set, with its interval."""
-    console = Console(markup=False)  # names and folders may have square brackets
+    console = terminal()
     console.print(result_table(result))
     for name, count in leaky_counts(result).items():
         console.print(f"{name}: {count:,} rows left out that an evaluation set has too (filter_leaks)")
@@ -86,7 +84,7 @@ def leak_lines(result: Result) -> list[str]:
     return lines
 
 
-def result_table(result: Result) -> Table:
+def result_table(result: Result) -> StackedTable:
     """Rows: evaluation sets. Columns: dev and test Spearman ×100 [95 % interval], accuracy at the dev threshold.
 
     Where some sets have another measure, a column tells which. What a classifier reaches on a set that has a measure of
@@ -96,15 +94,9 @@ def result_table(result: Result) -> Table:
     trained = between.join(result.trained_on) or "nothing"
     rows = list(_measured(result.scores))
     mixed = any(measure != "spearman" for _, measure in rows)
-    table = Table(
-        title=f"{'Scores' if mixed else 'Spearman'} ×100, trained on {trained}", title_justify="left"
-    )
-    for column in ("evaluated on", *(["measure"] if mixed else [])):
-        table.add_column(column)
-    if result.untrained:
-        table.add_column("before", justify="right")
-    for column in ("dev", "95 %", "test", "95 %", "accuracy"):
-        table.add_column(column, justify="right")
+    columns = ["evaluated on", *(["measure"] if mixed else [])]
+    numbers = [*(["before"] if result.untrained else []), "dev", "95 %", "test", "95 %", "accuracy"]
+    lines, trained_sets = [], " ".join(result.trained_on).replace("+", " ").split()
     for name, measure in rows:
         dev, test = (result.scores.get(f"{split}/{name}/{measure}") for split in ("dev", "test"))
         if dev is None and test is None:
@@ -112,16 +104,23 @@ def result_table(result: Result) -> Table:
         keys = [f"test/{name}/accuracy", f"dev/{name}/accuracy", f"dev/{name}/mlm_accuracy"]
         accuracy = _first(result.scores, *keys) if measure == "spearman" else None
         before = _first(result.untrained, f"test/{name}/{measure}", f"dev/{name}/{measure}")
-        style = "bold" if name in " ".join(result.trained_on).replace("+", " ").split() else ""
-        table.add_row(
-            Text(name, style=style),
-            *([_words(measure)] if mixed else []),
-            *([_percent(before and before.value)] if result.untrained else []),
-            *_cells(dev),
-            *_cells(test),
-            _percent(accuracy and accuracy.value),
+        lines.append(
+            (
+                name,
+                *([_words(measure)] if mixed else []),
+                *([_percent(before and before.value)] if result.untrained else []),
+                *_cells(dev),
+                *_cells(test),
+                _percent(accuracy and accuracy.value),
+            )
         )
-    return table
+    return StackedTable(
+        [*map(Column, columns), *(Column(name, is_number=True) for name in numbers)],
+        lines,
+        labels=len(columns),
+        title=f"{'Scores' if mixed else 'Spearman'} ×100, trained on {trained}",
+        bold=[number for number, line in enumerate(lines) if line[0] in trained_sets],
+    )
 
 
 def _measured(scores: dict[str, Score]) -> Iterator[tuple[str, str]]:

@@ -15,6 +15,11 @@ from launch.explain import option_hint
 from schema.config import JobConfig
 from schema.errors import UserError, nearest
 
+SHELLS = ("bash", "zsh", "fish")
+"""Shells whose tab key Hydra can teach the options of a program."""
+
+COMPLETION = 'eval "$(python train.py -sc install=bash)"'
+
 FULL_WIDTH = dict(zip("，＝［］：“”‘’（）～＋｛｝　", ",=[]:\"\"''()~+{} ", strict=True))
 """Full-width signs that a Chinese input method writes → the sign that was meant."""
 
@@ -46,7 +51,18 @@ def parse_flags(arguments: Sequence[str]) -> argparse.Namespace:
         raise UserError(f"--{modes[0]} and --{modes[1]} exclude each other; keep one")
     if flags.resolve and not (flags.cfg or flags.help):
         raise UserError("--resolve belongs to --cfg: train.py --cfg job --resolve")
+    if flags.shell_completion:
+        _check_completion(flags.overrides)
     return flags
+
+
+def _check_completion(words: Sequence[str]) -> None:
+    known = [f"{what}={shell}" for what in ("install", "uninstall", "query") for shell in SHELLS]
+    if len(words) != 1 or words[0] not in known:
+        raise UserError(
+            f"--shell-completion {' '.join(words)}".rstrip() + f": expected one of install=<shell> and "
+            f"uninstall=<shell>, and as shell {', '.join(SHELLS)}; in bash and zsh type {COMPLETION}"
+        )
 
 
 class Groups:

@@ -2,8 +2,9 @@
 
 import argparse
 import re
-from typing import NoReturn
+from typing import Any, NoReturn
 
+from schema.about import version_line
 from schema.errors import nearest
 
 HELP = "see {prog} --help"
@@ -11,6 +12,16 @@ HELP = "see {prog} --help"
 
 class Parser(argparse.ArgumentParser):
     """argparse's, for programs and their sub-commands; an error is one line and exit status 2."""
+
+    has_version = True
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        if self.has_version:
+            self.add_argument("--version", action=_Version, nargs=0, help="of juzhen, torch and Python")
+
+    def add_subparsers(self, **options: Any) -> argparse._SubParsersAction:
+        return super().add_subparsers(parser_class=_Command, **options)
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error: {self._explained(message)}\n")
@@ -40,6 +51,18 @@ class Parser(argparse.ArgumentParser):
         own = [flag for action in self._actions for flag in action.option_strings if flag.startswith("--")]
         groups = [one for one in self._actions if isinstance(one, argparse._SubParsersAction)]
         return own + [flag for group in groups for child in group.choices.values() for flag in child.flags()]
+
+
+class _Command(Parser):
+    """One command of a program."""
+
+    has_version = False
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        print(version_line())
+        parser.exit()
 
 
 def _place(name: str, given: str) -> str:

@@ -206,7 +206,7 @@ class LoggerConfig:
     wandb: str = MISSING  # auto offline online off
     project: str = MISSING
     entity: str | None = None
-    group: str | None = None  # one per sweep
+    group: str | None = None  # null: the sweep's, or the run's name without its seed
     tags: list[str] = MISSING
 
 

@@ -51,6 +51,29 @@ def status_of(main: Callable[[], int | None]) -> int:
         return 1
 
 
+_announced: set[str] = set()
+
+
+def announce(what: str) -> None:
+    """Says once that `what` is being loaded; nothing where it is loaded already."""
+    if what not in sys.modules and what not in _announced:
+        _announced.add(what)
+        print(f"loading {what} …", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def checking() -> Iterator[None]:
+    """Around what takes a moment before the first word: a person at a terminal sees that it is done."""
+    shown = sys.stderr.isatty() and os.environ.get("TERM") not in (None, "dumb")
+    if shown:
+        print("checking the job …", end="\r", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        if shown:
+            print("\x1b[K", end="", file=sys.stderr, flush=True)
+
+
 @contextmanager
 def loading(what: str = "torch") -> Iterator[None]:
     """Around the import of `what`, which takes seconds: says so, and lets Ctrl-C end the program at once.
@@ -61,7 +84,7 @@ def loading(what: str = "torch") -> Iterator[None]:
     if what in sys.modules:
         yield
         return
-    print(f"loading {what} …", file=sys.stderr, flush=True)
+    announce(what)
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # ignored, or somebody else's
         yield
         return

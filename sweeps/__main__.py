@@ -9,6 +9,9 @@ python -m sweeps dashboards runs                     the report on Weights & Bia
 python -m sweeps export runs results/mine            the results alone, to publish or to archive
 python -m sweeps status runs                         cells that are finished, running, failed, and the time left
 python -m sweeps snapshots --clear                   memory that killed runs still hold: list it, give it back
+
+table and compare draw tables as wide as the terminal; in a pipe, or into a file, they write Markdown, a line per row.
+COLUMNS=120 in the environment draws a table there too.
 """
 
 import argparse
@@ -110,28 +113,34 @@ def _report_arguments(report: argparse.ArgumentParser) -> None:
 
 
 def _table(options: argparse.Namespace) -> None:
-    from rich.console import Console
-
-    from sweeps.table import caption, console_tables, to_csv, to_markdown
+    from schema.terminal import for_people
+    from sweeps.table import caption, to_console, to_csv, to_markdown
 
     matrix = _read_matrix(options, split=options.split)
-    console = Console(markup=False)
-    for table in console_tables(matrix, console):
-        console.print(table)
-    console.print(caption(matrix), highlight=False)
+    if console := for_people():
+        console.print(to_console(matrix))
+        console.print(caption(matrix), highlight=False)
+    else:
+        print(to_markdown(matrix), end="")
     _write(options.markdown, to_markdown(matrix))
     _write(options.csv, to_csv(matrix))
 
 
 def _compare(options: argparse.Namespace) -> None:
+    from schema.terminal import for_people
     from sweeps.claims import beside_claims, claims_markdown
     from sweeps.compare import compare, comparison_markdown
     from sweeps.figures import load_published
 
     matrix, published = _read_matrix(options), load_published()
-    text = comparison_markdown(compare(matrix, published), metric=options.metric)
-    text += claims_markdown(beside_claims(matrix, published))
-    print(text, end="")
+    compared, claims = compare(matrix, published), beside_claims(matrix, published)
+    text = comparison_markdown(compared, metric=options.metric) + claims_markdown(claims)
+    if console := for_people():
+        from sweeps.compare_console import to_console
+
+        console.print(to_console(compared, claims, metric=options.metric), highlight=False)
+    else:
+        print(text, end="")
     _write(options.markdown, text)
 
 
@@ -166,11 +175,10 @@ def _export(options: argparse.Namespace) -> None:
 
 
 def _status(options: argparse.Namespace) -> None:
-    from rich.console import Console
-
+    from schema.terminal import terminal
     from sweeps.status import read_status, to_console
 
-    Console(markup=False).print(to_console(read_status(options.folder)), highlight=False)
+    terminal().print(to_console(read_status(options.folder)), highlight=False)
 
 
 def _snapshots(options: argparse.Namespace) -> None:

@@ -24,6 +24,9 @@ class Beside:
     verdict: str
 
 
+CLAIMS_MEANING = (
+    "Claims and targets, which no measurement of their source stands behind, beside the best of our rows:"
+)
 CLAIM_COLUMNS = ("claim", "source", "our best row", "set", "ours", "verdict", "note")
 
 
@@ -74,10 +77,7 @@ def claims_markdown(found: Sequence[Beside]) -> str:
     if not found:
         return ""
     lines = [CLAIM_COLUMNS, ["---"] * len(CLAIM_COLUMNS), *claim_lines(found)]
-    head = (
-        "Claims and targets, which no measurement of their source stands behind, beside the best of our rows:"
-    )
-    return "\n".join(["", head, "", *map(pipes, lines), ""])
+    return "\n".join(["", CLAIMS_MEANING, "", *map(pipes, lines), ""])
 
 
 def spoken(claim: Published) -> str:

@@ -105,21 +105,50 @@ def why_none(references: Iterable[Published], training: Training, column: str, m
 
 def comparison_markdown(compared: Sequence[Comparison], *, metric: str) -> str:
     """Markdown: the cells that have a reference, those that have none and why, and how many these are."""
-    head = (
-        f"{metric} ×100. matches: published lies in our 95 % interval, or within ±{TOLERANCE_POINTS} points."
-    )
-    columns = ("trained on", "our setup", "set", "ours", "published", "its setup", "source", "verdict", LESS)
-    lines = [pipes(columns), "|---|---|---|--:|--:|---|---|---|---|"]
-    for one in compared:
-        if one.published is not None:
-            theirs = one.published
-            cells = [one.row, one.setup, one.column, percent(one.ours.mean), f"{theirs.percent:.1f}"]
-            lines.append(pipes([*cells, theirs.setup, theirs.place, one.verdict, one.stands_in]))
+    lines = [
+        pipes(COMPARED_COLUMNS),
+        "|---|---|---|--:|--:|---|---|---|---|",
+        *map(pipes, compared_lines(compared)),
+    ]
     missing = sum(one.published is None for one in compared)
-    parts = [head, "\n".join(lines) if len(lines) > 2 else "Nothing of ours has a reference."]
+    parts = [meaning(metric), "\n".join(lines) if len(lines) > 2 else NOTHING]
     if missing:
         parts.append("\n".join([pipes(REASON_COLUMNS), "|---|---|---|", *map(pipes, reason_lines(compared))]))
     return "\n\n".join([*parts, f"no reference: {missing} of our numbers"]) + "\n"
+
+
+NOTHING = "Nothing of ours has a reference."
+
+
+def meaning(metric: str) -> str:
+    """What the numbers and the verdicts are, in one line."""
+    return (
+        f"{metric} ×100. matches: published lies in our 95 % interval, or within ±{TOLERANCE_POINTS} points."
+    )
+
+
+COMPARED_COLUMNS = (
+    "trained on", "our setup", "set", "ours", "published", "its setup", "source", "verdict", LESS
+)  # fmt: skip
+
+
+def compared_lines(compared: Sequence[Comparison]) -> list[tuple[str, ...]]:
+    """A line of text for each cell that has a reference, in the order of COMPARED_COLUMNS."""
+    return [
+        (
+            one.row,
+            one.setup,
+            one.column,
+            percent(one.ours.mean),
+            f"{one.published.percent:.1f}",
+            one.published.setup,
+            one.published.place,
+            one.verdict,
+            one.stands_in,
+        )
+        for one in compared
+        if one.published is not None
+    ]
 
 
 REASON_COLUMNS = ("trained on", "set", "why there is no reference")

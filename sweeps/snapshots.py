@@ -4,11 +4,12 @@ import argparse
 import time
 from pathlib import Path
 
-from rich.console import Console, Group
-from rich.table import Table
+from rich.console import Group
 from rich.text import Text
 
 from schema.snapshots import SHARED, Snapshot, Use, delete, folder_in, snapshots
+from schema.stacked_table import Column, StackedTable
+from schema.terminal import terminal
 from sweeps.planner import spoken
 
 
@@ -16,7 +17,7 @@ def run(options: argparse.Namespace) -> None:
     """Lists them; with --clear deletes those that no training is writing to."""
     folder = folder_in(options.memory or SHARED)
     found = snapshots(folder)
-    Console().print(to_console(found, folder), highlight=False)
+    terminal().print(to_console(found, folder), highlight=False)
     if options.clear:
         cleared = [one for one in found if one.use is not Use.AT_WORK]
         for one in cleared:
@@ -29,15 +30,13 @@ def to_console(found: list[Snapshot], folder: Path) -> Group:
     line = f"{folder}: {len(found)} states of training, {_mib(found)} MiB"
     if not found:
         return Group(line)
-    table = Table(title_justify="left")
-    for column in ("run", "state", "step", "MiB", "written"):
-        table.add_column(column, overflow="fold")
+    rows = []
     for one in found:
         run = "unknown" if one.owner is None else str(one.owner.parent)
         age = f"{spoken(max(0.0, time.time() - one.written_at))} ago"
-        cells = (run, one.use, "" if one.steps is None else str(one.steps), _mib([one]), age)
-        table.add_row(*map(Text, cells))
-    return Group(Text(line), table)
+        rows.append((run, str(one.use), "" if one.steps is None else str(one.steps), _mib([one]), age))
+    columns = [Column(name) for name in ("run", "state", "step", "MiB", "written")]
+    return Group(Text(line), StackedTable(columns, rows))
 
 
 def _mib(found: list[Snapshot]) -> str:

@@ -7,12 +7,14 @@ from enum import StrEnum
 from pathlib import Path
 
 from rich.console import Group
-from rich.table import Table
 
 from schema.errors import UserError
+from schema.stacked_table import Column, StackedTable
 from sweeps.arrived import arrived_line
 from sweeps.ledger import Event, History, Ledger
 from sweeps.planner import spoken
+
+COLUMNS = [Column(one) for one in ("state", "cell", "tried", "time", "what it said last")]
 
 
 class State(StrEnum):
@@ -95,23 +97,16 @@ def _since(history: History) -> float:
 
 def to_console(status: Status) -> Group:
     """A line of counts, and a row for each cell that is not finished."""
-    table = Table(title_justify="left")
-    for column in ("state", "cell", "tried", "time", "what it said last"):
-        table.add_column(column, overflow="fold")
+    rows = []
     order = list(State)
     for history, state in sorted(status.cells, key=lambda cell: order.index(cell[1])):
         if state is not State.FINISHED:
             seconds = _since(history) if state is State.RUNNING else history.seconds
             error = history.error if state is State.FAILED else ""
-            table.add_row(
-                str(state),
-                history.cell.name,
-                str(history.attempts),
-                spoken(seconds) if seconds else "",
-                error,
-            )
+            tried = str(history.attempts)
+            rows.append((str(state), history.cell.name, tried, spoken(seconds) if seconds else "", error))
     lines = [summary(status), *([status.arrived] if status.arrived else [])]
-    return Group(*lines, *([table] if table.row_count else []))
+    return Group(*lines, *([StackedTable(COLUMNS, rows, labels=2)] if rows else []))
 
 
 def summary(status: Status) -> str:

@@ -2,19 +2,12 @@
 
 import csv
 import io
-from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from schema.markup import in_markdown
+from schema.stacked_table import Column, StackedTable
 from sweeps.matrix import Cell, Matrix, Row
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
 MISSING = "—"
-LABEL_WIDTH = 44
-"""Characters of a label on the console before it is folded."""
 
 CSV_COLUMNS = ("row", "setup", "split", "dataset", "metric", "mean", "std", "low", "high", "num_seeds")
 
@@ -45,35 +38,17 @@ def to_markdown(matrix: Matrix) -> str:
     return f"{caption(matrix)}\n\n{table}\n"
 
 
-def to_console(matrix: Matrix) -> "Table":
-    """A rich table without its caption; intervals stand below their value so that many columns fit."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table()
-    table.add_column("trained on", overflow="fold", max_width=LABEL_WIDTH)
-    for column in matrix.columns:
-        words = [heading(column), *(shown(row, column) for row in matrix.rows)]
-        widest = max(len(line) for word in words for line in word.split(" ", 1))
-        table.add_column(heading(column).replace(" ", "\n"), justify="right", no_wrap=True, min_width=widest)
-    for row in matrix.rows:
-        label = f"{row.label} ({row.num_seeds} seeds)" if row.num_seeds > 1 else row.label
-        # Text, not str: a label may hold square brackets, which rich would read as markup.
-        cells = (shown(row, column).replace(" ", "\n", 1) for column in matrix.columns)
-        table.add_row(Text(label), *map(Text, cells))
-    return table
-
-
-def console_tables(matrix: Matrix, console: "Console") -> list["Table"]:
-    """The same in as many tables below each other as the console is too narrow for one with all columns."""
-    unbounded = console.options.update(max_width=100_000)
-    parts: list[list[str]] = [[]]
-    for column in matrix.columns:
-        wider = to_console(replace(matrix, columns=[*parts[-1], column]))
-        if parts[-1] and console.measure(wider, options=unbounded).minimum > console.width:
-            parts.append([])
-        parts[-1].append(column)
-    return [to_console(replace(matrix, columns=one)) for one in parts]
+def to_console(matrix: Matrix) -> StackedTable:
+    """A table for a terminal, without its caption; intervals stand below their value so that many columns fit."""
+    columns = [Column("trained on"), *(Column(heading(one), is_number=True) for one in matrix.columns)]
+    rows = [
+        [
+            f"{row.label} ({row.num_seeds} seeds)" if row.num_seeds > 1 else row.label,
+            *(shown(row, column).replace(" ", "\n", 1) for column in matrix.columns),
+        ]
+        for row in matrix.rows
+    ]
+    return StackedTable(columns, rows)
 
 
 def to_csv(matrix: Matrix) -> str:

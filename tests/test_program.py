@@ -1,5 +1,6 @@
 """What stands around every program: its streams outlive their readers and take any text; a slip is met with a hint."""
 
+import io
 import os
 import subprocess
 import sys
@@ -196,6 +197,27 @@ def test_ctrl_c_while_torch_is_loaded_is_not_lost_in_an_import(project_root, pro
 def test_what_is_loaded_already_is_not_spoken_of(project_root, program):
     ended = started(program(SWALLOWED.format(name="os")), root=project_root)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "went on\n", "")
+
+
+def test_what_is_loaded_is_announced_once(monkeypatch, capsys):
+    monkeypatch.setattr(program_module, "_announced", set())
+    for name in ("no_such_library", "no_such_library", "sys"):
+        program_module.announce(name)
+    assert capsys.readouterr().err == "loading no_such_library …\n"
+
+
+@pytest.mark.parametrize(
+    ("terminal", "name", "told"),
+    [(True, "xterm", "checking the job …\r\x1b[K"), (True, "dumb", ""), (False, "xterm", "")],
+)
+def test_a_terminal_is_told_of_the_check_until_it_ends(monkeypatch, terminal, name, told):
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: terminal, raising=False)
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setenv("TERM", name)
+    with pytest.raises(KeyError), program_module.checking():
+        raise KeyError
+    assert stream.getvalue() == told
 
 
 SLIPS = [

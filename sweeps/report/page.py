@@ -35,6 +35,12 @@ class View:
     facts: tuple[tuple[str, str], ...] = ()
     command: str = ""
 
+    @property
+    def parts(self) -> list[str]:
+        """`shown` where a line may break: before the deviation alone."""
+        value, sign, deviation = self.shown.partition(" ± ")
+        return [value, f"± {deviation}"] if sign else [value]
+
 
 def html(report: Report, *, title: str) -> str:
     """The page. Everything from results is escaped."""

@@ -70,7 +70,15 @@ def test_a_key_and_an_answer_are_online(monkeypatch, open_port, tmp_path, mode):
     assert wandb_mode("auto") == "offline"
 
 
-def test_a_job_with_a_key_and_no_network_does_not_wait(monkeypatch, closed_port, tmp_path, tiny_backbone):
+def test_a_job_with_a_key_and_no_network_does_not_wait(
+    monkeypatch, closed_port, tmp_path, tiny_backbone, capfd
+):
+    places = []
+    monkeypatch.setattr(
+        stage_run,
+        "finish_wandb",
+        lambda: places.append((wandb.run.group, wandb.run.settings.run_job_type)) or finish_wandb(),
+    )
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
     monkeypatch.setenv("WANDB_BASE_URL", closed_port)
     start = time.perf_counter()
@@ -79,6 +87,10 @@ def test_a_job_with_a_key_and_no_network_does_not_wait(monkeypatch, closed_port,
     assert [one.name.partition("-")[0] for one in (run / "wandb").iterdir() if one.is_dir()].count(
         "offline"
     ) == 1
+    assert "anonymous" not in capfd.readouterr().err
+    result = Result.read(run)
+    assert places == [(result.name.removesuffix(f"-s{result.seed}"), "train")]
+    assert result.config["logger"]["group"] is None
 
 
 def inspect(run):

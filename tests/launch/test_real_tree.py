@@ -75,7 +75,7 @@ def test_the_suites_that_sweeps_name_exist() -> None:
 
 def test_the_commands_in_the_help_text_are_accepted() -> None:
     template = yaml.safe_load(HELP.read_text(encoding="utf-8"))["template"]
-    commands = re.findall(r"python train\.py(.*?)(?:\s{2,}|$)", template, flags=re.MULTILINE)
+    commands = re.findall(r"python train\.py(.*?)(?:\s{2,}|\)| \| |$)", template, flags=re.MULTILINE)
     assert len(commands) >= 8
     for command in commands:
         check(*shlex.split(command))

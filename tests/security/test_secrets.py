@@ -146,7 +146,16 @@ def test_what_goes_to_wandb_holds_no_secret(tmp_path, monkeypatch):
     config = LoggerConfig(
         csv=False, wandb="offline", progress=False, every_steps=1, project="p", tags=[TOKEN]
     )
-    build_loggers(config, tmp_path, name="n", run_id="r", settings={"about": TOKEN}, tags=[])
+    build_loggers(
+        config,
+        tmp_path,
+        name="n",
+        group="g",
+        job_type="train",
+        run_id="r",
+        settings={"about": TOKEN},
+        tags=[],
+    )
     assert given["config"] == {"about": REDACTED}
     assert given["tags"] == [REDACTED]
 

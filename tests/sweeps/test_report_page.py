@@ -12,7 +12,7 @@ from report_fixture import small_picture, write_audit, write_results
 from sweeps.__main__ import main
 
 BROWSER = Path(__file__).with_name("browser.py")
-EMPTY_TAGS = {"meta", "link", "br", "img", "input", "hr"}
+EMPTY_TAGS = {"meta", "link", "wbr", "br", "img", "input", "hr"}
 CELL = "table.matrix tbody tr:nth-child({}) td.cell:nth-of-type({})"
 
 
@@ -105,13 +105,30 @@ def test_rows_of_a_table_are_as_long_as_its_head(page):
         assert len(set(rows)) == 1
 
 
+def test_a_deviation_and_the_parts_of_a_name_may_stand_on_a_line_of_their_own(page):
+    text = page.read_text(encoding="utf-8")
+    assert '<span><span class="part">75.0</span> <span class="part">± 1.0</span></span>' in text
+    assert '<span><span class="part">58.0</span></span>' in text
+    assert '<button type="button">pawsx_<wbr>zh (dev)</button>' in text
+    (matrix,) = re.findall(r"td\.cell \{.*?\}", text)
+    assert "white-space: normal" in matrix
+    assert re.search(r"\.part \{[^}]*white-space: nowrap", text)
+
+
+def test_the_first_column_of_every_table_stays_where_it_is(page):
+    text = page.read_text(encoding="utf-8")
+    for selector in (".matrix th:first-child", ".sortable:not(.matrix) :is(th, td):first-child"):
+        (rule,) = re.findall(rf"^{re.escape(selector)} (\{{.*?\}})", text, re.MULTILINE)
+        assert "position: sticky; left: 0;" in rule
+
+
 @pytest.fixture
 def browse(page, tmp_path):
     """Runs steps in Chromium; see browser.py."""
     if find_spec("PySide6") is None or find_spec("PySide6.QtWebEngineCore") is None:
         pytest.skip('headless Chromium: pip install -e ".[browser]"')
 
-    def run(*steps, scheme="light"):
+    def run(*steps, scheme="light", page=page):
         command = [sys.executable, str(BROWSER), str(page), json.dumps(steps), scheme]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
         assert done.returncode == 0, done.stderr[-2000:]
@@ -157,6 +174,27 @@ def test_a_pointer_shows_a_cell_and_keys_move_on(browse):
     assert "csts on lcqmc (dev)" in given[10][1]
     assert given[12][0] is True
     assert given[13] == 0
+
+
+OVER = "((one) => one.scrollWidth - one.clientWidth)(document.querySelector('.scroll'))"
+FIRST = (
+    "[...document.querySelectorAll('.scroll')].map((one) => { one.scrollLeft = 200;"
+    " const cell = one.querySelector('tbody tr').firstElementChild;"
+    " return Math.round(cell.getBoundingClientRect().left - one.getBoundingClientRect().left); })"
+)
+
+
+@pytest.mark.slow
+def test_the_committed_matrix_fits_a_small_window_and_its_labels_stay(browse, tmp_path):
+    committed = Path(__file__).parents[2] / "results" / "transfer" / "runs"
+    assert main(["report", str(committed), "--out", str(tmp_path / "wide")]) == 0
+    page = tmp_path / "wide" / "index.html"
+    given = browse(
+        ["size", [1280, 900]], ["js", OVER], ["size", [700, 900]], ["js", OVER], ["js", FIRST], page=page
+    )
+    assert given[1] == 0
+    assert given[3] > 0
+    assert max(given[4]) <= 1
 
 
 @pytest.mark.slow

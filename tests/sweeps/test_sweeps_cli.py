@@ -1,11 +1,17 @@
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from schema.result import Result
 from sweeps.__main__ import main
+from sweeps.collect import collect
+from sweeps.compare import compare, compared_lines, load_published
+from sweeps.matrix import build_matrix
+from sweeps.table import heading, shown
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,6 +38,84 @@ def test_compare_prints_references(runs, capsys):
     out = capsys.readouterr().out
     assert "chinese_transfer: qmc_domain, qmc-base" in out
     assert "no reference: " in out
+    assert "| trained on | our setup | set |" in out  # a pipe gets Markdown
+
+
+COMMITTED = ROOT / "results" / "transfer" / "runs"
+WIDTHS = ("20", "40", "60", "80", "100", "120", "160")
+
+
+def squeezed(text):
+    """A text without its white space and the lines of its tables, since cells are folded."""
+    return re.sub(r"[\s\u2500-\u257f]", "", text)
+
+
+@pytest.fixture(scope="module")
+def committed():
+    results = collect(COMMITTED, report=print)
+    return build_matrix(results, metric="spearman")
+
+
+def folded_labels(text):
+    """The first cell of every row of every table in a text, put together from the lines that it was folded into."""
+    labels, label = [], None
+    for line in text.splitlines():
+        if not line.startswith("│"):
+            label = None
+            continue
+        first, *others = (part.strip() for part in line.strip("│").split("│"))
+        if re.fullmatch(r"[\d.–—-]+", others[0]) or label is None:  # a value: the first line of a row
+            labels.append(label := first)
+        else:
+            labels[-1] = label = f"{label} {first}".strip()
+    return ["".join(one.split()) for one in labels]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_committed_matrix_keeps_labels_and_values_at_any_width(committed, capsys, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", width)
+    assert main(["table", str(COMMITTED)]) == 0
+    out = capsys.readouterr().out
+    assert max(map(cell_len, out.splitlines())) <= int(width)
+    labels = [f"{row.label} ({row.num_seeds} seeds)" for row in committed.rows if row.num_seeds > 1]
+    labels += [row.label for row in committed.rows if row.num_seeds == 1]
+    found = folded_labels(out)
+    tables = out.count("┏") if found else 1
+    if found:
+        assert sorted(found) == sorted(["".join(one.split()) for one in labels] * tables)
+    squeezed_out = squeezed(out)
+    for row in committed.rows:
+        assert squeezed(row.label) in squeezed_out or found
+        for column in committed.columns:
+            assert all(part in out for part in re.findall(r"[\d.-]+|—", shown(row, column)))
+    for column in committed.columns:
+        assert all(word in out for word in heading(column).split())
+
+
+def test_a_pipe_gets_a_line_for_each_row_with_all_its_values(committed, capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert main(["table", str(COMMITTED)]) == 0
+    out = capsys.readouterr().out
+    for row in committed.rows:
+        values = [shown(row, column) for column in committed.columns]
+        assert f"| {row.label} | {row.num_seeds} | {' | '.join(values)} |" in out
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_compare_draws_tables_in_a_terminal(committed, capsys, monkeypatch, tmp_path, width):
+    monkeypatch.setenv("COLUMNS", width)
+    page = tmp_path / "compared.md"
+    assert main(["compare", str(COMMITTED), "--markdown", str(page)]) == 0
+    out = capsys.readouterr().out
+    assert "|" not in out
+    assert max(map(cell_len, out.splitlines())) <= int(width)
+    compared = compare(committed, load_published())
+    for line in compared_lines(compared):
+        assert {line[3], line[4]} <= set(re.findall(r"[\d.]+", out))
+    assert page.read_text(encoding="utf-8").startswith("spearman ×100.")
+    assert "| trained on | our setup |" in page.read_text(encoding="utf-8")
+    if int(width) > 40:
+        assert {"differsby-29.7", "allnli_zh"} <= {"".join(one.split()) for one in out.split("│")}
 
 
 @pytest.mark.parametrize(

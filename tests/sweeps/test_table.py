@@ -5,7 +5,7 @@ from pathlib import Path
 from rich.console import Console
 
 from sweeps.matrix import build_matrix
-from sweeps.table import console_tables, to_console, to_csv, to_markdown
+from sweeps.table import to_console, to_csv, to_markdown
 
 GOLDEN = Path(__file__).parent / "golden_matrix.md"
 
@@ -26,13 +26,12 @@ def test_console_shows_every_row_and_column(small_matrix_results):
 def test_a_narrow_console_gets_several_tables_with_every_label(make_result):
     names = [f"a_set_with_a_name_{number}" for number in range(5)]
     results = [make_result(["csts"], {f"dev/{name}/spearman": 0.5 for name in names})]
-    matrix = build_matrix(results, metric="spearman")
+    table = to_console(build_matrix(results, metric="spearman"))
     for width, count in ((60, 3), (200, 1)):
         console = Console(file=io.StringIO(), width=width)
-        for table in (tables := console_tables(matrix, console)):
-            console.print(table)
+        console.print(table)
         text = console.file.getvalue()
-        assert (len(tables), text.count("csts")) == (count, count)
+        assert (len(table.parts(width)), text.count("csts")) == (count, count)
         assert all(name in text for name in names)
 
 

@@ -1,0 +1,89 @@
+"""--version and --info speak of juzhen and this machine, at once; completion is asked for in one way."""
+
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+import train
+from analysis.__main__ import main as analysis
+from launch.overrides import COMPLETION, parse_flags
+from schema.about import info_lines, tell_about
+from schema.errors import UserError
+from schema.program import status_of
+from sweeps.__main__ import main as sweeps
+
+PROGRAM = """
+import sys, train
+from schema.program import run_program
+status = run_program(train.main)
+heavy = {"torch", "hydra", "numpy", "rich"} & set(sys.modules)
+assert not heavy, heavy
+sys.exit(status)
+"""
+
+
+@pytest.mark.parametrize("word", ["--version", "--info", "-i"])
+def test_train_tells_of_juzhen_and_loads_nothing_for_it(project_root, word):
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM, word], cwd=project_root, capture_output=True, text=True
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith(f"juzhen {version('juzhen')}")
+    assert version("torch") in ended.stdout
+    assert "Hydra" not in ended.stdout
+
+
+def test_info_names_machine_device_and_folders(monkeypatch, project_root):
+    monkeypatch.setenv("JUZHEN_DATA", "/somewhere/data")
+    monkeypatch.delenv("JUZHEN_CACHE", raising=False)
+    text = "\n".join(info_lines(project_root / "conf"))
+    for part in (
+        sys.version.split()[0],
+        "hardware=auto takes ",
+        f"configuration  {project_root / 'conf'}",
+        "/somewhere/data (from JUZHEN_DATA)",
+        ".cache (JUZHEN_CACHE is not set)",
+    ):
+        assert part in text
+
+
+def test_info_stands_alone_and_a_word_after_it_asks_hydra(project_root):
+    with pytest.raises(UserError, match="--info stands alone"):
+        tell_about(["loss=cosine", "--info"], conf_dir=project_root / "conf")
+    for words in (["--info", "defaults-tree"], ["loss=cosine"], [], ["--hydra-help"]):
+        assert not tell_about(words, conf_dir=project_root / "conf")
+
+
+@pytest.mark.parametrize("main", [sweeps, analysis], ids=["sweeps", "analysis"])
+def test_other_programs_have_a_version(main, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert not ended.value.code
+    assert capsys.readouterr().out.startswith("juzhen ")
+
+
+def test_a_command_of_a_program_lists_no_version(capsys):
+    with pytest.raises(SystemExit):
+        sweeps(["table", "--help"])
+    assert "--version" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["bash"], ["install=csh"], ["install=bash", "seed=1"], ["install=bash"] * 2]
+)
+def test_completion_of_another_kind_is_answered_with_what_to_type(words):
+    with pytest.raises(UserError, match="bash, zsh, fish; in bash and zsh type") as refused:
+        parse_flags(["-sc", *words])
+    assert COMPLETION in str(refused.value)
+
+
+def test_help_names_completion_as_it_is_typed(monkeypatch, capsys, project_root):
+    monkeypatch.chdir(project_root)
+    monkeypatch.setattr(sys, "argv", ["train.py", "--help"])
+    assert status_of(train.main) == 0
+    told = capsys.readouterr().out
+    assert COMPLETION in told
+    assert "python train.py -sc install=fish | source" in told
+    assert parse_flags(["-sc", "install=bash"]).overrides == ["install=bash"]
