@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 import torch
 from jobs import SMALL, compose_job
-from launch.weights import weights_digest
 from safetensors.torch import load_file
 
 import train
 from schema import whole
 from schema.result import Result
+from schema.weights import weights_digest
 
 KILLS = 50
 JOBS = {
