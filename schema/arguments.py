@@ -5,6 +5,7 @@ import re
 from typing import NoReturn
 
 from schema.errors import nearest
+from schema.texts import in_a_line
 
 HELP = "see {prog} --help"
 
@@ -13,7 +14,7 @@ class Parser(argparse.ArgumentParser):
     """argparse's, for programs and their sub-commands; an error is one line and exit status 2."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"error: {self._explained(message)}\n")
+        self.exit(2, f"error: {in_a_line(self._explained(message))}\n")
 
     def _explained(self, message: str) -> str:
         help_line = HELP.format(prog=self.prog)
