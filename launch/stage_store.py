@@ -122,6 +122,8 @@ class StageStore:
             lock.acquire()
         try:
             clear_leftovers(entry.path)
+            if entry.finished:  # and killed before `finish` had cleared up
+                shutil.rmtree(entry.checkpoints, ignore_errors=True)
             write_text(entry.path / OWNER, str(own.resolve()))
             yield entry
         finally:

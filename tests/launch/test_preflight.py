@@ -125,6 +125,7 @@ WRONG = {
     "training.monitor=spearman": "dev/csts/spearman",
     "training.monitor=dev/demo_stt/spearman": "did you mean demo_sts?",
     "dataset=upside_down": "[0, 5]",
+    "augmentation.views=[[]]": "augmentation.views[0]=[]: expected",
     # completeness and references
     "backbone=local": "backbone.path is not set; for example: python train.py backbone=local backbone.path=",
     "~loss": "python train.py loss=cosent",
