@@ -53,9 +53,8 @@ def _score(options: argparse.Namespace) -> None:
         print(f"written to {score_file(options)}", file=sys.stderr)
     else:
         raise UserError(
-            "expected two sentences, or --file pairs.tsv:\n"
-            '  python predict.py <run or folder> "句子一" "句子二"\n'
-            "  python predict.py <run or folder> --file pairs.tsv"
+            'expected two sentences (python predict.py <run or folder> "句子一" "句子二"), or a file '
+            "(python predict.py <run or folder> --file pairs.tsv)"
         )
 
 

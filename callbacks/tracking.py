@@ -96,6 +96,6 @@ def _has_key() -> bool:
     netrc = Path(os.environ.get("NETRC", "~/.netrc")).expanduser()
     host = urlparse(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname
     try:
-        return host in netrc.read_text(encoding="utf-8")
+        return host.encode() in netrc.read_bytes()
     except OSError:
         return False

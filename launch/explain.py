@@ -25,6 +25,8 @@ SPOKEN_TYPES = {
 }
 """Word in OmegaConf's message → what was expected."""
 
+MIXED = "a list […] stands for a group of keys {<key>: <value>}, or a group for a list"
+
 
 class ConfigError(UserError):
     """A mistake at one key of the composed configuration; `key` lets the caller find where it was set."""
@@ -90,6 +92,8 @@ def explain_composition(error: Exception, groups: Iterable[str] = ()) -> ConfigE
         return ConfigError(f"{match[1]} is chosen twice; write {match[1]}=… once and without a +", match[1])
     if match := re.search(r"delete from config\. '(.+?)' does not exist", text):
         return ConfigError(f"~{match[1]}: there is no such key to take out", match[1])
+    if isinstance(cause, OmegaConfBaseException) and "Cannot merge DictConfig with ListConfig" in str(cause):
+        return ConfigError(f"{cause.full_key}: {MIXED}", str(cause.full_key))
     if isinstance(cause, OmegaConfBaseException) and cause.full_key:
         return ConfigError(f"{cause.full_key}: {_first_line(cause)}", str(cause.full_key))
     return ConfigError(" ".join(line.strip() for line in text.splitlines() if line.strip()))
@@ -107,6 +111,12 @@ def unknown_key(error: OmegaConfBaseException, groups: Iterable[str] = ()) -> Co
     path, word = str(error.full_key), str(error.key)
     kind, parent = error.object_type, error.parent_node
     root = parent._get_root() if parent is not None else None
+    if isinstance(error.key, int):  # labels={0:0}: Hydra reads a number, and files spell labels as texts
+        return ConfigError(
+            f"{path.removesuffix(f'.{word}')}: {{{word}: …}} has a number for its key, and a command line takes such "
+            f"keys one by one: {path}=<value>",
+            path,
+        )
     if hint := _dataset_hint(path):
         return ConfigError(f"{path}: {hint}", path)
     if not is_dataclass(kind) and not parent:

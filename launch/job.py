@@ -19,6 +19,7 @@ from launch.set_files import spelt_sets
 from launch.signatures import check_target
 from launch.stages import plan_job
 from launch.values import check_values
+from launch.written import check_digits, check_forms
 from schema.config import JobConfig
 from schema.errors import nearest
 from schema.examples import Kind
@@ -88,12 +89,14 @@ def typed_config(config: DictConfig) -> DictConfig:
         _require_complete(_merge(OmegaConf.to_container(config)))
         raise broken_reference(error) from error
     job = _merge(resolved)
+    check_digits(resolved, OmegaConf.to_container(job), "")
     _require_complete(job)
     settle_language(job)
     return job
 
 
 def _merge(settings: dict[str, Any]) -> DictConfig:
+    check_forms(settings, JobConfig, "")
     with explained():
         return OmegaConf.merge(OmegaConf.structured(JobConfig), spelt_sets(settings))
 

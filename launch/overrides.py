@@ -1,6 +1,7 @@
 """Arguments of the command line: flags, `key=value` overrides, and the choices that a sweep makes of them."""
 
 import argparse
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
@@ -150,6 +151,8 @@ class Groups:
             if owners:
                 return f"{argument}: expected key=value; did you mean {' or '.join(owners[:3])}?"
             return f"{argument}: expected key=value without spaces around =, for example loss=cosent"
+        if number := _in_ascii(value):
+            return f"{argument}: a number is written in ASCII digits; type {key}={number}"
         if not key.isascii():
             return f"{argument}: a key is plain ASCII; {nearest(key, self.names)}"
         pairs = ("[]", "{}", "()") if value[:1] in "[{(" else ()
@@ -160,6 +163,19 @@ class Groups:
         )
         quoted = value.strip("\"'").replace('"', '\\"')
         return f"{argument}: cannot be read ({reason}); write '{key}=\"{quoted}\"'"
+
+
+def _in_ascii(value: str) -> str:
+    """The number that a text spells in digits of another script; empty where it spells none."""
+    try:
+        float(value)
+    except ValueError:
+        return ""
+    return (
+        ""
+        if value.isascii()
+        else "".join(one if one.isascii() else str(unicodedata.digit(one)) for one in value)
+    )
 
 
 def refuse_repeats(chosen: Sequence[str], given: str) -> None:

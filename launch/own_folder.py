@@ -30,7 +30,9 @@ LEFT_BY_RUNS = (
 )
 """What an attempt leaves: this and nothing else is moved aside."""
 
-CHECKPOINTS = {"resume.ckpt", "best.ckpt", "snapshot.json"}
+CHECKPOINTS = "checkpoints"
+RESUME_FILE = "resume.ckpt"
+IN_CHECKPOINTS = {RESUME_FILE, "best.ckpt", "snapshot.json"}
 
 
 def take_folder(path: Path) -> None:
@@ -91,8 +93,8 @@ def _is_old_run(path: Path, names: set[str]) -> bool:
     """A folder of the time before there was a marker: Hydra's notes, and beside them what a run of ours leaves."""
     if ".hydra" not in names:
         return False
-    kept = {entry.name for entry in (path / "checkpoints").iterdir()} if "checkpoints" in names else set()
-    if names <= {*STAYS, *LEFT_BY_RUNS} or (kept and kept <= CHECKPOINTS):
+    kept = {entry.name for entry in (path / CHECKPOINTS).iterdir()} if "checkpoints" in names else set()
+    if names <= {*STAYS, *LEFT_BY_RUNS} or (kept and kept <= IN_CHECKPOINTS):
         return True
     try:
         return bool(Result.read(path).key)

@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 from types import TracebackType
 
-from launch.own_folder import LEFT_BY_RUNS, STAGES, take_folder
+from launch.own_folder import CHECKPOINTS, LEFT_BY_RUNS, RESUME_FILE, STAGES, take_folder
 from schema.errors import UserError
 from schema.result import RESULT_FILE, Result
+from schema.snapshots import forget_snapshot
 from schema.whole import KEPT_ASIDE, clear_leftovers
 
 
@@ -54,9 +55,18 @@ class RunFolder:
                 f"{self.path}: another process is running this very job. Wait for it, or change something (seed=…)."
             ) from None
         clear_leftovers(self.path)
+        self._clear_finished()
         if self.resume == "never":
             self._set_aside()
         return self
+
+    def _clear_finished(self) -> None:
+        """Gives back what a stage with a result would have gone on from: a kill came before it did so itself."""
+        for result in (self.path / RESULT_FILE, *self.path.glob(f"{STAGES}/*/{RESULT_FILE}")):
+            if result.exists():
+                checkpoints = result.parent / CHECKPOINTS
+                (checkpoints / RESUME_FILE).unlink(missing_ok=True)
+                forget_snapshot(checkpoints)
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._lock is not None:

@@ -4,7 +4,7 @@ import logging
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -176,11 +176,11 @@ class StageRun:
         digest = evaluation_digest(self.job, self.data) if entry.shared else ""
         known = entry.measured(digest) if entry.finished else None
         if known is not None:
-            module.scores = {key: Score(**score) for key, score in known.items()}
+            module.scores = known
             return
         self._test(trainer, module, data)
         if entry.finished and trainer.is_global_zero:
-            entry.keep_measured(digest, {key: asdict(score) for key, score in module.scores.items()})
+            entry.keep_measured(digest, module.scores)
 
     def _test(
         self, trainer: pl.Trainer, module: SentenceModule, data: SentenceDataModule

@@ -2,18 +2,24 @@
 
 import filecmp
 import json
+import shlex
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
+from schema.errors import UserError
+from schema.result import Score
+from schema.result_shape import SCORES
 from schema.secrets import redacted
+from schema.shape import Object, require_shape
+from schema.texts import short
 from schema.whole import clear_leftovers, new_link, write_text
 
 CHECKPOINTS = "checkpoints"
@@ -44,26 +50,38 @@ class StageEntry:
         return self.shared and (self.path / RECORD).exists()
 
     def record(self) -> dict[str, Any]:
-        return json.loads((self.path / RECORD).read_text(encoding="utf-8"))
+        """What `finish` kept. Raises UserError where it is damaged."""
+        path = self.path / RECORD
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+            require_shape(record, Object({"training": dict}), RECORD)
+        except (OSError, ValueError, RecursionError) as error:
+            raise UserError(
+                f"{path}: no record of a finished stage ({short(str(error))}); type rm -r "
+                f"{shlex.quote(str(self.path))} and the same command again: the stage is trained anew"
+            ) from error
+        return record
 
     def finish(self, record: dict[str, Any]) -> None:
         """Makes the entry a finished one; checkpoints are of no more use."""
         self._write(RECORD, record)
         shutil.rmtree(self.checkpoints, ignore_errors=True)
 
-    def measured(self, digest: str) -> dict[str, Any] | None:
+    def measured(self, digest: str) -> dict[str, Score] | None:
         """What `keep_measured` kept under that digest; None if nothing, or nothing that can be read."""
         try:
-            return json.loads((self.path / _measured_file(digest)).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            scores = json.loads((self.path / _measured_file(digest)).read_text(encoding="utf-8"))
+            require_shape(scores, SCORES, "scores")
+            return {key: Score(**score) for key, score in scores.items()}
+        except (OSError, ValueError, TypeError, RecursionError):
             return None
 
-    def keep_measured(self, digest: str, scores: dict[str, Any]) -> None:
+    def keep_measured(self, digest: str, scores: Mapping[str, Score]) -> None:
         """Keeps what the weights of a finished entry reach, for runs that would measure the same again.
 
         digest  hex digits over all that decides the scores besides the weights
         """
-        self._write(_measured_file(digest), scores)
+        self._write(_measured_file(digest), {key: asdict(score) for key, score in scores.items()})
 
     def _write(self, name: str, content: dict[str, Any]) -> None:
         write_text(self.path / name, json.dumps(redacted(content), ensure_ascii=False, indent=1, default=str))
@@ -104,6 +122,8 @@ class StageStore:
             lock.acquire()
         try:
             clear_leftovers(entry.path)
+            if entry.finished:  # and killed before `finish` had cleared up
+                shutil.rmtree(entry.checkpoints, ignore_errors=True)
             write_text(entry.path / OWNER, str(own.resolve()))
             yield entry
         finally:

@@ -183,7 +183,7 @@ def check_values(job: DictConfig) -> None:
 
 def _not_allowed(key: str, value: str, allowed: tuple[str, ...]) -> str:
     message = f"{key}={value}: expected {' or '.join(allowed)}"
-    hint = nearest(value.lower(), allowed)
+    hint = nearest(str(value).lower(), allowed)
     if hint.startswith("did"):
         message += f"; {hint}"
     if value == "False" and "off" in allowed:

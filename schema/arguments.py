@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 from schema.about import version_line
 from schema.errors import nearest
+from schema.texts import in_a_line
 
 HELP = "see {prog} --help"
 
@@ -24,7 +25,7 @@ class Parser(argparse.ArgumentParser):
         return super().add_subparsers(parser_class=_Command, **options)
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"error: {self._explained(message)}\n")
+        self.exit(2, f"error: {in_a_line(self._explained(message))}\n")
 
     def _explained(self, message: str) -> str:
         help_line = HELP.format(prog=self.prog)

@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 
-from schema.texts import short
+from schema.texts import in_a_line, short
 
 MOST_WORDS = 60
 """Known words that a message lists; of classes of texts there may be thousands."""
@@ -20,8 +20,12 @@ INTERRUPTED_STATUS = 130
 class UserError(Exception):
     """Something the user can mend: shown as plain text without a traceback, exit status 2.
 
-    The message says what was given, what was expected, and what to type instead.
+    The message says what was given, what was expected, and what to type instead. It is one line on any terminal,
+    whatever a file or a command line has put into it.
     """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(in_a_line(message))
 
 
 def exit_status(run: Callable[[], None]) -> int:

@@ -51,7 +51,7 @@ def find_snapshot(checkpoints: Path) -> Found | None:
         page = _first_page(path)
         is_ours = read_header(page)["owner"] == str(checkpoints.resolve())
         return Found(path, read_told(page)[2]) if is_ours else None
-    except (OSError, ValueError, KeyError, TypeError, struct.error):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, struct.error):
         return None
 
 
@@ -143,7 +143,7 @@ def _read_all(folder: Path) -> Iterator[Snapshot]:
 def _owner_and_steps(page: bytes) -> tuple[Path | None, int | None]:
     try:
         owner = Path(read_header(page)["owner"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None, None
     try:
         return owner, read_told(page)[2]

@@ -1,9 +1,16 @@
 """Which texts cannot be compared with others, whoever brings them."""
 
+import re
 import unicodedata
 
 UNSEEN = frozenset({"Cc", "Cf", "Zl", "Zp", "Zs"})
 """Unicode categories of what leaves no mark: control and format characters, separators."""
+
+MOVING = (UNSEEN - {"Zs"}) | {"Cs"}
+"""Of what a terminal may obey or cannot show: line ends, escapes, signs that turn the direction, half surrogates."""
+
+LONGEST_WORD = 240
+"""Characters without a space that a message repeats whole: most paths are shorter."""
 
 NUL_FAULT = "holds a NUL byte, which is no character: the file is damaged, or no text"
 
@@ -49,3 +56,14 @@ def short(text: str, length: int = 60) -> str:
 def visible(text: str) -> str:
     """The text with what cannot be printed spelt out, such as a line end."""
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
+def in_a_line(text: str) -> str:
+    """The text with what moves a terminal spelt out, and the middle of endless words left out.
+
+    >>> in_a_line("a\\nb\\x1b[31m"), len(in_a_line("x" * 5000))
+    ('a\\\\nb\\\\x1b[31m', 221)
+    """
+    if not text.isprintable():
+        text = "".join(ascii(one)[1:-1] if unicodedata.category(one) in MOVING else one for one in text)
+    return re.sub(rf"\S{{{LONGEST_WORD + 1},}}", lambda word: f"{word[0][:140]}…{word[0][-80:]}", text)

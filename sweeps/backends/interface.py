@@ -21,7 +21,7 @@ class Ended:
         """What `remote.tell` left in that file; None where there is nothing, or nothing of the kind."""
         try:
             status = json.loads(ending.read_text(encoding="utf-8"))["status"]
-        except (OSError, ValueError, TypeError, KeyError):
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
             return None
         return cls(status) if isinstance(status, int) else None
 

@@ -100,6 +100,8 @@ def fill_pages(pages: Sequence[Path], report: Report, *, tell: Callable[[str], N
             before = page.read_text(encoding="utf-8")
         except OSError as error:
             raise UserError(f"--into {page}: cannot be read ({error.strerror})") from error
+        except UnicodeDecodeError as error:
+            raise UserError(f"--into {page}: not UTF-8; give a page of Markdown") from error
         is_chinese = page.suffixes[-2:-1] == [".zh"]
         text, filled = before, []
         for key in (*KEYS, "published"):

@@ -82,6 +82,18 @@ WRONG = {
     "evaluation.untrained=maybe": "true or false",
     "evaluation.splits=dev": "'evaluation.splits=[dev]'",
     "training=3": "training.<key>=<value>",
+    "training=[3]": "training: a list […] stands for a group of keys",
+    "optimiser.betas={a:1}": "or a group for a list",
+    "dataset.demo_sts.layouts=[1]": "dataset.demo_sts.layouts: a list […] stands for a group of keys",
+    "dataset.demo_sts.rows={0:1}": "one by one: dataset.demo_sts.rows.0=<value>",
+    "+dataset.demo_sts.ignore_labels={a:1}": "expected a list, 'dataset.demo_sts.ignore_labels=[…]'",
+    "+dataset.demo_sts.labels=[0,1]": "expected a group of keys, dataset.demo_sts.labels.<key>=<value>",
+    # digits of other scripts, which Python's int() and float() read
+    "seed=٣": "a number is written in ASCII digits; type seed=3",
+    'seed="３"': "seed=３: a number is written in ASCII digits; type 3",
+    'optimiser.lr="٠.٠١"': "optimiser.lr=٠.٠١: a number is written in ASCII digits; type 0.01",
+    'optimiser.betas=["٠.٩",0.999]': "optimiser.betas[0]=٠.٩: a number is written in ASCII digits; type 0.9",
+    'loss.temperature="٠.٥"': "loss.temperature=٠.٥: expected a number",
     # values
     "source=hubb": "did you mean hub?",
     "on_bad_row=dorp": "did you mean drop?",
@@ -113,6 +125,7 @@ WRONG = {
     "training.monitor=spearman": "dev/csts/spearman",
     "training.monitor=dev/demo_stt/spearman": "did you mean demo_sts?",
     "dataset=upside_down": "[0, 5]",
+    "augmentation.views=[[]]": "augmentation.views[0]=[]: expected",
     # completeness and references
     "backbone=local": "backbone.path is not set; for example: python train.py backbone=local backbone.path=",
     "~loss": "python train.py loss=cosent",

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from launch.naming import run_key, run_name
+from launch.own_folder import MARKER
 from launch.run_folder import RunFolder, require_free_space
 from schema.errors import UserError
 
@@ -74,3 +75,20 @@ def test_too_little_space_is_said_before_training(tmp_path):
     require_free_space(tmp_path, needed_bytes=1)
     with pytest.raises(UserError, match="MiB free"):
         require_free_space(tmp_path, needed_bytes=2**60)
+
+
+def test_what_a_finished_stage_would_go_on_from_goes_at_the_next_start(tmp_path):
+    """A kill right behind the writing of a result leaves it; a stage without a result keeps it."""
+    stages = ("stages/0-a", "stages/1-b", ".")
+    for place in stages:
+        (tmp_path / place / "checkpoints").mkdir(parents=True)
+        for name in ("resume.ckpt", "best.ckpt", "snapshot.json"):
+            (tmp_path / place / "checkpoints" / name).write_text("{}")
+    for place in ("stages/0-a", "."):
+        (tmp_path / place / "result.json").write_text("{}")
+    (tmp_path / MARKER).write_text("")
+    with RunFolder(tmp_path, resume="auto"):
+        pass
+    left = {place: {one.name for one in (tmp_path / place / "checkpoints").iterdir()} for place in stages}
+    whole = {"resume.ckpt", "best.ckpt", "snapshot.json"}
+    assert left == {"stages/0-a": {"best.ckpt"}, "stages/1-b": whole, ".": {"best.ckpt"}}

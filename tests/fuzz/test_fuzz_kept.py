@@ -1,0 +1,174 @@
+"""Whatever lies where juzhen keeps things for itself, it is used, passed over, or named in one UserError."""
+
+import io
+import json
+import os
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from fuzzing import answer, any_file, changed, examples, memory_bound, sizes
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callbacks import tracking
+from callbacks.resume import RESUME_FILE, newest_state
+from encoders.embedding_cache import EmbeddingCache, Shelf
+from encoders.token_cache import _is_whole, read_table, write_table
+from launch.stage_store import RECORD, StageEntry
+from schema.result import Score
+from schema.snapshots import (
+    HEADER_BYTES,
+    POINTER,
+    STATE_AT,
+    SUFFIX,
+    TOLD,
+    WHOLE,
+    boot_id,
+    find_snapshot,
+    snapshots,
+)
+from sweeps.backends.interface import Ended
+from sweeps.report.into import fill_pages
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    memory_bound()
+    return tmp_path_factory.mktemp("kept")
+
+
+def dumped(value):
+    return json.dumps(value).encode()
+
+
+@sizes
+def test_checkpoints(folder, size):
+    packed = io.BytesIO()
+    torch.save({"global_step": 3, "state_dict": {"a": torch.ones(2)}, "callbacks": {"b": [1, None]}}, packed)
+
+    @examples(size)
+    @given(raw=any_file(packed.getvalue()))
+    def holds(raw):
+        (folder / RESUME_FILE).write_bytes(raw)
+        answer(lambda: newest_state(folder))
+
+    holds()
+
+
+@sizes
+@pytest.mark.skipif(boot_id() is None, reason="only Linux tells one start from another")
+def test_states_in_memory(folder, size):
+    checkpoints, memory = folder / "checkpoints", folder / "memory"
+    checkpoints.mkdir()
+    memory.mkdir()
+    path = memory / f"a{SUFFIX}"
+    header = {"boot": boot_id(), "owner": str(checkpoints.resolve()), "layout_bytes": 2, "slot_bytes": 8}
+    page = dumped(header).ljust(STATE_AT, b"\0") + WHOLE.pack(1) + TOLD.pack(5, 7) * 2
+    pointer = dumped({"path": str(path)})
+
+    @examples(size)
+    @given(raw=any_file(page), pointed=st.one_of(st.just(pointer), any_file(pointer)), told=changed(header))
+    def holds(raw, pointed, told):
+        for content in (raw, dumped(told).ljust(STATE_AT, b"\0") + page[STATE_AT:]):
+            path.write_bytes(content.ljust(HEADER_BYTES, b"\0"))
+            (checkpoints / POINTER).write_bytes(pointed)
+            answer(lambda: find_snapshot(checkpoints))
+            answer(lambda: snapshots(memory))
+
+    holds()
+
+
+@sizes
+def test_records_of_stages(folder, size):
+    entry = StageEntry(folder, shared=True)
+    record = {"training": {"steps": 3, "weights": "x"}, "settings": {}, "name": "a"}
+    scores = {"dev/a/spearman": {"value": 0.5, "low": None, "high": 1.0, "count": 3}}
+
+    @examples(size)
+    @given(
+        raw=st.one_of(any_file(dumped(record)), changed(record).map(dumped)),
+        measured=st.one_of(any_file(dumped(scores)), changed(scores).map(dumped)),
+    )
+    def holds(raw, measured):
+        (folder / RECORD).write_bytes(raw)
+        (folder / f"scores-{'0' * 16}.json").write_bytes(measured)
+        found = answer(entry.record)
+        assert isinstance(found, str) or isinstance(found["training"], dict)
+        known = answer(lambda: entry.measured("0" * 32))
+        assert known is None or all(isinstance(one, Score) for one in known.values())
+
+    holds()
+
+
+@sizes
+def test_ends_of_remote_cells(folder, size):
+    @examples(size)
+    @given(raw=st.one_of(any_file(b'{"status": 0}'), changed({"status": 1}).map(dumped)))
+    def holds(raw):
+        (folder / "ended.json").write_bytes(raw)
+        ended = Ended.read(folder / "ended.json")
+        assert ended is None or isinstance(ended.status, int)
+
+    holds()
+
+
+@sizes
+def test_caches(folder, size):
+    table = SimpleNamespace(
+        flat=lambda: np.arange(5, dtype=np.int32), lengths=np.asarray([2, 3], dtype=np.int64)
+    )
+    packed = io.BytesIO()
+    write_table(packed, table, key="key")
+    whole = packed.getvalue()
+    shelf = EmbeddingCache(folder).folder / "digest"
+    Shelf(shelf, dim=2).add(["今天"], np.ones((1, 2), np.float32))
+    (segment,) = shelf.iterdir()
+    rows = segment.read_bytes()
+
+    @examples(size)
+    @given(raw=any_file(whole), spoilt_rows=any_file(rows))
+    def holds(raw, spoilt_rows):
+        path = folder / "key.arrow"
+        path.unlink(missing_ok=True)  # what is mapped may not shrink
+        path.write_bytes(raw)
+        if _is_whole(path):
+            read_table(path)
+        segment.write_bytes(spoilt_rows)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            filled = np.zeros((1, 2), np.float32)
+            pending = Shelf(shelf, dim=2).fill(["今天"], filled)
+        assert (filled == 1).all() == (not len(pending))
+
+    holds()
+
+
+@sizes
+def test_keys_of_others(folder, size, monkeypatch):
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.setenv("NETRC", os.fspath(folder / "netrc"))
+
+    @examples(size)
+    @given(raw=any_file(b"machine api.wandb.ai login user password x\n"))
+    def holds(raw):
+        (folder / "netrc").write_bytes(raw)
+        assert tracking._has_key() == (b"api.wandb.ai" in raw)
+
+    holds()
+
+
+@sizes
+def test_pages_that_are_filled(folder, size):
+    page = folder / "page.md"
+
+    @examples(size)
+    @given(raw=any_file("# 句阵\n<!-- result:none -->\n<!-- /result:none -->\n".encode()))
+    def holds(raw):
+        page.write_bytes(raw)
+        answer(lambda: fill_pages([page], None, tell=lambda line: None))
+        assert page.read_bytes() == raw
+
+    holds()

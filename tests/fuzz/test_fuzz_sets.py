@@ -1,0 +1,77 @@
+"""Whatever a file of a data set, or the configuration in a stranger's result says, it is a job or one UserError."""
+
+import json
+import re
+
+import pytest
+from fuzzing import answer, any_file, changed, examples, memory_bound, sizes
+from hypothesis import given
+from hypothesis import strategies as st
+from omegaconf import DictConfig
+
+import train
+from launch import check_command_line
+from launch.job import check_job, typed_config
+from launch.naming import register_resolvers
+from launch.preflight import checked_job
+from launch.stored import stored_job
+from schema.config import DatasetConfig
+from schema.labels import read_description
+
+SHIPPED = (train.CONFIGURATION / "dataset" / "demo_qmc.yaml").read_bytes()
+OWN = re.sub(rb"demo_qmc", b"mine", SHIPPED)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    memory_bound()
+    register_resolvers()
+    return tmp_path_factory.mktemp("sets")
+
+
+@sizes
+def test_descriptions(folder, size):
+    @examples(size)
+    @given(raw=any_file(OWN))
+    def holds(raw):
+        (folder / "mine.yaml").write_bytes(raw)
+        found = answer(lambda: read_description(folder / "mine.yaml"))
+        assert isinstance(found, str | DatasetConfig)
+
+    holds()
+
+
+@sizes
+def test_sets_of_ones_own(folder, size):
+    """As the program takes them: composed, typed, checked."""
+    place = folder / "conf"
+    (place / "dataset").mkdir(parents=True)
+    words = [f"--config-dir={place}", "dataset=[mine]", "suite=none"]
+
+    @examples(size, 0.2)
+    @given(raw=any_file(OWN, OWN + b"limit: 3\nignore_labels: ['-1']\n"))
+    def holds(raw):
+        (place / "dataset" / "mine.yaml").write_bytes(raw)
+        answer(lambda: check_command_line(words, conf_dir=train.CONFIGURATION))
+
+    holds()
+
+
+@sizes
+def test_configurations_in_results(size):
+    from omegaconf import OmegaConf
+
+    memory_bound()
+    today = checked_job(["dataset=[demo_qmc]", "suite=none"], conf_dir=train.CONFIGURATION, extra=None)
+    stored = json.loads(json.dumps(OmegaConf.to_container(today)))
+
+    @examples(size)
+    @given(config=changed(stored), own_hardware=st.booleans())
+    def holds(config, own_hardware):
+        if not isinstance(config, dict):
+            return  # no result: `Result.read` refuses it
+        job = answer(lambda: stored_job(config, today, own_hardware=own_hardware))
+        if isinstance(job, DictConfig):
+            answer(lambda: check_job(typed_config(job)))
+
+    holds()
