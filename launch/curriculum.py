@@ -21,7 +21,7 @@ from launch.digests import stage_digest, start_digest
 from launch.run_folder import RunFolder
 from launch.stage_run import StageRun
 from launch.stage_store import POLL_SECONDS, StageStore
-from launch.stages import StagePlan, history, plan_job
+from launch.stages import history, plan_job
 from lightning_modules.augment import check_augmentation
 from lightning_modules.chosen_losses import Match
 from lightning_modules.learnable import check_learnable
@@ -77,7 +77,7 @@ class Curriculum:
                 seen.learn(data[index].train)  # a stage that was finished before has been learnt from too
             if not folder.is_done(stage_folder):
                 encoder = start if previous is None else self._carried_on(job, previous)
-                run_stage = StageRun(job, data[index], matches[index], self._settings(plan), self.key, seen)
+                run_stage = StageRun(job, data[index], matches[index], self._settings(index), self.key, seen)
                 # Weights to evaluate and nothing to train are no stage that anybody could share.
                 store = self.store if plan.datasets else StageStore(None)
                 with store.entry(digest, stage_folder, name=plan.name, is_helper=folder.is_helper) as entry:
@@ -110,10 +110,23 @@ class Curriculum:
             time.sleep(POLL_SECONDS)
         return self.model.load_encoder(job, folder=previous / ENCODER_FOLDER)
 
-    def _settings(self, plan: StagePlan) -> dict[str, Any]:
-        """The job's configuration with the numbers that this stage really has."""
-        own = {group: OmegaConf.to_container(plan.job[group]) for group in ("loss", "training", "optimiser")}
-        return self.settings | own
+    def _settings(self, index: int) -> dict[str, Any]:
+        """The job's configuration with the numbers that this stage really has.
+
+        What an earlier stage has learnt with in their place is kept as `earlier`.
+        """
+        groups = ("loss", "training", "optimiser")
+        own = {group: OmegaConf.to_container(self.plans[index].job[group]) for group in groups}
+        stages = self.job.schedule.stages
+        by_job = [
+            group
+            for group in groups
+            if own[group] != self.settings[group]
+            and not all(getattr(stages.get(plan.name), group, None) for plan in self.plans[:index])
+        ]
+        return (
+            self.settings | own | ({"earlier": {one: self.settings[one] for one in by_job}} if by_job else {})
+        )
 
     def _load(self, matches: Sequence[Mapping[str, Match]]) -> list[JobData]:
         """What each stage reads. Sets are read once, except those that two stages learn from in two ways."""

@@ -110,7 +110,8 @@ def _lessons(result: Result, index: int, names: Sequence[str]) -> list[tuple[str
 def _loss_node(result: Result, index: int, name: str) -> Mapping[str, Any]:
     """The loss of a set in a stage, or the table of losses by kind that it had.
 
-    A stage's result has the stage's own loss in place of the job's, so that an earlier stage's is not known then.
+    A stage's result has the stage's own loss in place of the job's, which is then under `earlier` where an earlier
+    stage had it; in results of before there was such a key it is not known.
     """
     schedule = result.config["schedule"]
     if isinstance(schedule, str):
@@ -122,8 +123,9 @@ def _loss_node(result: Result, index: int, name: str) -> Mapping[str, Any]:
     stages = [(schedule.get("stages") or {}).get(stage) or {} for stage in order]
     if index < len(stages) and stages[index].get("loss"):
         return stages[index]["loss"]
-    hidden = index < result.stage < len(stages) and stages[result.stage].get("loss")
-    return {"_target_": "losses.unknown.Unknown"} if hidden else result.config["loss"]
+    if index >= result.stage or not (result.stage < len(stages) and stages[result.stage].get("loss")):
+        return result.config["loss"]
+    return (result.config.get("earlier") or {}).get("loss") or {"_target_": "losses.unknown.Unknown"}
 
 
 def _kind_read(result: Result, index: int, name: str, loss: Mapping[str, Any]) -> str:

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 import pytorch_lightning as pl
-from jobs import logged, run_job
+from jobs import compose_job, logged, run_job
 from test_resume import interrupt, weights
 
-from launch import digests
+from launch import digests, typed_config
 from launch.console import set_lines
+from launch.stored import stored_job
 from lightning_modules.base import SentenceModule
 from schema.errors import UserError
 from schema.result import Result
@@ -157,6 +158,10 @@ def test_one_set_first_with_one_loss_and_then_with_another(tmp_path, tiny_backbo
     result = Result.read(run)
     assert result.trained_on == ["demo_qmc", "demo_qmc"]
     assert result.config["training"]["duration"] == "2 steps"
+    assert result.config["earlier"]["training"]["duration"] == "10 steps"
+    assert set(result.config["earlier"]) == {"training"}, "each stage had a loss of its own"
+    again = stored_job(result.config, typed_config(compose_job("suite=none")), own_hardware=True)
+    assert again.training.duration == "2 steps", "the stage can be scored again later"
     assert result.data["train/demo_qmc"]["kind"] == "positive_pair"
     assert Result.read(run / "stages" / "0-coarse").data["train/demo_qmc"]["kind"] == "labelled_pair"
 

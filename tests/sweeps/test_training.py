@@ -1,9 +1,12 @@
 """What a result has learnt from, as a published figure names it, and what stood in for more."""
 
+import copy
+
 import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
+from sweeps.identity import identify
 from sweeps.training import BY_KIND, CUSTOMARY, stand_ins, training_of, whole_rows
 
 TABLE = {kind: {"_target_": f"losses.{loss}.Loss"} for kind, loss in CUSTOMARY.items()}
@@ -91,6 +94,11 @@ def test_a_loss_that_the_result_does_not_hold_is_not_guessed(learnt):
     staged = schedule(stages={"b": {"loss": loss("online_contrastive")}})
     result = learnt(["a", "b"], dataset, stage=1, schedule=staged, loss=loss("online_contrastive"))
     assert training_of(result).loss == "unknown+online_contrastive"
+    result.config["earlier"] = {"loss": loss("cosent")}
+    assert training_of(result).loss == "cosent+online_contrastive"
+    other = copy.deepcopy(result)
+    other.config["earlier"] = {"loss": loss("angle")}
+    assert identify(result, before_training=False) != identify(other, before_training=False)
 
 
 @pytest.mark.parametrize(
