@@ -20,6 +20,7 @@ SMALL = (
     "logger.progress=false",
     "debug_rows=48",
     "training.batch_size=8",
+    "training.duration=6 steps",
     "optimiser.lr=1e-3",
     "evaluation.bootstrap_samples=0",
     "hardware.threads=1",
