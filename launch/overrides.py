@@ -135,6 +135,7 @@ class Groups:
     def _explain_syntax(self, argument: str, error: HydraException) -> str:
         """What is wrong with an argument that is no override, and how to write it."""
         key, equals, value = argument.partition("=")
+        argument = argument or "''"
         if equals and (key != key.strip() or value != value.strip()):
             return f"{argument}: no spaces around =; write '{key.strip()}={value.strip()}'"
         foreign = [sign for sign in argument if sign in FULL_WIDTH]

@@ -5,6 +5,7 @@ Imports nothing that takes time, so that Ctrl-C finds this in place.
 
 import codecs
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ def run_program(main: Callable[[], int | None]) -> int:
     its output could not be written (a full disk). A reader that has gone (`| head -1`) is no error.
     """
     _take_utf8()
+    _forget_odd_sizes()
     output = open_streams()
     status = status_of(main)
     for stream in (sys.stdout, sys.stderr):
@@ -107,6 +109,13 @@ def _require_folder() -> None:
         raise UserError(
             "the folder that this was started in is no longer there; go to another one (cd) and start again"
         ) from None
+
+
+def _forget_odd_sizes() -> None:
+    """Sizes of the terminal that are no numbers, or none at all, would end or mislead what draws tables and bars."""
+    for name in ("COLUMNS", "LINES"):
+        if not re.fullmatch(r"[1-9][0-9]{0,4}", os.environ.get(name, "1")):
+            del os.environ[name]
 
 
 def _take_utf8() -> None:
