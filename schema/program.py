@@ -4,6 +4,7 @@ Imports nothing that takes time, so that Ctrl-C finds this in place.
 """
 
 import codecs
+import errno
 import os
 import re
 import signal
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 
 from schema.errors import INTERRUPTED, INTERRUPTED_STATUS, MISTAKE_STATUS, UserError, print_error
 from schema.streams import open_streams
+from schema.texts import short
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
 """A variable that asks for tracebacks with 1, of Hydra and of us."""
@@ -42,6 +44,11 @@ def status_of(main: Callable[[], int | None]) -> int:
         if os.environ.get(FULL_ERROR) == "1":
             raise
         print_error(error)
+        return MISTAKE_STATUS
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG or os.environ.get(FULL_ERROR) == "1":
+            raise
+        print_error(UserError(f"{short(str(error.filename))}: {error.strerror}; give a shorter one"))
         return MISTAKE_STATUS
     except KeyboardInterrupt:
         print(INTERRUPTED, file=sys.stderr)

@@ -141,6 +141,11 @@ def test_the_folder_is_gone(project_root, program, tmp_path):
             2,
             "error: no such thing\n",
         ),
+        (
+            "open('a' * 300)",
+            2,
+            f"error: {'a' * 60}… (300 characters): File name too long; give a shorter one\n",
+        ),
         ("raise KeyboardInterrupt", 130, "stopped by Ctrl-C\n"),
         ("raise SystemExit(7)", 7, ""),
         ("raise SystemExit('words')", 1, "words\n"),
