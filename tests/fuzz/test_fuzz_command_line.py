@@ -18,7 +18,8 @@ from launch.overrides import Groups, parse_flags
 from launch.preflight import _Check, _opened
 from launch.signatures import ROOT
 from mining.__main__ import _parser as mining_parser
-from schema.config import Duration, JobConfig
+from schema.config import JobConfig
+from schema.duration import Duration
 from sweeps.__main__ import _parser as sweeps_parser
 
 KEYS = [
