@@ -10,6 +10,7 @@ from encoders.first_look import look_at_encoder
 from launch.stages import plan_job
 from lightning_modules.chosen_losses import chosen_losses
 from schema.accelerator import require_accelerator
+from schema.caches import require_cache
 from schema.config import JobConfig
 from schema.declared import declared
 
@@ -23,6 +24,7 @@ def first_look(typed: DictConfig) -> Known:
     model = declared(job.model["_target_"])
     learns = model.trains is not False
     require_accelerator(job.hardware)
+    require_cache(job.cache_dir)
     if learns:
         for plan in plan_job(typed):
             chosen_losses(OmegaConf.to_object(plan.job))

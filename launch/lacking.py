@@ -42,7 +42,8 @@ def finished_stages(folders: Sequence[Path]) -> list[FinishedStage]:
     found: dict[Path, FinishedStage] = {}
     for folder in folders:
         if not folder.is_dir():
-            raise UserError(f"{folder}: no such folder; give runs, or one folder that holds them")
+            what = "this is a file, not a folder" if folder.exists() else "no such folder"
+            raise UserError(f"{folder}: {what}; give runs, or one folder that holds them")
         for path in sorted(folder.rglob(RESULT_FILE)):
             if KEPT_ASIDE not in path.relative_to(folder).parts:
                 found.setdefault(path.parent.resolve(), FinishedStage(path.parent))

@@ -15,6 +15,7 @@ from hydra.errors import HydraException
 from launch.explain import option_hint
 from schema.config import JobConfig
 from schema.errors import UserError, nearest
+from schema.texts import short
 
 SHELLS = ("bash", "zsh", "fish")
 """Shells whose tab key Hydra can teach the options of a program."""
@@ -61,7 +62,8 @@ def _check_completion(words: Sequence[str]) -> None:
     known = [f"{what}={shell}" for what in ("install", "uninstall", "query") for shell in SHELLS]
     if len(words) != 1 or words[0] not in known:
         raise UserError(
-            f"--shell-completion {' '.join(words)}".rstrip() + f": expected one of install=<shell> and "
+            f"--shell-completion {short(' '.join(words))}".rstrip()
+            + f": expected one of install=<shell> and "
             f"uninstall=<shell>, and as shell {', '.join(SHELLS)}; in bash and zsh type {COMPLETION}"
         )
 
@@ -136,6 +138,7 @@ class Groups:
     def _explain_syntax(self, argument: str, error: HydraException) -> str:
         """What is wrong with an argument that is no override, and how to write it."""
         key, equals, value = argument.partition("=")
+        argument = argument or "''"
         if equals and (key != key.strip() or value != value.strip()):
             return f"{argument}: no spaces around =; write '{key.strip()}={value.strip()}'"
         foreign = [sign for sign in argument if sign in FULL_WIDTH]

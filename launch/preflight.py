@@ -62,6 +62,8 @@ def check_command_line(
         return
     register_resolvers()
     folder = conf_dir.parent / flags.config_path if flags.config_path else conf_dir
+    if not folder.is_dir():
+        raise UserError(f"--config-path {flags.config_path}: there is no folder {folder}")
     with _opened(folder, flags.config_dir) as hydra:
         groups = Groups(hydra.config_loader)
         check = _Check(hydra, groups, flags.config_name or config_name, folder, root)

@@ -170,8 +170,12 @@ def main() -> None:
     parser = Parser("python -m lightning_modules.loss_table", description=__doc__.splitlines()[0])
     parser.add_argument("page", type=Path, help="the file to write")
     given = parser.parse_args()
-    given.page.parent.mkdir(parents=True, exist_ok=True)
-    write_text(given.page, page())
+    text = page()
+    try:
+        given.page.parent.mkdir(parents=True, exist_ok=True)
+        write_text(given.page, text)
+    except OSError as error:
+        raise UserError(f"{given.page}: cannot write there ({error.strerror})") from error
 
 
 if __name__ == "__main__":

@@ -1,12 +1,15 @@
 """A parser of command lines that answers a slip with the nearest word that exists."""
 
 import argparse
+import errno
+import os
 import re
+from pathlib import Path
 from typing import Any, NoReturn
 
 from schema.about import version_line
 from schema.errors import nearest
-from schema.texts import in_a_line
+from schema.texts import in_a_line, short
 
 HELP = "see {prog} --help"
 
@@ -18,6 +21,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self.register("type", Path, _path)
         if self.has_version:
             self.add_argument("--version", action=_Version, nargs=0, help="of juzhen, torch and Python")
 
@@ -39,19 +43,28 @@ class Parser(argparse.ArgumentParser):
             word = found[1].split()[0]
             if not word.startswith("-"):
                 return f"{word}: one argument too many; {help_line}"
+            if owners := self._owners(word.partition("=")[0]):
+                return f"{word}: an option of {', '.join(owners)} alone; {help_line}"
             hint = nearest(word.partition("=")[0], self.flags())
             if not hint.startswith("did you mean"):
                 hint = "a text that begins with a dash goes after --"
             return f"{word}: there is no such option; {hint}; {help_line}"
         if found := re.fullmatch(r"the following arguments are required: (.*)", message):
             return f"missing: {found[1]}; {help_line}"
-        return f"{message}; {help_line}"
+        return f"{message.removeprefix('argument ')}; {help_line}"
 
     def flags(self) -> list[str]:
         """Every option of the program and its sub-commands."""
         own = [flag for action in self._actions for flag in action.option_strings if flag.startswith("--")]
+        return own + [flag for child in self._commands().values() for flag in child.flags()]
+
+    def _commands(self) -> dict[str, "Parser"]:
         groups = [one for one in self._actions if isinstance(one, argparse._SubParsersAction)]
-        return own + [flag for group in groups for child in group.choices.values() for flag in child.flags()]
+        return {name: child for group in groups for name, child in group.choices.items()}
+
+    def _owners(self, flag: str) -> list[str]:
+        """The sub-commands that have an option which another one was given."""
+        return [name for name, child in self._commands().items() if flag in child.flags()]
 
 
 class _Command(Parser):
@@ -64,6 +77,18 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
         print(version_line())
         parser.exit()
+
+
+def _path(text: str) -> Path:
+    """A file or a folder, there or not. An empty text would silently stand for where one is."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("expected a file or a folder, not an empty text; . is where you are")
+    try:
+        os.stat(text)
+    except OSError as error:
+        if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+            raise argparse.ArgumentTypeError(f"{short(text)}: {error.strerror}") from error
+    return Path(text)
 
 
 def _place(name: str, given: str) -> str:

@@ -6,6 +6,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from schema.errors import UserError
+
 FOLDERS = {
     "MPLCONFIGDIR": "matplotlib",
     "WANDB_CACHE_DIR": "wandb",
@@ -22,11 +24,24 @@ def default_cache() -> str:
     return os.environ.get("JUZHEN_CACHE", ".cache")
 
 
+def require_cache(folder: str | Path | None) -> None:
+    """Raises UserError where a file stands in the way of a cache."""
+    place = Path(folder or ".").expanduser()
+    there = next((one for one in (place, *place.parents) if one.exists()), place)
+    if not there.is_dir():
+        raise UserError(
+            f"cache_dir={folder}: {there} is a file, not a folder; type another cache_dir, or null for none"
+        )
+
+
 def caches_below(folder: str | Path | None) -> None:
     """Tells libraries where to keep their caches; call it before they are imported. What is set already stays.
 
     None: a folder that is gone when the program ends
+
+    Raises UserError where a file stands in the way.
     """
+    require_cache(folder)
     wanted = {name: own for name, own in FOLDERS.items() if name not in os.environ}
     if folder is None and wanted:
         folder = tempfile.mkdtemp(prefix="juzhen-")

@@ -4,7 +4,9 @@ Imports nothing that takes time, so that Ctrl-C finds this in place.
 """
 
 import codecs
+import errno
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +14,7 @@ from contextlib import contextmanager
 
 from schema.errors import INTERRUPTED, INTERRUPTED_STATUS, MISTAKE_STATUS, UserError, print_error
 from schema.streams import open_streams
+from schema.texts import short
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
 """A variable that asks for tracebacks with 1, of Hydra and of us."""
@@ -22,6 +25,7 @@ def run_program(main: Callable[[], int | None]) -> int:
     its output could not be written (a full disk). A reader that has gone (`| head -1`) is no error.
     """
     _take_utf8()
+    _forget_odd_sizes()
     output = open_streams()
     status = status_of(main)
     for stream in (sys.stdout, sys.stderr):
@@ -40,6 +44,11 @@ def status_of(main: Callable[[], int | None]) -> int:
         if os.environ.get(FULL_ERROR) == "1":
             raise
         print_error(error)
+        return MISTAKE_STATUS
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG or os.environ.get(FULL_ERROR) == "1":
+            raise
+        print_error(UserError(f"{short(str(error.filename))}: {error.strerror}; give a shorter one"))
         return MISTAKE_STATUS
     except KeyboardInterrupt:
         print(INTERRUPTED, file=sys.stderr)
@@ -107,6 +116,13 @@ def _require_folder() -> None:
         raise UserError(
             "the folder that this was started in is no longer there; go to another one (cd) and start again"
         ) from None
+
+
+def _forget_odd_sizes() -> None:
+    """Sizes of the terminal that are no numbers, or none at all, would end or mislead what draws tables and bars."""
+    for name in ("COLUMNS", "LINES"):
+        if not re.fullmatch(r"[1-9][0-9]{0,4}", os.environ.get(name, "1")):
+            del os.environ[name]
 
 
 def _take_utf8() -> None:

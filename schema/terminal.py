@@ -22,4 +22,4 @@ def terminal() -> "Console":
 
 def for_people() -> "Console | None":
     """The terminal if somebody looks at it, or if COLUMNS says how wide it is meant to be; None in a pipe or a file."""
-    return terminal() if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit() else None
+    return terminal() if sys.stdout.isatty() or os.environ.get("COLUMNS") else None

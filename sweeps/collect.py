@@ -26,7 +26,8 @@ def read_all(folder: str | Path, *, report: Callable[[str], None]) -> dict[Path,
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise UserError(f"{folder}: no such folder; give the one that holds the runs, for example runs")
+        what = "this is a file, not a folder" if folder.exists() else "no such folder"
+        raise UserError(f"{folder}: {what}; give the one that holds the runs, for example runs")
     results = {}
     for path in sorted(folder.rglob(RESULT_FILE)):
         if KEPT_ASIDE in path.relative_to(folder).parts:

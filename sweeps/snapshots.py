@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.console import Group
 from rich.text import Text
 
+from schema.errors import UserError
 from schema.snapshots import SHARED, Snapshot, Use, delete, folder_in, snapshots
 from schema.stacked_table import Column, StackedTable
 from schema.terminal import terminal
@@ -15,6 +16,8 @@ from sweeps.planner import spoken
 
 def run(options: argparse.Namespace) -> None:
     """Lists them; with --clear deletes those that no training is writing to."""
+    if options.memory is not None and not options.memory.is_dir():
+        raise UserError(f"--memory {options.memory}: no such folder; leave it out for {SHARED}")
     folder = folder_in(options.memory or SHARED)
     found = snapshots(folder)
     terminal().print(to_console(found, folder), highlight=False)

@@ -69,6 +69,7 @@ def mistakes(root):
         (f"data_dir={root}/column", *OWN): "did you mean sentence_2?",
         ("hardware=mps_m4", "hardware.devices=2"): "hardware.",
         ("hardware.precision=16-mixed",): "needs CUDA",
+        (f"cache_dir={root}/encoder/config.json/x",): "config.json is a file, not a folder",
         ("loss=softmax",): "loss=softmax needs NLI pairs or labelled pairs",
         ("loss=ce", "dataset=[demo_qmc]"): "loss=ce needs one logit per class, and BiEncoder gives none",
         ("backbone=local", f"backbone.path={root}/nowhere"): "no such folder",

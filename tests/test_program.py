@@ -141,6 +141,11 @@ def test_the_folder_is_gone(project_root, program, tmp_path):
             2,
             "error: no such thing\n",
         ),
+        (
+            "open('a' * 300)",
+            2,
+            f"error: {'a' * 60}… (300 characters): File name too long; give a shorter one\n",
+        ),
         ("raise KeyboardInterrupt", 130, "stopped by Ctrl-C\n"),
         ("raise SystemExit(7)", 7, ""),
         ("raise SystemExit('words')", 1, "words\n"),
@@ -199,6 +204,17 @@ def test_what_is_loaded_already_is_not_spoken_of(project_root, program):
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "went on\n", "")
 
 
+@pytest.mark.parametrize(
+    ("columns", "kept"),
+    [("²", None), ("٣٣", None), ("0", None), ("-3", None), ("x", None), ("99999999", None), ("72", "72")],
+)
+def test_a_width_that_is_none_is_forgotten(monkeypatch, columns, kept):
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.delenv("LINES", raising=False)
+    program_module._forget_odd_sizes()
+    assert os.environ.get("COLUMNS") == kept
+
+
 def test_what_is_loaded_is_announced_once(monkeypatch, capsys):
     monkeypatch.setattr(program_module, "_announced", set())
     for name in ("no_such_library", "no_such_library", "sys"):
@@ -231,6 +247,14 @@ SLIPS = [
         ["table", "runs", "--markdwon", "x"],
         ["--markdwon: there is no such option; did you mean --markdown?"],
     ),
+    (
+        sweeps,
+        ["compare", "runs", "--split", "dev"],
+        ["--split: an option of table, report, dashboards alone"],
+    ),
+    (sweeps, ["table", ""], ["error: folder: expected a file or a folder, not an empty text"]),
+    (sweeps, ["table", "runs", "--csv", " "], ["error: --csv: expected a file or a folder"]),
+    (sweeps, ["table", "a" * 300], ["(300 characters): File name too long"]),
     (sweeps, ["table"], ["missing: folder; see python -m sweeps table --help"]),
     (sweeps, [], ["missing: command; see python -m sweeps --help"]),
     (sweeps, ["table", "a", "b"], ["b: one argument too many"]),

@@ -225,6 +225,10 @@ def test_a_further_folder_of_configurations_is_searched(tree: Path, tmp_path: Pa
     check(tree, "--config-dir", str(tmp_path), "dataset=mine")
     with pytest.raises(UserError, match="no such folder"):
         check(tree, "--config-dir", str(tmp_path / "absent"), "dataset=mine")
+    with pytest.raises(UserError, match=r"--config-path .*absent: there is no folder"):
+        check(tree, "--config-path", str(tmp_path / "absent"))
+    with pytest.raises(UserError, match=r"^'': expected key=value"):
+        check(tree, "")
 
 
 def test_the_check_reads_code_without_importing_it(tree: Path) -> None:

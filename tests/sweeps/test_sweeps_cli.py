@@ -124,6 +124,9 @@ def test_compare_draws_tables_in_a_terminal(committed, capsys, monkeypatch, tmp_
         (["table", "nowhere"], "nowhere: no such folder"),
         (["table", "RUNS", "--metric", "sperman"], "metric=sperman"),
         (["table", "RUNS", "--csv", "/nowhere/at/all.csv"], "cannot write there"),
+        (["table", __file__], "this is a file, not a folder"),
+        (["export", "RUNS", __file__], "cannot write there (Not a directory)"),
+        (["snapshots", "--memory", __file__], "no such folder; leave it out for /dev/shm"),
     ],
 )
 def test_mistakes_are_one_line_and_status_2(runs, capsys, arguments, message):
