@@ -102,7 +102,7 @@ RANGES: dict[str, Range] = {
     "health.gradient_range": Range(least=0),
     "hardware.devices": Range(least=1),
     "hardware.num_nodes": Range(least=1),
-    "hardware.threads": Range(least=1),
+    "hardware.threads": Range(least=1, below=1025),  # a process has room for some thousands
     "hardware.num_workers": Range(least=0),
     "hardware.eval_batch_tokens": Range(least=1),
     "hardware.train_piece_tokens": Range(least=1),
@@ -279,6 +279,9 @@ def _check_names(job: DictConfig) -> None:
     for key, name in [*_keys(job, "dataset"), *_keys(job, "evaluate"), *sets]:
         if not re.fullmatch(r"\w[\w-]*", str(name)):
             raise ConfigError(f"{key}: {name}: expected a name of a set: letters, digits, _ and -", key)
+    for key in ("output_dir", "run_dir"):
+        if not job[key].strip():
+            raise ConfigError(f"{key}=: expected a folder; {key}=. is the one that this is started in", key)
     if fault := name_fault(job.name):
         raise ConfigError(f"name={job.name}: expected a name of a folder: {fault}", "name")
 
@@ -291,6 +294,12 @@ def _check_dataset(key: str, dataset: DictConfig) -> None:
     if dataset.layout not in dataset.layouts:
         hint = nearest(dataset.layout, dataset.layouts)
         raise ConfigError(f"{key}.layout={dataset.layout}: there is no such layout; {hint}", f"{key}.layout")
+    if dataset.kind == "scored_pair" and dataset.labels:
+        raise ConfigError(
+            f"{key}.labels: a scored_pair has scores, which need no labels; leave them out, or say "
+            f"{key}.kind=labelled_pair",
+            f"{key}.labels",
+        )
     scores = dataset.score_range
     if scores is not None and not (len(scores) == 2 and scores[0] < scores[1]):
         raise ConfigError(
