@@ -14,7 +14,7 @@ def export(folder: Path, target: Path, *, report: Callable[[str], None]) -> int:
     """Copies each result below `folder` to the same place below `target`; the number of them.
 
     Weights, logs and texts stay behind, and folders of this machine lose their parents: /home/me/data → data.
-    Raises UserError where there is no result, or `target` lies within `folder`.
+    Raises UserError where there is no result, `target` lies within `folder`, or nothing can be written there.
     """
     if target.resolve().is_relative_to(folder.resolve()):
         raise UserError(f"{target} lies in {folder}, which is read: choose a folder beside it")
@@ -22,8 +22,13 @@ def export(folder: Path, target: Path, *, report: Callable[[str], None]) -> int:
     for path in found:
         place = target / path.relative_to(folder)
         result = without_parents(json.loads(path.read_text(encoding="utf-8")))
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_json(place, result, indent=None)
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            write_json(place, result, indent=None)
+        except OSError as error:
+            raise UserError(
+                f"{place}: cannot be written ({error.strerror}); choose another folder"
+            ) from error
     return len(found)
 
 
