@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from launch.explain import ConfigError
-from launch.set_files import check_name
+from launch.set_files import check_dataset, check_name
 from schema.config import BackendName, Source
 from schema.duration import Duration, Unit
 from schema.errors import UserError, nearest
@@ -167,7 +167,7 @@ def check_values(job: DictConfig) -> None:
     for group in ("dataset", "evaluate"):
         for name, dataset in job[group].items():
             check_name(group, name, dataset)
-            _check_dataset(f"{group}.{name}", dataset)
+            check_dataset(f"{group}.{name}", dataset)
     if len(job.optimiser.betas) != 2:
         raise ConfigError(f"optimiser.betas={job.optimiser.betas}: expected two numbers", "optimiser.betas")
     _check_decay(job.optimiser)
@@ -288,24 +288,6 @@ def _check_names(job: DictConfig) -> None:
 
 def _keys(job: DictConfig, group: str) -> Iterator[tuple[str, str]]:
     yield from ((group, name) for name in OmegaConf.select(job, group))
-
-
-def _check_dataset(key: str, dataset: DictConfig) -> None:
-    if dataset.layout not in dataset.layouts:
-        hint = nearest(dataset.layout, dataset.layouts)
-        raise ConfigError(f"{key}.layout={dataset.layout}: there is no such layout; {hint}", f"{key}.layout")
-    if dataset.kind == "scored_pair" and dataset.labels:
-        raise ConfigError(
-            f"{key}.labels: a scored_pair has scores, which need no labels; leave them out, or say "
-            f"{key}.kind=labelled_pair",
-            f"{key}.labels",
-        )
-    scores = dataset.score_range
-    if scores is not None and not (len(scores) == 2 and scores[0] < scores[1]):
-        raise ConfigError(
-            f"{key}.score_range={list(scores)}: expected the lowest and then the highest score, as in [0, 5]",
-            f"{key}.score_range",
-        )
 
 
 def _select(job: DictConfig, pattern: str) -> Iterator[tuple[str, object]]:
