@@ -13,6 +13,17 @@ OTHER_MARKS = (
 )
 """The longer first: that of UTF-32 begins like that of UTF-16."""
 
+PACKED = (
+    (b"\x1f\x8b", "a gzip file; give it a name that ends with .gz"),
+    (b"\x28\xb5\x2f\xfd", "a zstd file; give it a name that ends with .zst"),
+    (b"PK\3\4", "a zip archive or a table of Excel; unpack it, or save it as CSV in UTF-8"),
+    (b"\xd0\xcf\x11\xe0", "a table of Excel; save it as CSV in UTF-8"),
+    (b"PAR1", "a Parquet file; give it a name that ends with .parquet"),
+    (b"BZh", "a bzip2 file; unpack it"),
+    (b"\xfd7zXZ", "an xz file; unpack it"),
+)
+"""How files begin that are no text, and what to do about them."""
+
 LOOKED_AT = 2**16
 """Bytes of a file by which its encoding is told."""
 
@@ -23,6 +34,8 @@ def refuse_other_encodings(path: Path, start: bytes) -> None:
     start  the file, or its first LOOKED_AT bytes at least
     """
     start = start[:LOOKED_AT]
+    if packed := next((told for sign, told in PACKED if start.startswith(sign)), None):
+        raise UserError(f"{path}: this is no text, but {packed}")
     found = next((name for mark, name in OTHER_MARKS if start.startswith(mark)), None) or _by_zeros(start)
     if found:
         raise UserError(

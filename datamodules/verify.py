@@ -109,14 +109,30 @@ def _raw(table: Table, field: str, column: str | int, key: str) -> Sequence:
     elif names and column in names:
         position = place_in(names, column, table.place)
     else:
-        hint = nearest(column, names or ())
-        hint = f"; {hint}" if hint.startswith("did you mean") else ""
         raise UserError(
-            f"{table.place}: no column {column}, from which {field} is read; {found}{hint}. "
-            f"Choose another {key}.layout, or mend `columns` in it"
+            f"{table.place}: no column {column}, from which {field} is read; {found}{_hint(column, names or (), key)}"
         )
     values = table.columns[position]
     return values.to_pylist() if hasattr(values, "to_pylist") else values
+
+
+def _hint(column: str, names: Sequence[str], key: str) -> str:
+    """What to do where a column is not found, as the end of a sentence."""
+    if f'"{column}"' in names:
+        return f". The fields are in quotes: say `quoted: true` in the layout of {key}"
+    sign = next((sign for sign in ",;|\t" if len(names) == 1 and column in names[0].split(sign)), None)
+    if sign:
+        kind = (
+            ".csv"
+            if sign == ","
+            else ".tsv"
+            if sign == "\t"
+            else ".tsv or .csv, and put tabs or commas there"
+        )
+        return f". They are divided by {sign!r}: give the file a name that ends with {kind}"
+    hint = nearest(column, names)
+    meant = f"; {hint}" if hint.startswith("did you mean") else "."
+    return f"{meant} Choose another {key}.layout, or mend `columns` in it"
 
 
 def listed(names: Sequence[str]) -> str:

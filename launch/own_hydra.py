@@ -24,8 +24,14 @@ HANDLERS = re.compile(
 
 LOG_FILE = "${hydra.runtime.output_dir}/${hydra.job.name}.log"
 
-TYPED_ONLY = {"callbacks": {}, "job.env_set": {}, "run.dir": "${run_dir}"}
-"""Key → the only value that files may give it."""
+TYPED_ONLY = {
+    "callbacks": ({},),
+    "job.env_set": ({},),
+    "run.dir": ("${run_dir}",),
+    "sweep.dir": ("${output_dir}", "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"),
+    "sweep.subdir": ("${name}-${run_key:}", "${hydra.job.num}"),
+}
+"""Key → the values that files may give it: ours, and those of Hydra."""
 
 
 def check_hydra(node: Mapping[str, Any], lines: Sequence[str]) -> None:
@@ -43,12 +49,17 @@ def check_hydra(node: Mapping[str, Any], lines: Sequence[str]) -> None:
             )
         if re.match(r"hydra\.(job|hydra)_logging\.", key):
             _check_logging(key, name, str(value))
-    for key, only in TYPED_ONLY.items():
+    for key, ours in TYPED_ONLY.items():
         given = _select(node, key)
-        if given not in (only, None) and not any(one.startswith(f"hydra.{key}") for one in typed):
+        if given not in (*ours, None) and not any(one.startswith(f"hydra.{key}") for one in typed):
             raise ConfigError(
                 f"hydra.{key}: a file sets this to {given}; only the command line may", f"hydra.{key}"
             )
+    if _select(node, "output_subdir") not in (".hydra", None):
+        raise ConfigError(
+            "hydra.output_subdir: expected .hydra, by which the folder of a run is known, or null for none",
+            "hydra.output_subdir",
+        )
     if fault := name_fault(str(_select(node, "job.name"))):
         raise ConfigError(f"hydra.job.name: expected a name of a file: {fault}", "hydra.job.name")
 

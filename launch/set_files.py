@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 
 from launch.explain import ConfigError
 from schema.config import DatasetConfig
-from schema.errors import UserError
+from schema.errors import UserError, nearest
 from schema.labels import spelt_labels
 
 HEADER = re.compile(r"\A(?:\s*#.*\n)*?\s*#\s*@package\s+(\S+)")
@@ -75,6 +75,25 @@ def check_name(group: str, key: str, dataset: DictConfig) -> None:
         raise ConfigError(
             f"{where}={dataset.name}: expected {key}, as in its '# @package dataset.{key}': results go by the name",
             where,
+        )
+
+
+def check_dataset(key: str, dataset: DictConfig) -> None:
+    """Raises ConfigError where what a set says of itself does not go together; `key` is where it stands."""
+    if dataset.layout not in dataset.layouts:
+        hint = nearest(dataset.layout, dataset.layouts)
+        raise ConfigError(f"{key}.layout={dataset.layout}: there is no such layout; {hint}", f"{key}.layout")
+    if dataset.kind == "scored_pair" and dataset.labels:
+        raise ConfigError(
+            f"{key}.labels: a scored_pair has scores, which need no labels; leave them out, or say "
+            f"{key}.kind=labelled_pair",
+            f"{key}.labels",
+        )
+    scores = dataset.score_range
+    if scores is not None and not (len(scores) == 2 and scores[0] < scores[1]):
+        raise ConfigError(
+            f"{key}.score_range={list(scores)}: expected the lowest and then the highest score, as in [0, 5]",
+            f"{key}.score_range",
         )
 
 

@@ -113,7 +113,13 @@ class StageStore:
                 time.sleep(POLL_SECONDS)
             yield entry
             return
-        entry.path.mkdir(parents=True, exist_ok=True)
+        try:
+            entry.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(
+                f"schedule.store={self.root}: no folder can be made there ({error.strerror}); choose another, or "
+                "schedule.store=null to share no stages"
+            ) from error
         lock = FileLock(entry.path / ".lock")
         try:
             lock.acquire(timeout=0)

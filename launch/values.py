@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from launch.explain import ConfigError
-from launch.set_files import check_name
+from launch.set_files import check_dataset, check_name
 from schema.config import BackendName, Source
 from schema.duration import Duration, Unit
 from schema.errors import UserError, nearest
@@ -102,7 +102,7 @@ RANGES: dict[str, Range] = {
     "health.gradient_range": Range(least=0),
     "hardware.devices": Range(least=1),
     "hardware.num_nodes": Range(least=1),
-    "hardware.threads": Range(least=1),
+    "hardware.threads": Range(least=1, below=1025),  # a process has room for some thousands
     "hardware.num_workers": Range(least=0),
     "hardware.eval_batch_tokens": Range(least=1),
     "hardware.train_piece_tokens": Range(least=1),
@@ -167,7 +167,7 @@ def check_values(job: DictConfig) -> None:
     for group in ("dataset", "evaluate"):
         for name, dataset in job[group].items():
             check_name(group, name, dataset)
-            _check_dataset(f"{group}.{name}", dataset)
+            check_dataset(f"{group}.{name}", dataset)
     if len(job.optimiser.betas) != 2:
         raise ConfigError(f"optimiser.betas={job.optimiser.betas}: expected two numbers", "optimiser.betas")
     _check_decay(job.optimiser)
@@ -279,24 +279,15 @@ def _check_names(job: DictConfig) -> None:
     for key, name in [*_keys(job, "dataset"), *_keys(job, "evaluate"), *sets]:
         if not re.fullmatch(r"\w[\w-]*", str(name)):
             raise ConfigError(f"{key}: {name}: expected a name of a set: letters, digits, _ and -", key)
+    for key in ("output_dir", "run_dir"):
+        if not job[key].strip():
+            raise ConfigError(f"{key}=: expected a folder; {key}=. is the one that this is started in", key)
     if fault := name_fault(job.name):
         raise ConfigError(f"name={job.name}: expected a name of a folder: {fault}", "name")
 
 
 def _keys(job: DictConfig, group: str) -> Iterator[tuple[str, str]]:
     yield from ((group, name) for name in OmegaConf.select(job, group))
-
-
-def _check_dataset(key: str, dataset: DictConfig) -> None:
-    if dataset.layout not in dataset.layouts:
-        hint = nearest(dataset.layout, dataset.layouts)
-        raise ConfigError(f"{key}.layout={dataset.layout}: there is no such layout; {hint}", f"{key}.layout")
-    scores = dataset.score_range
-    if scores is not None and not (len(scores) == 2 and scores[0] < scores[1]):
-        raise ConfigError(
-            f"{key}.score_range={list(scores)}: expected the lowest and then the highest score, as in [0, 5]",
-            f"{key}.score_range",
-        )
 
 
 def _select(job: DictConfig, pattern: str) -> Iterator[tuple[str, object]]:

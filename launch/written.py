@@ -17,6 +17,10 @@ def check_forms(value: Any, hint: Any, key: str) -> None:
     kinds = [one for one in _alternatives(hint) if one is not type(None)]
     takes_group = any(is_dataclass(one) or (get_origin(one) or one) is dict for one in kinds)
     takes_list = any((get_origin(one) or one) in (list, tuple) for one in kinds)
+    if isinstance(value, Mapping) and kinds and all(one in (str, int, float, bool) for one in kinds):
+        raise ConfigError(
+            f"{key}={short(str(value))}: expected one value, and not a group of keys {{…}}", key
+        )
     if isinstance(value, Mapping) and takes_list and not takes_group:
         raise ConfigError(
             f"{key}={short(str(value))}: expected a list, '{key}=[…]', and not a group of keys {{…}}", key

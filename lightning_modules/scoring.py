@@ -16,6 +16,7 @@ from metrics.together import score_together
 from metrics.transfer import Features, classify
 from metrics.without_leaks import score_unseen
 from schema.batch import Encoded
+from schema.errors import UserError
 from schema.examples import Examples, Kind
 from schema.result import Score
 
@@ -111,12 +112,21 @@ def score_sets(
     dev = {one.name: (values, one) for one, values in zip(sets, scores, strict=True) if one.split == "dev"}
     found: dict[str, Score] = {}
     for one, values in zip(sets, scores, strict=True):
+        _require_numbers(one, values)
         fitted_on = None if one.split == "dev" else dev.get(one.name)
         metrics = score_set(values, one, dev=fitted_on, **how)
         if (column := f"{one.split}/{one.name}") in seen:
             metrics |= score_unseen(values, one, seen[column].rows, **how)
         found |= {f"{column}/{metric}": score for metric, score in metrics.items()}
     return found | score_together(sets, scores, found, bootstrap_samples=bootstrap_samples, seed=seed)
+
+
+def _require_numbers(examples: Examples, scores: np.ndarray) -> None:
+    if not np.isfinite(scores).all():
+        raise UserError(
+            f"{examples.split}/{examples.name}: the scores are no finite numbers any more: training has left what the "
+            "precision can hold; optimiser.lr too high is the usual reason, or optimiser.clip_norm=null"
+        )
 
 
 def score_tasks(

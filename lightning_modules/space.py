@@ -10,6 +10,7 @@ from lightning_modules.score_summary import score_counts, score_summary
 from metrics.geometry import unit
 from metrics.space import measure_space
 from schema.config import BackendName
+from schema.errors import UserError
 
 
 class SpaceMeter:
@@ -24,8 +25,13 @@ class SpaceMeter:
         ]
 
     def measure(self) -> dict[str, float | None]:
-        """Name → number; None where one is not defined for this probe."""
+        """Name → number; None where one is not defined for this probe. Raises UserError for NaN and infinity."""
         self._embeddings = self._encode()
+        if not np.isfinite(self._embeddings).all():
+            raise UserError(
+                "the embeddings of dev sentences are no finite numbers any more: training has left what the precision "
+                "can hold. Usual causes: optimiser.lr too high, or 16-bit precision (hardware.precision=32-true)"
+            )
         pairs, grades = self._probe.pairs, self._probe.grades
         spread = score_summary(self._cosines(), grades, called="cosine")
         return measure_space(self._embeddings, pairs=pairs, grades=grades) | spread

@@ -66,6 +66,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """
     known = sorted(set(known))
     close = difflib.get_close_matches(word, known, n=3, cutoff=0.6)
+    if same := [one for one in known if one.lower() == word.lower()]:
+        return f"did you mean {short(same[0])}?"
     # Letters that are all there and only in another order are the likeliest slip.
     close.sort(key=lambda one: sorted(one) != sorted(word))
     if close:

@@ -5,6 +5,7 @@ somebody has planted is never followed; then flushed to the disk and renamed. A 
 and an unfinished one beside it that the next write of the same target removes: its writer held a lock on it.
 """
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -39,9 +40,10 @@ def whole_file(
     mode    w: text in UTF-8, line ends as they are given · wb: bytes
     unless  when this is true at the end, what is at `path` by then is left there
 
-    A link at `path` is replaced, not followed. Raises OSError where the disk refuses.
+    A link at `path` is replaced, not followed. Raises OSError where the disk refuses, and for a device or a pipe.
     """
     path = Path(path)
+    _refuse_devices(path)
     part, descriptor = _new_file(path)
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
     try:
@@ -54,6 +56,13 @@ def whole_file(
     finally:
         part.unlink(missing_ok=True)
     _clear(path.parent, _name(path))
+
+
+def _refuse_devices(path: Path) -> None:
+    """/dev/stdout and its like would be files from then on, for all programs."""
+    is_other = path.exists() and not path.is_file() and not path.is_dir()
+    if is_other or path.absolute().parent == Path("/dev"):
+        raise OSError(errno.EINVAL, "it is a device or a pipe, whose place a file would take", str(path))
 
 
 def write_text(path: str | Path, text: str) -> None:

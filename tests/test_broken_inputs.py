@@ -136,6 +136,38 @@ def test_not_utf8(desk):
     says(desk.refuses(*OWN), "train.tsv:2:", "not UTF-8", "iconv -f gb18030")
 
 
+OTHER_FILES = {
+    "another case": (GOOD.replace("sentence1", "Sentence1").encode(), "did you mean Sentence1?"),
+    "commas": (GOOD.replace("\t", ",").encode(), "divided by ','"),
+    "semicolons": (GOOD.replace("\t", ";").encode(), "divided by ';'"),
+    "quoted": (GOOD.replace("sentence1", '"sentence1"').encode(), "quoted: true"),
+    "gzip": (gzip.compress(GOOD.encode()), "a gzip file; give it a name that ends with .gz"),
+    "zstd": (zstandard.compress(GOOD.encode()), "a zstd file; give it a name that ends with .zst"),
+    "zip": (b"PK\3\4" + GOOD.encode(), "a zip archive or a table of Excel"),
+    "Excel": (b"\xd0\xcf\x11\xe0\xa1" + bytes(99), "a table of Excel; save it as CSV"),
+    "Parquet": (b"PAR1\x15\x04" + bytes(99), "a Parquet file; give it a name that ends with .parquet"),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_FILES)
+def test_a_file_of_another_kind(desk, name):
+    content, told = OTHER_FILES[name]
+    desk.write("train.tsv", content)
+    says(desk.refuses(*OWN), "train.tsv: ", told)
+
+
+def test_a_rate_that_no_precision_can_hold(desk):
+    words = ("optimiser.lr=1e30", "optimiser.weight_decay=0")
+    says(desk.refuses(*words), "no finite numbers any more", "optimiser.lr too high")
+    told = desk.refuses(*words, "health.probe_sentences=0")
+    says(told, "dev/demo_sts: the scores are no finite numbers any more", "optimiser.lr too high")
+
+
+def test_a_store_of_stages_where_nothing_can_be_made(desk):
+    (desk.root / "file").write_text("")
+    says(desk.refuses(f"schedule.store={desk.root}/file"), "schedule.store=", "schedule.store=null")
+
+
 def test_unbalanced_quotes(desk):
     desk.write("train.csv", 'sentence1,sentence2,label\n"好,好的,4\n不,行,1\n'.encode())
     layout = "dataset.demo_sts.layouts.tsv"

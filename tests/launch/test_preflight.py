@@ -125,7 +125,12 @@ WRONG = {
     "training.monitor=spearman": "dev/csts/spearman",
     "training.monitor=dev/demo_stt/spearman": "did you mean demo_sts?",
     "dataset=upside_down": "[0, 5]",
-    "augmentation.views=[[]]": "augmentation.views[0]=[]: expected",
+    "hardware.threads=100000": "at least 1 and less than 1025",
+    'output_dir=""': "output_dir=: expected a folder; output_dir=. is the one",
+    "+dataset.demo_sts.labels.a=1": "dataset.demo_sts.labels: a scored_pair has scores, which need no labels",
+    "backbone.pooling={a:1}": "backbone.pooling={'a': 1}: expected one value",
+    "hydra.output_subdir=../../x": "hydra.output_subdir: expected .hydra",
+    "augmentation.views=[[]]": "augmentation.views=[]: expected translation or",
     # completeness and references
     "backbone=local": "backbone.path is not set; for example: python train.py backbone=local backbone.path=",
     "~loss": "python train.py loss=cosent",

@@ -167,3 +167,14 @@ def test_another_name_of_a_file_takes_the_place_of_an_equal_one_and_of_itself(tm
         new_link(tmp_path / "a", tmp_path / "b")
         assert (tmp_path / "a").samefile(tmp_path / "b")
         assert names(tmp_path) == ["a", "b"]
+
+
+def test_a_pipe_and_a_device_stay_what_they_are(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/dev/null")
+    for path in (tmp_path / "pipe", tmp_path / "link", Path("/dev/juzhen-test")):
+        with pytest.raises(OSError, match="device or a pipe"):
+            whole.write_text(path, "text")
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["link", "pipe"]
+    assert (tmp_path / "pipe").is_fifo()
+    assert (tmp_path / "link").is_symlink()
