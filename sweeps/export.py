@@ -26,7 +26,9 @@ def export(folder: Path, target: Path, *, report: Callable[[str], None]) -> int:
             place.parent.mkdir(parents=True, exist_ok=True)
             write_json(place, result, indent=None)
         except OSError as error:
-            raise UserError(f"{target}: cannot write there ({error.strerror})") from error
+            raise UserError(
+                f"{target}: cannot write there ({error.strerror}); choose another folder"
+            ) from error
     return len(found)
 
 
