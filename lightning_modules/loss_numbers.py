@@ -26,9 +26,10 @@ def options(group: str) -> dict[str, dict[str, Any]]:
 
 @cache
 def _read(group: str) -> dict[str, dict[str, Any]]:
-    names = sorted(path.stem for path in (CONFIGURATION / group).glob("*.yaml"))
+    nodes = {path.stem: OmegaConf.load(path) for path in sorted((CONFIGURATION / group).glob("*.yaml"))}
     with initialize_config_dir(str(CONFIGURATION), version_base="1.3"):
-        return {name: OmegaConf.to_container(compose(f"{group}/{name}")[group]) for name in names}
+        whole = {name: compose(f"{group}/{name}")[group] for name, one in nodes.items() if "defaults" in one}
+    return {name: OmegaConf.to_container(one) for name, one in (nodes | whole).items()}
 
 
 def losses_for(model: Mapping[str, Any], **typed: Any) -> dict[str, dict[str, Any]]:

@@ -97,6 +97,7 @@ def test_this_very_machine_is_told_apart_as_torch_does():
     ("there", "same"),
     [({"devices": 2, "built_for": "'13.0'"}, "cuda"), ({"mac": "15.2"}, "mps_m4"), ({}, "cpu")],
 )
+@pytest.mark.sampled(3)
 def test_a_job_is_the_one_that_names_the_hardware(machine, there, same):
     """Its precision and its tokens too, and so its key."""
     machine(**there)

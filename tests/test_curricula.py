@@ -81,6 +81,7 @@ def test_what_two_runs_begin_with_is_trained_and_measured_once(tmp_path, tiny_ba
 
 
 @pytest.mark.parametrize("changed", [COLUMN, "evaluation.bootstrap_samples=7"])
+@pytest.mark.sampled(2)
 def test_a_shared_stage_is_measured_again_where_other_scores_are_asked_for(
     tmp_path, tiny_backbone, steps, tests, changed
 ):
@@ -111,6 +112,7 @@ def test_the_code_is_not_read_where_no_store_is_used(tmp_path, tiny_backbone, mo
     run_job(tmp_path, tiny_backbone, *WORDS, "dataset=[demo_sts]", "schedule.store=null")
 
 
+@pytest.mark.slow
 def test_only_a_changed_stage_is_trained_again(tmp_path, tiny_backbone, steps):
     words = (*WORDS, "dataset=[demo_nli,demo_sts]")
     run_job(tmp_path, tiny_backbone, *words)

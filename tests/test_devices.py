@@ -17,6 +17,7 @@ from schema.errors import UserError
         (["hardware.precision=16-mixed"], "precision=16-mixed needs CUDA.*bf16-mixed"),
     ],
 )
+@pytest.mark.sampled(2)
 def test_what_the_machine_lacks_is_said(tmp_path, monkeypatch, overrides, message):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
@@ -38,6 +39,7 @@ def test_more_devices_than_there_are(monkeypatch):
 @pytest.mark.parametrize(
     ("has_bf16", "words"), [(False, ()), (True, ()), (False, ("hardware.precision=16-mixed",))]
 )
+@pytest.mark.sampled(2)
 def test_a_gpu_without_bfloat16_is_told_what_to_take(monkeypatch, has_bf16, words):
     from callbacks.devices import require_device
 

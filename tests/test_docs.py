@@ -98,6 +98,7 @@ def is_sweep_of_a_suite(line):
 
 
 @pytest.mark.parametrize("line", training_commands())
+@pytest.mark.sampled(5)
 def test_every_training_command_is_accepted(line, extended_root):
     words = shlex.split(line)[2:]
     if is_sweep_of_a_suite(line):

@@ -49,6 +49,7 @@ def run(tmp_path_factory, tiny_backbone):
         tmp_path_factory.mktemp("runs"),
         tiny_backbone,
         "suite=demo",
+        "training.duration=3 epochs",
         "evaluation.bootstrap_samples=50",
         "evaluate.demo_qmc.layouts.tsv.files.dev=demo_qmc/none.tsv",
         "evaluate.demo_order.layouts.tsv.files.test=demo_order/none.tsv",
@@ -176,6 +177,7 @@ def test_training_goes_on_from_a_run(run, tmp_path, tiny_backbone):
     assert weights(still) == weights(run)
 
 
+@pytest.mark.slow
 def test_weights_before_training_are_scored_on_demand(tmp_path, tiny_backbone):
     trained = Result.read(run_job(tmp_path, tiny_backbone, *STEPS, "evaluation.untrained=true"))
     alone = run_job(tmp_path, tiny_backbone, "debug_rows=24", "dataset=[]", "suite=demo")
@@ -201,7 +203,12 @@ def test_a_mixture_gives_each_kind_its_loss(tmp_path, tiny_backbone, monkeypatch
 
     monkeypatch.setattr(StageRun, "_build_module", remember)
     run = run_job(
-        tmp_path, tiny_backbone, "dataset=[demo_sts,demo_qmc,demo_nli]", "loss=by_kind", "debug_rows=24"
+        tmp_path,
+        tiny_backbone,
+        "dataset=[demo_sts,demo_qmc,demo_nli]",
+        "loss=by_kind",
+        "debug_rows=24",
+        "logger.every_steps=1",
     )
     assert built["losses"] == {
         "demo_sts": "CosineSimilarity",
@@ -278,6 +285,7 @@ def losses_on_sets():
 
 
 @pytest.mark.parametrize(("loss", "dataset"), losses_on_sets())
+@pytest.mark.sampled(5)
 def test_every_loss_runs_on_every_set_or_refuses_before_data_are_read(
     loss, dataset, tmp_path, tiny_backbone, monkeypatch
 ):
@@ -325,6 +333,7 @@ def test_a_curriculum_leaves_a_result_per_stage_and_goes_on_where_it_stopped(tmp
     assert weights(again) == whole
 
 
+@pytest.mark.slow
 def test_a_layer_norm_is_learnt_and_left_behind(tmp_path, tiny_backbone):
     words = ("evaluation.splits=[dev]", "backbone.layer_norm=true", "training.duration=1 epochs")
     run = run_job(tmp_path, tiny_backbone, *words)
@@ -398,6 +407,7 @@ def test_without_a_dev_split_the_last_weights_are_tested(tmp_path, tiny_backbone
     assert Result.read(run).scores["test/demo_sts/spearman"].value is not None
 
 
+@pytest.mark.slow
 def test_patience_ends_a_training_that_learns_nothing(tmp_path, tiny_backbone):
     words = ("training.duration=40 steps", "training.validate_every=2 steps", STILL, "debug_rows=24")
     stopped = Result.read(run_job(tmp_path, tiny_backbone, *words, "training.patience=2")).training

@@ -56,6 +56,7 @@ def test_worker_processes_read_the_same_table(tmp_path, tiny_backbone):
         assert weights(run) == weights(alone)
 
 
+@pytest.mark.slow
 def test_sentences_that_are_not_shared_change_nothing_but_dropout(tmp_path, tiny_backbone):
     steps = ("dataset=[demo_qmc]", "loss=info_nce", "training.duration=6 steps", "logger.every_steps=1")
     found = {}

@@ -81,6 +81,7 @@ def test_examples_are_quoted_when_asked_for(data, capsys):
     assert SECRET in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_sets_that_juzhen_ships_need_no_data_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("JUZHEN_DATA", str(tmp_path / "none"))
     status, report = run(tmp_path, "--all")

@@ -109,6 +109,7 @@ def words(tmp_path_factory):
     ]
 
 
+@pytest.mark.slow
 def test_a_curriculum_carries_its_account_and_the_scores_are_those_of_the_rest(
     words, tmp_path, tiny_backbone, capsys
 ):

@@ -75,6 +75,7 @@ def test_values_have_three_digits(value, text):
 
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS)
+@pytest.mark.sampled(3)
 def test_every_report_has_a_picture(benchmark, tmp_path):
     pytest.importorskip("matplotlib")
     from bench.plots import draw

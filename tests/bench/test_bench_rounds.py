@@ -83,11 +83,13 @@ def test_a_process_of_its_own_says_what_it_found_and_its_peak():
     assert found["peak_mib"] > found["held_mib"] >= 64
 
 
+@pytest.mark.slow
 def test_a_process_that_fails_says_why():
     with pytest.raises(RuntimeError, match="no such luck"):
         in_child("tests.bench.child_work:fail")
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_ran_out_of_memory():
     with pytest.raises(MemoryError):
         in_child("tests.bench.child_work:be_killed")

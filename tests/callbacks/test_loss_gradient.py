@@ -74,6 +74,7 @@ def test_it_is_logged_and_changes_nothing(tmp_path, tiny_backbone):
     assert watched.name == alone.name
 
 
+@pytest.mark.slow
 def test_accumulation_and_pieces_leave_it_as_it_is(tmp_path, tiny_backbone):
     # The last batch of a step is the one that is logged: two of one batch each, or the second of two.
     plain, gathered, pieces = (
@@ -92,6 +93,7 @@ def test_accumulation_and_pieces_leave_it_as_it_is(tmp_path, tiny_backbone):
     ("loss", "dataset"),
     [("bce", "demo_qmc"), ("ce", "demo_nli"), pytest.param("cosent", "demo_sts", marks=pytest.mark.slow)],
 )
+@pytest.mark.sampled(2)
 def test_of_a_cross_encoder_it_is_the_gradient_by_scores_or_logits(loss, dataset, tmp_path, tiny_backbone):
     """A fresh head gives next to nothing: p is 1/2 or 1/3 for all rows, and the gradient of their mean is known."""
     run = run_job(

@@ -354,5 +354,8 @@ def test_a_command_lists_them_with_their_owners_and_clears_them(tmp_path, shared
     assert "2 deleted, " in capsys.readouterr().out
     assert [path.exists() for path in (killed, gone)] == [False, False]
     assert find_snapshot(tmp_path / "live" / "checkpoints").steps == 7
-    assert sweeps_main(["snapshots", "--memory", str(tmp_path / "nowhere")]) == 0
+    (tmp_path / "empty").mkdir()
+    assert sweeps_main(["snapshots", "--memory", str(tmp_path / "empty")]) == 0
     assert "0 states of training, 0 MiB" in capsys.readouterr().out
+    assert sweeps_main(["snapshots", "--memory", str(tmp_path / "nowhere")]) == 2
+    assert "no such folder" in capsys.readouterr().err

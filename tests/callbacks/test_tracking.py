@@ -104,6 +104,7 @@ def inspect(run):
     return json.loads(read.stdout)
 
 
+@pytest.mark.slow
 def test_two_jobs_of_one_process_are_two_runs(tmp_path, tiny_backbone, monkeypatch):
     groups = []
     monkeypatch.setattr(stage_run, "finish_wandb", lambda: groups.append(wandb.run.group) or finish_wandb())

@@ -118,6 +118,7 @@ def test_yaml_reads_a_file_of_its_layout(tmp_path, name, layout_name):
 
 
 @pytest.mark.parametrize("suite", SUITES)
+@pytest.mark.sampled(4)
 def test_suite_fills_evaluate_in_its_order(tmp_path, suite):
     (tmp_path / "job.yaml").write_text(
         "defaults:\n  - dataset: [csts]\n  - suite: none\n  - _self_\ndataset: {}\nevaluate: {}\n"

@@ -63,6 +63,7 @@ def opened(graph, monkeypatch):
     return lambda name, encoder=graph[0]: open_backend(name, encoder)
 
 
+@pytest.mark.slow
 def test_a_graph_with_projections_is_the_encoder(graph, opened):
     computed = embed(graph[0], opened("onnx"))
     assert (computed.shape, computed.dtype) == ((len(TEXTS), 8), np.float32)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from schema.errors import UserError
 
-QUICK, LARGE = 60, 4000
+QUICK, LARGE = 25, 4000
 LONGEST = 1200
 """Characters of a message, paths apart."""
 

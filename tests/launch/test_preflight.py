@@ -212,6 +212,7 @@ def split(line: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("line", "hint"), WRONG.items(), ids=WRONG.keys())
+@pytest.mark.sampled(3)
 def test_a_wrong_command_line_is_answered_with_the_right_word(tree: Path, line: str, hint: str) -> None:
     with pytest.raises(UserError) as caught:
         check(tree, *split(line))
@@ -220,6 +221,7 @@ def test_a_wrong_command_line_is_answered_with_the_right_word(tree: Path, line: 
 
 
 @pytest.mark.parametrize("line", RIGHT)
+@pytest.mark.sampled(4)
 def test_a_right_command_line_passes_and_leaves_hydra_free(tree: Path, line: str) -> None:
     check(tree, *split(line))
     assert not GlobalHydra.instance().is_initialized()

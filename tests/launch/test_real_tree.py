@@ -48,6 +48,7 @@ def check(*arguments: str) -> None:
 @pytest.mark.parametrize(
     "group", marked([name for name in GROUPS if name not in ("dataset", "sweep")], LONG_GROUPS)
 )
+@pytest.mark.sampled(3)
 def test_every_option_of_a_group_is_accepted(group: str) -> None:
     small = [] if group in ("suite", "experiment") else ["suite=none"]
     check("-m", f"{group}=glob(*)", *small, *(["backbone.path=folder"] if group == "backbone" else []))
@@ -59,6 +60,7 @@ def test_every_dataset_is_accepted() -> None:
 
 
 @pytest.mark.parametrize("name", marked(SWEEPS, LONG_SWEEPS))
+@pytest.mark.sampled(3)
 def test_every_choice_of_a_sweep_is_accepted(name: str) -> None:
     check(
         "-m", f"sweep={name}", "suite=none"
@@ -73,6 +75,7 @@ def test_the_suites_that_sweeps_name_exist() -> None:
         assert suite is None or set(str(suite).split(",")) <= suites, name
 
 
+@pytest.mark.slow
 def test_the_commands_in_the_help_text_are_accepted() -> None:
     template = yaml.safe_load(HELP.read_text(encoding="utf-8"))["template"]
     commands = re.findall(r"python train\.py(.*?)(?:\s{2,}|\)| \| |$)", template, flags=re.MULTILINE)

@@ -85,6 +85,7 @@ def test_a_stage_may_be_a_mixture():
         (("schedule.sample_by=sizes",), "did you mean size"),
     ],
 )
+@pytest.mark.sampled(3)
 def test_what_cannot_be_meant_is_refused(overrides, message):
     with pytest.raises(UserError, match=message):
         plans(*overrides)

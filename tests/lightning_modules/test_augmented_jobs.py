@@ -21,6 +21,7 @@ def weights(run):
 @pytest.mark.parametrize(
     "model", [(), ("model=crossencoder", "loss=bce", "dataset=[demo_qmc]")], ids=["bi", "cross"]
 )
+@pytest.mark.sampled(2)
 def test_a_job_learns_something_else_and_the_same_again(model, tmp_path, tiny_backbone):
     plain, changed, again = (
         run_job(tmp_path / name, tiny_backbone, *JOB, *model, *words)
@@ -31,6 +32,7 @@ def test_a_job_learns_something_else_and_the_same_again(model, tmp_path, tiny_ba
     assert Result.read(changed).config["augmentation"]["views"] == ["delete", "repeat"]
 
 
+@pytest.mark.slow
 def test_translations_are_learnt_from_with_their_labels(tmp_path, tiny_backbone, project_root):
     lines = (project_root / "builtin/data/demo_sts/train.tsv").read_text(encoding="utf-8").splitlines()[1:]
     firsts = sorted({line.split("\t")[0] for line in lines})
@@ -101,6 +103,7 @@ def test_a_file_of_translations_counts_by_what_it_says(tmp_path):
         ),
     ],
 )
+@pytest.mark.sampled(3)
 def test_refusals_come_before_data_are_read(words, message, tmp_path, tiny_backbone, monkeypatch):
     forbid_reading(monkeypatch)
     with pytest.raises(UserError, match=message):

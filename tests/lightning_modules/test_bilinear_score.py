@@ -118,6 +118,7 @@ def test_it_is_what_evaluation_predict_and_analysis_score_by(run, tmp_path, caps
     np.testing.assert_allclose(written[: len(expected)], expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_run_that_starts_from_it_scores_by_it_or_leaves_it_out(run, tmp_path, tiny_backbone):
     words = ("dataset=[]", "suite=demo", "evaluation.splits=[dev]", f"init_from={run}")
     again = run_job(tmp_path / "again", tiny_backbone, *words)

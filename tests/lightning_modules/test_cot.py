@@ -79,6 +79,7 @@ def test_a_batch_is_each_sentence_in_each_template(tiny_backbone):
 
 
 @pytest.mark.parametrize(("model", "loss"), LOSS_OF.items())
+@pytest.mark.sampled(2)
 def test_every_configuration_trains(model, loss, tmp_path, tiny_backbone):
     words = (
         f"model={model}",
@@ -165,6 +166,7 @@ def test_a_mask_that_sees_nothing_is_refused_and_one_that_does_is_not(tiny_backb
         ("simcse", ["backbone=embedded"], None),
     ],
 )
+@pytest.mark.sampled(3)
 def test_a_start_that_cannot_be_learnt_from_is_refused_before_rows_are_read(
     model, start, message, tmp_path, tiny_backbone, monkeypatch
 ):
@@ -183,6 +185,7 @@ def test_a_start_that_cannot_be_learnt_from_is_refused_before_rows_are_read(
         train.run_job(config)
 
 
+@pytest.mark.slow
 def test_learning_on_from_a_masked_language_model_needs_no_permission(tmp_path, tiny_backbone):
     """The way out that the refusal names."""
     few = ("training.duration=2 steps", "evaluation.splits=[dev]", "debug_rows=16")
@@ -260,6 +263,7 @@ def test_sets_in_another_language_than_the_templates_are_told_of(caplog):
         (("loss=info_nce", "model.templates.zh.positive=null"), "template for the positive"),
     ],
 )
+@pytest.mark.sampled(2)
 def test_mistakes_are_named_before_anything_is_read(overrides, message):
     with pytest.raises(UserError, match=message):
         match_losses(job("model=cot", *overrides))

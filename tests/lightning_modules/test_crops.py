@@ -187,6 +187,7 @@ MASKED = (
 )
 
 
+@pytest.mark.slow
 def test_hidden_tokens_are_named_in_the_same_pass(tmp_path, tiny_backbone):
     run = run_job(tmp_path / "one", tiny_backbone, *MASKED)
     with (run / "metrics" / "0" / "metrics.csv").open() as file:

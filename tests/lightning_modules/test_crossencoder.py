@@ -66,6 +66,7 @@ def test_every_loss_fits_or_is_refused_with_a_reason():
 
 
 @pytest.mark.parametrize("loss", FITS)
+@pytest.mark.sampled(4)
 def test_every_loss_that_fits_takes_steps(loss, tmp_path, tiny_backbone):
     dataset = min(FITS[loss] & {"demo_nli"} or {"demo_qmc"})
     run = run_job(tmp_path, tiny_backbone, *JOINT, f"dataset=[{dataset}]", f"loss={loss}", "debug_rows=24")
@@ -90,6 +91,7 @@ def test_every_loss_that_fits_takes_steps(loss, tmp_path, tiny_backbone):
         (["dataset=[demo_nli]", "model.symmetric_training=true"], "premise and hypothesis"),
     ],
 )
+@pytest.mark.sampled(3)
 def test_refusals_come_before_data_are_read(overrides, message, tmp_path, tiny_backbone, monkeypatch):
     forbid_reading(monkeypatch)
     with pytest.raises(UserError, match=message):
@@ -263,6 +265,7 @@ def test_the_same_seed_is_the_same_run_and_another_is_not(tmp_path, tiny_backbon
     assert losses_of(first) == losses_of(again) != losses_of(other)
 
 
+@pytest.mark.slow
 def test_memory_in_pieces_changes_nothing(tmp_path, tiny_backbone):
     words = (
         "model=crossencoder",

@@ -61,6 +61,7 @@ def test_the_same_weights_encode_nothing_a_second_time(tmp_path, tiny_backbone, 
     assert other != plain
 
 
+@pytest.mark.slow
 def test_weights_before_and_after_training_are_kept_apart(tmp_path, tiny_backbone, encoded):
     words = ("training.duration=2 steps", *TWO_SETS, "evaluation.untrained=true")
     kept = ("evaluation.cache_embeddings=true", f"cache_dir={tmp_path / 'cache'}")

@@ -76,6 +76,7 @@ def gradients(module, batch, *, piece_tokens):
 
 @pytest.mark.parametrize(("loss", "kind"), CASES, ids=[f"{loss}-{kind}" for loss, kind in CASES])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["fp32", "fp64"])
+@pytest.mark.sampled(4)
 def test_every_loss_has_the_gradients_of_the_whole_batch(tiny_backbone, loss, kind, dtype):
     module = build(tiny_backbone, loss, kind, dtype=dtype)
     module.encoder.piece_tokens = PIECE  # groups are cut at collate time
@@ -118,6 +119,7 @@ def test_labelled_cosent_equals_the_cache_written_out_by_hand(tiny_backbone):
 
 
 @pytest.mark.parametrize("more", [(), ("training.accumulate=2",)], ids=["plain", "accumulated"])
+@pytest.mark.sampled(2)
 def test_a_job_in_pieces_ends_with_the_same_weights(tmp_path, tiny_backbone, more):
     words = ("training.duration=6 steps", "backbone.dropout=0.0", *more)
     whole = run_job(tmp_path / "whole", tiny_backbone, *words)

@@ -69,6 +69,7 @@ def test_the_table_has_every_model_and_loss(project_root, outcomes):
 
 
 @pytest.mark.parametrize("model", ["biencoder", "crossencoder", "cot", "cot_single", "crops", "views"])
+@pytest.mark.sampled(3)
 def test_the_table_tells_what_becomes_of_a_real_job(model, outcomes):
     words = [f"model={model}", f"dataset=[{','.join(SETS.values())}]", "suite=none"]
     words += ["model.language=zh"] if "cot" in model else []  # the sets are in several languages
@@ -100,6 +101,7 @@ def test_the_table_tells_what_becomes_of_a_real_job(model, outcomes):
     ],
     ids=" ".join,
 )
+@pytest.mark.sampled(3)
 def test_a_refusal_comes_before_anything_is_loaded(words, tmp_path, tiny_backbone, monkeypatch):
     def fail(*given, **options):
         pytest.fail("something was loaded")

@@ -225,6 +225,7 @@ def test_pairs_can_be_learnt_from_as_sentences(tmp_path, tiny_backbone):
     assert "dev/demo_sts/spearman" in result.scores
 
 
+@pytest.mark.slow
 def test_any_masked_language_model_goes_on_with_its_own_head(tmp_path, tiny_backbone):
     """A RoBERTa, whose vocabulary and head are others: its head is found in its folder and goes on learning."""
     from transformers import AutoTokenizer, RobertaConfig, RobertaForMaskedLM
@@ -266,6 +267,7 @@ def test_a_tokenizer_without_mask_token_is_refused(tmp_path, tiny_backbone):
 
 @pytest.mark.parametrize("more", [(), pytest.param(("suite=zh_published",), marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["mini_zh", "mini_zh_contrastive"])
+@pytest.mark.slow
 def test_the_recipes_of_the_small_encoder_are_accepted(name, more):
     from launch import check_command_line
     from train import CONFIGURATION

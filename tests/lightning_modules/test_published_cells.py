@@ -40,6 +40,7 @@ def composed(name):
 
 
 @pytest.mark.parametrize("cell", cells(), ids="-".join)
+@pytest.mark.sampled(4)
 def test_it_composes_to_its_cell_and_names_its_numbers(cell):
     backbone, loss, dataset = cell
     name = f"{backbone}_{loss}_{dataset.removesuffix('_zh')}"
@@ -58,6 +59,7 @@ def test_it_composes_to_its_cell_and_names_its_numbers(cell):
         assert f"{metric} {percent}" in told.replace("Spearman", "spearman")
 
 
+@pytest.mark.slow
 def test_all_are_accepted_and_no_two_are_one_run():
     for name in NAMES:
         check_config(composed(name))

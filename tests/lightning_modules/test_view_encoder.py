@@ -37,6 +37,7 @@ def test_a_job_learns_from_views_and_learns_the_same_again(tmp_path, tiny_backbo
     assert weights(run_job(tmp_path / "two", tiny_backbone, *job)) == weights(run)
 
 
+@pytest.mark.slow
 def test_without_views_it_is_simcse(tmp_path, tiny_backbone):
     """The same batches, the same dropout masks, the same weights as the prompt encoder without a prompt."""
     runs = [

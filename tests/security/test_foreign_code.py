@@ -297,6 +297,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("content", FILES.values(), ids=FILES.keys())
+@pytest.mark.sampled(3)
 def test_a_recipe_of_a_stranger_asks_nothing_of_hydra(content, trap, tmp_path, project_root):
     (tmp_path / "conf" / "experiment").mkdir(parents=True)
     (tmp_path / "conf" / "experiment" / "theirs.yaml").write_text(
@@ -321,6 +322,7 @@ def test_a_recipe_of_a_stranger_asks_nothing_of_hydra(content, trap, tmp_path, p
         "-m seed=1,2 hydra/launcher=slurm hydra.sweep.subdir=a",
     ],
 )
+@pytest.mark.sampled(3)
 def test_what_a_person_types_is_theirs_to_choose(words, project_root):
     check_command_line(words.split(), conf_dir=project_root / "conf")
 

@@ -188,6 +188,7 @@ def test_a_folder_that_may_only_be_read_is_said():
     ],
     ids=str,
 )
+@pytest.mark.sampled(3)
 def test_what_names_a_file_is_no_path(job_with, settings):
     with pytest.raises(UserError, match=r"expected a name"):
         check_config(job_with(**settings))
@@ -222,6 +223,7 @@ def test_the_program_refuses_the_folder_it_stands_in_and_changes_nothing(tmp_pat
 @pytest.mark.parametrize(
     "words", [["output_dir=file"], ["-m", "output_dir=/proc/x"], ["-m", "output_dir=file"]]
 )
+@pytest.mark.sampled(3)
 def test_the_program_says_so_before_torch_where_it_cannot_write(tmp_path, words):
     write(tmp_path, "file")
     done = program(*words, cwd=tmp_path)

@@ -168,6 +168,7 @@ def test_what_goes_to_wandb_holds_no_secret(tmp_path, monkeypatch):
         f"+hydra.job.env_set.A={TOKEN}",
     ],
 )
+@pytest.mark.sampled(3)
 def test_the_program_refuses_it_and_leaves_it_nowhere(tmp_path, project_root, word):
     command = [
         sys.executable,

@@ -107,6 +107,7 @@ def test_what_hinders_is_said_with_what_to_do(monkeypatch, tmp_path):
         assert dashboards.what_hinders() is None
 
 
+@pytest.mark.slow
 def test_without_a_key_all_is_built_and_the_summary_waits_on_the_disk(tmp_path, make_result):
     pytest.importorskip("wandb_workspaces", reason='pip install -e ".[dashboards]"')
     runs = write_results(tmp_path / "runs", grouped(small_picture(make_result), "picture"))

@@ -59,6 +59,7 @@ def some_jobs():
     return jobs + sweep_jobs("domains", ["fin-qmc-v3", "v0-1-1"])
 
 
+@pytest.mark.slow
 def test_rows_compose_to_the_training_that_they_are_named_for(some_jobs):
     ends = {job.row: training_of(stage_results(job.config)[-1]) for job in some_jobs}
     assert {row: (one.family, one.sets, one.loss) for row, one in ends.items()} == {

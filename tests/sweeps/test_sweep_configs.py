@@ -151,6 +151,7 @@ def test_every_row_meets_every_cell_of_the_grid():
     ]
 
 
+@pytest.mark.slow
 def test_one_cell_of_a_sweep_runs_without_m_when_all_that_varies_is_said():
     words = ("loss=by_kind", "suite=zh_published", "schedule=serial")
     check("sweep=domains", *words, "dataset=[simclue,lcqmc]")

@@ -33,7 +33,8 @@ def test_table_writes_what_it_shows(runs, tmp_path, capsys):
     assert table.read_text(encoding="utf-8").startswith("row,setup,split")
 
 
-def test_compare_prints_references(runs, capsys):
+def test_compare_prints_references(runs, capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)  # which asks for a table
     assert main(["compare", str(runs)]) == 0
     out = capsys.readouterr().out
     assert "chinese_transfer: qmc_domain, qmc-base" in out
@@ -72,6 +73,7 @@ def folded_labels(text):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.sampled(3)
 def test_the_committed_matrix_keeps_labels_and_values_at_any_width(committed, capsys, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", width)
     assert main(["table", str(COMMITTED)]) == 0
@@ -102,6 +104,7 @@ def test_a_pipe_gets_a_line_for_each_row_with_all_its_values(committed, capsys, 
 
 
 @pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.sampled(3)
 def test_compare_draws_tables_in_a_terminal(committed, capsys, monkeypatch, tmp_path, width):
     monkeypatch.setenv("COLUMNS", width)
     page = tmp_path / "compared.md"
