@@ -88,6 +88,7 @@ def can_interrupt():
 
 
 @pytest.mark.parametrize("overrides", [(), ("hardware.snapshot_folder=null",)], ids=["in memory", "on disk"])
+@pytest.mark.sampled(2)
 def test_ctrl_c_saves_and_says_so_by_its_status(
     tmp_path, tiny_backbone, monkeypatch, capsys, can_interrupt, overrides
 ):

@@ -181,6 +181,7 @@ def gold(project_root):
     return np.array([float(line.split("\t")[place]) for line in lines[1:]])
 
 
+@pytest.mark.slow
 def test_new_pairs_are_scored_as_the_two_runs_were_fused(runs, fitted, predicted, project_root):
     file = fitted / "fusion-demo_qmc.json"
     report = json.loads(file.read_text())

@@ -72,6 +72,7 @@ def test_a_filtered_run_has_learnt_from_no_evaluation_sentence(
     assert leaky["lines"] == clean["lines"] + 1
 
 
+@pytest.mark.slow
 def test_runs_on_pairs_and_changed_files_are_refused(tmp_path, tiny_backbone, data, capsys):
     pairs = run_job(tmp_path / "pairs", tiny_backbone, "training.duration=1 steps")
     assert main(["leaks", "--run", str(pairs), "--no-progress"]) == 2

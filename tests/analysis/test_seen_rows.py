@@ -152,6 +152,7 @@ def test_a_curriculum_carries_its_account_and_the_scores_are_those_of_the_rest(
     assert "dev/lcqmc: 3 rows (100.0 %) are in training, most of them in afqmc; no row is left" in spoken
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_told_afterwards_what_it_has_seen(words, tmp_path, tiny_backbone, capsys):
     run = run_job(
         tmp_path,

@@ -77,6 +77,7 @@ def test_memory_is_predicted_from_the_growth_between_the_last_two_batches():
     assert predicted_mib([(0, 500.0), (64, 564.0), (256, 948.0)], 1024) == 948 + 768 * 2
 
 
+@pytest.mark.slow
 def test_a_process_of_its_own_says_what_it_found_and_its_peak():
     found = in_child("tests.bench.child_work:answer", number=21)
     assert found["answer"] == 42

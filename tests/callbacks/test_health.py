@@ -98,6 +98,7 @@ def test_the_alarm_goes_where_directions_are_lost(rank):
         judged({"mean_cosine": 0.1, "effective_rank": rank}, on_collapse="stop")
 
 
+@pytest.mark.slow
 def test_a_job_logs_its_health_and_learns_the_same_without(tmp_path, tiny_backbone):
     watched = run_job(tmp_path / "a", tiny_backbone, *QUICK)
     lines = [json.loads(line) for line in (watched / "health.jsonl").read_text().splitlines()]

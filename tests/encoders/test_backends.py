@@ -130,6 +130,7 @@ def test_poolings_of_padded_sentences_are_those_of_packed_ones(bert_folder, load
 
 
 @pytest.mark.parametrize("backend", ["torch_bf16", pytest.param("onnx_int8", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_rounding_hardly_changes_a_correlation(project_root, load, backend):
     require(backend)
     encoder = projected(load(project_root / "builtin" / "encoder", initialise="random", seed=1))

@@ -65,6 +65,7 @@ def test_one_line_for_all_sets_and_none_where_nothing_is_cut():
 
 
 @pytest.mark.parametrize("model", ["biencoder", "crossencoder"])
+@pytest.mark.sampled(2)
 def test_a_job_says_it_once_and_stores_it(tmp_path, tiny_backbone, capsys, model):
     desk = Desk(tmp_path, tiny_backbone, capsys)
     desk.write("train.tsv", GOOD.replace("今天天气好", "今天天气好" * 9).encode())

@@ -72,6 +72,7 @@ def test_the_default_backbone_is_the_pretrained_one(project_root):
     assert (described.initialise, described.path) == ("pretrained", "builtin/mini_zh")
 
 
+@pytest.mark.slow
 def test_it_knows_more_than_random_weights(project_root):
     pretrained = load_backbone(settings(project_root), seed=1)
     random = load_backbone(settings(project_root, initialise="random"), seed=1)

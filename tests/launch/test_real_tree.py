@@ -98,6 +98,7 @@ def test_the_commands_in_the_help_text_are_accepted() -> None:
         ("optimiser.lr=abc", "expected a number"),
     ],
 )
+@pytest.mark.sampled(3)
 def test_mistakes_in_the_real_tree_are_named(argument: str, hint: str) -> None:
     with pytest.raises(UserError, match=re.escape(hint)):
         check(argument)

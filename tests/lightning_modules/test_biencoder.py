@@ -122,6 +122,7 @@ def rates(module):
 @pytest.mark.parametrize(
     ("warmup", "steps"), [("4 steps", 4), ("20 percent", 4), ("0.5 epochs", 5), ("128 examples", 2)]
 )
+@pytest.mark.sampled(2)
 def test_the_learning_rate_rises_and_falls(build, warmup, steps):
     found = rates(build(f"optimiser.warmup={warmup}"))
     assert found[0] == 0
@@ -167,6 +168,7 @@ def test_gradients_are_scaled_down_and_only_down(build):
     assert parameter.grad.max() == 7.0
 
 
+@pytest.mark.slow
 def test_weights_that_are_started_from_keep_their_own_layers(tmp_path, tiny_backbone):
     """`backbone.layers` is of the backbone, which init_from replaces: the default's 4 must not cut or add any."""
     settings = BackboneConfig(path=str(tiny_backbone), initialise="random", layers=6)

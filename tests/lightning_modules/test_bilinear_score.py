@@ -142,6 +142,7 @@ def test_a_finished_run_is_filled_in_by_its_form(run, capsys):
     assert Result.read(run).scores[KEY].value == pytest.approx(before.value, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_stages_carry_it_on(tmp_path, tiny_backbone):
     words = ("schedule=serial", "dataset=[demo_qmc,demo_sts]", "debug_rows=24", "training.duration=1 epochs")
     run = run_job(tmp_path, tiny_backbone, *words, *BILINEAR, "evaluation.splits=[dev]")

@@ -108,6 +108,7 @@ def test_two_stages_learn_to_tell_sentences_apart(tmp_path, tiny_backbone):
     assert np.mean(losses[-20:]) < 0.6 * np.mean(losses[:20])
 
 
+@pytest.mark.slow
 def test_what_a_run_leaves_encodes_the_same_and_can_be_learnt_from_on(tmp_path, tiny_backbone, capsys):
     words = ("model=cot", "loss=info_nce_pool", FROM_NOTHING, "training.duration=2 steps")
     run = run_job(tmp_path, tiny_backbone, *STEADY, *words)

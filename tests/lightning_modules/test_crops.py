@@ -120,6 +120,7 @@ def test_evaluation_reads_whole_sentences(tokenizer):
     assert batch.tokens.lengths.tolist() == [len(LINES[1]) + 2, len(LINES[2]) + 2]
 
 
+@pytest.mark.slow
 def test_a_job_learns_from_pieces_and_is_continued_with_the_same_ones(tmp_path, tiny_backbone):
     job = (
         "model=crops",

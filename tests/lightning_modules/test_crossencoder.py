@@ -254,6 +254,7 @@ def test_what_the_head_sees_is_dropped_as_the_layers_drop_or_at_a_rate_of_its_ow
     assert encoder.dropout(torch.ones(9)).tolist() == [1.0] * 9
 
 
+@pytest.mark.slow
 def test_the_same_seed_is_the_same_run_and_another_is_not(tmp_path, tiny_backbone):
     words = ("model=crossencoder", "dataset=[demo_qmc]", "loss=ce", *STEADY)
     first, again, other = (

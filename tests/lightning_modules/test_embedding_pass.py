@@ -44,6 +44,7 @@ def assert_close(found, expected, *, atol):
         assert found[key] == pytest.approx(value, abs=atol), key
 
 
+@pytest.mark.slow
 def test_the_same_weights_encode_nothing_a_second_time(tmp_path, tiny_backbone, encoded):
     kept = ("evaluation.cache_embeddings=true", f"cache_dir={tmp_path / 'cache'}")
     plain = evaluate(tmp_path / "plain", tiny_backbone)

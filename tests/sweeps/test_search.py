@@ -204,6 +204,7 @@ def start(folder: Path, num_trials: int, seconds: float = 0.05) -> subprocess.Po
     )
 
 
+@pytest.mark.slow
 def test_two_processes_share_the_trials_and_none_is_run_twice(tmp_path):
     folder = tmp_path / "runs"
     searches = [start(folder, 8), start(folder, 8)]
