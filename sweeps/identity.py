@@ -176,29 +176,40 @@ def _name(identity: Identity) -> str:
 def _differences(own: Mapping[str, str], namesakes: Sequence[Mapping[str, str]]) -> list[str]:
     """Settings as `key=value` in which `own` differs from any of its namesakes.
 
-    Another class of loss or model is told by its name alone, and so is another variant of a model: that its keys differ
-    too goes without saying.
+    Another class of loss or model is told by its name alone, and so are another variant of a model and another
+    backbone: that their keys differ too goes without saying.
     """
     keys = sorted({key for settings in namesakes for key in settings}, key=_names_first)
     spoken = []
     for key in keys:
         node = key.split(".")[0]
         target, variant = f"{node}._target_", f"{node}.variant"
-        told_before = {target: (), variant: (target,)}.get(key, (target, variant))
+        told_before = {target: (), variant: (target,), BACKBONE: ()}.get(key, (target, variant))
+        if node == "backbone" and key != BACKBONE:
+            told_before = (BACKBONE,)
         peers = [one for one in namesakes if all(one.get(other) == own.get(other) for other in told_before)]
         if len({settings.get(key) for settings in peers}) == 1:
             continue
         if key == target:
             spoken.append(f"{node}={short_target({'_target_': own.get(key)})}")
+        elif key == BACKBONE:
+            paths = {settings.get(key, "no backbone") for settings in peers}
+            short = {"/".join(path.split("/")[-2:]) for path in paths}
+            path = own.get(key, "no backbone")
+            spoken.append("/".join(path.split("/")[-2:]) if len(short) == len(paths) else path)
         else:
             spoken.append(f"{node if key == variant else key}={own.get(key, 'absent')}")
     return spoken
 
 
+BACKBONE = "backbone.path"
+"""What another backbone is told by: the last two parts of it, `builtin/mini_zh`."""
+
+
 def _names_first(key: str) -> tuple[str, bool, str]:
     """Sorts the names that a node goes by before its numbers."""
     node, _, rest = key.partition(".")
-    return node, rest not in ("_target_", "variant"), rest
+    return node, rest not in ("_target_", "variant", "path"), rest
 
 
 def _flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

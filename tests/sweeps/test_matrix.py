@@ -214,6 +214,22 @@ def test_variants_of_a_model_are_told_by_name_and_only_namesakes_by_their_number
     ]
 
 
+def test_a_backbone_is_told_by_its_name_and_its_own_numbers_go_without_saying(make_result):
+    small = {"path": "builtin/mini_zh", "initialise": "pretrained", "layers": 4, "dropout": 0.1}
+    fresh = {"path": "builtin/encoder", "initialise": "random", "layers": None, "dropout": None}
+    deep = small | {"layers": 6}
+    results = [make_result([], {"dev/bq/spearman": 0.4}, backbone=one) for one in (small, fresh, deep)]
+    assert {row.label for row in build_matrix(results, metric="spearman").rows} == {
+        "untrained · builtin/mini_zh · backbone.layers=4",
+        "untrained · builtin/encoder",
+        "untrained · builtin/mini_zh · backbone.layers=6",
+    }
+    runs = [small | {"path": f"{place}/runs/a/encoder"} for place in ("here", "there")]
+    results = [make_result([], {"dev/bq/spearman": 0.4}, backbone=one) for one in runs]
+    labels = {row.label for row in build_matrix(results, metric="spearman").rows}
+    assert labels == {f"untrained · {one['path']}" for one in runs}, "folders of one name are told whole"
+
+
 def test_hardware_and_folders_make_no_rows(make_result):
     scores = {"dev/bq/spearman": 0.5}
     results = [
