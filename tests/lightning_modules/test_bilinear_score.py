@@ -22,7 +22,7 @@ from encoders.token_whitening import whiten_tokens
 from launch import typed_config
 from launch.naming import run_key
 from lightning_modules.biencoder import BiEncoder
-from schema.config import BackboneConfig
+from schema.config import BackboneConfig, BackendName
 from schema.errors import UserError
 from schema.result import Result
 from schema.weights import weights_digest
@@ -226,7 +226,7 @@ def bag(tiny_backbone):
 @pytest.mark.slow
 def test_it_stands_on_top_of_a_back_end(run, tmp_path, tiny_backbone):
     try:
-        require_packages("onnx")
+        require_packages(BackendName.ONNX)
     except UserError as error:
         pytest.skip(str(error))
     words = (
