@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis.new_pairs import add_fitted, check_fitted, fused_scores, scaled
-from schema.arguments import Parser
+from schema.arguments import Parser, add_batch_tokens
 from schema.caches import caches_below
 from schema.config import BackendName, backend_name
 from schema.errors import UserError, exit_status, nearest
-from schema.numerals import is_position, whole_number
+from schema.numerals import is_position
 from schema.program import run_program
 from schema.texts import short, text_fault
 from schema.whole import write_text
@@ -77,12 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quoted", action="store_true", help='fields may be wrapped in double quotes ("")')
     parser.add_argument("--output", type=Path, help="default: <file>.scored.tsv or .csv beside the file")
     parser.add_argument("--score-column", default="score", help="name of the new column (default: score)")
-    parser.add_argument(
-        "--batch-tokens",
-        type=whole_number("--batch-tokens", least=1, expected="a number of tokens, such as 16384"),
-        default=16384,
-        help="tokens at a time (default: 16384)",
-    )
+    add_batch_tokens(parser)
     parser.add_argument(
         "--backend",
         default=BackendName.TORCH,

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from schema.arguments import add_batch_tokens
 from schema.errors import UserError
-from schema.numerals import whole_number
 from schema.whole import whole_file, write_json
 
 if TYPE_CHECKING:  # it loads torch, and --help should not wait for it
@@ -36,12 +36,7 @@ def add_scoring(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sets", nargs="+", metavar="SET", help="default: every fitting set of the run")
     parser.add_argument("--data-dir", type=Path, help="default: where the run read its sets")
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="default: analysis/ in the (first) run")
-    parser.add_argument(
-        "--batch-tokens",
-        type=whole_number("--batch-tokens", least=1, expected="a number of tokens, such as 16384"),
-        default=16384,
-        help="tokens at a time (default: 16384)",
-    )
+    add_batch_tokens(parser)
 
 
 def calibrate(options: argparse.Namespace) -> None:

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from schema.arguments import add_batch_tokens, add_data_dir, add_seed
 from schema.errors import UserError
+from schema.numerals import whole_number
 
 if TYPE_CHECKING:
     from datamodules.probe import Probe
@@ -43,19 +45,20 @@ def add_space(commands: "argparse._SubParsersAction") -> None:
     )
     parser.add_argument("--file", type=Path, help="one text per line: .txt, also .zst or .gz")
     parser.add_argument(
-        "--sentences", type=int, default=1000, help="texts of each set, at most (default: 1000)"
+        "--sentences",
+        type=whole_number("--sentences", least=10, expected="at least 10, such as 1000"),
+        default=1000,
+        help="texts of each set, at most (default: 1000)",
     )
-    parser.add_argument("--seed", type=int, default=42, help="for drawn texts (default: 42)")
-    parser.add_argument("--data-dir", type=Path, help="default: $JUZHEN_DATA, or data")
-    parser.add_argument("--batch-tokens", type=int, default=16384, help="tokens at a time (default: 16384)")
+    add_seed(parser, of="drawn texts")
+    add_data_dir(parser)
+    add_batch_tokens(parser)
     parser.add_argument("--output", type=Path, metavar="FILE", help="also write the numbers here, as JSON")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
     """Draws, encodes, measures, prints a table: a row per measure, a column per set."""
-    if options.sentences < 10:
-        raise UserError(f"--sentences {options.sentences}: expected at least 10, such as 1000")
     # An encoder is a folder here, the hub is never asked. transformers reads this when it is imported.
     os.environ["HF_HUB_OFFLINE"] = "1"
     from encoders import load_encoder

@@ -4,6 +4,7 @@ import argparse
 import os
 from pathlib import Path
 
+from schema.arguments import add_batch_tokens, add_data_dir, add_seed
 from schema.errors import UserError
 from schema.numerals import whole_number
 from schema.whole import write_json
@@ -26,24 +27,14 @@ def add_transfer(commands: "argparse._SubParsersAction") -> None:
         metavar="SET",
         help="0/1 pairs, NLI pairs, texts with classes: mrpc, qqp, snli, tnews …",
     )
-    parser.add_argument("--data-dir", type=Path, help="default: $JUZHEN_DATA, or data")
+    add_data_dir(parser)
     parser.add_argument(
         "--limit",
         type=whole_number("--limit", least=10, expected="at least 10 rows, such as 20000"),
         help="at most this many rows of each split",
     )
-    parser.add_argument(
-        "--seed",
-        type=whole_number("--seed", least=0, expected="a whole number, 0 or more"),
-        default=42,
-        help="for drawn rows and folds (default: 42)",
-    )
-    parser.add_argument(
-        "--batch-tokens",
-        type=whole_number("--batch-tokens", least=1, expected="a number of tokens, such as 16384"),
-        default=16384,
-        help="tokens at a time (default: 16384)",
-    )
+    add_seed(parser, of="drawn rows and folds")
+    add_batch_tokens(parser)
     parser.add_argument("--output", type=Path, metavar="FILE", help="also write the numbers here, as JSON")
     parser.set_defaults(run=run)
 

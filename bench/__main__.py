@@ -20,6 +20,7 @@ from bench.options import BENCHMARKS, DEVICES, ON_GPU, SCALES, resolve
 from launch import run_cli
 from schema.arguments import Parser
 from schema.errors import UserError
+from schema.numerals import whole_number
 from schema.processor import lacks_bf16
 from schema.program import run_program
 
@@ -42,7 +43,11 @@ def build_parser() -> argparse.ArgumentParser:
         help="how much: tiny takes seconds, modest minutes, full an hour or more; single options come first",
     )
     common.add_argument("--output", type=Path, default=Path("bench/out"), help="folder for JSON and pictures")
-    common.add_argument("--threads", type=int, help="threads of torch; not given: its own choice")
+    common.add_argument(
+        "--threads",
+        type=whole_number("--threads", least=1, expected="a number of threads, such as 2"),
+        help="threads of torch; not given: its own choice",
+    )
     common.add_argument(
         "--device",
         choices=DEVICES,

@@ -1,9 +1,11 @@
 """What can be asked of each benchmark, and how much of it at each scale. Needs no torch, so that --help is quick."""
 
 from argparse import ArgumentParser
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from schema.numerals import finite_number, whole_number
 from schema.processor import lacks_bf16
 
 SCALES = ("tiny", "modest", "full")
@@ -36,10 +38,17 @@ class Option:
         if isinstance(self.modest, bool):
             parser.add_argument(flag, action="store_true", default=None, help=self.about)
         elif isinstance(self.modest, list):
-            kind = type(self.modest[0]) if self.modest else str
+            kind = _reader(flag, self.modest[0] if self.modest else "")
             parser.add_argument(flag, nargs="+", type=kind, choices=self.choices, help=shown)
         else:
-            parser.add_argument(flag, type=type(self.modest), choices=self.choices, help=shown)
+            parser.add_argument(flag, type=_reader(flag, self.modest), choices=self.choices, help=shown)
+
+
+def _reader(flag: str, like: Any) -> Callable[[str], Any]:
+    """What reads a value of the kind of `like` from a word of the command line."""
+    if isinstance(like, int):
+        return whole_number(flag, least=min(1, like), expected=f"a whole number, such as {like}")
+    return finite_number(flag, example=like) if isinstance(like, float) else str
 
 
 def _shown(value: Any) -> str:

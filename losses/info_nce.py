@@ -79,15 +79,24 @@ class InfoNCE(Loss):
         self.symmetric = switch("loss.symmetric", symmetric)
 
     def forward(self, encoded: Encoded) -> LossOutput:
-        anchors, positives = first_two(encoded)
-        anchor_ids, positive_ids, *_ = encoded.text_ids.values()
-        extra = negatives(encoded)
-        candidates = torch.cat([positives, *(encoded.embeddings[column] for column in extra)])
-        candidate_ids = torch.cat([positive_ids, *(encoded.text_ids[column] for column in extra)])
-        scores = all_cosines(anchors, candidates)
-        excluded = false_negatives(anchor_ids, positive_ids, candidate_ids)
+        scores, excluded = batch_candidates(encoded)
         loss = info_nce(scores, excluded, temperature=self.temperature, symmetric=self.symmetric)
         return loss, ranking_summary(scores, excluded, torch.arange(len(scores), device=scores.device))
+
+
+def batch_candidates(
+    encoded: Encoded,
+) -> tuple[Float[Tensor, "batch candidates"], Bool[Tensor, "batch candidates"]]:
+    """Cosines of each anchor with all positives of the batch and then all explicit negatives; who is excluded.
+
+    The own positive of row i is candidate i. Excluded are the `false_negatives`.
+    """
+    anchors, positives = first_two(encoded)
+    anchor_ids, positive_ids, *_ = encoded.text_ids.values()
+    extra = negatives(encoded)
+    candidates = torch.cat([positives, *(encoded.embeddings[column] for column in extra)])
+    candidate_ids = torch.cat([positive_ids, *(encoded.text_ids[column] for column in extra)])
+    return all_cosines(anchors, candidates), false_negatives(anchor_ids, positive_ids, candidate_ids)
 
 
 @torch.no_grad()

@@ -4,10 +4,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from losses.info_nce import false_negatives, ranking_summary
-from losses.loss import Contrast, Loss, LossOutput, first_two, negatives
+from losses.info_nce import batch_candidates, ranking_summary
+from losses.loss import Contrast, Loss, LossOutput
 from losses.options import choice, number
-from losses.scores import all_cosines
 from losses.triplet import adapted_margin, triplet_margin
 from schema.batch import Encoded
 from schema.examples import Kind
@@ -61,13 +60,7 @@ class TripletOnline(Loss):
         self.adaptive_margin = number("loss.adaptive_margin", adaptive_margin, low=0.0)
 
     def forward(self, encoded: Encoded) -> LossOutput:
-        anchors, positives = first_two(encoded)
-        anchor_ids, positive_ids, *_ = encoded.text_ids.values()
-        extra = negatives(encoded)
-        candidates = torch.cat([positives, *(encoded.embeddings[column] for column in extra)])
-        candidate_ids = torch.cat([positive_ids, *(encoded.text_ids[column] for column in extra)])
-        scores = all_cosines(anchors, candidates)
-        excluded = false_negatives(anchor_ids, positive_ids, candidate_ids)
+        scores, excluded = batch_candidates(encoded)
         is_own = torch.eye(*scores.shape, dtype=torch.bool, device=scores.device)
         negative = mined(scores, ~excluded & ~is_own, mining=self.mining)[:, None]
         own = scores.diagonal()

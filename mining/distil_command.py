@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from schema.arguments import add_batch_tokens, add_data_dir, add_seed
 from schema.errors import UserError
 from schema.numerals import whole_number
 
@@ -45,24 +46,14 @@ def add_distil(commands: "argparse._SubParsersAction") -> None:
     parser.add_argument(
         "--fuse", nargs=2, metavar="RUN", help="where the two runs of a fused teacher are, if they were moved"
     )
-    parser.add_argument("--data-dir", type=Path, help="default: $JUZHEN_DATA, or data")
+    add_data_dir(parser)
     parser.add_argument(
         "--limit",
         type=whole_number("--limit", least=2, expected="at least 2 pairs, such as 20000"),
         help="at most so many pairs, drawn at random",
     )
-    parser.add_argument(
-        "--seed",
-        type=whole_number("--seed", least=0, expected="a whole number, 0 or more"),
-        default=42,
-        help="for drawn pairs (default: 42)",
-    )
-    parser.add_argument(
-        "--batch-tokens",
-        type=whole_number("--batch-tokens", least=1, expected="a number of tokens, such as 16384"),
-        default=16384,
-        help="tokens at a time (default: 16384)",
-    )
+    add_seed(parser, of="drawn pairs")
+    add_batch_tokens(parser)
     parser.set_defaults(run=run)
 
 

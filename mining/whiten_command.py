@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from mining.distil_command import CONFIGURATION
+from schema.arguments import add_data_dir, add_seed
 from schema.numerals import finite_number, whole_number
 
 
@@ -45,13 +46,8 @@ def add_whiten(commands: "argparse._SubParsersAction") -> None:
         default=20000,
         help="rows of each set, drawn at random (default: 20000)",
     )
-    parser.add_argument(
-        "--seed",
-        type=whole_number("--seed", least=0, expected="a whole number, 0 or more"),
-        default=42,
-        help="for drawn rows (default: 42)",
-    )
-    parser.add_argument("--data-dir", type=Path, help="default: $JUZHEN_DATA, or data")
+    add_seed(parser, of="drawn rows")
+    add_data_dir(parser)
     parser.set_defaults(run=whiten)
 
 

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from schema.about import version_line
 from schema.errors import nearest
+from schema.numerals import whole_number
 from schema.texts import in_a_line, short
 
 HELP = "see {prog} --help"
@@ -65,6 +66,31 @@ class Parser(argparse.ArgumentParser):
     def _owners(self, flag: str) -> list[str]:
         """The sub-commands that have an option which another one was given."""
         return [name for name, child in self._commands().items() if flag in child.flags()]
+
+
+def add_seed(parser: argparse.ArgumentParser, *, of: str) -> None:
+    """The option --seed; `of`: what is drawn with it."""
+    parser.add_argument(
+        "--seed",
+        type=whole_number("--seed", least=0, expected="a whole number, 0 or more"),
+        default=42,
+        help=f"for {of} (default: 42)",
+    )
+
+
+def add_batch_tokens(parser: argparse.ArgumentParser) -> None:
+    """The option --batch-tokens: how many tokens an encoder sees at a time."""
+    parser.add_argument(
+        "--batch-tokens",
+        type=whole_number("--batch-tokens", least=1, expected="a number of tokens, such as 16384"),
+        default=16384,
+        help="tokens at a time (default: 16384)",
+    )
+
+
+def add_data_dir(parser: argparse.ArgumentParser) -> None:
+    """The option --data-dir: where sets lie; None where it was not given."""
+    parser.add_argument("--data-dir", type=Path, help="default: $JUZHEN_DATA, or data")
 
 
 class _Command(Parser):

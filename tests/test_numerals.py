@@ -4,11 +4,15 @@ import pytest
 
 import evaluate_runs
 import predict
+from analysis.__main__ import _parser as analysis_parser
 from analysis.__main__ import main as analysis
+from bench.__main__ import build_parser
+from mining.__main__ import _parser as mining_parser
 from mining.__main__ import main as mining
 from schema.duration import Duration
 from schema.errors import UserError
 from schema.trial import TrialAddress
+from sweeps.__main__ import _parser as sweeps_parser
 
 
 def told(main, words, capsys):
@@ -27,6 +31,7 @@ PROGRAMS = {
     "calibrate": (analysis, ["calibrate", "x"]),
     "fuse": (analysis, ["fuse", "x", "y"]),
     "transfer": (analysis, ["transfer", "x", "mrpc"]),
+    "space": (analysis, ["space", "x"]),
     "distil": (mining, ["distil", "x", "mrpc", "--out", "a.tsv"]),
 }
 
@@ -42,6 +47,8 @@ def test_a_number_of_tokens(program, value, capsys):
 @pytest.mark.parametrize(
     ("main", "words", "part"),
     [
+        (analysis, ["space", "x", "--seed=-1"], "--seed -1: expected a whole number, 0 or more"),
+        (analysis, ["space", "x", "--sentences=٣٣"], "--sentences ٣٣: expected at least 10, such as 1000"),
         (analysis, ["transfer", "x", "mrpc", "--seed=-1"], "--seed -1: expected a whole number, 0 or more"),
         (analysis, ["transfer", "x", "mrpc", f"--seed={2**32}"], "--seed 4294967296: expected"),
         (analysis, ["transfer", "x", "mrpc", "--limit=9"], "--limit 9: expected at least 10 rows"),
@@ -54,6 +61,33 @@ def test_a_number_of_tokens(program, value, capsys):
 )
 def test_other_numbers(main, words, part, capsys):
     assert part in told(main, words, capsys)
+
+
+PARSERS = [
+    predict._parser,
+    evaluate_runs._parser,
+    analysis_parser,
+    mining_parser,
+    sweeps_parser,
+    build_parser,
+]
+
+
+def test_no_option_leaves_numbers_to_python():
+    """int() and float() take the digits of other scripts, 1_0, and whatever has no meaning for the option."""
+    left, seen = [], 0
+    for build in PARSERS:
+        for parser in commands(build()):
+            seen += len(parser._actions)
+            left += [(parser.prog, one.option_strings) for one in parser._actions if one.type in (int, float)]
+    assert seen > 100
+    assert left == []
+
+
+def commands(parser):
+    yield parser
+    for child in parser._commands().values():
+        yield from commands(child)
 
 
 @pytest.mark.parametrize("text", ["３ epochs", "٣ steps", "1_0 steps", "1e3 steps", "-1 steps", "inf steps"])

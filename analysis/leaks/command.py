@@ -5,6 +5,7 @@ import os
 import sys
 from pathlib import Path
 
+from schema.arguments import add_data_dir
 from schema.errors import UserError
 from schema.numerals import finite_number, whole_number
 
@@ -30,7 +31,7 @@ def add_leaks(commands: "argparse._SubParsersAction") -> None:
         "--run", dest="run_folder", metavar="FOLDER", help="the very text that a run has learnt from"
     )
     parser.add_argument("--evaluate", nargs="+", metavar="SET", help="default: every dev and test split")
-    parser.add_argument("--data-dir", type=Path, help="default: $JUZHEN_DATA, or data")
+    add_data_dir(parser)
     parser.add_argument("--output", type=Path, metavar="FOLDER", default=Path("runs/leaks"))
     parser.add_argument(
         "--threshold",
