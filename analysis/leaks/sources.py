@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from datamodules.loading import load_job_data
 from datamodules.source import load_examples
@@ -104,6 +105,18 @@ def text_lines(path: Path, *, option: str) -> list[str]:
     return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
 
 
+def _job_of(run: str | Path, told: Result) -> JobConfig:
+    """The job of a result. What a result tells beside it, such as `earlier`, is left out."""
+    asked = {key: value for key, value in told.config.items() if key in JobConfig.__dataclass_fields__}
+    try:
+        return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(JobConfig), asked))
+    except OmegaConfBaseException as error:
+        raise UserError(
+            f"--run {run}: its configuration is none of this version ({str(error).splitlines()[0]}); audit it with "
+            "the version that has made it"
+        ) from error
+
+
 def learnt_texts(run: str | Path, *, data_dir: Path | None) -> dict[str, list[str]]:
     """Set → the texts that a finished run of model=mlm or model=crops has learnt from, its filter applied again.
 
@@ -115,7 +128,7 @@ def learnt_texts(run: str | Path, *, data_dir: Path | None) -> dict[str, list[st
     learnt = {key: rows for key, rows in told.data.items() if key.startswith("train/")}
     if not learnt or any(rows["kind"] != Kind.SENTENCE for rows in learnt.values()):
         raise UserError(f"--run {run}: has learnt from no running text; for sets of pairs type --train <set>")
-    job = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(JobConfig), told.config))
+    job = _job_of(run, told)
     job.data_dir = str(data_dir or job.data_dir)
     job.evaluation.transfer = []
     scored = {Kind(rows["kind"]) for key, rows in told.data.items() if not key.startswith("train/")}

@@ -7,6 +7,7 @@ import zstandard
 from jobs import run_job
 
 from analysis.__main__ import main
+from schema.result import Result
 
 PLANTED = "我想知道花呗分期以后提前还款怎么算利息"
 LINES = [f"第{number}天我们去了一个没有人知道的地方" for number in range(60)]
@@ -53,7 +54,7 @@ def audited(run, folder):
 @pytest.mark.parametrize("model", ["crops", "mlm"])
 @pytest.mark.sampled(2)
 def test_a_filtered_run_has_learnt_from_no_evaluation_sentence(
-    tmp_path, tiny_backbone, data, monkeypatch, model
+    tmp_path, tiny_backbone, data, monkeypatch, capsys, model
 ):
     from analysis.leaks import sources
 
@@ -70,6 +71,16 @@ def test_a_filtered_run_has_learnt_from_no_evaluation_sentence(
     _, leaky = audited(runs["false"], tmp_path / "leaky")
     assert leaky["leaky_lines"] == 1
     assert leaky["lines"] == clean["lines"] + 1
+    result = Result.read(runs["false"])
+    result.config["earlier"] = {
+        "loss": {"_target_": "losses.cosent.CoSENT"}
+    }  # as of a stage that is not the first
+    result.write(runs["false"])
+    assert audited(runs["false"], tmp_path / "again")[1] == leaky
+    result.config["seed"] = "seven"
+    result.write(runs["false"])
+    assert main(["leaks", "--run", str(runs["false"]), "--evaluate", "atec", "--no-progress"]) == 2
+    assert "its configuration is none of this version" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 import predict
+from analysis.leaks.sources import text_lines
 from datamodules.gold import read_targets
 from datamodules.readers import Table
 from datamodules.source import load_examples
@@ -123,6 +124,22 @@ def test_packed_inside_is_what_is_read(folder, size):
             (folder / name).unlink()
             if cut:
                 assert isinstance(plain, str)
+
+    holds()
+
+
+@sizes
+@pytest.mark.parametrize("name", ["text.txt", "text.txt.zst", "text.txt.gz"])
+def test_text_of_an_audit(folder, name, size):
+    pack = {"zst": zstandard.compress, "gz": gzip.compress}.get(name.rpartition(".")[2], bytes)
+
+    @examples(size)
+    @given(raw=any_file(TEXT), packs=st.booleans())
+    def holds(raw, packs):
+        (folder / name).write_bytes(pack(raw) if packs else raw)
+        found = answer(lambda: text_lines(folder / name, option="--text"))
+        if isinstance(found, list) and packs:
+            assert len(found) <= raw.count(b"\n") + 1
 
     holds()
 
