@@ -18,7 +18,7 @@ $(READY): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "error: $(PYTHON) not found; install Python 3.11 or newer, or name one: make PYTHON=python3.12 …" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Python 3.11 or newer is needed; name one: make PYTHON=python3.12 …" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --editable ".[all,dev]" --constraint constraints.txt
+	$(BIN)/pip install --quiet --editable ".[dev]" --constraint constraints.txt
 	@touch $@
 
 demo: $(READY) ## Train and evaluate on what the repository ships; ends in a table
@@ -36,7 +36,7 @@ check: $(READY) ## Lint and format check
 
 bench: $(READY) ## Measure speed and memory beside sentence-transformers (installs it; SCALE=tiny, modest or full)
 	$(BIN)/pip install --quiet --editable ".[bench,onnx]" --constraint constraints.txt
-	$(BIN)/python -m bench all --scale $(or $(SCALE),modest)
+	$(BIN)/python -m tools.bench all --scale $(or $(SCALE),modest)
 
 dashboards: $(READY) ## Report and panels of RUNS (default runs) on Weights & Biases; without a key it says what to do
 	$(BIN)/pip install --quiet --editable ".[dashboards]" --constraint constraints.txt

@@ -11,7 +11,8 @@ from conf.own_classes import is_own, refusal
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.measures import UNSCORED
-from juzhen.core.source_code import ROOT, class_attribute, definitions, source_file
+from juzhen.core.places import ROOT
+from juzhen.core.source_code import class_attribute, definitions, source_file
 
 NAMED = {"UNSCORED": UNSCORED}
 """Constants that a declaration may name."""
@@ -19,7 +20,7 @@ NAMED = {"UNSCORED": UNSCORED}
 
 @dataclass(frozen=True)
 class Declared:
-    """Of a model or a loss; `lightning_modules.base.SentenceModule` and `juzhen.losses.loss.Loss` explain each attribute.
+    """Of a model (`lightning_modules.base.SentenceModule`) or a loss (`juzhen.losses.loss.Loss`), explained there.
 
     uses_loss  of a model: its objective is a loss of the configuration
 

@@ -11,7 +11,8 @@ from typing import Any
 from omegaconf import Container, DictConfig, OmegaConf
 
 from juzhen.core.errors import UserError
-from juzhen.core.source_code import ROOT, class_attribute, definitions, source_file
+from juzhen.core.places import ROOT
+from juzhen.core.source_code import class_attribute, definitions, source_file
 
 COSINE, LOGIT, SPREAD = "cosine", "logit", "spread"
 """Units of a score: from −1 to 1 · of any size · standard deviations of the scores in a batch."""

@@ -16,8 +16,8 @@ from callbacks.trial import TrialAddress
 from conf.job import JobConfig
 from juzhen.core.errors import nearest
 from juzhen.core.examples import Kind
+from juzhen.core.places import ROOT
 from juzhen.core.secrets import NO_SECRETS, place_of_secret
-from juzhen.core.source_code import ROOT
 from launch.explain import ConfigError, broken_reference, unknown_key, wrong_type
 from launch.language import settle_language
 from launch.naming import register_resolvers

@@ -7,13 +7,14 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-from juzhen.core.source_code import ROOT
+from juzhen.core.places import ROOT
 
 DECIDING = (
-    "losses",
-    "encoders",
+    "juzhen/losses",
+    "juzhen/encoders",
+    "juzhen/backends",
     "lightning_modules",
-    "metrics",  # they choose the checkpoint, too
+    "juzhen/metrics",  # they choose the checkpoint, too
     "datamodules/datamodule.py",
     "juzhen/data/leaks",
     "juzhen/data/length_windows.py",

@@ -19,9 +19,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from juzhen.core.errors import UserError
+from juzhen.core.places import ROOT
 from juzhen.core.processor import lacks_bf16, slow_bf16_warning
 from juzhen.core.secrets import NO_SECRETS, place_of_secret
-from juzhen.core.source_code import ROOT
 from launch.auto_hardware import hardware_note
 from launch.explain import ConfigError, explain_composition
 from launch.job import check_job, explained, typed_config

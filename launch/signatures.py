@@ -11,7 +11,8 @@ from typing import Any
 
 from conf.own_classes import is_own, refusal
 from juzhen.core.errors import nearest
-from juzhen.core.source_code import ROOT, definitions, original_name, source_file
+from juzhen.core.places import ROOT
+from juzhen.core.source_code import definitions, original_name, source_file
 from launch.annotations import check_value
 from launch.explain import ConfigError, key_hint
 

@@ -12,7 +12,7 @@ from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind
 from juzhen.core.measures import MEASURES
 from juzhen.core.names import name_fault
-from juzhen.data.files import DATASETS
+from juzhen.core.places import DATASETS
 from launch.explain import ConfigError
 from launch.set_files import check_dataset, check_name
 

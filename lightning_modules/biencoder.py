@@ -35,8 +35,8 @@ class BiEncoder(SentenceModule):
     """Scores a pair by the cosine of two embeddings (Reimers and Gurevych 2019, https://arxiv.org/abs/1908.10084).
 
     encoder  backbone and pooling; each distinct sentence of a batch passes through it once
-    score    cosine, or bilinear: a learnt form of the two embeddings (juzhen.encoders.pair_score.BilinearScore), which is part
-             of the encoder and trained with it; None: what the folder that is started from says, else cosine
+    score    cosine, or bilinear: a learnt form of the two embeddings (juzhen.encoders.pair_score), which is part of
+              the encoder and trained with it; None: what the folder that is started from says, else cosine
     """
 
     def __init__(

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -13,9 +12,10 @@ from conf.job import DatasetConfig, JobConfig
 from juzhen.core.contract import choose_view
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
+from juzhen.core.places import CONFIGURATION
 
 MODEL = "lightning_modules.base.SentenceModule"
-LOSS_FOLDER = Path(__file__).resolve().parents[1] / "conf" / "loss"
+LOSS_FOLDER = CONFIGURATION / "loss"
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,9 @@ log = logging.getLogger(__name__)
 class CotEncoder(BiEncoder):
     """A sentence in the anchor's template shall find itself in the positive's, and not in the negative's.
 
-    Numbers and templates are those of juzhen.encoders.prompts.Prompts. Any set can be learnt from: of pairs, their sentences
-    are. What stands for a sentence in evaluation, and in the encoder that a run leaves behind, is what the anchor's
-    template gives, by the function that was trained. `variant` is read by those who name runs only.
+    Numbers and templates are those of `Prompts`. Any set can be learnt from: of pairs, their
+    sentences are. What stands for a sentence in evaluation, and in the encoder that a run leaves behind, is what the
+    anchor's template gives, by the function that was trained. `variant` is read by those who name runs only.
 
     A [MASK] that sees nothing of its sentence learns nothing, and one that never stood for a hidden token learns
     slowly: the first is refused, the second too unless `untrained_mask` is true.

@@ -1,7 +1,7 @@
 """Whether a stage can learn anything from its rows: what cannot is refused, what hardly can is said, before a step.
 
-A loss says what rows must differ in (`juzhen.losses.loss.Contrast`). Where the gradient would be 0 from the first step to the
-last, or a classifier would have one answer, training is refused. Where something is learnt, but less than was meant,
+A loss says what rows must differ in (`Contrast`). Where the gradient would be 0 from the first step to
+the last, or a classifier would have one answer, training is refused. Where a thing is learnt, but less than was meant,
 there is a line that says so.
 """
 

@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping
 from copy import deepcopy
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
@@ -12,8 +11,7 @@ from omegaconf import OmegaConf
 
 from conf import for_scores
 from conf.own_classes import own_class
-
-CONFIGURATION = Path(__file__).resolve().parents[1] / "conf"
+from juzhen.core.places import CONFIGURATION
 
 FAMILIES = {for_scores.COSINE: "biencoder", for_scores.LOGIT: "crossencoder"}
 """What scores are → a model whose scores are that."""

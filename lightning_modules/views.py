@@ -18,7 +18,7 @@ from lightning_modules.biencoder import BiEncoder
 class ViewEncoder(BiEncoder):
     """A sentence shall find its changed form among those of other sentences.
 
-    Numbers are those of juzhen.encoders.views.Views. Any set can be learnt from: of pairs, their sentences are. Both forms
+    Numbers are those of `Views`. Any set can be learnt from: of pairs, their sentences are. Both forms
     are encoded apart, each with a dropout mask of its own: without any views this is unsupervised SimCSE (Gao et al.
     2021, https://arxiv.org/abs/2104.08821). Evaluation is that of the bi-encoder: sentences as they are.
     """

@@ -3,15 +3,14 @@
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from juzhen.core.places import CONFIGURATION
 from juzhen.core.result import Result
 from juzhen.report.compare import unlike
 from juzhen.report.figures import Published
 from juzhen.report.training import Training, stand_ins, training_of
 
-CONFIGURATION = Path(__file__).parents[1] / "conf"
 NO_RUN_BY_ITSELF = "published"
 """File of what experiments share, beside them."""
 

@@ -81,7 +81,7 @@ def real_data() -> Path:
 def tiny_backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The embedded encoder, tokenizer included, shrunk to one layer of 32: seconds of training teach it something."""
     folder = tmp_path_factory.mktemp("backbone")
-    for file in (ROOT / "builtin" / "encoder").iterdir():
+    for file in (ROOT / "juzhen" / "builtin" / "encoder").iterdir():
         if file.suffix in (".json", ".txt"):
             shutil.copy(file, folder)
     config = json.loads((folder / "config.json").read_text())

@@ -141,7 +141,7 @@ def test_runs_of_a_cluster_are_elsewhere(machine, launcher):
 
 
 def test_torch_is_not_loaded_for_it(project_root):
-    code = "import sys; from juzhen.core.accelerator import found_hardware; found_hardware(); print('torch' in sys.modules)"
+    code = "import sys; from juzhen.core import accelerator as a; a.found_hardware(); print('torch' in sys.modules)"
     told = subprocess.run(
         [sys.executable, "-c", code], cwd=project_root, capture_output=True, text=True, check=True
     )

@@ -6,19 +6,41 @@ import sys
 
 import pytest
 
-MAY_IMPORT = {
-    "schema": set(),
-    "launch": {"schema"},
-    "sweeps": {"schema"},
-    "losses": {"schema"},
-    "metrics": {"schema"},
-    "encoders": {"schema"},
-    "datamodules": {"schema"},
-    "lightning_modules": {"schema", "datamodules", "encoders", "losses", "metrics"},
-    "callbacks": {"schema", "datamodules", "encoders", "lightning_modules"},
-    "analysis": {"schema", "datamodules", "encoders", "metrics"},
-    "mining": {"schema", "datamodules", "encoders", "metrics"},
+LIBRARY = {
+    "core": set(),
+    "data": {"core"},
+    "losses": {"core"},
+    "metrics": {"core"},
+    "encoders": {"core", "data", "backends"},
+    "backends": {"core", "encoders"},
+    "evaluation": {"core", "data", "encoders", "backends", "metrics"},
+    "calibration": {"core", "data", "encoders", "backends", "metrics"},
+    "mining": {"core", "data", "encoders", "backends", "metrics"},
+    "report": {"core", "data"},
+    "cli": {
+        "core",
+        "data",
+        "encoders",
+        "backends",
+        "metrics",
+        "evaluation",
+        "calibration",
+        "mining",
+        "report",
+    },
 }
+"""Room of the library → the rooms that it may import."""
+
+SUITE = {
+    "conf": set(),
+    "datamodules": {"conf"},
+    "lightning_modules": {"conf", "datamodules"},
+    "callbacks": {"conf", "datamodules", "lightning_modules"},
+    "sweeps": {"conf", "callbacks"},
+    "launch": {"conf", "callbacks"},
+}
+"""Package of the suite → the other packages that it may import. Each may import the library, and the library none of them."""
+
 LAST_STEP = {
     "launch/curriculum.py",
     "launch/digests.py",
@@ -34,30 +56,51 @@ record of data and the first look read rows, which needs no torch."""
 
 
 def imports(path):
+    """Dotted names of what a file imports, wherever in the file."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module.split(".")[0]
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Import):
-            yield from (alias.name.split(".")[0] for alias in node.names)
+            yield from (alias.name for alias in node.names)
 
 
-@pytest.mark.parametrize("package", MAY_IMPORT)
-def test_arrows_go_one_way(project_root, package):
-    files = sorted((project_root / package).rglob("*.py"))
-    assert files, f"{package} has no files"
-    for path in files:
-        name = path.relative_to(project_root).as_posix()
-        if name in LAST_STEP:
-            continue
-        foreign = set(imports(path)) & set(MAY_IMPORT) - {package}
-        assert foreign <= MAY_IMPORT[package], f"{name} imports {sorted(foreign - MAY_IMPORT[package])}"
+def foreign(folder, level, known, without=()):
+    """File → those names of `known` that it imports, by part `level` of what it imports."""
+    for path in sorted(folder.rglob("*.py")):
+        named = path.relative_to(folder.parents[level]).as_posix()
+        if named not in without:
+            parts = [name.split(".") for name in imports(path)]
+            yield (
+                named,
+                {one[level] for one in parts if len(one) > level and (level == 0 or one[0] == "juzhen")}
+                & known,
+            )
+
+
+@pytest.mark.parametrize("room", LIBRARY)
+def test_arrows_of_the_library_go_one_way(project_root, room):
+    for name, found in foreign(project_root / "juzhen" / room, 1, set(LIBRARY) - {room}):
+        assert found <= LIBRARY[room], f"{name} imports {sorted(found - LIBRARY[room])}"
+
+
+def test_the_library_knows_neither_the_suite_nor_its_frameworks(project_root):
+    suite = {*SUITE, "tools", "hydra_plugins", "train", "hydra", "pytorch_lightning", "lightning", "wandb"}
+    for name, found in foreign(project_root / "juzhen", 0, suite):
+        assert not found, f"{name} imports {sorted(found)}"
+
+
+@pytest.mark.parametrize("package", SUITE)
+def test_arrows_of_the_suite_go_one_way(project_root, package):
+    for name, found in foreign(project_root / package, 0, set(SUITE) - {package}, without=LAST_STEP):
+        assert found <= SUITE[package], f"{name} imports {sorted(found - SUITE[package])}"
 
 
 @pytest.mark.parametrize(
     "module",
     [
         "train",
-        "schema",
+        "juzhen",
         "launch.console",
         "launch.run_folder",
         "sweeps.__main__",
@@ -79,7 +122,7 @@ def test_no_top_level_name_shadows_a_library(project_root):
 
 
 def test_files_stay_small_enough_to_read(project_root):
-    for package in MAY_IMPORT:
+    for package in ("juzhen", *SUITE):
         for path in (project_root / package).rglob("*.py"):
             lines = path.read_text(encoding="utf-8").count("\n")
             assert lines <= 320 or "synthetic" in path.parts, (

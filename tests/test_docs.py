@@ -60,7 +60,7 @@ def extended_root(tmp_path_factory):
     root = tmp_path_factory.mktemp("extended") / "project"
     hidden = shutil.ignore_patterns("__pycache__")
     for folder in tree("README.md"):
-        if folder.endswith("/") and folder not in ("tests/", "builtin/"):
+        if folder.endswith("/") and folder != "tests/":
             shutil.copytree(ROOT / folder, root / folder, ignore=hidden)
     shutil.copy(ROOT / "train.py", root)
     for path, text in examples().items():
@@ -158,7 +158,7 @@ def test_the_file_structure_names_what_is_there_and_all_of_it():
     assert all((ROOT / path).exists() for path in named)
     packages = {f"{path.parent.name}/" for path in ROOT.glob("*/__init__.py")}
     programs = {path.name for path in ROOT.glob("*.py")}
-    assert packages | programs | {"conf/", "builtin/", "tests/"} <= set(named)
+    assert packages | programs | {"tests/"} <= set(named)
 
 
 def test_contributing_shows_whole_files_of_a_readable_length():

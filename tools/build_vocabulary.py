@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from juzhen.cli.program import run_program
+from juzhen.core.places import BUILTIN
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ALPHANUMERIC = string.digits + string.ascii_lowercase
@@ -38,7 +39,7 @@ LAYERS, WIDTH, HEADS, INNER, POSITIONS = 4, 256, 4, 1024, 512
 
 
 def main() -> None:
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent.parent / "builtin" / "encoder"
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else BUILTIN / "encoder"
     write_files(folder)
     print(f"{len(vocabulary())} tokens written to {folder}")
 

@@ -17,9 +17,10 @@ from juzhen.cli.arguments import Parser
 from juzhen.cli.program import run_program
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
+from juzhen.core.places import CONFIGURATION
 from juzhen.core.whole import write_text
 from lightning_modules.chosen_losses import NEEDS
-from lightning_modules.loss_numbers import CONFIGURATION, losses_for, number_table, options
+from lightning_modules.loss_numbers import losses_for, number_table, options
 from lightning_modules.matching import match_losses
 
 WORDS = {

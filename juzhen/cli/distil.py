@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 from juzhen.cli.arguments import add_batch_tokens, add_data_dir, add_seed
 from juzhen.core.errors import UserError
 from juzhen.core.numerals import whole_number
+from juzhen.core.places import CONFIGURATION
 
 if TYPE_CHECKING:  # --help should not wait for it
     import numpy as np
-
-CONFIGURATION = Path(__file__).resolve().parents[1] / "conf"
 
 
 def add_distil(commands: "argparse._SubParsersAction") -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 from juzhen.cli.arguments import add_data_dir
 from juzhen.core.errors import UserError
 from juzhen.core.numerals import finite_number, whole_number
-
-CONFIGURATION = Path(__file__).resolve().parents[2] / "conf"
+from juzhen.core.places import CONFIGURATION
 
 
 def add_leaks(commands: "argparse._SubParsersAction") -> None:

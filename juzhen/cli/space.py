@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from juzhen.cli.arguments import add_batch_tokens, add_data_dir, add_seed
 from juzhen.core.errors import UserError
 from juzhen.core.numerals import whole_number
+from juzhen.core.places import CONFIGURATION
 
 if TYPE_CHECKING:
     from juzhen.data.probe import Probe
 
-CONFIGURATION = Path(__file__).resolve().parents[1] / "conf"
 
 MEANINGS = {
     "norm_mean": "mean length of an embedding",

@@ -7,9 +7,8 @@ from pathlib import Path
 from juzhen.cli.arguments import add_batch_tokens, add_data_dir, add_seed
 from juzhen.core.errors import UserError
 from juzhen.core.numerals import whole_number
+from juzhen.core.places import CONFIGURATION
 from juzhen.core.whole import write_json
-
-CONFIGURATION = Path(__file__).resolve().parents[1] / "conf"
 
 
 def add_transfer(commands: "argparse._SubParsersAction") -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from juzhen.cli.arguments import add_data_dir, add_seed
-from juzhen.cli.distil import CONFIGURATION
 from juzhen.core.numerals import finite_number, whole_number
+from juzhen.core.places import CONFIGURATION
 
 
 def add_whiten(commands: "argparse._SubParsersAction") -> None:

@@ -12,8 +12,9 @@ from omegaconf import OmegaConf
 
 from conf.job import HardwareConfig
 from juzhen.core.errors import UserError
+from juzhen.core.places import CONFIGURATION
 
-HARDWARE = Path(__file__).resolve().parents[1] / "conf" / "hardware"
+HARDWARE = CONFIGURATION / "hardware"
 DRIVERS = {"Linux": "libcuda.so.1", "Windows": "nvcuda.dll"}
 """Name of NVIDIA's driver library, by system."""
 

@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from juzhen.core.places import ROOT
 from juzhen.core.processor import lacks_bf16, processor_name
 
 PACKAGES = (
@@ -23,7 +24,6 @@ PACKAGES = (
     "scikit-learn",
     "wandb",
 )
-ROOT = Path(__file__).resolve().parents[1]
 
 
 def describe_environment() -> dict[str, Any]:

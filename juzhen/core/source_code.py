@@ -4,9 +4,6 @@ import ast
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-"""Where dotted names start."""
-
 
 def source_file(root: Path, module: str) -> Path | None:
     """The file of a dotted module below `root`; None where there is none."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from conf.job import DatasetConfig
 from juzhen.core.errors import UserError, nearest
-from juzhen.data.files import DATASETS
+from juzhen.core.places import DATASETS
 from juzhen.data.labels import read_description
 
 

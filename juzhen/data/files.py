@@ -6,10 +6,10 @@ from typing import Any
 
 from conf.job import Source
 from juzhen.core.errors import UserError
+from juzhen.core.places import BUILTIN
 from juzhen.core.texts import short
 
-BUILTIN_DATA = Path(__file__).resolve().parents[1] / "builtin" / "data"
-DATASETS = Path(__file__).resolve().parents[1] / "conf" / "dataset"
+BUILTIN_DATA = BUILTIN / "data"
 COMPRESSIONS = (".zst", ".gz")
 
 

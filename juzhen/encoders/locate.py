@@ -7,10 +7,8 @@ from pathlib import Path
 
 from juzhen.core.errors import UserError, foreign_reason
 from juzhen.core.network import hub_problem
+from juzhen.core.places import PACKAGE, ROOT
 from juzhen.encoders.layout import MODULES_FILE
-
-ROOT = Path(__file__).resolve().parent.parent
-"""The repository: paths such as builtin/encoder are found from any working directory."""
 
 ENCODER_FOLDER = "encoder"
 """Subfolder of a run that holds its encoder."""
@@ -39,13 +37,13 @@ _UNWANTED = ["onnx/*", "openvino/*", "coreml/*", "*.onnx", "*.h5"]
 def locate_folder(path: str) -> Path | None:
     """The local folder that `path` names, or None when it can only be a hub id.
 
-    Relative paths are taken from the working directory, then from the repository. Raises UserError when the
-    text can only be a path and there is no such folder.
+    Relative paths are taken from the working directory, then from the package (builtin/encoder), then from the
+    clone. Raises UserError when the text can only be a path and there is no such folder.
     """
     if not path.strip():
         raise UserError("backbone.path is empty; expected a folder or a hub id, for example builtin/encoder")
     given = Path(path).expanduser()
-    for candidate in (given, ROOT / given):
+    for candidate in (given, PACKAGE / given, ROOT / given):
         if candidate.is_dir():
             return candidate.resolve()
     if given.exists():

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from juzhen.core.errors import UserError
+from juzhen.core.places import BUILTIN
 from juzhen.encoders.views import Views
 
-LEXICON = Path(__file__).resolve().parents[1] / "builtin" / "lexicon"
+LEXICON = BUILTIN / "lexicon"
 
 _SENTENCE_END = re.compile(
     r"[。！？；…]+[”’」』）》]*\s*"  # Chinese

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from juzhen.core.errors import UserError
+from juzhen.core.places import ROOT
 from juzhen.core.whole import write_text
 from juzhen.report.build import Report, build_report
 from juzhen.report.collect import collect
@@ -15,7 +16,7 @@ from juzhen.report.page import html
 from juzhen.report.reference import load_reference
 from juzhen.report.text import differences_csv, latex, markdown, matrix_csv, table_csv
 
-SHIPPED_AUDIT = Path(__file__).parents[2] / "results" / "leaks" / "pairs.json"
+SHIPPED_AUDIT = ROOT / "results" / "leaks" / "pairs.json"
 
 
 def run(options: argparse.Namespace) -> None:

@@ -42,9 +42,9 @@ class Comparison:
 def compare(matrix: Matrix, published: Sequence[Published]) -> list[Comparison]:
     """Our trained rows against every measured number of the like: model family, training, loss, split, set, metric.
 
-    A training is the sets of each stage and what they were read as (`juzhen.report.training`); a source that does not name its
-    loss is compared with any. Backbones need not be the same: both setups are named, the reader judges. A number
-    that a source repeats unchanged in several tables appears once.
+    A training is the sets of each stage and what they were read as; a source that does not
+    name its loss is compared with any. Backbones need not be the same: both setups are named, the reader judges. A
+    number that a source repeats unchanged in several tables appears once.
     """
     references = [one for one in published if one.standing == MEASURED]
     compared = []

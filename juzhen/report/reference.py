@@ -28,8 +28,8 @@ class Reference:
 def load_reference(folder: Path | None) -> Reference:
     """Every CSV below `folder`; None: those that are shipped.
 
-    A file in our names has the columns of juzhen/report/published; one that it leaves out (family, loss, standing, …) has the
-    default of `Published`, and so it has in another file. There `eval_set` may end in _dev or _test, and
+    A file in our names has the columns of those; one that it leaves out (family, loss, standing, …) has
+    the default of `Published`, and so it has in another file. There `eval_set` may end in _dev or _test, and
     `model` is translated where the shipped files know it (same table and model), or where it joins known sets by
     hyphens, newest first. What cannot be translated is kept, named, and never compared.
     """

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from juzhen.core.errors import UserError
+from juzhen.core.places import ROOT
 from sweeps.backends import remote
 from sweeps.backends.attend import command_for
 from sweeps.backends.interface import Ended
@@ -22,7 +23,6 @@ from sweeps.ledger import Cell, Event, History, Ledger
 from sweeps.machine import num_cores, thread_variables, visible_gpus
 from sweeps.processes import SECONDS_TO_SAVE, program_environment
 
-ROOT = Path(__file__).resolve().parents[2]
 STORE_BYTES = 80 * 2**20
 """Object store of a Ray that the sweep starts itself, near the least that Ray takes: cells hand over nothing."""
 GRACE_SECONDS = 10.0

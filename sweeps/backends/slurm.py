@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from juzhen.core.errors import UserError
+from juzhen.core.places import ROOT
 from sweeps.backends import remote
 from sweeps.backends.attend import command_for
 from sweeps.backends.interface import Ended
@@ -23,7 +24,6 @@ from sweeps.ledger import Cell, Event, History, Ledger
 from sweeps.machine import num_cores, thread_variables
 from sweeps.processes import command_line, last_words
 
-ROOT = Path(__file__).resolve().parents[2]
 SUBMITTED = re.compile(r"(\d+)_submitted\.pkl")
 CLUSTERS = ("slurm", "local")
 

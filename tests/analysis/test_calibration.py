@@ -165,7 +165,7 @@ def fitted(runs, tmp_path_factory):
 @pytest.fixture
 def predicted(project_root, tmp_path):
     """A function: the scores that predict.py gives the test pairs of demo_qmc."""
-    pairs = project_root / "builtin/data/demo_qmc/test.tsv"
+    pairs = project_root / "juzhen/builtin/data/demo_qmc/test.tsv"
 
     def run(*words):
         output = tmp_path / "scored.tsv"
@@ -176,7 +176,7 @@ def predicted(project_root, tmp_path):
 
 
 def gold(project_root):
-    lines = (project_root / "builtin/data/demo_qmc/test.tsv").read_text("utf-8").splitlines()
+    lines = (project_root / "juzhen/builtin/data/demo_qmc/test.tsv").read_text("utf-8").splitlines()
     place = lines[0].split("\t").index("label")
     return np.array([float(line.split("\t")[place]) for line in lines[1:]])
 

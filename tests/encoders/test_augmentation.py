@@ -23,7 +23,7 @@ SECOND = ["天地玄黄宇宙洪荒", "一二三四五六七八", "春夏秋冬�
 
 @pytest.fixture(scope="module")
 def tokenizer(project_root):
-    return AutoTokenizer.from_pretrained(project_root / "builtin" / "encoder")
+    return AutoTokenizer.from_pretrained(project_root / "juzhen" / "builtin" / "encoder")
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from torch import nn
 
 from conf.job import BackboneConfig
 from juzhen.core.errors import UserError
+from juzhen.core.places import ROOT
 from juzhen.encoders import load_backbone
-from juzhen.encoders.locate import ROOT
 from juzhen.encoders.projection import Projection
 
 
@@ -71,7 +71,7 @@ def test_a_path_is_found_from_the_working_directory_then_from_the_repository(fol
     assert load("model").dim == 32
     assert load("./model").dim == 32
     assert load("builtin/encoder", initialise="random").dim == 256
-    assert (ROOT / "builtin" / "encoder").is_dir()
+    assert (ROOT / "juzhen" / "builtin" / "encoder").is_dir()
 
 
 def test_dropout_is_set_everywhere(any_folder, load):

@@ -133,9 +133,11 @@ def test_poolings_of_padded_sentences_are_those_of_packed_ones(bert_folder, load
 @pytest.mark.slow
 def test_rounding_hardly_changes_a_correlation(project_root, load, backend):
     require(backend)
-    encoder = projected(load(project_root / "builtin" / "encoder", initialise="random", seed=1))
+    encoder = projected(load(project_root / "juzhen" / "builtin" / "encoder", initialise="random", seed=1))
     lines = (
-        (project_root / "builtin" / "data" / "demo_sts" / "dev.tsv").read_text(encoding="utf-8").splitlines()
+        (project_root / "juzhen" / "builtin" / "data" / "demo_sts" / "dev.tsv")
+        .read_text(encoding="utf-8")
+        .splitlines()
     )
     rows = [line.split("\t") for line in lines[1:81]]
     names = lines[0].split("\t")

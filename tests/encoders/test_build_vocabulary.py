@@ -9,20 +9,24 @@ from tools.build_vocabulary import SPECIAL, gb2312_hanzi, vocabulary, write_file
 
 @pytest.fixture(scope="module")
 def embedded(project_root):
-    return AutoTokenizer.from_pretrained(project_root / "builtin" / "encoder", local_files_only=True)
+    return AutoTokenizer.from_pretrained(
+        project_root / "juzhen" / "builtin" / "encoder", local_files_only=True
+    )
 
 
 def test_the_committed_files_are_what_the_script_writes(project_root, tmp_path):
     write_files(tmp_path)
     for path in tmp_path.iterdir():
-        assert path.read_bytes() == (project_root / "builtin" / "encoder" / path.name).read_bytes(), path.name
+        assert (
+            path.read_bytes() == (project_root / "juzhen" / "builtin" / "encoder" / path.name).read_bytes()
+        ), path.name
 
 
 @pytest.mark.slow
 def test_the_command_writes_the_same_in_a_fresh_process(project_root, tmp_path):
     command = [sys.executable, "-m", "tools.build_vocabulary", str(tmp_path)]
     subprocess.run(command, cwd=project_root, check=True, env={"PYTHONHASHSEED": "7"})
-    vocab = (project_root / "builtin" / "encoder" / "vocab.txt").read_bytes()
+    vocab = (project_root / "juzhen" / "builtin" / "encoder" / "vocab.txt").read_bytes()
     assert (tmp_path / "vocab.txt").read_bytes() == vocab
 
 

@@ -64,7 +64,9 @@ def test_ids_and_segments_are_those_of_the_tokenizer(any_folder, joint, max_leng
 
 @cache
 def embedded_tokenizer():
-    return AutoTokenizer.from_pretrained(Path(__file__).resolve().parents[2] / "builtin" / "encoder")
+    return AutoTokenizer.from_pretrained(
+        Path(__file__).resolve().parents[2] / "juzhen" / "builtin" / "encoder"
+    )
 
 
 @example(first=13, second=13, max_length=28)  # equally long, an odd number of tokens left

@@ -21,7 +21,7 @@ TEXTS = ["我想知道怎么还款", "怎么还花呗", "今天天气很好"]
 
 @pytest.fixture(scope="module")
 def folder(project_root):
-    return project_root / "builtin" / "mini_zh"
+    return project_root / "juzhen" / "builtin" / "mini_zh"
 
 
 def settings(project_root, **more):

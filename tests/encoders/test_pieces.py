@@ -18,8 +18,8 @@ torch.set_num_threads(2)
 from transformers import AutoTokenizer, BertConfig, BertModel
 from tools.bench.machine import peak_mib
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-backbone = BertModel(BertConfig.from_pretrained("builtin/encoder"), add_pooling_layer=False)
-tokenizer = AutoTokenizer.from_pretrained("builtin/encoder")
+backbone = BertModel(BertConfig.from_pretrained("juzhen/builtin/encoder"), add_pooling_layer=False)
+tokenizer = AutoTokenizer.from_pretrained("juzhen/builtin/encoder")
 encoder = SentenceEncoder(backbone, tokenizer, pooling="mean", normalise=False, max_length=128, projections=[])
 encoder.piece_tokens = 1100
 encoder.train()

@@ -48,7 +48,7 @@ def tokens_of(encoder, views=None):
 )
 @pytest.mark.parametrize("text", ["今天天气很好", "A dog runs.", "it's 3.5 %", '他说："好"。', "[MASK]"])
 def test_arithmetic_gives_what_tokenising_the_whole_text_gives(project_root, template, text):
-    tokenizer = AutoTokenizer.from_pretrained(project_root / "builtin" / "encoder")
+    tokenizer = AutoTokenizer.from_pretrained(project_root / "juzhen" / "builtin" / "encoder")
     frame = Frame.of(tokenizer)
     parts = [read_template(template, SENTENCE, tokenizer, frame)]
     table = TokenTable.of([tokenizer(text)["input_ids"]])

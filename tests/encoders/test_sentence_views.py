@@ -37,7 +37,7 @@ def generators(count):
 
 @pytest.fixture(scope="module")
 def tokenizer(project_root):
-    return AutoTokenizer.from_pretrained(project_root / "builtin" / "encoder")
+    return AutoTokenizer.from_pretrained(project_root / "juzhen" / "builtin" / "encoder")
 
 
 def examples(sentences=LINES):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from juzhen.core.source_code import ROOT
+from juzhen.core.places import ROOT
 from launch import maths_digest as digests
 from launch.maths_digest import DECIDING, maths_digest, meaning, source_files
 

@@ -34,7 +34,9 @@ def test_a_job_learns_something_else_and_the_same_again(model, tmp_path, tiny_ba
 
 @pytest.mark.slow
 def test_translations_are_learnt_from_with_their_labels(tmp_path, tiny_backbone, project_root):
-    lines = (project_root / "builtin/data/demo_sts/train.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    lines = (
+        (project_root / "juzhen/builtin/data/demo_sts/train.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    )
     firsts = sorted({line.split("\t")[0] for line in lines})
     path = tmp_path / "back.tsv"
     path.write_text("".join(f"{text}\t换了一种说法{text}\n" for text in firsts), encoding="utf-8")

@@ -23,7 +23,7 @@ LINES = ["一二三四五六七八九十", "天地玄黄宇宙洪荒", "日月�
 
 @pytest.fixture(scope="module")
 def tokenizer(project_root):
-    return AutoTokenizer.from_pretrained(project_root / "builtin" / "encoder")
+    return AutoTokenizer.from_pretrained(project_root / "juzhen" / "builtin" / "encoder")
 
 
 def collator(tokenizer, *, seed=1, shares=(0.3, 0.8), delete=0.0, neighbour_share=0.0):

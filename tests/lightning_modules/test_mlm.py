@@ -29,7 +29,11 @@ INTERRUPTED = Path(__file__).parents[1] / "interrupted_job.py"
 def text_folder(tmp_path_factory, project_root):
     """A data folder with one running text: sentences of a built-in set, some to a line."""
     folder = tmp_path_factory.mktemp("data")
-    rows = (project_root / "builtin" / "data" / "demo_nli" / "train.tsv").read_text("utf-8").splitlines()[1:]
+    rows = (
+        (project_root / "juzhen" / "builtin" / "data" / "demo_nli" / "train.tsv")
+        .read_text("utf-8")
+        .splitlines()[1:]
+    )
     sentences = [row.split("\t")[0] for row in rows][:600]
     lines = ["".join(sentences[first : first + 3]) for first in range(0, len(sentences), 3)]
     (folder / "text").mkdir()

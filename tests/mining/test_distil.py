@@ -155,6 +155,6 @@ def test_mistakes_are_told_in_one_line(words, message, tmp_path, monkeypatch, ca
 
 
 def test_a_bi_encoder_is_no_teacher(project_root, tmp_path, capsys):
-    folder = project_root / "builtin" / "encoder"
+    folder = project_root / "juzhen" / "builtin" / "encoder"
     assert main(["distil", str(folder), "demo_qmc", "--out", str(tmp_path / "x.tsv")]) == 2
     assert "expected a run of model=crossencoder" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Measurements beside sentence-transformers: python -m bench <benchmark>, or all; --help lists them.
+"""Measurements beside sentence-transformers: python -m tools.bench <benchmark>, or all; --help lists them.
 
 Each writes <output>/<name>.json and a picture, and prints a table. Rounds alternate between the contestants in one
 process, so that a busy machine hits all of them; what is compared is the median over rounds of their ratio. Run it
@@ -33,7 +33,7 @@ NEEDED = {
 
 def build_parser() -> argparse.ArgumentParser:
     shape = argparse.RawDescriptionHelpFormatter
-    parser = Parser("python -m bench", description=__doc__, formatter_class=shape)
+    parser = Parser("python -m tools.bench", description=__doc__, formatter_class=shape)
     verbs = parser.add_subparsers(dest="benchmark", required=True, metavar="benchmark")
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument(
@@ -74,7 +74,7 @@ def run_one(name: str, options: dict[str, Any], output: Path, console: Console) 
 
     machine, start = describe_machine() | {"device": device_name()}, time.perf_counter()
     console.print(f"{name}: {BENCHMARKS[name][0]}", highlight=False)
-    found = importlib.import_module(f"bench.{name}").measure(**options)
+    found = importlib.import_module(f"tools.bench.{name}").measure(**options)
     report = Report(name, options, machine, **found, seconds=round(time.perf_counter() - start, 1))
     written = [report.write(output), *draw(report, output)]
     show(report, console)

@@ -1,15 +1,15 @@
-"""Work in a process of its own, for measurements of memory: python -m tools.bench.child <module:function> <arguments>."""
+"""Work in a process of its own, to measure memory: python -m tools.bench.child <module:function> <arguments>."""
 
 import importlib
 import json
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
+from juzhen.core.places import ROOT
+
 MARK = "result of the child: "
-ROOT = Path(__file__).resolve().parents[1]
 
 
 def in_child(function: str, **arguments: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The README's table of speed, written from measurements: python -m tools.bench.page results/bench README.md README.zh.md
+"""The README's table of speed: python -m tools.bench.page results/bench README.md README.zh.md
 
 Reads every JSON below the folder and replaces what stands between the markers of each page. Needs no torch.
 """
@@ -164,7 +164,7 @@ def write_into(page: Path, text: str) -> None:
 
 def main() -> None:
     parser = Parser("python -m tools.bench.page", description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="folder with the JSON files of python -m bench")
+    parser.add_argument("folder", type=Path, help="folder with the JSON files of python -m tools.bench")
     parser.add_argument("pages", type=Path, nargs="+", help="pages with markers; *.zh.md get Chinese words")
     given = parser.parse_args()
     reports = [Report.read(path) for path in sorted(given.folder.rglob("*.json"))]

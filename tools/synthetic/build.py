@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from juzhen.core.places import BUILTIN
 from juzhen.core.whole import write_text
 from tools.synthetic.facts import Facts
 from tools.synthetic.grammar import Draw, Generator, Row, fold
@@ -10,7 +11,7 @@ from tools.synthetic.questions import Questions
 from tools.synthetic.roles import Roles
 from tools.synthetic.scenes import Scenes
 
-FOLDER = Path(__file__).parents[2] / "builtin" / "data"
+FOLDER = BUILTIN / "data"
 HEADER: Row = ("sentence1", "sentence2", "label")
 SIZES = {"train": 4000, "dev": 600, "test": 600}  # rounded to whole proposals of a generator
 MOST_PROPOSALS = 20_000  # a wish that needs more cannot be met: the lexicon is too small
