@@ -39,7 +39,7 @@ SUITE = {
     "sweeps": {"conf", "callbacks"},
     "launch": {"conf", "callbacks"},
 }
-"""Package of the suite → the other packages that it may import. Each may import the library, and the library none of them."""
+"""Package of the suite → the others that it may import. Each may import the library, which imports none of them."""
 
 LAST_STEP = {
     "launch/curriculum.py",

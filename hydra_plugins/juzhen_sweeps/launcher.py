@@ -87,14 +87,14 @@ class SlurmLauncher(CellLauncher):
 
     is_here = False
 
-    def __init__(self, attempts: int, **wishes: Any) -> None:
+    def __init__(self, attempts: int, **resources: Any) -> None:
         self.attempts = attempts
-        self.wishes = wishes
+        self.resources = resources
 
     def backend(self, cells: Sequence[Cell], ledger: Ledger) -> Backend:
-        from sweeps.backends.slurm import SlurmBackend, SlurmWishes
+        from sweeps.backends.slurm import SlurmBackend, SlurmResources
 
-        return SlurmBackend(program(), ledger, cells, _wishes(SlurmWishes, self.wishes))
+        return SlurmBackend(program(), ledger, cells, _resources(SlurmResources, self.resources))
 
 
 class RayLauncher(CellLauncher):
@@ -102,14 +102,14 @@ class RayLauncher(CellLauncher):
 
     is_here = False
 
-    def __init__(self, attempts: int, **wishes: Any) -> None:
+    def __init__(self, attempts: int, **resources: Any) -> None:
         self.attempts = attempts
-        self.wishes = wishes
+        self.resources = resources
 
     def backend(self, cells: Sequence[Cell], ledger: Ledger) -> Backend:
-        from sweeps.backends.ray_cluster import RayBackend, RayWishes
+        from sweeps.backends.ray_cluster import RayBackend, RayResources
 
-        return RayBackend(program(), ledger, cells, _wishes(RayWishes, self.wishes))
+        return RayBackend(program(), ledger, cells, _resources(RayResources, self.resources))
 
 
 def require_data_of(config: DictConfig, launcher: Launcher) -> None:
@@ -125,7 +125,7 @@ def require_data_of(config: DictConfig, launcher: Launcher) -> None:
             raise
 
 
-def _wishes(kind: type, given: Mapping[str, Any]) -> Any:
+def _resources(kind: type, given: Mapping[str, Any]) -> Any:
     """An object of that dataclass from keys of the configuration. Raises UserError for a key that it does not have."""
     known = [field.name for field in fields(kind)]
     for key in given:

@@ -16,9 +16,9 @@ from typing import Any
 from juzhen.core.errors import UserError
 from juzhen.core.places import ROOT
 from sweeps.backends import remote
-from sweeps.backends.attend import command_for
 from sweeps.backends.interface import Ended
 from sweeps.backends.local import OF_A_CELL
+from sweeps.backends.worker import command_for
 from sweeps.ledger import Cell, Event, History, Ledger
 from sweeps.machine import num_cores, thread_variables, visible_gpus
 from sweeps.processes import SECONDS_TO_SAVE, program_environment
@@ -31,7 +31,7 @@ SHARED_DISK_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class RayWishes:
+class RayResources:
     """Where the cluster is and what each cell asks of it; see conf/hydra/launcher/ray.yaml."""
 
     address: str | None
@@ -55,7 +55,7 @@ class RayWishes:
 
 
 class RayWork:
-    """A task that attends to a cell."""
+    """A task that runs a cell."""
 
     def __init__(self, ray: Any, task: Any, ending: Path) -> None:
         self.ray = ray
@@ -82,13 +82,13 @@ class RayBackend:
     poll_seconds = 0.5
 
     def __init__(
-        self, program: Sequence[str], ledger: Ledger, cells: Sequence[Cell], wishes: RayWishes
+        self, program: Sequence[str], ledger: Ledger, cells: Sequence[Cell], resources: RayResources
     ) -> None:
         self.ray = _ray()
         self.program = list(program)
         self.ledger = ledger
-        self.wishes = wishes
-        self.largest = max((wishes.asked(cell) for cell in cells), key=lambda asked: asked["GPU"])
+        self.resources = resources
+        self.largest = max((resources.asked(cell) for cell in cells), key=lambda asked: asked["GPU"])
         self._connect()
         self._check_room()
         self.counted, self.room = float("-inf"), 1
@@ -97,7 +97,7 @@ class RayBackend:
         quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         try:
-            if self.wishes.address is None:
+            if self.resources.address is None:
                 # Of this machine: it is gone when the sweep is.
                 self.ray.init(
                     address="local",
@@ -107,10 +107,10 @@ class RayBackend:
                     **quiet,
                 )
                 return
-            _require_listener(self.wishes.address)
-            self.ray.init(address=self.wishes.address, **quiet)
+            _require_listener(self.resources.address)
+            self.ray.init(address=self.resources.address, **quiet)
         except (ConnectionError, RuntimeError, ValueError) as error:
-            raise _unreachable(self.wishes.address, error) from error
+            raise _unreachable(self.resources.address, error) from error
 
     def _check_room(self) -> None:
         nodes = self._nodes()
@@ -135,27 +135,25 @@ class RayBackend:
                 for node in self._nodes()
             ]
             self.counted, self.room = time.monotonic(), max(1, sum(room))
-        return min(self.room, self.wishes.jobs or self.room)
+        return min(self.room, self.resources.jobs or self.room)
 
     def describe(self) -> str:
-        return (
-            f"{self.capacity()} at a time on {len(self._nodes())} Ray nodes, {self.wishes.cpus} threads each"
-        )
+        return f"{self.capacity()} at a time on {len(self._nodes())} Ray nodes, {self.resources.cpus} threads each"
 
     def start(self, cell: Cell, log: Path) -> RayWork:
-        asked = self.wishes.asked(cell)
-        attend = self.ray.remote(remote.attend).options(
+        asked = self.resources.asked(cell)
+        task = self.ray.remote(remote.run_worker).options(
             num_cpus=asked["CPU"],
             num_gpus=asked["GPU"],
             max_retries=0,  # attempts are counted by the sweep
             name=cell.name,
         )
         command = command_for(self.ledger, cell, [*self.program, *cell.words, *OF_A_CELL])
-        told = program_environment() | thread_variables(self.wishes.cpus)
+        told = program_environment() | thread_variables(self.resources.cpus)
         folder = (self.ledger.folder / "jobs" / cell.name).resolve()
         folder.mkdir(parents=True, exist_ok=True)
         ending = folder / f"{secrets.token_hex(8)}_ended.json"
-        return RayWork(self.ray, attend.remote(command, told, os.getcwd(), str(ROOT), str(ending)), ending)
+        return RayWork(self.ray, task.remote(command, told, os.getcwd(), str(ROOT), str(ending)), ending)
 
     def adopt(self, cell: Cell) -> None:
         """Nothing: tasks end with the sweep that started them."""

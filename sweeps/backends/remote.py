@@ -12,8 +12,8 @@ OF_THE_NODE = ("CUDA_VISIBLE_DEVICES", "RAY_", "SLURM_", "HOSTNAME", "TMPDIR")
 """Variables that keep the value they have on the node; the others are those of the sweep."""
 
 
-def attend(command: list[str], environment: dict[str, str], folder: str, root: str, ending: str) -> None:
-    """Runs an attendant in `folder` and leaves its exit status in the file `ending`.
+def run_worker(command: list[str], environment: dict[str, str], folder: str, root: str, ending: str) -> None:
+    """Runs a worker in `folder` and leaves its exit status in the file `ending`.
 
     KeyboardInterrupt, which is how Ray asks for an end, saves.
     """
@@ -31,7 +31,7 @@ def attend(command: list[str], environment: dict[str, str], folder: str, root: s
 
 
 def start(command: list[str], environment: dict[str, str], folder: str, root: str) -> subprocess.Popen:
-    """`root` is where the attendant finds the project."""
+    """`root` is where the worker finds the project."""
     told = {"PYTHONPATH": os.pathsep.join(filter(None, [root, environment.get("PYTHONPATH", "")]))}
     told["ATTENDED_BY"] = str(os.getpid())
     return subprocess.Popen(command, cwd=folder, env=environment | told)
@@ -50,7 +50,7 @@ def _told(environment: dict[str, str]) -> dict[str, str]:
     return {k: value for k, value in environment.items() if not k.startswith(OF_THE_NODE)} | own
 
 
-class AttendedCell:
+class WorkerCell:
     """What submitit calls on a node, and asks to save when time is up or the node is wanted for something else.
 
     endings   folder in which `<job>_ended.json` will tell the exit status
@@ -87,7 +87,7 @@ class AttendedCell:
         self._save()
         if not self.requeues:
             return None
-        return submitit.helpers.DelayedSubmission(AttendedCell(*self.arguments, requeues=True))
+        return submitit.helpers.DelayedSubmission(WorkerCell(*self.arguments, requeues=True))
 
     def _save(self) -> None:
         """Called from a handler, while `wait` below it holds the lock of the process: so this goes around both."""

@@ -17,9 +17,9 @@ from typing import Any
 from juzhen.core.errors import UserError
 from juzhen.core.places import ROOT
 from sweeps.backends import remote
-from sweeps.backends.attend import command_for
 from sweeps.backends.interface import Ended
 from sweeps.backends.local import OF_A_CELL
+from sweeps.backends.worker import command_for
 from sweeps.ledger import Cell, Event, History, Ledger
 from sweeps.machine import num_cores, thread_variables
 from sweeps.processes import command_line, last_words
@@ -29,7 +29,7 @@ CLUSTERS = ("slurm", "local")
 
 
 @dataclass(frozen=True)
-class SlurmWishes:
+class SlurmResources:
     """What each job asks for; the keys are described in conf/hydra/launcher/slurm.yaml."""
 
     cluster: str
@@ -159,33 +159,33 @@ class SlurmBackend:
     begins = Event.SUBMITTED
 
     def __init__(
-        self, program: Sequence[str], ledger: Ledger, cells: Sequence[Cell], wishes: SlurmWishes
+        self, program: Sequence[str], ledger: Ledger, cells: Sequence[Cell], resources: SlurmResources
     ) -> None:
         self.submitit = _submitit()
         self.program = list(program)
         self.ledger = ledger
-        self.wishes = wishes
-        is_local = wishes.cluster == "local"
+        self.resources = resources
+        is_local = resources.cluster == "local"
         self.poll_seconds = 0.2 if is_local else 2.0
         self.queue = LocalQueue() if is_local else SlurmQueue()
         # Slurm has a queue of its own, this machine has none.
-        self.jobs = wishes.jobs or (max(1, num_cores() // wishes.cpus) if is_local else len(cells))
+        self.jobs = resources.jobs or (max(1, num_cores() // resources.cpus) if is_local else len(cells))
 
     def capacity(self) -> int:
         return self.jobs
 
     def describe(self) -> str:
-        return f"up to {self.jobs} jobs in the queue of {self.wishes.cluster}, {self.wishes.cpus} cores each"
+        return f"up to {self.jobs} jobs in the queue of {self.resources.cluster}, {self.resources.cpus} cores each"
 
     def start(self, cell: Cell, log: Path) -> SlurmWork:
         command = command_for(self.ledger, cell, [*self.program, *cell.words, *OF_A_CELL])
-        todo = remote.AttendedCell(
+        todo = remote.WorkerCell(
             command,
-            thread_variables(self.wishes.cpus),
+            thread_variables(self.resources.cpus),
             os.getcwd(),
             str(ROOT),
             str(self._folder(cell).resolve()),
-            requeues=self.wishes.requeues > 0,
+            requeues=self.resources.requeues > 0,
         )
         try:
             job = self._executor(cell).submit(todo)
@@ -215,7 +215,7 @@ class SlurmBackend:
     def stop(self, works: Sequence[SlurmWork], report: Callable[[str], None]) -> bool:
         """Nothing is cancelled: a job in a queue is worth keeping."""
         jobs = " ".join(work.job for work in works)
-        ends = "kill" if self.wishes.cluster == "local" else "scancel"
+        ends = "kill" if self.resources.cluster == "local" else "scancel"
         report(
             f"leaving; {len(works)} jobs go on, and the same command waits for them. To end them: {ends} {jobs}"
         )
@@ -228,17 +228,17 @@ class SlurmBackend:
         return self.ledger.folder / "jobs" / cell.name
 
     def _executor(self, cell: Cell) -> Any:
-        asked, folder = self.wishes.sbatch(cell), self._folder(cell).resolve()
+        asked, folder = self.resources.sbatch(cell), self._folder(cell).resolve()
         _make_private(folder)
-        if self.wishes.cluster == "slurm":
-            executor = self.submitit.SlurmExecutor(folder, max_num_timeout=self.wishes.requeues)
+        if self.resources.cluster == "slurm":
+            executor = self.submitit.SlurmExecutor(folder, max_num_timeout=self.resources.requeues)
             executor.update_parameters(**asked)
             return executor
-        executor = self.submitit.LocalExecutor(folder, max_num_timeout=self.wishes.requeues)
+        executor = self.submitit.LocalExecutor(folder, max_num_timeout=self.resources.requeues)
         executor.update_parameters(
-            timeout_min=self.wishes.time_minutes,
+            timeout_min=self.resources.time_minutes,
             gpus_per_node=asked.get("gpus_per_node", 0),
-            signal_delay_s=self.wishes.signal_seconds,
+            signal_delay_s=self.resources.signal_seconds,
             stderr_to_stdout=True,
         )
         return executor

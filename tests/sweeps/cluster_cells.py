@@ -28,19 +28,21 @@ SLURM = {
 }
 
 
-def on(place: str, **wishes: object):
+def on(place: str, **resources: object):
     """Makes the back end for `fake_cells.plan`."""
     sys.path[:0] = [str(ROOT)] if str(ROOT) not in sys.path else []
 
     def backend(program, ledger, cells):
         if place in ("slurm", "local"):
-            from sweeps.backends.slurm import SlurmBackend, SlurmWishes
+            from sweeps.backends.slurm import SlurmBackend, SlurmResources
 
-            return SlurmBackend(program, ledger, cells, SlurmWishes(**SLURM | {"cluster": place} | wishes))
-        from sweeps.backends.ray_cluster import RayBackend, RayWishes
+            return SlurmBackend(
+                program, ledger, cells, SlurmResources(**SLURM | {"cluster": place} | resources)
+            )
+        from sweeps.backends.ray_cluster import RayBackend, RayResources
 
-        given = {"address": place, "jobs": None, "cpus": 1, "gpus": None} | wishes
-        return RayBackend(program, ledger, cells, RayWishes(**given))
+        given = {"address": place, "jobs": None, "cpus": 1, "gpus": None} | resources
+        return RayBackend(program, ledger, cells, RayResources(**given))
 
     return backend
 

@@ -15,10 +15,10 @@ from fake_cells import FAKE, plan
 
 from juzhen.core.errors import UserError
 from sweeps.backends import ray_cluster, remote
-from sweeps.backends.attend import command_for
 from sweeps.backends.interface import Ended
-from sweeps.backends.ray_cluster import RayBackend, RayWishes
-from sweeps.backends.slurm import SlurmWishes, SlurmWork
+from sweeps.backends.ray_cluster import RayBackend, RayResources
+from sweeps.backends.slurm import SlurmResources, SlurmWork
+from sweeps.backends.worker import command_for
 from sweeps.ledger import Cell, Event, Ledger
 from sweeps.status import State, read_status
 
@@ -128,7 +128,7 @@ def test_a_sweep_that_ends_early_says_what_becomes_of_its_cells(tmp_path, keeps,
     assert read_status(tmp_path / "runs").count(state) == 1
 
 
-def attendant(folder, cell, project_root, **environment):
+def worker(folder, cell, project_root, **environment):
     program = folder.parent / "train.py"
     program.write_text(FAKE)
     command = command_for(Ledger(folder), cell, [sys.executable, str(program), cell.run_dir, "fine"])
@@ -136,11 +136,11 @@ def attendant(folder, cell, project_root, **environment):
     return subprocess.Popen(command, env=os.environ | told)
 
 
-def test_a_cell_has_one_attendant_and_sees_no_cluster(tmp_path, project_root):
+def test_a_cell_has_one_worker_and_sees_no_cluster(tmp_path, project_root):
     folder = tmp_path / "runs"
     cell = Cell(str(folder / "0-fine"), ())
     steps = {"STEP_SECONDS": "0.2", "SLURM_NTASKS": "1", "OMP_NUM_THREADS": "3"}
-    both = [attendant(folder, cell, project_root, **steps) for _ in range(2)]
+    both = [worker(folder, cell, project_root, **steps) for _ in range(2)]
     while not (started := [event for event in Ledger(folder).events() if event["event"] == Event.STARTED]):
         time.sleep(0.02)
     assert Ledger(folder).is_at_work(cell)
@@ -150,10 +150,10 @@ def test_a_cell_has_one_attendant_and_sees_no_cluster(tmp_path, project_root):
     assert not Ledger(folder).is_at_work(cell)
 
 
-def test_a_killed_attendant_takes_its_cell_along_and_the_cell_is_busy_until_then(tmp_path, project_root):
+def test_a_killed_worker_takes_its_cell_along_and_the_cell_is_busy_until_then(tmp_path, project_root):
     folder = tmp_path / "runs"
     cell = Cell(str(folder / "0-fine"), ())
-    one = attendant(folder, cell, project_root, STEP_SECONDS="30")
+    one = worker(folder, cell, project_root, STEP_SECONDS="30")
     while not (started := [event for event in Ledger(folder).events() if event["event"] == Event.STARTED]):
         time.sleep(0.02)
     os.kill(started[0]["process"], signal.SIGSTOP)  # it takes its time to save
@@ -186,27 +186,29 @@ def test_a_job_of_slurm_has_ended_when_it_says_so_or_when_the_queue_has_lost_it(
 
 
 def test_slurm_is_asked_for_what_a_cell_needs():
-    wishes = SlurmWishes(**SLURM | {"memory_gb": 1.5, "partition": "short", "options": {"mail-type": "FAIL"}})
-    asked = wishes.sbatch(Cell("runs/a", (), devices=2))
+    resources = SlurmResources(
+        **SLURM | {"memory_gb": 1.5, "partition": "short", "options": {"mail-type": "FAIL"}}
+    )
+    asked = resources.sbatch(Cell("runs/a", (), devices=2))
     assert (asked["gpus_per_node"], asked["cpus_per_task"], asked["mem"]) == (2, 1, "1536MB")
     assert asked["additional_parameters"] == {"requeue": True, "mail-type": "FAIL"}
-    assert "gpus_per_node" not in wishes.sbatch(Cell("runs/a", ()))
-    none = SlurmWishes(**SLURM | {"requeues": 0, "gpus": 1}).sbatch(Cell("runs/a", (), devices=2))
+    assert "gpus_per_node" not in resources.sbatch(Cell("runs/a", ()))
+    none = SlurmResources(**SLURM | {"requeues": 0, "gpus": 1}).sbatch(Cell("runs/a", (), devices=2))
     assert none["additional_parameters"] == {"no-requeue": True}
     assert none["gpus_per_node"] == 1
 
 
 @pytest.mark.parametrize(
-    ("wish", "told"),
+    ("asked_for", "told"),
     [
         ({"cluster": "slrum"}, "hydra.launcher.cluster=slrum: expected slurm or local"),
         ({"cpus": 0}, "hydra.launcher.cpus=0: expected a whole number of at least 1"),
         ({"time_minutes": 1, "signal_seconds": 60}, "a job has only hydra.launcher.time_minutes=1"),
     ],
 )
-def test_slurm_wishes_that_cannot_be(wish, told):
+def test_slurm_resources_that_cannot_be(asked_for, told):
     with pytest.raises(UserError, match=told):
-        SlurmWishes(**SLURM | wish)
+        SlurmResources(**SLURM | asked_for)
 
 
 def ray_on_paper(monkeypatch, *nodes):
@@ -215,8 +217,8 @@ def ray_on_paper(monkeypatch, *nodes):
     monkeypatch.setattr(ray_cluster, "_ray", lambda: ray)
 
 
-def backend(devices=0, **wishes):
-    given = RayWishes(**{"address": "auto", "jobs": None, "cpus": 4, "gpus": None} | wishes)
+def backend(devices=0, **resources):
+    given = RayResources(**{"address": "auto", "jobs": None, "cpus": 4, "gpus": None} | resources)
     return RayBackend(["train.py"], Ledger("runs"), [Cell("runs/a", (), devices=devices)], given)
 
 

@@ -1,7 +1,7 @@
-"""Runs a cell on a node of a cluster: `python -m sweeps.backends.attend <output_dir> <run_dir> <command …>`.
+"""Runs a cell on a node of a cluster: `python -m sweeps.backends.worker <output_dir> <run_dir> <command …>`.
 
 What Slurm or Ray start is this program, and this program starts the cell. So a cell is always held by somebody who lets
-no second one begin, tells the ledger where it is, hands a wish to end on to it, and leaves nothing behind.
+no second one begin, tells the ledger where it is, hands a request to end on to it, and leaves nothing behind.
 """
 
 import os
@@ -25,7 +25,7 @@ OF_THE_CLUSTER = ("SLURM_", "SUBMITIT_", "RAY_")
 """Variables that a cell must not see: Lightning would take the job of one cell for a training over several tasks."""
 
 
-class Attendant:
+class Worker:
     """One attempt at one cell, from waiting for a free cell to the end of its process."""
 
     def __init__(self, ledger: Ledger, cell: Cell, command: Sequence[str]) -> None:
@@ -87,12 +87,12 @@ class Attendant:
 
 
 def command_for(ledger: Ledger, cell: Cell, command: Sequence[str]) -> list[str]:
-    """The command line of an attendant of `command`; absolute, since nodes may start anywhere."""
+    """The command line of a worker of `command`; absolute, since nodes may start anywhere."""
     folder = str(ledger.folder.parent.resolve())
     return [
         sys.executable,
         "-m",
-        "sweeps.backends.attend",
+        "sweeps.backends.worker",
         folder,
         str(Path(cell.run_dir).resolve()),
         *command,
@@ -109,7 +109,7 @@ def main(arguments: Sequence[str]) -> int:
     die_with_parent(int(os.environ.pop("ATTENDED_BY", "0")))
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # submitit's, and sent to every process of a job
     folder, run_dir, *command = arguments
-    return Attendant(Ledger(folder), Cell(run_dir, ()), command).run()
+    return Worker(Ledger(folder), Cell(run_dir, ()), command).run()
 
 
 if __name__ == "__main__":
