@@ -6,6 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from juzhen.core.errors import UserError
+from juzhen.core.places import DISTRIBUTION
 
 INFO = ("--info", "-i")
 SHOWN = ("torch", "pytorch-lightning", "transformers", "hydra-core")
@@ -35,7 +36,7 @@ def version_line() -> str:
     """`juzhen 0.1.0 (torch 2.9.1, Python 3.12.3)`"""
     import platform
 
-    return f"juzhen {_version('juzhen')} (torch {_version('torch')}, Python {platform.python_version()})"
+    return f"juzhen {_version(DISTRIBUTION)} (torch {_version('torch')}, Python {platform.python_version()})"
 
 
 def info_lines(conf_dir: Path) -> Iterator[str]:
@@ -46,7 +47,7 @@ def info_lines(conf_dir: Path) -> Iterator[str]:
     told = describe_environment()
     commit = told["git_commit"]
     changed = ", with changes" if told["git_dirty"] else ""
-    yield f"juzhen {_version('juzhen')}" + (f", commit {commit[:10]}{changed}" if commit else "")
+    yield f"juzhen {_version(DISTRIBUTION)}" + (f", commit {commit[:10]}{changed}" if commit else "")
     yield f"libraries      {', '.join(f'{name} {_version(name)}' for name in SHOWN)}"
     yield f"python         {told['python']}"
     yield f"machine        {told['platform']}, {told['cpu_cores']} cores, {told['processor']}"

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from juzhen.core.places import ROOT
+from juzhen.core.places import IS_CLONE, ROOT
 from juzhen.core.processor import lacks_bf16, processor_name
 
 PACKAGES = (
@@ -50,6 +50,8 @@ def _version(package: str) -> str | None:
 
 def _git(*arguments: str) -> str | None:
     """Output of a git command in the project's folder; None outside a checkout."""
+    if not IS_CLONE:
+        return None  # a package lies in a folder that may be part of somebody else's repository
     try:
         done = subprocess.run(
             ["git", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=10, check=True

@@ -8,7 +8,12 @@ PACKAGE = Path(__file__).resolve().parents[1]
 ROOT = PACKAGE.parent
 """The clone, where the suite lies beside the package; of an installed package, the folder that it is installed in."""
 
+IS_CLONE = (ROOT / "train.py").is_file()
+
 BUILTIN = PACKAGE / "builtin"
 CONFIGURATION = ROOT / "conf"
-DATASETS = CONFIGURATION / "dataset" if (ROOT / "train.py").is_file() else PACKAGE / "data" / "descriptions"
+DATASETS = CONFIGURATION / "dataset" if IS_CLONE else PACKAGE / "data" / "descriptions"
 """What is known of each data set, one yaml each: of the clone, or as it was packed with the package."""
+
+DISTRIBUTION = "juzhen-embeddings"
+"""What `pip` calls it; "juzhen" is another project there."""
