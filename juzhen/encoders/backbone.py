@@ -23,10 +23,10 @@ from juzhen.encoders.transformer import from_scratch, from_weights, quiet, read_
 def load_backbone(config: BackboneConfig, *, seed: int) -> SentenceEncoder:
     """The sentence encoder that `config` describes, in float32 on the CPU, in training mode.
 
-    seed  draws the weights under `initialise=random`; the global random state is left as it was
+    seed  draws the weights under `initialize=random`; the global random state is left as it was
 
     What the configuration leaves open (null) is taken from the folder; what the folder leaves open is pooling
-    mean, not normalised, as many tokens as the model can take. Raises UserError for every mistake that can be
+    mean, not normalized, as many tokens as the model can take. Raises UserError for every mistake that can be
     seen in the files.
     """
     found = find_encoder(config)
@@ -34,7 +34,7 @@ def load_backbone(config: BackboneConfig, *, seed: int) -> SentenceEncoder:
     with quiet(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         architecture = read_architecture(layout.transformer, dropout=config.dropout)
-        if config.initialise == "random":
+        if config.initialize == "random":
             if config.layers is not None:
                 architecture.num_hidden_layers = config.layers
             backbone = from_scratch(architecture, shown=found.shown)
@@ -45,7 +45,7 @@ def load_backbone(config: BackboneConfig, *, seed: int) -> SentenceEncoder:
         tokenizer = _read_tokenizer(layout.transformer)
     encoder = _assemble(config, layout, backbone, tokenizer)
     encoder.score_head = (
-        BilinearScore.load(found.folder, dim=encoder.dim) if config.initialise == "pretrained" else None
+        BilinearScore.load(found.folder, dim=encoder.dim) if config.initialize == "pretrained" else None
     )
     return encoder if config.layers is None else with_layers(encoder, config.layers, seed=seed)
 
@@ -70,7 +70,7 @@ def _assemble(
         backbone,
         tokenizer,
         pooling=check_pooling(config.pooling or layout.pooling or "mean"),
-        normalise=bool(layout.normalise) if config.normalise is None else config.normalise,
+        normalize=bool(layout.normalize) if config.normalize is None else config.normalize,
         max_length=_max_length(config, layout, backbone, tokenizer),
         projections=load_projections(
             layout.projections, width=backbone.config.hidden_size, layer_norm=config.layer_norm

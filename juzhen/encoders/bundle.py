@@ -63,7 +63,7 @@ def load_encoder(folder_or_run: str | Path) -> SentenceEncoder:
             f"{folder_or_run}: holds a cross-encoder, which scores pairs and has no embeddings. Use predict.py, or "
             "model=crossencoder init_from=<this>; its transformer alone is backbone=local backbone.path=<the folder>"
         )
-    return load_backbone(BackboneConfig(path=str(folder), initialise="pretrained"), seed=0)
+    return load_backbone(BackboneConfig(path=str(folder), initialize="pretrained"), seed=0)
 
 
 def _write_files(encoder: SentenceEncoder, folder: Path, card: dict[str, Any]) -> None:
@@ -81,7 +81,7 @@ def _write_files(encoder: SentenceEncoder, folder: Path, card: dict[str, Any]) -
     else:
         own = {
             "pooling": encoder.pooling,
-            "normalise": encoder.normalise,
+            "normalize": encoder.normalize,
             "max_length": _input_length(encoder),
             "projections": names,
         }
@@ -114,7 +114,7 @@ def _write_modules(encoder: SentenceEncoder, folder: Path, projections: list[str
     """The files by which sentence-transformers knows what follows the transformer."""
     paths = [("Transformer", ""), ("Pooling", "1_Pooling")]
     paths += [(name.partition("_")[2], name) for name in projections]
-    if encoder.normalise:
+    if encoder.normalize:
         paths.append(("Normalize", f"{len(paths)}_Normalize"))
     modules = [
         {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}

@@ -50,7 +50,7 @@ def model_card(encoder: SentenceEncoder, facts: dict[str, Any], *, loads_elsewhe
     own = {
         "architecture": encoder.backbone.config.model_type,
         "pooling": encoder.pooling,
-        "normalised": "yes" if encoder.normalise else "no",
+        "normalized": "yes" if encoder.normalize else "no",
         "dimensions": encoder.dim,
         "tokens at most": encoder.max_length,
     }

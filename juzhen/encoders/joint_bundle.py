@@ -63,7 +63,7 @@ def load_joint_encoder(folder_or_run: str | Path) -> JointEncoder:
     if not (folder / SETTINGS_FILE).is_file():
         raise UserError(f"{folder}: {SETTINGS_FILE} is missing; copy it from where {HEAD_FILE} came from")
     settings = Settings.read(folder / SETTINGS_FILE)
-    config = BackboneConfig(path=str(folder), initialise="pretrained", pooling=settings.get("pooling", str))
+    config = BackboneConfig(path=str(folder), initialize="pretrained", pooling=settings.get("pooling", str))
     wanted = {
         "outputs": settings.get("outputs", int),
         "segments": settings.get("segments", bool),

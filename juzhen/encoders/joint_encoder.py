@@ -41,7 +41,7 @@ class JointEncoder(nn.Module):
         super().__init__()
         self.inner = inner
         # An embedding's projections, length and score mean nothing to a head.
-        inner.projections, inner.normalise, inner.score_head = nn.ModuleList(), False, None
+        inner.projections, inner.normalize, inner.score_head = nn.ModuleList(), False, None
         self.symmetric = symmetric
         self.segments = segments and marks_segments(inner.backbone)
         self.template = JointTemplate.of(inner.tokenizer)

@@ -69,7 +69,7 @@ class PromptEncoder(SentenceEncoder):
             encoder.tokenizer,
             prompts=prompts,
             pooling=encoder.pooling,
-            normalise=encoder.normalise,
+            normalize=encoder.normalize,
             max_length=getattr(encoder, "input_length", encoder.max_length),
             projections=list(encoder.projections),
         )

@@ -9,7 +9,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
 from juzhen.data.audit.pairs import repeated_and_contradictory
 from juzhen.data.leaks import LeakFilter, leaky_rows
-from juzhen.data.leaks.normalise import normalise
+from juzhen.data.leaks.normalize import normalize
 from juzhen.data.leaks.pairs import PairIndex
 
 LONG = "我想知道花呗分期以后提前还款怎么算利息"
@@ -105,11 +105,11 @@ def test_exact_pairs_are_those_of_a_plain_loop(train, evaluation):
         (row, other)
         for row, pair in enumerate(train)
         for other, its in enumerate(evaluation)
-        if sorted(map(normalise, pair)) == sorted(map(normalise, its))
+        if sorted(map(normalize, pair)) == sorted(map(normalize, its))
     }
-    seen = {normalise(text) for pair in train for text in pair}
+    seen = {normalize(text) for pair in train for text in pair}
     assert hits.exact_sentence.tolist() == [
-        any(normalise(text) in seen for text in its) for its in evaluation
+        any(normalize(text) in seen for text in its) for its in evaluation
     ]
 
 

@@ -20,7 +20,7 @@ from tools.bench.machine import peak_mib
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 backbone = BertModel(BertConfig.from_pretrained("juzhen/builtin/encoder"), add_pooling_layer=False)
 tokenizer = AutoTokenizer.from_pretrained("juzhen/builtin/encoder")
-encoder = SentenceEncoder(backbone, tokenizer, pooling="mean", normalise=False, max_length=128, projections=[])
+encoder = SentenceEncoder(backbone, tokenizer, pooling="mean", normalize=False, max_length=128, projections=[])
 encoder.piece_tokens = 1100
 encoder.train()
 draws = np.random.default_rng(0)
