@@ -159,6 +159,11 @@ def can_snapshot(trainer: pl.Trainer) -> bool:
     return whole_here and trainer.num_nodes == 1 and trainer.is_global_zero
 
 
+def stage_folder(trainer: pl.Trainer) -> Path:
+    """Where a stage keeps what must go on after a resume: the folder around its checkpoints, which runs may share."""
+    return next(one for one in trainer.callbacks if isinstance(one, ResumePoint)).path.parent.parent
+
+
 def newest_state(folder: Path) -> Found | None:
     """Where interrupted training goes on from: the checkpoint in `folder`, or a snapshot that is ahead of it."""
     on_disk, in_memory = folder / RESUME_FILE, find_snapshot(folder)

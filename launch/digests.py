@@ -13,7 +13,7 @@ from datamodules.stages import Stage
 from launch.maths_digest import maths_digest
 from launch.naming import deciding_augmentation, without_variant
 from lightning_modules.chosen_losses import Match
-from schema.config import JobConfig
+from schema.config import JobConfig, deciding_callbacks
 from schema.examples import Examples
 from schema.own_classes import own_class
 
@@ -58,6 +58,8 @@ def stage_digest(
     }
     if augmentation := deciding_augmentation(vars(job.augmentation)):
         deciding["augmentation"] = augmentation
+    if callbacks := deciding_callbacks(job.callbacks):
+        deciding["callbacks"] = callbacks
     return hashlib.sha256(json.dumps(deciding, default=str).encode()).hexdigest()
 
 

@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from launch.language import with_language
 from schema import accelerator, for_scores
+from schema.config import deciding_callbacks
 from schema.declared import declared
 from schema.errors import UserError
 from schema.own_classes import is_own
@@ -19,7 +20,7 @@ NOT_PART_OF_THE_RUN = (
     "hydra",
     "name",
     "hardware",
-    "health",
+    "callbacks",  # those that decide weights apart
     "logger",
     "data_dir",
     "cache_dir",
@@ -56,6 +57,8 @@ def run_key(config: Mapping[str, Any] | DictConfig) -> str:
     deciding["precision"] = (config.get("hardware") or {}).get("precision")
     augmentation = deciding_augmentation(deciding.pop("augmentation", None) or {})
     deciding |= {"augmentation": augmentation} if augmentation else {}
+    callbacks = deciding_callbacks(config.get("callbacks") or {})
+    deciding |= {"callbacks": callbacks} if callbacks else {}
     deciding["model"] = without_variant(with_language(config))
     deciding["evaluation"] = {
         key: value
@@ -68,7 +71,7 @@ def run_key(config: Mapping[str, Any] | DictConfig) -> str:
 
 def _filled_in(config: DictConfig) -> dict[str, Any]:
     """What decides a run, and its hardware, in plain containers. The folder is left out: its name asks for the key."""
-    keys = [key for key in config if key not in NOT_PART_OF_THE_RUN or key == "hardware"]
+    keys = [key for key in config if key not in NOT_PART_OF_THE_RUN or key in ("hardware", "callbacks")]
     nodes = {key: "???" if OmegaConf.is_missing(config, key) else config[key] for key in keys}
     return {
         key: OmegaConf.to_container(one, resolve=True) if OmegaConf.is_config(one) else one

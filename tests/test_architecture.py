@@ -15,7 +15,7 @@ MAY_IMPORT = {
     "encoders": {"schema"},
     "datamodules": {"schema"},
     "lightning_modules": {"schema", "datamodules", "encoders", "losses", "metrics"},
-    "callbacks": {"schema", "datamodules", "encoders", "lightning_modules"},
+    "callbacks": {"schema", "datamodules", "encoders", "lightning_modules", "losses"},
     "analysis": {"schema", "datamodules", "encoders", "metrics"},
     "mining": {"schema", "datamodules", "encoders", "metrics"},
 }
