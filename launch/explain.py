@@ -9,6 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 from yaml import MarkedYAMLError
 
+from launch.hydra_internals import root_of
 from schema.config import DatasetConfig
 from schema.errors import UserError, nearest
 
@@ -117,7 +118,7 @@ def unknown_key(error: OmegaConfBaseException, groups: Iterable[str] = ()) -> Co
     """A key that the configuration does not have, with the nearest one that it has."""
     path, word = str(error.full_key), str(error.key)
     kind, parent = error.object_type, error.parent_node
-    root = parent._get_root() if parent is not None else None
+    root = root_of(parent)
     if isinstance(error.key, int):  # labels={0:0}: Hydra reads a number, and files spell labels as texts
         return ConfigError(
             f"{path.removesuffix(f'.{word}')}: {{{word}: …}} has a number for its key, and a command line takes such "
