@@ -15,7 +15,7 @@ from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import Container, DictConfig
 
-from schema.errors import UserError
+from juzhen.core.errors import UserError
 
 __all__ = ["BasicSweeper", "Hydra", "flag_parser", "known_flags", "opened", "root_of"]
 

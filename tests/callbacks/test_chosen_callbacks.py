@@ -6,11 +6,11 @@ import pytest
 from jobs import compose_job, run_job
 
 from callbacks.trainer import chosen_callbacks
+from juzhen.core.errors import UserError
+from juzhen.core.result import Result
+from juzhen.report.identity import identify
 from launch import typed_config
 from launch.naming import run_key
-from schema.errors import UserError
-from schema.result import Result
-from sweeps.identity import identify
 
 WATCHING = ["Throughput", "SetCounts", "PeakMemory", "LossGradient", "SpaceHealth", "ScoreHealth"]
 QUICK = ("training.duration=2 steps", "evaluation.splits=[dev]")
