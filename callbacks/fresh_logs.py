@@ -2,6 +2,7 @@
 
 import pytorch_lightning as pl
 
+from callbacks.lightning_internals import forget_logged
 from juzhen.core.batch import Batch
 
 
@@ -15,5 +16,4 @@ class FreshLogs(pl.Callback):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Batch, index: int
     ) -> None:
-        for metric in trainer._results.result_metrics:
-            metric.has_reset = True  # until the step logs the name again
+        forget_logged(trainer)

@@ -3,13 +3,14 @@
 import json
 import logging
 import time
-from pathlib import Path
+from typing import Any, Literal
 
 import pytorch_lightning as pl
 import torch
 
-from conf.job import HealthConfig
+from callbacks.resume import stage_folder
 from juzhen.core.errors import UserError
+from juzhen.losses.options import number, whole_number
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.space import Probe, SpaceMeter
 
@@ -23,25 +24,36 @@ class SpaceHealth(pl.Callback):
 
     Models without embeddings are left alone. All processes measure the same, so that all stop together.
 
-    config  what counts as collapsed, and what is done then
-    folder  of the stage; the file goes on where a resumed stage left it
+    probe_sentences  dev sentences that are looked at
+    collapse_cosine  alarm when two of them have a larger cosine than this on average
+    collapse_rank    alarm when embeddings use fewer directions than this (effective rank)
+    on_collapse      warn, or stop: then the alarm ends the run
     """
 
-    def __init__(self, config: HealthConfig, folder: Path, *, batch_tokens: int, seed: int) -> None:
-        self.config = config
-        self.path = folder / HEALTH_FILE
-        self.batch_tokens = batch_tokens
-        self.seed = seed
+    def __init__(
+        self,
+        *,
+        probe_sentences: int,
+        collapse_cosine: float,
+        collapse_rank: float,
+        on_collapse: Literal["warn", "stop"],
+    ) -> None:
+        key = "callbacks.space_health"
+        self.probe_sentences = whole_number(f"{key}.probe_sentences", probe_sentences, low=1)
+        self.collapse_cosine = number(f"{key}.collapse_cosine", collapse_cosine, low=-1.0, high=0.9999)
+        self.collapse_rank = number(f"{key}.collapse_rank", collapse_rank, low=0.0)
+        self.on_collapse = on_collapse
         self.seconds = 0.0
         self._meter: SpaceMeter | None = None
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if not isinstance(pl_module, BiEncoder):
+        if not isinstance(pl_module, BiEncoder) or not trainer.datamodule.selecting:
             return
+        job = pl_module.job
         dev = [one for one in trainer.datamodule.data.evaluation if one.split == "dev"]
-        probe = Probe.drawn(dev, num_sentences=self.config.probe_sentences, seed=self.seed)
+        probe = Probe.drawn(dev, num_sentences=self.probe_sentences, seed=job.seed)
         if probe is not None:
-            self._meter = SpaceMeter(pl_module.encoder, probe, batch_tokens=self.batch_tokens)
+            self._meter = SpaceMeter(pl_module.encoder, probe, batch_tokens=job.hardware.eval_batch_tokens)
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self._meter is None or trainer.state.fn != "fit":
@@ -54,30 +66,37 @@ class SpaceHealth(pl.Callback):
         )
         self.seconds += time.perf_counter() - began
         if trainer.is_global_zero:
-            self._write(trainer.global_step, found)
+            self._write(trainer, found)
         self._judge(trainer.global_step, found)
 
-    def _write(self, step: int, found: dict[str, float | None]) -> None:
-        line = {"step": step, **found, "seconds": round(self.seconds, 4), "cosines": self._meter.histogram()}
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+    def _write(self, trainer: pl.Trainer, found: dict[str, float | None]) -> None:
+        measured = {"seconds": round(self.seconds, 4), "cosines": self._meter.histogram()}
+        append_line(trainer, HEALTH_FILE, found | measured)
 
     def _judge(self, step: int, found: dict[str, float | None]) -> None:
         """Warns, or raises UserError, where all sentences look alike or lie in next to no directions."""
         cosine, rank = found["mean_cosine"], found["effective_rank"]
-        if cosine is not None and cosine > self.config.collapse_cosine:
+        if cosine is not None and cosine > self.collapse_cosine:
             symptom = (
-                f"two sentences have a cosine of {cosine:.4f} on average (health.collapse_cosine="
-                f"{self.config.collapse_cosine:g})"
+                f"two sentences have a cosine of {cosine:.4f} on average (callbacks.space_health.collapse_cosine="
+                f"{self.collapse_cosine:g})"
             )
-        elif rank is None or rank < self.config.collapse_rank:
+        elif rank is None or rank < self.collapse_rank:
             symptom = (
-                f"embeddings use {0 if rank is None else rank:.1f} directions (health.collapse_rank="
-                f"{self.config.collapse_rank:g})"
+                f"embeddings use {0 if rank is None else rank:.1f} directions (callbacks.space_health.collapse_rank="
+                f"{self.collapse_rank:g})"
             )
         else:
             return
-        collapsed("embeddings", step, symptom, self.config)
+        collapsed(
+            "embeddings", step, symptom, key="callbacks.space_health.on_collapse", then=self.on_collapse
+        )
+
+
+def append_line(trainer: pl.Trainer, name: str, values: dict[str, Any]) -> None:
+    """One line of JSON with the step, in a file beside the checkpoints; a resumed stage goes on in the same file."""
+    with (stage_folder(trainer) / name).open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"step": trainer.global_step, **values}) + "\n")
 
 
 def gradient_norms(module: pl.LightningModule) -> dict[str, float]:
@@ -89,12 +108,12 @@ def gradient_norms(module: pl.LightningModule) -> dict[str, float]:
     return {"gradient_norm": norms.mean().item(), "largest_gradient_norm": norms.max().item()}
 
 
-def collapsed(what: str, step: int, symptom: str, config: HealthConfig) -> None:
-    """Warns that something has collapsed, or raises UserError, as `on_collapse` says."""
+def collapsed(what: str, step: int, symptom: str, *, key: str, then: str) -> None:
+    """Warns that something has collapsed, or raises UserError where `then`, the value of `key`, is stop."""
     message = (
         f"the {what} have collapsed at step {step}: {symptom}. Usual causes: optimizer.lr too high, a loss "
         "without negatives, or a temperature that is too high"
     )
-    if config.on_collapse == "stop":
-        raise UserError(f"{message}. To go on all the same: health.on_collapse=warn")
-    log.warning("%s. health.on_collapse=stop would end such a run.", message)
+    if then == "stop":
+        raise UserError(f"{message}. To go on all the same: {key}=warn")
+    log.warning("%s. %s=stop would end such a run.", message, key)

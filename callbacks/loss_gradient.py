@@ -1,6 +1,7 @@
 """The length of the gradient of the loss with respect to what the loss reads, and a warning outside a range."""
 
 import logging
+import math
 from collections import deque
 
 import pytorch_lightning as pl
@@ -9,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from juzhen.core.batch import Batch
+from juzhen.losses.options import interval
 
 log = logging.getLogger(__name__)
 
@@ -27,13 +29,14 @@ class LossGradient(pl.Callback):
     embeddings of any length, since cosines do not change with it.) Of CoSENT and its like (`Loss.compares`), the length
     is told to leave the range; a mean over rows pulls 1/√rows as hard, and has no range of its own.
 
-    low, high    lengths between which there is no warning
-    every_steps  optimizer steps between two readings: in those the gradient is kept, and fetched from the device
+    It is read at the steps that are logged (`logger.every_steps`): there the gradient is kept and leaves the device.
+
+    low, high  lengths between which there is no warning
     """
 
-    def __init__(self, low: float, high: float, *, every_steps: int) -> None:
-        self.low, self.high = low, high
-        self.every_steps = every_steps
+    def __init__(self, *, low: float, high: float) -> None:
+        ends = interval("callbacks.loss_gradient.[low,high]", [low, high], low=0.0, high=math.inf)
+        self.low, self.high = ends
         self._readings: dict[str, deque[float]] = {}
         self._told: set[str] = set()
         self._task: str | None = None
@@ -42,7 +45,7 @@ class LossGradient(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Batch, index: int
     ) -> None:
         # The step whose values Lightning logs.
-        is_due = (trainer.global_step + 1) % self.every_steps == 0
+        is_due = (trainer.global_step + 1) % trainer.log_every_n_steps == 0
         self._task = batch.task if is_due else None
         pl_module.watched = [] if is_due else None
 
@@ -70,7 +73,7 @@ class LossGradient(pl.Callback):
         )
         log.warning(
             "%s: the gradient of the loss with respect to what it reads has length %.2g at step %d, outside of "
-            "health.gradient_range=[%g, %g]: %s.",
+            "callbacks.loss_gradient.low=%g and high=%g: %s.",
             task,
             mean,
             step,

@@ -93,11 +93,10 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str
     """How long the stage that `trainer` has just fitted took, and what its best validation was."""
     if not data.train:
         return {}
-    best = next((one.best_model_score for one in trainer.callbacks if isinstance(one, BestOnDev)), None)
-    watch = next(one for one in trainer.callbacks if isinstance(one, Throughput))
-    counts = next(one for one in trainer.callbacks if isinstance(one, SetCounts))
-    memory = next(one for one in trainer.callbacks if isinstance(one, PeakMemory))
-    snapshots = next(one for one in trainer.callbacks if isinstance(one, ResumePoint)).snapshots
+    found = {type(one): one for one in trainer.callbacks}
+    best = found[BestOnDev].best_model_score if BestOnDev in found else None
+    watch, counts, memory = (found.get(one) for one in (Throughput, SetCounts, PeakMemory))
+    snapshots = found[ResumePoint].snapshots
     steps = trainer.fit_loop.epoch_loop.global_step
     return {
         "steps": steps,
@@ -107,10 +106,10 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str
         "chosen_by": data.selection.in_words,
         f"best_dev_{data.selection.metric}": None if best is None else float(best),
         "kept": LAST if best is None else BEST,
-        **watch.summary(),
-        "sets": counts.summary(),
-        "seconds_per_step": round(watch.train_seconds / steps, 4) if steps else None,
-        "peak_memory_mib": memory.mib,
+        **(watch.summary() if watch else {}),
+        "sets": counts.summary() if counts else {},
+        "seconds_per_step": round(watch.train_seconds / steps, 4) if watch and steps else None,
+        "peak_memory_mib": memory.mib if memory else None,
         "snapshots": None
         if snapshots is None
         else {"written": snapshots.written, "seconds": round(snapshots.seconds, 3)},

@@ -2,7 +2,6 @@
 
 import random
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
 
 from callbacks.checkpoint_io import AtomicCheckpointIO, damaged, read_checkpoint
+from callbacks.lightning_internals import is_between_steps, is_validation_due, whole_state
 from callbacks.snapshot import Snapshots
 from callbacks.snapshot_file import NoRoomError
 from callbacks.snapshots import Found, find_snapshot
@@ -98,8 +98,7 @@ class ResumePoint(Checkpoint):
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *step: Any) -> None:
         due = trainer.global_step - self._saved_at >= self.every_steps or trainer.received_sigterm
-        between_steps = trainer.fit_loop.epoch_loop._should_accumulate()
-        if between_steps or is_validation_due(trainer):
+        if is_between_steps(trainer) or is_validation_due(trainer):
             return
         if due:
             self._save(trainer)
@@ -130,9 +129,8 @@ class ResumePoint(Checkpoint):
 
     def _snapshot(self, trainer: pl.Trainer) -> None:
         # Not trainer.save_checkpoint: the other processes of the job would have to decide alike, and wait.
-        gather = partial(trainer._checkpoint_connector.dump_checkpoint, weights_only=False)
         try:
-            self.snapshots.write(gather, steps=trainer.global_step)
+            self.snapshots.write(whole_state(trainer), steps=trainer.global_step)
         except NoRoomError as error:
             print(
                 f"the state after each step is not kept in {self.snapshots.shared}: {error}. A kill may cost up to "
@@ -159,6 +157,11 @@ def can_snapshot(trainer: pl.Trainer) -> bool:
     return whole_here and trainer.num_nodes == 1 and trainer.is_global_zero
 
 
+def stage_folder(trainer: pl.Trainer) -> Path:
+    """Where a stage keeps what must go on after a resume: the folder around its checkpoints, which runs may share."""
+    return next(one for one in trainer.callbacks if isinstance(one, ResumePoint)).path.parent.parent
+
+
 def newest_state(folder: Path) -> Found | None:
     """Where interrupted training goes on from: the checkpoint in `folder`, or a snapshot that is ahead of it."""
     on_disk, in_memory = folder / RESUME_FILE, find_snapshot(folder)
@@ -177,12 +180,6 @@ def newest_state(folder: Path) -> Found | None:
     return in_memory if in_memory is not None and in_memory.steps > steps else Found(on_disk, steps)
 
 
-def is_validation_due(trainer: pl.Trainer) -> bool:
-    """True when a validation follows the batch that has just ended."""
-    loop = trainer.fit_loop.epoch_loop
-    return bool(loop._should_check_val_fx(trainer.fit_loop._data_fetcher))
-
-
 class ValidationPoints(pl.Callback):
     """Validates every so many optimizer steps, and always after the last one."""
 
@@ -193,6 +190,5 @@ class ValidationPoints(pl.Callback):
         trainer.val_check_batch = float("inf")  # the end of the epoch, which is the end of the stage
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *step: Any) -> None:
-        between_steps = trainer.fit_loop.epoch_loop._should_accumulate()
-        here = not between_steps and trainer.global_step % self.every_steps == 0
+        here = not is_between_steps(trainer) and trainer.global_step % self.every_steps == 0
         trainer.val_check_batch = 1 if here else float("inf")

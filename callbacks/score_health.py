@@ -1,13 +1,12 @@
 """The health of scores at each validation, for models whose score is no cosine, and an alarm when all are alike."""
 
-import json
-from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytorch_lightning as pl
 
-from callbacks.health import collapsed, gradient_norms
-from conf.job import HealthConfig
+from callbacks.health import append_line, collapsed, gradient_norms
+from juzhen.losses.options import number
 from lightning_modules.base import SentenceModule
 from lightning_modules.score_summary import score_counts, score_summary
 
@@ -20,13 +19,13 @@ class ScoreHealth(pl.Callback):
     What a validation has scored is looked at, so nothing is computed for it. Pairs whose score is the cosine of two
     embeddings are left to `callbacks.health.SpaceHealth`.
 
-    config  what counts as collapsed, and what is done then
-    folder  of the stage; the file goes on where a resumed stage left it
+    collapse_spread  alarm when scores deviate by less than this
+    on_collapse      warn, or stop: then the alarm ends the run
     """
 
-    def __init__(self, config: HealthConfig, folder: Path) -> None:
-        self.config = config
-        self.path = folder / SCORES_FILE
+    def __init__(self, *, collapse_spread: float, on_collapse: Literal["warn", "stop"]) -> None:
+        self.collapse_spread = number("callbacks.score_health.collapse_spread", collapse_spread, low=0.0)
+        self.on_collapse = on_collapse
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: SentenceModule) -> None:
         if trainer.state.fn != "fit" or pl_module.scores_by_cosine:
@@ -46,24 +45,20 @@ class ScoreHealth(pl.Callback):
             rank_zero_only=False,
         )
         if trainer.is_global_zero:
-            self._write(trainer.global_step, found, scores, grades)
+            low, high = float(scores.min()), float(scores.max())
+            # Bins need a width, also where all scores are the same.
+            counts = score_counts(scores, grades, low=low, high=max(high, low + self.collapse_spread))
+            append_line(trainer, SCORES_FILE, found | {"scores": counts})
         self._judge(trainer.global_step, found)
-
-    def _write(
-        self, step: int, found: dict[str, float | None], scores: np.ndarray, grades: np.ndarray
-    ) -> None:
-        low, high = float(scores.min()), float(scores.max())
-        # Bins need a width, also where all scores are the same.
-        counts = score_counts(scores, grades, low=low, high=max(high, low + self.config.collapse_spread))
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"step": step, **found, "scores": counts}) + "\n")
 
     def _judge(self, step: int, found: dict[str, float | None]) -> None:
         """Warns, or raises UserError, where a model gives all pairs the same score."""
         spread = found["score_variance"] ** 0.5
-        if spread < self.config.collapse_spread:
+        if spread < self.collapse_spread:
             symptom = (
-                f"they deviate by {spread:.2g} (health.collapse_spread={self.config.collapse_spread:g}) from "
+                f"they deviate by {spread:.2g} (callbacks.score_health.collapse_spread={self.collapse_spread:g}) from "
                 f"{found['score_mean']:.3g}, whatever the pair"
             )
-            collapsed("scores", step, symptom, self.config)
+            collapsed(
+                "scores", step, symptom, key="callbacks.score_health.on_collapse", then=self.on_collapse
+            )

@@ -21,7 +21,7 @@ class BestOnDev(ModelCheckpoint):
 class Patience(EarlyStopping):
     """Ends training when the dev score gets no better. A validation without one tells nothing, and does not count."""
 
-    def _evaluate_stopping_criteria(self, current: Tensor) -> tuple[bool, str | None]:
-        if torch.isnan(current):
-            return False, None
-        return super()._evaluate_stopping_criteria(current)
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        score = trainer.callback_metrics.get(self.monitor)
+        if score is None or not torch.isnan(score):
+            super().on_validation_end(trainer, pl_module)

@@ -10,6 +10,7 @@ from urllib.parse import urlparse
 
 from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
 
+from callbacks.lightning_internals import without_anonymous
 from conf.job import LoggerConfig
 from juzhen.core.errors import UserError
 from juzhen.core.network import answers
@@ -58,9 +59,7 @@ def build_loggers(
             offline=mode == "offline",
             config=redacted(settings),
         )
-        # Lightning always says how anonymous a run is; W&B warns in every run that this no longer means anything.
-        getattr(wandb, "_wandb_init", {}).pop("anonymous", None)
-        loggers.append(wandb)
+        loggers.append(without_anonymous(wandb))
     return loggers
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +13,20 @@ from pytorch_lightning.strategies import DDPStrategy
 from callbacks.checkpoint_io import AtomicCheckpointIO
 from callbacks.finite_loss import FiniteLoss
 from callbacks.fresh_logs import FreshLogs
-from callbacks.health import SpaceHealth
-from callbacks.loss_gradient import LossGradient
-from callbacks.peak_memory import PeakMemory
 from callbacks.progress import StageProgress
 from callbacks.pruning import pruning
 from callbacks.resume import ResumePoint, ValidationPoints
-from callbacks.score_health import ScoreHealth
 from callbacks.selection import BestOnDev, Patience
-from callbacks.set_counts import SetCounts
 from callbacks.snapshot import Snapshots
 from callbacks.snapshots import clear_away
-from callbacks.throughput import Throughput
 from callbacks.tracking import build_loggers
 from conf.job import HardwareConfig, JobConfig
+from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule
 
 CHECKPOINTS = "checkpoints"
+NOT_FOR_THE_CLASS = ("_target_", "decides_weights")
+"""Keys of a callback that its class is not given."""
 
 
 def build_trainer(
@@ -93,13 +91,15 @@ def build_strategy(name: str, *, is_mixture: bool) -> str | DDPStrategy:
 
 
 def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path) -> list[Callback]:
-    """What watches over a stage, in the order in which it must see things happen."""
-    callbacks: list[Callback] = [
-        Throughput(),
-        SetCounts(),
+    """What watches over a stage, in the order in which it must see things happen.
+
+    What the configuration chooses comes before what decides which weights are kept. ResumePoint is the last one: it
+    saves what all others know.
+    """
+    callbacks = [
         FreshLogs(),
-        PeakMemory(),
         FiniteLoss(every_steps=job.logger.every_steps),
+        *chosen_callbacks(job.callbacks),
     ]
     if job.logger.progress:
         callbacks.append(StageProgress(data.stage.name))
@@ -109,18 +109,6 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
         key: data.in_steps(getattr(job.training, key), f"training.{key}", total_steps=data.total_steps)
         for key in ("validate_every", "checkpoint_every")
     }
-    if job.health.gradient_range is not None:
-        callbacks.append(LossGradient(*job.health.gradient_range, every_steps=job.logger.every_steps))
-    if data.selecting and job.health.probe_sentences:
-        callbacks.append(
-            SpaceHealth(
-                job.health,
-                checkpoints.parent,
-                batch_tokens=job.hardware.eval_batch_tokens,
-                seed=job.seed,
-            )
-        )
-        callbacks.append(ScoreHealth(job.health, checkpoints.parent))
     if data.selecting:
         callbacks.append(ValidationPoints(every_steps=every["validate_every"]))
         if job.training.patience is not None:
@@ -151,6 +139,17 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
         )
     )
     return callbacks
+
+
+def chosen_callbacks(chosen: Mapping[str, Mapping[str, Any] | None]) -> list[Callback]:
+    """The callbacks of a configuration in its order, without those that are null. Raises UserError for a bad number."""
+    return [
+        own_class(node["_target_"])(
+            **{name: value for name, value in node.items() if name not in NOT_FOR_THE_CLASS}
+        )
+        for node in chosen.values()
+        if node is not None
+    ]
 
 
 def build_snapshots(hardware: HardwareConfig, checkpoints: Path) -> Snapshots | None:

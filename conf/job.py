@@ -3,6 +3,7 @@
 Fields carry no defaults that `conf/` also has; `None` means "may be left out". Importing this needs no torch.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -186,19 +187,6 @@ class AugmentationConfig:
 
 
 @dataclass
-class HealthConfig:
-    """What is watched of embeddings, scores and gradients while a model learns; changes no weights."""
-
-    probe_sentences: int = MISSING  # dev sentences that are looked at, at each validation; 0: none
-    collapse_cosine: float = MISSING  # alarm when the mean cosine of two sentences is above this
-    collapse_rank: float = MISSING  # alarm when embeddings use fewer directions than this (effective rank)
-    collapse_spread: float = MISSING  # alarm when scores that are no cosines deviate by less than this
-    on_collapse: str = MISSING  # warn stop
-    # lowest and highest length of the gradient of the loss with respect to what it reads; null: not measured
-    gradient_range: list[float] | None = None
-
-
-@dataclass
 class LoggerConfig:
     progress: bool = MISSING  # progress bars
     every_steps: int = MISSING
@@ -273,5 +261,15 @@ class JobConfig:
     augmentation: AugmentationConfig = MISSING
     hardware: HardwareConfig = MISSING
     evaluation: EvaluationConfig = MISSING
-    health: HealthConfig = MISSING
+    # name → a callback of callbacks/: `_target_`, `decides_weights` and its numbers; null: left out
+    callbacks: dict[str, Any] = MISSING
     logger: LoggerConfig = MISSING
+
+
+def deciding_callbacks(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that say of themselves that they decide the weights: they are part of what a run is. {} by default."""
+    return {
+        name: dict(node)
+        for name, node in chosen.items()
+        if isinstance(node, Mapping) and node.get("decides_weights")
+    }

@@ -1,7 +1,8 @@
-"""The only way from a name in a file to code that runs: classes of models and losses that are juzhen's own.
+"""The only way from a name in a file to code that runs: classes of models, losses and callbacks that are juzhen's own.
 
 Results, run folders, data sets and recipes may come from anybody. Whatever they name as a `_target_` is looked up here,
-and nothing that is not a loss of `juzhen/losses/` or a model of `lightning_modules/` is ever imported.
+and nothing but losses of `juzhen/losses/`, models of `lightning_modules/` and callbacks of `callbacks/` is
+imported.
 """
 
 import re
@@ -12,6 +13,7 @@ from juzhen.core.errors import UserError
 BASES = {
     "juzhen.losses": "juzhen.losses.loss.Loss",
     "lightning_modules": "lightning_modules.base.SentenceModule",
+    "callbacks": "pytorch_lightning.Callback",
 }
 """Package whose classes may be named → what these are subclasses of."""
 
@@ -25,13 +27,13 @@ def is_own(target: object) -> bool:
 def refusal(target: object) -> str:
     """Why a target is not looked up, in words."""
     return (
-        f"{target}: no class of juzhen's. A file may name the models of lightning_modules/ and the losses of "
-        "juzhen/losses/, and no other code is run for it"
+        f"{target}: no class of juzhen's. A file may name the models of lightning_modules/, the losses of "
+        "juzhen/losses/ and the callbacks of callbacks/, and no other code is run for it"
     )
 
 
 def own_class(target: object) -> type:
-    """The model or loss of that name. Raises UserError for any other name; only modules of the project are imported."""
+    """The model, loss or callback of that name. Raises UserError for any other, of which no module is imported."""
     if not is_own(target):
         raise UserError(refusal(target))
     module, _, name = target.rpartition(".")
@@ -42,7 +44,8 @@ def own_class(target: object) -> type:
         if error.name != module:
             raise
         raise UserError(refusal(target)) from None
-    if not (isinstance(found, type) and issubclass(found, base) and found is not base):
+    is_its_own = isinstance(found, type) and found.__module__ == module  # not one that it imports
+    if not is_its_own or not issubclass(found, base) or found is base:
         raise UserError(refusal(target))
     return found
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from conf.job import JobConfig
+from conf.job import JobConfig, deciding_callbacks
 from conf.own_classes import own_class
 from datamodules.stages import Stage
 from juzhen.core.examples import Examples
@@ -58,6 +58,8 @@ def stage_digest(
     }
     if augmentation := deciding_augmentation(vars(job.augmentation)):
         deciding["augmentation"] = augmentation
+    if callbacks := deciding_callbacks(job.callbacks):
+        deciding["callbacks"] = callbacks
     return hashlib.sha256(json.dumps(deciding, default=str).encode()).hexdigest()
 
 

@@ -12,6 +12,7 @@ from yaml import MarkedYAMLError
 from conf.job import DatasetConfig
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.renamed import renamed
+from launch.hydra_internals import root_of
 
 SPOKEN_TYPES = {
     "Integer": "a whole number",
@@ -25,6 +26,13 @@ SPOKEN_TYPES = {
     "'str'": "text",
 }
 """Word in OmegaConf's message → what was expected."""
+
+MOVED = {
+    "health": "these are numbers of callbacks: callbacks.space_health (probe_sentences, collapse_cosine, "
+    "collapse_rank, on_collapse), callbacks.score_health (collapse_spread, on_collapse), callbacks.loss_gradient "
+    "(low, high); callbacks.<name>=null leaves one out"
+}
+"""A key that was → where its numbers are."""
 
 MIXED = "a list […] stands for a group of keys {<key>: <value>}, or a group for a list"
 
@@ -113,14 +121,14 @@ def unknown_key(error: OmegaConfBaseException, groups: Iterable[str] = ()) -> Co
     if (today := renamed(path)) != path:
         return ConfigError(f"{path}: this key is called {today} now", path)
     kind, parent = error.object_type, error.parent_node
-    root = parent._get_root() if parent is not None else None
+    root = root_of(parent)
     if isinstance(error.key, int):  # labels={0:0}: Hydra reads a number, and files spell labels as texts
         return ConfigError(
             f"{path.removesuffix(f'.{word}')}: {{{word}: …}} has a number for its key, and a command line takes such "
             f"keys one by one: {path}=<value>",
             path,
         )
-    if hint := _dataset_hint(path):
+    if hint := MOVED.get(path.partition(".")[0]) or _dataset_hint(path):
         return ConfigError(f"{path}: {hint}", path)
     if not is_dataclass(kind) and not parent:
         hint = f"{path.rpartition('.')[0]} is a single value, without keys below it"

@@ -128,12 +128,27 @@ def _missing(node: DictConfig, path: str) -> Iterator[str]:
 
 
 def check_targets(job: DictConfig, *, root: Path = ROOT) -> None:
-    """Raises ConfigError when the model's or a loss's `_target_` or keys do not fit the code."""
+    """Raises ConfigError when the `_target_` or the keys of the model, a loss or a callback do not fit the code."""
     model = OmegaConf.to_container(job.model)
     if "_target_" not in model:
         raise ConfigError("model._target_ is not set; for example: python train.py model=biencoder", "model")
     check_target(model, "model", injected=None, root=root)
     _check_loss(job.loss, "loss", root)
+    for name, node in OmegaConf.to_container(job.callbacks).items():
+        if node is not None:
+            _check_callback(node, f"callbacks.{name}", root)
+
+
+def _check_callback(node: Any, key: str, root: Path) -> None:
+    if not isinstance(node, Mapping) or "_target_" not in node:
+        raise ConfigError(f"{key}: expected a callback with its _target_, or null to leave it out", key)
+    if not isinstance(node.get("decides_weights"), bool):
+        raise ConfigError(
+            f"{key}.decides_weights: expected true or false; with true it is part of the run key, as what changes the "
+            "weights must be",
+            f"{key}.decides_weights",
+        )
+    check_target({name: value for name, value in node.items() if name != "decides_weights"}, key, root=root)
 
 
 def _check_loss(node: DictConfig, group: str, root: Path) -> None:

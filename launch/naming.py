@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from conf import for_scores
 from conf.declared import declared
+from conf.job import deciding_callbacks
 from conf.own_classes import is_own
 from juzhen.core import accelerator
 from juzhen.core.errors import UserError
@@ -20,7 +21,7 @@ NOT_PART_OF_THE_RUN = (
     "hydra",
     "name",
     "hardware",
-    "health",
+    "callbacks",  # those that decide weights apart
     "logger",
     "data_dir",
     "cache_dir",
@@ -57,6 +58,8 @@ def run_key(config: Mapping[str, Any] | DictConfig) -> str:
     deciding["precision"] = (config.get("hardware") or {}).get("precision")
     augmentation = deciding_augmentation(deciding.pop("augmentation", None) or {})
     deciding |= {"augmentation": augmentation} if augmentation else {}
+    callbacks = deciding_callbacks(config.get("callbacks") or {})
+    deciding |= {"callbacks": callbacks} if callbacks else {}
     deciding["model"] = without_variant(with_language(config))
     deciding["evaluation"] = {
         key: value
@@ -69,7 +72,7 @@ def run_key(config: Mapping[str, Any] | DictConfig) -> str:
 
 def _filled_in(config: DictConfig) -> dict[str, Any]:
     """What decides a run, and its hardware, in plain containers. The folder is left out: its name asks for the key."""
-    keys = [key for key in config if key not in NOT_PART_OF_THE_RUN or key == "hardware"]
+    keys = [key for key in config if key not in NOT_PART_OF_THE_RUN or key in ("hardware", "callbacks")]
     nodes = {key: "???" if OmegaConf.is_missing(config, key) else config[key] for key in keys}
     return {
         key: OmegaConf.to_container(one, resolve=True) if OmegaConf.is_config(one) else one

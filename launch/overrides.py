@@ -5,7 +5,6 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
-from hydra._internal.utils import get_args_parser
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -16,6 +15,7 @@ from conf.job import JobConfig
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.texts import short
 from launch.explain import option_hint
+from launch.hydra_internals import flag_parser, known_flags
 
 SHELLS = ("bash", "zsh", "fish")
 """Shells whose tab key Hydra can teach the options of a program."""
@@ -28,8 +28,8 @@ FULL_WIDTH = dict(zip("，＝［］：“”‘’（）～＋｛｝　", ",=[]:
 
 def parse_flags(arguments: Sequence[str]) -> argparse.Namespace:
     """Hydra's flags and the overrides between them. Raises UserError for an unknown flag."""
-    parser = get_args_parser()
-    known = [flag for action in parser._actions for flag in action.option_strings]
+    parser = flag_parser()
+    known = known_flags(parser)
 
     def refuse(message: str) -> None:
         _, found, rest = message.partition("unrecognized arguments: ")

@@ -9,10 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
-from hydra._internal.hydra import Hydra
-from hydra._internal.utils import create_config_search_path
-from hydra.core.config_search_path import SearchPathQuery
-from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
@@ -24,6 +20,7 @@ from juzhen.core.processor import lacks_bf16, slow_bf16_warning
 from juzhen.core.secrets import NO_SECRETS, place_of_secret
 from launch.auto_hardware import hardware_note
 from launch.explain import ConfigError, explain_composition
+from launch.hydra_internals import Hydra, opened
 from launch.job import check_job, explained, typed_config
 from launch.naming import register_resolvers
 from launch.origin import chosen_files, place_of
@@ -64,7 +61,7 @@ def check_command_line(
     folder = conf_dir.parent / flags.config_path if flags.config_path else conf_dir
     if not folder.is_dir():
         raise UserError(f"--config-path {flags.config_path}: there is no folder {folder}")
-    with _opened(folder, flags.config_dir) as hydra:
+    with opened(folder, flags.config_dir) as hydra:
         groups = Groups(hydra.config_loader)
         check = _Check(hydra, groups, flags.config_name or config_name, folder, root)
         check.look_at(flags.overrides)
@@ -86,7 +83,7 @@ def checked_job(
 ) -> DictConfig:
     """The typed job that a command line means, checked as `check_command_line` does; `extra` as its --config-dir."""
     register_resolvers()
-    with _opened(conf_dir, extra) as hydra:
+    with opened(conf_dir, extra) as hydra:
         check = _Check(hydra, Groups(hydra.config_loader), config_name, conf_dir, root)
         check.look_at(lines)
         return check.job(lines)
@@ -253,23 +250,3 @@ def _lists_in_defaults(file: Path) -> Iterator[tuple[str, list[str]]]:
             if isinstance(value, list):
                 group = str(key).removeprefix("override ").strip().lstrip("/")
                 yield group, [str(option) for option in value]
-
-
-@contextmanager
-def _opened(folder: Path, extra: str | None) -> Iterator[Hydra]:
-    """Hydra over a configuration tree; its global state is then as before, so that @hydra.main can follow."""
-    search_path = create_config_search_path(str(folder.resolve()))
-    if extra is not None:
-        if not Path(extra).is_dir():
-            raise UserError(f"--config-dir {extra}: there is no such folder")
-        search_path.prepend(
-            "command-line", f"file://{Path(extra).resolve()}", SearchPathQuery(provider="schema")
-        )
-    instance = GlobalHydra.instance()
-    before = instance.hydra
-    instance.clear()
-    try:
-        yield Hydra.create_main_hydra2(task_name="train", config_search_path=search_path)
-    finally:
-        instance.clear()
-        instance.hydra = before

@@ -17,7 +17,7 @@ from launch.annotations import check_value
 from launch.explain import ConfigError, key_hint
 
 HYDRA_KEYS = ("_target_", "_args_", "_partial_", "_recursive_", "_convert_")
-NO_PARAMETERS = ("Module", "LightningModule", "ABC", "Protocol", "object")
+NO_PARAMETERS = ("Module", "LightningModule", "Callback", "Checkpoint", "ABC", "Protocol", "object")
 """Foreign base classes whose constructors take nothing from a configuration."""
 
 
@@ -38,7 +38,7 @@ def check_target(
     injected  parameters that the code gives at run time; None: whatever the configuration leaves out
     """
     target = node["_target_"]
-    package = "lightning_modules" if key == "model" else "losses"
+    package = {"model": "lightning_modules", "callbacks": "callbacks"}.get(key.split(".")[0], "losses")
     if not is_own(target) or not target.startswith(f"{package}."):
         hint = nearest(str(target).split(".")[0], [package])
         raise ConfigError(f"{key}._target_={refusal(target)}; {hint}", f"{key}._target_")

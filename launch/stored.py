@@ -15,8 +15,9 @@ PLACES = ("cache_dir", "output_dir", "run_dir", "trial")
 """Where something is written: of today, since a result may come from anybody."""
 
 
-NO_CHOICES = ("earlier",)
-"""What a stage's result tells of the stages before it; no job has such a key."""
+NOT_ASKED = ("earlier", "callbacks", "health")
+"""What an evaluation has no use for: other numbers of the stages before, and what watched the training. `health` is
+what results from before there were callbacks call some of them."""
 
 
 def stored_job(config: Mapping[str, Any], defaults: DictConfig, *, own_hardware: bool) -> DictConfig:
@@ -28,7 +29,7 @@ def stored_job(config: Mapping[str, Any], defaults: DictConfig, *, own_hardware:
     Raises UserError for a key or a type that the schema does not have any more.
     """
     today = {key: value for key, value in OmegaConf.to_container(defaults).items() if key not in WHOLE}
-    left_out = (*PLACES, *NO_CHOICES, *(() if own_hardware else ("hardware",)))
+    left_out = (*PLACES, *NOT_ASKED, *(() if own_hardware else ("hardware",)))
     stored = {key: value for key, value in config.items() if key not in left_out}
     with explained():
         return OmegaConf.merge(OmegaConf.structured(JobConfig), today, stored)

@@ -64,7 +64,6 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "training.stratify_by": ("none", "label", "length", "label_length"),
     "evaluation.splits": ("dev", "test"),
     "evaluation.backend": tuple(BackendName),
-    "health.on_collapse": ("warn", "stop"),
     "hardware.accelerator": ("cpu", "cuda", "mps"),
     "hardware.strategy": ("auto", "ddp"),
     "hardware.precision": ("32-true", "bf16-mixed", "16-mixed"),
@@ -95,11 +94,6 @@ RANGES: dict[str, Range] = {
     "augmentation.cutoff": Range(above=0, below=1),
     "augmentation.synonym": Range(above=0, below=1),
     "augmentation.shuffle": Range(least=2),
-    "health.probe_sentences": Range(least=0),
-    "health.collapse_cosine": Range(least=-1, below=1),
-    "health.collapse_rank": Range(least=0),
-    "health.collapse_spread": Range(least=0),
-    "health.gradient_range": Range(least=0),
     "hardware.devices": Range(least=1),
     "hardware.num_nodes": Range(least=1),
     "hardware.threads": Range(least=1, below=1025),  # a process has room for some thousands
@@ -173,12 +167,6 @@ def check_values(job: DictConfig) -> None:
     _check_decay(job.optimizer)
     _check_batches(job.training)
     _check_layer_norm(job)
-    ends = job.health.gradient_range
-    if ends is not None and (len(ends) != 2 or not ends[0] < ends[1]):
-        raise ConfigError(
-            f"health.gradient_range={list(ends)}: expected the lowest and then the highest length, as in [0.1, 10]",
-            "health.gradient_range",
-        )
 
 
 def _not_allowed(key: str, value: str, allowed: tuple[str, ...]) -> str:

@@ -1,8 +1,10 @@
 """The arrows of ARCHITECTURE.md hold, and the door of the command line needs no torch."""
 
 import ast
+import re
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
@@ -113,6 +115,30 @@ def test_arrows_of_the_suite_go_one_way(project_root, package):
 def test_the_door_does_not_load_torch(project_root, module):
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=project_root, check=False).returncode == 0
+
+
+PRIVATE = {
+    "callbacks/lightning_internals.py": (
+        r"(?:trainer|epoch_loop|fit_loop|logger)\._[a-z]|\"_wandb_init\"",
+        6,
+    ),
+    "launch/hydra_internals.py": (r"hydra\._internal\b|parser\._actions|\._get_root", 5),
+}
+"""File → what of a library's own it alone may use, and on how many lines it does."""
+
+
+@pytest.mark.parametrize("place", PRIVATE)
+def test_what_libraries_keep_to_themselves_is_used_in_one_place(project_root, place):
+    pattern, lines = PRIVATE[place]
+    found = Counter(
+        path.relative_to(project_root).as_posix()
+        for folder in ("juzhen", *SUITE, "hydra_plugins", "tools")
+        for path in (project_root / folder).rglob("*.py")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if re.search(pattern, line)
+    )
+    assert found.pop("launch/own_hydra.py", 0) <= 1  # names of Hydra's own classes that a file may name
+    assert found == {place: lines}
 
 
 def test_no_top_level_name_shadows_a_library(project_root):

@@ -161,7 +161,7 @@ def test_a_file_of_another_kind(desk, name):
 def test_a_rate_that_no_precision_can_hold(desk):
     words = ("optimizer.lr=1e30", "optimizer.weight_decay=0")
     says(desk.refuses(*words), "no finite numbers any more", "optimizer.lr too high")
-    told = desk.refuses(*words, "health.probe_sentences=0", "seed=7")
+    told = desk.refuses(*words, "callbacks.space_health=null", "seed=7")
     says(told, "dev/demo_sts: the scores are no finite numbers any more", "optimizer.lr too high")
 
 

@@ -163,7 +163,7 @@ def test_the_file_structure_names_what_is_there_and_all_of_it():
 
 def test_contributing_shows_whole_files_of_a_readable_length():
     shown = examples()
-    assert [Path(path).suffix for path in shown] == [".tsv", ".yaml", ".py", ".yaml"]
+    assert [Path(path).suffix for path in shown] == [".tsv", ".yaml", *2 * (".py", ".yaml")]
     assert all(text.count("\n") <= 40 for text in shown.values())
 
 
@@ -187,12 +187,17 @@ def test_the_data_set_of_contributing_is_read(extended_root):
     assert read["dev"] is None
 
 
-def take_a_step(root):
-    """With the loss of the page, which only the modules below `root` have."""
-    own = {folder.rstrip("/") for folder in tree("README.md") if folder.endswith("/")}
+def import_from(root):
+    """From here on the project is the one below `root`."""
+    own = {folder.rstrip("/") for folder in tree("README.md") if folder.endswith("/")} | {"train", "jobs"}
     for name in [name for name in sys.modules if name.partition(".")[0] in own]:
         del sys.modules[name]
     sys.path.insert(0, str(root))
+
+
+def take_a_step(root):
+    """With the loss of the page, which only the modules below `root` have."""
+    import_from(root)
     names = ("lightning_modules.matching", "juzhen.core.batch", "juzhen.core.examples")
     matching, batch, examples = map(importlib.import_module, names)
     assert Path(matching.__file__).is_relative_to(root)
@@ -214,9 +219,37 @@ def test_the_loss_of_contributing_takes_a_step(extended_root, capfd):
     assert in_a_fork(take_a_step, extended_root) == 0, capfd.readouterr().err
 
 
+def watch_a_run(root, backbone, folder):
+    """With the callback of the page; it decides no weights, so the run is the one that it is without it."""
+    import_from(root)
+    jobs = importlib.import_module("jobs")
+    words = (
+        "logger.every_steps=1",
+        "training.duration=3 steps",
+        "dataset=[my_questions]",
+        f"data_dir={root / 'data'}",
+    )
+    run = jobs.run_job(folder, backbone, *words, "callbacks=[default,weight_distance]")
+    distances = jobs.logged(run, "train/weight_distance")
+    assert len(distances) == 3
+    assert distances[0] < distances[1] < distances[2]
+    plain = jobs.compose_job(*jobs.SMALL, f"output_dir={folder}", f"backbone.path={backbone}", *words)
+    assert plain.run_dir == str(run)
+
+
+def test_the_callback_of_contributing_watches_a_run(extended_root, tiny_backbone, tmp_path, capfd):
+    assert in_a_fork(watch_a_run, extended_root, tiny_backbone, tmp_path) == 0, capfd.readouterr().err
+
+
 @pytest.mark.slow
-def test_both_examples_train_together(extended_root, tiny_backbone, tmp_path):
-    choices = ["dataset=my_questions", "suite=none", "loss=two_sided_margin", "debug=fast"]
+def test_all_examples_train_together(extended_root, tiny_backbone, tmp_path):
+    choices = [
+        "dataset=my_questions",
+        "suite=none",
+        "loss=two_sided_margin",
+        "debug=fast",
+        "callbacks=[default,weight_distance]",
+    ]
     places = [
         "data_dir=data",
         f"output_dir={tmp_path}",

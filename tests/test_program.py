@@ -283,3 +283,30 @@ def test_a_program_of_one_module_starts(project_root, module):
         [sys.executable, "-m", module, "--help"], cwd=project_root, capture_output=True, text=True
     )
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("given", "seen"),
+    [
+        ({}, {"GOMP_SPINCOUNT": "20000"}),
+        ({"GOMP_SPINCOUNT": "7"}, {"GOMP_SPINCOUNT": "7"}),
+        ({"OMP_WAIT_POLICY": "active"}, {"OMP_WAIT_POLICY": "active"}),
+    ],
+)
+def test_waiting_threads_spin_briefly_unless_the_user_says_otherwise(program, project_root, given, seen):
+    """Also in what a program starts, such as the cells of a sweep; torch is not loaded yet."""
+    names = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
+    inner = f"import os; print({{name: os.environ[name] for name in {names} if name in os.environ}})"
+    body = (
+        f"import subprocess, sys\nassert 'torch' not in sys.modules\n"
+        f"subprocess.run([sys.executable, '-c', {inner!r}], check=True)"
+    )
+    environment = {name: value for name, value in os.environ.items() if name not in names} | given
+    done = subprocess.run(
+        program(body),
+        env=environment | {"PYTHONPATH": str(project_root)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"{seen}\n"

@@ -7,7 +7,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from hydra._internal.utils import get_args_parser
 from hydra.core.utils import JobReturn, JobStatus, configure_log, setup_globals
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
@@ -15,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from juzhen.core.errors import UserError, nearest
 from launch.data_record import GoneError, require_same_data
+from launch.hydra_internals import flag_parser
 from launch.job import typed_config
 from sweeps.backends.interface import Backend
 from sweeps.backends.local import LocalBackend
@@ -136,7 +136,7 @@ def _resources(kind: type, given: Mapping[str, Any]) -> Any:
 
 def program() -> list[str]:
     """The program as it was started, with its flags that say where the configuration is; words may follow."""
-    flags, _ = get_args_parser().parse_known_args(sys.argv[1:])
+    flags, _ = flag_parser().parse_known_args(sys.argv[1:])
     given = {
         "--config-path": flags.config_path,
         "--config-name": flags.config_name,

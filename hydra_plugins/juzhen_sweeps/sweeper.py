@@ -4,10 +4,10 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.types import Override, Quote, QuotedString
 from omegaconf import ListConfig
 
+from launch.hydra_internals import BasicSweeper
 from launch.sweep_rows import key_of, split_rows, with_row
 
 GROUP = "logger.group"

@@ -20,12 +20,17 @@ FULL_ERROR = "HYDRA_FULL_ERROR"
 """A variable that asks for tracebacks with 1, of Hydra and of us."""
 
 
+SPINS = "20000"
+"""How often a thread that waits for others looks before it sleeps, in libgomp, the OpenMP of torch on Linux."""
+
+
 def run_program(main: Callable[[], int | None]) -> int:
     """Runs `main` and gives the exit status: its own, 2 after a mistake of the user, 130 after Ctrl-C, 1 where
     its output could not be written (a full disk). A reader that has gone (`| head -1`) is no error.
     """
     _take_utf8()
     _forget_odd_sizes()
+    wait_briefly()
     output = open_streams()
     status = status_of(main)
     for stream in (sys.stdout, sys.stderr):
@@ -107,6 +112,16 @@ def loading(what: str = "torch") -> Iterator[None]:
 def _end_at_once(signum: int, frame: object) -> None:
     print(INTERRUPTED, file=sys.stderr, flush=True)
     os._exit(INTERRUPTED_STATUS)
+
+
+def wait_briefly() -> None:
+    """Threads that wait for others soon sleep. Must be called before torch is loaded; a choice of the user's stays.
+
+    By default they spin 300,000 times. Where another program takes one of the cores, they then hold the core that the
+    thread they wait for needs. `python -m bench spin` measures what this gives, and what it costs on a quiet machine.
+    """
+    if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
+        os.environ["GOMP_SPINCOUNT"] = SPINS
 
 
 def _require_folder() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from conf.job import deciding_callbacks
 from juzhen.core.result import Result
 
 NOT_PART_OF_THE_ROW = (
@@ -18,7 +19,8 @@ NOT_PART_OF_THE_ROW = (
     "trial",
     "sweep_row",
     "hardware",
-    "health",
+    "health",  # of results from before there were callbacks
+    "callbacks",  # those that decide weights apart
     "logger",
     "evaluate",
     "evaluation",
@@ -76,6 +78,7 @@ def identify(result: Result, *, before_training: bool) -> Identity:
         settings["dataset"] = {name: _rows_of(config["dataset"].get(name) or {}) for name in seen}
         settings["loss"] = _losses_in_use(config["loss"], settings["dataset"])
         settings |= _own_numbers(config["schedule"], result.stage, seen)
+        settings |= {"callbacks": deciding_callbacks(config.get("callbacks") or {})}
     return Identity(trained_on, tuple(sorted(_flatten(settings).items())))
 
 

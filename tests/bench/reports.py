@@ -33,6 +33,11 @@ ROWS = {
         for cached in ("yes", "no")
         for batch in (64, 256)
     ],
+    "spin": [
+        {"size": "S", "spins": spins, "alone": 2.0, "ratio": 1.0, "ratio_low": 0.9, "ratio_high": 1.1,
+         "busy": 1.0, "busy_share": 0.5}
+        for spins in ("libgomp's own", "20000")
+    ],
     "overhead": [
         {"size": "S", "overhead_percent": 2.0, "overhead_low": 1.0, "overhead_high": 4.0},
     ],

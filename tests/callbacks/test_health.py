@@ -2,7 +2,6 @@
 
 import json
 import logging
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ import torch
 from jobs import run_job
 
 from callbacks.health import SpaceHealth
-from conf.job import BackboneConfig, HealthConfig
+from conf.job import BackboneConfig
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.encoders import load_backbone
@@ -69,10 +68,8 @@ def test_numbers_are_those_of_the_embeddings_and_dropout_is_off(encoder):
 
 
 def judged(found, *, on_collapse="warn"):
-    config = HealthConfig(
-        probe_sentences=10, collapse_cosine=0.98, collapse_rank=2.0, on_collapse=on_collapse
-    )
-    SpaceHealth(config, folder=Path(), batch_tokens=64, seed=0)._judge(7, found)
+    numbers = {"probe_sentences": 10, "collapse_cosine": 0.98, "collapse_rank": 2.0}
+    SpaceHealth(**numbers, on_collapse=on_collapse)._judge(7, found)
 
 
 def test_the_alarm_goes_for_a_collapsed_encoder_and_for_no_other(encoder, caplog):
@@ -85,7 +82,7 @@ def test_the_alarm_goes_for_a_collapsed_encoder_and_for_no_other(encoder, caplog
     with caplog.at_level(logging.WARNING):
         judged(collapsed)
     assert "collapsed at step 7" in caplog.text
-    with pytest.raises(UserError, match=r"collapse_cosine.*health\.on_collapse=warn"):
+    with pytest.raises(UserError, match=r"collapse_cosine.*space_health\.on_collapse=warn"):
         judged(collapsed, on_collapse="stop")
     caplog.clear()
     judged({"mean_cosine": 0.4, "effective_rank": 11.0}, on_collapse="stop")
@@ -118,7 +115,7 @@ def test_a_job_logs_its_health_and_learns_the_same_without(tmp_path, tiny_backbo
     assert 0 < lines[0]["gradient_norm"] <= lines[0]["largest_gradient_norm"]
     header = (watched / "metrics" / "0" / "metrics.csv").read_text().splitlines()[0]
     assert "health/uniformity" in header
-    alone = run_job(tmp_path / "b", tiny_backbone, *QUICK, "health.probe_sentences=0")
+    alone = run_job(tmp_path / "b", tiny_backbone, *QUICK, "callbacks.space_health=null")
     assert not (alone / "health.jsonl").exists()
     assert alone.name == watched.name  # the same run, as far as numbers go
     first, second = ((run / "encoder" / "model.safetensors").read_bytes() for run in (watched, alone))
@@ -126,5 +123,6 @@ def test_a_job_logs_its_health_and_learns_the_same_without(tmp_path, tiny_backbo
 
 
 def test_a_run_that_collapses_can_be_stopped(tmp_path, tiny_backbone):
+    words = ("on_collapse=stop", "collapse_cosine=-0.9")
     with pytest.raises(UserError, match="collapsed at step 3"):
-        run_job(tmp_path, tiny_backbone, *QUICK, "health.on_collapse=stop", "health.collapse_cosine=-0.9")
+        run_job(tmp_path, tiny_backbone, *QUICK, *(f"callbacks.space_health.{one}" for one in words))

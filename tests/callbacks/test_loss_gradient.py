@@ -64,7 +64,7 @@ def test_a_sentence_of_several_rows_counts_once(tiny_backbone):
 
 def test_it_is_logged_and_changes_nothing(tmp_path, tiny_backbone):
     watched = run_job(tmp_path / "a", tiny_backbone, *QUICK)
-    alone = run_job(tmp_path / "b", tiny_backbone, *QUICK, "health.gradient_range=null")
+    alone = run_job(tmp_path / "b", tiny_backbone, *QUICK, "callbacks.loss_gradient=null")
     lengths = logged(watched, KEY)
     assert len(lengths) == 6
     assert min(lengths) > 0
@@ -109,7 +109,7 @@ def test_of_a_cross_encoder_it_is_the_gradient_by_scores_or_logits(loss, dataset
 
 def warned(caplog, lengths, low=0.1, high=10):
     caplog.clear()
-    callback = LossGradient(low, high, every_steps=1)
+    callback = LossGradient(low=low, high=high)
     with caplog.at_level(logging.WARNING):
         for step, length in enumerate(lengths):
             callback._judge("csts", length, step)
@@ -127,8 +127,11 @@ def test_a_warning_comes_once_and_says_which_way(caplog):
     assert warned(caplog, [40, *[1] * 20]) == []
 
 
+RANGE = ("callbacks.loss_gradient.low=1000", "callbacks.loss_gradient.high=2000")
+
+
 @pytest.mark.parametrize(("words", "told"), [(("loss=cosent",), True), (("loss=cosine",), False)])
 def test_only_losses_of_comparisons_have_a_range(words, told, tmp_path, tiny_backbone, caplog):
     with caplog.at_level(logging.WARNING):
-        run_job(tmp_path, tiny_backbone, *QUICK, *words, "health.gradient_range=[1000, 2000]")
-    assert ("health.gradient_range=[1000, 2000]" in caplog.text) is told
+        run_job(tmp_path, tiny_backbone, *QUICK, *words, *RANGE)
+    assert ("callbacks.loss_gradient.low=1000 and high=2000" in caplog.text) is told

@@ -2,14 +2,12 @@
 
 import json
 import logging
-from pathlib import Path
 
 import numpy as np
 import pytest
 from jobs import logged, run_job
 
 from callbacks.score_health import ScoreHealth
-from conf.job import HealthConfig
 from juzhen.core.errors import UserError
 from lightning_modules.score_summary import score_summary
 
@@ -37,7 +35,7 @@ def runs(tmp_path_factory, tiny_backbone):
     """A watched cross-encoder and the same one unwatched."""
     folder = tmp_path_factory.mktemp("runs")
     watched = run_job(folder / "a", tiny_backbone, *JOINT)
-    return watched, run_job(folder / "b", tiny_backbone, *JOINT, "health.probe_sentences=0")
+    return watched, run_job(folder / "b", tiny_backbone, *JOINT, "callbacks.score_health=null")
 
 
 def test_scores_of_a_cross_encoder_are_watched(runs):
@@ -74,10 +72,9 @@ def test_a_bilinear_score_is_watched_beside_the_space(tmp_path, tiny_backbone):
     assert not (cosine / "scores.jsonl").exists()
 
 
-def judged(variance, **how):
-    config = HealthConfig(collapse_spread=0.01, **{"on_collapse": "warn"} | how)
+def judged(variance):
     found = {"score_variance": variance, "score_mean": 0.5}
-    ScoreHealth(config, folder=Path())._judge(7, found)
+    ScoreHealth(collapse_spread=0.01, on_collapse="warn")._judge(7, found)
 
 
 def test_the_alarm_goes_where_all_pairs_score_alike(caplog, tmp_path, tiny_backbone):
@@ -87,5 +84,6 @@ def test_the_alarm_goes_where_all_pairs_score_alike(caplog, tmp_path, tiny_backb
     caplog.clear()
     judged(1e-3)
     assert not caplog.text
-    with pytest.raises(UserError, match=r"scores have collapsed at step 3.*health.on_collapse=warn"):
-        run_job(tmp_path, tiny_backbone, *JOINT, "health.on_collapse=stop", "health.collapse_spread=9")
+    words = ("on_collapse=stop", "collapse_spread=9")
+    with pytest.raises(UserError, match=r"scores have collapsed at step 3.*score_health.on_collapse=warn"):
+        run_job(tmp_path, tiny_backbone, *JOINT, *(f"callbacks.score_health.{one}" for one in words))

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -54,10 +55,12 @@ def test_what_is_said_of_the_best_dev_score(training, told):
 
 
 def test_patience_counts_validations_that_have_a_score():
-    patience = Patience("dev", mode="max", patience=2)
-    told = [
-        patience._evaluate_stopping_criteria(torch.tensor(value))[0]
-        for value in (math.nan, 0.3, math.nan, 0.2)
-    ]
-    assert told == [False] * 4
-    assert patience._evaluate_stopping_criteria(torch.tensor(0.1))[0]
+    patience = Patience("dev", mode="max", patience=2, check_on_train_epoch_end=False)
+    trainer = Mock(state=Mock(fn="fit"), sanity_checking=False, fast_dev_run=False, should_stop=False)
+    trainer.strategy.reduce_boolean_decision = lambda decision, **how: decision
+    told = []
+    for value in (math.nan, 0.3, math.nan, 0.2, 0.1):
+        trainer.callback_metrics = {"dev": torch.tensor(value)}
+        patience.on_validation_end(trainer, None)
+        told.append(trainer.should_stop)
+    assert told == [False] * 4 + [True]

@@ -51,6 +51,7 @@ defaults:
   - schedule: mix
   - suite: demo
   - hardware: cpu
+  - callbacks: default
   - logger: default
   - _self_
   - experiment: null
@@ -70,6 +71,7 @@ filter_leaks: false
 debug_rows: null
 dataset: {}
 evaluate: {}
+callbacks: {}
 augmentation:
   views: []
   probability: 0.5
@@ -104,19 +106,31 @@ evaluation:
   backend: torch
   without_leaks: false
   cache_embeddings: false
-health:
-  probe_sentences: 1000
-  collapse_cosine: 0.98
-  collapse_rank: 2.0
-  collapse_spread: 0.01
-  on_collapse: warn
-  gradient_range: [0.1, 10]
 hydra:
   run:
     dir: ${run_dir}
 """,
     "model/biencoder.yaml": "_target_: lightning_modules.biencoder.BiEncoder\n",
     "model/misspelt.yaml": "_target_: lightning_modules.biencoder.BiEncodr\n",
+    "callbacks/default.yaml": "defaults: [loss_gradient, space_health]\n",
+    "callbacks/loss_gradient.yaml": """\
+# @package callbacks.loss_gradient
+_target_: callbacks.loss_gradient.LossGradient
+decides_weights: false
+low: 0.1
+high: 10
+""",
+    "callbacks/space_health.yaml": """\
+# @package callbacks.space_health
+_target_: callbacks.health.SpaceHealth
+decides_weights: false
+collapse_rank: 2.0
+on_collapse: warn
+""",
+    "callbacks/unmarked.yaml": """\
+# @package callbacks.unmarked
+_target_: callbacks.throughput.Throughput
+""",
     "backbone/embedded.yaml": """\
 path: encoders/embedded
 revision: null
@@ -246,6 +260,25 @@ class Softmax(Loss):
         super().__init__()
 """,
     "juzhen/losses/loss.py": "from heavy_library import nn\n\n\nclass Loss(nn.Module):\n    has_head = False\n",
+    "callbacks/throughput.py": "from heavy_library import Callback\n\n\nclass Throughput(Callback):\n    pass\n",
+    "callbacks/loss_gradient.py": """\
+from heavy_library import Callback
+
+
+class LossGradient(Callback):
+    def __init__(self, *, low: float, high: float) -> None:
+        pass
+""",
+    "callbacks/health.py": """\
+from typing import Literal
+
+from heavy_library import Callback
+
+
+class SpaceHealth(Callback):
+    def __init__(self, *, collapse_rank: float, on_collapse: Literal["warn", "stop"]) -> None:
+        pass
+""",
     "lightning_modules/base.py": """\
 import heavy_library
 

@@ -82,7 +82,7 @@ def test_a_job_is_tested_with_its_back_end_and_validated_with_torch(tmp_path, ti
         TorchBackend, "encode", lambda self, tokens: calls.append(self.name) or plain(self, tokens)
     )
     # The probe of the space's health is encoded by the torch back end, too.
-    words = ("training.duration=2 steps", "suite=none", "health.probe_sentences=0")
+    words = ("training.duration=2 steps", "suite=none", "callbacks.space_health=null")
     exact = scores(run_job(tmp_path / "exact", tiny_backbone, *words))
     assert calls == []
     run = run_job(tmp_path / "rounded", tiny_backbone, *words, "evaluation.backend=torch_bf16")

@@ -5,6 +5,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from juzhen.core.places import ROOT
@@ -12,8 +13,12 @@ from juzhen.core.places import ROOT
 MARK = "result of the child: "
 
 
-def in_child(function: str, **arguments: Any) -> dict[str, Any]:
+def in_child(
+    function: str, *, environment: Mapping[str, str] | None = None, **arguments: Any
+) -> dict[str, Any]:
     """What `function` ("bench.module:name") returns in a fresh process, with `peak_mib` of that process added.
+
+    environment  all of it that the process has; None: what this one has
 
     Arguments and return value pass as JSON. Raises MemoryError when the system killed the process, which it does
     where memory runs out, and RuntimeError with its last words when it failed otherwise.
@@ -24,6 +29,7 @@ def in_child(function: str, **arguments: Any) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-m", "tools.bench.child", json.dumps(arguments)],
         cwd=ROOT,
+        env=environment,
         capture_output=True,
         text=True,
         check=False,

@@ -151,6 +151,19 @@ BENCHMARKS: dict[str, tuple[str, tuple[Option, ...]]] = {
             DATASETS,
         ),
     ),
+    "spin": (
+        "how long threads that wait for others spin: training alone, and beside one busy core",
+        (
+            _sizes(["S"], ["S", "M"]),
+            Option("batch_size", "pairs per step", 8, 64, 64),
+            Option("steps", "steps of a turn; the first does not count", 3, 10, 20),
+            Option("busy_steps", "the same beside a busy core", 2, 4, 10),
+            Option("spins", "values of GOMP_SPINCOUNT beside libgomp's own, which is the first", ["20000"],
+                   ["3000", "20000", "50000"], ["1000", "3000", "10000", "20000", "50000", "100000"]),
+            _rounds(1, 3, 5),
+            DATASETS,
+        ),
+    ),
 }  # fmt: skip
 """Name → what it measures, and its options."""
 

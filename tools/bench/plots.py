@@ -188,6 +188,17 @@ def overhead(report: Report) -> Figure:
     return figure
 
 
+def spin(report: Report) -> Figure:
+    figure, axes = panels(2)
+    names = [f"{row['size']} {row['spins']}" for row in report.rows]
+    for place, (key, about) in enumerate((("alone", "alone"), ("busy", "beside a busy core"))):
+        axes[place].barh(names, [float(row[key]) for row in report.rows], color=COLOURS[place])
+        axes[place].set_xlabel(f"steps per second, {about}")
+        axes[place].invert_yaxis()
+    return figure
+
+
 FIGURES: dict[str, Callable[[Report], Figure]] = {
-    one.__name__: one for one in (training, crossencoder, encoding, evaluation, cosent, memory, overhead)
+    one.__name__: one
+    for one in (training, crossencoder, encoding, evaluation, cosent, memory, overhead, spin)
 }

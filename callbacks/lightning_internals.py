@@ -1,0 +1,38 @@
+"""All that is used of what Lightning keeps to itself, in one place, with the reason for each."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytorch_lightning as pl
+from pytorch_lightning.loggers import WandbLogger
+
+
+def is_between_steps(trainer: pl.Trainer) -> bool:
+    """True after a batch whose gradients wait for those of the next one.
+
+    No hook tells it, and only the loop knows how the last batches of a stage are gathered.
+    """
+    return trainer.fit_loop.epoch_loop._should_accumulate()
+
+
+def is_validation_due(trainer: pl.Trainer) -> bool:
+    """True when a validation follows the batch that has just ended: what is saved before it would lose it."""
+    return bool(trainer.fit_loop.epoch_loop._should_check_val_fx(trainer.fit_loop._data_fetcher))
+
+
+def whole_state(trainer: pl.Trainer) -> Callable[[], dict[str, Any]]:
+    """What gives the content of a checkpoint. `Trainer.save_checkpoint` writes it too, and makes all processes wait."""
+    return partial(trainer._checkpoint_connector.dump_checkpoint, weights_only=False)
+
+
+def forget_logged(trainer: pl.Trainer) -> None:
+    """Makes Lightning forget what earlier steps have logged: it writes old values of all names again, at each step."""
+    for metric in trainer._results.result_metrics:
+        metric.has_reset = True  # until the step logs the name again
+
+
+def without_anonymous(logger: WandbLogger) -> WandbLogger:
+    """The same logger without a setting that Lightning always passes on: W&B says of it that it means nothing."""
+    getattr(logger, "_wandb_init", {}).pop("anonymous", None)
+    return logger

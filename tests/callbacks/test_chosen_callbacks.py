@@ -1,0 +1,91 @@
+"""Callbacks are chosen by the configuration: which there are, their numbers, and their part in the run's key."""
+
+import json
+
+import pytest
+from jobs import compose_job, run_job
+
+from callbacks.trainer import chosen_callbacks
+from juzhen.core.errors import UserError
+from juzhen.core.result import Result
+from juzhen.report.identity import identify
+from launch import typed_config
+from launch.naming import run_key
+
+WATCHING = ["Throughput", "SetCounts", "PeakMemory", "LossGradient", "SpaceHealth", "ScoreHealth"]
+QUICK = ("training.duration=2 steps", "evaluation.splits=[dev]")
+
+
+def chosen(*words):
+    return chosen_callbacks(typed_config(compose_job(*words)).callbacks)
+
+
+def test_the_default_and_what_is_left_out_or_added():
+    assert [type(one).__name__ for one in chosen()] == WATCHING
+    assert [type(one).__name__ for one in chosen("callbacks.space_health=null")] == [
+        name for name in WATCHING if name != "SpaceHealth"
+    ]
+    assert chosen("callbacks=[]") == []
+    (one,) = chosen("callbacks=[loss_gradient]", "callbacks.loss_gradient.high=5")
+    assert one.high == 5
+    again = "+callbacks.again={_target_:callbacks.set_counts.SetCounts,decides_weights:false}"
+    assert [type(one).__name__ for one in chosen("callbacks=[]", again)] == ["SetCounts"]
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("space_health.probe_sentences=0", "expected a whole number from 1"),
+        ("space_health.collapse_cosine=1", "from -1 to 0.9999"),
+        ("space_health.collapse_rank=-1", "from 0"),
+        ("score_health.collapse_spread=-1", "from 0"),
+        ("loss_gradient.low=20", "the lower number first"),
+        ("throughput._target_=callbacks.trainer.Callback", "no class of juzhen's"),
+        ("throughput._target_=callbacks.selection.ModelCheckpoint", "no class of juzhen's"),
+    ],
+)
+def test_a_number_out_of_its_range_is_told(word, told):
+    with pytest.raises(UserError, match=told):
+        chosen(f"callbacks.{word}")
+
+
+def test_it_is_told_before_rows_are_read(tmp_path, tiny_backbone, monkeypatch):
+    monkeypatch.setattr(
+        "launch.curriculum.load_job_data", lambda *given, **how: pytest.fail("rows were read")
+    )
+    with pytest.raises(UserError, match=r"callbacks\.loss_gradient.*the lower number first"):
+        run_job(tmp_path, tiny_backbone, *QUICK, "callbacks.loss_gradient.low=20")
+
+
+def test_only_what_decides_weights_is_part_of_the_key():
+    keys = [
+        run_key(compose_job(*words))
+        for words in (
+            (),
+            ("callbacks=[]",),
+            ("callbacks.loss_gradient.high=5",),
+            ("callbacks.loss_gradient.decides_weights=true",),
+            ("callbacks.loss_gradient.decides_weights=true", "callbacks.loss_gradient.high=5"),
+        )
+    ]
+    assert keys[0] == keys[1] == keys[2]
+    assert len({keys[0], *keys[3:]}) == 3
+
+
+def test_a_run_without_any_has_a_result_and_the_same_row(tmp_path, tiny_backbone):
+    watched, alone = (
+        run_job(tmp_path / str(len(words)), tiny_backbone, *QUICK, *words)
+        for words in ((), ("callbacks=[]",))
+    )
+    assert (watched / "encoder" / "model.safetensors").read_bytes() == (
+        alone / "encoder" / "model.safetensors"
+    ).read_bytes()
+    assert not {one.name for one in alone.iterdir()} & {"health.jsonl", "scores.jsonl"}
+    training = json.loads((alone / "result.json").read_text(encoding="utf-8"))["training"]
+    assert training["steps"] == 2
+    assert training["sets"] == {}
+    assert "rows_per_second" not in training
+    results = [Result.read(folder) for folder in (watched, alone)]
+    assert len({identify(one, before_training=False) for one in results}) == 1
+    results[0].config["callbacks"]["throughput"]["decides_weights"] = True
+    assert len({identify(one, before_training=False) for one in results}) == 2
