@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis.new_pairs import add_fitted, check_fitted, fused_scores, scaled
+from encoders.backends.names import BackendName, backend_name
 from schema.arguments import Parser, add_batch_tokens
 from schema.caches import caches_below
-from schema.config import BackendName, backend_name
 from schema.errors import UserError, exit_status, nearest
 from schema.numerals import is_position
 from schema.program import run_program

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from schema.config import BackendName
+from encoders.backends.names import BackendName
 from schema.errors import UserError
 from schema.fitted import SCALINGS, Calibration, Fusion, is_fusion
 

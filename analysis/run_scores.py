@@ -7,9 +7,9 @@ import numpy as np
 from omegaconf import OmegaConf
 
 from datamodules.source import load_examples
+from datamodules.spec import DatasetConfig
 from encoders.locate import ENCODER_FOLDER
 from encoders.pair_scorer import PairScorer
-from schema.config import DatasetConfig
 from schema.errors import UserError, nearest
 from schema.examples import TEXT_COLUMNS, Examples, Kind
 from schema.result import Result

@@ -15,7 +15,7 @@ from torch import Tensor
 from bench.machine import peak_mib, resident_mib
 from bench.options import DEVICES
 from bench.steps import Steps
-from schema.config import BackendName
+from encoders.backends.names import BackendName
 from schema.errors import UserError
 from schema.processor import lacks_bf16
 

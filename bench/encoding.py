@@ -21,8 +21,8 @@ from bench.work import MAX_LENGTH, compose_job, has_real_data, write_bert
 from datamodules.loading import load_job_data
 from encoders import load_encoder
 from encoders.backends import open_backend
+from encoders.backends.names import BackendName
 from metrics.correlation import spearman
-from schema.config import BackendName
 from schema.errors import UserError
 from schema.examples import Examples
 from schema.processor import lacks_bf16

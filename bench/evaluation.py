@@ -20,7 +20,8 @@ from callbacks.trainer import build_trainer
 from datamodules.datamodule import SentenceDataModule
 from datamodules.loading import JobData, load_job_data
 from datamodules.stages import only_stage
-from schema.config import BackendName, JobConfig
+from encoders.backends.names import BackendName
+from schema.config import JobConfig
 
 REAL = ("suite=zh_matching", "+dataset@evaluate.ocnli=ocnli")
 DEFAULT_BATCH = 16

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from schema.config import DatasetConfig
+from datamodules.spec import DatasetConfig
 from schema.errors import UserError, nearest
 from schema.files import DATASETS
 from schema.labels import read_description

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from datamodules.readers import Table
-from schema.config import DatasetConfig
+from datamodules.spec import DatasetConfig
 from schema.errors import UserError, nearest
 from schema.examples import NLI_CLASSES, Kind
 from schema.numerals import as_number

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from datamodules.readers import Table
-from schema.config import HubConfig
+from datamodules.spec import HubConfig
 from schema.errors import UserError, foreign_reason
 from schema.network import hub_problem
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from schema.config import DatasetConfig, LayoutConfig
+from datamodules.spec import DatasetConfig, LayoutConfig
 from schema.errors import UserError
 from schema.examples import Examples
 

@@ -7,10 +7,10 @@ from omegaconf import DictConfig, OmegaConf
 from datamodules.hub import read_hub
 from datamodules.joined import joined, parts_of
 from datamodules.readers import Table, read_table
+from datamodules.spec import DatasetConfig, LayoutConfig, Source
 from datamodules.text import load_text
 from datamodules.unpack import decompressed
 from datamodules.verify import verified
-from schema.config import DatasetConfig, LayoutConfig, Source
 from schema.errors import UserError, nearest
 from schema.examples import Examples, Kind
 from schema.files import BUILTIN_DATA, forms_of, on_disk

@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import Bool, Int, UInt8
 
 from datamodules.encoding import BYTE_ORDER_MARK, LOOKED_AT, refuse_lone_returns, refuse_other_encodings
+from datamodules.spec import LayoutConfig
 from datamodules.unpack import decompressed
-from schema.config import LayoutConfig
 from schema.errors import UserError
 from schema.examples import Examples, Kind
 from schema.files import COMPRESSIONS

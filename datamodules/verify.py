@@ -7,7 +7,7 @@ import numpy as np
 
 from datamodules.gold import read_targets
 from datamodules.readers import Table
-from schema.config import DatasetConfig
+from datamodules.spec import DatasetConfig
 from schema.errors import UserError, nearest
 from schema.examples import TARGET_COLUMN, TEXT_COLUMNS, Examples, Kind
 from schema.texts import is_unseen, short, text_fault

@@ -15,8 +15,8 @@ from encoders.pair_score import BilinearScore
 from encoders.projection import load_projections
 from encoders.prompt_encoder import PromptEncoder
 from encoders.sentence_encoder import SentenceEncoder
+from encoders.spec import BackboneConfig
 from encoders.transformer import from_scratch, from_weights, quiet, read_architecture
-from schema.config import BackboneConfig
 from schema.errors import UserError
 
 

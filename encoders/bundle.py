@@ -14,8 +14,8 @@ from encoders.layout import LENGTH_FILE, MODULES_FILE, OWN_FILE, POOLING_OF_MODE
 from encoders.locate import HEAD_FILE, encoder_folder
 from encoders.prompt_encoder import PromptEncoder
 from encoders.sentence_encoder import SentenceEncoder
+from encoders.spec import BackboneConfig
 from encoders.transformer import quiet
-from schema.config import BackboneConfig
 from schema.errors import UserError
 from schema.whole import whole_folder
 

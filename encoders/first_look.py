@@ -9,14 +9,14 @@ from encoders.foreign import told_simply
 from encoders.layout import Layout, check_pooling, read_layout
 from encoders.locate import WEIGHTS, check_files, download, encoder_folder, has_weights, locate_folder
 from encoders.settings_file import Settings
-from schema.config import BackboneConfig
-from schema.errors import UserError, nearest
+from encoders.spec import BackboneConfig
+from schema.errors import UserError
 from schema.network import hub_problem
+from schema.option import options
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-INITIALISE = ("pretrained", "random")
 TOKENIZER_FILE = "tokenizer.json"
 
 
@@ -39,11 +39,7 @@ def find_encoder(config: BackboneConfig) -> Found:
 
     Raises UserError for a folder without them, and for a hub that cannot be asked.
     """
-    if config.initialise not in INITIALISE:
-        raise UserError(
-            f"backbone.initialise={config.initialise}: expected one of {', '.join(INITIALISE)}; "
-            f"{nearest(config.initialise, INITIALISE)}"
-        )
+    options(BackboneConfig)["initialise"].check("backbone.initialise", config.initialise)
     folder = locate_folder(config.path)
     is_local = folder is not None
     folder = folder or download(config.path, config.revision)

@@ -12,7 +12,7 @@ from encoders.foreign import told_simply
 from encoders.joint_encoder import JointEncoder
 from encoders.locate import HEAD_FILE, encoder_folder
 from encoders.settings_file import Settings
-from schema.config import BackboneConfig
+from encoders.spec import BackboneConfig
 from schema.errors import UserError
 from schema.markup import in_markdown
 

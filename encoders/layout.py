@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from encoders.settings_file import Settings, read_json
+from encoders.spec import POOLINGS
 from schema.errors import UserError, nearest
 from schema.prompts import Prompts
 from schema.texts import short
@@ -30,10 +31,6 @@ _MODE_OF_SWITCH = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 """Pooling as sentence-transformers before 5.5 wrote it: one boolean per mode."""
-
-
-POOLINGS = ("mean", "cls", "max", "first_last", "weighted")
-"""Values of `backbone.pooling`; `encoders.pooling` has the function of each."""
 
 
 def check_pooling(name: str) -> str:

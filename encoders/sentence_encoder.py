@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from encoders.backends import Backend, open_backend
+from encoders.backends.names import BackendName, backend_name
 from encoders.dropout import use_cheap_dropout
 from encoders.layout import check_pooling
 from encoders.packing import pack, packed_inputs, padded_inputs, use_packed_attention
@@ -25,7 +26,6 @@ from encoders.pooling import POOLINGS, READS_FIRST_LAYER
 from encoders.projection import OutputNorm, Projection
 from encoders.token_table import TokenTable
 from schema.batch import Tokens
-from schema.config import BackendName, backend_name
 from schema.errors import UserError
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from datamodules.spec import DatasetConfig, Source
 from launch.run_folder import STAGES
-from schema.config import DatasetConfig, JobConfig, Source
+from schema.config import JobConfig
 from schema.errors import UserError
 from schema.examples import Examples
 from schema.files import files_of

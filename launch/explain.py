@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 from yaml import MarkedYAMLError
 
-from schema.config import DatasetConfig
+from datamodules.spec import DatasetConfig
 from schema.errors import UserError, nearest
 
 SPOKEN_TYPES = {

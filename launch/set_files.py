@@ -8,8 +8,8 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from datamodules.spec import DatasetConfig
 from launch.explain import ConfigError
-from schema.config import DatasetConfig
 from schema.errors import UserError, nearest
 from schema.labels import spelt_labels
 
@@ -88,12 +88,6 @@ def check_dataset(key: str, dataset: DictConfig) -> None:
             f"{key}.labels: a scored_pair has scores, which need no labels; leave them out, or say "
             f"{key}.kind=labelled_pair",
             f"{key}.labels",
-        )
-    scores = dataset.score_range
-    if scores is not None and not (len(scores) == 2 and scores[0] < scores[1]):
-        raise ConfigError(
-            f"{key}.score_range={list(scores)}: expected the lowest and then the highest score, as in [0, 5]",
-            f"{key}.score_range",
         )
 
 

@@ -1,128 +1,20 @@
-"""Which values a key may have, beyond its type: closed sets, ranges, durations."""
+"""Which values a job may have: each key by its own Option, and what keys may be beside each other."""
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import is_dataclass
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from launch.explain import ConfigError
 from launch.set_files import check_dataset, check_name
-from schema.config import BackendName, Source
 from schema.duration import Duration, Unit
 from schema.errors import UserError, nearest
 from schema.examples import Kind
 from schema.files import DATASETS
 from schema.measures import MEASURES
 from schema.names import name_fault
-
-
-@dataclass(frozen=True)
-class Range:
-    """Numbers from `least` (or above `above`) up to but without `below`."""
-
-    least: float | None = None
-    above: float | None = None
-    below: float | None = None
-
-    def __contains__(self, number: float) -> bool:
-        # Written so that NaN is outside every range.
-        return (
-            (self.least is None or number >= self.least)
-            and (self.above is None or number > self.above)
-            and (number < (float("inf") if self.below is None else self.below))
-        )
-
-    def __str__(self) -> str:
-        limits = {"at least": self.least, "more than": self.above, "less than": self.below}
-        return " and ".join(f"{word} {limit:.10g}" for word, limit in limits.items() if limit is not None)
-
-
-def _for_both(table: dict) -> dict:
-    """The same rule for the sets trained on and for those evaluated on."""
-    return {f"{group}.*.{key}": rule for group in ("dataset", "evaluate") for key, rule in table.items()}
-
-
-ALLOWED: dict[str, tuple[str, ...]] = {
-    "source": tuple(Source),
-    "on_bad_row": ("error", "drop"),
-    "resume": ("never", "auto"),
-    "schedule.name": ("mix", "serial"),
-    "schedule.sample_by": ("size", "weight"),
-    "backbone.initialise": ("pretrained", "random"),
-    "backbone.pooling": ("mean", "cls", "max", "first_last", "weighted"),
-    "augmentation.views": (
-        "translation",
-        "synonym",
-        "sentence_order",
-        "delete",
-        "repeat",
-        "cutoff",
-        "shuffle",
-    ),
-    "optimiser.decay": ("linear", "constant", "inverse_sqrt"),
-    "training.stratify_by": ("none", "label", "length", "label_length"),
-    "evaluation.splits": ("dev", "test"),
-    "evaluation.backend": tuple(BackendName),
-    "health.on_collapse": ("warn", "stop"),
-    "hardware.accelerator": ("cpu", "cuda", "mps"),
-    "hardware.strategy": ("auto", "ddp"),
-    "hardware.precision": ("32-true", "bf16-mixed", "16-mixed"),
-    "logger.wandb": ("auto", "offline", "online", "off"),
-} | _for_both(
-    {"source": tuple(Source), "kind": tuple(Kind), "view": tuple(Kind), "language": ("zh", "en", "en-zh")}
-)
-"""Key → its possible values; of a list, each element. `*` stands for any dataset."""
-
-RANGES: dict[str, Range] = {
-    "seed": Range(least=0, below=2**32),
-    "debug_rows": Range(least=1),
-    "training.batch_size": Range(least=1),
-    "training.accumulate": Range(least=1),
-    "training.length_window": Range(least=1),
-    "training.patience": Range(least=1),
-    "optimiser.lr": Range(above=0),
-    "optimiser.weight_decay": Range(least=0),
-    "optimiser.betas": Range(least=0, below=1),
-    "optimiser.eps": Range(above=0),
-    "optimiser.clip_norm": Range(above=0),
-    "backbone.dropout": Range(least=0, below=1),
-    "backbone.layers": Range(least=0),
-    "backbone.max_length": Range(least=3),  # one token between the two special ones
-    "augmentation.probability": Range(above=0),
-    "augmentation.delete": Range(above=0, below=1),
-    "augmentation.repeat": Range(above=0, below=1),
-    "augmentation.cutoff": Range(above=0, below=1),
-    "augmentation.synonym": Range(above=0, below=1),
-    "augmentation.shuffle": Range(least=2),
-    "health.probe_sentences": Range(least=0),
-    "health.collapse_cosine": Range(least=-1, below=1),
-    "health.collapse_rank": Range(least=0),
-    "health.collapse_spread": Range(least=0),
-    "health.gradient_range": Range(least=0),
-    "hardware.devices": Range(least=1),
-    "hardware.num_nodes": Range(least=1),
-    "hardware.threads": Range(least=1, below=1025),  # a process has room for some thousands
-    "hardware.num_workers": Range(least=0),
-    "hardware.eval_batch_tokens": Range(least=1),
-    "hardware.train_piece_tokens": Range(least=1),
-    "hardware.snapshot_share": Range(above=0),
-    "hardware.snapshot_kept_mib": Range(least=0),
-    "evaluation.bootstrap_samples": Range(least=0),
-    "logger.every_steps": Range(least=1),
-    "schedule.temperature": Range(above=0),
-    "schedule.sets.*.weight": Range(above=0),
-    "schedule.sets.*.batch_size": Range(least=1),
-    "schedule.stages.*.share_percent": Range(above=0),
-} | _for_both(
-    {
-        "limit": Range(least=1),
-        "layouts.*.window": Range(least=8),
-        "layouts.*.held_out_percent": Range(least=0, below=100),
-        "layouts.*.held_out_rows": Range(least=1),
-    }
-)
-"""Key → where its number, or each number of its list, must lie. null passes where the schema allows it."""
+from schema.option import options
 
 MONITORED = (
     "spearman",
@@ -139,28 +31,10 @@ MONITORED = (
 )
 """Metrics that may choose a checkpoint: higher is better."""
 
-DURATIONS: dict[str, Range] = {
-    "training.duration": Range(above=0),
-    "training.validate_every": Range(above=0),
-    "training.checkpoint_every": Range(above=0),
-    "optimiser.warmup": Range(least=0),
-}
-"""Keys whose value is a duration → where its amount must lie."""
-
 
 def check_values(job: DictConfig) -> None:
     """Raises ConfigError for the first value of a typed job that is outside its set or range."""
-    for pattern, allowed in ALLOWED.items():
-        for key, value in _select(job, pattern):
-            if value not in allowed:
-                raise ConfigError(_not_allowed(key, value, allowed), key)
-    for pattern, limits in RANGES.items():
-        for key, value in _select(job, pattern):
-            if value not in limits:
-                raise ConfigError(f"{key}={value}: expected {limits}", key)
-    for pattern, limits in DURATIONS.items():
-        for key, value in _select(job, pattern):
-            _check_duration(key, value, limits)
+    _check_options(job, "")
     _check_monitor(job)
     _check_transfer(job)
     _check_names(job)
@@ -168,48 +42,38 @@ def check_values(job: DictConfig) -> None:
         for name, dataset in job[group].items():
             check_name(group, name, dataset)
             check_dataset(f"{group}.{name}", dataset)
-    if len(job.optimiser.betas) != 2:
-        raise ConfigError(f"optimiser.betas={job.optimiser.betas}: expected two numbers", "optimiser.betas")
-    _check_decay(job.optimiser)
+    _check_optimiser(job.optimiser)
     _check_batches(job.training)
     _check_layer_norm(job)
-    ends = job.health.gradient_range
-    if ends is not None and (len(ends) != 2 or not ends[0] < ends[1]):
-        raise ConfigError(
-            f"health.gradient_range={list(ends)}: expected the lowest and then the highest length, as in [0.1, 10]",
-            "health.gradient_range",
-        )
 
 
-def _not_allowed(key: str, value: str, allowed: tuple[str, ...]) -> str:
-    message = f"{key}={value}: expected {' or '.join(allowed)}"
-    hint = nearest(str(value).lower(), allowed)
-    if hint.startswith("did"):
-        message += f"; {hint}"
-    if value == "False" and "off" in allowed:
-        message += '; in a file, write "off" in quotes'  # YAML reads a bare off as false
-    return message
+def _check_options(node: DictConfig, path: str) -> None:
+    """Every value of a typed configuration against the Option of its field."""
+    kind = OmegaConf.get_type(node)
+    own = options(kind) if is_dataclass(kind) else {}
+    for name, value in node.items():
+        key = f"{path}{name}"
+        if isinstance(value, DictConfig):
+            _check_options(value, f"{key}.")
+        elif name in own and value is not None:
+            try:
+                own[name].check(key, value)
+            except UserError as error:
+                raise ConfigError(str(error), key) from error
 
 
-def _check_duration(key: str, value: str, limits: Range) -> None:
-    try:
-        duration = Duration.parse(value, key=key)
-    except UserError as error:
-        raise ConfigError(str(error), key) from error
-    if duration.amount not in limits:
-        raise ConfigError(f"{key}={value}: expected {limits} {duration.unit}", key)
-    if key == "optimiser.warmup" and duration.unit is Unit.PERCENT and duration.amount > 100:
-        raise ConfigError(f"{key}={value}: expected at most 100 percent of the training", key)
-
-
-def _check_decay(optimiser: DictConfig) -> None:
+def _check_optimiser(optimiser: DictConfig) -> None:
     """A rate that falls from the end of the warm-up on, by its length, needs one."""
-    no_warmup = Duration.parse(optimiser.warmup).amount == 0
-    if optimiser.decay == "inverse_sqrt" and no_warmup:
+    if len(optimiser.betas) != 2:
+        raise ConfigError(f"optimiser.betas={optimiser.betas}: expected two numbers", "optimiser.betas")
+    key, warmup = "optimiser.warmup", Duration.parse(optimiser.warmup)
+    if warmup.unit is Unit.PERCENT and warmup.amount > 100:
+        raise ConfigError(f"{key}={optimiser.warmup}: expected at most 100 percent of the training", key)
+    if optimiser.decay == "inverse_sqrt" and warmup.amount == 0:
         raise ConfigError(
-            f"optimiser.warmup={optimiser.warmup}: decay=inverse_sqrt is lr · √(warm-up/step), and nothing without a "
-            "warm-up; type for example 'optimiser.warmup=10 percent'",
-            "optimiser.warmup",
+            f"{key}={optimiser.warmup}: decay=inverse_sqrt is lr · √(warm-up/step), and nothing without a warm-up; "
+            "type for example 'optimiser.warmup=10 percent'",
+            key,
         )
 
 
@@ -288,19 +152,3 @@ def _check_names(job: DictConfig) -> None:
 
 def _keys(job: DictConfig, group: str) -> Iterator[tuple[str, str]]:
     yield from ((group, name) for name in OmegaConf.select(job, group))
-
-
-def _select(job: DictConfig, pattern: str) -> Iterator[tuple[str, object]]:
-    """Key and value of everything that a pattern names and that is not null; a list gives its elements."""
-    nodes: list[tuple[str, object]] = [("", job)]
-    for part in pattern.split("."):
-        nodes = [
-            (f"{path}.{name}".lstrip("."), node[name])
-            for path, node in nodes
-            for name in (node if part == "*" else [part])
-        ]
-    for path, value in nodes:
-        if isinstance(value, ListConfig):
-            yield from ((path, element) for element in value)
-        elif value is not None:
-            yield path, value

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from datamodules.transfer import TransferTask
 from encoders import SentenceEncoder, compile_layers, load_backbone, load_encoder
+from encoders.backends.names import BackendName
 from encoders.collate import SentenceCollator
 from encoders.locate import has_score_head
 from encoders.pair_score import BilinearScore
@@ -24,7 +25,7 @@ from lightning_modules.cosine_plan import CosinePlan
 from lightning_modules.embedding_pass import EmbeddingPass
 from lightning_modules.scoring import EvaluationPlan
 from schema.batch import Batch, Encoded
-from schema.config import BackendName, JobConfig
+from schema.config import JobConfig
 from schema.errors import UserError
 from schema.examples import Examples, Kind
 from schema.own_classes import own_class

@@ -8,7 +8,8 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from schema.config import DatasetConfig, JobConfig
+from datamodules.spec import DatasetConfig
+from schema.config import JobConfig
 from schema.contract import choose_view
 from schema.declared import Declared, declared
 from schema.errors import UserError

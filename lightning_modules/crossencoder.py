@@ -14,6 +14,7 @@ from torch import Tensor
 from datamodules.gold import NUM_CLASSES
 from datamodules.transfer import TransferTask
 from encoders import compile_layers, load_backbone, load_encoder
+from encoders.backends.names import BackendName
 from encoders.joint import PAIR, JointCollator
 from encoders.joint_bundle import load_joint_encoder, save_joint_encoder
 from encoders.joint_encoder import JointEncoder, similarity
@@ -26,7 +27,7 @@ from lightning_modules.joint_plan import JointPlan
 from lightning_modules.scoring import NOTHING
 from metrics.classes import score_classes
 from schema.batch import Batch, Encoded
-from schema.config import BackendName, JobConfig
+from schema.config import JobConfig
 from schema.errors import UserError, nearest
 from schema.examples import NLI_CLASSES, Examples, Kind
 from schema.measures import UNSCORED

@@ -8,11 +8,12 @@ from torch import Tensor
 
 from encoders import SentenceEncoder
 from encoders.backends import Backend, open_backend, require_packages
+from encoders.backends.names import BackendName
 from encoders.embedding_cache import EmbeddingCache, Shelf
 from lightning_modules.cosine_plan import CosinePlan
 from lightning_modules.scoring import NOTHING
 from schema.batch import Batch
-from schema.config import BackendName, JobConfig
+from schema.config import JobConfig
 from schema.errors import UserError
 
 

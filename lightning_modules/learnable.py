@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from datamodules.datamodule import SentenceDataModule
+from datamodules.spec import DatasetConfig
 from lightning_modules.chosen_losses import Match
 from lightning_modules.matching import build_loss
 from losses.loss import Contrast, Loss
-from schema.config import DatasetConfig, JobConfig
+from schema.config import JobConfig
 from schema.errors import UserError
 from schema.examples import Examples, Kind
 

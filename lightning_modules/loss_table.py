@@ -11,11 +11,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from encoders.backends.names import BackendName
 from lightning_modules.chosen_losses import NEEDS
 from lightning_modules.loss_numbers import CONFIGURATION, losses_for, number_table, options
 from lightning_modules.matching import match_losses
 from schema.arguments import Parser
-from schema.config import BackendName
 from schema.errors import UserError
 from schema.examples import Kind
 from schema.own_classes import own_class

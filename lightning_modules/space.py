@@ -5,11 +5,11 @@ import numpy as np
 from datamodules.probe import Probe
 from encoders import SentenceEncoder
 from encoders.backends import open_backend
+from encoders.backends.names import BackendName
 from encoders.sentence_encoder import batches_by_length
 from lightning_modules.score_summary import score_counts, score_summary
 from metrics.geometry import unit
 from metrics.space import measure_space
-from schema.config import BackendName
 from schema.errors import UserError
 
 

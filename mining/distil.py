@@ -13,9 +13,9 @@ import numpy as np
 from jaxtyping import Float
 from omegaconf import OmegaConf
 
+from datamodules.spec import DatasetConfig
 from datamodules.views import apply_view
 from metrics.correlation import spearman
-from schema.config import DatasetConfig
 from schema.errors import UserError
 from schema.examples import Examples, Kind
 from schema.whole import write_text

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from datamodules.configured import configured_set
 from datamodules.source import load_examples
-from schema.config import DatasetConfig, Source
+from datamodules.spec import DatasetConfig, Source
 from schema.errors import UserError
 from schema.examples import Examples
 

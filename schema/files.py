@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from schema.config import Source
+from datamodules.spec import Source
 from schema.errors import UserError
 from schema.texts import short
 

@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from schema.config import DatasetConfig
+from datamodules.spec import DatasetConfig
 from schema.errors import UserError
 
 

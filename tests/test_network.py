@@ -8,8 +8,8 @@ import pytest
 
 from datamodules import hub
 from datamodules.hub import read_hub, require_hub
+from datamodules.spec import HubConfig
 from schema import network
-from schema.config import HubConfig
 from schema.errors import UserError
 from schema.network import answers
 

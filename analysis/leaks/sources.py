@@ -8,8 +8,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from datamodules.loading import load_job_data
 from datamodules.source import load_examples
+from datamodules.spec import Source
 from datamodules.unpack import decompressed
-from schema.config import JobConfig, Source
+from schema.config import JobConfig
 from schema.errors import UserError, nearest
 from schema.examples import Examples, Kind
 from schema.labels import read_description

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from jaxtyping import Float
 
+from encoders.backends.names import BackendName, backend_name
 from schema.batch import Tokens
-from schema.config import BackendName, backend_name
 from schema.errors import UserError
 from schema.processor import lacks_bf16, slow_bf16_warning
 

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
+from encoders.backends.names import BackendName
 from encoders.backends.onnx_export import export_onnx, padded_arrays, session
 from encoders.sentence_encoder import SentenceEncoder
 from schema.batch import Tokens
-from schema.config import BackendName
 
 CALL_TOKENS = 512
 """Tokens per call of the graph, whose states then stay in a core's cache: 2048 were 18 to 25 % slower."""

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
+from encoders.backends.names import BackendName
 from schema.batch import Tokens
-from schema.config import BackendName
 
 if TYPE_CHECKING:
     from encoders.sentence_encoder import SentenceEncoder

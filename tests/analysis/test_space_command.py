@@ -8,8 +8,8 @@ import pytest
 from analysis.__main__ import main
 from datamodules.probe import Probe
 from encoders import load_backbone, load_encoder, save_encoder
+from encoders.spec import BackboneConfig
 from metrics.geometry import mean_cosine, neighbour_similarity, norms, silhouette
-from schema.config import BackboneConfig
 from schema.examples import Examples, Kind
 
 

@@ -8,7 +8,7 @@ import pytest
 from analysis.__main__ import main
 from analysis.transfer import transfer
 from encoders import load_backbone, save_encoder
-from schema.config import BackboneConfig
+from encoders.spec import BackboneConfig
 from schema.errors import UserError
 from schema.examples import Examples, Kind
 

@@ -6,7 +6,7 @@ import torch
 from bench import __main__ as command
 from bench import device
 from bench.options import BENCHMARKS, resolve
-from schema.config import BackendName
+from encoders.backends.names import BackendName
 from schema.errors import UserError
 
 

@@ -11,9 +11,10 @@ from jobs import run_job
 
 from callbacks.health import SpaceHealth
 from encoders import load_backbone
+from encoders.spec import BackboneConfig
 from lightning_modules.space import Probe, SpaceMeter
 from metrics.geometry import alignment, mean_cosine, uniformity
-from schema.config import BackboneConfig, HealthConfig
+from schema.config import HealthConfig
 from schema.errors import UserError
 from schema.examples import Examples, Kind
 

@@ -9,7 +9,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from datamodules.source import load_examples
-from schema.config import DatasetConfig, Source
+from datamodules.spec import DatasetConfig, Source
 from schema.examples import TARGET_COLUMN, TEXT_COLUMNS, Kind
 
 CONF = Path(__file__).resolve().parents[2] / "conf"

@@ -12,8 +12,8 @@ from test_source import BY_NAME, ROWS, as_json, as_tsv, dataset, load, written
 
 from datamodules.readers import read_table
 from datamodules.source import load_examples
+from datamodules.spec import LayoutConfig
 from datamodules.unpack import decompressed
-from schema.config import LayoutConfig
 from schema.errors import UserError
 
 TABLE = as_tsv(ROWS)

@@ -14,7 +14,7 @@ from pyarrow import parquet
 
 from datamodules.readers import read_table
 from datamodules.source import load_examples
-from schema.config import DatasetConfig, HubConfig, LayoutConfig
+from datamodules.spec import DatasetConfig, HubConfig, LayoutConfig
 from schema.errors import UserError
 from schema.examples import Kind
 from schema.texts import text_fault

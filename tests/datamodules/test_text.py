@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from datamodules import text
 from datamodules.loading import _cut
 from datamodules.source import load_examples
-from schema.config import DatasetConfig, LayoutConfig
+from datamodules.spec import DatasetConfig, LayoutConfig
 from schema.errors import UserError
 from schema.text_table import TextTable
 

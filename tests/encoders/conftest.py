@@ -16,7 +16,7 @@ from transformers import (
 
 from encoders import SentenceEncoder, load_backbone
 from encoders.build_vocabulary import tokenizer, tokenizer_config
-from schema.config import BackboneConfig
+from encoders.spec import BackboneConfig
 
 WORDS = list("今天气很好吗我你他们是的在不了有和人这中大为上个国说要就出会也时年得")
 SIZES = {"hidden": 32, "layers": 2, "heads": 2, "inner": 64, "positions": 32}

@@ -13,9 +13,10 @@ from encoders.packing import pack
 from encoders.sentence_changes import SentenceChanges
 from encoders.views import VIEWS, TokenViews, Views
 from encoders.views_text import TextViews, reordered, sentences_of
-from launch.values import ALLOWED
 from schema.batch import Sharing
+from schema.config import AugmentationConfig
 from schema.examples import Examples, Kind
+from schema.option import options
 
 FIRST = ["一二三四五六七八", "甲乙丙丁戊己庚辛", "一二三四五六七八"]
 SECOND = ["天地玄黄宇宙洪荒", "一二三四五六七八", "春夏秋冬东西南北"]
@@ -185,4 +186,4 @@ def test_sentences_change_places_and_stay_apart():
 
 
 def test_the_names_that_are_checked_before_torch_are_those_that_there_are():
-    assert set(ALLOWED["augmentation.views"]) == set(VIEWS)
+    assert set(options(AugmentationConfig)["views"].among) == set(VIEWS)

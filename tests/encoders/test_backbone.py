@@ -9,7 +9,7 @@ from torch import nn
 from encoders import load_backbone
 from encoders.locate import ROOT
 from encoders.projection import Projection
-from schema.config import BackboneConfig
+from encoders.spec import BackboneConfig
 from schema.errors import UserError
 
 

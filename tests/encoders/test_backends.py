@@ -11,11 +11,11 @@ from scipy.stats import spearmanr
 from encoders import SentenceEncoder
 from encoders.backends import backend as backends
 from encoders.backends import open_backend, require_packages
+from encoders.backends.names import BackendName
 from encoders.packing import PACKED
 from encoders.pooling import POOLINGS
 from encoders.projection import Projection
 from schema import processor
-from schema.config import BackendName
 from schema.errors import UserError
 
 TEXTS = ["今天天气很好吗", "我", "你他们是的在不了有和人这中大", "今天", "我", "ab cd", "今" * 50]

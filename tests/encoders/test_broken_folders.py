@@ -12,7 +12,7 @@ from encoders.joint_bundle import load_joint_encoder, save_joint_encoder
 from encoders.joint_encoder import JointEncoder
 from encoders.layout import read_layout
 from encoders.projection import Projection
-from schema.config import BackboneConfig
+from encoders.spec import BackboneConfig
 from schema.errors import UserError
 
 DEEP = "[" * 100_000

@@ -9,7 +9,7 @@ import pytest
 
 from encoders import layout, load_backbone, pooling
 from encoders.first_look import look_at_encoder
-from schema.config import BackboneConfig
+from encoders.spec import BackboneConfig
 from schema.errors import UserError
 
 
@@ -94,7 +94,7 @@ def test_a_hub_that_cannot_be_asked_is_told(monkeypatch):
 
 def test_a_look_needs_no_torch(bert_folder, project_root):
     look = (
-        "import sys; from encoders.first_look import look_at_encoder; from schema.config import BackboneConfig; "
+        "import sys; from encoders.first_look import look_at_encoder; from encoders.spec import BackboneConfig; "
         f"look_at_encoder(BackboneConfig(path={str(bert_folder)!r}, initialise='pretrained')); "
         "print({'torch', 'transformers'} & set(sys.modules))"
     )

@@ -16,8 +16,8 @@ from encoders.joint import JointCollator, JointTemplate, pack_joint
 from encoders.joint_bundle import load_joint_encoder, save_joint_encoder
 from encoders.joint_encoder import JointEncoder, similarity
 from encoders.locate import is_joint
+from encoders.spec import BackboneConfig
 from encoders.token_table import TokenTable
-from schema.config import BackboneConfig
 from schema.errors import UserError
 from schema.examples import Examples, Kind
 

@@ -11,9 +11,10 @@ from omegaconf import OmegaConf
 from transformers import AutoModel, AutoTokenizer
 
 from datamodules.source import load_examples
+from datamodules.spec import DatasetConfig
 from encoders import load_backbone, load_encoder
+from encoders.spec import BackboneConfig
 from metrics.correlation import spearman
-from schema.config import BackboneConfig, DatasetConfig
 
 RESULTS = "results/pretrain/mini_zh"
 TEXTS = ["我想知道怎么还款", "怎么还花呗", "今天天气很好"]

@@ -14,7 +14,7 @@ from encoders.joint_bundle import load_joint_encoder, save_joint_encoder
 from encoders.joint_encoder import JointEncoder
 from encoders.layout import read_layout
 from encoders.projection import OutputNorm, Projection
-from schema.config import BackboneConfig
+from encoders.spec import BackboneConfig
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"今天气好明", "a", "##a"]
 CONFIG = {

@@ -17,8 +17,8 @@ from analysis.leaks.sources import text_lines
 from datamodules.gold import read_targets
 from datamodules.readers import Table
 from datamodules.source import load_examples
+from datamodules.spec import DatasetConfig, LayoutConfig
 from encoders.views_text import Translations
-from schema.config import DatasetConfig, LayoutConfig
 from schema.examples import Examples
 
 ROWS = [("一个人在弹吉他。", "他在弹琴", "1"), ('他说"好"', "行", "0"), ("a b", "c,d", "1")]

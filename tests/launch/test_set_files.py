@@ -3,9 +3,9 @@
 import pytest
 from omegaconf import OmegaConf
 
+from datamodules.spec import DatasetConfig
 from launch.job import explained
 from launch.set_files import check_name, check_set_files, spelt_sets
-from schema.config import DatasetConfig
 from schema.errors import UserError
 from schema.labels import read_description
 

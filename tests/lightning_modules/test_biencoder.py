@@ -8,10 +8,10 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from encoders import load_backbone, save_encoder
+from encoders.spec import BackboneConfig
 from launch import typed_config
 from lightning_modules.biencoder import BiEncoder, CosinePlan
 from lightning_modules.scoring import assemble_outputs
-from schema.config import BackboneConfig
 from schema.examples import Examples, Kind
 
 FIRST = ["今天天气很好", "怎么改密码", "今天天气很好", "他在跑步"]

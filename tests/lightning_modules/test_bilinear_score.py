@@ -14,15 +14,16 @@ import predict
 from analysis.run_scores import ScoredRun
 from encoders import load_backbone, load_encoder, save_encoder
 from encoders.backends import require_packages
+from encoders.backends.names import BackendName
 from encoders.grow import with_layers
 from encoders.joint_encoder import JointEncoder
 from encoders.locate import SCORE_FILE
 from encoders.pair_score import BilinearScore, sides
+from encoders.spec import BackboneConfig
 from encoders.token_whitening import whiten_tokens
 from launch import typed_config
 from launch.naming import run_key
 from lightning_modules.biencoder import BiEncoder
-from schema.config import BackboneConfig, BackendName
 from schema.errors import UserError
 from schema.result import Result
 from schema.weights import weights_digest

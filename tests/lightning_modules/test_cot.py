@@ -14,13 +14,13 @@ import train
 from datamodules import loading
 from encoders import load_backbone, load_encoder
 from encoders.prompt_encoder import PromptEncoder
+from encoders.spec import BackboneConfig
 from launch import typed_config
 from launch.language import with_language
 from launch.naming import run_key
 from lightning_modules.cot import CotEncoder
 from lightning_modules.mask_sight import require_sight
 from lightning_modules.matching import match_losses
-from schema.config import BackboneConfig
 from schema.errors import UserError
 from schema.examples import Examples, Kind
 from schema.prompts import Prompts

@@ -8,11 +8,11 @@ from jobs import run_job
 from omegaconf import OmegaConf
 
 from datamodules.source import load_examples
+from datamodules.spec import DatasetConfig
 from encoders.joint_bundle import load_joint_encoder
 from launch.preflight import check_command_line
 from mining.__main__ import main
 from mining.distil import Pairs, distilled_pairs, graded, write_set
-from schema.config import DatasetConfig
 from schema.errors import UserError
 from schema.examples import Examples, Kind
 from schema.result import Result

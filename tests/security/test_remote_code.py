@@ -6,8 +6,9 @@ import shutil
 import pytest
 
 from datamodules import hub
+from datamodules.spec import HubConfig
 from encoders import load_backbone
-from schema.config import BackboneConfig, HubConfig
+from encoders.spec import BackboneConfig
 from schema.errors import UserError
 
 CODE = "import pathlib\npathlib.Path('sprung').touch()\n"
