@@ -7,7 +7,7 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-from schema.source_code import ROOT
+ROOT = Path(__file__).resolve().parents[1]
 
 DECIDING = (
     "losses",

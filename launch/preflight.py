@@ -31,7 +31,6 @@ from launch.sweep_rows import is_one_cell, parameters, rows, with_row
 from schema.errors import UserError
 from schema.processor import lacks_bf16, slow_bf16_warning
 from schema.secrets import NO_SECRETS, place_of_secret
-from schema.source_code import ROOT
 
 
 def check_command_line(
@@ -39,7 +38,6 @@ def check_command_line(
     *,
     conf_dir: Path,
     config_name: str = "train",
-    root: Path = ROOT,
     makes_folder: bool = False,
     look: Callable[[DictConfig], None] = lambda job: None,
 ) -> None:
@@ -48,7 +46,6 @@ def check_command_line(
     What hardware=auto is here, and what is allowed but would take far longer than need be, is said on stderr.
 
     conf_dir      folder of the configuration tree
-    root          folder that dotted targets start from
     makes_folder  where all is right, the folder that will be written to is made, before Hydra writes there
     look          is called before that with the typed job of a single run; what it raises ends the check
     """
@@ -66,7 +63,7 @@ def check_command_line(
         raise UserError(f"--config-path {flags.config_path}: there is no folder {folder}")
     with _opened(folder, flags.config_dir) as hydra:
         groups = Groups(hydra.config_loader)
-        check = _Check(hydra, groups, flags.config_name or config_name, folder, root)
+        check = _Check(hydra, groups, flags.config_name or config_name, folder)
         check.look_at(flags.overrides)
         if flags.help:
             check.compose(flags.overrides)
@@ -82,12 +79,12 @@ def check_command_line(
 
 
 def checked_job(
-    lines: Sequence[str], *, conf_dir: Path, extra: str | None, config_name: str = "train", root: Path = ROOT
+    lines: Sequence[str], *, conf_dir: Path, extra: str | None, config_name: str = "train"
 ) -> DictConfig:
     """The typed job that a command line means, checked as `check_command_line` does; `extra` as its --config-dir."""
     register_resolvers()
     with _opened(conf_dir, extra) as hydra:
-        check = _Check(hydra, Groups(hydra.config_loader), config_name, conf_dir, root)
+        check = _Check(hydra, Groups(hydra.config_loader), config_name, conf_dir)
         check.look_at(lines)
         return check.job(lines)
 
@@ -95,12 +92,11 @@ def checked_job(
 class _Check:
     """One command line against one configuration tree."""
 
-    def __init__(self, hydra: Hydra, groups: Groups, name: str, folder: Path, root: Path) -> None:
+    def __init__(self, hydra: Hydra, groups: Groups, name: str, folder: Path) -> None:
         self.hydra = hydra
         self.groups = groups
         self.name = name
         self.folder = folder
-        self.root = root
         places = [one.path or "" for one in hydra.config_loader.get_search_path().get_path()]
         self.trees = [Path(place.removeprefix("file://")) for place in places if place.startswith("file://")]
         self.said: dict[str, None] = {}
@@ -199,7 +195,7 @@ class _Check:
         return job
 
     def _judge(self, job: DictConfig) -> None:
-        check_job(job, root=self.root)
+        check_job(job)
         if job.hardware.accelerator == "cpu" and job.hardware.precision == "bf16-mixed" and lacks_bf16():
             warning = slow_bf16_warning("hardware.precision=bf16-mixed", "hardware=cpu")
             self.said[f"warning: {warning}"] = None

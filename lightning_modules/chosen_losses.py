@@ -15,7 +15,7 @@ from schema.declared import Declared, declared
 from schema.errors import UserError
 from schema.examples import Kind
 
-MODEL = "lightning_modules.base.SentenceModule"
+MODEL = "lightning_modules.biencoder.BiEncoder"
 LOSS_FOLDER = Path(__file__).resolve().parents[1] / "conf" / "loss"
 
 

@@ -16,6 +16,7 @@ from lightning_modules.chosen_losses import NEEDS
 from lightning_modules.loss_numbers import CONFIGURATION, losses_for, number_table, options
 from lightning_modules.matching import match_losses
 from schema.arguments import Parser
+from schema.declared import TABLE, written
 from schema.errors import UserError
 from schema.examples import Kind
 from schema.own_classes import own_class
@@ -171,9 +172,12 @@ def main() -> None:
     parser.add_argument("page", type=Path, help="the file to write")
     given = parser.parse_args()
     text = page()
+    nodes = [*options("model").values(), *options("loss").values()]
+    targets = {one["_target_"] for one in nodes if "_target_" in one}
     try:
         given.page.parent.mkdir(parents=True, exist_ok=True)
         write_text(given.page, text)
+        write_text(TABLE, written(targets))
     except OSError as error:
         raise UserError(f"{given.page}: cannot write there ({error.strerror})") from error
 

@@ -1,32 +1,56 @@
-"""What a model or a loss declares as attributes of its class, read from its source. Needs no torch."""
+"""What models and losses say of themselves: what they learn from, and what a configuration may set of them.
 
-import ast
-from collections.abc import Mapping
+`declared.json` beside this file holds it, so that nobody has to load torch to ask; it is written by
+`python -m lightning_modules.loss_table docs/losses.md`, and a test keeps it as the classes are. A class that is not in
+it is imported and asked.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 from schema.errors import UserError
 from schema.examples import Kind
-from schema.measures import UNSCORED
-from schema.own_classes import is_own, refusal
-from schema.source_code import ROOT, class_attribute, definitions, source_file
+from schema.own_classes import is_own, own_class, refusal
 
-NAMED = {"UNSCORED": UNSCORED}
-"""Constants that a declaration may name."""
+TABLE = Path(__file__).with_suffix(".json")
+ATTRIBUTES = ("takes", "reads", "offers", "gives", "unscored", "trains")
+HEAD = ("dim", "num_classes")
+"""What the code gives to a loss that owns a head."""
+
+WORDS = {
+    float: "a number",
+    int: "a whole number",
+    bool: "true or false",
+    str: "text",
+    NoneType: "null",
+    Sequence: "a list",
+    list: "a list",
+    dict: "a group of keys",
+}
+"""What a configuration can spell, as messages call it. `int | float` is a number."""
 
 
 @dataclass(frozen=True)
 class Declared:
-    """Of a model or a loss; `lightning_modules.base.SentenceModule` and `losses.loss.Loss` explain each attribute.
+    """Of a model or a loss; `lightning_modules.base.SentenceModule` and `losses.loss.Loss` explain the attributes.
 
+    settings   name of each key that a configuration may set → its types in WORDS, and possible values in quotes; empty:
+               anything
+    required   those that have no default
     uses_loss  of a model: its objective is a loss of the configuration
 
-    An attribute that the class lacks, or does not spell out, is None.
+    An attribute that the class lacks is None.
     """
 
     name: str
+    settings: Mapping[str, Sequence[str]]
+    required: Sequence[str]
     takes: tuple[Kind, ...] | None = None
     reads: Kind | str | None = None
     offers: tuple[str, ...] | None = None
@@ -40,32 +64,79 @@ class Declared:
 
 
 @cache
-def declared(target: str, *, root: Path = ROOT) -> Declared:
-    """What the class at a dotted path declares. Raises UserError for a path that leads to no class of juzhen's."""
-    module, _, name = target.rpartition(".")
-    if not is_own(target) or source_file(root, module) is None or name not in definitions(root, module):
+def declared(target: str) -> Declared:
+    """What the class at a dotted path says, by the table. Raises UserError for a path to no class of juzhen's."""
+    if not is_own(target):
         raise UserError(refusal(target))
-    asked = ("takes", "reads", "offers", "gives", "unscored", "trains")
-    found = {one: class_attribute(root, module, name, one) for one in asked}
-    return Declared(name, **{one: _value(node) for one, node in found.items()})
+    return declared_by(own_class(target)) if target not in table() else Declared(**table()[target])
 
 
-def _value(node: ast.expr | None) -> Any:
-    """Of constants, kinds of examples, and tuples and mappings of these; None for what is written in another way."""
-    match node:
-        case ast.Constant(value=value):
-            return value
-        case ast.Name(id=name):
-            return NAMED.get(name)
-        case ast.Attribute(value=ast.Name(id="Kind"), attr=name):
-            return Kind[name]
-        case ast.Call(func=ast.Name(id="tuple"), args=[ast.Name(id="Kind")]):
-            return tuple(Kind)
-        case ast.Dict(keys=keys, values=values):
-            return {_value(key): _value(value) for key, value in zip(keys, values, strict=True)}
-        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-            return _value(left) | _value(right)
-        case ast.Tuple(elts=parts):
-            values = [_value(one.value) if isinstance(one, ast.Starred) else (_value(one),) for one in parts]
-            return None if any(one is None or None in one for one in values) else sum(values, ())
-    return None
+def declared_by(own: type) -> Declared:
+    """What a class itself says; its constructor, or its `Settings`, names the keys."""
+    found = _parameters(getattr(own, "Settings", own))
+    given = HEAD if getattr(own, "has_head", False) else ()
+    taken = {name: one for name, one in found.items() if name not in given}
+    return Declared(
+        own.__name__,
+        {name: _words(one.annotation) for name, one in taken.items()},
+        [name for name, one in taken.items() if one.default is one.empty],
+        **{name: getattr(own, name, None) for name in ATTRIBUTES},
+    )
+
+
+@cache
+def table() -> dict[str, dict[str, Any]]:
+    """Dotted path of each model and loss of conf → the values of its Declared."""
+    told = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.is_file() else {}
+    return {target: _read(one) for target, one in told.items()}
+
+
+def written(targets: Sequence[str]) -> str:
+    """The text of the table, a line each."""
+    told = {target: vars(declared_by(own_class(target))) for target in sorted(targets)}
+    lines = [
+        f"{json.dumps(target)}: "
+        + json.dumps({name: one for name, one in values.items() if one is not None}, ensure_ascii=False)
+        for target, values in told.items()
+    ]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _read(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values as the classes have them: JSON knows neither tuples nor kinds of examples."""
+    found = {
+        name: tuple(map(_kind, one)) if name in ("takes", "offers") else one for name, one in values.items()
+    }
+    found |= {name: _kind(found[name]) for name in ("reads", "gives") if name in found}
+    if "unscored" in found:
+        found["unscored"] = {Kind(kind): reason for kind, reason in found["unscored"].items()}
+    return found
+
+
+def _kind(word: str) -> Kind | str:
+    return Kind(word) if word in tuple(Kind) else word
+
+
+def _parameters(own: type) -> dict[str, Parameter]:
+    """Those of the constructor, and of the inherited ones that it passes `**rest` on to."""
+    found: dict[str, Parameter] = {}
+    for base in own.__mro__:
+        if "__init__" in vars(base):
+            _, *taken = signature(base.__init__, eval_str=True).parameters.values()
+            found = {one.name: one for one in taken if one.kind is not one.VAR_KEYWORD} | found
+            if all(one.kind is not one.VAR_KEYWORD for one in taken):
+                break
+    return found
+
+
+def _words(annotation: Any) -> list[str]:
+    """A type in WORDS, or in its literal values; [] for one that no configuration can spell."""
+    origin = get_origin(annotation)
+    if origin is Literal:
+        return [repr(one) for one in get_args(annotation)]
+    if origin in (Union, UnionType):
+        parts = [_words(one) for one in get_args(annotation)]
+        words = [word for part in parts for word in part] if all(parts) else []
+        return [word for word in words if word != WORDS[int] or WORDS[float] not in words]
+    kind = origin or annotation
+    return [WORDS[kind]] if kind in WORDS else []

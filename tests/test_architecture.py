@@ -19,6 +19,9 @@ MAY_IMPORT = {
     "analysis": {"schema", "datamodules", "encoders", "metrics"},
     "mining": {"schema", "datamodules", "encoders", "metrics"},
 }
+SPECS = {"datamodules.spec", "encoders.spec", "encoders.backends.names"}
+"""What rooms say of themselves; a job's configuration is made of them."""
+
 LAST_STEP = {
     "launch/curriculum.py",
     "launch/digests.py",
@@ -35,7 +38,7 @@ record of data and the first look read rows, which needs no torch."""
 
 def imports(path):
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module:
+        if isinstance(node, ast.ImportFrom) and node.module and node.module not in SPECS:
             yield node.module.split(".")[0]
         elif isinstance(node, ast.Import):
             yield from (alias.name.split(".")[0] for alias in node.names)

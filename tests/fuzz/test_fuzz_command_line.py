@@ -16,7 +16,6 @@ from launch import check_command_line
 from launch.naming import register_resolvers
 from launch.overrides import Groups, parse_flags
 from launch.preflight import _Check, _opened
-from launch.signatures import ROOT
 from mining.__main__ import _parser as mining_parser
 from schema.config import JobConfig
 from schema.duration import Duration
@@ -92,7 +91,7 @@ def check():
     memory_bound()
     register_resolvers()
     with _opened(train.CONFIGURATION, None) as hydra:
-        yield _Check(hydra, Groups(hydra.config_loader), "train", train.CONFIGURATION, ROOT)
+        yield _Check(hydra, Groups(hydra.config_loader), "train", train.CONFIGURATION)
 
 
 @sizes

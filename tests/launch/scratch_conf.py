@@ -138,8 +138,8 @@ dropout: null
 learning_rate: 2.0e-5
 """,
     "loss/cosent.yaml": "_target_: losses.cosent.CoSENT\ntemperature: 0.05\n",
-    "loss/triplet.yaml": "_target_: losses.triplet.Triplet\nmargin: 0.2\nreduction: mean\n",
-    "loss/softmax.yaml": "_target_: losses.softmax.Softmax\n",
+    "loss/triplet.yaml": "_target_: losses.triplet.TripletMargin\nmargin: 0.2\ndistance: cosine\n",
+    "loss/softmax.yaml": "_target_: losses.softmax.SoftmaxClassifier\nuse_difference: true\nuse_product: false\n",
     "loss/incomplete.yaml": "_target_: losses.cosent.CoSENT\n",
     "loss/misplaced.yaml": "_target_: losses.cosnet.CoSENT\ntemperature: 0.05\n",
     "loss/by_kind.yaml": """\
@@ -147,8 +147,9 @@ scored_pair:
   _target_: losses.cosent.CoSENT
   temperature: 0.05
 triplet:
-  _target_: losses.triplet.Triplet
+  _target_: losses.triplet.TripletMargin
   margin: 0.2
+  distance: cosine
 """,
     "dataset/demo_sts.yaml": DATASET.format(
         name="demo_sts", kind="scored_pair", target="score", score_range="[0, 5]"
@@ -211,55 +212,6 @@ hydra:
   sweeper:
     params:
       loss: cosent,tripelt
-""",
-}
-
-
-MODULES = {
-    "losses/__init__.py": "",
-    "losses/cosent.py": """\
-import heavy_library
-from losses.loss import Loss
-
-
-class CoSENT(Loss):
-    def __init__(self, *, temperature: float) -> None:
-        super().__init__()
-""",
-    "losses/triplet.py": """\
-from typing import Literal
-
-from losses.loss import Loss
-
-
-class Triplet(Loss):
-    def __init__(self, *, margin: float, reduction: Literal["mean", "sum"] = "mean") -> None:
-        super().__init__()
-""",
-    "losses/softmax.py": """\
-from losses.loss import Loss
-
-
-class Softmax(Loss):
-    def __init__(self, dim: int, num_classes: int) -> None:
-        super().__init__()
-""",
-    "losses/loss.py": "from heavy_library import nn\n\n\nclass Loss(nn.Module):\n    has_head = False\n",
-    "lightning_modules/base.py": """\
-import heavy_library
-
-
-class Base(heavy_library.LightningModule):
-    def __init__(self, *, optimiser: object, seed: int) -> None:
-        super().__init__()
-""",
-    "lightning_modules/biencoder.py": """\
-from lightning_modules.base import Base
-
-
-class BiEncoder(Base):
-    def __init__(self, *, encoder: object, losses: dict, share: bool = True, **rest: object) -> None:
-        super().__init__(**rest)
 """,
 }
 

@@ -3,8 +3,7 @@
 import pytest
 
 from launch import maths_digest as digests
-from launch.maths_digest import DECIDING, maths_digest, meaning, source_files
-from schema.source_code import ROOT
+from launch.maths_digest import DECIDING, ROOT, maths_digest, meaning, source_files
 
 CODE = '''"""A module."""
 

@@ -56,9 +56,8 @@ def test_a_batch_is_each_sentence_in_each_template(tiny_backbone):
         "cache_dir=null",
     )
     encoder = CotEncoder.load_encoder(config)
-    numbers = {name: value for name, value in config.model.items() if name != "_target_"}
     module = CotEncoder(
-        **numbers, encoder=encoder, losses=torch.nn.ModuleDict(), job=config, total_steps=0, steps_per_epoch=0
+        encoder=encoder, losses=torch.nn.ModuleDict(), job=config, total_steps=0, steps_per_epoch=0
     )
     sentences = ["今天天气很好", "好"]
     rows = Examples("some", "train", Kind.SENTENCE, sentences, {"text": np.array([0, 1, 0], np.int32)}, None)
