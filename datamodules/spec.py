@@ -30,23 +30,12 @@ class LayoutConfig:
     columns: dict[str, Any] = option("field of the example → column name, or 0-based position")
     header: bool = option("tsv and csv: the first line names the columns", True)
     quoted: bool = option("tsv and csv: fields may be wrapped in double quotes", False)
-    rows: dict[str, int | None] | None = option(
-        "promised rows of this layout, instead of the dataset's", None
-    )
+    rows: dict[str, int | None] | None = option("promised, instead of the dataset's", None)
     window: int | None = option(
-        "characters; .txt of running text: long lines are cut into windows of at most so many",
-        None,
-        at_least=8,
+        ".txt: long lines are cut into windows of at most so many characters", None, at_least=8
     )
-    held_out_percent: float = option(
-        "with `window`, where there is no dev file: lines that are dev, by a hash of them",
-        0.0,
-        at_least=0,
-        below=100,
-    )
-    held_out_rows: int | None = option(
-        "of these windows at most so many are scored; null: all", None, at_least=1
-    )
+    held_out_percent: float = option("with `window`: lines that are dev, by hash", 0.0, at_least=0, below=100)
+    held_out_rows: int | None = option("windows of them that are scored; null: all", None, at_least=1)
 
 
 @dataclass
@@ -77,12 +66,8 @@ class DatasetConfig:
     hub: HubConfig | None = None
     labels: dict[str, int] | None = option("gold label as in the file → class number", None)
     ignore_labels: list[str] | None = option("rows with these labels are left out, as the authors say", None)
-    score_range: list[float] | None = option(
-        "lowest and highest gold score", None, interval="score, as in [0, 5]"
-    )
-    view: str | None = option(
-        "train on this kind instead of the one the loss would choose", None, among=tuple(Kind)
-    )
+    score_range: list[float] | None = option("of gold scores", None, interval="score, as in [0, 5]")
+    view: str | None = option("train on this kind; null: the loss chooses", None, among=tuple(Kind))
     limit: int | None = option("train on at most this many rows, drawn with the job's seed", None, at_least=1)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from launch.explain import ConfigError, key_hint
-from schema.declared import Declared, declared, declared_by, table
+from schema.declared import Declared, declared, declared_by, is_out_of_date, table
 from schema.errors import UserError, nearest
 from schema.own_classes import is_own, own_class, refusal
 
@@ -37,7 +37,9 @@ def check_target(node: Mapping[str, Any], key: str) -> None:
         ) from error
     try:
         _check(node, key, taken)
-    except ConfigError:  # the class has the last word: the table may be older
+    except ConfigError:
+        if not is_out_of_date(target):
+            raise
         _check(node, key, declared_by(own_class(target)))
 
 

@@ -137,12 +137,6 @@ def _check_names(job: DictConfig) -> None:
     for key, name in [("schedule.order", one) for one in order] + list(_keys(job, "schedule.stages")):
         if fault := name_fault(str(name)):
             raise ConfigError(f"{key}: {name}: expected a name of a stage: {fault}", key)
-    sets = [
-        (f"{key}.{name}.name", job[key][name].name) for key in ("dataset", "evaluate") for name in job[key]
-    ]
-    for key, name in [*_keys(job, "dataset"), *_keys(job, "evaluate"), *sets]:
-        if not re.fullmatch(r"\w[\w-]*", str(name)):
-            raise ConfigError(f"{key}: {name}: expected a name of a set: letters, digits, _ and -", key)
     for key in ("output_dir", "run_dir"):
         if not job[key].strip():
             raise ConfigError(f"{key}=: expected a folder; {key}=. is the one that this is started in", key)

@@ -12,7 +12,7 @@ from omegaconf import MISSING
 from datamodules.spec import DatasetConfig, Source
 from encoders.backends.names import BackendName
 from encoders.spec import BackboneConfig
-from schema.duration import DurationOption
+from schema.duration import duration
 from schema.option import option
 
 SPLITS = ("dev", "test")
@@ -26,7 +26,7 @@ class OptimiserConfig:
     weight_decay: float = option("not applied to biases and normalisation weights", at_least=0)
     betas: list[float] = option("of AdamW", at_least=0, below=1)
     eps: float = option("of AdamW", above=0)
-    warmup: str = option("the learning rate rises linearly from 0", kind=DurationOption, at_least=0)
+    warmup: str = duration("the learning rate rises linearly from 0", at_least=0)
     decay: str = option(
         "linear: falls to 0 at the end · constant · inverse_sqrt: by the root of the steps",
         among=("linear", "constant", "inverse_sqrt"),
@@ -36,28 +36,22 @@ class OptimiserConfig:
 
 @dataclass
 class TrainingConfig:
-    duration: str = option(
-        '"3 epochs", "500 steps", "100000 examples" or "50 percent" (of one epoch)',
-        kind=DurationOption,
-        above=0,
+    duration: str = duration(
+        '"3 epochs", "500 steps", "100000 examples" or "50 percent" (of an epoch)', above=0
     )
     batch_size: int = option("rows that a loss sees together, over all devices", at_least=1)
     share_sentences: bool = option("equal sentences of a batch are encoded once, and share a dropout mask")
     accumulate: int = option("batches per optimiser step; rows couple only inside a batch", at_least=1)
-    length_window: int = option(
-        "rows of so many batches are put in order of length before they are cut; 1: not", at_least=1
-    )
+    length_window: int = option("batches whose rows are put in order of length; 1: none", at_least=1)
     stratify_by: str = option(
-        "what every batch holds in proportion", among=("none", "label", "length", "label_length")
+        "held in proportion by a batch", among=("none", "label", "length", "label_length")
     )
-    validate_every: str = option("percent is of the whole training", kind=DurationOption, above=0)
+    validate_every: str = duration("percent is of the whole training", above=0)
     patience: int | None = option(
-        "stop after this many validations without a better score; null: never", None, at_least=1
+        "validations without a better score, then stop; null: never", None, at_least=1
     )
     monitor: str = option("auto: mean dev Spearman of the trained sets; or a key such as dev/csts/spearman")
-    checkpoint_every: str = option(
-        "how much work the end of the machine may cost", kind=DurationOption, above=0
-    )
+    checkpoint_every: str = duration("how much work the end of the machine may cost", above=0)
 
 
 @dataclass
@@ -75,15 +69,11 @@ class HardwareConfig:
     num_workers: int = option("processes that prepare batches; 0: none", at_least=0)
     eval_batch_tokens: int = option("tokens per batch when nothing is learnt", at_least=1)
     train_piece_tokens: int | None = option(
-        "tokens whose activations are kept at a time; null: a whole batch's", None, at_least=1
+        "tokens with activations at a time; null: a batch's", None, at_least=1
     )
     snapshot_folder: str | None = option("in memory, for the state after each step; null: not kept", None)
-    snapshot_share: float = option(
-        "of the time that keeping it may take; else not after every step", 0.05, above=0
-    )
-    snapshot_kept_mib: int = option(
-        "that the states of killed runs may take together; the oldest go first", 1024, at_least=0
-    )
+    snapshot_share: float = option("of the time; where it takes more, not after every step", 0.05, above=0)
+    snapshot_kept_mib: int = option("for states of killed runs; the oldest go first", 1024, at_least=0)
 
 
 @dataclass
@@ -92,9 +82,7 @@ class EvaluationConfig:
     bootstrap_samples: int = option("resamples for the 95 % interval; 0: none", at_least=0)
     untrained: bool = option("also score the weights before training")
     without_leaks: bool = option("also score the rows whose pair this job's training has not seen")
-    backend: str = option(
-        "what encodes the sets in the end; validation always uses torch", among=tuple(BackendName)
-    )
+    backend: str = option("of the final test; validation uses torch", among=tuple(BackendName))
     cache_embeddings: bool = option("keep embeddings below cache_dir: nothing is encoded twice")
     # Old results lack it.
     transfer: list[str] = option("sets that are classified on frozen embeddings", [])
@@ -121,18 +109,12 @@ class HealthConfig:
     """What is watched of embeddings, scores and gradients while a model learns; changes no weights."""
 
     probe_sentences: int = option("dev sentences that are looked at, at each validation; 0: none", at_least=0)
-    collapse_cosine: float = option(
-        "alarm when the mean cosine of two sentences is above this", at_least=-1, below=1
-    )
-    collapse_rank: float = option(
-        "alarm when embeddings use fewer directions than this (effective rank)", at_least=0
-    )
-    collapse_spread: float = option(
-        "alarm when scores that are no cosines deviate by less than this", at_least=0
-    )
+    collapse_cosine: float = option("alarm: mean cosine of two sentences above this", at_least=-1, below=1)
+    collapse_rank: float = option("alarm: effective rank of embeddings below this", at_least=0)
+    collapse_spread: float = option("alarm: deviation of scores that are no cosines below this", at_least=0)
     on_collapse: str = option(among=("warn", "stop"))
     gradient_range: list[float] | None = option(
-        "of the gradient of the loss with respect to what it reads; null: not measured",
+        "length of the loss's gradient with respect to what it reads; null: not measured",
         None,
         at_least=0,
         interval="length, as in [0.1, 10]",
@@ -175,24 +157,13 @@ class StageConfig:
 class ScheduleConfig:
     """In which order, and in which shares, sets are learnt from."""
 
-    name: str = option(
-        "mix: one stage · serial: stage after stage, weights carried on", among=("mix", "serial")
-    )
-    order: list[str] | None = option(
-        "serial: names of stages, repeated at will; null: one per set, in order", None
-    )
+    name: str = option("mix: one stage · serial: one stage after another", among=("mix", "serial"))
+    order: list[str] | None = option("serial: stages, repeated at will; null: one per set, in order", None)
     stages: dict[str, StageConfig] = option("serial: stage → what it has of its own")
     sets: dict[str, SetConfig] = option("set → what it has of its own where sets are mixed")
-    sample_by: str = option(
-        "size: every row once per epoch · weight: in proportion to the sets' weights",
-        among=("size", "weight"),
-    )
-    temperature: float = option(
-        "shares are raised to 1/temperature: 1 as they are, large: all equal", above=0
-    )
-    store: str | None = option(
-        "folder of finished stages that runs share; null: each run keeps its own", None
-    )
+    sample_by: str = option("size: every row once per epoch · weight: by weights", among=("size", "weight"))
+    temperature: float = option("shares are raised to 1/temperature; 1: as they are, large: equal", above=0)
+    store: str | None = option("folder of stages that runs share; null: each run keeps its own", None)
 
 
 @dataclass
@@ -202,17 +173,13 @@ class JobConfig:
     name: str = MISSING
     seed: int = option(at_least=0, below=2**32)
     data_dir: str = MISSING
-    cache_dir: str | None = option(
-        "what can be computed again is kept here between runs; null: nothing is", None
-    )
+    cache_dir: str | None = option("keeps what can be computed again; null: nothing is kept", None)
     output_dir: str = MISSING
     run_dir: str = MISSING
     source: str = option(among=tuple(Source))
     on_bad_row: str = option(among=("error", "drop"))
     resume: str = option(among=("never", "auto"))
-    trial: str | None = option(
-        "<journal>#<number>: each validation is told to that trial, whose pruner may end the run", None
-    )
+    trial: str | None = option("<journal>#<number>: a trial whose pruner may end the run", None)
     sweep_row: str | None = option("name of the row of a sweep that this run is: what tables call it", None)
     init_from: str | None = option("a run or an encoder folder: start from its weights", None)
     filter_leaks: bool = option("leave out training rows that an evaluation set of this job has too")

@@ -79,7 +79,7 @@ def declared_by(own: type) -> Declared:
     return Declared(
         own.__name__,
         {name: _words(one.annotation) for name, one in taken.items()},
-        [name for name, one in taken.items() if one.default is one.empty],
+        tuple(name for name, one in taken.items() if one.default is one.empty),
         **{name: getattr(own, name, None) for name in ATTRIBUTES},
     )
 
@@ -87,34 +87,31 @@ def declared_by(own: type) -> Declared:
 @cache
 def table() -> dict[str, dict[str, Any]]:
     """Dotted path of each model and loss of conf → the values of its Declared."""
-    told = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.is_file() else {}
-    return {target: _read(one) for target, one in told.items()}
+    return _read(json.loads(TABLE.read_text(encoding="utf-8"))) if TABLE.is_file() else {}
+
+
+def is_out_of_date(target: str) -> bool:
+    """Whether the module of a class was written after the table; files that came together are a moment apart."""
+    file = TABLE.parents[1].joinpath(*target.split(".")[:-1]).with_suffix(".py")
+    return not TABLE.is_file() or not file.is_file() or file.stat().st_mtime > TABLE.stat().st_mtime + 60
 
 
 def written(targets: Sequence[str]) -> str:
     """The text of the table, a line each."""
-    told = {target: vars(declared_by(own_class(target))) for target in sorted(targets)}
-    lines = [
-        f"{json.dumps(target)}: "
-        + json.dumps({name: one for name, one in values.items() if one is not None}, ensure_ascii=False)
-        for target, values in told.items()
-    ]
+    lines = []
+    for target in sorted(targets):
+        told = {name: one for name, one in vars(declared_by(own_class(target))).items() if one is not None}
+        lines.append(f"{json.dumps(target)}: {json.dumps(told, ensure_ascii=False)}")
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def _read(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values as the classes have them: JSON knows neither tuples nor kinds of examples."""
-    found = {
-        name: tuple(map(_kind, one)) if name in ("takes", "offers") else one for name, one in values.items()
-    }
-    found |= {name: _kind(found[name]) for name in ("reads", "gives") if name in found}
-    if "unscored" in found:
-        found["unscored"] = {Kind(kind): reason for kind, reason in found["unscored"].items()}
-    return found
-
-
-def _kind(word: str) -> Kind | str:
-    return Kind(word) if word in tuple(Kind) else word
+def _read(value: Any) -> Any:
+    """Plain values as the classes have them: JSON knows neither tuples nor kinds of examples."""
+    if isinstance(value, Mapping):
+        return {_read(key): _read(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return tuple(map(_read, value))
+    return Kind(value) if value in tuple(Kind) else value
 
 
 def _parameters(own: type) -> dict[str, Parameter]:
@@ -129,14 +126,14 @@ def _parameters(own: type) -> dict[str, Parameter]:
     return found
 
 
-def _words(annotation: Any) -> list[str]:
-    """A type in WORDS, or in its literal values; [] for one that no configuration can spell."""
+def _words(annotation: Any) -> tuple[str, ...]:
+    """A type in WORDS, or in its literal values; () for one that no configuration can spell."""
     origin = get_origin(annotation)
     if origin is Literal:
-        return [repr(one) for one in get_args(annotation)]
+        return tuple(map(repr, get_args(annotation)))
     if origin in (Union, UnionType):
         parts = [_words(one) for one in get_args(annotation)]
         words = [word for part in parts for word in part] if all(parts) else []
-        return [word for word in words if word != WORDS[int] or WORDS[float] not in words]
+        return tuple(word for word in words if word != WORDS[int] or WORDS[float] not in words)
     kind = origin or annotation
-    return [WORDS[kind]] if kind in WORDS else []
+    return (WORDS[kind],) if kind in WORDS else ()

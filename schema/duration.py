@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from schema.errors import UserError
-from schema.option import Option
+from schema.option import Option, option
 
 
 class Unit(StrEnum):
@@ -67,3 +67,8 @@ class DurationOption(Option):
     def check_one(self, key: str, value: Any) -> None:
         duration = Duration.parse(value, key=key)
         self.check_number(key, value, duration.amount, f" {duration.unit}")
+
+
+def duration(about: str, **limits: float) -> Any:
+    """The field of a typed configuration that holds a duration; `limits` are those of an Option."""
+    return option(about, kind=DurationOption, **limits)

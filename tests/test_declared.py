@@ -33,7 +33,7 @@ def test_a_class_that_is_not_in_the_table_is_asked_itself(monkeypatch):
     monkeypatch.setattr("schema.declared.table", dict)
     declared.cache_clear()
     try:
-        assert declared("losses.cosent.CoSENT").settings == {"temperature": ["a number"]}
+        assert declared("losses.cosent.CoSENT").settings == {"temperature": ("a number",)}
     finally:
         declared.cache_clear()
 

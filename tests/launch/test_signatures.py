@@ -1,10 +1,13 @@
 """What a configuration gives a model or a loss is what its class takes."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import pytest
+from scratch_conf import write_tree
 
 from launch import signatures
 from launch.explain import ConfigError
@@ -62,9 +65,17 @@ def test_what_lies_outside_the_project_is_refused() -> None:
         check_target({"_target_": "losses.cosent.CoSENT", "temperature": 1}, "model")
 
 
-def test_the_class_has_the_last_word_where_the_table_is_older(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_class_has_the_last_word_where_the_table_is_older(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     older = Declared("CoSENT", settings={"margin": ["a number"]}, required=["margin"])
     monkeypatch.setattr(signatures, "declared", lambda target: older)
+    table = tmp_path / "schema" / "declared.json"
+    write_tree(tmp_path, {"losses/cosent.py": "", "schema/declared.json": "{}"})
+    monkeypatch.setattr("schema.declared.TABLE", table)
+    with pytest.raises(ConfigError, match="did you mean margin"):
+        check_target({"_target_": "losses.cosent.CoSENT", "margni": 0.05}, "loss")
+    os.utime(table, (0, 0))
     check_target({"_target_": "losses.cosent.CoSENT", "temperature": 0.05}, "loss")
     with pytest.raises(ConfigError, match=r"loss.temprature: .* did you mean temperature"):
         check_target({"_target_": "losses.cosent.CoSENT", "temprature": 0.05}, "loss")
