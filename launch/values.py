@@ -1,7 +1,6 @@
 """Which values a job may have: each key by its own Option, and what keys may be beside each other."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import is_dataclass
 
 from omegaconf import DictConfig, OmegaConf
@@ -133,16 +132,13 @@ def _check_transfer(job: DictConfig) -> None:
 
 def _check_names(job: DictConfig) -> None:
     """Folders and keys of results are named after these, so none may be a path, or more than one word."""
-    order = job.schedule.order or []
-    for key, name in [("schedule.order", one) for one in order] + list(_keys(job, "schedule.stages")):
-        if fault := name_fault(str(name)):
-            raise ConfigError(f"{key}: {name}: expected a name of a stage: {fault}", key)
+    for group in ("order", "stages"):
+        for name in job.schedule[group] or ():
+            if fault := name_fault(str(name)):
+                key = f"schedule.{group}"
+                raise ConfigError(f"{key}: {name}: expected a name of a stage: {fault}", key)
     for key in ("output_dir", "run_dir"):
         if not job[key].strip():
             raise ConfigError(f"{key}=: expected a folder; {key}=. is the one that this is started in", key)
     if fault := name_fault(job.name):
         raise ConfigError(f"name={job.name}: expected a name of a folder: {fault}", "name")
-
-
-def _keys(job: DictConfig, group: str) -> Iterator[tuple[str, str]]:
-    yield from ((group, name) for name in OmegaConf.select(job, group))
