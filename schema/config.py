@@ -12,7 +12,7 @@ from omegaconf import MISSING
 from datamodules.spec import DatasetConfig, Source
 from encoders.backends.names import BackendName
 from encoders.spec import BackboneConfig
-from schema.duration import duration
+from schema.duration import duration_option
 from schema.option import option
 
 SPLITS = ("dev", "test")
@@ -26,7 +26,7 @@ class OptimiserConfig:
     weight_decay: float = option("not applied to biases and normalisation weights", at_least=0)
     betas: list[float] = option("of AdamW", at_least=0, below=1)
     eps: float = option("of AdamW", above=0)
-    warmup: str = duration("the learning rate rises linearly from 0", at_least=0)
+    warmup: str = duration_option("the learning rate rises linearly from 0", at_least=0)
     decay: str = option(
         "linear: falls to 0 at the end · constant · inverse_sqrt: by the root of the steps",
         among=("linear", "constant", "inverse_sqrt"),
@@ -36,7 +36,7 @@ class OptimiserConfig:
 
 @dataclass
 class TrainingConfig:
-    duration: str = duration(
+    duration: str = duration_option(
         '"3 epochs", "500 steps", "100000 examples" or "50 percent" (of an epoch)', above=0
     )
     batch_size: int = option("rows that a loss sees together, over all devices", at_least=1)
@@ -46,12 +46,12 @@ class TrainingConfig:
     stratify_by: str = option(
         "held in proportion by a batch", among=("none", "label", "length", "label_length")
     )
-    validate_every: str = duration("percent is of the whole training", above=0)
+    validate_every: str = duration_option("percent is of the whole training", above=0)
     patience: int | None = option(
         "validations without a better score, then stop; null: never", None, at_least=1
     )
     monitor: str = option("auto: mean dev Spearman of the trained sets; or a key such as dev/csts/spearman")
-    checkpoint_every: str = duration("how much work the end of the machine may cost", above=0)
+    checkpoint_every: str = duration_option("how much work the end of the machine may cost", above=0)
 
 
 @dataclass

@@ -69,6 +69,6 @@ class DurationOption(Option):
         self.check_number(key, value, duration.amount, f" {duration.unit}")
 
 
-def duration(about: str, **limits: float) -> Any:
+def duration_option(about: str, **limits: float) -> Any:
     """The field of a typed configuration that holds a duration; `limits` are those of an Option."""
     return option(about, kind=DurationOption, **limits)
