@@ -34,13 +34,13 @@ MONITORED = (
 def check_values(job: DictConfig) -> None:
     """Raises ConfigError for the first value of a typed job that is outside its set or range."""
     _check_options(job, "")
-    _check_monitor(job)
-    _check_transfer(job)
-    _check_names(job)
     for group in ("dataset", "evaluate"):
         for name, dataset in job[group].items():
             check_name(group, name, dataset)
             check_dataset(f"{group}.{name}", dataset)
+    _check_monitor(job)
+    _check_transfer(job)
+    _check_names(job)
     _check_optimiser(job.optimiser)
     _check_batches(job.training)
     _check_layer_norm(job)

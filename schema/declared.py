@@ -7,7 +7,7 @@ it is imported and asked.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from inspect import Parameter, signature
 from pathlib import Path
@@ -19,7 +19,6 @@ from schema.examples import Kind
 from schema.own_classes import is_own, own_class, refusal
 
 TABLE = Path(__file__).with_suffix(".json")
-ATTRIBUTES = ("takes", "reads", "offers", "gives", "unscored", "trains")
 HEAD = ("dim", "num_classes")
 """What the code gives to a loss that owns a head."""
 
@@ -45,7 +44,7 @@ class Declared:
     required   those that have no default
     uses_loss  of a model: its objective is a loss of the configuration
 
-    An attribute that the class lacks is None.
+    The attributes follow after these three; one that the class lacks is None.
     """
 
     name: str
@@ -80,7 +79,7 @@ def declared_by(own: type) -> Declared:
         own.__name__,
         {name: _words(one.annotation) for name, one in taken.items()},
         tuple(name for name, one in taken.items() if one.default is one.empty),
-        **{name: getattr(own, name, None) for name in ATTRIBUTES},
+        **{one.name: getattr(own, one.name, None) for one in fields(Declared)[3:]},
     )
 
 
