@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from conf.job import BackendName, backend_name
+from juzhen.backends.names import BackendName, backend_name
 from juzhen.calibration.new_pairs import add_fitted, check_fitted, fused_scores, scaled
 from juzhen.cli.arguments import Parser, add_batch_tokens
 from juzhen.cli.program import run_program

@@ -3,8 +3,10 @@
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from juzhen.core.errors import UserError
+from juzhen.core.option import Option, option
 
 
 class Unit(StrEnum):
@@ -57,3 +59,16 @@ class Duration:
                 return self.amount / batch_size
             case Unit.PERCENT:
                 return self.amount / 100 * (total_steps or steps_per_epoch)
+
+
+class DurationOption(Option):
+    """A key whose value is a duration; the limits are those of its amount."""
+
+    def check_one(self, key: str, value: Any) -> None:
+        duration = Duration.parse(value, key=key)
+        self.check_number(key, value, duration.amount, f" {duration.unit}")
+
+
+def duration_option(about: str, **limits: float) -> Any:
+    """The field of a typed configuration that holds a duration; `limits` are those of an Option."""
+    return option(about, kind=DurationOption, **limits)

@@ -4,38 +4,27 @@ In a file of conf/loss, `temperature: ${for_scores:{cosine:0.05,logit:1}}` is 0.
 bi-encoder, and 1 for a cross-encoder. A number that is typed, or that another file gives, stands in its place.
 """
 
-import ast
-from pathlib import Path
 from typing import Any
 
 from omegaconf import Container, DictConfig, OmegaConf
 
+from conf.declared import declared
 from juzhen.core.errors import UserError
-from juzhen.core.places import ROOT
-from juzhen.core.source_code import class_attribute, definitions, source_file
 
 COSINE, LOGIT, SPREAD = "cosine", "logit", "spread"
 """Units of a score: from −1 to 1 · of any size · standard deviations of the scores in a batch."""
 
 
-def unit_of_scores(model: str, *, root: Path = ROOT) -> str:
+def unit_of_scores(model: str) -> str:
     """COSINE or LOGIT: what a model, given by the dotted path of its class, scores a pair by.
 
     The class says so itself: one that `offers` cosines to a loss scores by them. A path that leads to no class counts
-    as COSINE; the check of targets refuses it in better words. Raises UserError for a class that offers nothing.
+    as COSINE; the check of targets refuses it in better words.
     """
-    module, _, name = model.rpartition(".")
-    if source_file(root, module) is None or name not in definitions(root, module):
+    try:
+        return COSINE if "cosines" in declared(model).offers else LOGIT
+    except UserError:
         return COSINE
-    offers = _offers(root, module, name)
-    if offers is None:
-        raise UserError(f"{model} names no `offers`: what a loss may read of the model (ARCHITECTURE.md)")
-    return COSINE if "cosines" in offers else LOGIT
-
-
-def _offers(root: Path, module: str, name: str) -> tuple[str, ...] | None:
-    found = class_attribute(root, module, name, "offers")
-    return None if found is None else ast.literal_eval(found)
 
 
 def for_scores(numbers: DictConfig, *, _root_: DictConfig, _parent_: Container) -> Any:

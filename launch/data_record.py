@@ -12,11 +12,12 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from conf.job import DatasetConfig, JobConfig, Source
+from conf.job import JobConfig
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
 from juzhen.core.result import RESULT_FILE, Result
 from juzhen.data.files import files_of
+from juzhen.data.spec import DatasetConfig, Source
 from launch.run_folder import STAGES
 
 RECORD_FILE = "data.json"

@@ -9,9 +9,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 from yaml import MarkedYAMLError
 
-from conf.job import DatasetConfig
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.renamed import renamed
+from juzhen.data.spec import DatasetConfig
 from launch.hydra_internals import root_of
 
 SPOKEN_TYPES = {

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -16,7 +15,6 @@ from callbacks.trial import TrialAddress
 from conf.job import JobConfig
 from juzhen.core.errors import nearest
 from juzhen.core.examples import Kind
-from juzhen.core.places import ROOT
 from juzhen.core.secrets import NO_SECRETS, place_of_secret
 from launch.explain import ConfigError, broken_reference, unknown_key, wrong_type
 from launch.language import settle_language
@@ -27,9 +25,6 @@ from launch.stages import plan_job
 from launch.values import check_values
 from launch.written import check_digits, check_forms
 
-HEAD_PARAMETERS = ("dim", "num_classes")
-"""What the code gives to a loss that owns a head."""
-
 EXAMPLES = {
     "backbone.path": "python train.py backbone=local backbone.path=<folder of a model>",
     "loss": "python train.py loss=cosent",
@@ -38,22 +33,22 @@ EXAMPLES = {
 }
 
 
-def check_config(config: DictConfig, *, root: Path = ROOT) -> None:
+def check_config(config: DictConfig) -> None:
     """Raises UserError for the first mistake in a composed job: key, type, missing value, range or target.
 
-    Needs no torch. `root` is the folder that dotted targets start from.
+    Needs no torch, but to explain a mistake in what a model or a loss is given.
     """
-    check_job(typed_config(config), root=root)
+    check_job(typed_config(config))
 
 
-def check_job(job: DictConfig, *, root: Path = ROOT) -> None:
+def check_job(job: DictConfig) -> None:
     """As `check_config`, for a job that has its types already."""
     check_secrets(job)
     check_values(job)
     if job.trial is not None:
         TrialAddress.parse(job.trial).check()
-    check_targets(job, root=root)
-    check_stages(job, root=root)
+    check_targets(job)
+    check_stages(job)
 
 
 def check_secrets(job: DictConfig) -> None:
@@ -62,7 +57,7 @@ def check_secrets(job: DictConfig) -> None:
         raise ConfigError(f"{key}: {NO_SECRETS}", key)
 
 
-def check_stages(job: DictConfig, *, root: Path = ROOT) -> None:
+def check_stages(job: DictConfig) -> None:
     """As `check_job`, for what stages and sets of the schedule have of their own."""
     plans = plan_job(job)
     for name, own in job.schedule.stages.items():
@@ -72,10 +67,10 @@ def check_stages(job: DictConfig, *, root: Path = ROOT) -> None:
         except ConfigError as error:
             raise ConfigError(f"stage {name}: {error}", f"schedule.stages.{name}") from error
         if own is not None and own.loss is not None:
-            _check_loss(own.loss, f"schedule.stages.{name}.loss", root)
+            _check_loss(own.loss, f"schedule.stages.{name}.loss")
     for name, own in job.schedule.sets.items():
         if own is not None and own.loss is not None:
-            _check_loss(own.loss, f"schedule.sets.{name}.loss", root)
+            _check_loss(own.loss, f"schedule.sets.{name}.loss")
 
 
 def typed_config(config: DictConfig) -> DictConfig:
@@ -127,19 +122,19 @@ def _missing(node: DictConfig, path: str) -> Iterator[str]:
             yield from _missing(node[key], f"{path}{key}.")
 
 
-def check_targets(job: DictConfig, *, root: Path = ROOT) -> None:
+def check_targets(job: DictConfig) -> None:
     """Raises ConfigError when the `_target_` or the keys of the model, a loss or a callback do not fit the code."""
     model = OmegaConf.to_container(job.model)
     if "_target_" not in model:
         raise ConfigError("model._target_ is not set; for example: python train.py model=biencoder", "model")
-    check_target(model, "model", injected=None, root=root)
-    _check_loss(job.loss, "loss", root)
+    check_target(model, "model")
+    _check_loss(job.loss, "loss")
     for name, node in OmegaConf.to_container(job.callbacks).items():
         if node is not None:
-            _check_callback(node, f"callbacks.{name}", root)
+            _check_callback(node, f"callbacks.{name}")
 
 
-def _check_callback(node: Any, key: str, root: Path) -> None:
+def _check_callback(node: Any, key: str) -> None:
     if not isinstance(node, Mapping) or "_target_" not in node:
         raise ConfigError(f"{key}: expected a callback with its _target_, or null to leave it out", key)
     if not isinstance(node.get("decides_weights"), bool):
@@ -148,24 +143,24 @@ def _check_callback(node: Any, key: str, root: Path) -> None:
             "weights must be",
             f"{key}.decides_weights",
         )
-    check_target({name: value for name, value in node.items() if name != "decides_weights"}, key, root=root)
+    check_target({name: value for name, value in node.items() if name != "decides_weights"}, key)
 
 
-def _check_loss(node: DictConfig, group: str, root: Path) -> None:
+def _check_loss(node: DictConfig, group: str) -> None:
     """A loss, or a table example kind → loss; `group` is where it stands."""
     loss = OmegaConf.to_container(node)
     if "_target_" in loss:
-        check_target(loss, group, injected=HEAD_PARAMETERS, root=root)
+        check_target(loss, group)
         return
     for kind, nested in loss.items():
-        _check_nested_loss(kind, nested, group, root)
+        _check_nested_loss(kind, nested, group)
 
 
-def _check_nested_loss(kind: str, nested: Mapping[str, Any], group: str, root: Path) -> None:
+def _check_nested_loss(kind: str, nested: Mapping[str, Any], group: str) -> None:
     """One entry of a table example kind → loss."""
     key = f"{group}.{kind}"
     if kind not in tuple(Kind):
         raise ConfigError(f"{key}: there is no such kind of examples; {nearest(kind, Kind)}", key)
     if not isinstance(nested, Mapping) or "_target_" not in nested:
         raise ConfigError(f"{key}: expected a loss, for example +loss@{key}=cosent", key)
-    check_target(nested, key, injected=HEAD_PARAMETERS, root=root)
+    check_target(nested, key)

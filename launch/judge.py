@@ -85,9 +85,7 @@ class Judge:
         pl.seed_everything(job.seed + self.result.stage, workers=True, verbose=False)
         stage = Stage(self.result.stage, "evaluation", (), tuple(self.result.trained_on))
         rows = SentenceDataModule(data, stage, job=job)
-        numbers = {name: value for name, value in job.model.items() if name != "_target_"}
         module = self.model(
-            **(numbers if self.model is self.trained else {}),
             encoder=encoder,
             losses=nn.ModuleDict(),
             job=job,

@@ -15,7 +15,6 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from juzhen.core.errors import UserError
-from juzhen.core.places import ROOT
 from juzhen.core.processor import lacks_bf16, slow_bf16_warning
 from juzhen.core.secrets import NO_SECRETS, place_of_secret
 from launch.auto_hardware import hardware_note
@@ -36,7 +35,6 @@ def check_command_line(
     *,
     conf_dir: Path,
     config_name: str = "train",
-    root: Path = ROOT,
     makes_folder: bool = False,
     look: Callable[[DictConfig], None] = lambda job: None,
 ) -> None:
@@ -45,7 +43,6 @@ def check_command_line(
     What hardware=auto is here, and what is allowed but would take far longer than need be, is said on stderr.
 
     conf_dir      folder of the configuration tree
-    root          folder that dotted targets start from
     makes_folder  where all is right, the folder that will be written to is made, before Hydra writes there
     look          is called before that with the typed job of a single run; what it raises ends the check
     """
@@ -63,7 +60,7 @@ def check_command_line(
         raise UserError(f"--config-path {flags.config_path}: there is no folder {folder}")
     with opened(folder, flags.config_dir) as hydra:
         groups = Groups(hydra.config_loader)
-        check = _Check(hydra, groups, flags.config_name or config_name, folder, root)
+        check = _Check(hydra, groups, flags.config_name or config_name, folder)
         check.look_at(flags.overrides)
         if flags.help:
             check.compose(flags.overrides)
@@ -79,12 +76,12 @@ def check_command_line(
 
 
 def checked_job(
-    lines: Sequence[str], *, conf_dir: Path, extra: str | None, config_name: str = "train", root: Path = ROOT
+    lines: Sequence[str], *, conf_dir: Path, extra: str | None, config_name: str = "train"
 ) -> DictConfig:
     """The typed job that a command line means, checked as `check_command_line` does; `extra` as its --config-dir."""
     register_resolvers()
     with opened(conf_dir, extra) as hydra:
-        check = _Check(hydra, Groups(hydra.config_loader), config_name, conf_dir, root)
+        check = _Check(hydra, Groups(hydra.config_loader), config_name, conf_dir)
         check.look_at(lines)
         return check.job(lines)
 
@@ -92,12 +89,11 @@ def checked_job(
 class _Check:
     """One command line against one configuration tree."""
 
-    def __init__(self, hydra: Hydra, groups: Groups, name: str, folder: Path, root: Path) -> None:
+    def __init__(self, hydra: Hydra, groups: Groups, name: str, folder: Path) -> None:
         self.hydra = hydra
         self.groups = groups
         self.name = name
         self.folder = folder
-        self.root = root
         places = [one.path or "" for one in hydra.config_loader.get_search_path().get_path()]
         self.trees = [Path(place.removeprefix("file://")) for place in places if place.startswith("file://")]
         self.said: dict[str, None] = {}
@@ -196,7 +192,7 @@ class _Check:
         return job
 
     def _judge(self, job: DictConfig) -> None:
-        check_job(job, root=self.root)
+        check_job(job)
         if job.hardware.accelerator == "cpu" and job.hardware.precision == "bf16-mixed" and lacks_bf16():
             warning = slow_bf16_warning("hardware.precision=bf16-mixed", "hardware=cpu")
             self.said[f"warning: {warning}"] = None

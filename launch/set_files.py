@@ -8,15 +8,15 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from conf.job import DatasetConfig
 from juzhen.core.errors import UserError, nearest
 from juzhen.data.labels import spelt_labels
+from juzhen.data.spec import DatasetConfig
 from launch.explain import ConfigError
 
 HEADER = re.compile(r"\A(?:\s*#.*\n)*?\s*#\s*@package\s+(\S+)")
 """A comment before the first key, as Hydra reads it."""
 
-NAME = re.compile(r"[\w-]+")
+NAME = re.compile(r"\w[\w-]*")
 """What a set may be called: its name is part of keys, folders, tables and columns `split/name/metric`."""
 
 
@@ -67,10 +67,9 @@ def spelt_sets(settings: Mapping[str, Any]) -> dict[str, Any]:
 def check_name(group: str, key: str, dataset: DictConfig) -> None:
     """Raises ConfigError for a set that is not called as its key says, or by what breaks tables and folders."""
     where = f"{group}.{key}.name"
-    if not NAME.fullmatch(str(key)):
-        raise ConfigError(
-            f"{group}.{key}: a set's name is letters, digits, _ and -; call it otherwise", where
-        )
+    for place, name in ((group, key), (where, dataset.name)):
+        if not NAME.fullmatch(str(name)):
+            raise ConfigError(f"{place}: {name}: expected a name of a set: letters, digits, _ and -", where)
     if dataset.name != key:
         raise ConfigError(
             f"{where}={dataset.name}: expected {key}, as in its '# @package dataset.{key}': results go by the name",
@@ -88,12 +87,6 @@ def check_dataset(key: str, dataset: DictConfig) -> None:
             f"{key}.labels: a scored_pair has scores, which need no labels; leave them out, or say "
             f"{key}.kind=labelled_pair",
             f"{key}.labels",
-        )
-    scores = dataset.score_range
-    if scores is not None and not (len(scores) == 2 and scores[0] < scores[1]):
-        raise ConfigError(
-            f"{key}.score_range={list(scores)}: expected the lowest and then the highest score, as in [0, 5]",
-            f"{key}.score_range",
         )
 
 

@@ -1,126 +1,67 @@
-"""Checks `_target_` nodes against the constructors they name, without importing these: that would load torch.
+"""Checks what a configuration gives a model, a loss or a callback against what the class takes."""
 
-Modules are read with `ast`. Code outside the project is never named by a configuration (`conf.own_classes`).
-"""
-
-import ast
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from conf.own_classes import is_own, refusal
-from juzhen.core.errors import nearest
-from juzhen.core.places import ROOT
-from juzhen.core.source_code import definitions, original_name, source_file
-from launch.annotations import check_value
+from conf.declared import Declared, declared, declared_by, is_out_of_date, table
+from conf.own_classes import is_own, own_class, refusal
+from juzhen.core.errors import UserError, nearest
 from launch.explain import ConfigError, key_hint
 
 HYDRA_KEYS = ("_target_", "_args_", "_partial_", "_recursive_", "_convert_")
-NO_PARAMETERS = ("Module", "LightningModule", "Callback", "Checkpoint", "ABC", "Protocol", "object")
-"""Foreign base classes whose constructors take nothing from a configuration."""
+
+FITS: dict[str, Callable[[object], bool]] = {
+    "a number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+    "a whole number": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "true or false": lambda value: isinstance(value, bool),
+    "text": lambda value: isinstance(value, str),
+    "null": lambda value: value is None,
+    "a list": lambda value: isinstance(value, list),
+    "a group of keys": lambda value: isinstance(value, Mapping),
+}
+"""Each of WORDS → whether a plain value is one."""
 
 
-@dataclass
-class Parameters:
-    """What a constructor takes: name → annotation (None without one); `open` when it takes anything."""
-
-    annotations: dict[str, ast.expr | None] = field(default_factory=dict)
-    required: set[str] = field(default_factory=set)
-    open: bool = False
-
-
-def check_target(
-    node: Mapping[str, Any], key: str, *, injected: Iterable[str] | None = (), root: Path = ROOT
-) -> None:
-    """Raises ConfigError unless `node`'s keys fit the constructor that its `_target_` names.
-
-    injected  parameters that the code gives at run time; None: whatever the configuration leaves out
-    """
+def check_target(node: Mapping[str, Any], key: str) -> None:
+    """Raises ConfigError unless `node`'s keys and values are those that the class of its `_target_` takes."""
     target = node["_target_"]
-    package = {"model": "lightning_modules", "callbacks": "callbacks"}.get(key.split(".")[0], "losses")
-    if not is_own(target) or not target.startswith(f"{package}."):
-        hint = nearest(str(target).split(".")[0], [package])
-        raise ConfigError(f"{key}._target_={refusal(target)}; {hint}", f"{key}._target_")
-    taken = find_parameters(target, key, root)
-    given = {name: value for name, value in node.items() if name not in HYDRA_KEYS}
-    from_code = set(injected or ())
-    settable = [name for name in taken.annotations if name not in from_code]
-    for name, value in given.items():
-        if name in taken.annotations and name not in from_code:
-            check_value(f"{key}.{name}", value, taken.annotations[name])
-        elif not taken.open:
-            raise ConfigError(
-                f"{key}.{name}: {target} has no such parameter; {key_hint(name, settable)}", f"{key}.{name}"
-            )
-    if injected is not None and (missing := sorted(taken.required - set(given) - from_code)):
-        raise ConfigError(f"{key}.{missing[0]} is not set, but {target} needs it", f"{key}.{missing[0]}")
-
-
-def find_parameters(target: str, key: str, root: Path) -> Parameters:
-    """Parameters of the class or function at a dotted path. Raises ConfigError when there is none."""
-    module, _, name = target.rpartition(".")
-    if source_file(root, module) is None:
-        package, _, last = module.rpartition(".")
-        folder = root.joinpath(*package.split(".")) if package else root
-        known = [path.stem for path in folder.glob("*.py") if path.stem != "__init__"]
+    package = {"model": "lightning_modules", "callbacks": "callbacks"}.get(key.split(".")[0], "juzhen.losses")
+    try:
+        if not is_own(target) or not target.startswith(f"{package}."):
+            raise UserError(refusal(target))
+        taken = declared(target)
+    except UserError as error:
+        known = [one for one in table() if one.startswith(f"{package}.")]
         raise ConfigError(
-            f"{key}._target_={target}: there is no module {module}; {nearest(last, known)}", key
-        )
-    found = _in_module(root, module, name)
-    if found is None:
-        known = [one for one in definitions(root, module) if not one.startswith("_")]
-        raise ConfigError(f"{key}._target_={target}: {module} has no {name}; {nearest(name, known)}", key)
-    return found
+            f"{key}._target_={error}; {nearest(str(target), known)}", f"{key}._target_"
+        ) from error
+    try:
+        _check(node, key, taken)
+    except ConfigError:
+        if not is_out_of_date(target):
+            raise
+        _check(node, key, declared_by(own_class(target)))
 
 
-def _in_module(root: Path, module: str, name: str) -> Parameters | None:
-    node = definitions(root, module).get(name)
-    if isinstance(node, ast.ImportFrom):
-        has_file = source_file(root, node.module or "")
-        return _in_module(root, node.module, original_name(node, name)) if has_file else None
-    if isinstance(node, ast.FunctionDef):
-        return _of_function(node, skip=0)
-    return _of_class(root, module, node) if node else None
+def _check(node: Mapping[str, Any], key: str, taken: Declared) -> None:
+    given = {name: value for name, value in node.items() if name not in HYDRA_KEYS}
+    for name, value in given.items():
+        where = f"{key}.{name}"
+        if name not in taken.settings:
+            hint = key_hint(name, taken.settings)
+            raise ConfigError(f"{where}: {node['_target_']} has no such parameter; {hint}", where)
+        check_value(where, value, taken.settings[name])
+    if missing := sorted(set(taken.required) - set(given)):
+        where = f"{key}.{missing[0]}"
+        raise ConfigError(f"{where} is not set, but {node['_target_']} needs it", where)
 
 
-def _of_class(root: Path, module: str, node: ast.ClassDef) -> Parameters:
-    """Parameters of `__init__`, and those of the base classes where it is inherited or passes `**rest` on."""
-    own = next(
-        (one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"), None
-    )
-    taken = _of_function(own, skip=1) if own else _of_dataclass(node)
-    if own and not own.args.kwarg:
-        return taken
-    taken.open = False
-    for base in node.bases:
-        written = ast.unparse(base).partition("[")[0]
-        inherited = _in_module(root, module, written)
-        if inherited is None:
-            taken.open |= written.rpartition(".")[2] not in NO_PARAMETERS
-            continue
-        taken.annotations = inherited.annotations | taken.annotations
-        taken.required |= inherited.required
-        taken.open |= inherited.open
-    return taken
-
-
-def _of_function(node: ast.FunctionDef, *, skip: int) -> Parameters:
-    spec = node.args
-    positional = (spec.posonlyargs + spec.args)[skip:]
-    optional = positional[len(positional) - len(spec.defaults) :] if spec.defaults else []
-    optional += [one for one, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if default]
-    every = {one.arg: one.annotation for one in positional + spec.kwonlyargs}
-    return Parameters(every, set(every) - {one.arg for one in optional}, open=spec.kwarg is not None)
-
-
-def _of_dataclass(node: ast.ClassDef) -> Parameters:
-    if not any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list):
-        return Parameters()
-    declared = [
-        one for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
-    ]
-    return Parameters(
-        {one.target.id: one.annotation for one in declared},
-        {one.target.id for one in declared if not one.value},
-    )
+def check_value(key: str, value: object, words: Sequence[str]) -> None:
+    """Raises ConfigError for a value of another type, or none of the possible ones; without words all fit."""
+    choices = [word.strip("'") for word in words if word not in FITS]
+    if not words or value in choices or any(FITS[word](value) for word in words if word in FITS):
+        return
+    shown = "null" if value is None else str(value).lower() if isinstance(value, bool) else value
+    hint = f"; {nearest(str(value).lower(), choices)}" if choices else ""
+    expected = [*choices, *(word for word in words if word in FITS)]
+    raise ConfigError(f"{key}={shown}: expected {' or '.join(expected)}{hint}", key)

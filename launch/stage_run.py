@@ -142,9 +142,7 @@ class StageRun:
                 dim=encoder.dim,
                 num_classes={name: examples.num_classes for name, examples in data.train.items()},
             )
-        numbers = {name: value for name, value in self.job.model.items() if name != "_target_"}
         return own_class(self.job.model["_target_"])(
-            **numbers,
             encoder=encoder,
             losses=losses,
             job=self.job,

@@ -1,122 +1,19 @@
-"""Which values a key may have, beyond its type: closed sets, ranges, durations."""
+"""Which values a job may have: each key by its own Option, and what keys may be beside each other."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import is_dataclass
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from conf.duration import Duration, Unit
-from conf.job import BackendName, Source
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind
 from juzhen.core.measures import MEASURES
 from juzhen.core.names import name_fault
+from juzhen.core.option import options
 from juzhen.core.places import DATASETS
 from launch.explain import ConfigError
 from launch.set_files import check_dataset, check_name
-
-
-@dataclass(frozen=True)
-class Range:
-    """Numbers from `least` (or above `above`) up to but without `below`."""
-
-    least: float | None = None
-    above: float | None = None
-    below: float | None = None
-
-    def __contains__(self, number: float) -> bool:
-        # Written so that NaN is outside every range.
-        return (
-            (self.least is None or number >= self.least)
-            and (self.above is None or number > self.above)
-            and (number < (float("inf") if self.below is None else self.below))
-        )
-
-    def __str__(self) -> str:
-        limits = {"at least": self.least, "more than": self.above, "less than": self.below}
-        return " and ".join(f"{word} {limit:.10g}" for word, limit in limits.items() if limit is not None)
-
-
-def _for_both(table: dict) -> dict:
-    """The same rule for the sets trained on and for those evaluated on."""
-    return {f"{group}.*.{key}": rule for group in ("dataset", "evaluate") for key, rule in table.items()}
-
-
-ALLOWED: dict[str, tuple[str, ...]] = {
-    "source": tuple(Source),
-    "on_bad_row": ("error", "drop"),
-    "resume": ("never", "auto"),
-    "schedule.name": ("mix", "serial"),
-    "schedule.sample_by": ("size", "weight"),
-    "backbone.initialize": ("pretrained", "random"),
-    "backbone.pooling": ("mean", "cls", "max", "first_last", "weighted"),
-    "augmentation.views": (
-        "translation",
-        "synonym",
-        "sentence_order",
-        "delete",
-        "repeat",
-        "cutoff",
-        "shuffle",
-    ),
-    "optimizer.decay": ("linear", "constant", "inverse_sqrt"),
-    "training.stratify_by": ("none", "label", "length", "label_length"),
-    "evaluation.splits": ("dev", "test"),
-    "evaluation.backend": tuple(BackendName),
-    "hardware.accelerator": ("cpu", "cuda", "mps"),
-    "hardware.strategy": ("auto", "ddp"),
-    "hardware.precision": ("32-true", "bf16-mixed", "16-mixed"),
-    "logger.wandb": ("auto", "offline", "online", "off"),
-} | _for_both(
-    {"source": tuple(Source), "kind": tuple(Kind), "view": tuple(Kind), "language": ("zh", "en", "en-zh")}
-)
-"""Key → its possible values; of a list, each element. `*` stands for any dataset."""
-
-RANGES: dict[str, Range] = {
-    "seed": Range(least=0, below=2**32),
-    "debug_rows": Range(least=1),
-    "training.batch_size": Range(least=1),
-    "training.accumulate": Range(least=1),
-    "training.length_window": Range(least=1),
-    "training.patience": Range(least=1),
-    "optimizer.lr": Range(above=0),
-    "optimizer.weight_decay": Range(least=0),
-    "optimizer.betas": Range(least=0, below=1),
-    "optimizer.eps": Range(above=0),
-    "optimizer.clip_norm": Range(above=0),
-    "backbone.dropout": Range(least=0, below=1),
-    "backbone.layers": Range(least=0),
-    "backbone.max_length": Range(least=3),  # one token between the two special ones
-    "augmentation.probability": Range(above=0),
-    "augmentation.delete": Range(above=0, below=1),
-    "augmentation.repeat": Range(above=0, below=1),
-    "augmentation.cutoff": Range(above=0, below=1),
-    "augmentation.synonym": Range(above=0, below=1),
-    "augmentation.shuffle": Range(least=2),
-    "hardware.devices": Range(least=1),
-    "hardware.num_nodes": Range(least=1),
-    "hardware.threads": Range(least=1, below=1025),  # a process has room for some thousands
-    "hardware.num_workers": Range(least=0),
-    "hardware.eval_batch_tokens": Range(least=1),
-    "hardware.train_piece_tokens": Range(least=1),
-    "hardware.snapshot_share": Range(above=0),
-    "hardware.snapshot_kept_mib": Range(least=0),
-    "evaluation.bootstrap_samples": Range(least=0),
-    "logger.every_steps": Range(least=1),
-    "schedule.temperature": Range(above=0),
-    "schedule.sets.*.weight": Range(above=0),
-    "schedule.sets.*.batch_size": Range(least=1),
-    "schedule.stages.*.share_percent": Range(above=0),
-} | _for_both(
-    {
-        "limit": Range(least=1),
-        "layouts.*.window": Range(least=8),
-        "layouts.*.held_out_percent": Range(least=0, below=100),
-        "layouts.*.held_out_rows": Range(least=1),
-    }
-)
-"""Key → where its number, or each number of its list, must lie. null passes where the schema allows it."""
 
 MONITORED = (
     "spearman",
@@ -133,71 +30,49 @@ MONITORED = (
 )
 """Metrics that may choose a checkpoint: higher is better."""
 
-DURATIONS: dict[str, Range] = {
-    "training.duration": Range(above=0),
-    "training.validate_every": Range(above=0),
-    "training.checkpoint_every": Range(above=0),
-    "optimizer.warmup": Range(least=0),
-}
-"""Keys whose value is a duration → where its amount must lie."""
-
 
 def check_values(job: DictConfig) -> None:
     """Raises ConfigError for the first value of a typed job that is outside its set or range."""
-    for pattern, allowed in ALLOWED.items():
-        for key, value in _select(job, pattern):
-            if value not in allowed:
-                raise ConfigError(_not_allowed(key, value, allowed), key)
-    for pattern, limits in RANGES.items():
-        for key, value in _select(job, pattern):
-            if value not in limits:
-                raise ConfigError(f"{key}={value}: expected {limits}", key)
-    for pattern, limits in DURATIONS.items():
-        for key, value in _select(job, pattern):
-            _check_duration(key, value, limits)
-    _check_monitor(job)
-    _check_transfer(job)
-    _check_names(job)
+    _check_options(job, "")
     for group in ("dataset", "evaluate"):
         for name, dataset in job[group].items():
             check_name(group, name, dataset)
             check_dataset(f"{group}.{name}", dataset)
-    if len(job.optimizer.betas) != 2:
-        raise ConfigError(f"optimizer.betas={job.optimizer.betas}: expected two numbers", "optimizer.betas")
-    _check_decay(job.optimizer)
+    _check_monitor(job)
+    _check_transfer(job)
+    _check_names(job)
+    _check_optimizer(job.optimizer)
     _check_batches(job.training)
     _check_layer_norm(job)
 
 
-def _not_allowed(key: str, value: str, allowed: tuple[str, ...]) -> str:
-    message = f"{key}={value}: expected {' or '.join(allowed)}"
-    hint = nearest(str(value).lower(), allowed)
-    if hint.startswith("did"):
-        message += f"; {hint}"
-    if value == "False" and "off" in allowed:
-        message += '; in a file, write "off" in quotes'  # YAML reads a bare off as false
-    return message
+def _check_options(node: DictConfig, path: str) -> None:
+    """Every value of a typed configuration against the Option of its field."""
+    kind = OmegaConf.get_type(node)
+    own = options(kind) if is_dataclass(kind) else {}
+    for name, value in node.items():
+        key = f"{path}{name}"
+        if isinstance(value, DictConfig):
+            _check_options(value, f"{key}.")
+        elif name in own and value is not None:
+            try:
+                own[name].check(key, value)
+            except UserError as error:
+                raise ConfigError(str(error), key) from error
 
 
-def _check_duration(key: str, value: str, limits: Range) -> None:
-    try:
-        duration = Duration.parse(value, key=key)
-    except UserError as error:
-        raise ConfigError(str(error), key) from error
-    if duration.amount not in limits:
-        raise ConfigError(f"{key}={value}: expected {limits} {duration.unit}", key)
-    if key == "optimizer.warmup" and duration.unit is Unit.PERCENT and duration.amount > 100:
-        raise ConfigError(f"{key}={value}: expected at most 100 percent of the training", key)
-
-
-def _check_decay(optimizer: DictConfig) -> None:
+def _check_optimizer(optimizer: DictConfig) -> None:
     """A rate that falls from the end of the warm-up on, by its length, needs one."""
-    no_warmup = Duration.parse(optimizer.warmup).amount == 0
-    if optimizer.decay == "inverse_sqrt" and no_warmup:
+    if len(optimizer.betas) != 2:
+        raise ConfigError(f"optimizer.betas={optimizer.betas}: expected two numbers", "optimizer.betas")
+    key, warmup = "optimizer.warmup", Duration.parse(optimizer.warmup)
+    if warmup.unit is Unit.PERCENT and warmup.amount > 100:
+        raise ConfigError(f"{key}={optimizer.warmup}: expected at most 100 percent of the training", key)
+    if optimizer.decay == "inverse_sqrt" and warmup.amount == 0:
         raise ConfigError(
-            f"optimizer.warmup={optimizer.warmup}: decay=inverse_sqrt is lr · √(warm-up/step), and nothing without a "
-            "warm-up; type for example 'optimizer.warmup=10 percent'",
-            "optimizer.warmup",
+            f"{key}={optimizer.warmup}: decay=inverse_sqrt is lr · √(warm-up/step), and nothing without a warm-up; "
+            "type for example 'optimizer.warmup=10 percent'",
+            key,
         )
 
 
@@ -257,38 +132,13 @@ def _check_transfer(job: DictConfig) -> None:
 
 def _check_names(job: DictConfig) -> None:
     """Folders and keys of results are named after these, so none may be a path, or more than one word."""
-    order = job.schedule.order or []
-    for key, name in [("schedule.order", one) for one in order] + list(_keys(job, "schedule.stages")):
-        if fault := name_fault(str(name)):
-            raise ConfigError(f"{key}: {name}: expected a name of a stage: {fault}", key)
-    sets = [
-        (f"{key}.{name}.name", job[key][name].name) for key in ("dataset", "evaluate") for name in job[key]
-    ]
-    for key, name in [*_keys(job, "dataset"), *_keys(job, "evaluate"), *sets]:
-        if not re.fullmatch(r"\w[\w-]*", str(name)):
-            raise ConfigError(f"{key}: {name}: expected a name of a set: letters, digits, _ and -", key)
+    for group in ("order", "stages"):
+        for name in job.schedule[group] or ():
+            if fault := name_fault(str(name)):
+                key = f"schedule.{group}"
+                raise ConfigError(f"{key}: {name}: expected a name of a stage: {fault}", key)
     for key in ("output_dir", "run_dir"):
         if not job[key].strip():
             raise ConfigError(f"{key}=: expected a folder; {key}=. is the one that this is started in", key)
     if fault := name_fault(job.name):
         raise ConfigError(f"name={job.name}: expected a name of a folder: {fault}", "name")
-
-
-def _keys(job: DictConfig, group: str) -> Iterator[tuple[str, str]]:
-    yield from ((group, name) for name in OmegaConf.select(job, group))
-
-
-def _select(job: DictConfig, pattern: str) -> Iterator[tuple[str, object]]:
-    """Key and value of everything that a pattern names and that is not null; a list gives its elements."""
-    nodes: list[tuple[str, object]] = [("", job)]
-    for part in pattern.split("."):
-        nodes = [
-            (f"{path}.{name}".lstrip("."), node[name])
-            for path, node in nodes
-            for name in (node if part == "*" else [part])
-        ]
-    for path, value in nodes:
-        if isinstance(value, ListConfig):
-            yield from ((path, element) for element in value)
-        elif value is not None:
-            yield path, value

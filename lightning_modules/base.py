@@ -4,6 +4,7 @@ import math
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -40,6 +41,10 @@ class SentenceModule(pl.LightningModule):
                  before the test at the end of a stage
     """
 
+    @dataclass(frozen=True, kw_only=True)
+    class Settings:
+        """What conf/model may set: name, type and, where the key may be left out, a default."""
+
     trains = True
     offers: ClassVar[tuple[str, ...]] = ("scores", "cosines", "embeddings", "layers")
     """What a loss may read of the model."""
@@ -71,6 +76,12 @@ class SentenceModule(pl.LightningModule):
         self.watched: list[tuple[Tensor, bool]] | None = None
         self._batch_index = 0
         self._outputs: list[tuple[np.ndarray, np.ndarray]] = []
+
+    @classmethod
+    def settings(cls, job: JobConfig) -> Any:
+        """The Settings of a job's model."""
+        names = {one.name for one in fields(cls.Settings)}
+        return cls.Settings(**{name: value for name, value in job.model.items() if name in names})
 
     @staticmethod
     @abstractmethod

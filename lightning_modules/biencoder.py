@@ -1,7 +1,7 @@
 """The bi-encoder: both sentences through one encoder, the cosine of the embeddings, or a learnt form, as similarity."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,8 +12,9 @@ from jaxtyping import Float
 from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 
-from conf.job import BackendName, JobConfig
+from conf.job import JobConfig
 from conf.own_classes import own_class
+from juzhen.backends.names import BackendName
 from juzhen.core.batch import Batch, Encoded
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
@@ -39,13 +40,11 @@ class BiEncoder(SentenceModule):
               the encoder and trained with it; None: what the folder that is started from says, else cosine
     """
 
-    def __init__(
-        self,
-        *,
-        encoder: SentenceEncoder,
-        score: Literal["cosine", "bilinear"] | None = None,  # read by `load_encoder`; text models have none
-        **shared: object,
-    ) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Settings(SentenceModule.Settings):
+        score: Literal["cosine", "bilinear"] | None = None  # text models have none
+
+    def __init__(self, *, encoder: SentenceEncoder, **shared: Any) -> None:
         super().__init__(**shared)
         self.encoder = encoder
         encoder.piece_tokens = self.job.hardware.train_piece_tokens

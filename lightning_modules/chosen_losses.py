@@ -8,13 +8,14 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from conf.declared import Declared, declared
-from conf.job import DatasetConfig, JobConfig
+from conf.job import JobConfig
 from juzhen.core.contract import choose_view
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.places import CONFIGURATION
+from juzhen.data.spec import DatasetConfig
 
-MODEL = "lightning_modules.base.SentenceModule"
+MODEL = "lightning_modules.biencoder.BiEncoder"
 LOSS_FOLDER = CONFIGURATION / "loss"
 
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,20 +38,19 @@ class CotEncoder(BiEncoder):
     reads = Kind.SENTENCE
     gives = Kind.POSITIVE_PAIR
 
-    def __init__(
-        self,
-        *,
-        variant: str = "",
-        language: str | None,
-        templates: dict,
-        use_negative: bool,
-        read: Literal["last", "mean", "pooling"],
-        denoise: Literal["none", "positions", "pads"],
-        untrained_mask: bool = False,
-        end_to_end: bool,
-        match_norm: bool,
-        **shared: object,
-    ) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Settings(BiEncoder.Settings):
+        variant: str = ""
+        language: str | None
+        templates: dict
+        use_negative: bool
+        read: Literal["last", "mean", "pooling"]
+        denoise: Literal["none", "positions", "pads"]
+        untrained_mask: bool = False
+        end_to_end: bool
+        match_norm: bool
+
+    def __init__(self, **shared: Any) -> None:
         super().__init__(**shared)
         tokenize = CachedTokenizer(
             self.encoder,

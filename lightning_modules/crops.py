@@ -1,7 +1,8 @@
 """A bi-encoder that learns from text alone: two pieces of one text are a pair."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -29,21 +30,25 @@ class CropEncoder(BiEncoder):
     reads = Kind.SENTENCE
     gives = Kind.POSITIVE_PAIR
 
-    def __init__(
-        self,
-        *,
-        shares: Sequence[float],
-        delete: float,
-        neighbour_share: float,
-        mlm_weight: float,
-        mask_rate: float,
-        **shared: object,
-    ) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Settings(BiEncoder.Settings):
+        shares: Sequence[float]
+        delete: float
+        neighbour_share: float
+        mlm_weight: float
+        mask_rate: float
+
+    def __init__(self, **shared: Any) -> None:
         super().__init__(**shared)
+        own = self.settings(self.job)
+        mlm_weight = own.mlm_weight
         if mlm_weight < 0:
             raise UserError(f"model.mlm_weight={mlm_weight}: expected 0 (no tokens are hidden) or more")
         crops = Crops(
-            tuple(shares), delete=delete, neighbour_share=neighbour_share, tokenizer=self.encoder.tokenizer
+            tuple(own.shares),
+            delete=own.delete,
+            neighbour_share=own.neighbour_share,
+            tokenizer=self.encoder.tokenizer,
         )
         self.collate = CropCollator(
             self.encoder.tokenize, self.encoder.collate, crops=crops, seed=self.job.seed
@@ -56,7 +61,7 @@ class CropEncoder(BiEncoder):
         self.mlm_weight = mlm_weight
         if mlm_weight:
             backbone = self.encoder.backbone
-            self.masking = Masking(mask_rate, "token", mean_span=1.0, mask_share=0.8, random_share=0.1)
+            self.masking = Masking(own.mask_rate, "token", mean_span=1.0, mask_share=0.8, random_share=0.1)
             self.vocabulary = Vocabulary.of(
                 self.encoder.tokenizer, size=backbone.get_input_embeddings().num_embeddings
             )

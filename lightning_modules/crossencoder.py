@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,8 +12,9 @@ from jaxtyping import Float
 from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 
-from conf.job import BackendName, JobConfig
+from conf.job import JobConfig
 from conf.own_classes import own_class
+from juzhen.backends.names import BackendName
 from juzhen.core.batch import Batch, Encoded
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import NLI_CLASSES, Examples, Kind
@@ -56,17 +58,15 @@ class CrossEncoder(SentenceModule):
         Kind.LABELLED_TEXT: "classes are told apart on embeddings, and a cross-encoder has none"
     }
 
-    def __init__(
-        self,
-        *,
-        encoder: JointEncoder,
-        pooling: str | None,
-        segments: bool | None,
-        symmetric: bool | None,
-        symmetric_training: bool,
-        head_dropout: float | None = None,  # runs of before have none
-        **shared: object,
-    ) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Settings(SentenceModule.Settings):
+        pooling: str | None
+        segments: bool | None
+        symmetric: bool | None
+        symmetric_training: bool
+        head_dropout: float | None = None  # runs of before have none
+
+    def __init__(self, *, encoder: JointEncoder, **shared: Any) -> None:
         super().__init__(**shared)
         self.encoder = encoder
         encoder.inner.piece_tokens = self.job.hardware.train_piece_tokens
@@ -81,7 +81,7 @@ class CrossEncoder(SentenceModule):
             tokenize,
             join=encoder.join,
             room=encoder.room,
-            both_in_training=symmetric_training,
+            both_in_training=self.settings(self.job).symmetric_training,
             both_in_evaluation=encoder.symmetric,
             augmentation=augmentation_of(self.job, encoder.inner),
         )

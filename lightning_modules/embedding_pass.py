@@ -6,8 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from conf.job import BackendName, JobConfig
+from conf.job import JobConfig
 from juzhen.backends import Backend, open_backend, require_packages
+from juzhen.backends.names import BackendName
 from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
 from juzhen.encoders import SentenceEncoder

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from conf.job import DatasetConfig, JobConfig
+from conf.job import JobConfig
 from datamodules.datamodule import SentenceDataModule
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
+from juzhen.data.spec import DatasetConfig
 from juzhen.losses.loss import Contrast, Loss
 from lightning_modules.chosen_losses import Match
 from lightning_modules.matching import build_loss
@@ -31,7 +32,7 @@ def check_learnable(job: JobConfig, rows: SentenceDataModule, matches: Mapping[s
     """
     told = []
     for name, examples in rows.train.items():
-        told += _batches(name, examples, rows.stream.batch_sizes[name])
+        told += _batches(_size_key(job, name), examples, rows.stream.batch_sizes[name])
         if matches[name].loss:
             loss = build_loss(matches[name].loss, dim=1, num_classes=max(examples.num_classes, 2))
             told += _Set(job, examples, loss, matches[name], rows.stream.batch_sizes[name])(
@@ -40,10 +41,16 @@ def check_learnable(job: JobConfig, rows: SentenceDataModule, matches: Mapping[s
     return [*told, *_steps(job, rows), *_validation(job, rows)] if rows.train else []
 
 
-def _batches(name: str, examples: Examples, wanted: int) -> Iterator[str]:
+def _size_key(job: JobConfig, name: str) -> str:
+    """The key that says how many rows of a set a batch holds."""
+    own = job.schedule.sets.get(name)
+    return f"schedule.sets.{name}.batch_size" if own and own.batch_size else "training.batch_size"
+
+
+def _batches(key: str, examples: Examples, wanted: int) -> Iterator[str]:
     if len(examples) < wanted:
         yield (
-            f"training.batch_size={wanted}: {name} has {len(examples):,} rows to train on, so every batch holds "
+            f"{key}={wanted}: {examples.name} has {len(examples):,} rows to train on, so every batch holds "
             f"{len(examples):,}"
         )
 
@@ -57,6 +64,7 @@ class _Set:
         self.loss = loss
         self.name = f"loss={match.loss['_target_'].split('.')[-2]}"
         self.batch_rows = min(batch_size, len(examples))
+        self.size_key = _size_key(job, examples.name)
         makes_negatives = examples.kind is Kind.SENTENCE and bool(job.model.get("use_negative"))
         self.has_negatives = makes_negatives or "negative" in examples.columns
 
@@ -86,7 +94,7 @@ class _Set:
                 )
         if self.loss.couples and self.batch_rows == 1 and not self.has_negatives:
             told.append(
-                f"training.batch_size=1: the part of {self.name} that compares rows has nothing to compare"
+                f"{self.size_key}=1: the part of {self.name} that compares rows has nothing to compare"
             )
         return told
 
@@ -116,8 +124,8 @@ class _Set:
         if len(self.examples) == 1:
             raise self._refusal("there is no other", f"comparing a row with {others}")
         raise UserError(
-            f"training.batch_size=1: {self.name} compares a row with {others} in its batch, and there are none; type "
-            "training.batch_size=16 or more, or choose a loss that takes rows one by one"
+            f"{self.size_key}=1: {self.name} compares a row with {others} in its batch, and there are none; type "
+            f"{self.size_key}=16 or more, or choose a loss that takes rows one by one"
         )
 
     def _need_texts(self) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -60,7 +61,7 @@ class Lexical(SentenceModule):
 
     trains = False
 
-    def __init__(self, *, encoder: None, **shared: object) -> None:
+    def __init__(self, *, encoder: None, **shared: Any) -> None:
         super().__init__(**shared)
         self.encoder = encoder
         self.collate = SentenceCollator(

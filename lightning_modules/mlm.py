@@ -1,8 +1,8 @@
 """Masked language modelling: the encoder learns from text alone, by naming tokens that were hidden from it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -98,18 +98,18 @@ class MaskedLanguageModel(BiEncoder):
     unscored: ClassVar[Mapping[Kind, str]] = {}
     metric = "mlm_accuracy"
 
-    def __init__(
-        self,
-        *,
-        mask_rate: float,
-        strategy: str,
-        mean_span: float,
-        mask_share: float,
-        random_share: float,
-        **shared: object,
-    ) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Settings(BiEncoder.Settings):
+        mask_rate: float
+        strategy: str
+        mean_span: float
+        mask_share: float
+        random_share: float
+
+    def __init__(self, **shared: Any) -> None:
         super().__init__(**shared)
-        self.masking = Masking(mask_rate, strategy, mean_span, mask_share, random_share)
+        own = self.settings(self.job)
+        self.masking = Masking(own.mask_rate, own.strategy, own.mean_span, own.mask_share, own.random_share)
         backbone = self.encoder.backbone
         self.vocabulary = Vocabulary.of(
             self.encoder.tokenizer, size=backbone.get_input_embeddings().num_embeddings

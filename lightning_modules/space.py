@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from conf.job import BackendName
 from juzhen.backends import open_backend
+from juzhen.backends.names import BackendName
 from juzhen.core.errors import UserError
 from juzhen.data.probe import Probe
 from juzhen.encoders import SentenceEncoder

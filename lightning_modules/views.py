@@ -1,6 +1,7 @@
 """A bi-encoder that learns from text alone: a sentence and a changed form of it are a pair."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pytorch_lightning.utilities import rank_zero_only
@@ -26,19 +27,18 @@ class ViewEncoder(BiEncoder):
     reads = Kind.SENTENCE
     gives = Kind.POSITIVE_PAIR
 
-    def __init__(
-        self,
-        *,
-        views: Sequence[str],
-        changes_anchor: bool,
-        delete: float,
-        repeat: float,
-        cutoff: float,
-        shuffle: int,
-        synonym: float,
-        translations: str | None,
-        **shared: object,
-    ) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Settings(BiEncoder.Settings):
+        views: Sequence[str]
+        changes_anchor: bool
+        delete: float
+        repeat: float
+        cutoff: float
+        shuffle: int
+        synonym: float
+        translations: str | None
+
+    def __init__(self, **shared: Any) -> None:
         super().__init__(**shared)
         chosen, encoder = Views.of(self.job.model), self.encoder
         tokenize = CachedTokenizer(
@@ -50,7 +50,7 @@ class ViewEncoder(BiEncoder):
             tokenize,
             encoder.collate,
             changes=changes_of(chosen, encoder),
-            changes_anchor=changes_anchor,
+            changes_anchor=self.settings(self.job).changes_anchor,
             seed=self.job.seed,
         )
 

@@ -1,9 +1,9 @@
-"""What is read from the source of models and losses is what their classes have."""
+"""What is known of models and losses before torch is loaded is what their classes say."""
 
 import pytest
 from omegaconf import OmegaConf
 
-from conf.declared import declared
+from conf.declared import TABLE, declared, declared_by, written
 from conf.own_classes import own_class
 from juzhen.core.errors import UserError
 from launch.naming import run_name
@@ -15,22 +15,24 @@ def targets(project_root, group):
             yield target
 
 
-def test_what_models_declare_is_what_their_classes_have(project_root):
-    found = set(targets(project_root, "model"))
-    assert "lightning_modules.lexical.Lexical" in found
+def test_the_table_holds_what_the_classes_say(project_root):
+    found = {*targets(project_root, "model"), *targets(project_root, "loss")}
+    assert len(found) > 30
+    told = written(found)
+    assert TABLE.read_text(encoding="utf-8") == told, (
+        "write it again: python -m tools.loss_table docs/losses.md"
+    )
     for target in found:
-        model, read = own_class(target), declared(target)
-        assert read.name == model.__name__
-        for attribute in ("trains", "unscored", "offers", "reads", "gives"):
-            assert getattr(read, attribute) == getattr(model, attribute), (target, attribute)
+        assert declared(target) == declared_by(own_class(target)), target
 
 
-def test_what_losses_declare_is_what_their_classes_have(project_root):
-    found = set(targets(project_root, "loss"))
-    assert len(found) > 20
-    for target in found:
-        loss, read = own_class(target), declared(target)
-        assert (read.takes, read.reads) == (loss.takes, loss.reads), target
+def test_a_class_that_is_not_in_the_table_is_asked_itself(monkeypatch):
+    monkeypatch.setattr("conf.declared.table", dict)
+    declared.cache_clear()
+    try:
+        assert declared("juzhen.losses.cosent.CoSENT").settings == {"temperature": ("a number",)}
+    finally:
+        declared.cache_clear()
 
 
 @pytest.mark.parametrize("target", ["os.system", "juzhen.losses.cosent.Nothing", "losses.nothing.CoSENT"])

@@ -15,6 +15,7 @@ from forks import in_a_fork
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
+import juzhen.losses
 import predict
 from juzhen.core.examples import Kind
 from juzhen.data.source import load_examples
@@ -67,7 +68,9 @@ def extended_root(tmp_path_factory):
         assert not (root / path).exists(), f"CONTRIBUTING.md would overwrite {path}"
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text, encoding="utf-8")
-    return root
+    with pytest.MonkeyPatch.context() as patch:  # the losses of the examples can be imported
+        patch.setattr(juzhen.losses, "__path__", [*juzhen.losses.__path__, str(root / "juzhen" / "losses")])
+        yield root
 
 
 def test_the_editions_have_the_same_sections_blocks_and_commands():
@@ -103,13 +106,13 @@ def test_every_training_command_is_accepted(line, extended_root):
     words = shlex.split(line)[2:]
     if is_sweep_of_a_suite(line):
         words.append("suite=none")  # the sets of a suite, in every row, would take most of the time
-    check_command_line(words, conf_dir=extended_root / "conf", root=extended_root)
+    check_command_line(words, conf_dir=extended_root / "conf")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", filter(is_sweep_of_a_suite, training_commands()))
 def test_every_sweep_is_accepted_with_its_suite(line, extended_root):
-    check_command_line(shlex.split(line)[2:], conf_dir=extended_root / "conf", root=extended_root)
+    check_command_line(shlex.split(line)[2:], conf_dir=extended_root / "conf")
 
 
 def test_the_other_commands_exist():

@@ -11,8 +11,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from conf.job import BackendName
+from conf.declared import TABLE, written
 from conf.own_classes import own_class
+from juzhen.backends.names import BackendName
 from juzhen.cli.arguments import Parser
 from juzhen.cli.program import run_program
 from juzhen.core.errors import UserError
@@ -172,9 +173,12 @@ def main() -> None:
     parser.add_argument("page", type=Path, help="the file to write")
     given = parser.parse_args()
     text = page()
+    nodes = [node for group in ("model", "loss", "callbacks") for node in options(group).values()]
+    targets = {one["_target_"] for one in nodes if "_target_" in one}
     try:
         given.page.parent.mkdir(parents=True, exist_ok=True)
         write_text(given.page, text)
+        write_text(TABLE, written(targets))
     except OSError as error:
         raise UserError(f"{given.page}: cannot write there ({error.strerror})") from error
 

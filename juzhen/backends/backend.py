@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from jaxtyping import Float
 
-from conf.job import BackendName, backend_name
+from juzhen.backends.names import BackendName, backend_name
 from juzhen.core.batch import Tokens
 from juzhen.core.errors import UserError
 from juzhen.core.processor import lacks_bf16, slow_bf16_warning

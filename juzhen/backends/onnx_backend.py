@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from conf.job import BackendName
+from juzhen.backends.names import BackendName
 from juzhen.backends.onnx_export import export_onnx, padded_arrays, session
 from juzhen.core.batch import Tokens
 from juzhen.encoders.sentence_encoder import SentenceEncoder

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from conf.job import BackendName
+from juzhen.backends.names import BackendName
 from juzhen.core.batch import Tokens
 
 if TYPE_CHECKING:

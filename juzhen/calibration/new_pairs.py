@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from conf.job import BackendName
+from juzhen.backends.names import BackendName
 from juzhen.core.errors import UserError
 from juzhen.core.fitted import SCALINGS, Calibration, Fusion, is_fusion
 

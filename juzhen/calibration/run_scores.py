@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 from omegaconf import OmegaConf
 
-from conf.job import DatasetConfig
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
 from juzhen.core.result import Result
 from juzhen.core.weights import weights_digest
 from juzhen.data.source import load_examples
+from juzhen.data.spec import DatasetConfig
 from juzhen.encoders.locate import ENCODER_FOLDER
 from juzhen.encoders.pair_scorer import PairScorer
 

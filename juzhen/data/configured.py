@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from conf.job import DatasetConfig
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.places import DATASETS
 from juzhen.data.labels import read_description
+from juzhen.data.spec import DatasetConfig
 
 
 def configured_set(name: str, *, folder: Path = DATASETS) -> DatasetConfig:

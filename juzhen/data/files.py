@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from conf.job import Source
 from juzhen.core.errors import UserError
 from juzhen.core.places import BUILTIN
 from juzhen.core.texts import short
+from juzhen.data.spec import Source
 
 BUILTIN_DATA = BUILTIN / "data"
 COMPRESSIONS = (".zst", ".gz")

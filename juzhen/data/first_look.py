@@ -7,17 +7,17 @@ still be refused, and to read them takes longer than to load torch.
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from conf.job import DatasetConfig, JobConfig, Source
 from juzhen.core.examples import Kind
 from juzhen.data.files import files_of
 from juzhen.data.hub import require_hub
 from juzhen.data.loading import Known, load_split, require_evaluation, unscored_reasons
+from juzhen.data.spec import DataRequest, DatasetConfig, Source
 
 READ_AT_ONCE_BYTES = 4 * 2**20
 """Of files as they lie on the disk, all together; some 200,000 packed pairs, which take a second or two."""
 
 
-def look_at_data(job: JobConfig, *, unscored: Mapping[Kind, str] | None) -> Known:
+def look_at_data(job: DataRequest, *, unscored: Mapping[Kind, str] | None) -> Known:
     """The rows that can be read soon. Raises the UserError that reading a job's sets would raise, as far as they tell.
 
     unscored  kinds that the model is not evaluated on, and why; None: nobody knows, and evaluation sets are left alone
@@ -45,7 +45,7 @@ def look_at_data(job: JobConfig, *, unscored: Mapping[Kind, str] | None) -> Know
     return known
 
 
-def _size(job: JobConfig, config: DatasetConfig, split: str) -> int | None:
+def _size(job: DataRequest, config: DatasetConfig, split: str) -> int | None:
     """Bytes that a split takes up on the disk; None where it is not there, which reading it will say."""
     source = config.source or job.source
     if source == Source.HUB:

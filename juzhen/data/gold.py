@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from conf.job import DatasetConfig
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import NLI_CLASSES, Kind
 from juzhen.core.numerals import as_number
 from juzhen.core.texts import short
 from juzhen.data.readers import Table
+from juzhen.data.spec import DatasetConfig
 
 NUM_CLASSES = {Kind.LABELLED_PAIR: 2, Kind.NLI_PAIR: len(NLI_CLASSES)}
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from conf.job import HubConfig
 from juzhen.core.errors import UserError, foreign_reason
 from juzhen.core.network import hub_problem
 from juzhen.data.readers import Table
+from juzhen.data.spec import HubConfig
 
 
 def read_hub(name: str, hub: HubConfig, split: str, *, labels: Mapping[str, int]) -> Table:

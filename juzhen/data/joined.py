@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from conf.job import DatasetConfig, LayoutConfig
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
+from juzhen.data.spec import DatasetConfig, LayoutConfig
 
 
 def parts_of(config: DatasetConfig, layout: LayoutConfig, split: str) -> list[DatasetConfig]:

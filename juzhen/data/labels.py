@@ -8,8 +8,8 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from conf.job import DatasetConfig
 from juzhen.core.errors import UserError
+from juzhen.data.spec import DatasetConfig
 
 
 def read_description(path: Path) -> DatasetConfig:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from conf.job import DatasetConfig, JobConfig
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.measures import UNSCORED, first_measure
 from juzhen.data.files import has_split
 from juzhen.data.selection import Selection, select
 from juzhen.data.source import load_examples
+from juzhen.data.spec import DataRequest, DatasetConfig
 from juzhen.data.text_table import TextTable
 from juzhen.data.transfer import TransferTask, asked_tasks, text_task
 from juzhen.data.views import apply_view
@@ -47,7 +47,7 @@ class JobData:
 
 
 def load_job_data(
-    job: JobConfig,
+    job: DataRequest,
     kinds: Mapping[str, Kind],
     *,
     unscored: Mapping[Kind, str] = UNSCORED,
@@ -89,7 +89,7 @@ def load_job_data(
 
 
 def _text_tasks(
-    job: JobConfig, evaluation: Sequence[Examples], read: Mapping[str, Examples], *, made: set[str]
+    job: DataRequest, evaluation: Sequence[Examples], read: Mapping[str, Examples], *, made: set[str]
 ) -> tuple[list[TransferTask], dict[str, str]]:
     """The tasks of texts with classes that are evaluated on, and why some have none."""
     tasks, reasons = [], {}
@@ -107,14 +107,14 @@ def _text_tasks(
     return tasks, reasons
 
 
-def _task_rows(job: JobConfig, examples: Examples | None, split: str) -> Examples | None:
+def _task_rows(job: DataRequest, examples: Examples | None, split: str) -> Examples | None:
     """The rows of a split that a classifier is made with."""
     limits = [job.evaluation.transfer_limit] if split == "train" else []
     limit = min((one for one in (*limits, job.debug_rows) if one is not None), default=None)
     return None if examples is None else _cut(examples, limit, job.seed)
 
 
-def unscored_reasons(job: JobConfig, unscored: Mapping[Kind, str]) -> dict[str, str]:
+def unscored_reasons(job: DataRequest, unscored: Mapping[Kind, str]) -> dict[str, str]:
     """Sets that the job was to evaluate on and has files of → why the model has no measure of them."""
     found = {}
     for name, config in job.evaluate.items():
@@ -136,7 +136,7 @@ def _leak_filter(evaluation: list[Examples]) -> "LeakFilter":
     return LeakFilter(evaluation)
 
 
-def require_evaluation(job: JobConfig, reasons: Mapping[str, str], *, has_some: bool) -> None:
+def require_evaluation(job: DataRequest, reasons: Mapping[str, str], *, has_some: bool) -> None:
     """Raises UserError for a job that was to be evaluated on something, and no set can be.
 
     reasons  sets that have files → why the model has no measure of them
@@ -159,7 +159,7 @@ def require_evaluation(job: JobConfig, reasons: Mapping[str, str], *, has_some: 
 
 
 def _unscored(
-    job: JobConfig, evaluated: Mapping[str, DatasetConfig], unscored: Mapping[Kind, str]
+    job: DataRequest, evaluated: Mapping[str, DatasetConfig], unscored: Mapping[Kind, str]
 ) -> list[Examples]:
     """Evaluation splits that this model has nothing to measure on, but that others are measured on."""
     found = [
@@ -172,7 +172,7 @@ def _unscored(
 
 
 def _known_or_read(
-    job: JobConfig, config: DatasetConfig, split: str, known: Known, *, required: bool = False
+    job: DataRequest, config: DatasetConfig, split: str, known: Known, *, required: bool = False
 ) -> Examples | None:
     if (config.name, split) in known:
         return known[config.name, split]
@@ -180,7 +180,7 @@ def _known_or_read(
 
 
 def load_split(
-    job: JobConfig, config: DatasetConfig, split: str, *, required: bool = False
+    job: DataRequest, config: DatasetConfig, split: str, *, required: bool = False
 ) -> Examples | None:
     """The rows of one split of a job, as `load_examples` gives them."""
     return load_examples(
@@ -195,7 +195,7 @@ def load_split(
 
 
 def _training_rows(
-    job: JobConfig, config: DatasetConfig, kind: Kind, examples: Examples, leaks: "LeakFilter | None"
+    job: DataRequest, config: DatasetConfig, kind: Kind, examples: Examples, leaks: "LeakFilter | None"
 ) -> Examples:
     # Pairs are looked at before a view makes triplets of them, but sentences one by one if that is what is learnt.
     if leaks and kind is not Kind.SENTENCE:

@@ -4,13 +4,13 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from conf.job import DatasetConfig, LayoutConfig, Source
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.files import BUILTIN_DATA, forms_of, on_disk
 from juzhen.data.hub import read_hub
 from juzhen.data.joined import joined, parts_of
 from juzhen.data.readers import Table, read_table
+from juzhen.data.spec import DatasetConfig, LayoutConfig, Source
 from juzhen.data.text import load_text
 from juzhen.data.unpack import decompressed
 from juzhen.data.verify import verified

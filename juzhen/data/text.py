@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Int, UInt8
 
-from conf.job import LayoutConfig
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.texts import NUL_FAULT
 from juzhen.data.encoding import BYTE_ORDER_MARK, LOOKED_AT, refuse_lone_returns, refuse_other_encodings
 from juzhen.data.files import COMPRESSIONS
+from juzhen.data.spec import LayoutConfig
 from juzhen.data.text_table import TextTable
 from juzhen.data.unpack import decompressed
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from conf.job import DatasetConfig, JobConfig
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.transfer import KINDS, judged_split, too_few
 from juzhen.data.configured import configured_set
+from juzhen.data.spec import DataRequest, DatasetConfig
 
 SPLITS = ("train", "dev", "test")
 
@@ -52,7 +52,7 @@ Load = Callable[[DatasetConfig, str], Examples | None]
 """Reads a split of a set; None where there is no file."""
 
 
-def asked_tasks(job: JobConfig, load: Load) -> list[TransferTask]:
+def asked_tasks(job: DataRequest, load: Load) -> list[TransferTask]:
     """The tasks of `evaluation.transfer`, each set as the job describes it, or else as conf/dataset does.
 
     Raises UserError for a set that is not known, has no file, no classes, or too few rows of one.
@@ -68,7 +68,7 @@ def asked_tasks(job: JobConfig, load: Load) -> list[TransferTask]:
     return tasks
 
 
-def _task(config: DatasetConfig, job: JobConfig, load: Load) -> TransferTask:
+def _task(config: DatasetConfig, job: DataRequest, load: Load) -> TransferTask:
     if Kind(config.kind) not in KINDS:
         raise UserError(
             f"{config.name} has {config.kind.replace('_', ' ')}s, and a classifier needs classes: 0/1 pairs or NLI "

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from conf.job import DatasetConfig
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import TARGET_COLUMN, TEXT_COLUMNS, Examples, Kind
 from juzhen.core.texts import is_unseen, short, text_fault
 from juzhen.data.gold import read_targets
 from juzhen.data.readers import Table
+from juzhen.data.spec import DatasetConfig
 
 MOST_NAMES = 20
 """Columns that a message names; a file that is no table may have thousands."""

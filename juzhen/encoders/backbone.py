@@ -7,7 +7,6 @@ from torch import nn
 from transformers import AutoTokenizer, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
-from conf.job import BackboneConfig
 from juzhen.core.errors import UserError
 from juzhen.encoders.first_look import check_vocabulary, find_encoder, read_tokenizer_file
 from juzhen.encoders.foreign import told_simply
@@ -17,6 +16,7 @@ from juzhen.encoders.pair_score import BilinearScore
 from juzhen.encoders.projection import load_projections
 from juzhen.encoders.prompt_encoder import PromptEncoder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.transformer import from_scratch, from_weights, quiet, read_architecture
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 import transformers
 
-from conf.job import BackboneConfig
 from juzhen.core.errors import UserError
 from juzhen.core.whole import whole_folder
 from juzhen.encoders.backbone import load_backbone
@@ -17,6 +16,7 @@ from juzhen.encoders.layout import LENGTH_FILE, MODULES_FILE, OWN_FILE, POOLING_
 from juzhen.encoders.locate import HEAD_FILE, encoder_folder
 from juzhen.encoders.prompt_encoder import PromptEncoder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.transformer import quiet
 
 _MODE_OF_POOLING = {pooling: mode for mode, pooling in POOLING_OF_MODE.items()}

@@ -5,18 +5,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from conf.job import BackboneConfig
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError
 from juzhen.core.network import hub_problem
+from juzhen.core.option import options
 from juzhen.encoders.foreign import told_simply
 from juzhen.encoders.layout import Layout, check_pooling, read_layout
 from juzhen.encoders.locate import WEIGHTS, check_files, download, encoder_folder, has_weights, locate_folder
 from juzhen.encoders.settings_file import Settings
+from juzhen.encoders.spec import BackboneConfig
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-INITIALIZE = ("pretrained", "random")
 TOKENIZER_FILE = "tokenizer.json"
 
 
@@ -39,11 +39,7 @@ def find_encoder(config: BackboneConfig) -> Found:
 
     Raises UserError for a folder without them, and for a hub that cannot be asked.
     """
-    if config.initialize not in INITIALIZE:
-        raise UserError(
-            f"backbone.initialize={config.initialize}: expected one of {', '.join(INITIALIZE)}; "
-            f"{nearest(config.initialize, INITIALIZE)}"
-        )
+    options(BackboneConfig)["initialize"].check("backbone.initialize", config.initialize)
     folder = locate_folder(config.path)
     is_local = folder is not None
     folder = folder or download(config.path, config.revision)

@@ -5,7 +5,6 @@ from typing import Any
 
 from safetensors.torch import load_file, save_file
 
-from conf.job import BackboneConfig
 from juzhen.core.errors import UserError
 from juzhen.core.markup import in_markdown
 from juzhen.encoders.backbone import load_backbone
@@ -15,6 +14,7 @@ from juzhen.encoders.foreign import told_simply
 from juzhen.encoders.joint_encoder import JointEncoder
 from juzhen.encoders.locate import HEAD_FILE, encoder_folder
 from juzhen.encoders.settings_file import Settings
+from juzhen.encoders.spec import BackboneConfig
 
 SETTINGS_FILE = "crossencoder.json"
 

@@ -14,6 +14,7 @@ from juzhen.core.renamed import renamed
 from juzhen.core.texts import short
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.settings_file import Settings, read_json
+from juzhen.encoders.spec import POOLINGS
 
 MODULES_FILE = "modules.json"
 OWN_FILE = "juzhen.json"
@@ -31,10 +32,6 @@ _MODE_OF_SWITCH = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 """Pooling as sentence-transformers before 5.5 wrote it: one boolean per mode."""
-
-
-POOLINGS = ("mean", "cls", "max", "first_last", "weighted")
-"""Values of `backbone.pooling`; `juzhen.encoders.pooling` has the function of each."""
 
 
 def check_pooling(name: str) -> str:

@@ -15,8 +15,8 @@ from rich.progress import Progress
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from conf.job import BackendName, backend_name
 from juzhen.backends import Backend, open_backend
+from juzhen.backends.names import BackendName, backend_name
 from juzhen.core.batch import Tokens
 from juzhen.core.errors import UserError
 from juzhen.encoders.dropout import use_cheap_dropout

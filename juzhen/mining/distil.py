@@ -13,10 +13,10 @@ import numpy as np
 from jaxtyping import Float
 from omegaconf import OmegaConf
 
-from conf.job import DatasetConfig
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.whole import write_text
+from juzhen.data.spec import DatasetConfig
 from juzhen.data.views import apply_view
 from juzhen.metrics.correlation import spearman
 

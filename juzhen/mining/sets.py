@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from conf.job import DatasetConfig, Source
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
 from juzhen.data.configured import configured_set
 from juzhen.data.source import load_examples
+from juzhen.data.spec import DatasetConfig, Source
 
 
 def read_set(folder: Path, name: str, split: str, *, data_dir: Path) -> tuple[DatasetConfig, Examples]:

@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from conf.job import BackboneConfig
 from juzhen.calibration.__main__ import main
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.probe import Probe
 from juzhen.encoders import load_backbone, load_encoder, save_encoder
+from juzhen.encoders.spec import BackboneConfig
 from juzhen.metrics.geometry import mean_cosine, neighbour_similarity, norms, silhouette
 
 

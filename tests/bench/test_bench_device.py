@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from conf.job import BackendName
+from juzhen.backends.names import BackendName
 from juzhen.core.errors import UserError
 from tools.bench import __main__ as command
 from tools.bench import device

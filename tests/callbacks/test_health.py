@@ -9,10 +9,10 @@ import torch
 from jobs import run_job
 
 from callbacks.health import SpaceHealth
-from conf.job import BackboneConfig
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.encoders import load_backbone
+from juzhen.encoders.spec import BackboneConfig
 from juzhen.metrics.geometry import alignment, mean_cosine, uniformity
 from lightning_modules.space import Probe, SpaceMeter
 

@@ -10,10 +10,10 @@ import zstandard
 from pyarrow import parquet
 from test_source import BY_NAME, ROWS, as_json, as_tsv, dataset, load, written
 
-from conf.job import LayoutConfig
 from juzhen.core.errors import UserError
 from juzhen.data.readers import read_table
 from juzhen.data.source import load_examples
+from juzhen.data.spec import LayoutConfig
 from juzhen.data.unpack import decompressed
 
 TABLE = as_tsv(ROWS)

@@ -10,7 +10,7 @@ from scipy.stats import spearmanr
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from conf.job import DatasetConfig
+from juzhen.data.spec import DatasetConfig
 from tools.synthetic.build import FOLDER, Ledger, generate, write
 from tools.synthetic.grammar import Draw, fold, spell
 from tools.synthetic.roles import Roles

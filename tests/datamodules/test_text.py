@@ -8,11 +8,11 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conf.job import DatasetConfig, LayoutConfig
 from juzhen.core.errors import UserError
 from juzhen.data import text
 from juzhen.data.loading import _cut
 from juzhen.data.source import load_examples
+from juzhen.data.spec import DatasetConfig, LayoutConfig
 from juzhen.data.text_table import TextTable
 
 LINES = [

@@ -14,8 +14,8 @@ from transformers import (
     RobertaModel,
 )
 
-from conf.job import BackboneConfig
 from juzhen.encoders import SentenceEncoder, load_backbone
+from juzhen.encoders.spec import BackboneConfig
 from tools.build_vocabulary import tokenizer, tokenizer_config
 
 WORDS = list("今天气很好吗我你他们是的在不了有和人这中大为上个国说要就出会也时年得")

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
+from conf.job import AugmentationConfig
 from juzhen.core.batch import Sharing
 from juzhen.core.examples import Examples, Kind
+from juzhen.core.option import options
 from juzhen.encoders.augmentation import Augmentation
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.joint import JointCollator, JointTemplate, pack_joint
@@ -15,7 +17,6 @@ from juzhen.encoders.packing import pack
 from juzhen.encoders.sentence_changes import SentenceChanges
 from juzhen.encoders.views import VIEWS, TokenViews, Views
 from juzhen.encoders.views_text import TextViews, reordered, sentences_of
-from launch.values import ALLOWED
 
 FIRST = ["一二三四五六七八", "甲乙丙丁戊己庚辛", "一二三四五六七八"]
 SECOND = ["天地玄黄宇宙洪荒", "一二三四五六七八", "春夏秋冬东西南北"]
@@ -185,4 +186,4 @@ def test_sentences_change_places_and_stay_apart():
 
 
 def test_the_names_that_are_checked_before_torch_are_those_that_there_are():
-    assert set(ALLOWED["augmentation.views"]) == set(VIEWS)
+    assert set(options(AugmentationConfig)["views"].among) == set(VIEWS)

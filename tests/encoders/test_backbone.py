@@ -6,11 +6,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from conf.job import BackboneConfig
 from juzhen.core.errors import UserError
 from juzhen.core.places import ROOT
 from juzhen.encoders import load_backbone
 from juzhen.encoders.projection import Projection
+from juzhen.encoders.spec import BackboneConfig
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from conf.job import BackendName
 from juzhen.backends import backend as backends
 from juzhen.backends import open_backend, require_packages
+from juzhen.backends.names import BackendName
 from juzhen.core import processor
 from juzhen.core.errors import UserError
 from juzhen.encoders import SentenceEncoder

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from test_broken_inputs import GOOD, OWN, Desk
 
 import predict
-from conf.job import BackboneConfig
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
 from juzhen.encoders import load_backbone, save_encoder
 from juzhen.encoders.cut import Cut, cut_of, cut_texts
 from juzhen.encoders.joint_encoder import JointEncoder
+from juzhen.encoders.spec import BackboneConfig
 from lightning_modules.cut import cut_line
 
 

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from conf.job import BackboneConfig
 from juzhen.core.errors import UserError
 from juzhen.encoders import layout, load_backbone, pooling
 from juzhen.encoders.first_look import look_at_encoder
+from juzhen.encoders.spec import BackboneConfig
 
 
 @pytest.fixture
@@ -96,7 +96,8 @@ def test_a_hub_that_cannot_be_asked_is_told(monkeypatch):
 
 def test_a_look_needs_no_torch(bert_folder, project_root):
     look = (
-        "import sys; from juzhen.encoders.first_look import look_at_encoder; from conf.job import BackboneConfig; "
+        "import sys; from juzhen.encoders.first_look import look_at_encoder; "
+        "from juzhen.encoders.spec import BackboneConfig; "
         f"look_at_encoder(BackboneConfig(path={str(bert_folder)!r}, initialize='pretrained')); "
         "print({'torch', 'transformers'} & set(sys.modules))"
     )

@@ -10,7 +10,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from conf.job import BackboneConfig
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.readers import read_table
@@ -19,6 +18,7 @@ from juzhen.encoders.joint import JointCollator, JointTemplate, pack_joint
 from juzhen.encoders.joint_bundle import load_joint_encoder, save_joint_encoder
 from juzhen.encoders.joint_encoder import JointEncoder, similarity
 from juzhen.encoders.locate import is_joint
+from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.token_table import TokenTable
 
 LONG = "今天天气很好吗我你他们是的在不了有和人这中大为上个国说要就出会也时年得" * 2

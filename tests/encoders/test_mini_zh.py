@@ -10,9 +10,10 @@ import torch
 from omegaconf import OmegaConf
 from transformers import AutoModel, AutoTokenizer
 
-from conf.job import BackboneConfig, DatasetConfig
 from juzhen.data.source import load_examples
+from juzhen.data.spec import DatasetConfig
 from juzhen.encoders import load_backbone, load_encoder
+from juzhen.encoders.spec import BackboneConfig
 from juzhen.metrics.correlation import spearman
 
 RESULTS = "results/pretrain/mini_zh"

@@ -14,7 +14,6 @@ import train
 from conf.duration import Duration
 from conf.job import JobConfig
 from juzhen.calibration.__main__ import _parser as analysis_parser
-from juzhen.core.places import ROOT
 from juzhen.mining.__main__ import _parser as mining_parser
 from launch import check_command_line
 from launch.naming import register_resolvers
@@ -92,7 +91,7 @@ def check():
     memory_bound()
     register_resolvers()
     with _opened(train.CONFIGURATION, None) as hydra:
-        yield _Check(hydra, Groups(hydra.config_loader), "train", train.CONFIGURATION, ROOT)
+        yield _Check(hydra, Groups(hydra.config_loader), "train", train.CONFIGURATION)
 
 
 @sizes

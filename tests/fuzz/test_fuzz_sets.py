@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from omegaconf import DictConfig
 
 import train
-from conf.job import DatasetConfig
 from juzhen.data.labels import read_description
+from juzhen.data.spec import DatasetConfig
 from launch import check_command_line
 from launch.job import check_job, typed_config
 from launch.naming import register_resolvers

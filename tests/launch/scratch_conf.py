@@ -152,17 +152,19 @@ dropout: null
 learning_rate: 2.0e-5
 """,
     "loss/cosent.yaml": "_target_: juzhen.losses.cosent.CoSENT\ntemperature: 0.05\n",
-    "loss/triplet.yaml": "_target_: juzhen.losses.triplet.Triplet\nmargin: 0.2\nreduction: mean\n",
-    "loss/softmax.yaml": "_target_: juzhen.losses.softmax.Softmax\n",
+    "loss/triplet.yaml": "_target_: juzhen.losses.triplet.TripletMargin\nmargin: 0.2\ndistance: cosine\n",
+    "loss/softmax.yaml": "_target_: juzhen.losses.softmax.SoftmaxClassifier\n"
+    "use_difference: true\nuse_product: false\n",
     "loss/incomplete.yaml": "_target_: juzhen.losses.cosent.CoSENT\n",
-    "loss/misplaced.yaml": "_target_: losses.cosnet.CoSENT\ntemperature: 0.05\n",
+    "loss/misplaced.yaml": "_target_: juzhen.losses.cosnet.CoSENT\ntemperature: 0.05\n",
     "loss/by_kind.yaml": """\
 scored_pair:
   _target_: juzhen.losses.cosent.CoSENT
   temperature: 0.05
 triplet:
-  _target_: juzhen.losses.triplet.Triplet
+  _target_: juzhen.losses.triplet.TripletMargin
   margin: 0.2
+  distance: cosine
 """,
     "dataset/demo_sts.yaml": DATASET.format(
         name="demo_sts", kind="scored_pair", target="score", score_range="[0, 5]"
@@ -207,7 +209,7 @@ training:
   batch_size: 8
 """,
     "experiment/typo.yaml": "# @package _global_\ntraining:\n  batchsize: 8\n",
-    "experiment/old_spelling.yaml": "# @package _global_\noptimiser: {lr: 1.0e-3}\n",
+    "experiment/old_spelling.yaml": "# @package _global_\noptimizer: {lr: 1.0e-3}\n",
     "experiment/wrong_loss.yaml": "# @package _global_\ndefaults:\n  - override /loss: cosnet\n",
     "experiment/twice.yaml": "# @package _global_\ndefaults:\n  - override /dataset: [nli, csts, nli]\n",
     "experiment/dangling.yaml": "# @package _global_\ninit_from: ${output_dirr}/first\n",
@@ -226,74 +228,6 @@ hydra:
   sweeper:
     params:
       loss: cosent,tripelt
-""",
-}
-
-
-MODULES = {
-    "juzhen/losses/__init__.py": "",
-    "juzhen/losses/cosent.py": """\
-import heavy_library
-from juzhen.losses.loss import Loss
-
-
-class CoSENT(Loss):
-    def __init__(self, *, temperature: float) -> None:
-        super().__init__()
-""",
-    "juzhen/losses/triplet.py": """\
-from typing import Literal
-
-from juzhen.losses.loss import Loss
-
-
-class Triplet(Loss):
-    def __init__(self, *, margin: float, reduction: Literal["mean", "sum"] = "mean") -> None:
-        super().__init__()
-""",
-    "juzhen/losses/softmax.py": """\
-from juzhen.losses.loss import Loss
-
-
-class Softmax(Loss):
-    def __init__(self, dim: int, num_classes: int) -> None:
-        super().__init__()
-""",
-    "juzhen/losses/loss.py": "from heavy_library import nn\n\n\nclass Loss(nn.Module):\n    has_head = False\n",
-    "callbacks/throughput.py": "from heavy_library import Callback\n\n\nclass Throughput(Callback):\n    pass\n",
-    "callbacks/loss_gradient.py": """\
-from heavy_library import Callback
-
-
-class LossGradient(Callback):
-    def __init__(self, *, low: float, high: float) -> None:
-        pass
-""",
-    "callbacks/health.py": """\
-from typing import Literal
-
-from heavy_library import Callback
-
-
-class SpaceHealth(Callback):
-    def __init__(self, *, collapse_rank: float, on_collapse: Literal["warn", "stop"]) -> None:
-        pass
-""",
-    "lightning_modules/base.py": """\
-import heavy_library
-
-
-class Base(heavy_library.LightningModule):
-    def __init__(self, *, optimizer: object, seed: int) -> None:
-        super().__init__()
-""",
-    "lightning_modules/biencoder.py": """\
-from lightning_modules.base import Base
-
-
-class BiEncoder(Base):
-    def __init__(self, *, encoder: object, losses: dict, share: bool = True, **rest: object) -> None:
-        super().__init__(**rest)
 """,
 }
 

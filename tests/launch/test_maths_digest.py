@@ -2,9 +2,8 @@
 
 import pytest
 
-from juzhen.core.places import ROOT
 from launch import maths_digest as digests
-from launch.maths_digest import DECIDING, maths_digest, meaning, source_files
+from launch.maths_digest import DECIDING, ROOT, maths_digest, meaning, source_files
 
 CODE = '''"""A module."""
 

@@ -12,7 +12,6 @@ import yaml
 
 from juzhen.core.errors import UserError
 from launch import check_command_line
-from launch.values import ALLOWED
 
 ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "conf"
@@ -102,15 +101,6 @@ def test_the_commands_in_the_help_text_are_accepted() -> None:
 def test_mistakes_in_the_real_tree_are_named(argument: str, hint: str) -> None:
     with pytest.raises(UserError, match=re.escape(hint)):
         check(argument)
-
-
-def test_every_closed_set_belongs_to_a_key_of_the_tree() -> None:
-    values = yaml.safe_load((CONF / "train.yaml").read_text(encoding="utf-8"))
-    for key in ALLOWED:
-        group, _, rest = key.partition(".")
-        assert group in values or (CONF / group).is_dir(), key
-        if rest and isinstance(values.get(group), dict) and "*" not in rest:
-            assert rest in values[group], key
 
 
 def test_the_help_text_lists_the_groups_and_needs_no_torch() -> None:

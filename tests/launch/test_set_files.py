@@ -3,9 +3,9 @@
 import pytest
 from omegaconf import OmegaConf
 
-from conf.job import DatasetConfig
 from juzhen.core.errors import UserError
 from juzhen.data.labels import read_description
+from juzhen.data.spec import DatasetConfig
 from launch.job import explained
 from launch.set_files import check_name, check_set_files, spelt_sets
 

@@ -7,9 +7,9 @@ from jobs import compose_job
 from omegaconf import OmegaConf
 from torch import nn
 
-from conf.job import BackboneConfig
 from juzhen.core.examples import Examples, Kind
 from juzhen.encoders import load_backbone, save_encoder
+from juzhen.encoders.spec import BackboneConfig
 from launch import typed_config
 from lightning_modules.biencoder import BiEncoder, CosinePlan
 from lightning_modules.scoring import assemble_outputs

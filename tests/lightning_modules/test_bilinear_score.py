@@ -11,8 +11,8 @@ from torch import nn
 
 import evaluate_runs
 import predict
-from conf.job import BackboneConfig, BackendName
 from juzhen.backends import require_packages
+from juzhen.backends.names import BackendName
 from juzhen.calibration.run_scores import ScoredRun
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
@@ -22,6 +22,7 @@ from juzhen.encoders.grow import with_layers
 from juzhen.encoders.joint_encoder import JointEncoder
 from juzhen.encoders.locate import SCORE_FILE
 from juzhen.encoders.pair_score import BilinearScore, sides
+from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.token_whitening import whiten_tokens
 from launch import typed_config
 from launch.naming import run_key

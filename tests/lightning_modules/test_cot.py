@@ -11,7 +11,6 @@ from omegaconf import OmegaConf
 
 import predict
 import train
-from conf.job import BackboneConfig
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
@@ -19,6 +18,7 @@ from juzhen.data import loading
 from juzhen.encoders import load_backbone, load_encoder
 from juzhen.encoders.prompt_encoder import PromptEncoder
 from juzhen.encoders.prompts import Prompts
+from juzhen.encoders.spec import BackboneConfig
 from launch import typed_config
 from launch.language import with_language
 from launch.naming import run_key
@@ -56,9 +56,8 @@ def test_a_batch_is_each_sentence_in_each_template(tiny_backbone):
         "cache_dir=null",
     )
     encoder = CotEncoder.load_encoder(config)
-    numbers = {name: value for name, value in config.model.items() if name != "_target_"}
     module = CotEncoder(
-        **numbers, encoder=encoder, losses=torch.nn.ModuleDict(), job=config, total_steps=0, steps_per_epoch=0
+        encoder=encoder, losses=torch.nn.ModuleDict(), job=config, total_steps=0, steps_per_epoch=0
     )
     sentences = ["今天天气很好", "好"]
     rows = Examples("some", "train", Kind.SENTENCE, sentences, {"text": np.array([0, 1, 0], np.int32)}, None)

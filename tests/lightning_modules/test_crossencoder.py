@@ -288,14 +288,12 @@ def test_what_training_scores_evaluation_scores(tiny_backbone):
         "backbone=embedded",
         f"backbone.path={tiny_backbone}",
     )
-    numbers = {key: value for key, value in job.model.items() if key != "_target_"}
     module = CrossEncoder(
         encoder=CrossEncoder.load_encoder(job),
         losses=torch.nn.ModuleDict(),
         job=job,
         total_steps=0,
         steps_per_epoch=0,
-        **numbers,
     ).eval()
     texts = {"premise": ["今天天气很好", "他在跑步"], "hypothesis": ["天气不错", "今天天气很好"]}
     examples = Examples.from_texts("nli", "dev", kind=Kind.NLI_PAIR, texts=texts, targets=[0, 1])

@@ -8,6 +8,7 @@ from jobs import compose_job
 from omegaconf import OmegaConf
 from test_broken_inputs import GOOD, OWN, Desk, says
 
+from conf.job import SetConfig
 from datamodules.datamodule import SentenceDataModule
 from datamodules.stages import only_stage
 from juzhen.core.errors import UserError
@@ -193,6 +194,12 @@ def test_training_that_learns_less_than_was_meant_is_told_in_a_line(job, losses,
     loss, rows, training, parts = DOUBTFUL[name]
     (line,) = told(job, losses, loss, rows, training=training)
     says(line, *parts)
+
+
+def test_the_size_of_a_set_of_its_own_is_named_by_its_own_key(job, losses):
+    schedule = replace(job.schedule, sets={"demo_sts": SetConfig(batch_size=4096)})
+    (line,) = told(job, losses, "cosent", rows_of(GRADED, targets=[0, 1]), schedule=schedule)
+    assert line.startswith("schedule.sets.demo_sts.batch_size=4096: demo_sts has 8 rows")
 
 
 @pytest.mark.parametrize(

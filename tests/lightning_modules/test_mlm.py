@@ -150,10 +150,8 @@ def module_of(backbone, *more):
         )
     )
     model = get_class(job.model["_target_"])
-    numbers = {name: value for name, value in job.model.items() if name != "_target_"}
     torch.manual_seed(0)
     return model(
-        **numbers,
         encoder=model.load_encoder(job),
         losses=torch.nn.ModuleDict(),
         job=job,

@@ -7,11 +7,11 @@ import pytest
 from jobs import run_job
 from omegaconf import OmegaConf
 
-from conf.job import DatasetConfig
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
 from juzhen.data.source import load_examples
+from juzhen.data.spec import DatasetConfig
 from juzhen.encoders.joint_bundle import load_joint_encoder
 from juzhen.mining.__main__ import main
 from juzhen.mining.distil import Pairs, distilled_pairs, graded, write_set

@@ -5,10 +5,11 @@ import shutil
 
 import pytest
 
-from conf.job import BackboneConfig, HubConfig
 from juzhen.core.errors import UserError
 from juzhen.data import hub
+from juzhen.data.spec import HubConfig
 from juzhen.encoders import load_backbone
+from juzhen.encoders.spec import BackboneConfig
 
 CODE = "import pathlib\npathlib.Path('sprung').touch()\n"
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from conf.job import BackendName
+from juzhen.backends.names import BackendName
 from juzhen.core.errors import UserError
 from juzhen.core.processor import lacks_bf16
 from tools.bench.machine import peak_mib, resident_mib

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from conf.job import BackendName
 from juzhen.backends import open_backend
+from juzhen.backends.names import BackendName
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
 from juzhen.core.processor import lacks_bf16

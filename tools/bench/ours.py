@@ -49,9 +49,7 @@ def build_module(job: JobConfig, data: SentenceDataModule, work: Work | None) ->
     if work is not None:
         classes = {name: examples.num_classes for name, examples in data.train.items()}
         losses = build_losses(work.matches, dim=encoder.dim, num_classes=classes)
-    numbers = {name: value for name, value in job.model.items() if name != "_target_"}
     module = model(
-        **numbers,
         encoder=encoder,
         losses=losses,
         job=job,

@@ -6,13 +6,14 @@ from pathlib import Path
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from conf.job import JobConfig, Source
+from conf.job import JobConfig
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
 from juzhen.data.labels import read_description
 from juzhen.data.loading import load_job_data
 from juzhen.data.source import load_examples
+from juzhen.data.spec import Source
 from juzhen.data.unpack import decompressed
 
 EVALUATION_SPLITS = ("dev", "test")
