@@ -120,7 +120,7 @@ def test_the_door_does_not_load_torch(project_root, module):
 PRIVATE = {
     "callbacks/lightning_internals.py": (
         r"(?:trainer|epoch_loop|fit_loop|logger)\._[a-z]|\"_wandb_init\"",
-        6,
+        5,
     ),
     "launch/hydra_internals.py": (r"hydra\._internal\b|parser\._actions|\._get_root", 5),
 }

@@ -10,7 +10,6 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from conf.job import HardwareConfig
 from juzhen.core.errors import UserError
 from juzhen.core.places import CONFIGURATION
 
@@ -56,7 +55,7 @@ def has_metal() -> bool:
     return version >= FIRST_MAC_WITH_METAL
 
 
-def require_accelerator(hardware: HardwareConfig) -> None:
+def require_accelerator(hardware: Any) -> None:
     """Raises UserError where this machine cannot have what is asked for, as far as drivers and files tell.
 
     What passes may still be refused by `callbacks.devices`, which asks torch.

@@ -124,6 +124,8 @@ high: 10
 # @package callbacks.space_health
 _target_: callbacks.health.SpaceHealth
 decides_weights: false
+probe_sentences: 8
+collapse_cosine: 0.9
 collapse_rank: 2.0
 on_collapse: warn
 """,
@@ -209,7 +211,7 @@ training:
   batch_size: 8
 """,
     "experiment/typo.yaml": "# @package _global_\ntraining:\n  batchsize: 8\n",
-    "experiment/old_spelling.yaml": "# @package _global_\noptimizer: {lr: 1.0e-3}\n",
+    "experiment/old_spelling.yaml": "# @package _global_\noptimiser: {lr: 1.0e-3}\n",
     "experiment/wrong_loss.yaml": "# @package _global_\ndefaults:\n  - override /loss: cosnet\n",
     "experiment/twice.yaml": "# @package _global_\ndefaults:\n  - override /dataset: [nli, csts, nli]\n",
     "experiment/dangling.yaml": "# @package _global_\ninit_from: ${output_dirr}/first\n",
