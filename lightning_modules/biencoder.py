@@ -83,7 +83,7 @@ class BiEncoder(SentenceModule):
             return
         where = "model.score=bilinear" if score else f"{start} scores pairs by a bilinear form"
         for name, (_, loss) in losses.items():
-            if not loss or own_class(loss["_target_"]).reads != "scores":
+            if not loss or own_class(loss["_target_"]).consumes != "scores":
                 learner = f"loss={loss['_target_'].split('.')[-2]}" if loss else cls.__name__
                 raise UserError(
                     f"{where}: {learner} does not read the score of a pair, so that {name} would leave the form as it "

@@ -51,7 +51,7 @@ class CrossEncoder(SentenceModule):
     head_dropout        share of what the head sees that is dropped in training; None: as in the transformer's layers
     """
 
-    offers = ("scores", "logits")
+    provides = ("scores", "logits")
     unscored: ClassVar[Mapping[Kind, str]] = UNSCORED | {
         Kind.LABELLED_TEXT: "classes are told apart on embeddings, and a cross-encoder has none"
     }
@@ -146,7 +146,7 @@ class CrossEncoder(SentenceModule):
     def encode(self, batch: Batch) -> Encoded:
         logits = self._logits(batch)
         scores = similarity(logits)
-        reads_logits = batch.task in self.losses and self.losses[batch.task].reads == "logits"
+        reads_logits = batch.task in self.losses and self.losses[batch.task].consumes == "logits"
         self.watch(logits if reads_logits else scores, are_embeddings=False)
         return Encoded(
             kind=batch.kind,
@@ -190,7 +190,7 @@ def num_outputs(losses: Losses) -> int | None:
     needed = {
         name: NUM_CLASSES[kind]
         for name, (kind, loss) in losses.items()
-        if own_class(loss["_target_"]).reads == "logits"
+        if own_class(loss["_target_"]).consumes == "logits"
     }
     if len(set(needed.values())) > 1:
         spoken = ", ".join(f"{name} {count}" for name, count in needed.items())

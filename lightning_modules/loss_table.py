@@ -51,7 +51,7 @@ def outcome(model: Mapping[str, Any], loss: Mapping[str, Any]) -> Outcome:
     target = own_class(model["_target_"])
     if not target.trains:
         return Outcome(reason=f"{target.__name__} learns nothing")
-    if target.reads is not None and target.gives is None:
+    if target.input_kind is not None and target.loss_kind is None:
         return Outcome(reason=f"{target.__name__} learns without a loss, and reads none")
     kinds: dict[Kind, Kind] = {}
     refusals: dict[Kind, str] = {}
@@ -62,7 +62,7 @@ def outcome(model: Mapping[str, Any], loss: Mapping[str, Any]) -> Outcome:
             refusals[kind] = str(error)
     if kinds:
         return Outcome(kinds)
-    natural = own_class(loss["_target_"]).takes[0] if "_target_" in loss else Kind.SCORED_PAIR
+    natural = own_class(loss["_target_"]).input_kinds[0] if "_target_" in loss else Kind.SCORED_PAIR
     return Outcome(reason=refusals[natural].partition(";")[0])
 
 
@@ -121,7 +121,7 @@ def _facts(name: str, loss: Mapping[str, Any]) -> tuple[str, str, str]:
     if "_target_" not in loss:
         return about, "", ""
     target = own_class(loss["_target_"])
-    return about, NEEDS[target.reads], "yes" if target.couples else "no"
+    return about, NEEDS[target.consumes], "yes" if target.couples else "no"
 
 
 def _cell(loss: str, found: Sequence[Outcome], reasons: dict[str, int]) -> str:

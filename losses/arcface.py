@@ -11,7 +11,6 @@ from losses.loss import Contrast, Loss, LossOutput
 from losses.options import divisor, number
 from losses.prototype import directions
 from losses.scores import all_cosines
-from schema.batch import Encoded
 from schema.examples import Kind
 
 SMALLEST_SINE_SQUARE = 1e-6
@@ -32,8 +31,8 @@ def arcface(
     cosines: Float[Tensor, "batch classes"],
     classes: Float[Tensor, "batch"],
     *,
-    margin: float,
-    temperature: float,
+    margin: float = 0.5,
+    temperature: float = 1 / 64,
 ) -> Float[Tensor, ""]:
     """Cross entropy of the class among the cosines, its own cosine moved away by the margin first.
 
@@ -55,19 +54,23 @@ class ArcFace(Loss):
     Logs the accuracy on the batch, without the margin.
     """
 
-    takes = (Kind.LABELLED_TEXT,)
-    reads = "embeddings"
+    input_kinds = (Kind.LABELLED_TEXT,)
+    consumes = "embeddings"
     couples = False
     has_head = True
     contrast = Contrast.CLASSES
 
-    def __init__(self, *, margin: float | int, temperature: float | int, dim: int, num_classes: int) -> None:
+    def __init__(
+        self, *, dim: int, num_classes: int, margin: float | int = 0.5, temperature: float | int = 1 / 64
+    ) -> None:
         super().__init__()
         self.margin = number("loss.margin", margin, low=0.0, high=math.pi)
         self.temperature = divisor("loss.temperature", temperature)
         self.prototypes = directions(num_classes, dim)
 
-    def forward(self, encoded: Encoded) -> LossOutput:
-        cosines = all_cosines(encoded.embeddings["text"], self.prototypes)
-        loss = arcface(cosines, encoded.targets, margin=self.margin, temperature=self.temperature)
-        return loss, {"accuracy": (cosines.argmax(dim=-1) == encoded.targets).float().mean()}
+    def with_logs(
+        self, embeddings: Float[Tensor, "batch dim"], classes: Float[Tensor, "batch"]
+    ) -> LossOutput:
+        cosines = all_cosines(embeddings, self.prototypes)
+        loss = arcface(cosines, classes, margin=self.margin, temperature=self.temperature)
+        return loss, {"accuracy": (cosines.argmax(dim=-1) == classes).float().mean()}

@@ -6,8 +6,7 @@ from torch import Tensor
 
 from losses.loss import Loss, LossOutput
 from losses.options import divisor, number
-from losses.scores import full_precision, score_gap
-from schema.batch import Encoded
+from losses.scores import full_precision, label_gap
 from schema.examples import Kind
 
 
@@ -15,8 +14,8 @@ def binary_cross_entropy(
     logits: Float[Tensor, "batch"],
     targets: Float[Tensor, "batch"],
     *,
-    smoothing: float,
-    focal_gamma: float,
+    smoothing: float = 0.0,
+    focal_gamma: float = 0.0,
 ) -> Float[Tensor, ""]:
     """Mean cost of the probability p = sigmoid(logit) for a target in [0, 1].
 
@@ -44,20 +43,24 @@ class BinaryCrossEntropy(Loss):
     Logs the accuracy on targets cut at 0.5, mean score of positives, of negatives, and the gap.
     """
 
-    takes = (Kind.LABELLED_PAIR, Kind.SCORED_PAIR)
-    reads = "scores"
+    input_kinds = (Kind.LABELLED_PAIR, Kind.SCORED_PAIR)
+    consumes = "scores"
     couples = False
 
-    def __init__(self, *, temperature: float | int, smoothing: float | int, focal_gamma: float | int) -> None:
+    def __init__(
+        self,
+        *,
+        temperature: float | int = 1.0,
+        smoothing: float | int = 0.0,
+        focal_gamma: float | int = 0.0,
+    ) -> None:
         super().__init__()
         self.temperature = divisor("loss.temperature", temperature)
         self.smoothing = number("loss.smoothing", smoothing, low=0.0, high=1.0)
         self.focal_gamma = number("loss.focal_gamma", focal_gamma, low=0.0)
 
-    def forward(self, encoded: Encoded) -> LossOutput:
-        logits, is_positive = full_precision(encoded.scores) / self.temperature, encoded.targets > 0.5
-        loss = binary_cross_entropy(
-            logits, encoded.targets, smoothing=self.smoothing, focal_gamma=self.focal_gamma
-        )
-        accuracy = ((logits > 0) == is_positive).float().mean()
-        return loss, {"accuracy": accuracy} | score_gap(encoded.scores, is_positive, ~is_positive)
+    def with_logs(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> LossOutput:
+        logits = full_precision(scores) / self.temperature
+        loss = binary_cross_entropy(logits, targets, smoothing=self.smoothing, focal_gamma=self.focal_gamma)
+        accuracy = ((logits > 0) == (targets > 0.5)).float().mean()
+        return loss, {"accuracy": accuracy} | label_gap(scores, targets)

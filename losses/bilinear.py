@@ -6,11 +6,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from losses.bce import binary_cross_entropy
-from losses.loss import Contrast, Loss, LossOutput, first_two
+from losses.loss import Contrast, Loss, LossOutput
 from losses.options import choice
 from losses.scores import full_precision
 from losses.softmax import cross_entropy
-from schema.batch import Encoded
 from schema.errors import UserError
 from schema.examples import Kind
 
@@ -38,13 +37,13 @@ class Bilinear(Loss):
     Raises UserError for bce on more than two classes. Logs the accuracy on the batch.
     """
 
-    takes = (Kind.LABELLED_PAIR, Kind.NLI_PAIR)
-    reads = "embeddings"
+    input_kinds = (Kind.LABELLED_PAIR, Kind.NLI_PAIR)
+    consumes = "embeddings"
     couples = False
     has_head = True
     contrast = Contrast.CLASSES
 
-    def __init__(self, *, objective: str, dim: int, num_classes: int) -> None:
+    def __init__(self, *, dim: int, num_classes: int, objective: str = "ce") -> None:
         super().__init__()
         self.objective = choice("loss.objective", objective, OBJECTIVES)
         if objective == "bce" and num_classes != 2:
@@ -53,12 +52,17 @@ class Bilinear(Loss):
             )
         self.head = nn.Bilinear(dim, dim, 1 if objective == "bce" else num_classes)
 
-    def forward(self, encoded: Encoded) -> LossOutput:
-        logits = bilinear_logits(*first_two(encoded), self.head.weight, self.head.bias)
+    def with_logs(
+        self,
+        first: Float[Tensor, "batch dim"],
+        second: Float[Tensor, "batch dim"],
+        classes: Float[Tensor, "batch"],
+    ) -> LossOutput:
+        logits = bilinear_logits(first, second, self.head.weight, self.head.bias)
         if self.objective == "ce":
-            loss, found = cross_entropy(logits, encoded.targets), logits.argmax(dim=-1)
+            loss, found = cross_entropy(logits, classes), logits.argmax(dim=-1)
         else:
             (logits,) = logits.unbind(dim=-1)
-            loss = binary_cross_entropy(logits, encoded.targets, smoothing=0.0, focal_gamma=0.0)
+            loss = binary_cross_entropy(logits, classes)
             found = (logits > 0).to(torch.long)
-        return loss, {"accuracy": (found == encoded.targets).float().mean()}
+        return loss, {"accuracy": (found == classes).float().mean()}

@@ -5,13 +5,12 @@ from torch import Tensor
 
 from losses.loss import Contrast, Loss, LossOutput
 from losses.options import number
-from losses.scores import full_precision, score_gap
-from schema.batch import Encoded
+from losses.scores import full_precision, label_gap
 from schema.examples import Kind
 
 
 def contrastive(
-    scores: Float[Tensor, "batch"], labels: Float[Tensor, "batch"], *, margin: float
+    scores: Float[Tensor, "batch"], labels: Float[Tensor, "batch"], *, margin: float = 0.5
 ) -> Float[Tensor, ""]:
     """Squared distance of positives, squared violation of the margin by negatives, halved and averaged.
 
@@ -31,16 +30,15 @@ class Contrastive(Loss):
     Logs the mean score of positives, of negatives, and the gap.
     """
 
-    takes = (Kind.LABELLED_PAIR,)
-    reads = "cosines"
+    input_kinds = (Kind.LABELLED_PAIR,)
+    consumes = "cosines"
     couples = False
     contrast = Contrast.CLASSES
 
-    def __init__(self, *, margin: float | int) -> None:
+    def __init__(self, *, margin: float | int = 0.5) -> None:
         super().__init__()
         self.margin = number("loss.margin", margin, low=0.0, open_low=True)
 
-    def forward(self, encoded: Encoded) -> LossOutput:
-        is_positive = encoded.targets > 0.5
-        loss = contrastive(encoded.scores, encoded.targets, margin=self.margin)
-        return loss, score_gap(encoded.scores, is_positive, ~is_positive)
+    def with_logs(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> LossOutput:
+        loss = contrastive(scores, targets, margin=self.margin)
+        return loss, label_gap(scores, targets)

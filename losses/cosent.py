@@ -6,13 +6,12 @@ from torch import Tensor
 
 from losses.loss import Contrast, Loss, LossOutput
 from losses.options import divisor
-from losses.scores import full_precision, graded_targets, score_gap
-from schema.batch import Encoded
+from losses.scores import full_precision, order_gap
 from schema.examples import Kind
 
 
 def cosent(
-    scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"], *, temperature: float
+    scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"], *, temperature: float = 0.05
 ) -> Float[Tensor, ""]:
     """Penalty for every ordered pair of rows whose scores disagree with their targets.
 
@@ -43,18 +42,16 @@ class CoSENT(Loss):
     Logs the mean score of the rows whose target is above the batch's mean target, of the others, and the gap.
     """
 
-    takes = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
-    reads = "scores"
+    input_kinds = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
+    consumes = "scores"
     couples = True
     compares = True
     contrast = Contrast.ORDER
 
-    def __init__(self, *, temperature: float | int) -> None:
+    def __init__(self, *, temperature: float | int = 0.05) -> None:
         super().__init__()
         self.temperature = divisor("loss.temperature", temperature)
 
-    def forward(self, encoded: Encoded) -> LossOutput:
-        targets = graded_targets(encoded)
-        is_upper = targets > targets.mean()
-        loss = cosent(encoded.scores, targets, temperature=self.temperature)
-        return loss, score_gap(encoded.scores, is_upper, ~is_upper)
+    def with_logs(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> LossOutput:
+        loss = cosent(scores, targets, temperature=self.temperature)
+        return loss, order_gap(scores, targets)

@@ -15,5 +15,8 @@ class CoSENTAdaptive(ScoreOrder):
     says what becomes of the gradient of σ.
     """
 
+    def __init__(self, *, temperature: float | int = 0.05, temperature_unit: str = "spread") -> None:
+        super().__init__(temperature=temperature, temperature_unit=temperature_unit)
+
     def cost(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> Float[Tensor, ""]:
         return cosent(scores, targets, temperature=1.0)

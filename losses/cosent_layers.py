@@ -9,15 +9,14 @@ from torch import Tensor
 from losses.cosent import cosent
 from losses.loss import Contrast, Loss, LossOutput
 from losses.options import divisor, number
-from losses.scores import graded_targets, score_gap
-from schema.batch import Encoded
+from losses.scores import order_gap
 from schema.constants import constants
 from schema.errors import UserError
 from schema.examples import Kind
 
 
 def cosent_of_layers(
-    layer_scores: Float[Tensor, "batch layers"], targets: Float[Tensor, "batch"], *, temperature: float
+    layer_scores: Float[Tensor, "batch layers"], targets: Float[Tensor, "batch"], *, temperature: float = 0.05
 ) -> Float[Tensor, "layers"]:
     """`cosent` of the scores at each layer."""
     return torch.stack(
@@ -41,14 +40,18 @@ class CoSENTLayers(Loss):
     target, of the others, and the gap.
     """
 
-    takes = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
-    reads = "layers"
+    input_kinds = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
+    consumes = "layers"
     couples = True
     compares = True
     contrast = Contrast.ORDER
 
     def __init__(
-        self, *, temperature: float | int, depths: Sequence[float | int], weights: Sequence[float | int]
+        self,
+        *,
+        temperature: float | int = 0.05,
+        depths: Sequence[float | int] = (0.5, 1.0),
+        weights: Sequence[float | int] = (0.5, 1.0),
     ) -> None:
         super().__init__()
         self.temperature = divisor("loss.temperature", temperature)
@@ -64,10 +67,10 @@ class CoSENTLayers(Loss):
                 f"loss.depths={list(depths)}, and one of them above 0"
             )
 
-    def forward(self, encoded: Encoded) -> LossOutput:
-        targets, scores = graded_targets(encoded), encoded.layer_scores
-        parts = cosent_of_layers(scores, targets, temperature=self.temperature)
-        is_upper = targets > targets.mean()
+    def with_logs(
+        self, layer_scores: Float[Tensor, "batch layers"], targets: Float[Tensor, "batch"]
+    ) -> LossOutput:
+        parts = cosent_of_layers(layer_scores, targets, temperature=self.temperature)
         logs = {f"cosent_at_{depth:g}": part for depth, part in zip(self.depths, parts.detach(), strict=True)}
-        logs |= score_gap(scores[:, -1], is_upper, ~is_upper)
+        logs |= order_gap(layer_scores[:, -1], targets)
         return (parts * constants(self.weights, like=parts)).sum(), logs

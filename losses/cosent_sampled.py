@@ -1,6 +1,7 @@
 """CoSENT with sampling: each row is compared with a few rows of lower target, drawn at random."""
 
 import math
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -16,7 +17,7 @@ def cosent_sampled(
     targets: Float[Tensor, "batch"],
     draws: Float[Tensor, "batch comparisons"],
     *,
-    temperature: float,
+    temperature: float = 0.05,
 ) -> Float[Tensor, ""]:
     """CoSENT whose sum over pairs is estimated from k comparisons for each row.
 
@@ -50,7 +51,7 @@ class CoSENTSampled(ScoreOrder):
     There to compare with: the exact sum of `cosent` is sorted, not written out, and costs less than drawing.
     """
 
-    def __init__(self, *, num_comparisons: int, **shared: float | int | str) -> None:
+    def __init__(self, *, num_comparisons: int = 10, **shared: Any) -> None:
         super().__init__(**shared)
         self.num_comparisons = whole_number("loss.num_comparisons", num_comparisons, low=1)
 

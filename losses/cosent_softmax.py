@@ -1,13 +1,13 @@
 """CoSENT and a classifier: cosines in the right order, and embeddings that tell the class of a pair."""
 
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from losses.cosent import cosent
-from losses.loss import Contrast, Loss, LossOutput, first_two
+from losses.loss import Contrast, Loss, LossOutput
 from losses.options import divisor, number
-from losses.scores import graded_targets, row_cosine, score_gap
+from losses.scores import order_gap, row_cosine
 from losses.softmax import cross_entropy, pair_features
-from schema.batch import Encoded
 from schema.examples import Kind
 
 
@@ -22,14 +22,19 @@ class CoSENTAndSoftmax(Loss):
     Logs the head's accuracy, mean cosine of the rows above the mean grade, of the others, and the gap.
     """
 
-    takes = (Kind.NLI_PAIR, Kind.LABELLED_PAIR)
-    reads = "embeddings"
+    input_kinds = (Kind.NLI_PAIR, Kind.LABELLED_PAIR)
+    consumes = "embeddings"
     couples = True
     compares = True
     has_head = True
 
     def __init__(
-        self, *, temperature: float | int, entropy_weight: float | int, dim: int, num_classes: int
+        self,
+        *,
+        dim: int,
+        num_classes: int,
+        temperature: float | int = 0.05,
+        entropy_weight: float | int = 1.0,
     ) -> None:
         super().__init__()
         self.temperature = divisor("loss.temperature", temperature)
@@ -37,13 +42,18 @@ class CoSENTAndSoftmax(Loss):
         self.contrast = Contrast.CLASSES if self.entropy_weight else Contrast.ORDER
         self.head = nn.Linear(3 * dim, num_classes)
 
-    def forward(self, encoded: Encoded) -> LossOutput:
-        first, second = first_two(encoded)
-        scores, grades = row_cosine(first, second), graded_targets(encoded)
+    def with_logs(
+        self,
+        first: Float[Tensor, "batch dim"],
+        second: Float[Tensor, "batch dim"],
+        classes: Float[Tensor, "batch"],
+        targets: Float[Tensor, "batch"] | None = None,
+    ) -> LossOutput:
+        targets = classes if targets is None else targets
+        scores = row_cosine(first, second)
         features = pair_features(first, second, use_difference=True, use_product=False)
         logits = self.head(features.to(self.head.weight.dtype))
-        loss = cosent(scores, grades, temperature=self.temperature)
-        loss = loss + self.entropy_weight * cross_entropy(logits, encoded.targets)
-        is_upper = grades > grades.mean()
-        accuracy = (logits.argmax(dim=-1) == encoded.targets).float().mean()
-        return loss, {"accuracy": accuracy} | score_gap(scores, is_upper, ~is_upper)
+        loss = cosent(scores, targets, temperature=self.temperature)
+        loss = loss + self.entropy_weight * cross_entropy(logits, classes)
+        accuracy = (logits.argmax(dim=-1) == classes).float().mean()
+        return loss, {"accuracy": accuracy} | order_gap(scores, targets)

@@ -12,7 +12,7 @@ NO_STEP = -1e30
 
 
 def cosent_weighted(
-    scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"], *, temperature: float
+    scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"], *, temperature: float = 0.05
 ) -> Float[Tensor, ""]:
     """Penalty for every ordered pair of rows, times the difference of their targets.
 

@@ -9,7 +9,6 @@ from torch import Tensor
 from losses.loss import Loss, LossOutput
 from losses.options import interval
 from losses.scores import full_precision
-from schema.batch import Encoded
 from schema.examples import Kind
 
 
@@ -34,15 +33,15 @@ class CosineSimilarity(Loss):
     Logs the mean absolute error, in units of the target: 1 is the way from the lowest to the highest.
     """
 
-    takes = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR)
-    reads = "cosines"
+    input_kinds = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR)
+    consumes = "cosines"
     couples = False
 
-    def __init__(self, *, target_range: Sequence[float | int]) -> None:
+    def __init__(self, *, target_range: Sequence[float | int] = (0.0, 1.0)) -> None:
         super().__init__()
         self.low, self.high = interval("loss.target_range", target_range, low=-1.0, high=1.0)
 
-    def forward(self, encoded: Encoded) -> LossOutput:
-        targets = rescale(encoded.targets, low=self.low, high=self.high)
-        error = (encoded.scores.detach() - targets).abs().mean() / (self.high - self.low)
-        return cosine_regression(encoded.scores, targets), {"mean_absolute_error": error}
+    def with_logs(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> LossOutput:
+        targets = rescale(targets, low=self.low, high=self.high)
+        error = (scores.detach() - targets).abs().mean() / (self.high - self.low)
+        return cosine_regression(scores, targets), {"mean_absolute_error": error}

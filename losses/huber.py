@@ -1,6 +1,6 @@
 """Huber loss: squared error for small errors, absolute error for large ones."""
 
-from collections.abc import Sequence
+from typing import Any
 
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -10,11 +10,14 @@ from losses.loss import LossOutput
 from losses.mse import ACTIVATIONS, Regression
 from losses.options import number
 from losses.scores import full_precision
-from schema.batch import Encoded
 
 
 def huber(
-    scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"], *, delta: float, activation: str
+    scores: Float[Tensor, "batch"],
+    targets: Float[Tensor, "batch"],
+    *,
+    delta: float = 1.0,
+    activation: str = "identity",
 ) -> Float[Tensor, ""]:
     """Mean of e²/2 for errors |e| ≤ δ, and of δ(|e| − δ/2) beyond: an outlier pulls no harder than δ.
 
@@ -30,12 +33,12 @@ class Huber(Regression):
     delta  in units of the target: 1 is the way from the lowest to the highest, whatever `target_range` says
     """
 
-    def __init__(self, *, delta: float | int, activation: str, target_range: Sequence[float | int]) -> None:
-        super().__init__(activation=activation, target_range=target_range)
+    def __init__(self, *, delta: float | int = 1.0, **shared: Any) -> None:
+        super().__init__(**shared)
         self.delta = number("loss.delta", delta, low=0.0, open_low=True)
 
-    def forward(self, encoded: Encoded) -> LossOutput:
+    def with_logs(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> LossOutput:
         delta = self.delta * (self.high - self.low)
-        targets = self.predicted_targets(encoded)
-        loss = huber(encoded.scores, targets, delta=delta, activation=self.activation)
-        return loss, {"mean_absolute_error": self.absolute_error(encoded)}
+        asked = self.predicted_targets(targets)
+        loss = huber(scores, asked, delta=delta, activation=self.activation)
+        return loss, {"mean_absolute_error": self.absolute_error(scores, targets)}

@@ -12,7 +12,7 @@ class InfoNCEExtended(InfoNCEPool):
     plain InfoNCE.
     """
 
-    takes = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
+    input_kinds = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
 
-    def __init__(self, *, temperature: float | int) -> None:
+    def __init__(self, *, temperature: float | int = 0.05) -> None:
         super().__init__(temperature=temperature, other_anchors=False, positive_to_negatives=True)

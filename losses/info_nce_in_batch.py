@@ -10,4 +10,4 @@ class InfoNCEInBatch(InfoNCE):
     Triplets and inference pairs become pairs of anchor and positive first. Logs what `InfoNCE` logs.
     """
 
-    takes = (Kind.POSITIVE_PAIR,)
+    input_kinds = (Kind.POSITIVE_PAIR,)

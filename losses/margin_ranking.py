@@ -6,13 +6,12 @@ from torch import Tensor
 
 from losses.loss import Contrast, Loss, LossOutput
 from losses.options import number
-from losses.scores import full_precision, graded_targets, score_gap
-from schema.batch import Encoded
+from losses.scores import full_precision, order_gap
 from schema.examples import Kind
 
 
 def margin_ranking(
-    scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"], *, margin: float
+    scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"], *, margin: float = 0.2
 ) -> Float[Tensor, ""]:
     """Violation of the margin, averaged over all pairs of rows whose targets differ; 0 when there is none.
 
@@ -34,17 +33,15 @@ class MarginRanking(Loss):
     Logs the mean score of the rows whose target is above the batch's mean target, of the others, and the gap.
     """
 
-    takes = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
-    reads = "scores"
+    input_kinds = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
+    consumes = "scores"
     couples = True
     contrast = Contrast.ORDER
 
-    def __init__(self, *, margin: float | int) -> None:
+    def __init__(self, *, margin: float | int = 0.2) -> None:
         super().__init__()
         self.margin = number("loss.margin", margin, low=0.0)
 
-    def forward(self, encoded: Encoded) -> LossOutput:
-        targets = graded_targets(encoded)
-        is_upper = targets > targets.mean()
-        loss = margin_ranking(encoded.scores, targets, margin=self.margin)
-        return loss, score_gap(encoded.scores, is_upper, ~is_upper)
+    def with_logs(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> LossOutput:
+        loss = margin_ranking(scores, targets, margin=self.margin)
+        return loss, order_gap(scores, targets)

@@ -8,12 +8,11 @@ from torch import Tensor, nn
 from losses.loss import Contrast, Loss, LossOutput
 from losses.options import divisor
 from losses.scores import all_cosines
-from schema.batch import Encoded
 from schema.examples import Kind
 
 
 def prototype_entropy(
-    cosines: Float[Tensor, "batch classes"], classes: Float[Tensor, "batch"], *, temperature: float
+    cosines: Float[Tensor, "batch classes"], classes: Float[Tensor, "batch"], *, temperature: float = 0.05
 ) -> Float[Tensor, ""]:
     """Cross entropy of the class among the cosines with all prototypes.
 
@@ -36,18 +35,20 @@ class Prototype(Loss):
     Logs the accuracy on the batch.
     """
 
-    takes = (Kind.LABELLED_TEXT,)
-    reads = "embeddings"
+    input_kinds = (Kind.LABELLED_TEXT,)
+    consumes = "embeddings"
     couples = False
     has_head = True
     contrast = Contrast.CLASSES
 
-    def __init__(self, *, temperature: float | int, dim: int, num_classes: int) -> None:
+    def __init__(self, *, dim: int, num_classes: int, temperature: float | int = 0.05) -> None:
         super().__init__()
         self.temperature = divisor("loss.temperature", temperature)
         self.prototypes = directions(num_classes, dim)
 
-    def forward(self, encoded: Encoded) -> LossOutput:
-        cosines = all_cosines(encoded.embeddings["text"], self.prototypes)
-        loss = prototype_entropy(cosines, encoded.targets, temperature=self.temperature)
-        return loss, {"accuracy": (cosines.argmax(dim=-1) == encoded.targets).float().mean()}
+    def with_logs(
+        self, embeddings: Float[Tensor, "batch dim"], classes: Float[Tensor, "batch"]
+    ) -> LossOutput:
+        cosines = all_cosines(embeddings, self.prototypes)
+        loss = prototype_entropy(cosines, classes, temperature=self.temperature)
+        return loss, {"accuracy": (cosines.argmax(dim=-1) == classes).float().mean()}

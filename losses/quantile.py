@@ -1,6 +1,6 @@
 """Quantile regression: the score shall be a quantile of the target, not its mean."""
 
-from collections.abc import Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -10,11 +10,14 @@ from losses.loss import LossOutput
 from losses.mse import ACTIVATIONS, Regression
 from losses.options import number
 from losses.scores import full_precision
-from schema.batch import Encoded
 
 
 def pinball(
-    scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"], *, quantile: float, activation: str
+    scores: Float[Tensor, "batch"],
+    targets: Float[Tensor, "batch"],
+    *,
+    quantile: float = 0.5,
+    activation: str = "identity",
 ) -> Float[Tensor, ""]:
     """Mean of q·e where the prediction is too low, and of (1 − q)·|e| where it is too high.
 
@@ -32,18 +35,16 @@ class Quantile(Regression):
     Logs the mean absolute error, in units of the target, and the share of targets that are not above the prediction.
     """
 
-    def __init__(
-        self, *, quantile: float | int, activation: str, target_range: Sequence[float | int]
-    ) -> None:
-        super().__init__(activation=activation, target_range=target_range)
+    def __init__(self, *, quantile: float | int = 0.5, **shared: Any) -> None:
+        super().__init__(**shared)
         self.quantile = number("loss.quantile", quantile, low=0.01, high=0.99)
 
-    def forward(self, encoded: Encoded) -> LossOutput:
-        targets = self.predicted_targets(encoded)
-        loss = pinball(encoded.scores, targets, quantile=self.quantile, activation=self.activation)
+    def with_logs(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> LossOutput:
+        asked = self.predicted_targets(targets)
+        loss = pinball(scores, asked, quantile=self.quantile, activation=self.activation)
         with torch.no_grad():
-            reached = ACTIVATIONS[self.activation](full_precision(encoded.scores)) >= targets
+            reached = ACTIVATIONS[self.activation](full_precision(scores)) >= asked
         return loss, {
-            "mean_absolute_error": self.absolute_error(encoded),
+            "mean_absolute_error": self.absolute_error(scores, targets),
             "share_below": reached.float().mean(),
         }

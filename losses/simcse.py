@@ -15,5 +15,5 @@ class SimCSE(InfoNCE):
     triplets of an NLI set. Logs what `InfoNCE` logs.
     """
 
-    takes = (Kind.SENTENCE,)
+    input_kinds = (Kind.SENTENCE,)
     needs_two_views = True

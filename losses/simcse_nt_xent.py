@@ -12,5 +12,5 @@ class SimCSENTXent(NTXent):
     become sentences first, labels unread.
     """
 
-    takes = (Kind.SENTENCE,)
+    input_kinds = (Kind.SENTENCE,)
     needs_two_views = True

@@ -5,10 +5,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from losses.loss import Contrast, Loss, LossOutput, first_two
+from losses.loss import Contrast, Loss, LossOutput
 from losses.options import switch
 from losses.scores import full_precision
-from schema.batch import Encoded
 from schema.examples import Kind
 
 
@@ -16,8 +15,8 @@ def pair_features(
     first: Float[Tensor, "batch dim"],
     second: Float[Tensor, "batch dim"],
     *,
-    use_difference: bool,
-    use_product: bool,
+    use_difference: bool = True,
+    use_product: bool = False,
 ) -> Float[Tensor, "batch features"]:
     """[u, v], then |u − v| and u·v, element by element, where wanted.
 
@@ -45,22 +44,29 @@ class SoftmaxClassifier(Loss):
     Logs the accuracy on the batch.
     """
 
-    takes = (Kind.NLI_PAIR, Kind.LABELLED_PAIR)
-    reads = "embeddings"
+    input_kinds = (Kind.NLI_PAIR, Kind.LABELLED_PAIR)
+    consumes = "embeddings"
     couples = False
     has_head = True
     contrast = Contrast.CLASSES
 
-    def __init__(self, *, use_difference: bool, use_product: bool, dim: int, num_classes: int) -> None:
+    def __init__(
+        self, *, dim: int, num_classes: int, use_difference: bool = True, use_product: bool = False
+    ) -> None:
         super().__init__()
         self.use_difference = switch("loss.use_difference", use_difference)
         self.use_product = switch("loss.use_product", use_product)
         self.head = nn.Linear((2 + use_difference + use_product) * dim, num_classes)
 
-    def forward(self, encoded: Encoded) -> LossOutput:
+    def with_logs(
+        self,
+        first: Float[Tensor, "batch dim"],
+        second: Float[Tensor, "batch dim"],
+        classes: Float[Tensor, "batch"],
+    ) -> LossOutput:
         features = pair_features(
-            *first_two(encoded), use_difference=self.use_difference, use_product=self.use_product
+            first, second, use_difference=self.use_difference, use_product=self.use_product
         )
         logits = self.head(features.to(self.head.weight.dtype))
-        accuracy = (logits.argmax(dim=-1) == encoded.targets).float().mean()
-        return cross_entropy(logits, encoded.targets), {"accuracy": accuracy}
+        accuracy = (logits.argmax(dim=-1) == classes).float().mean()
+        return cross_entropy(logits, classes), {"accuracy": accuracy}

@@ -1,14 +1,13 @@
 """Online triplets: the batch itself gives each pair the negative that it is held against."""
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from losses.info_nce import batch_candidates, ranking_summary
 from losses.loss import Contrast, Loss, LossOutput
 from losses.options import choice, number
 from losses.triplet import adapted_margin, triplet_margin
-from schema.batch import Encoded
 from schema.examples import Kind
 
 MINING = ("batch_hard", "semi_hard")
@@ -48,19 +47,28 @@ class TripletOnline(Loss):
     Logs what `InfoNCE` logs of all candidates, the share of rows that violate the margin, and the margin.
     """
 
-    takes = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
-    reads = "embeddings"
+    input_kinds = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
+    consumes = "embeddings"
     couples = True
     contrast = Contrast.TEXTS
 
-    def __init__(self, *, mining: str, margin: float | int, adaptive_margin: float | int) -> None:
+    def __init__(
+        self, *, mining: str = "batch_hard", margin: float | int = 0.2, adaptive_margin: float | int = 0.0
+    ) -> None:
         super().__init__()
         self.mining = choice("loss.mining", mining, MINING)
         self.margin = number("loss.margin", margin, low=0.0)
         self.adaptive_margin = number("loss.adaptive_margin", adaptive_margin, low=0.0)
 
-    def forward(self, encoded: Encoded) -> LossOutput:
-        scores, excluded = batch_candidates(encoded)
+    def with_logs(
+        self,
+        anchors: Float[Tensor, "batch dim"],
+        positives: Float[Tensor, "batch dim"],
+        negatives: Float[Tensor, "batch negatives dim"] | None = None,
+        *,
+        text_ids: Int[Tensor, "batch texts"] | None = None,
+    ) -> LossOutput:
+        scores, excluded = batch_candidates(anchors, positives, negatives, text_ids)
         is_own = torch.eye(*scores.shape, dtype=torch.bool, device=scores.device)
         negative = mined(scores, ~excluded & ~is_own, mining=self.mining)[:, None]
         own = scores.diagonal()

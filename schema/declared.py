@@ -27,16 +27,17 @@ class Declared:
     """
 
     name: str
-    takes: tuple[Kind, ...] | None = None
-    reads: Kind | str | None = None
-    offers: tuple[str, ...] | None = None
-    gives: Kind | None = None
+    input_kinds: tuple[Kind, ...] | None = None
+    consumes: str | None = None
+    provides: tuple[str, ...] | None = None
+    input_kind: Kind | None = None
+    loss_kind: Kind | None = None
     unscored: Mapping[Kind, str] | None = None
     trains: bool | None = None
 
     @property
     def uses_loss(self) -> bool:
-        return self.trains is not False and (self.reads is None or self.gives is not None)
+        return self.trains is not False and (self.input_kind is None or self.loss_kind is not None)
 
 
 @cache
@@ -45,7 +46,7 @@ def declared(target: str, *, root: Path = ROOT) -> Declared:
     module, _, name = target.rpartition(".")
     if not is_own(target) or source_file(root, module) is None or name not in definitions(root, module):
         raise UserError(refusal(target))
-    asked = ("takes", "reads", "offers", "gives", "unscored", "trains")
+    asked = ("input_kinds", "consumes", "provides", "input_kind", "loss_kind", "unscored", "trains")
     found = {one: class_attribute(root, module, name, one) for one in asked}
     return Declared(name, **{one: _value(node) for one, node in found.items()})
 

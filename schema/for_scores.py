@@ -20,20 +20,22 @@ COSINE, LOGIT, SPREAD = "cosine", "logit", "spread"
 def unit_of_scores(model: str, *, root: Path = ROOT) -> str:
     """COSINE or LOGIT: what a model, given by the dotted path of its class, scores a pair by.
 
-    The class says so itself: one that `offers` cosines to a loss scores by them. A path that leads to no class counts
-    as COSINE; the check of targets refuses it in better words. Raises UserError for a class that offers nothing.
+    The class says so itself: one that `provides` cosines to a loss scores by them. A path that leads to no class counts
+    as COSINE; the check of targets refuses it in better words. Raises UserError for a class that provides nothing.
     """
     module, _, name = model.rpartition(".")
     if source_file(root, module) is None or name not in definitions(root, module):
         return COSINE
-    offers = _offers(root, module, name)
-    if offers is None:
-        raise UserError(f"{model} names no `offers`: what a loss may read of the model (ARCHITECTURE.md)")
-    return COSINE if "cosines" in offers else LOGIT
+    provides = _provides(root, module, name)
+    if provides is None:
+        raise UserError(
+            f"{model} names no `provides`: what a loss may consume of the model (ARCHITECTURE.md)"
+        )
+    return COSINE if "cosines" in provides else LOGIT
 
 
-def _offers(root: Path, module: str, name: str) -> tuple[str, ...] | None:
-    found = class_attribute(root, module, name, "offers")
+def _provides(root: Path, module: str, name: str) -> tuple[str, ...] | None:
+    found = class_attribute(root, module, name, "provides")
     return None if found is None else ast.literal_eval(found)
 
 

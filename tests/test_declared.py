@@ -21,7 +21,7 @@ def test_what_models_declare_is_what_their_classes_have(project_root):
     for target in found:
         model, read = own_class(target), declared(target)
         assert read.name == model.__name__
-        for attribute in ("trains", "unscored", "offers", "reads", "gives"):
+        for attribute in ("trains", "unscored", "provides", "input_kind", "loss_kind"):
             assert getattr(read, attribute) == getattr(model, attribute), (target, attribute)
 
 
@@ -30,7 +30,7 @@ def test_what_losses_declare_is_what_their_classes_have(project_root):
     assert len(found) > 20
     for target in found:
         loss, read = own_class(target), declared(target)
-        assert (read.takes, read.reads) == (loss.takes, loss.reads), target
+        assert (read.input_kinds, read.consumes) == (loss.input_kinds, loss.consumes), target
 
 
 @pytest.mark.parametrize("target", ["os.system", "losses.cosent.Nothing", "losses.nothing.CoSENT"])

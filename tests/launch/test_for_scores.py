@@ -12,7 +12,7 @@ from schema.for_scores import unit_of_scores
 
 BASE = """
 class Base:
-    offers: tuple = ("scores", "cosines")
+    provides: tuple = ("scores", "cosines")
 
 
 class Silent:
@@ -27,7 +27,7 @@ class Plain(Parent):
 
 
 class Logits(Parent):
-    offers = ("scores", "logits")
+    provides = ("scores", "logits")
 
 
 class More(Logits):
@@ -63,14 +63,14 @@ def test_the_nearest_class_that_says_it_counts(model, unit, root):
 
 
 def test_a_class_that_offers_nothing_is_named(root):
-    with pytest.raises(UserError, match=r"models.own.Mute names no `offers`"):
+    with pytest.raises(UserError, match=r"models.own.Mute names no `provides`"):
         unit_of_scores("models.own.Mute", root=root)
 
 
 def test_a_model_from_elsewhere_is_not_run_to_ask_it(root, tmp_path, monkeypatch):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    (elsewhere / "their_model.py").write_text("class Theirs:\n    offers = ('scores',)\n")
+    (elsewhere / "their_model.py").write_text("class Theirs:\n    provides = ('scores',)\n")
     monkeypatch.syspath_prepend(str(elsewhere))
     assert unit_of_scores("their_model.Theirs", root=root) == "cosine"
     assert "their_model" not in sys.modules

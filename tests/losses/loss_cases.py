@@ -82,7 +82,7 @@ def leaves(loss: Loss, encoded: Encoded) -> list[Tensor]:
         "logits": [encoded.logits],
         "layers": [encoded.layer_scores],
         "embeddings": list(encoded.embeddings.values()),
-    }[loss.reads]
+    }[loss.consumes]
     return read + list(loss.parameters())
 
 

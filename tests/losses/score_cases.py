@@ -71,9 +71,9 @@ GRADED = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
 class Reseeded(CoSENTSampled):
     """Draws the same numbers at every call, so that two calls can be compared."""
 
-    def forward(self, encoded: Encoded):
+    def with_logs(self, scores: Tensor, targets: Tensor):
         torch.manual_seed(5)
-        return super().forward(encoded)
+        return super().with_logs(scores, targets)
 
 
 def grades(rows: Encoded) -> Tensor | list[float]:
@@ -188,7 +188,7 @@ def order_cases() -> list[Case]:
             kind,
             expected_cosent_bce,
         )
-        for kind in CoSENTAndBCE.takes
+        for kind in CoSENTAndBCE.input_kinds
     ]
     return cases
 

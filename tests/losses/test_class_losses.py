@@ -178,4 +178,4 @@ def test_clusters_form():
 
 def test_simcse_wants_sentences_twice():
     assert SimCSE.needs_two_views
-    assert SimCSE.takes == (Kind.SENTENCE,)
+    assert SimCSE.input_kinds == (Kind.SENTENCE,)

@@ -116,8 +116,8 @@ def test_logs_are_detached_scalars(case: Case):
 @each_case
 def test_declaration(case: Case):
     loss = case.build()
-    assert case.kind in loss.takes
-    assert loss.reads in ("scores", "cosines", "embeddings", "logits", "layers")
+    assert case.kind in loss.input_kinds
+    assert loss.consumes in ("scores", "cosines", "embeddings", "logits", "layers")
     assert loss.has_head == bool(list(loss.parameters()))
 
 

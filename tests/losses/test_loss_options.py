@@ -205,7 +205,7 @@ def test_by_kind_gives_every_kind_a_loss_that_takes_it():
     config = composed()
     assert set(config) <= set(Kind)
     for kind, choice in config.items():
-        assert Kind(kind) in get_class(choice["_target_"]).takes
+        assert Kind(kind) in get_class(choice["_target_"]).input_kinds
 
 
 def test_one_entry_of_by_kind_can_be_exchanged():
