@@ -16,6 +16,7 @@ from bench.ours import build_module, train_ours
 from bench.report import Value
 from bench.rounds import alternate, compare
 from bench.work import Work, training_sets, training_work, write_bert
+from lightning_modules.loss_arguments import loss_of
 
 NOTES = [
     "same module, objective, batches, optimiser, clipping and schedule; the bare loop has no Trainer, no callbacks "
@@ -79,7 +80,7 @@ def _bare(work: Work, seed: int, losses: dict[str, list[float]]) -> float:
         batch = module.collate(work.data.train[task], rows)
         with torch.autocast("cpu", dtype=torch.bfloat16) if bf16 else nullcontext():
             # What module.objective does on one process; with several it asks its Trainer for the other rows.
-            loss, _ = module.losses[batch.task](module.encode(batch))
+            loss, _ = loss_of(module.losses[batch.task], module.encode(batch))
         optimiser.zero_grad()
         loss.backward()
         module.configure_gradient_clipping(optimiser)

@@ -5,6 +5,7 @@ import csv
 import numpy as np
 import pytest
 import torch
+from expected_losses import EXPECTED
 from jobs import compose_job, forbid_reading, run_job
 from omegaconf import OmegaConf
 
@@ -19,26 +20,17 @@ from lightning_modules.loss_numbers import losses_for, options
 from lightning_modules.matching import match_losses
 from metrics.classes import score_classes
 from metrics.correlation import spearman
+from schema.declared import declared
 from schema.errors import UserError
 from schema.examples import Examples, Kind
 from schema.result import Result
 
 JOINT = ("model=crossencoder", "training.duration=2 steps", "evaluation.splits=[dev]")
 GRADED = {"demo_sts", "demo_qmc", "demo_order", "demo_nli"}
-PAIRS = GRADED - {"demo_nli"}
 FITS = {
-    "bce": PAIRS,
-    "ce": GRADED - {"demo_sts"},
-    "ce_mse": PAIRS,
-    "cosent": GRADED,
-    "cosent_adaptive": GRADED,
-    "cosent_bce": PAIRS,
-    "cosent_sampled": GRADED,
-    "cosent_weighted": GRADED,
-    "huber": PAIRS,
-    "margin_ranking": GRADED,
-    "mse": PAIRS,
-    "quantile": PAIRS,
+    name: one.sets
+    for name, one in EXPECTED.items()
+    if declared(options("loss")[name]["_target_"]).consumes in CrossEncoder.provides
 }
 """Losses that a cross-encoder learns from, and the demo sets they take; all others on file are refused."""
 

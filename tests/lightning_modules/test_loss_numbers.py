@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from hydra.utils import get_class
 from jobs import compose_job
 from omegaconf import OmegaConf
 
@@ -13,6 +12,7 @@ from lightning_modules import loss_numbers
 from schema.errors import UserError
 from schema.examples import Kind
 from schema.for_scores import unit_of_scores
+from schema.own_classes import own_class
 
 ROOT = Path(__file__).resolve().parents[2]
 LOSSES = sorted(path.stem for path in (ROOT / "conf" / "loss").glob("*.yaml") if path.stem != "by_kind")
@@ -94,9 +94,9 @@ def test_the_page_names_every_number_of_every_loss(documented):
     assert set(documented) == set(LOSSES)
     for loss, numbers in documented.items():
         (refused,) = {tuple(value == "refused" for value in values) for values in numbers.values()}
-        consumes = get_class(OmegaConf.load(ROOT / "conf" / "loss" / f"{loss}.yaml")["_target_"]).consumes
+        consumes = own_class(OmegaConf.load(ROOT / "conf" / "loss" / f"{loss}.yaml")["_target_"]).consumes
         fits = [
-            consumes in get_class(loss_numbers.options("model")[name]["_target_"]).provides
+            consumes in own_class(loss_numbers.options("model")[name]["_target_"]).provides
             for name in loss_numbers.FAMILIES.values()
         ]
         assert [not one for one in refused] == fits, loss
@@ -104,7 +104,7 @@ def test_the_page_names_every_number_of_every_loss(documented):
 
 def test_a_model_says_in_its_source_what_its_class_says():
     for name, config in loss_numbers.options("model").items():
-        is_cosine = "cosines" in get_class(config["_target_"]).provides
+        is_cosine = "cosines" in own_class(config["_target_"]).provides
         assert unit_of_scores(config["_target_"]) == ("cosine" if is_cosine else "logit"), name
     assert unit_of_scores(loss_numbers.options("model")["crossencoder"]["_target_"]) == "logit"
 

@@ -11,6 +11,7 @@ from lightning_modules import loss_table
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.crossencoder import CrossEncoder
 from lightning_modules.matching import match_losses
+from schema.declared import declared
 from schema.errors import UserError
 from schema.examples import Kind
 from schema.result import Result
@@ -24,24 +25,17 @@ SETS = {
     Kind.SENTENCE: "text_lctt",
     Kind.LABELLED_TEXT: "tnews",
 }
+PAIRS_ALONE = ("cot_single", "cot_without_negative", "crops", "simcse", "views")
 FROM_TEXT = [
     (model, loss)
-    for model in sorted(path.stem for path in (loss_table.CONFIGURATION / "model").glob("*.yaml"))
+    for model in sorted(loss_table.options("model"))
     if model not in ("biencoder", "crossencoder", "lexical", "mlm")
-    for loss in ("info_nce", "info_nce_extended", "info_nce_pool", "triplet_online", "by_kind")
-] + [
-    (model, loss)
-    for model in (
-        "cot_single",
-        "cot_without_negative",
-        "crops",
-        "simcse",
-        "views",
-    )  # the others make triplets
-    for loss in ("info_nce_in_batch", "nt_xent")
+    for loss, one in loss_table.options("loss").items()
+    if {Kind.POSITIVE_PAIR} | ({Kind.TRIPLET} if model not in PAIRS_ALONE else set())
+    <= {*(declared(one["_target_"]).input_kinds if "_target_" in one else Kind)}
 ]
 """Models that make pairs of sentences, and losses that take pairs. Those of rows are tried in tests/test_jobs.py and
-test_crossencoder.py."""
+test_crossencoder.py. All but PAIRS_ALONE make triplets, too."""
 
 
 @pytest.fixture(scope="module")

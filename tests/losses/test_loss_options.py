@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
-from hydra.utils import get_class, instantiate
-from omegaconf import OmegaConf
 
+import losses
 from lightning_modules.loss_numbers import losses_for, options
+from lightning_modules.matching import build_loss
 from losses import (
     AnglE,
     ArcFace,
@@ -38,6 +38,7 @@ from losses import (
 from losses.options import number, switch
 from schema.errors import UserError
 from schema.examples import Kind
+from schema.own_classes import own_class
 
 CONF = Path(__file__).parents[2] / "conf"
 FILES = sorted(path.stem for path in (CONF / "loss").glob("*.yaml"))
@@ -177,35 +178,28 @@ def test_what_is_no_switch_is_refused(value):
         switch("symmetric", value)
 
 
-def concrete_subclasses(base: type) -> list[type]:
-    """Everything below `base` in the package that can be built; not what a test derives."""
-    found = []
-    for one in base.__subclasses__():
-        if one.__module__.startswith("losses."):
-            found += [one] * (not inspect.isabstract(one)) + concrete_subclasses(one)
-    return found
-
-
 def test_every_loss_has_a_file():
-    targets = [
-        OmegaConf.load(CONF / "loss" / f"{name}.yaml").get("_target_") for name in FILES if name != "by_kind"
-    ]
-    assert {get_class(target) for target in targets} == set(concrete_subclasses(Loss))
+    targets = {one["_target_"] for one in options("loss").values() if "_target_" in one}
+    exported = [getattr(losses, name) for name in losses.__all__]
+    concrete = {one for one in exported if isinstance(one, type) and issubclass(one, Loss)}
+    assert {own_class(target) for target in targets} == {
+        one for one in concrete if not inspect.isabstract(one)
+    }
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name != "by_kind"])
 @pytest.mark.parametrize("model", ["biencoder", "crossencoder"])
-def test_a_file_gives_its_class_all_it_needs(name, model):
+def test_a_file_gives_its_class_what_it_takes_and_no_more_is_needed(name, model):
     config = losses_for(options("model")[model])[name]
-    head = {"dim": 4, "num_classes": 3} if get_class(config["_target_"]).has_head else {}
-    assert isinstance(instantiate(config, **head), Loss)
+    assert isinstance(build_loss(config, dim=4, num_classes=3), Loss)
+    assert isinstance(build_loss({"_target_": config["_target_"]}, dim=4, num_classes=3), Loss)
 
 
 def test_by_kind_gives_every_kind_a_loss_that_takes_it():
     config = composed()
     assert set(config) <= set(Kind)
     for kind, choice in config.items():
-        assert Kind(kind) in get_class(choice["_target_"]).input_kinds
+        assert Kind(kind) in own_class(choice["_target_"]).input_kinds
 
 
 def test_one_entry_of_by_kind_can_be_exchanged():

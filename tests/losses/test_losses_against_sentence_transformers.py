@@ -8,6 +8,7 @@ from class_cases import NO_MIX
 from loss_cases import DIM, encoded_rows, gradients, seeded_head
 from torch import nn
 
+from lightning_modules.loss_arguments import loss_of
 from losses import AnglE, Contrastive, CoSENT, CosineSimilarity, InfoNCE, OnlineContrastive, TripletMargin
 from losses.scores import row_cosine
 from schema.examples import Kind
@@ -34,7 +35,7 @@ def assert_same(loss, their_loss, rows, labels=None):
     """Equal values and equal gradients on the embeddings; our scores are the cosine of the two embeddings."""
     embeddings = list(rows.embeddings.values())
     scored = replace(rows, scores=row_cosine(*embeddings[:2]))
-    ours = loss(scored)[0]
+    ours = loss_of(loss, scored)[0]
     expected = their_loss([{"sentence_embedding": values} for values in embeddings], labels)
     assert ours.item() == pytest.approx(expected.item(), rel=1e-6)
     assert ours.item() > 1e-3
