@@ -43,6 +43,8 @@ class AnglE(Loss):
     positive_from  lowest target whose pair is a positive in the InfoNCE part, where each of its sentences looks for
                    the other among all sentences of the batch. Pairs below are candidates, that is negatives, only
 
+    Defaults: the first part alone, at the scale of 20 of sentence-transformers' AnglELoss.
+
     Logs the mean angle score of the rows above the mean target, of the others, and the gap.
     """
 
@@ -50,6 +52,8 @@ class AnglE(Loss):
     consumes = "embeddings"
     couples = True
     compares = True
+    paper = "Li and Li 2023, https://arxiv.org/abs/2309.12871"
+    choose_when = "graded pairs whose cosines crowd near 1, where the gradient of the cosine fades"
 
     def __init__(
         self,

@@ -51,6 +51,8 @@ class ArcFace(Loss):
 
     dim, num_classes  size of an embedding and number of classes, given by model and data
 
+    Defaults: the margin and the scale of the paper.
+
     Logs the accuracy on the batch, without the margin.
     """
 
@@ -59,6 +61,8 @@ class ArcFace(Loss):
     couples = False
     has_head = True
     contrast = Contrast.CLASSES
+    paper = "Deng et al. 2019, https://arxiv.org/abs/1801.07698"
+    choose_when = "texts with many classes that shall lie in well separated cones"
 
     def __init__(
         self, *, dim: int, num_classes: int, margin: float | int = 0.5, temperature: float | int = 1 / 64

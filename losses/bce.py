@@ -40,12 +40,16 @@ class BinaryCrossEntropy(Loss):
     A cross-encoder's score is a logit (with two nodes, their difference: the softmax over two nodes is the
     sigmoid of it), and its temperature 1. A cosine becomes one by a temperature such as 0.05, with the border at 0.
 
+    Defaults: the plain loss of a logit, as torch.nn.BCEWithLogitsLoss.
+
     Logs the accuracy on targets cut at 0.5, mean score of positives, of negatives, and the gap.
     """
 
     input_kinds = (Kind.LABELLED_PAIR, Kind.SCORED_PAIR)
     consumes = "scores"
     couples = False
+    paper = "Lin et al. 2017 (focal), https://arxiv.org/abs/1708.02002"
+    choose_when = "a cross-encoder on 0/1 pairs, where a probability is wanted"
 
     def __init__(
         self,

@@ -35,6 +35,8 @@ class Bilinear(Loss):
     W starts small and random, so both sentences are told apart from the start: uᵀWv is not vᵀWu.
     A form that evaluation uses is a part of the model and not of a loss: model.score=bilinear.
     Raises UserError for bce on more than two classes. Logs the accuracy on the batch.
+
+    Default: one form per class.
     """
 
     input_kinds = (Kind.LABELLED_PAIR, Kind.NLI_PAIR)
@@ -42,6 +44,7 @@ class Bilinear(Loss):
     couples = False
     has_head = True
     contrast = Contrast.CLASSES
+    choose_when = "0/1 or NLI pairs, to compare with softmax: a form of two vectors instead of a linear head"
 
     def __init__(self, *, dim: int, num_classes: int, objective: str = "ce") -> None:
         super().__init__()

@@ -39,12 +39,15 @@ class CrossEntropy(Loss):
 
     For a bi-encoder there are softmax and bilinear, whose classifiers are part of the loss.
     Logs the accuracy on the batch.
+
+    Defaults: the plain loss, as torch.nn.CrossEntropyLoss.
     """
 
     input_kinds = (Kind.LABELLED_PAIR, Kind.NLI_PAIR)
     consumes = "logits"
     couples = False
     contrast = Contrast.CLASSES
+    choose_when = "a cross-encoder that shall tell classes, such as those of NLI"
 
     def __init__(self, *, smoothing: float | int = 0.0, focal_gamma: float | int = 0.0) -> None:
         super().__init__()

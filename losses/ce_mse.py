@@ -30,12 +30,15 @@ class CrossEntropyError(Loss):
     A cross-encoder's score is a logit, and its temperature 1. A cosine becomes one by a temperature such as 0.05, with
     the border at 0, as in `bce.py`.
 
+    Defaults: the score is a logit already, and its error counts half.
+
     Logs the mean absolute error of the probability, mean score of positives, of negatives, and the gap.
     """
 
     input_kinds = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR)
     consumes = "scores"
     couples = False
+    choose_when = "graded pairs on a cross-encoder whose probability shall come close to the grade"
 
     def __init__(self, *, temperature: float | int = 1.0, error_weight: float | int = 0.5) -> None:
         super().__init__()

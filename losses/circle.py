@@ -57,6 +57,8 @@ class Circle(Loss):
     negative_goal  cosine that negatives shall stay below; None: as the margin says
     weighted       scores far from their goal are pulled harder
 
+    Defaults: what the paper has for retrieval, a margin of 0.4 and a scale of 80.
+
     Raises UserError where the margin has nothing to say, or where a goal is left open without one.
     """
 
@@ -65,6 +67,8 @@ class Circle(Loss):
     couples = True
     compares = True
     contrast = Contrast.ORDER
+    paper = "Sun et al. 2020, https://arxiv.org/abs/2002.10857"
+    choose_when = "0/1 pairs, where pairs far from their goal shall pull harder than others"
 
     def __init__(
         self,

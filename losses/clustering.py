@@ -47,6 +47,8 @@ def clustering(
 class Clustering(Loss):
     """`clustering` of labelled texts: classes are clusters, centres those of the batch.
 
+    Defaults: both parts count alike, and centres shall be at right angles.
+
     Logs the mean cosine of texts with their own centre.
     """
 
@@ -54,6 +56,8 @@ class Clustering(Loss):
     consumes = "embeddings"
     couples = True
     contrast = Contrast.CLASSES
+    paper = "Wen et al. 2016, https://doi.org/10.1007/978-3-319-46478-7_31"
+    choose_when = "texts with classes that shall be clustered, with several texts of a class in a batch"
 
     def __init__(self, *, separation_weight: float | int = 1.0, separation_margin: float | int = 0.0) -> None:
         super().__init__()

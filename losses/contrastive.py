@@ -27,6 +27,8 @@ def contrastive(
 class Contrastive(Loss):
     """`contrastive` of the cosine scores of labelled pairs.
 
+    Default: the margin of sentence-transformers' ContrastiveLoss.
+
     Logs the mean score of positives, of negatives, and the gap.
     """
 
@@ -34,6 +36,8 @@ class Contrastive(Loss):
     consumes = "cosines"
     couples = False
     contrast = Contrast.CLASSES
+    paper = "Hadsell et al. 2006, https://doi.org/10.1109/CVPR.2006.100"
+    choose_when = "0/1 pairs in small batches, each pair by itself"
 
     def __init__(self, *, margin: float | int = 0.5) -> None:
         super().__init__()

@@ -37,7 +37,9 @@ def cosent(
 
 
 class CoSENT(Loss):
-    """`cosent` of the model's scores. NLI classes count as the grades 1, 0.5 and 0.
+    """`cosent` of the model's scores. A job hands over NLI classes as the targets 1, 0.5 and 0.
+
+    Default: the scale of 20 of Su, and of sentence-transformers' CoSENTLoss. Customary for logits is 1.
 
     Logs the mean score of the rows whose target is above the batch's mean target, of the others, and the gap.
     """
@@ -47,6 +49,8 @@ class CoSENT(Loss):
     couples = True
     compares = True
     contrast = Contrast.ORDER
+    paper = "Su 2022, https://kexue.fm/archives/8847"
+    choose_when = "the first to try on graded, 0/1 and NLI pairs when they are judged by rank correlation"
 
     def __init__(self, *, temperature: float | int = 0.05) -> None:
         super().__init__()

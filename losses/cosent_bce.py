@@ -33,12 +33,15 @@ class CoSENTAndBCE(Loss):
 
     For a bi-encoder `cosent_softmax` adds the cross entropy of a classifier instead.
     Logs the mean score of positives, of negatives, and the gap.
+
+    Defaults: the score is a logit, and both parts count alike.
     """
 
     input_kinds = (Kind.LABELLED_PAIR, Kind.SCORED_PAIR)
     consumes = "scores"
     couples = True
     compares = True
+    choose_when = "a cross-encoder that shall rank pairs and keep a threshold at 0"
 
     def __init__(
         self,

@@ -36,6 +36,8 @@ class CoSENTLayers(Loss):
     depths   which layers, as shares of the backbone's, in (0, 1], the lowest first: 0.5 of 12 layers is layer 6
     weights  one for each of them
 
+    Defaults: CoSENT's scale of 20, and half the weight for the layer in the middle.
+
     Logs the loss at each layer; of the last one the mean score of the rows whose target is above the batch's mean
     target, of the others, and the gap.
     """
@@ -45,6 +47,7 @@ class CoSENTLayers(Loss):
     couples = True
     compares = True
     contrast = Contrast.ORDER
+    choose_when = "as cosent, when lower layers shall give usable embeddings too"
 
     def __init__(
         self,

@@ -49,7 +49,11 @@ class CoSENTSampled(ScoreOrder):
     num_comparisons  rows of lower target that each row is compared with
 
     There to compare with: the exact sum of `cosent` is sorted, not written out, and costs less than drawing.
+
+    Defaults: CoSENT's scale of 20, ten comparisons.
     """
+
+    choose_when = "comparisons with implementations that sample pairs; otherwise cosent is exact and faster"
 
     def __init__(self, *, num_comparisons: int = 10, **shared: Any) -> None:
         super().__init__(**shared)

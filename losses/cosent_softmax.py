@@ -15,9 +15,12 @@ class CoSENTAndSoftmax(Loss):
     """`cosent` of the cosines plus a multiple of the cross entropy of a linear head over [u, v, |u − v|].
 
     loss = CoSENT + α CE, the two parts as in `cosent.py` and `softmax.py`; both shape the same embeddings. The
-    head is trained and stored with the model, and scores at evaluation stay cosines.
+    head is trained and stored with the model, and scores at evaluation stay cosines. CoSENT reads `targets`, higher =
+    closer; without them the classes, which are then 0 and 1.
 
     dim, num_classes  size of an embedding and number of classes, given by model and data
+
+    Defaults: CoSENT's scale of 20, and both parts count alike.
 
     Logs the head's accuracy, mean cosine of the rows above the mean grade, of the others, and the gap.
     """
@@ -27,6 +30,7 @@ class CoSENTAndSoftmax(Loss):
     couples = True
     compares = True
     has_head = True
+    choose_when = "NLI or 0/1 pairs, when both the order of cosines and the class of a pair matter"
 
     def __init__(
         self,

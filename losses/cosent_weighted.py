@@ -42,7 +42,12 @@ def cosent_weighted(
 
 
 class CoSENTWeighted(ScoreOrder):
-    """`cosent_weighted` of the model's scores: a 5 below a 0 costs more than a 5 below a 4."""
+    """`cosent_weighted` of the model's scores: a 5 below a 0 costs more than a 5 below a 4.
+
+    Defaults: CoSENT's scale of 20.
+    """
+
+    choose_when = "graded pairs, when large mistakes in the order shall cost more than small ones"
 
     def cost(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> Float[Tensor, ""]:
         return cosent_weighted(scores, targets, temperature=1.0)

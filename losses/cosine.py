@@ -30,12 +30,16 @@ class CosineSimilarity(Loss):
 
     target_range  [0, 1]: unrelated sentences shall be orthogonal · [-1, 1]: they shall be opposite
 
+    Default: the target is the cosine, as in sentence-transformers' CosineSimilarityLoss.
+
     Logs the mean absolute error, in units of the target: 1 is the way from the lowest to the highest.
     """
 
     input_kinds = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR)
     consumes = "cosines"
     couples = False
+    paper = "Reimers and Gurevych 2019, https://arxiv.org/abs/1908.10084"
+    choose_when = "graded pairs, when the cosine itself shall be the grade"
 
     def __init__(self, *, target_range: Sequence[float | int] = (0.0, 1.0)) -> None:
         super().__init__()

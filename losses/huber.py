@@ -31,7 +31,12 @@ class Huber(Regression):
     """`huber` of the model's scores. Logs the mean absolute error, in units of the target.
 
     delta  in units of the target: 1 is the way from the lowest to the highest, whatever `target_range` says
+
+    Defaults: the score is the prediction, and delta is 1, as in torch.nn.HuberLoss.
     """
+
+    paper = "Huber 1964, https://doi.org/10.1214/aoms/1177703732"
+    choose_when = "graded pairs with some wrong labels"
 
     def __init__(self, *, delta: float | int = 1.0, **shared: Any) -> None:
         super().__init__(**shared)

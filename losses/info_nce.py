@@ -68,12 +68,17 @@ class InfoNCE(Loss):
 
     Less than all: `info_nce_in_batch` leaves explicit negatives out, `info_nce_own` all that is of other rows. Logs
     accuracy (the positive is the best candidate), mean score of positives, of negatives, and the gap.
+
+    Defaults: one way, at the 0.05 of SimCSE, which is the scale of 20 of MultipleNegativesRankingLoss in
+    sentence-transformers.
     """
 
     input_kinds = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
     consumes = "embeddings"
     couples = True
     contrast = Contrast.TEXTS
+    paper = "van den Oord et al. 2018, https://arxiv.org/abs/1807.03748"
+    choose_when = "the first to try on positive pairs and triplets for retrieval, with large batches"
 
     def __init__(self, *, temperature: float | int = 0.05, symmetric: bool = False) -> None:
         super().__init__()

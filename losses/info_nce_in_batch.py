@@ -11,3 +11,5 @@ class InfoNCEInBatch(InfoNCE):
     """
 
     input_kinds = (Kind.POSITIVE_PAIR,)
+    paper = "Henderson et al. 2017, https://arxiv.org/abs/1705.00652"
+    choose_when = "positive pairs without hard negatives"

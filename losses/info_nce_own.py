@@ -31,12 +31,16 @@ class InfoNCEOwn(Loss):
     """`info_nce_own` of cosines: a row's positive against the row's own negatives, so that rows do not meet.
 
     A negative with the text of the row's anchor or positive is left out. Logs what `InfoNCE` logs.
+
+    Default: as `InfoNCE`.
     """
 
     input_kinds = (Kind.TRIPLET,)
     consumes = "embeddings"
     couples = False
     contrast = Contrast.NEGATIVES
+    paper = "van den Oord et al. 2018, https://arxiv.org/abs/1807.03748"
+    choose_when = "triplets with many mined negatives, when texts of other rows are no safe negatives"
 
     def __init__(self, *, temperature: float | int = 0.05) -> None:
         super().__init__()

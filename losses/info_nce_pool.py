@@ -23,12 +23,16 @@ class InfoNCEPool(Loss):
 
     Candidates with the text of the anchor or of one of its positives are left out, as in `info_nce`; of E_i those
     with the text of p_i or a_i. Without negatives E_i is empty. Logs what `InfoNCE` logs, of a_i's candidates.
+
+    Defaults: the temperature of `InfoNCE`, with other anchors, without E_i.
     """
 
     input_kinds = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
     consumes = "embeddings"
     couples = True
     contrast = Contrast.TEXTS
+    paper = "Zhang et al. 2024, https://arxiv.org/abs/2309.11143"
+    choose_when = "as info_nce, when anchors are of the same sort as positives and shall keep apart too"
 
     def __init__(
         self,

@@ -68,8 +68,8 @@ class Loss(nn.Module, ABC):
     has_head: ClassVar[bool] = False
     contrast: Contrast = Contrast.VALUES
     depths: tuple[float, ...] = ()
-    paper: ClassVar[str]
-    choose_when: ClassVar[str]
+    paper: ClassVar[str] = ""
+    choose_when: ClassVar[str] = ""
 
     def forward(self, *tensors: Any, **named: Any) -> Float[Tensor, ""]:
         """The scalar to minimise, from the arguments of `with_logs`."""

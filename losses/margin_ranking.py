@@ -28,7 +28,9 @@ def margin_ranking(
 
 
 class MarginRanking(Loss):
-    """`margin_ranking` of the model's scores. NLI classes count as the grades 1, 0.5 and 0.
+    """`margin_ranking` of the model's scores. A job hands over NLI classes as the targets 1, 0.5 and 0.
+
+    Default: a fifth of a unit of the cosine; torch.nn.MarginRankingLoss has 0, which equal scores satisfy.
 
     Logs the mean score of the rows whose target is above the batch's mean target, of the others, and the gap.
     """
@@ -37,6 +39,8 @@ class MarginRanking(Loss):
     consumes = "scores"
     couples = True
     contrast = Contrast.ORDER
+    paper = "Herbrich et al. 2000"
+    choose_when = "graded pairs, when pairs in the right order by a margin shall cost nothing"
 
     def __init__(self, *, margin: float | int = 0.2) -> None:
         super().__init__()

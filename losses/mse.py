@@ -71,7 +71,12 @@ class Regression(Loss):
 
 
 class SquaredError(Regression):
-    """`squared_error` of the model's scores. Logs the mean absolute error, in units of the target."""
+    """`squared_error` of the model's scores. Logs the mean absolute error, in units of the target.
+
+    Defaults: the score is the prediction, as torch.nn.MSELoss.
+    """
+
+    choose_when = "graded pairs on a cross-encoder, or distilling the scores of a teacher"
 
     def with_logs(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> LossOutput:
         loss = squared_error(scores, self.predicted_targets(targets), activation=self.activation)

@@ -21,12 +21,16 @@ class NTXent(Loss):
     Beside `InfoNCE`, where N anchors look for their positives among N of them, texts of one side keep apart as well,
     and each pair is learnt in both directions. Texts equal to u_i or to a partner of it are left out, as there. Logs
     what `InfoNCE` logs.
+
+    Default: as `InfoNCE`. SimCLR has 0.1 to 0.5 for pictures.
     """
 
     input_kinds = (Kind.POSITIVE_PAIR,)
     consumes = "embeddings"
     couples = True
     contrast = Contrast.SOME_TEXTS
+    paper = "Chen et al. 2020, https://arxiv.org/abs/2002.05709"
+    choose_when = "two views of one text, neither of which is the query"
 
     def __init__(self, *, temperature: float | int = 0.05) -> None:
         super().__init__()

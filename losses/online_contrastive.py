@@ -51,6 +51,8 @@ def online_contrastive(
 class OnlineContrastive(Loss):
     """`online_contrastive` of the cosine scores of labelled pairs.
 
+    Defaults: the margin of sentence-transformers' OnlineContrastiveLoss, but the mean: see `online_contrastive`.
+
     Logs the share of hard rows, mean score of positives, of negatives, and the gap.
     """
 
@@ -58,6 +60,8 @@ class OnlineContrastive(Loss):
     consumes = "cosines"
     couples = True
     contrast = Contrast.CLASSES
+    paper = "sentence-transformers, https://sbert.net/docs/package_reference/sentence_transformer/losses.html"
+    choose_when = "0/1 pairs of which most are easy: only the hard ones of a batch count"
 
     def __init__(self, *, margin: float | int = 0.5, reduction: str = "mean") -> None:
         super().__init__()

@@ -32,8 +32,13 @@ def pinball(
 class Quantile(Regression):
     """`pinball` of the model's scores.
 
+    Defaults: the median, of a score that is the prediction.
+
     Logs the mean absolute error, in units of the target, and the share of targets that are not above the prediction.
     """
+
+    paper = "Koenker and Bassett 1978, https://doi.org/10.2307/1913643"
+    choose_when = "graded pairs, when too high and too low a score do not cost the same"
 
     def __init__(self, *, quantile: float | int = 0.5, **shared: Any) -> None:
         super().__init__(**shared)

@@ -17,3 +17,5 @@ class SimCSE(InfoNCE):
 
     input_kinds = (Kind.SENTENCE,)
     needs_two_views = True
+    paper = "Gao et al. 2021, https://arxiv.org/abs/2104.08821"
+    choose_when = "sentences without labels"

@@ -14,3 +14,5 @@ class SimCSENTXent(NTXent):
 
     input_kinds = (Kind.SENTENCE,)
     needs_two_views = True
+    paper = "Gao et al. 2021, https://arxiv.org/abs/2104.08821"
+    choose_when = "sentences without labels in small batches: more candidates than simcse"

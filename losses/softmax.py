@@ -41,6 +41,8 @@ class SoftmaxClassifier(Loss):
 
     dim, num_classes  size of an embedding and number of classes, given by model and data
 
+    Defaults: [u, v, |u − v|], the form that the paper found best.
+
     Logs the accuracy on the batch.
     """
 
@@ -49,6 +51,8 @@ class SoftmaxClassifier(Loss):
     couples = False
     has_head = True
     contrast = Contrast.CLASSES
+    paper = "Reimers and Gurevych 2019, https://arxiv.org/abs/1908.10084"
+    choose_when = "NLI pairs, when their classes are all there is"
 
     def __init__(
         self, *, dim: int, num_classes: int, use_difference: bool = True, use_product: bool = False

@@ -54,6 +54,8 @@ class TripletMargin(Loss):
     distance         cosine, or euclidean for encoders that do not normalise (choose a margin of its scale)
     adaptive_margin  see `adapted_margin`
 
+    Defaults: the margin of Schroff et al. in units of the cosine. (sentence-transformers: Euclidean, 5.)
+
     Logs the share of triplets that violate the margin, and the mean score of positives and of negatives (for
     euclidean the negative distance), and a margin that follows the batch.
     """
@@ -62,6 +64,8 @@ class TripletMargin(Loss):
     consumes = "embeddings"
     couples = False
     contrast = Contrast.NEGATIVES
+    paper = "Schroff et al. 2015, https://arxiv.org/abs/1503.03832"
+    choose_when = "triplets in small batches, each row by itself"
 
     def __init__(
         self,

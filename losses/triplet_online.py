@@ -44,6 +44,8 @@ class TripletOnline(Loss):
     margin           in units of the cosine
     adaptive_margin  see `losses.triplet.adapted_margin`; its negatives are all candidates
 
+    Defaults: the closest negative, and the margin of `TripletMargin`.
+
     Logs what `InfoNCE` logs of all candidates, the share of rows that violate the margin, and the margin.
     """
 
@@ -51,6 +53,8 @@ class TripletOnline(Loss):
     consumes = "embeddings"
     couples = True
     contrast = Contrast.TEXTS
+    paper = "Hermans et al. 2017, https://arxiv.org/abs/1703.07737"
+    choose_when = "pairs or triplets in large batches, against the hardest text of the batch"
 
     def __init__(
         self, *, mining: str = "batch_hard", margin: float | int = 0.2, adaptive_margin: float | int = 0.0

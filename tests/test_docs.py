@@ -193,25 +193,48 @@ def take_a_step(root):
     for name in [name for name in sys.modules if name.partition(".")[0] in own]:
         del sys.modules[name]
     sys.path.insert(0, str(root))
-    names = ("lightning_modules.matching", "schema.batch", "schema.examples")
-    matching, batch, examples = map(importlib.import_module, names)
+    matching = importlib.import_module("lightning_modules.matching")
     assert Path(matching.__file__).is_relative_to(root)
     config = OmegaConf.load(root / "conf" / "loss" / "two_sided_margin.yaml")
     loss = matching.build_loss(config, dim=2, num_classes=2)
     scores = torch.tensor([0.2, 0.9, 0.6, 0.1], requires_grad=True)
-    rows = batch.Encoded(examples.Kind.LABELLED_PAIR, {}, {}, scores, torch.tensor([1.0, 1.0, 0.0, 0.0]))
-    before, logs = loss(rows)
+    labels = torch.tensor([1.0, 1.0, 0.0, 0.0])
+    before, logs = loss.with_logs(scores, labels)
     before.backward()
     with torch.no_grad():
         scores -= 0.1 * scores.grad
     assert torch.equal(scores.grad, torch.tensor([-0.25, 0.0, 0.25, 0.0])), scores.grad
-    assert loss(rows)[0] < before
+    assert loss(scores, labels) < before
+    exported = importlib.import_module("losses")
+    assert isinstance(loss, exported.TwoSidedMargin)
+    assert exported.two_sided_margin(scores, labels) == loss(scores, labels)
     assert {"positive_score", "negative_score"} <= set(logs)
 
 
 def test_the_loss_of_contributing_takes_a_step(extended_root, capfd):
     """In a process of its own: the class would stay among the losses that other tests look at."""
     assert in_a_fork(take_a_step, extended_root) == 0, capfd.readouterr().err
+
+
+def test_the_loss_of_contributing_needs_one_line_of_test_data(extended_root):
+    (line,) = [body for _, body in FENCE.findall(page("CONTRIBUTING.md")) if body.startswith("        ")]
+    shutil.copytree(ROOT / "tests" / "losses", extended_root / "tests" / "losses", dirs_exist_ok=True)
+    for name in ("tests/conftest.py", "pyproject.toml"):
+        shutil.copy(ROOT / name, extended_root / name)
+    table = (ROOT / "tests" / "expected_losses.py").read_text(encoding="utf-8")
+    table = table.replace("    }.items()", f"{line}    }}.items()")
+    (extended_root / "tests" / "expected_losses.py").write_text(table, encoding="utf-8")
+    words = [
+        "tests/losses/test_every_loss.py",
+        "-k",
+        "two_sided_margin or expected",
+        "-p",
+        "no:cacheprovider",
+    ]
+    command = [sys.executable, "-m", "pytest", *words]
+    done = subprocess.run(command, cwd=extended_root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "two_sided_margin" in line
 
 
 @pytest.mark.slow

@@ -1,6 +1,9 @@
 """Every model with every loss: it trains, or it says why not before anything is loaded; docs/losses.md tells which."""
 
+import re
+
 import pytest
+import torch
 from jobs import compose_job, run_job
 from omegaconf import OmegaConf
 
@@ -46,8 +49,40 @@ def outcomes():
 def test_the_page_is_what_the_code_says(project_root, outcomes, monkeypatch):
     monkeypatch.setattr(loss_table, "outcomes", lambda: outcomes)
     assert (project_root / "docs" / "losses.md").read_text(encoding="utf-8") == loss_table.page(), (
-        "write it again: python -m lightning_modules.loss_table docs/losses.md"
+        f"write it again: {loss_table.COMMAND}"
     )
+    assert loss_table.STUB.read_text(encoding="utf-8") == loss_table.stub()
+
+
+def test_the_page_says_when_to_choose_a_loss_and_how_to_call_it(project_root):
+    page = (project_root / "docs" / "losses.md").read_text(encoding="utf-8")
+    rows = {
+        line.split("`")[1]: line
+        for line in page.partition("## Numbers")[0].splitlines()
+        if line.startswith("| `")
+    }
+    assert "first to try on graded" in rows["cosent"]
+    assert "`CoSENT()(scores, targets)`" in rows["cosent"]
+    assert "`SoftmaxClassifier(dim=…, num_classes=…)(first, second, classes)`" in rows["softmax"]
+    assert "https://arxiv.org/abs/1807.03748" in rows["info_nce"]
+    assert all(row.split(" | ")[2] for name, row in rows.items() if name != "by_kind")
+
+
+def test_the_code_of_the_page_runs(project_root):
+    (code,) = re.findall(
+        r"```python\n(.*?)```", (project_root / "docs" / "losses.md").read_text("utf-8"), re.S
+    )
+    vectors = torch.nn.functional.normalize(torch.randn(2, 4, 8), dim=-1)
+    known = {
+        "scores": torch.rand(4),
+        "targets": torch.arange(4),
+        "anchors": vectors[0],
+        "positives": vectors[1],
+    }
+    for line in code.splitlines():
+        exec(line, known)
+        assert "loss" not in known or (known["loss"].shape == () and known["loss"].isfinite())
+    assert "loss" in known
 
 
 def test_the_table_has_every_model_and_loss(project_root, outcomes):
