@@ -182,9 +182,9 @@ see below. `with_logs` in place of the call gives what is worth logging, too.
 ```python
 from losses import CoSENT, InfoNCE, cosent
 
-loss = CoSENT()(scores, targets)                        # one score per pair, and what it is held to
-loss = cosent(scores, targets, temperature=0.05)        # the same as a function
-loss = InfoNCE(temperature=0.07)(anchors, positives)    # embeddings (batch, dim)
+loss = CoSENT()(scores, targets)  # one score per pair, and what it is held to
+loss = cosent(scores, targets, temperature=0.05)  # the same as a function
+loss = InfoNCE(temperature=0.07)(anchors, positives)  # embeddings (batch, dim)
 ```
 
 Names of tensors: `scores` and `targets` (batch), higher = closer; `classes` (batch), `logits` (batch, classes),

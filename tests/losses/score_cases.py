@@ -28,34 +28,10 @@ from schema.batch import Encoded
 from schema.examples import NLI_GRADES, Kind
 
 CIRCLES = {
-    "published": {
-        "margin": 0.25,
-        "positive_goal": None,
-        "negative_goal": None,
-        "weighted": True,
-        "temperature": 0.0125,
-    },
-    "one goal": {
-        "margin": 0.25,
-        "positive_goal": 0.6,
-        "negative_goal": None,
-        "weighted": True,
-        "temperature": 0.2,
-    },
-    "two goals": {
-        "margin": None,
-        "positive_goal": 0.6,
-        "negative_goal": 0.1,
-        "weighted": True,
-        "temperature": 0.2,
-    },
-    "plain": {
-        "margin": 0.25,
-        "positive_goal": None,
-        "negative_goal": None,
-        "weighted": False,
-        "temperature": 0.2,
-    },
+    "published": {"margin": 0.25},
+    "one goal": {"margin": 0.25, "positive_goal": 0.6, "temperature": 0.2},
+    "two goals": {"margin": None, "positive_goal": 0.6, "negative_goal": 0.1, "temperature": 0.2},
+    "plain": {"margin": 0.25, "weighted": False, "temperature": 0.2},
     "plain, goals": {
         "margin": None,
         "positive_goal": 0.2,
