@@ -126,7 +126,7 @@ class SentenceModule(pl.LightningModule):
         return loss_of(self.losses[batch.task], self.whole_batch(self.encode(batch)))
 
     def watch(self, values: Float[Tensor, "rows *numbers"], *, are_embeddings: bool) -> None:
-        """Keeps the gradient of what a loss reads, in steps in which somebody has put a list into `watched`."""
+        """Keeps the gradient of what a loss consumes, in steps in which somebody has put a list into `watched`."""
         if self.watched is not None and values.requires_grad:
             values.retain_grad()
             self.watched.append((values, are_embeddings))

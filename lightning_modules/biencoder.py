@@ -103,7 +103,7 @@ class BiEncoder(SentenceModule):
         return replace(self.encoded(batch, embeddings), layer_scores=torch.stack(cosines, dim=1))
 
     def encoded(self, batch: Batch, embeddings: Float[Tensor, "sentences dim"]) -> Encoded:
-        """What a loss reads, from the embeddings of the batch's sentences."""
+        """What a loss consumes, from the embeddings of the batch's sentences."""
         self.watch(embeddings, are_embeddings=True)
         columns = {column: embeddings[rows] for column, rows in batch.columns.items()}
         pair = list(columns.values())[:2]

@@ -200,7 +200,7 @@ _NUMBERS = """
 What `conf/loss/` gives a loss, wherever it is chosen: for the job, a stage, a set, or a kind of examples in `by_kind`.
 The scores of a cross-encoder are logits, those of all other models cosines, and some numbers follow what scores are.
 A value that is typed, or that an experiment gives, stands in its place. *refused*: a model with such scores does not
-give what the loss reads.
+provide what the loss consumes.
 """
 _PAIRS = """
 ## Which pairs train
@@ -210,7 +210,7 @@ belong together (positives), triplets, sentences, texts with a class. `0/1 → t
 other kind by a view. A kind that is not named is refused, since no view leads from it to what the loss takes; the
 message names losses that would do. *no* means that no set can be learnt from, for the reasons below. Whatever is
 refused is refused before data are read or weights are loaded. Models in one column take the same. With
-`model.score=bilinear` a bi-encoder learns from losses that read one score per pair, and from no others.
+`model.score=bilinear` a bi-encoder learns from losses that consume one score per pair, and from no others.
 """
 _REASONS = """
 ## Reasons

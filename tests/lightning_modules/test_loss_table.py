@@ -75,7 +75,7 @@ def test_the_code_of_the_page_runs(project_root):
     vectors = torch.nn.functional.normalize(torch.randn(2, 4, 8), dim=-1)
     known = {
         "scores": torch.rand(4),
-        "targets": torch.arange(4),
+        "targets": torch.arange(4.0),
         "anchors": vectors[0],
         "positives": vectors[1],
     }
