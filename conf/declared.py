@@ -50,16 +50,17 @@ class Declared:
     name: str
     settings: Mapping[str, Sequence[str]]
     required: Sequence[str]
-    takes: tuple[Kind, ...] | None = None
-    reads: Kind | str | None = None
-    offers: tuple[str, ...] | None = None
-    gives: Kind | None = None
+    input_kinds: tuple[Kind, ...] | None = None
+    consumes: str | None = None
+    provides: tuple[str, ...] | None = None
+    input_kind: Kind | None = None
+    loss_kind: Kind | None = None
     unscored: Mapping[Kind, str] | None = None
     trains: bool | None = None
 
     @property
     def uses_loss(self) -> bool:
-        return self.trains is not False and (self.reads is None or self.gives is not None)
+        return self.trains is not False and (self.input_kind is None or self.loss_kind is not None)
 
 
 @cache

@@ -18,11 +18,11 @@ COSINE, LOGIT, SPREAD = "cosine", "logit", "spread"
 def unit_of_scores(model: str) -> str:
     """COSINE or LOGIT: what a model, given by the dotted path of its class, scores a pair by.
 
-    The class says so itself: one that `offers` cosines to a loss scores by them. A path that leads to no class counts
+    The class says so itself: one that `provides` cosines to a loss scores by them. A path that leads to no class counts
     as COSINE; the check of targets refuses it in better words.
     """
     try:
-        return COSINE if "cosines" in declared(model).offers else LOGIT
+        return COSINE if "cosines" in declared(model).provides else LOGIT
     except UserError:
         return COSINE
 

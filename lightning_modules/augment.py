@@ -39,7 +39,7 @@ def check_augmentation(
 
     kinds  set that is learnt from → kind of examples that its rows are read as
     sets   all sets of the job, those of other stages too
-    model  class of the model, whose `reads` says whether it makes its own pairs of sentences
+    model  class of the model, whose `input_kind` says whether it makes its own pairs of sentences
     """
     if not config.views or not kinds:
         return
@@ -53,7 +53,7 @@ def check_augmentation(
             )
     if config.sets is not None and not config.sets:
         raise UserError(f"{GROUP}.sets=[]: expected names of sets, or null for all; or leave {GROUP} out")
-    if model.reads is not None:
+    if model.input_kind is not None:
         raise UserError(
             f"{shown}: {model.__name__} learns from text alone and makes of it what it compares; leave {GROUP} out. "
             "Changed sentences as positives are model=views"

@@ -24,6 +24,7 @@ from juzhen.data.transfer import TransferTask
 from juzhen.encoders.bundle import save_encoder
 from juzhen.losses.loss import LossOutput
 from lightning_modules.draws import seed_draws
+from lightning_modules.loss_arguments import loss_of
 from lightning_modules.optimizer import build_optimizer, build_schedule
 from lightning_modules.scoring import EvaluationPlan, assemble_outputs, gather_rows, score_sets, score_tasks
 
@@ -46,12 +47,12 @@ class SentenceModule(pl.LightningModule):
         """What conf/model may set: name, type and, where the key may be left out, a default."""
 
     trains = True
-    offers: ClassVar[tuple[str, ...]] = ("scores", "cosines", "embeddings", "layers")
-    """What a loss may read of the model."""
-    reads: ClassVar[Kind | None] = None
+    provides: ClassVar[tuple[str, ...]] = ("scores", "cosines", "embeddings", "layers")
+    """What a loss may consume of the model."""
+    input_kind: ClassVar[Kind | None] = None
     """Kind of examples that the model learns from, whatever the loss takes; None: what the loss takes."""
-    gives: ClassVar[Kind | None] = None
-    """Where `reads` is set: kind that the loss is handed; None: the model's objective needs no loss."""
+    loss_kind: ClassVar[Kind | None] = None
+    """Where `input_kind` is set: kind that the loss is handed; None: the model's objective needs no loss."""
     unscored: ClassVar[Mapping[Kind, str]] = UNSCORED
     """Kinds of sets that the model has no measure of, and why."""
     metric: ClassVar[str] = "spearman"
@@ -106,7 +107,7 @@ class SentenceModule(pl.LightningModule):
 
     @abstractmethod
     def encode(self, batch: Batch) -> Encoded:
-        """Everything a loss may read, one row per example of the batch."""
+        """Everything a loss may consume, one row per example of the batch."""
 
     @abstractmethod
     def output(self, batch: Batch) -> Float[Tensor, "batch ..."]:
@@ -133,10 +134,10 @@ class SentenceModule(pl.LightningModule):
 
     def objective(self, batch: Batch) -> LossOutput:
         """The scalar to minimise for `batch`, and what to log beside it."""
-        return self.losses[batch.task](self.whole_batch(self.encode(batch)))
+        return loss_of(self.losses[batch.task], self.whole_batch(self.encode(batch)))
 
     def watch(self, values: Float[Tensor, "rows *numbers"], *, are_embeddings: bool) -> None:
-        """Keeps the gradient of what a loss reads, in steps in which somebody has put a list into `watched`."""
+        """Keeps the gradient of what a loss consumes, in steps in which somebody has put a list into `watched`."""
         if self.watched is not None and values.requires_grad:
             values.retain_grad()
             self.watched.append((values, are_embeddings))
@@ -184,7 +185,7 @@ class SentenceModule(pl.LightningModule):
     @property
     def scores_by_cosine(self) -> bool:
         """Whether the score of a pair is the cosine of two embeddings."""
-        return "embeddings" in self.offers
+        return "embeddings" in self.provides
 
     def pair_scores(self, plan: EvaluationPlan) -> list[np.ndarray]:
         """One score per row of each set, from what has been put out since the last pass began."""

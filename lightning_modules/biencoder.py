@@ -82,7 +82,7 @@ class BiEncoder(SentenceModule):
             return
         where = "model.score=bilinear" if score else f"{start} scores pairs by a bilinear form"
         for name, (_, loss) in losses.items():
-            if not loss or own_class(loss["_target_"]).reads != "scores":
+            if not loss or own_class(loss["_target_"]).consumes != "scores":
                 learner = f"loss={loss['_target_'].split('.')[-2]}" if loss else cls.__name__
                 raise UserError(
                     f"{where}: {learner} does not read the score of a pair, so that {name} would leave the form as it "
@@ -102,7 +102,7 @@ class BiEncoder(SentenceModule):
         return replace(self.encoded(batch, embeddings), layer_scores=torch.stack(cosines, dim=1))
 
     def encoded(self, batch: Batch, embeddings: Float[Tensor, "sentences dim"]) -> Encoded:
-        """What a loss reads, from the embeddings of the batch's sentences."""
+        """What a loss consumes, from the embeddings of the batch's sentences."""
         self.watch(embeddings, are_embeddings=True)
         columns = {column: embeddings[rows] for column, rows in batch.columns.items()}
         pair = list(columns.values())[:2]

@@ -39,24 +39,26 @@ def chosen_losses(job: JobConfig) -> dict[str, Match]:
     """
     model = declared(job.model["_target_"])
     own = {name: one.loss for name, one in job.schedule.sets.items() if one.loss is not None}
-    if model.reads is None:
+    if model.input_kind is None:
         return {
             name: _match(name, config, own.get(name, job.loss), model) for name, config in job.dataset.items()
         }
-    if model.gives is None:
+    if model.loss_kind is None:
         _refuse_losses(job, model)
     views = {
         name: choose_view(
             name,
             Kind(config.kind),
             model.name,
-            (model.reads,),
+            (model.input_kind,),
             wanted=config.view,
             chooser="model",
         )
         for name, config in job.dataset.items()
     }
-    losses = {name: {} if model.gives is None else _loss_of(model, own.get(name, job.loss)) for name in views}
+    losses = {
+        name: {} if model.loss_kind is None else _loss_of(model, own.get(name, job.loss)) for name in views
+    }
     return {name: Match(name, kind, losses[name]) for name, kind in views.items()}
 
 
@@ -75,12 +77,12 @@ def _refuse_losses(job: JobConfig, model: Declared) -> None:
 
 def _loss_of(model: Declared, losses: Mapping[str, Any]) -> Mapping[str, Any]:
     """The loss for what the model makes of its rows. Raises UserError for one that does not take it."""
-    chosen = losses if "_target_" in losses else losses.get(model.gives, {})
-    if not chosen or model.gives not in declared(chosen["_target_"]).takes:
-        fitting = [name for name, kinds in _losses_on_file().items() if model.gives in kinds]
+    chosen = losses if "_target_" in losses else losses.get(model.loss_kind, {})
+    if not chosen or model.loss_kind not in declared(chosen["_target_"]).input_kinds:
+        fitting = [name for name, kinds in _losses_on_file().items() if model.loss_kind in kinds]
         given = chosen["_target_"].split(".")[-2] if chosen else "by_kind"
         raise UserError(
-            f"loss={given}: {model.name} makes {model.gives.replace('_', ' ')}s, which this loss does not "
+            f"loss={given}: {model.name} makes {model.loss_kind.replace('_', ' ')}s, which this loss does not "
             f"take; choose one of {', '.join(fitting)}, as in loss={fitting[0]}"
         )
     return chosen
@@ -99,15 +101,15 @@ def _match(name: str, dataset: DatasetConfig, losses: Mapping[str, Any], model: 
             f"it has {', '.join(losses)}. Choose one: loss=<name>, one of {', '.join(_losses_on_file())}."
         )
     target = declared(chosen["_target_"])
-    if target.reads not in model.offers:
-        raise UserError(_unreadable(chosen["_target_"].split(".")[-2], target.reads, kind, model))
+    if target.consumes not in model.provides:
+        raise UserError(_unreadable(chosen["_target_"].split(".")[-2], target.consumes, kind, model))
     kind = choose_view(
         name,
         kind,
         chosen["_target_"].split(".")[-2],
-        target.takes,
+        target.input_kinds,
         wanted=wanted,
-        alternatives=_losses_on_file(model.offers),
+        alternatives=_losses_on_file(model.provides),
     )
     return Match(name, kind, chosen)
 
@@ -119,22 +121,22 @@ NEEDS = {
     "scores": "one score per pair",
     "layers": "a cosine at each of several layers",
 }
-"""What a loss reads, in words."""
+"""What a loss consumes, in words."""
 
 
-def _unreadable(loss: str, reads: str, kind: Kind, model: Declared) -> str:
+def _unreadable(loss: str, consumes: str, kind: Kind, model: Declared) -> str:
     """Why `loss` cannot learn from what `model` gives, and which losses can."""
-    message = f"loss={loss} needs {NEEDS[reads]}, and {model.name} gives none; "
-    if reads == "logits":
+    message = f"loss={loss} needs {NEEDS[consumes]}, and {model.name} gives none; "
+    if consumes == "logits":
         return message + "for labelled pairs choose loss=softmax, which has a head of its own, or loss=bce"
-    fitting = [name for name, kinds in _losses_on_file(model.offers).items() if kind in kinds]
+    fitting = [name for name, kinds in _losses_on_file(model.provides).items() if kind in kinds]
     return message + f"choose one of {', '.join(fitting) or 'none on file'}"
 
 
 @cache
-def _losses_on_file(offers: tuple[str, ...] | None = None) -> dict[str, tuple[Kind, ...]]:
-    """Every loss in conf/loss that reads one of `offers`, those of most models by default, with the kinds it takes."""
-    offers = offers or declared(MODEL).offers
+def _losses_on_file(provided: tuple[str, ...] | None = None) -> dict[str, tuple[Kind, ...]]:
+    """Input kinds of every loss in conf/loss that consumes one of `provided`: by default, what most models provide."""
+    provided = provided or declared(MODEL).provides
     nodes = {path.stem: OmegaConf.load(path) for path in sorted(LOSS_FOLDER.glob("*.yaml"))}
     targets = {name: declared(node["_target_"]) for name, node in nodes.items() if "_target_" in node}
-    return {name: target.takes for name, target in targets.items() if target.reads in offers}
+    return {name: target.input_kinds for name, target in targets.items() if target.consumes in provided}

@@ -35,8 +35,8 @@ class CotEncoder(BiEncoder):
     slowly: the first is refused, the second too unless `untrained_mask` is true.
     """
 
-    reads = Kind.SENTENCE
-    gives = Kind.POSITIVE_PAIR
+    input_kind = Kind.SENTENCE
+    loss_kind = Kind.POSITIVE_PAIR
 
     @dataclass(frozen=True, kw_only=True)
     class Settings(BiEncoder.Settings):
@@ -70,7 +70,7 @@ class CotEncoder(BiEncoder):
                 raise UserError(
                     f"model.templates.{job.model['language']}.positive: training needs a template for the positive"
                 )
-            if "negative" in views and Kind.TRIPLET not in own_class(loss["_target_"]).takes:
+            if "negative" in views and Kind.TRIPLET not in own_class(loss["_target_"]).input_kinds:
                 raise UserError(
                     f"loss={loss['_target_'].split('.')[-2]}: a sentence with a negative template is a triplet, which "
                     "this loss does not take; choose loss=info_nce_pool, or model.use_negative=false"

@@ -16,6 +16,7 @@ from juzhen.encoders.masking import Masking, Vocabulary
 from juzhen.encoders.mlm_head import MaskedTokenHead
 from juzhen.losses.loss import LossOutput
 from lightning_modules.biencoder import BiEncoder
+from lightning_modules.loss_arguments import loss_of
 
 
 class CropEncoder(BiEncoder):
@@ -27,8 +28,8 @@ class CropEncoder(BiEncoder):
     Evaluation is that of the bi-encoder: whole sentences.
     """
 
-    reads = Kind.SENTENCE
-    gives = Kind.POSITIVE_PAIR
+    input_kind = Kind.SENTENCE
+    loss_kind = Kind.POSITIVE_PAIR
 
     @dataclass(frozen=True, kw_only=True)
     class Settings(BiEncoder.Settings):
@@ -81,7 +82,7 @@ class CropEncoder(BiEncoder):
             tokens, batch.sentence_ids, self.vocabulary, seed=self.job.seed, step=self._step
         )
         states, embeddings = self.encoder.states_and_embeddings(replace(tokens, input_ids=seen))
-        loss, logs = self.losses[batch.task](self.whole_batch(self.encoded(batch, embeddings)))
+        loss, logs = loss_of(self.losses[batch.task], self.whole_batch(self.encoded(batch, embeddings)))
         logits, names = self.head(states[hidden]).float(), tokens.input_ids[hidden]
         # A tiny batch may have nothing hidden: a sum of nothing is 0, and so are its gradients.
         named = F.cross_entropy(logits, names, reduction="sum") / max(len(names), 1)

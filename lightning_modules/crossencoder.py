@@ -43,17 +43,17 @@ Losses = Mapping[str, tuple[Kind, Mapping[str, Any]]]
 class CrossEncoder(SentenceModule):
     """Scores a pair by a head over the joint input (Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 4.1).
 
-    The head has one node per class where a loss reads class logits, else one node; `similarity` makes one number
+    The head has one node per class where a loss consumes class logits, else one node; `similarity` makes one number
     of either, on which CoSENT is trained (Su 2022, https://kexue.fm/archives/9341) and by which sets are scored.
 
     pooling             cls or mean: what of the joint input the head sees; None: what the folder says, else cls
     segments            the second sentence's tokens are marked; None: what the folder says, else true
     symmetric           scores are the mean of (a, b) and (b, a); None: what the folder says, else false
-    symmetric_training  so is what the loss reads
+    symmetric_training  so is what the loss consumes
     head_dropout        share of what the head sees that is dropped in training; None: as in the transformer's layers
     """
 
-    offers = ("scores", "logits")
+    provides = ("scores", "logits")
     unscored: ClassVar[Mapping[Kind, str]] = UNSCORED | {
         Kind.LABELLED_TEXT: "classes are told apart on embeddings, and a cross-encoder has none"
     }
@@ -117,7 +117,7 @@ class CrossEncoder(SentenceModule):
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> JointEncoder:
         """The cross-encoder in `folder`, or the one a job starts from: any encoder, with a new head if it has none.
 
-        The head is new, too, where a loss reads class logits and the head gives another number of them.
+        The head is new, too, where a loss consumes class logits and the head gives another number of them.
         """
         start, model = folder or job.init_from, job.model
         outputs = num_outputs({name: (match.kind, match.loss) for name, match in chosen_losses(job).items()})
@@ -146,7 +146,7 @@ class CrossEncoder(SentenceModule):
     def encode(self, batch: Batch) -> Encoded:
         logits = self._logits(batch)
         scores = similarity(logits)
-        reads_logits = batch.task in self.losses and self.losses[batch.task].reads == "logits"
+        reads_logits = batch.task in self.losses and self.losses[batch.task].consumes == "logits"
         self.watch(logits if reads_logits else scores, are_embeddings=False)
         return Encoded(
             kind=batch.kind,
@@ -190,7 +190,7 @@ def num_outputs(losses: Losses) -> int | None:
     needed = {
         name: NUM_CLASSES[kind]
         for name, (kind, loss) in losses.items()
-        if own_class(loss["_target_"]).reads == "logits"
+        if own_class(loss["_target_"]).consumes == "logits"
     }
     if len(set(needed.values())) > 1:
         spoken = ", ".join(f"{name} {count}" for name, count in needed.items())

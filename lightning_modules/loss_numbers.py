@@ -67,7 +67,7 @@ def _with_other_unit(model: Mapping[str, Any], loss: str, numbers: Mapping[str, 
 
 
 def _reads(model: Mapping[str, Any], loss: Mapping[str, Any]) -> bool:
-    return own_class(loss["_target_"]).reads in own_class(model["_target_"]).offers
+    return own_class(loss["_target_"]).consumes in own_class(model["_target_"]).provides
 
 
 def written(value: Any) -> str:

@@ -94,7 +94,7 @@ class MaskedLanguageModel(BiEncoder):
     but not of the encoder that a run leaves behind.
     """
 
-    reads = Kind.SENTENCE
+    input_kind = Kind.SENTENCE
     unscored: ClassVar[Mapping[Kind, str]] = {}
     metric = "mlm_accuracy"
 

@@ -24,8 +24,8 @@ class ViewEncoder(BiEncoder):
     2021, https://arxiv.org/abs/2104.08821). Evaluation is that of the bi-encoder: sentences as they are.
     """
 
-    reads = Kind.SENTENCE
-    gives = Kind.POSITIVE_PAIR
+    input_kind = Kind.SENTENCE
+    loss_kind = Kind.POSITIVE_PAIR
 
     @dataclass(frozen=True, kw_only=True)
     class Settings(BiEncoder.Settings):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from expected_losses import EXPECTED
 from torch.utils.cpp_extension import include_paths, library_paths
 
 pytestmark = pytest.mark.slow  # a compiler, and a program for each group of jobs
@@ -17,44 +18,28 @@ BF16 = "hardware.precision=bf16-mixed"
 QMC, NLI = "dataset=[demo_qmc]", "dataset=[demo_nli]"
 VIEWS = "model.views=[synonym,delete,shuffle]"
 
-CLASSES = [["loss=prototype"], ["loss=arcface"]]
+SLOW_STEPS = {"clustering", "by_kind"}
+"""Losses of conf/loss that are among WAITS, or tried below by several sets at once."""
+
+
+def _jobs(kind: str) -> list[list[str]]:
+    """Every loss whose first kind of sets is `kind`, as the words of a job."""
+    words = {"graded": [], "0/1": [QMC], "nli": [NLI], "classes": []}[kind]
+    names = [name for name, one in EXPECTED.items() if one.kinds.split()[0] == kind]
+    return [
+        [f"loss={name}", *words, *(["model=crossencoder"] if name == "ce" else [])]
+        for name in names
+        if name not in SLOW_STEPS
+    ]
+
+
+CLASSES = _jobs("classes")
 """Of texts with a class; they need a data set of these."""
 
 GROUPS = {
-    "scored pairs": [
-        [f"loss={name}"]
-        for name in (
-            "cosent",
-            "cosent_weighted",
-            "cosent_sampled",
-            "cosent_adaptive",
-            "cosent_bce",
-            "cosent_layers",
-            "angle",
-            "margin_ranking",
-            "bce",
-            "mse",
-            "ce_mse",
-            "huber",
-            "quantile",
-            "cosine",
-        )
-    ],
+    "scored pairs": _jobs("graded"),
     "labelled pairs": [
-        [f"loss={name}", QMC]
-        for name in (
-            "circle",
-            "contrastive",
-            "online_contrastive",
-            "info_nce",
-            "info_nce_in_batch",
-            "info_nce_own",
-            "nt_xent",
-            "triplet",
-            "triplet_online",
-        )
-    ]
-    + [
+        *_jobs("0/1"),
         ["loss=triplet", QMC, "loss.adaptive_margin=1"],
         ["loss=triplet_online", QMC, "loss.mining=semi_hard", "loss.adaptive_margin=1"],
     ],
@@ -72,8 +57,6 @@ GROUPS = {
         ["model=crossencoder", "loss=bce", QMC],
         ["model=crossencoder", "loss=cosent"],
         ["model=crossencoder", "loss=ce", NLI],
-        ["loss=simcse"],
-        ["loss=simcse_nt_xent"],
         ["model=crops", "loss=info_nce"],
         ["model=views", "loss=info_nce", VIEWS],
         ["model=cot", "loss=info_nce_pool", "model.untrained_mask=true"],

@@ -265,16 +265,16 @@ def test_nothing_to_start_from(desk, start, parts):
 
 
 def test_a_loss_that_is_no_number(desk, monkeypatch):
-    forward = CoSENT.forward
+    with_logs = CoSENT.with_logs
     steps = iter(range(9))
 
-    def spoilt(self, encoded):
-        loss, logs = forward(self, encoded)
+    def spoilt(self, scores, targets):
+        loss, logs = with_logs(self, scores, targets)
         return (loss * float("nan") if next(steps) == 4 else loss), logs
 
     words = ("training.duration=8 steps", "training.checkpoint_every=1 steps")
     with monkeypatch.context() as patch:
-        patch.setattr(CoSENT, "forward", spoilt)
+        patch.setattr(CoSENT, "with_logs", spoilt)
         told = desk.refuses(*words)
     says(
         told,

@@ -201,19 +201,21 @@ def import_from(root):
 def take_a_step(root):
     """With the loss of the page, which only the modules below `root` have."""
     import_from(root)
-    names = ("lightning_modules.matching", "juzhen.core.batch", "juzhen.core.examples")
-    matching, batch, examples = map(importlib.import_module, names)
+    matching = importlib.import_module("lightning_modules.matching")
     assert Path(matching.__file__).is_relative_to(root)
     config = OmegaConf.load(root / "conf" / "loss" / "two_sided_margin.yaml")
     loss = matching.build_loss(config, dim=2, num_classes=2)
     scores = torch.tensor([0.2, 0.9, 0.6, 0.1], requires_grad=True)
-    rows = batch.Encoded(examples.Kind.LABELLED_PAIR, {}, {}, scores, torch.tensor([1.0, 1.0, 0.0, 0.0]))
-    before, logs = loss(rows)
+    labels = torch.tensor([1.0, 1.0, 0.0, 0.0])
+    before, logs = loss.with_logs(scores, labels)
     before.backward()
     with torch.no_grad():
         scores -= 0.1 * scores.grad
     assert torch.equal(scores.grad, torch.tensor([-0.25, 0.0, 0.25, 0.0])), scores.grad
-    assert loss(rows)[0] < before
+    assert loss(scores, labels) < before
+    exported = importlib.import_module("juzhen.losses")
+    assert isinstance(loss, exported.TwoSidedMargin)
+    assert exported.two_sided_margin(scores, labels) == loss(scores, labels)
     assert {"positive_score", "negative_score"} <= set(logs)
 
 
@@ -242,6 +244,27 @@ def watch_a_run(root, backbone, folder):
 
 def test_the_callback_of_contributing_watches_a_run(extended_root, tiny_backbone, tmp_path, capfd):
     assert in_a_fork(watch_a_run, extended_root, tiny_backbone, tmp_path) == 0, capfd.readouterr().err
+
+
+def test_the_loss_of_contributing_needs_one_line_of_test_data(extended_root):
+    (line,) = [body for _, body in FENCE.findall(page("CONTRIBUTING.md")) if body.startswith("        ")]
+    shutil.copytree(ROOT / "tests" / "losses", extended_root / "tests" / "losses", dirs_exist_ok=True)
+    for name in ("tests/conftest.py", "pyproject.toml"):
+        shutil.copy(ROOT / name, extended_root / name)
+    table = (ROOT / "tests" / "expected_losses.py").read_text(encoding="utf-8")
+    table = table.replace("    }.items()", f"{line}    }}.items()")
+    (extended_root / "tests" / "expected_losses.py").write_text(table, encoding="utf-8")
+    words = [
+        "tests/losses/test_every_loss.py",
+        "-k",
+        "two_sided_margin or expected",
+        "-p",
+        "no:cacheprovider",
+    ]
+    command = [sys.executable, "-m", "pytest", *words]
+    done = subprocess.run(command, cwd=extended_root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "two_sided_margin" in line
 
 
 @pytest.mark.slow

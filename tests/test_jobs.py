@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from expected_losses import EXPECTED
 from jobs import SMALL, compose_job, forbid_reading, run_job
 from omegaconf import OmegaConf
 from scipy.stats import spearmanr
@@ -224,43 +225,9 @@ def test_a_mixture_gives_each_kind_its_loss(tmp_path, tiny_backbone, monkeypatch
     assert {"train/loss", "dev/demo_sts/spearman", "dev/demo_nli/spearman"} <= logged
 
 
-FITS = {
-    "cosent": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
-    "cosine": {"demo_sts", "demo_qmc", "demo_order"},
-    "contrastive": {"demo_qmc", "demo_order"},
-    "online_contrastive": {"demo_qmc", "demo_order"},
-    "softmax": {"demo_qmc", "demo_order", "demo_nli"},
-    "info_nce": {"demo_qmc", "demo_order", "demo_nli"},
-    "info_nce_extended": {"demo_qmc", "demo_order", "demo_nli"},
-    "info_nce_in_batch": {"demo_qmc", "demo_order", "demo_nli"},
-    "info_nce_own": {"demo_qmc", "demo_order", "demo_nli"},
-    "info_nce_pool": {"demo_qmc", "demo_order", "demo_nli"},
-    "triplet": {"demo_qmc", "demo_order", "demo_nli"},
-    "triplet_online": {"demo_qmc", "demo_order", "demo_nli"},
-    "angle": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
-    "arcface": set(),
-    "bce": {"demo_sts", "demo_qmc", "demo_order"},
-    "bilinear": {"demo_qmc", "demo_order", "demo_nli"},
-    "ce_mse": {"demo_sts", "demo_qmc", "demo_order"},
-    "circle": {"demo_qmc", "demo_order"},
-    "clustering": set(),
-    "cosent_adaptive": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
-    "cosent_bce": {"demo_sts", "demo_qmc", "demo_order"},
-    "cosent_layers": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
-    "cosent_sampled": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
-    "cosent_softmax": {"demo_qmc", "demo_order", "demo_nli"},
-    "cosent_weighted": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
-    "huber": {"demo_sts", "demo_qmc", "demo_order"},
-    "margin_ranking": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
-    "mse": {"demo_sts", "demo_qmc", "demo_order"},
-    "nt_xent": {"demo_qmc", "demo_order", "demo_nli"},
-    "prototype": set(),
-    "quantile": {"demo_sts", "demo_qmc", "demo_order"},
-    "simcse": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
-    "simcse_nt_xent": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
-    "by_kind": {"demo_sts", "demo_qmc", "demo_order", "demo_nli"},
-}
 NEEDS_LOGITS = {"ce"}
+FITS = {name: one.sets for name, one in EXPECTED.items() if name not in NEEDS_LOGITS}
+FITS["by_kind"] = {"demo_sts", "demo_qmc", "demo_order", "demo_nli"}
 SETS = ("demo_sts", "demo_qmc", "demo_order", "demo_nli")
 OFTEN = {"cosent", "info_nce", "by_kind", "softmax"}
 

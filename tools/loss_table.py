@@ -1,6 +1,7 @@
-"""Which losses train which models, as a page: python -m tools.loss_table docs/losses.md
+"""All losses, and which models they train, as a page: python -m tools.loss_table docs/losses.md
 
-Asks the very functions that refuse a job before anything is loaded; no data are read and no weights.
+Asks the very functions that refuse a job before anything is loaded; no data are read and no weights. The names that the
+package of losses exports are written beside it, for type checkers and editors, which do not run code.
 """
 
 import sys
@@ -20,7 +21,9 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.places import CONFIGURATION
 from juzhen.core.whole import write_text
+from juzhen.losses.loss import Loss
 from lightning_modules.chosen_losses import NEEDS
+from lightning_modules.loss_arguments import asked_for
 from lightning_modules.loss_numbers import losses_for, number_table, options
 from lightning_modules.matching import match_losses
 
@@ -34,6 +37,8 @@ WORDS = {
     Kind.LABELLED_TEXT: "classes",
 }
 """Kind of a set → its name in the table."""
+
+STUB = Path(juzhen.losses.__file__).with_suffix(".pyi")
 
 
 @dataclass
@@ -53,7 +58,7 @@ def outcome(model: Mapping[str, Any], loss: Mapping[str, Any]) -> Outcome:
     target = own_class(model["_target_"])
     if not target.trains:
         return Outcome(reason=f"{target.__name__} learns nothing")
-    if target.reads is not None and target.gives is None:
+    if target.input_kind is not None and target.loss_kind is None:
         return Outcome(reason=f"{target.__name__} learns without a loss, and reads none")
     kinds: dict[Kind, Kind] = {}
     refusals: dict[Kind, str] = {}
@@ -64,7 +69,7 @@ def outcome(model: Mapping[str, Any], loss: Mapping[str, Any]) -> Outcome:
             refusals[kind] = str(error)
     if kinds:
         return Outcome(kinds)
-    natural = own_class(loss["_target_"]).takes[0] if "_target_" in loss else Kind.SCORED_PAIR
+    natural = own_class(loss["_target_"]).input_kinds[0] if "_target_" in loss else Kind.SCORED_PAIR
     return Outcome(reason=refusals[natural].partition(";")[0])
 
 
@@ -98,9 +103,9 @@ def page() -> str:
     for model, row in table.items():
         # Models that take the same losses in the same way share a column, whatever their messages say.
         columns.setdefault(str([one.kinds for one in row.values()]), []).append(model)
-    losses = options("loss")
-    lines = [_HEAD, "| loss | what it is | reads | couples rows |", "|---|---|---|---|"]
-    lines += [f"| `{name}` | {' | '.join(_facts(name, loss))} |" for name, loss in losses.items()]
+    files = options("loss")
+    lines = [_HEAD, f"| loss | {' | '.join(_COLUMNS)} |", "|---" * (1 + len(_COLUMNS)) + "|"]
+    lines += [f"| `{name}` | {' | '.join(_facts(name, loss))} |" for name, loss in files.items()]
     lines += [_NUMBERS, *number_table()]
     lines += [
         _PAIRS,
@@ -108,22 +113,47 @@ def page() -> str:
     ]
     lines.append("|---" * (1 + len(columns)) + "|")
     reasons: dict[str, int] = {}
-    for name in losses:
+    for name in files:
         cells = [_cell(name, [table[model][name] for model in group], reasons) for group in columns.values()]
         lines.append(f"| `{name}` | {' | '.join(cells)} |")
     lines += [_REASONS, *(f"{number}. {reason}" for reason, number in reasons.items())]
     return "\n".join(lines) + "\n"
 
 
-def _facts(name: str, loss: Mapping[str, Any]) -> tuple[str, str, str]:
-    """The sentences at the head of a loss's file, what it reads, whether it couples rows."""
+def _facts(name: str, loss: Mapping[str, Any]) -> Sequence[str]:
+    """The cells of _COLUMNS; the first are the sentences at the head of the loss's file."""
     lines = (CONFIGURATION / "loss" / f"{name}.yaml").read_text(encoding="utf-8").split("\n")
     head = takewhile(lambda line: line.startswith("#"), lines)
     about = " ".join(line.removeprefix("# ") for line in head).replace("|", "\\|")
     if "_target_" not in loss:
-        return about, "", ""
+        return [about, *[""] * (len(_COLUMNS) - 1)]
     target = own_class(loss["_target_"])
-    return about, NEEDS[target.reads], "yes" if target.couples else "no"
+    kinds = ", ".join(WORDS[kind] for kind in target.input_kinds)
+    couples = "yes" if target.couples else "no"
+    return [
+        about,
+        target.choose_when,
+        kinds,
+        NEEDS[target.consumes],
+        f"`{_call(target)}`",
+        couples,
+        target.paper,
+    ]
+
+
+def _call(target: type[Loss]) -> str:
+    """How a loss is called outside of juzhen: what has no default, then the names of its tensors."""
+    head = "dim=…, num_classes=…" if target.has_head else ""
+    return f"{target.__name__}({head})({', '.join(asked_for(target))})"
+
+
+def stub() -> str:
+    """The names that the package of losses exports, as a type checker reads them."""
+    homes: dict[str, list[str]] = {}
+    for name in juzhen.losses.__all__:
+        homes.setdefault(getattr(juzhen.losses, name).__module__.rpartition(".")[2], []).append(name)
+    lines = [f"from .{home} import {name} as {name}" for home in sorted(homes) for name in homes[home]]
+    return "\n".join([f"# Written by {COMMAND}", *lines, ""])
 
 
 def _cell(loss: str, found: Sequence[Outcome], reasons: dict[str, int]) -> str:
@@ -139,19 +169,39 @@ def _cell(loss: str, found: Sequence[Outcome], reasons: dict[str, int]) -> str:
     )
 
 
-_HEAD = """# Losses and models
+COMMAND = "python -m tools.loss_table docs/losses.md"
+_HEAD = f"""# Losses and models
 
-This page is written by `python -m tools.loss_table docs/losses.md`; a test keeps it as the code is.
+This page is written by `{COMMAND}`; a test keeps it as the code is.
 
 ## Losses
+
+`loss=<name>` chooses a loss of a job. In a training loop of one's own, a loss is a module: tensors go in, a scalar
+comes out. Without arguments it has customary numbers, which its docstring explains; a job has those of `conf/loss/`,
+see below. `with_logs` in place of the call gives what is worth logging, too.
+
+```python
+from juzhen.losses import CoSENT, InfoNCE, cosent
+
+loss = CoSENT()(scores, targets)  # one score per pair, and what it is held to
+loss = cosent(scores, targets, temperature=0.05)  # the same as a function
+loss = InfoNCE(temperature=0.07)(anchors, positives)  # embeddings (batch, dim)
+```
+
+Names of tensors: `scores` and `targets` (batch), higher = closer; `classes` (batch), `logits` (batch, classes),
+`layer_scores` (batch, layers); `embeddings`, `first`, `second`, `anchors`, `positives` (batch, dim), `negatives`
+(batch, negatives, dim). `negatives` may be left out where rows have none, except by `info_nce_own` and `triplet`. So
+may `text_ids` (batch, texts of a row): equal numbers are equal texts, which are then not taken for negatives of each
+other. `targets` of `cosent_softmax` are needed where the classes are not 0 and 1.
 """
+_COLUMNS = ("what it is", "choose it for", "takes", "consumes", "call", "couples rows", "paper")
 _NUMBERS = """
 ## Numbers
 
 What `conf/loss/` gives a loss, wherever it is chosen: for the job, a stage, a set, or a kind of examples in `by_kind`.
 The scores of a cross-encoder are logits, those of all other models cosines, and some numbers follow what scores are.
 A value that is typed, or that an experiment gives, stands in its place. *refused*: a model with such scores does not
-give what the loss reads.
+provide what the loss consumes.
 """
 _PAIRS = """
 ## Which pairs train
@@ -161,7 +211,7 @@ belong together (positives), triplets, sentences, texts with a class. `0/1 → t
 other kind by a view. A kind that is not named is refused, since no view leads from it to what the loss takes; the
 message names losses that would do. *no* means that no set can be learnt from, for the reasons below. Whatever is
 refused is refused before data are read or weights are loaded. Models in one column take the same. With
-`model.score=bilinear` a bi-encoder learns from losses that read one score per pair, and from no others.
+`model.score=bilinear` a bi-encoder learns from losses that consume one score per pair, and from no others.
 """
 _REASONS = """
 ## Reasons
@@ -179,6 +229,7 @@ def main() -> None:
         given.page.parent.mkdir(parents=True, exist_ok=True)
         write_text(given.page, text)
         write_text(TABLE, written(targets))
+        write_text(STUB, stub())
     except OSError as error:
         raise UserError(f"{given.page}: cannot write there ({error.strerror})") from error
 

@@ -10,7 +10,7 @@ Axis legend, used in every shape annotation of the project:
     negatives  explicit negatives of a row
     classes    classes of a classification head
     candidates texts that an anchor is compared with
-    layers     layers of the backbone whose scores a loss reads
+    layers     layers of the backbone whose scores a loss consumes
 """
 
 from collections.abc import Callable, Iterator

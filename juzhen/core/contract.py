@@ -1,6 +1,6 @@
 """What a loss says it needs, what a dataset gives, and the one view that may lead from one to the other.
 
-A loss declares the example kinds it takes. A dataset of another kind is turned into one of them by at most one
+A loss declares its `input_kinds`. A dataset of another kind is turned into one of them by at most one
 view, and no view guesses: a threshold on graded scores, for instance, is not among them.
 """
 
@@ -25,7 +25,7 @@ def choose_view(
     dataset: str,
     kind: Kind,
     loss: str,
-    takes: Sequence[Kind],
+    input_kinds: Sequence[Kind],
     *,
     wanted: str | None = None,
     alternatives: Mapping[str, Sequence[Kind]] | None = None,
@@ -48,14 +48,14 @@ def choose_view(
             )
         reachable = (Kind(wanted),)
     for candidate in reachable:
-        if candidate in takes:
+        if candidate in input_kinds:
             return candidate
     fitting = sorted(
         name for name, kinds in (alternatives or {}).items() if any(one in kinds for one in reachable)
     )
     raise UserError(
-        f"{chooser}={loss} needs {_spoken(takes)}; {dataset} gives {_spoken(reachable[:1])} and no view leads there."
-        + (f" Losses that take {dataset}: {', '.join(fitting)}." if fitting else "")
+        f"{chooser}={loss} needs {_spoken(input_kinds)}; {dataset} gives {_spoken(reachable[:1])} and no view leads "
+        "there." + (f" Losses that take {dataset}: {', '.join(fitting)}." if fitting else "")
     )
 
 

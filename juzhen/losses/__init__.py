@@ -1,79 +1,50 @@
-"""What is minimised: one file per loss, each a function of tensors and a class that declares what it needs.
+"""What is minimised: one file per loss, each with a function of tensors and a module with customary numbers.
 
-`juzhen.losses.loss` holds the declaration that data and models are matched by; numbers live in `conf/loss/`.
+    from juzhen.losses import CoSENT, cosent
+    CoSENT()(scores, targets)                   # a scalar, in any training loop
+    cosent(scores, targets, temperature=0.05)   # the same as a function
+
+Every public class and function of the files of this folder can be imported from here; torch is loaded when one is
+asked for. `juzhen.losses.loss` says what a loss is handed and what it declares.
 """
 
-from juzhen.losses.angle import AnglE
-from juzhen.losses.arcface import ArcFace
-from juzhen.losses.bce import BinaryCrossEntropy
-from juzhen.losses.bilinear import Bilinear
-from juzhen.losses.ce import CrossEntropy
-from juzhen.losses.ce_mse import CrossEntropyError
-from juzhen.losses.circle import Circle
-from juzhen.losses.clustering import Clustering
-from juzhen.losses.contrastive import Contrastive
-from juzhen.losses.cosent import CoSENT
-from juzhen.losses.cosent_adaptive import CoSENTAdaptive
-from juzhen.losses.cosent_bce import CoSENTAndBCE
-from juzhen.losses.cosent_layers import CoSENTLayers
-from juzhen.losses.cosent_sampled import CoSENTSampled
-from juzhen.losses.cosent_softmax import CoSENTAndSoftmax
-from juzhen.losses.cosent_weighted import CoSENTWeighted
-from juzhen.losses.cosine import CosineSimilarity
-from juzhen.losses.huber import Huber
-from juzhen.losses.info_nce import InfoNCE
-from juzhen.losses.info_nce_extended import InfoNCEExtended
-from juzhen.losses.info_nce_in_batch import InfoNCEInBatch
-from juzhen.losses.info_nce_own import InfoNCEOwn
-from juzhen.losses.info_nce_pool import InfoNCEPool
-from juzhen.losses.loss import Loss, LossOutput
-from juzhen.losses.margin_ranking import MarginRanking
-from juzhen.losses.mse import SquaredError
-from juzhen.losses.nt_xent import NTXent
-from juzhen.losses.online_contrastive import OnlineContrastive
-from juzhen.losses.prototype import Prototype
-from juzhen.losses.quantile import Quantile
-from juzhen.losses.simcse import SimCSE
-from juzhen.losses.simcse_nt_xent import SimCSENTXent
-from juzhen.losses.softmax import SoftmaxClassifier
-from juzhen.losses.triplet import TripletMargin
-from juzhen.losses.triplet_online import TripletOnline
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
-__all__ = [
-    "AnglE",
-    "ArcFace",
-    "Bilinear",
-    "BinaryCrossEntropy",
-    "Circle",
-    "Clustering",
-    "CoSENT",
-    "CoSENTAdaptive",
-    "CoSENTAndBCE",
-    "CoSENTAndSoftmax",
-    "CoSENTLayers",
-    "CoSENTSampled",
-    "CoSENTWeighted",
-    "Contrastive",
-    "CosineSimilarity",
-    "CrossEntropy",
-    "CrossEntropyError",
-    "Huber",
-    "InfoNCE",
-    "InfoNCEExtended",
-    "InfoNCEInBatch",
-    "InfoNCEOwn",
-    "InfoNCEPool",
-    "Loss",
-    "LossOutput",
-    "MarginRanking",
-    "NTXent",
-    "OnlineContrastive",
-    "Prototype",
-    "Quantile",
-    "SimCSE",
-    "SimCSENTXent",
-    "SoftmaxClassifier",
-    "SquaredError",
-    "TripletMargin",
-    "TripletOnline",
-]
+_HOMES = {
+    name: path.stem
+    for path in sorted(Path(__file__).parent.glob("[a-z]*.py"))
+    if path.stem != "options"
+    for name in re.findall(r"^(?:class|def) ([a-zA-Z]\w*)", path.read_text(encoding="utf-8"), re.MULTILINE)
+}
+"""Public name → the file that defines it. Read as text: importing the files would load torch."""
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+class _Functions(ModuleType):
+    """A name that a file and a function share, such as `cosent`, is the function here.
+
+    Python sets the file's module under its name when it is first imported, by whomever.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        is_shared = isinstance(value, ModuleType) and _HOMES.get(name) == name
+        super().__setattr__(name, getattr(value, name) if is_shared else value)
+
+
+sys.modules[__name__].__class__ = _Functions

@@ -2,17 +2,16 @@
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from juzhen.core.batch import Encoded
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.losses.cosent import cosent
-from juzhen.losses.info_nce import false_negatives, info_nce
-from juzhen.losses.loss import Contrast, Loss, LossOutput, first_two
+from juzhen.losses.info_nce import false_negatives, info_nce, numbers_of_texts
+from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import divisor, number
-from juzhen.losses.scores import all_cosines, full_precision, graded_targets, row_cosine, score_gap
+from juzhen.losses.scores import all_cosines, full_precision, order_gap, row_cosine
 
 
 def angle_scores(
@@ -44,23 +43,27 @@ class AnglE(Loss):
     positive_from  lowest target whose pair is a positive in the InfoNCE part, where each of its sentences looks for
                    the other among all sentences of the batch. Pairs below are candidates, that is negatives, only
 
+    Defaults: the first part alone, at the scale of 20 of sentence-transformers' AnglELoss.
+
     Logs the mean angle score of the rows above the mean target, of the others, and the gap.
     """
 
-    takes = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
-    reads = "embeddings"
+    input_kinds = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
+    consumes = "embeddings"
     couples = True
     compares = True
+    paper = "Li and Li 2023, https://arxiv.org/abs/2309.12871"
+    choose_when = "graded pairs whose cosines crowd near 1, where the gradient of the cosine fades"
 
     def __init__(
         self,
         *,
-        temperature: float | int,
-        angle_temperature: float | int,
-        angle_weight: float | int,
-        cosine_weight: float | int,
-        batch_weight: float | int,
-        positive_from: float | int,
+        temperature: float | int = 0.05,
+        angle_temperature: float | int = 0.05,
+        angle_weight: float | int = 1.0,
+        cosine_weight: float | int = 0.0,
+        batch_weight: float | int = 0.0,
+        positive_from: float | int = 1.0,
     ) -> None:
         super().__init__()
         self.temperature = divisor("loss.temperature", temperature)
@@ -73,9 +76,14 @@ class AnglE(Loss):
             raise UserError("loss.angle_weight=0, cosine_weight=0, batch_weight=0: expected one above 0")
         self.contrast = Contrast.VALUES if self.batch_weight else Contrast.ORDER
 
-    def forward(self, encoded: Encoded) -> LossOutput:
-        targets = graded_targets(encoded)
-        first, second = first_two(encoded)
+    def with_logs(
+        self,
+        first: Float[Tensor, "batch dim"],
+        second: Float[Tensor, "batch dim"],
+        targets: Float[Tensor, "batch"],
+        *,
+        text_ids: Int[Tensor, "batch 2"] | None = None,
+    ) -> LossOutput:
         scores = angle_scores(first, second)
         loss = self.angle_weight * cosent(scores, targets, temperature=self.angle_temperature)
         if self.cosine_weight:
@@ -83,19 +91,25 @@ class AnglE(Loss):
             loss = loss + self.cosine_weight * cosent(cosines, targets, temperature=self.temperature)
         if self.batch_weight:
             is_positive = targets >= self.positive_from
-            loss = loss + self.batch_weight * batch_search(encoded, is_positive, temperature=self.temperature)
-        is_upper = targets > targets.mean()
-        return loss, score_gap(scores, is_upper, ~is_upper)
+            ids = numbers_of_texts(text_ids, like=first, count=2)
+            found = batch_search(first, second, ids, is_positive, temperature=self.temperature)
+            loss = loss + self.batch_weight * found
+        return loss, order_gap(scores, targets)
 
 
 def batch_search(
-    encoded: Encoded, is_positive: Bool[Tensor, "batch"], *, temperature: float
+    first: Float[Tensor, "batch dim"],
+    second: Float[Tensor, "batch dim"],
+    text_ids: Int[Tensor, "batch 2"],
+    is_positive: Bool[Tensor, "batch"],
+    *,
+    temperature: float,
 ) -> Float[Tensor, ""]:
     """InfoNCE in which each sentence of a positive pair looks for the other among all sentences of the batch.
 
     Candidates with the text of the anchor, or of one of its positives, are left out (`false_negatives`).
     """
-    (first, second), (first_ids, second_ids) = first_two(encoded), tuple(encoded.text_ids.values())[:2]
+    first_ids, second_ids = text_ids.unbind(dim=1)
     if not is_positive.any():
         return full_precision(first).sum() * 0
 

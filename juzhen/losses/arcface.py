@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from juzhen.core.batch import Encoded
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import divisor, number
@@ -32,8 +31,8 @@ def arcface(
     cosines: Float[Tensor, "batch classes"],
     classes: Float[Tensor, "batch"],
     *,
-    margin: float,
-    temperature: float,
+    margin: float = 0.5,
+    temperature: float = 1 / 64,
 ) -> Float[Tensor, ""]:
     """Cross entropy of the class among the cosines, its own cosine moved away by the margin first.
 
@@ -52,22 +51,30 @@ class ArcFace(Loss):
 
     dim, num_classes  size of an embedding and number of classes, given by model and data
 
+    Defaults: the margin and the scale of the paper.
+
     Logs the accuracy on the batch, without the margin.
     """
 
-    takes = (Kind.LABELLED_TEXT,)
-    reads = "embeddings"
+    input_kinds = (Kind.LABELLED_TEXT,)
+    consumes = "embeddings"
     couples = False
     has_head = True
     contrast = Contrast.CLASSES
+    paper = "Deng et al. 2019, https://arxiv.org/abs/1801.07698"
+    choose_when = "texts with many classes that shall lie in well separated cones"
 
-    def __init__(self, *, margin: float | int, temperature: float | int, dim: int, num_classes: int) -> None:
+    def __init__(
+        self, *, dim: int, num_classes: int, margin: float | int = 0.5, temperature: float | int = 1 / 64
+    ) -> None:
         super().__init__()
         self.margin = number("loss.margin", margin, low=0.0, high=math.pi)
         self.temperature = divisor("loss.temperature", temperature)
         self.prototypes = directions(num_classes, dim)
 
-    def forward(self, encoded: Encoded) -> LossOutput:
-        cosines = all_cosines(encoded.embeddings["text"], self.prototypes)
-        loss = arcface(cosines, encoded.targets, margin=self.margin, temperature=self.temperature)
-        return loss, {"accuracy": (cosines.argmax(dim=-1) == encoded.targets).float().mean()}
+    def with_logs(
+        self, embeddings: Float[Tensor, "batch dim"], classes: Float[Tensor, "batch"]
+    ) -> LossOutput:
+        cosines = all_cosines(embeddings, self.prototypes)
+        loss = arcface(cosines, classes, margin=self.margin, temperature=self.temperature)
+        return loss, {"accuracy": (cosines.argmax(dim=-1) == classes).float().mean()}

@@ -4,19 +4,18 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from juzhen.core.batch import Encoded
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Loss, LossOutput
 from juzhen.losses.options import divisor, number
-from juzhen.losses.scores import full_precision, score_gap
+from juzhen.losses.scores import full_precision, label_gap
 
 
 def binary_cross_entropy(
     logits: Float[Tensor, "batch"],
     targets: Float[Tensor, "batch"],
     *,
-    smoothing: float,
-    focal_gamma: float,
+    smoothing: float = 0.0,
+    focal_gamma: float = 0.0,
 ) -> Float[Tensor, ""]:
     """Mean cost of the probability p = sigmoid(logit) for a target in [0, 1].
 
@@ -41,23 +40,31 @@ class BinaryCrossEntropy(Loss):
     A cross-encoder's score is a logit (with two nodes, their difference: the softmax over two nodes is the
     sigmoid of it), and its temperature 1. A cosine becomes one by a temperature such as 0.05, with the border at 0.
 
+    Defaults: the plain loss of a logit, as torch.nn.BCEWithLogitsLoss.
+
     Logs the accuracy on targets cut at 0.5, mean score of positives, of negatives, and the gap.
     """
 
-    takes = (Kind.LABELLED_PAIR, Kind.SCORED_PAIR)
-    reads = "scores"
+    input_kinds = (Kind.LABELLED_PAIR, Kind.SCORED_PAIR)
+    consumes = "scores"
     couples = False
+    paper = "Lin et al. 2017 (focal), https://arxiv.org/abs/1708.02002"
+    choose_when = "a cross-encoder on 0/1 pairs, where a probability is wanted"
 
-    def __init__(self, *, temperature: float | int, smoothing: float | int, focal_gamma: float | int) -> None:
+    def __init__(
+        self,
+        *,
+        temperature: float | int = 1.0,
+        smoothing: float | int = 0.0,
+        focal_gamma: float | int = 0.0,
+    ) -> None:
         super().__init__()
         self.temperature = divisor("loss.temperature", temperature)
         self.smoothing = number("loss.smoothing", smoothing, low=0.0, high=1.0)
         self.focal_gamma = number("loss.focal_gamma", focal_gamma, low=0.0)
 
-    def forward(self, encoded: Encoded) -> LossOutput:
-        logits, is_positive = full_precision(encoded.scores) / self.temperature, encoded.targets > 0.5
-        loss = binary_cross_entropy(
-            logits, encoded.targets, smoothing=self.smoothing, focal_gamma=self.focal_gamma
-        )
-        accuracy = ((logits > 0) == is_positive).float().mean()
-        return loss, {"accuracy": accuracy} | score_gap(encoded.scores, is_positive, ~is_positive)
+    def with_logs(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> LossOutput:
+        logits = full_precision(scores) / self.temperature
+        loss = binary_cross_entropy(logits, targets, smoothing=self.smoothing, focal_gamma=self.focal_gamma)
+        accuracy = ((logits > 0) == (targets > 0.5)).float().mean()
+        return loss, {"accuracy": accuracy} | label_gap(scores, targets)

@@ -5,11 +5,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from juzhen.core.batch import Encoded
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.losses.bce import binary_cross_entropy
-from juzhen.losses.loss import Contrast, Loss, LossOutput, first_two
+from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import choice
 from juzhen.losses.scores import full_precision
 from juzhen.losses.softmax import cross_entropy
@@ -36,15 +35,18 @@ class Bilinear(Loss):
     W starts small and random, so both sentences are told apart from the start: uᵀWv is not vᵀWu.
     A form that evaluation uses is a part of the model and not of a loss: model.score=bilinear.
     Raises UserError for bce on more than two classes. Logs the accuracy on the batch.
+
+    Default: one form per class.
     """
 
-    takes = (Kind.LABELLED_PAIR, Kind.NLI_PAIR)
-    reads = "embeddings"
+    input_kinds = (Kind.LABELLED_PAIR, Kind.NLI_PAIR)
+    consumes = "embeddings"
     couples = False
     has_head = True
     contrast = Contrast.CLASSES
+    choose_when = "0/1 or NLI pairs, to compare with softmax: a form of two vectors instead of a linear head"
 
-    def __init__(self, *, objective: str, dim: int, num_classes: int) -> None:
+    def __init__(self, *, dim: int, num_classes: int, objective: str = "ce") -> None:
         super().__init__()
         self.objective = choice("loss.objective", objective, OBJECTIVES)
         if objective == "bce" and num_classes != 2:
@@ -53,12 +55,17 @@ class Bilinear(Loss):
             )
         self.head = nn.Bilinear(dim, dim, 1 if objective == "bce" else num_classes)
 
-    def forward(self, encoded: Encoded) -> LossOutput:
-        logits = bilinear_logits(*first_two(encoded), self.head.weight, self.head.bias)
+    def with_logs(
+        self,
+        first: Float[Tensor, "batch dim"],
+        second: Float[Tensor, "batch dim"],
+        classes: Float[Tensor, "batch"],
+    ) -> LossOutput:
+        logits = bilinear_logits(first, second, self.head.weight, self.head.bias)
         if self.objective == "ce":
-            loss, found = cross_entropy(logits, encoded.targets), logits.argmax(dim=-1)
+            loss, found = cross_entropy(logits, classes), logits.argmax(dim=-1)
         else:
             (logits,) = logits.unbind(dim=-1)
-            loss = binary_cross_entropy(logits, encoded.targets, smoothing=0.0, focal_gamma=0.0)
+            loss = binary_cross_entropy(logits, classes)
             found = (logits > 0).to(torch.long)
-        return loss, {"accuracy": (found == encoded.targets).float().mean()}
+        return loss, {"accuracy": (found == classes).float().mean()}

@@ -5,8 +5,6 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from juzhen.core.batch import Encoded
-from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import number
@@ -17,8 +15,8 @@ def class_cross_entropy(
     logits: Float[Tensor, "batch classes"],
     classes: Float[Tensor, "batch"],
     *,
-    smoothing: float,
-    focal_gamma: float,
+    smoothing: float = 0.0,
+    focal_gamma: float = 0.0,
 ) -> Float[Tensor, ""]:
     """Mean cost of the class probabilities p = softmax(logits); `classes` holds class numbers, as floats.
 
@@ -40,26 +38,24 @@ class CrossEntropy(Loss):
     """`class_cross_entropy` of the model's own class logits: a two-node cross-encoder, or three nodes for NLI.
 
     For a bi-encoder there are softmax and bilinear, whose classifiers are part of the loss.
-    Raises UserError at the first batch of a model without class logits. Logs the accuracy on the batch.
+    Logs the accuracy on the batch.
+
+    Defaults: the plain loss, as torch.nn.CrossEntropyLoss.
     """
 
-    takes = (Kind.LABELLED_PAIR, Kind.NLI_PAIR)
-    reads = "logits"
+    input_kinds = (Kind.LABELLED_PAIR, Kind.NLI_PAIR)
+    consumes = "logits"
     couples = False
     contrast = Contrast.CLASSES
+    choose_when = "a cross-encoder that shall tell classes, such as those of NLI"
 
-    def __init__(self, *, smoothing: float | int, focal_gamma: float | int) -> None:
+    def __init__(self, *, smoothing: float | int = 0.0, focal_gamma: float | int = 0.0) -> None:
         super().__init__()
         self.smoothing = number("loss.smoothing", smoothing, low=0.0, high=1.0)
         self.focal_gamma = number("loss.focal_gamma", focal_gamma, low=0.0)
 
-    def forward(self, encoded: Encoded) -> LossOutput:
-        if encoded.logits is None:
-            raise UserError(
-                "loss=ce needs one logit per class, and this model gives none; use loss=bce for its scores, or "
-                "loss=softmax, which brings a classifier over embeddings"
-            )
-        loss = class_cross_entropy(
-            encoded.logits, encoded.targets, smoothing=self.smoothing, focal_gamma=self.focal_gamma
-        )
-        return loss, {"accuracy": (encoded.logits.argmax(dim=-1) == encoded.targets).float().mean()}
+    def with_logs(
+        self, logits: Float[Tensor, "batch classes"], classes: Float[Tensor, "batch"]
+    ) -> LossOutput:
+        loss = class_cross_entropy(logits, classes, smoothing=self.smoothing, focal_gamma=self.focal_gamma)
+        return loss, {"accuracy": (logits.argmax(dim=-1) == classes).float().mean()}

@@ -5,12 +5,11 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from juzhen.core.batch import Encoded
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import divisor, number, switch
-from juzhen.losses.scores import full_precision, score_gap
+from juzhen.losses.scores import full_precision, label_gap
 
 NOTHING = -1e30
 """A logarithm so low that its exponential is 0, and yet a number: −∞ would make gradients NaN."""
@@ -20,10 +19,10 @@ def circle(
     scores: Float[Tensor, "batch"],
     labels: Float[Tensor, "batch"],
     *,
-    positive_goal: float,
-    negative_goal: float,
-    weighted: bool,
-    temperature: float,
+    positive_goal: float = 0.6,
+    negative_goal: float = 0.4,
+    weighted: bool = True,
+    temperature: float = 1 / 80,
 ) -> Float[Tensor, ""]:
     """Circle loss over the labelled pairs of a batch; 0 when it has no positive or no negative.
 
@@ -58,23 +57,27 @@ class Circle(Loss):
     negative_goal  cosine that negatives shall stay below; None: as the margin says
     weighted       scores far from their goal are pulled harder
 
+    Defaults: what the paper has for retrieval, a margin of 0.4 and a scale of 80.
+
     Raises UserError where the margin has nothing to say, or where a goal is left open without one.
     """
 
-    takes = (Kind.LABELLED_PAIR,)
-    reads = "cosines"
+    input_kinds = (Kind.LABELLED_PAIR,)
+    consumes = "cosines"
     couples = True
     compares = True
     contrast = Contrast.ORDER
+    paper = "Sun et al. 2020, https://arxiv.org/abs/2002.10857"
+    choose_when = "0/1 pairs, where pairs far from their goal shall pull harder than others"
 
     def __init__(
         self,
         *,
-        margin: float | int | None,
-        positive_goal: float | int | None,
-        negative_goal: float | int | None,
-        weighted: bool,
-        temperature: float | int,
+        margin: float | int | None = 0.4,
+        positive_goal: float | int | None = None,
+        negative_goal: float | int | None = None,
+        weighted: bool = True,
+        temperature: float | int = 1 / 80,
     ) -> None:
         super().__init__()
         is_open = positive_goal is None or negative_goal is None
@@ -90,17 +93,16 @@ class Circle(Loss):
         self.weighted = switch("loss.weighted", weighted)
         self.temperature = divisor("loss.temperature", temperature)
 
-    def forward(self, encoded: Encoded) -> LossOutput:
-        is_positive = encoded.targets > 0.5
+    def with_logs(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> LossOutput:
         loss = circle(
-            encoded.scores,
-            encoded.targets,
+            scores,
+            targets,
             positive_goal=self.positive_goal,
             negative_goal=self.negative_goal,
             weighted=self.weighted,
             temperature=self.temperature,
         )
-        return loss, score_gap(encoded.scores, is_positive, ~is_positive)
+        return loss, label_gap(scores, targets)
 
 
 def _goal(name: str, value: float | int | None, *, otherwise: float) -> float:

@@ -5,7 +5,6 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from juzhen.core.batch import Encoded
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import number
@@ -25,8 +24,8 @@ def clustering(
     embeddings: Float[Tensor, "batch dim"],
     classes: Float[Tensor, "batch"],
     *,
-    separation_weight: float,
-    separation_margin: float,
+    separation_weight: float = 1.0,
+    separation_margin: float = 0.0,
 ) -> Float[Tensor, ""]:
     """Cosine distance of texts to the centre of their class, and closeness of the centres to each other.
 
@@ -48,28 +47,33 @@ def clustering(
 class Clustering(Loss):
     """`clustering` of labelled texts: classes are clusters, centres those of the batch.
 
+    Defaults: both parts count alike, and centres shall be at right angles.
+
     Logs the mean cosine of texts with their own centre.
     """
 
-    takes = (Kind.LABELLED_TEXT,)
-    reads = "embeddings"
+    input_kinds = (Kind.LABELLED_TEXT,)
+    consumes = "embeddings"
     couples = True
     contrast = Contrast.CLASSES
+    paper = "Wen et al. 2016, https://doi.org/10.1007/978-3-319-46478-7_31"
+    choose_when = "texts with classes that shall be clustered, with several texts of a class in a batch"
 
-    def __init__(self, *, separation_weight: float | int, separation_margin: float | int) -> None:
+    def __init__(self, *, separation_weight: float | int = 1.0, separation_margin: float | int = 0.0) -> None:
         super().__init__()
         self.separation_weight = number("loss.separation_weight", separation_weight, low=0.0)
         self.separation_margin = number("loss.separation_margin", separation_margin, low=-1.0, high=1.0)
 
-    def forward(self, encoded: Encoded) -> LossOutput:
-        embeddings = encoded.embeddings["text"]
+    def with_logs(
+        self, embeddings: Float[Tensor, "batch dim"], classes: Float[Tensor, "batch"]
+    ) -> LossOutput:
         loss = clustering(
             embeddings,
-            encoded.targets,
+            classes,
             separation_weight=self.separation_weight,
             separation_margin=self.separation_margin,
         )
         with torch.no_grad():
-            centres, members = centres_of(embeddings, encoded.targets)
+            centres, members = centres_of(embeddings, classes)
             own = row_cosine(embeddings, centres[members]).mean()
         return loss, {"own_centre_cosine": own}

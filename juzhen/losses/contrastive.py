@@ -3,15 +3,14 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from juzhen.core.batch import Encoded
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import number
-from juzhen.losses.scores import full_precision, score_gap
+from juzhen.losses.scores import full_precision, label_gap
 
 
 def contrastive(
-    scores: Float[Tensor, "batch"], labels: Float[Tensor, "batch"], *, margin: float
+    scores: Float[Tensor, "batch"], labels: Float[Tensor, "batch"], *, margin: float = 0.5
 ) -> Float[Tensor, ""]:
     """Squared distance of positives, squared violation of the margin by negatives, halved and averaged.
 
@@ -28,19 +27,22 @@ def contrastive(
 class Contrastive(Loss):
     """`contrastive` of the cosine scores of labelled pairs.
 
+    Default: the margin of sentence-transformers' ContrastiveLoss.
+
     Logs the mean score of positives, of negatives, and the gap.
     """
 
-    takes = (Kind.LABELLED_PAIR,)
-    reads = "cosines"
+    input_kinds = (Kind.LABELLED_PAIR,)
+    consumes = "cosines"
     couples = False
     contrast = Contrast.CLASSES
+    paper = "Hadsell et al. 2006, https://doi.org/10.1109/CVPR.2006.100"
+    choose_when = "0/1 pairs in small batches, each pair by itself"
 
-    def __init__(self, *, margin: float | int) -> None:
+    def __init__(self, *, margin: float | int = 0.5) -> None:
         super().__init__()
         self.margin = number("loss.margin", margin, low=0.0, open_low=True)
 
-    def forward(self, encoded: Encoded) -> LossOutput:
-        is_positive = encoded.targets > 0.5
-        loss = contrastive(encoded.scores, encoded.targets, margin=self.margin)
-        return loss, score_gap(encoded.scores, is_positive, ~is_positive)
+    def with_logs(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> LossOutput:
+        loss = contrastive(scores, targets, margin=self.margin)
+        return loss, label_gap(scores, targets)

@@ -4,15 +4,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from juzhen.core.batch import Encoded
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import divisor
-from juzhen.losses.scores import full_precision, graded_targets, score_gap
+from juzhen.losses.scores import full_precision, order_gap
 
 
 def cosent(
-    scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"], *, temperature: float
+    scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"], *, temperature: float = 0.05
 ) -> Float[Tensor, ""]:
     """Penalty for every ordered pair of rows whose scores disagree with their targets.
 
@@ -38,23 +37,25 @@ def cosent(
 
 
 class CoSENT(Loss):
-    """`cosent` of the model's scores. NLI classes count as the grades 1, 0.5 and 0.
+    """`cosent` of the model's scores. A job hands over NLI classes as the targets 1, 0.5 and 0.
+
+    Default: the scale of 20 of Su, and of sentence-transformers' CoSENTLoss. Customary for logits is 1.
 
     Logs the mean score of the rows whose target is above the batch's mean target, of the others, and the gap.
     """
 
-    takes = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
-    reads = "scores"
+    input_kinds = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
+    consumes = "scores"
     couples = True
     compares = True
     contrast = Contrast.ORDER
+    paper = "Su 2022, https://kexue.fm/archives/8847"
+    choose_when = "the first to try on graded, 0/1 and NLI pairs when they are judged by rank correlation"
 
-    def __init__(self, *, temperature: float | int) -> None:
+    def __init__(self, *, temperature: float | int = 0.05) -> None:
         super().__init__()
         self.temperature = divisor("loss.temperature", temperature)
 
-    def forward(self, encoded: Encoded) -> LossOutput:
-        targets = graded_targets(encoded)
-        is_upper = targets > targets.mean()
-        loss = cosent(encoded.scores, targets, temperature=self.temperature)
-        return loss, score_gap(encoded.scores, is_upper, ~is_upper)
+    def with_logs(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> LossOutput:
+        loss = cosent(scores, targets, temperature=self.temperature)
+        return loss, order_gap(scores, targets)

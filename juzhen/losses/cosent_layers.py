@@ -6,18 +6,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from juzhen.core.batch import Encoded
 from juzhen.core.constants import constants
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.losses.cosent import cosent
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import divisor, number
-from juzhen.losses.scores import graded_targets, score_gap
+from juzhen.losses.scores import order_gap
 
 
 def cosent_of_layers(
-    layer_scores: Float[Tensor, "batch layers"], targets: Float[Tensor, "batch"], *, temperature: float
+    layer_scores: Float[Tensor, "batch layers"], targets: Float[Tensor, "batch"], *, temperature: float = 0.05
 ) -> Float[Tensor, "layers"]:
     """`cosent` of the scores at each layer."""
     return torch.stack(
@@ -37,18 +36,25 @@ class CoSENTLayers(Loss):
     depths   which layers, as shares of the backbone's, in (0, 1], the lowest first: 0.5 of 12 layers is layer 6
     weights  one for each of them
 
+    Defaults: CoSENT's scale of 20, and half the weight for the layer in the middle.
+
     Logs the loss at each layer; of the last one the mean score of the rows whose target is above the batch's mean
     target, of the others, and the gap.
     """
 
-    takes = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
-    reads = "layers"
+    input_kinds = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
+    consumes = "layers"
     couples = True
     compares = True
     contrast = Contrast.ORDER
+    choose_when = "as cosent, when lower layers shall give usable embeddings too"
 
     def __init__(
-        self, *, temperature: float | int, depths: Sequence[float | int], weights: Sequence[float | int]
+        self,
+        *,
+        temperature: float | int = 0.05,
+        depths: Sequence[float | int] = (0.5, 1.0),
+        weights: Sequence[float | int] = (0.5, 1.0),
     ) -> None:
         super().__init__()
         self.temperature = divisor("loss.temperature", temperature)
@@ -64,10 +70,15 @@ class CoSENTLayers(Loss):
                 f"loss.depths={list(depths)}, and one of them above 0"
             )
 
-    def forward(self, encoded: Encoded) -> LossOutput:
-        targets, scores = graded_targets(encoded), encoded.layer_scores
-        parts = cosent_of_layers(scores, targets, temperature=self.temperature)
-        is_upper = targets > targets.mean()
+    def with_logs(
+        self, layer_scores: Float[Tensor, "batch layers"], targets: Float[Tensor, "batch"]
+    ) -> LossOutput:
+        if layer_scores.shape[1] != len(self.weights):
+            raise UserError(
+                f"layer_scores of {layer_scores.shape[1]} layers: expected {len(self.weights)}, as there are weights; "
+                "give CoSENTLayers depths and weights for each"
+            )
+        parts = cosent_of_layers(layer_scores, targets, temperature=self.temperature)
         logs = {f"cosent_at_{depth:g}": part for depth, part in zip(self.depths, parts.detach(), strict=True)}
-        logs |= score_gap(scores[:, -1], is_upper, ~is_upper)
+        logs |= order_gap(layer_scores[:, -1], targets)
         return (parts * constants(self.weights, like=parts)).sum(), logs

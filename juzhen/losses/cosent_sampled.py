@@ -1,6 +1,7 @@
 """CoSENT with sampling: each row is compared with a few rows of lower target, drawn at random."""
 
 import math
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -16,7 +17,7 @@ def cosent_sampled(
     targets: Float[Tensor, "batch"],
     draws: Float[Tensor, "batch comparisons"],
     *,
-    temperature: float,
+    temperature: float = 0.05,
 ) -> Float[Tensor, ""]:
     """CoSENT whose sum over pairs is estimated from k comparisons for each row.
 
@@ -48,9 +49,13 @@ class CoSENTSampled(ScoreOrder):
     num_comparisons  rows of lower target that each row is compared with
 
     There to compare with: the exact sum of `cosent` is sorted, not written out, and costs less than drawing.
+
+    Defaults: CoSENT's scale of 20, ten comparisons.
     """
 
-    def __init__(self, *, num_comparisons: int, **shared: float | int | str) -> None:
+    choose_when = "comparisons with implementations that sample pairs; otherwise cosent is exact and faster"
+
+    def __init__(self, *, num_comparisons: int = 10, **shared: Any) -> None:
         super().__init__(**shared)
         self.num_comparisons = whole_number("loss.num_comparisons", num_comparisons, low=1)
 

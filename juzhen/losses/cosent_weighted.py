@@ -12,7 +12,7 @@ NO_STEP = -1e30
 
 
 def cosent_weighted(
-    scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"], *, temperature: float
+    scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"], *, temperature: float = 0.05
 ) -> Float[Tensor, ""]:
     """Penalty for every ordered pair of rows, times the difference of their targets.
 
@@ -42,7 +42,12 @@ def cosent_weighted(
 
 
 class CoSENTWeighted(ScoreOrder):
-    """`cosent_weighted` of the model's scores: a 5 below a 0 costs more than a 5 below a 4."""
+    """`cosent_weighted` of the model's scores: a 5 below a 0 costs more than a 5 below a 4.
+
+    Defaults: CoSENT's scale of 20.
+    """
+
+    choose_when = "graded pairs, when large mistakes in the order shall cost more than small ones"
 
     def cost(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> Float[Tensor, ""]:
         return cosent_weighted(scores, targets, temperature=1.0)

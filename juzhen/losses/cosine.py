@@ -6,7 +6,6 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from juzhen.core.batch import Encoded
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Loss, LossOutput
 from juzhen.losses.options import interval
@@ -31,18 +30,22 @@ class CosineSimilarity(Loss):
 
     target_range  [0, 1]: unrelated sentences shall be orthogonal · [-1, 1]: they shall be opposite
 
+    Default: the target is the cosine, as in sentence-transformers' CosineSimilarityLoss.
+
     Logs the mean absolute error, in units of the target: 1 is the way from the lowest to the highest.
     """
 
-    takes = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR)
-    reads = "cosines"
+    input_kinds = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR)
+    consumes = "cosines"
     couples = False
+    paper = "Reimers and Gurevych 2019, https://arxiv.org/abs/1908.10084"
+    choose_when = "graded pairs, when the cosine itself shall be the grade"
 
-    def __init__(self, *, target_range: Sequence[float | int]) -> None:
+    def __init__(self, *, target_range: Sequence[float | int] = (0.0, 1.0)) -> None:
         super().__init__()
         self.low, self.high = interval("loss.target_range", target_range, low=-1.0, high=1.0)
 
-    def forward(self, encoded: Encoded) -> LossOutput:
-        targets = rescale(encoded.targets, low=self.low, high=self.high)
-        error = (encoded.scores.detach() - targets).abs().mean() / (self.high - self.low)
-        return cosine_regression(encoded.scores, targets), {"mean_absolute_error": error}
+    def with_logs(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> LossOutput:
+        targets = rescale(targets, low=self.low, high=self.high)
+        error = (scores.detach() - targets).abs().mean() / (self.high - self.low)
+        return cosine_regression(scores, targets), {"mean_absolute_error": error}

@@ -5,9 +5,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from juzhen.core.batch import Encoded
+from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
-from juzhen.losses.loss import Contrast, Loss, LossOutput, first_two, negatives
+from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import divisor, switch
 from juzhen.losses.scores import all_cosines, score_gap
 
@@ -39,10 +39,10 @@ def false_negatives(
 
 def info_nce(
     scores: Float[Tensor, "batch candidates"],
-    excluded: Bool[Tensor, "batch candidates"],
+    excluded: Bool[Tensor, "batch candidates"] | None = None,
     *,
-    temperature: float,
-    symmetric: bool,
+    temperature: float = 0.05,
+    symmetric: bool = False,
 ) -> Float[Tensor, ""]:
     """Cross entropy of finding row i's positive, which is candidate i, among the candidates.
 
@@ -52,7 +52,9 @@ def info_nce(
     symmetric  average with the way back, where each positive looks for its anchor among the batch's anchors;
                explicit negatives, candidates N and later, take no part in it
     """
-    logits = (scores / temperature).masked_fill(excluded, -torch.inf)
+    logits = scores / temperature
+    if excluded is not None:
+        logits = logits.masked_fill(excluded, -torch.inf)
     own = torch.arange(len(logits), device=logits.device)
     forth = F.cross_entropy(logits, own)
     if not symmetric:
@@ -66,37 +68,62 @@ class InfoNCE(Loss):
 
     Less than all: `info_nce_in_batch` leaves explicit negatives out, `info_nce_own` all that is of other rows. Logs
     accuracy (the positive is the best candidate), mean score of positives, of negatives, and the gap.
+
+    Defaults: one way, at the 0.05 of SimCSE, which is the scale of 20 of MultipleNegativesRankingLoss in
+    sentence-transformers.
     """
 
-    takes = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
-    reads = "embeddings"
+    input_kinds = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
+    consumes = "embeddings"
     couples = True
     contrast = Contrast.TEXTS
+    paper = "van den Oord et al. 2018, https://arxiv.org/abs/1807.03748"
+    choose_when = "the first to try on positive pairs and triplets for retrieval, with large batches"
 
-    def __init__(self, *, temperature: float | int, symmetric: bool) -> None:
+    def __init__(self, *, temperature: float | int = 0.05, symmetric: bool = False) -> None:
         super().__init__()
         self.temperature = divisor("loss.temperature", temperature)
         self.symmetric = switch("loss.symmetric", symmetric)
 
-    def forward(self, encoded: Encoded) -> LossOutput:
-        scores, excluded = batch_candidates(encoded)
+    def with_logs(
+        self,
+        anchors: Float[Tensor, "batch dim"],
+        positives: Float[Tensor, "batch dim"],
+        negatives: Float[Tensor, "batch negatives dim"] | None = None,
+        *,
+        text_ids: Int[Tensor, "batch texts"] | None = None,
+    ) -> LossOutput:
+        if negatives is not None and Kind.TRIPLET not in self.input_kinds:
+            raise UserError(f"negatives: {type(self).__name__} reads none; leave them out, or use InfoNCE")
+        scores, excluded = batch_candidates(anchors, positives, negatives, text_ids)
         loss = info_nce(scores, excluded, temperature=self.temperature, symmetric=self.symmetric)
         return loss, ranking_summary(scores, excluded, torch.arange(len(scores), device=scores.device))
 
 
+def numbers_of_texts(
+    text_ids: Int[Tensor, "batch texts"] | None, *, like: Float[Tensor, "batch dim"], count: int
+) -> Int[Tensor, "batch texts"]:
+    """`text_ids`, the number of each text of a row, equal for equal texts; None: all `count` of each row differ."""
+    if text_ids is None:
+        return torch.arange(len(like) * count, device=like.device).view(len(like), count)
+    return text_ids
+
+
 def batch_candidates(
-    encoded: Encoded,
+    anchors: Float[Tensor, "batch dim"],
+    positives: Float[Tensor, "batch dim"],
+    negatives: Float[Tensor, "batch negatives dim"] | None,
+    text_ids: Int[Tensor, "batch texts"] | None,
 ) -> tuple[Float[Tensor, "batch candidates"], Bool[Tensor, "batch candidates"]]:
     """Cosines of each anchor with all positives of the batch and then all explicit negatives; who is excluded.
 
     The own positive of row i is candidate i. Excluded are the `false_negatives`.
     """
-    anchors, positives = first_two(encoded)
-    anchor_ids, positive_ids, *_ = encoded.text_ids.values()
-    extra = negatives(encoded)
-    candidates = torch.cat([positives, *(encoded.embeddings[column] for column in extra)])
-    candidate_ids = torch.cat([positive_ids, *(encoded.text_ids[column] for column in extra)])
-    return all_cosines(anchors, candidates), false_negatives(anchor_ids, positive_ids, candidate_ids)
+    extra = () if negatives is None else negatives.unbind(dim=1)
+    ids = numbers_of_texts(text_ids, like=anchors, count=2 + len(extra))
+    anchor_ids, *candidate_ids = ids.unbind(dim=1)
+    excluded = false_negatives(anchor_ids, candidate_ids[0], torch.cat(candidate_ids))
+    return all_cosines(anchors, torch.cat([positives, *extra])), excluded
 
 
 @torch.no_grad()

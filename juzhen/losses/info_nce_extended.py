@@ -10,9 +10,13 @@ class InfoNCEExtended(InfoNCEPool):
     loss = (1/N) Σ_i −log [exp(s(a_i, p_i)/τ) / Σ_j (exp(s(a_i, p_j)/τ) + exp(s(a_i, n_j)/τ) + exp(s(p_i, n_j)/τ))],
     s the cosine. (Zhang et al. 2024, section 3.3, https://arxiv.org/abs/2309.11143) Rows without negatives make it
     plain InfoNCE.
+
+    Default: 0.05, as CoT-BERT and SimCSE.
     """
 
-    takes = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
+    input_kinds = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
+    paper = "Zhang et al. 2024, https://arxiv.org/abs/2309.11143"
+    choose_when = "triplets of prompt templates, as CoT-BERT does"
 
-    def __init__(self, *, temperature: float | int) -> None:
+    def __init__(self, *, temperature: float | int = 0.05) -> None:
         super().__init__(temperature=temperature, other_anchors=False, positive_to_negatives=True)

@@ -10,4 +10,6 @@ class InfoNCEInBatch(InfoNCE):
     Triplets and inference pairs become pairs of anchor and positive first. Logs what `InfoNCE` logs.
     """
 
-    takes = (Kind.POSITIVE_PAIR,)
+    input_kinds = (Kind.POSITIVE_PAIR,)
+    paper = "Henderson et al. 2017, https://arxiv.org/abs/1705.00652"
+    choose_when = "positive pairs without hard negatives"

@@ -2,11 +2,12 @@
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
 
-from juzhen.core.batch import Encoded
 from juzhen.core.examples import Kind
-from juzhen.losses.info_nce import false_negatives, ranking_summary
-from juzhen.losses.loss import Contrast, Loss, LossOutput, first_two, negatives
+from juzhen.losses.info_nce import false_negatives, numbers_of_texts, ranking_summary
+from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import divisor, switch
 from juzhen.losses.scores import all_cosines
 
@@ -22,25 +23,40 @@ class InfoNCEPool(Loss):
 
     Candidates with the text of the anchor or of one of its positives are left out, as in `info_nce`; of E_i those
     with the text of p_i or a_i. Without negatives E_i is empty. Logs what `InfoNCE` logs, of a_i's candidates.
+
+    Defaults: the temperature of `InfoNCE`, with other anchors, without E_i.
     """
 
-    takes = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
-    reads = "embeddings"
+    input_kinds = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
+    consumes = "embeddings"
     couples = True
     contrast = Contrast.TEXTS
+    paper = "Zhang et al. 2024, https://arxiv.org/abs/2309.11143"
+    choose_when = "as info_nce, when anchors are of the same sort as positives and shall keep apart too"
 
-    def __init__(self, *, temperature: float | int, other_anchors: bool, positive_to_negatives: bool) -> None:
+    def __init__(
+        self,
+        *,
+        temperature: float | int = 0.05,
+        other_anchors: bool = True,
+        positive_to_negatives: bool = False,
+    ) -> None:
         super().__init__()
         self.temperature = divisor("loss.temperature", temperature)
         self.other_anchors = switch("loss.other_anchors", other_anchors)
         self.positive_to_negatives = switch("loss.positive_to_negatives", positive_to_negatives)
 
-    def forward(self, encoded: Encoded) -> LossOutput:
-        anchors, positives = first_two(encoded)
-        anchor_ids, positive_ids, *_ = encoded.text_ids.values()
-        columns = negatives(encoded)
-        extra = [encoded.embeddings[column] for column in columns]
-        extra_ids = [encoded.text_ids[column] for column in columns]
+    def with_logs(
+        self,
+        anchors: Float[Tensor, "batch dim"],
+        positives: Float[Tensor, "batch dim"],
+        negatives: Float[Tensor, "batch negatives dim"] | None = None,
+        *,
+        text_ids: Int[Tensor, "batch texts"] | None = None,
+    ) -> LossOutput:
+        extra = () if negatives is None else negatives.unbind(dim=1)
+        ids = numbers_of_texts(text_ids, like=anchors, count=2 + len(extra))
+        anchor_ids, positive_ids, *extra_ids = ids.unbind(dim=1)
         pool, pool_ids = [positives, *extra], [positive_ids, *extra_ids]
         if self.other_anchors:
             pool.append(anchors)
@@ -49,8 +65,8 @@ class InfoNCEPool(Loss):
         excluded = false_negatives(anchor_ids, positive_ids, torch.cat(pool_ids))
         logits = scores.masked_fill(excluded, -torch.inf)
         if self.positive_to_negatives and extra:
-            ids = torch.cat(extra_ids)
-            is_same = (ids == positive_ids[:, None]) | (ids == anchor_ids[:, None])
+            of_extra = torch.cat(extra_ids)
+            is_same = (of_extra == positive_ids[:, None]) | (of_extra == anchor_ids[:, None])
             extended = all_cosines(positives, torch.cat(extra)).masked_fill(is_same, -torch.inf)
             logits = torch.cat([logits, extended], dim=1)
         own = torch.arange(len(anchors), device=anchors.device)

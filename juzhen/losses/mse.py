@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from juzhen.core.batch import Encoded
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.losses.cosine import rescale
@@ -23,7 +22,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def squared_error(
-    scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"], *, activation: str
+    scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"], *, activation: str = "identity"
 ) -> Float[Tensor, ""]:
     """Mean squared difference of prediction and target.
 
@@ -42,11 +41,13 @@ class Regression(Loss):
     Raises UserError for a range that the activation does not reach.
     """
 
-    takes = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR)
-    reads = "scores"
+    input_kinds = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR)
+    consumes = "scores"
     couples = False
 
-    def __init__(self, *, activation: str, target_range: Sequence[float | int]) -> None:
+    def __init__(
+        self, *, activation: str = "identity", target_range: Sequence[float | int] = (0.0, 1.0)
+    ) -> None:
         super().__init__()
         self.activation = choice("loss.activation", activation, tuple(ACTIVATIONS))
         self.low, self.high = interval("loss.target_range", target_range, low=-1.0, high=1.0)
@@ -56,21 +57,27 @@ class Regression(Loss):
                 "1; type loss.target_range=[0,1] too, or loss.activation=identity"
             )
 
-    def predicted_targets(self, encoded: Encoded) -> Float[Tensor, "batch"]:
+    def predicted_targets(self, targets: Float[Tensor, "batch"]) -> Float[Tensor, "batch"]:
         """The predictions that are asked for."""
-        return rescale(encoded.targets, low=self.low, high=self.high)
+        return rescale(targets, low=self.low, high=self.high)
 
     @torch.no_grad()
-    def absolute_error(self, encoded: Encoded) -> Float[Tensor, ""]:
+    def absolute_error(
+        self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]
+    ) -> Float[Tensor, ""]:
         """Mean absolute difference of prediction and target, in units of the target, which is from 0 to 1."""
-        predictions = ACTIVATIONS[self.activation](full_precision(encoded.scores))
-        return (predictions - self.predicted_targets(encoded)).abs().mean() / (self.high - self.low)
+        predictions = ACTIVATIONS[self.activation](full_precision(scores))
+        return (predictions - self.predicted_targets(targets)).abs().mean() / (self.high - self.low)
 
 
 class SquaredError(Regression):
-    """`squared_error` of the model's scores. Logs the mean absolute error, in units of the target."""
+    """`squared_error` of the model's scores. Logs the mean absolute error, in units of the target.
 
-    def forward(self, encoded: Encoded) -> LossOutput:
-        targets = self.predicted_targets(encoded)
-        loss = squared_error(encoded.scores, targets, activation=self.activation)
-        return loss, {"mean_absolute_error": self.absolute_error(encoded)}
+    Defaults: the score is the prediction, as torch.nn.MSELoss.
+    """
+
+    choose_when = "graded pairs on a cross-encoder, or distilling the scores of a teacher"
+
+    def with_logs(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> LossOutput:
+        loss = squared_error(scores, self.predicted_targets(targets), activation=self.activation)
+        return loss, {"mean_absolute_error": self.absolute_error(scores, targets)}

@@ -4,11 +4,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from juzhen.core.batch import Encoded
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import choice, number
-from juzhen.losses.scores import full_precision, score_gap
+from juzhen.losses.scores import full_precision, label_gap
 
 REDUCTIONS = ("mean", "sum")
 
@@ -26,7 +25,11 @@ def hard_rows(distances: Float[Tensor, "batch"], is_positive: Bool[Tensor, "batc
 
 
 def online_contrastive(
-    scores: Float[Tensor, "batch"], labels: Float[Tensor, "batch"], *, margin: float, reduction: str
+    scores: Float[Tensor, "batch"],
+    labels: Float[Tensor, "batch"],
+    *,
+    margin: float = 0.5,
+    reduction: str = "mean",
 ) -> Float[Tensor, ""]:
     """Contrastive cost of the hard rows; `mean` divides it by the number of all rows, hard or not.
 
@@ -48,23 +51,24 @@ def online_contrastive(
 class OnlineContrastive(Loss):
     """`online_contrastive` of the cosine scores of labelled pairs.
 
+    Defaults: the margin of sentence-transformers' OnlineContrastiveLoss, but the mean: see `online_contrastive`.
+
     Logs the share of hard rows, mean score of positives, of negatives, and the gap.
     """
 
-    takes = (Kind.LABELLED_PAIR,)
-    reads = "cosines"
+    input_kinds = (Kind.LABELLED_PAIR,)
+    consumes = "cosines"
     couples = True
     contrast = Contrast.CLASSES
+    paper = "sentence-transformers, https://sbert.net/docs/package_reference/sentence_transformer/losses.html"
+    choose_when = "0/1 pairs of which most are easy: only the hard ones of a batch count"
 
-    def __init__(self, *, margin: float | int, reduction: str) -> None:
+    def __init__(self, *, margin: float | int = 0.5, reduction: str = "mean") -> None:
         super().__init__()
         self.margin = number("loss.margin", margin, low=0.0, open_low=True)
         self.reduction = choice("loss.reduction", reduction, REDUCTIONS)
 
-    def forward(self, encoded: Encoded) -> LossOutput:
-        scores, is_positive = encoded.scores.detach(), encoded.targets > 0.5
-        loss = online_contrastive(
-            encoded.scores, encoded.targets, margin=self.margin, reduction=self.reduction
-        )
-        is_hard = hard_rows(1 - full_precision(scores), is_positive)
-        return loss, {"hard_share": is_hard.float().mean()} | score_gap(scores, is_positive, ~is_positive)
+    def with_logs(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> LossOutput:
+        loss = online_contrastive(scores, targets, margin=self.margin, reduction=self.reduction)
+        is_hard = hard_rows(1 - full_precision(scores.detach()), targets > 0.5)
+        return loss, {"hard_share": is_hard.float().mean()} | label_gap(scores, targets)

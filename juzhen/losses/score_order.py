@@ -5,11 +5,10 @@ from abc import abstractmethod
 from jaxtyping import Float
 from torch import Tensor
 
-from juzhen.core.batch import Encoded
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import choice, divisor
-from juzhen.losses.scores import full_precision, graded_targets, score_gap
+from juzhen.losses.scores import full_precision, order_gap
 
 UNITS = ("score", "spread", "spread_with_gradient")
 SMALLEST_SPREAD = 1e-3
@@ -47,13 +46,13 @@ class ScoreOrder(Loss):
     mean target, of the others, and the gap.
     """
 
-    takes = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
-    reads = "scores"
+    input_kinds = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
+    consumes = "scores"
     couples = True
     compares = True
     contrast = Contrast.ORDER
 
-    def __init__(self, *, temperature: float | int, temperature_unit: str) -> None:
+    def __init__(self, *, temperature: float | int = 0.05, temperature_unit: str = "score") -> None:
         super().__init__()
         self.temperature = divisor("loss.temperature", temperature)
         self.temperature_unit = choice("loss.temperature_unit", temperature_unit, UNITS)
@@ -62,9 +61,7 @@ class ScoreOrder(Loss):
     def cost(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> Float[Tensor, ""]:
         """The scalar for scores that are divided by the temperature already."""
 
-    def forward(self, encoded: Encoded) -> LossOutput:
-        targets = graded_targets(encoded)
-        temperature = temperature_of(encoded.scores, temperature=self.temperature, unit=self.temperature_unit)
-        is_upper = targets > targets.mean()
-        loss = self.cost(full_precision(encoded.scores) / temperature, targets)
-        return loss, {"temperature": temperature.detach()} | score_gap(encoded.scores, is_upper, ~is_upper)
+    def with_logs(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> LossOutput:
+        temperature = temperature_of(scores, temperature=self.temperature, unit=self.temperature_unit)
+        loss = self.cost(full_precision(scores) / temperature, targets)
+        return loss, {"temperature": temperature.detach()} | order_gap(scores, targets)

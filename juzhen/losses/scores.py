@@ -1,13 +1,9 @@
-"""Similarity scores of embeddings, in full precision, the grades they are held to, and what to log about them."""
+"""Similarity scores of embeddings, in full precision, and what to log about them."""
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
-
-from juzhen.core.batch import Encoded
-from juzhen.core.constants import constants
-from juzhen.core.examples import NLI_GRADES, Kind
 
 
 def full_precision(values: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
@@ -34,13 +30,6 @@ def all_cosines(
         )
 
 
-def graded_targets(encoded: Encoded) -> Float[Tensor, "batch"]:
-    """Targets in which higher means closer: NLI classes become 1, 0.5 and 0, others stay."""
-    if encoded.kind is Kind.NLI_PAIR:
-        return constants(NLI_GRADES, like=encoded.targets)[encoded.targets.long()]
-    return encoded.targets
-
-
 @torch.no_grad()
 def mean_where(values: Float[Tensor, "*axes"], chosen: Bool[Tensor, "*axes"]) -> Float[Tensor, ""]:
     """Mean of the chosen values; NaN when none is chosen, because a missing number is not 0."""
@@ -58,3 +47,15 @@ def score_gap(
         "negative_score": negative_score,
         "score_gap": positive_score - negative_score,
     }
+
+
+def order_gap(scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> dict[str, Tensor]:
+    """`score_gap` of the rows whose target is above the mean target, and the others."""
+    is_upper = targets > full_precision(targets).mean()
+    return score_gap(scores, is_upper, ~is_upper)
+
+
+def label_gap(scores: Float[Tensor, "batch"], labels: Float[Tensor, "batch"]) -> dict[str, Tensor]:
+    """`score_gap` of the positive rows and the negative ones."""
+    is_positive = labels > 0.5
+    return score_gap(scores, is_positive, ~is_positive)

@@ -15,5 +15,7 @@ class SimCSE(InfoNCE):
     triplets of an NLI set. Logs what `InfoNCE` logs.
     """
 
-    takes = (Kind.SENTENCE,)
+    input_kinds = (Kind.SENTENCE,)
     needs_two_views = True
+    paper = "Gao et al. 2021, https://arxiv.org/abs/2104.08821"
+    choose_when = "sentences without labels"

@@ -12,5 +12,7 @@ class SimCSENTXent(NTXent):
     become sentences first, labels unread.
     """
 
-    takes = (Kind.SENTENCE,)
+    input_kinds = (Kind.SENTENCE,)
     needs_two_views = True
+    paper = "Gao et al. 2021, https://arxiv.org/abs/2104.08821"
+    choose_when = "sentences without labels in small batches: more candidates than simcse"

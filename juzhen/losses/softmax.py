@@ -5,9 +5,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from juzhen.core.batch import Encoded
 from juzhen.core.examples import Kind
-from juzhen.losses.loss import Contrast, Loss, LossOutput, first_two
+from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import switch
 from juzhen.losses.scores import full_precision
 
@@ -16,8 +15,8 @@ def pair_features(
     first: Float[Tensor, "batch dim"],
     second: Float[Tensor, "batch dim"],
     *,
-    use_difference: bool,
-    use_product: bool,
+    use_difference: bool = True,
+    use_product: bool = False,
 ) -> Float[Tensor, "batch features"]:
     """[u, v], then |u − v| and u·v, element by element, where wanted.
 
@@ -42,25 +41,36 @@ class SoftmaxClassifier(Loss):
 
     dim, num_classes  size of an embedding and number of classes, given by model and data
 
+    Defaults: [u, v, |u − v|], the form that the paper found best.
+
     Logs the accuracy on the batch.
     """
 
-    takes = (Kind.NLI_PAIR, Kind.LABELLED_PAIR)
-    reads = "embeddings"
+    input_kinds = (Kind.NLI_PAIR, Kind.LABELLED_PAIR)
+    consumes = "embeddings"
     couples = False
     has_head = True
     contrast = Contrast.CLASSES
+    paper = "Reimers and Gurevych 2019, https://arxiv.org/abs/1908.10084"
+    choose_when = "NLI pairs, when their classes are all there is"
 
-    def __init__(self, *, use_difference: bool, use_product: bool, dim: int, num_classes: int) -> None:
+    def __init__(
+        self, *, dim: int, num_classes: int, use_difference: bool = True, use_product: bool = False
+    ) -> None:
         super().__init__()
         self.use_difference = switch("loss.use_difference", use_difference)
         self.use_product = switch("loss.use_product", use_product)
         self.head = nn.Linear((2 + use_difference + use_product) * dim, num_classes)
 
-    def forward(self, encoded: Encoded) -> LossOutput:
+    def with_logs(
+        self,
+        first: Float[Tensor, "batch dim"],
+        second: Float[Tensor, "batch dim"],
+        classes: Float[Tensor, "batch"],
+    ) -> LossOutput:
         features = pair_features(
-            *first_two(encoded), use_difference=self.use_difference, use_product=self.use_product
+            first, second, use_difference=self.use_difference, use_product=self.use_product
         )
         logits = self.head(features.to(self.head.weight.dtype))
-        accuracy = (logits.argmax(dim=-1) == encoded.targets).float().mean()
-        return cross_entropy(logits, encoded.targets), {"accuracy": accuracy}
+        accuracy = (logits.argmax(dim=-1) == classes).float().mean()
+        return cross_entropy(logits, classes), {"accuracy": accuracy}

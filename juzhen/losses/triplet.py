@@ -4,9 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from juzhen.core.batch import Encoded
 from juzhen.core.examples import Kind
-from juzhen.losses.loss import Contrast, Loss, LossOutput, first_two, negatives
+from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import choice, number
 from juzhen.losses.scores import full_precision, row_cosine
 
@@ -25,7 +24,7 @@ def triplet_margin(
     positive_scores: Float[Tensor, "batch"],
     negative_scores: Float[Tensor, "batch negatives"],
     *,
-    margin: float | Float[Tensor, ""],
+    margin: float | Float[Tensor, ""] = 0.2,
 ) -> Float[Tensor, ""]:
     """Violation of the margin, averaged over rows and their negatives.
 
@@ -55,21 +54,25 @@ class TripletMargin(Loss):
     distance         cosine, or euclidean for encoders that do not normalize (choose a margin of its scale)
     adaptive_margin  see `adapted_margin`
 
+    Defaults: the margin of Schroff et al. in units of the cosine. (sentence-transformers: Euclidean, 5.)
+
     Logs the share of triplets that violate the margin, and the mean score of positives and of negatives (for
     euclidean the negative distance), and a margin that follows the batch.
     """
 
-    takes = (Kind.TRIPLET,)
-    reads = "embeddings"
+    input_kinds = (Kind.TRIPLET,)
+    consumes = "embeddings"
     couples = False
     contrast = Contrast.NEGATIVES
+    paper = "Schroff et al. 2015, https://arxiv.org/abs/1503.03832"
+    choose_when = "triplets in small batches, each row by itself"
 
     def __init__(
         self,
         *,
-        margin: float | int,
-        distance: str,
-        adaptive_margin: float | int = 0.0,  # stored configurations of earlier runs lack it
+        margin: float | int = 0.2,
+        distance: str = "cosine",
+        adaptive_margin: float | int = 0.0,
     ) -> None:
         super().__init__()
         self.margin = number("loss.margin", margin, low=0.0)
@@ -77,13 +80,15 @@ class TripletMargin(Loss):
         self.adaptive_margin = number("loss.adaptive_margin", adaptive_margin, low=0.0)
         self.couples = self.adaptive_margin > 0
 
-    def forward(self, encoded: Encoded) -> LossOutput:
+    def with_logs(
+        self,
+        anchors: Float[Tensor, "batch dim"],
+        positives: Float[Tensor, "batch dim"],
+        negatives: Float[Tensor, "batch negatives dim"],
+    ) -> LossOutput:
         score = DISTANCES[self.distance]
-        anchors, positives = first_two(encoded)
         positive_scores = score(anchors, positives)
-        negative_scores = torch.stack(
-            [score(anchors, encoded.embeddings[column]) for column in negatives(encoded)], dim=-1
-        )
+        negative_scores = torch.stack([score(anchors, one) for one in negatives.unbind(dim=1)], dim=-1)
         logs = {
             "positive_score": positive_scores.detach().mean(),
             "negative_score": negative_scores.detach().mean(),

@@ -1,10 +1,9 @@
 """Online triplets: the batch itself gives each pair the negative that it is held against."""
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from juzhen.core.batch import Encoded
 from juzhen.core.examples import Kind
 from juzhen.losses.info_nce import batch_candidates, ranking_summary
 from juzhen.losses.loss import Contrast, Loss, LossOutput
@@ -45,22 +44,35 @@ class TripletOnline(Loss):
     margin           in units of the cosine
     adaptive_margin  see `juzhen.losses.triplet.adapted_margin`; its negatives are all candidates
 
+    Defaults: the closest negative, and the margin of `TripletMargin`.
+
     Logs what `InfoNCE` logs of all candidates, the share of rows that violate the margin, and the margin.
     """
 
-    takes = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
-    reads = "embeddings"
+    input_kinds = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
+    consumes = "embeddings"
     couples = True
     contrast = Contrast.TEXTS
+    paper = "Hermans et al. 2017, https://arxiv.org/abs/1703.07737"
+    choose_when = "pairs or triplets in large batches, against the hardest text of the batch"
 
-    def __init__(self, *, mining: str, margin: float | int, adaptive_margin: float | int) -> None:
+    def __init__(
+        self, *, mining: str = "batch_hard", margin: float | int = 0.2, adaptive_margin: float | int = 0.0
+    ) -> None:
         super().__init__()
         self.mining = choice("loss.mining", mining, MINING)
         self.margin = number("loss.margin", margin, low=0.0)
         self.adaptive_margin = number("loss.adaptive_margin", adaptive_margin, low=0.0)
 
-    def forward(self, encoded: Encoded) -> LossOutput:
-        scores, excluded = batch_candidates(encoded)
+    def with_logs(
+        self,
+        anchors: Float[Tensor, "batch dim"],
+        positives: Float[Tensor, "batch dim"],
+        negatives: Float[Tensor, "batch negatives dim"] | None = None,
+        *,
+        text_ids: Int[Tensor, "batch texts"] | None = None,
+    ) -> LossOutput:
+        scores, excluded = batch_candidates(anchors, positives, negatives, text_ids)
         is_own = torch.eye(*scores.shape, dtype=torch.bool, device=scores.device)
         negative = mined(scores, ~excluded & ~is_own, mining=self.mining)[:, None]
         own = scores.diagonal()

@@ -1,4 +1,4 @@
-"""What the scores of a model are is asked of what it offers to a loss."""
+"""What the scores of a model are is asked of what it provides to a loss."""
 
 import sys
 
@@ -20,12 +20,12 @@ from conf.for_scores import unit_of_scores
         ("lightning_modules.absent.BiEncoder", "cosine"),
     ],
 )
-def test_a_model_scores_by_cosines_where_it_offers_them(model, unit):
+def test_a_model_scores_by_cosines_where_it_provides_them(model, unit):
     assert unit_of_scores(model) == unit
 
 
 def test_a_model_from_elsewhere_is_not_run_to_ask_it(tmp_path, monkeypatch):
-    (tmp_path / "their_model.py").write_text("class Theirs:\n    offers = ('scores',)\n")
+    (tmp_path / "their_model.py").write_text("class Theirs:\n    provides = ('scores',)\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert unit_of_scores("their_model.Theirs") == "cosine"
     assert "their_model" not in sys.modules

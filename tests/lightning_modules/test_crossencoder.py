@@ -5,10 +5,12 @@ import csv
 import numpy as np
 import pytest
 import torch
+from expected_losses import EXPECTED
 from jobs import compose_job, forbid_reading, run_job
 from omegaconf import OmegaConf
 
 import predict
+from conf.declared import declared
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
@@ -25,20 +27,10 @@ from lightning_modules.matching import match_losses
 
 JOINT = ("model=crossencoder", "training.duration=2 steps", "evaluation.splits=[dev]")
 GRADED = {"demo_sts", "demo_qmc", "demo_order", "demo_nli"}
-PAIRS = GRADED - {"demo_nli"}
 FITS = {
-    "bce": PAIRS,
-    "ce": GRADED - {"demo_sts"},
-    "ce_mse": PAIRS,
-    "cosent": GRADED,
-    "cosent_adaptive": GRADED,
-    "cosent_bce": PAIRS,
-    "cosent_sampled": GRADED,
-    "cosent_weighted": GRADED,
-    "huber": PAIRS,
-    "margin_ranking": GRADED,
-    "mse": PAIRS,
-    "quantile": PAIRS,
+    name: one.sets
+    for name, one in EXPECTED.items()
+    if declared(options("loss")[name]["_target_"]).consumes in CrossEncoder.provides
 }
 """Losses that a cross-encoder learns from, and the demo sets they take; all others on file are refused."""
 

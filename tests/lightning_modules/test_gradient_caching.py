@@ -11,6 +11,7 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.encoders import load_backbone
 from launch import typed_config
 from lightning_modules.biencoder import BiEncoder
+from lightning_modules.loss_arguments import loss_of
 from lightning_modules.matching import build_losses, match_losses
 
 PIECE = 24
@@ -69,7 +70,7 @@ def gradients(module, batch, *, piece_tokens):
     """The loss and the gradient of every weight."""
     module.zero_grad()
     module.encoder.piece_tokens = piece_tokens
-    loss, _ = module.losses["set"](module.encode(batch))
+    loss, _ = loss_of(module.losses["set"], module.encode(batch))
     loss.backward()
     return loss.detach(), {name: one.grad for name, one in module.named_parameters() if one.grad is not None}
 
@@ -106,7 +107,7 @@ def test_labelled_cosent_equals_the_cache_written_out_by_hand(tiny_backbone):
         cached = module.encoder(batch.tokens)
     leaf = cached.clone().requires_grad_()
     module.encoder.forward, forward = (lambda tokens: leaf), module.encoder.forward
-    module.losses["set"](module.encode(batch))[0].backward()
+    loss_of(module.losses["set"], module.encode(batch))[0].backward()
     module.encoder.forward = forward
     at_embeddings = torch.empty_like(leaf.grad)
     at_embeddings[batch.tokens.restored] = leaf.grad

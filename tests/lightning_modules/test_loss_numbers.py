@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from hydra.utils import get_class
 from jobs import compose_job
 from omegaconf import OmegaConf
 
 from conf.for_scores import unit_of_scores
+from conf.own_classes import own_class
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from launch import check_command_line, typed_config
@@ -94,9 +94,9 @@ def test_the_page_names_every_number_of_every_loss(documented):
     assert set(documented) == set(LOSSES)
     for loss, numbers in documented.items():
         (refused,) = {tuple(value == "refused" for value in values) for values in numbers.values()}
-        reads = get_class(OmegaConf.load(ROOT / "conf" / "loss" / f"{loss}.yaml")["_target_"]).reads
+        consumes = own_class(OmegaConf.load(ROOT / "conf" / "loss" / f"{loss}.yaml")["_target_"]).consumes
         fits = [
-            reads in get_class(loss_numbers.options("model")[name]["_target_"]).offers
+            consumes in own_class(loss_numbers.options("model")[name]["_target_"]).provides
             for name in loss_numbers.FAMILIES.values()
         ]
         assert [not one for one in refused] == fits, loss
@@ -104,7 +104,7 @@ def test_the_page_names_every_number_of_every_loss(documented):
 
 def test_a_model_says_in_its_source_what_its_class_says():
     for name, config in loss_numbers.options("model").items():
-        is_cosine = "cosines" in get_class(config["_target_"]).offers
+        is_cosine = "cosines" in own_class(config["_target_"]).provides
         assert unit_of_scores(config["_target_"]) == ("cosine" if is_cosine else "logit"), name
     assert unit_of_scores(loss_numbers.options("model")["crossencoder"]["_target_"]) == "logit"
 

@@ -1,9 +1,13 @@
 """Every model with every loss: it trains, or it says why not before anything is loaded; docs/losses.md tells which."""
 
+import re
+
 import pytest
+import torch
 from jobs import compose_job, run_job
 from omegaconf import OmegaConf
 
+from conf.declared import declared
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.result import Result
@@ -24,24 +28,17 @@ SETS = {
     Kind.SENTENCE: "text_lctt",
     Kind.LABELLED_TEXT: "tnews",
 }
+PAIRS_ALONE = ("cot_single", "cot_without_negative", "crops", "simcse", "views")
 FROM_TEXT = [
     (model, loss)
-    for model in sorted(path.stem for path in (loss_table.CONFIGURATION / "model").glob("*.yaml"))
+    for model in sorted(loss_table.options("model"))
     if model not in ("biencoder", "crossencoder", "lexical", "mlm")
-    for loss in ("info_nce", "info_nce_extended", "info_nce_pool", "triplet_online", "by_kind")
-] + [
-    (model, loss)
-    for model in (
-        "cot_single",
-        "cot_without_negative",
-        "crops",
-        "simcse",
-        "views",
-    )  # the others make triplets
-    for loss in ("info_nce_in_batch", "nt_xent")
+    for loss, one in loss_table.options("loss").items()
+    if {Kind.POSITIVE_PAIR} | ({Kind.TRIPLET} if model not in PAIRS_ALONE else set())
+    <= {*(declared(one["_target_"]).input_kinds if "_target_" in one else Kind)}
 ]
 """Models that make pairs of sentences, and losses that take pairs. Those of rows are tried in tests/test_jobs.py and
-test_crossencoder.py."""
+test_crossencoder.py. All but PAIRS_ALONE make triplets, too."""
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +49,40 @@ def outcomes():
 def test_the_page_is_what_the_code_says(project_root, outcomes, monkeypatch):
     monkeypatch.setattr(loss_table, "outcomes", lambda: outcomes)
     assert (project_root / "docs" / "losses.md").read_text(encoding="utf-8") == loss_table.page(), (
-        "write it again: python -m tools.loss_table docs/losses.md"
+        f"write it again: {loss_table.COMMAND}"
     )
+    assert loss_table.STUB.read_text(encoding="utf-8") == loss_table.stub()
+
+
+def test_the_page_says_when_to_choose_a_loss_and_how_to_call_it(project_root):
+    page = (project_root / "docs" / "losses.md").read_text(encoding="utf-8")
+    rows = {
+        line.split("`")[1]: line
+        for line in page.partition("## Numbers")[0].splitlines()
+        if line.startswith("| `")
+    }
+    assert "first to try on graded" in rows["cosent"]
+    assert "`CoSENT()(scores, targets)`" in rows["cosent"]
+    assert "`SoftmaxClassifier(dim=…, num_classes=…)(first, second, classes)`" in rows["softmax"]
+    assert "https://arxiv.org/abs/1807.03748" in rows["info_nce"]
+    assert all(row.split(" | ")[2] for name, row in rows.items() if name != "by_kind")
+
+
+def test_the_code_of_the_page_runs(project_root):
+    (code,) = re.findall(
+        r"```python\n(.*?)```", (project_root / "docs" / "losses.md").read_text("utf-8"), re.S
+    )
+    vectors = torch.nn.functional.normalize(torch.randn(2, 4, 8), dim=-1)
+    known = {
+        "scores": torch.rand(4),
+        "targets": torch.arange(4.0),
+        "anchors": vectors[0],
+        "positives": vectors[1],
+    }
+    for line in code.splitlines():
+        exec(line, known)
+        assert "loss" not in known or (known["loss"].shape == () and known["loss"].isfinite())
+    assert "loss" in known
 
 
 def test_the_table_has_every_model_and_loss(project_root, outcomes):

@@ -1,12 +1,15 @@
-"""Rows to feed a loss with, and the table of losses × settings that every common test runs through."""
+"""Rows to feed a loss with, and cases: every loss of conf/loss with its numbers, and many with other settings."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Any
 
 import loop_oracles as oracle
 import torch
 from torch import Tensor
 
+from conf.own_classes import own_class
 from juzhen.core.batch import Encoded
 from juzhen.core.examples import NLI_GRADES, TEXT_COLUMNS, Kind
 from juzhen.losses import (
@@ -23,12 +26,23 @@ from juzhen.losses import (
     TripletMargin,
     TripletOnline,
 )
+from juzhen.losses.loss import LossOutput
+from lightning_modules.loss_arguments import loss_of
+from lightning_modules.loss_numbers import losses_for, options
+from lightning_modules.matching import build_loss
 
 DIM = 5
+NUM_CLASSES = {Kind.NLI_PAIR: 3, Kind.LABELLED_TEXT: 3}
 
 
 def encoded_rows(
-    kind: Kind, *, count: int = 9, seed: int = 0, num_negatives: int = 1, dtype: torch.dtype = torch.float64
+    kind: Kind,
+    *,
+    count: int = 9,
+    seed: int = 0,
+    num_negatives: int = 1,
+    num_layers: int = 3,
+    dtype: torch.dtype = torch.float64,
 ) -> Encoded:
     """Random rows of a kind, every text its own, with gradients; targets are of the kind and include ties."""
     generator = torch.Generator().manual_seed(seed)
@@ -57,7 +71,7 @@ def encoded_rows(
         if targets is None
         else targets.to(torch.float64 if dtype == torch.float64 else torch.float32),
         logits=leaf(torch.randn(count, choices or 2, generator=generator)),
-        layer_scores=leaf(torch.rand(count, 3, generator=generator) * 2 - 1),
+        layer_scores=leaf(torch.rand(count, num_layers, generator=generator) * 2 - 1),
     )
 
 
@@ -82,8 +96,14 @@ def leaves(loss: Loss, encoded: Encoded) -> list[Tensor]:
         "logits": [encoded.logits],
         "layers": [encoded.layer_scores],
         "embeddings": list(encoded.embeddings.values()),
-    }[loss.reads]
+    }[loss.consumes]
     return read + list(loss.parameters())
+
+
+def value_of(loss: Loss, encoded: Encoded) -> LossOutput:
+    """As a job calls it; what a loss draws is the same at every call, so that two calls can be compared."""
+    torch.manual_seed(5)
+    return loss_of(loss, encoded)
 
 
 def gradients(value: Tensor, inputs: list[Tensor]) -> tuple[Tensor, ...]:
@@ -93,16 +113,43 @@ def gradients(value: Tensor, inputs: list[Tensor]) -> tuple[Tensor, ...]:
 
 @dataclass
 class Case:
-    """One loss with one setting, on one kind of rows, and what a loop makes of them."""
+    """One loss with one setting, on one kind of rows, and what a loop makes of them (None: nobody asks)."""
 
     name: str
     build: Callable[[], Loss]
     kind: Kind
-    expected: Callable[[Loss, Encoded], Tensor]
+    expected: Callable[[Loss, Encoded], Tensor] | None = None
     num_negatives: int = 1
+    loss: str | None = None
 
     def rows(self, **options: object) -> Encoded:
-        return encoded_rows(self.kind, num_negatives=self.num_negatives, **options)
+        layers = len(self.build().depths)
+        return encoded_rows(self.kind, num_negatives=self.num_negatives, num_layers=layers, **options)
+
+
+@cache
+def numbers(model: str) -> dict[str, dict[str, Any]]:
+    """Name → configuration of every loss for a model."""
+    return losses_for(options("model")[model])
+
+
+def of_configuration(name: str, kind: Kind) -> Loss:
+    """The loss of conf/loss/<name>.yaml with its numbers, in float64; of logits where it consumes class logits."""
+    config = numbers("biencoder")[name]
+    if own_class(config["_target_"]).consumes == "logits":
+        config = numbers("crossencoder")[name]
+    torch.manual_seed(7)
+    return build_loss(config, dim=DIM, num_classes=NUM_CLASSES.get(kind, 2)).double()
+
+
+def configured_cases() -> list[Case]:
+    """Every loss of conf/loss on every kind of rows that it takes."""
+    targets = {name: one["_target_"] for name, one in options("loss").items() if "_target_" in one}
+    return [
+        Case(f"{name}-{kind}", partial(of_configuration, name, kind), kind, loss=name)
+        for name, target in targets.items()
+        for kind in own_class(target).input_kinds
+    ]
 
 
 def seeded_head(num_classes: int, **options: bool) -> SoftmaxClassifier:

@@ -18,6 +18,7 @@ from juzhen.losses.circle import circle
 from juzhen.losses.clustering import clustering
 from juzhen.losses.cosent import cosent
 from juzhen.losses.prototype import prototype_entropy
+from lightning_modules.loss_arguments import loss_of
 
 
 def test_angle_scores_by_hand():
@@ -40,7 +41,8 @@ def test_the_batch_part_leaves_out_other_positives_of_the_same_text():
     rows.text_ids["text_a"][1] = rows.text_ids["text_a"][0]
     rows.embeddings["text_a"] = rows.embeddings["text_a"].detach()[[0, 0, 2]]
     is_positive = torch.tensor([True, True, False])
-    value = batch_search(rows, is_positive, temperature=0.1)
+    ids = torch.stack(list(rows.text_ids.values()), dim=1)
+    value = batch_search(*rows.embeddings.values(), ids, is_positive, temperature=0.1)
     moved = rows.embeddings["text_b"].detach()[[0, 1, 2]]
     (a, _, c), (x, y, z) = rows.embeddings["text_a"], moved
 
@@ -55,8 +57,8 @@ def test_the_batch_part_leaves_out_other_positives_of_the_same_text():
 def test_angle_without_positives_still_ranks():
     rows = replace(encoded_rows(Kind.SCORED_PAIR), targets=torch.linspace(0, 0.7, 9).double())
     shared = {"temperature": 0.05, "angle_temperature": 0.1}
-    alone = AnglE(**shared, **(NO_MIX | {"angle_weight": 0.5, "cosine_weight": 2}))(rows)[0]
-    assert AnglE(**shared, **MIX)(rows)[0].item() == pytest.approx(alone.item())
+    alone = loss_of(AnglE(**shared, **(NO_MIX | {"angle_weight": 0.5, "cosine_weight": 2})), rows)[0]
+    assert loss_of(AnglE(**shared, **MIX), rows)[0].item() == pytest.approx(alone.item())
 
 
 def test_circle_with_even_weights_would_be_cosent():
@@ -82,8 +84,8 @@ def test_the_plain_circle_is_cosent_with_the_goals_between_the_two_sides(positiv
 def test_one_margin_stands_for_the_goals_of_the_paper():
     rows = encoded_rows(Kind.LABELLED_PAIR)
     shared = {"weighted": True, "temperature": 0.0125}
-    one = Circle(margin=0.2, positive_goal=None, negative_goal=None, **shared)(rows)[0]
-    both = Circle(margin=None, positive_goal=0.8, negative_goal=0.2, **shared)(rows)[0]
+    one = loss_of(Circle(margin=0.2, positive_goal=None, negative_goal=None, **shared), rows)[0]
+    both = loss_of(Circle(margin=None, positive_goal=0.8, negative_goal=0.2, **shared), rows)[0]
     assert one.item() == pytest.approx(both.item(), rel=1e-12)
 
 
@@ -147,16 +149,16 @@ def test_heads_learn_and_travel_in_the_state_dict(build, kind):
     torch.manual_seed(0)
     loss, rows = build(), encoded_rows(kind, count=9, dtype=torch.float32)
     optimizer = torch.optim.Adam(loss.parameters(), lr=0.1)
-    untrained = loss(rows)[0].item()
+    untrained = loss_of(loss, rows)[0].item()
     for _ in range(100):
         optimizer.zero_grad()
-        loss(rows)[0].backward()
+        loss_of(loss, rows)[0].backward()
         optimizer.step()
-    value = loss(rows)[0].item()
+    value = loss_of(loss, rows)[0].item()
     assert value < untrained - 0.2
     copy = build()
     copy.load_state_dict(loss.state_dict())
-    assert copy(rows)[0].item() == value
+    assert loss_of(copy, rows)[0].item() == value
 
 
 def test_clusters_form():
@@ -167,7 +169,7 @@ def test_clusters_form():
     optimizer = torch.optim.Adam([text], lr=0.05)
     for _ in range(200):
         optimizer.zero_grad()
-        loss(rows)[0].backward()
+        loss_of(loss, rows)[0].backward()
         optimizer.step()
     first, second = torch.triu_indices(12, 12, offset=1)
     is_same = rows.targets[first] == rows.targets[second]
@@ -178,4 +180,4 @@ def test_clusters_form():
 
 def test_simcse_wants_sentences_twice():
     assert SimCSE.needs_two_views
-    assert SimCSE.takes == (Kind.SENTENCE,)
+    assert SimCSE.input_kinds == (Kind.SENTENCE,)

@@ -4,6 +4,7 @@ from loss_cases import encoded_rows
 
 from juzhen.core.examples import Kind
 from juzhen.losses import Contrastive
+from lightning_modules.loss_arguments import loss_of
 
 
 def labelled(scores, labels):
@@ -23,11 +24,13 @@ def labelled(scores, labels):
     ],
 )
 def test_one_pair_by_hand(score, label, expected):
-    assert Contrastive(margin=0.5)(labelled([score], [label]))[0].item() == pytest.approx(expected, abs=1e-7)
+    assert loss_of(Contrastive(margin=0.5), labelled([score], [label]))[0].item() == pytest.approx(
+        expected, abs=1e-7
+    )
 
 
 def test_logs_of_a_batch_without_negatives_are_missing_not_zero():
-    logs = Contrastive(margin=0.5)(labelled([0.4, 0.6], [1.0, 1.0]))[1]
+    logs = loss_of(Contrastive(margin=0.5), labelled([0.4, 0.6], [1.0, 1.0]))[1]
     assert logs["positive_score"].item() == pytest.approx(0.5)
     assert logs["negative_score"].isnan()
     assert logs["score_gap"].isnan()

@@ -10,6 +10,7 @@ from loss_cases import encoded_rows
 from juzhen.core.examples import Kind
 from juzhen.losses import CoSENT
 from juzhen.losses.cosent import cosent
+from lightning_modules.loss_arguments import loss_of
 
 # Few different targets, so that ties are the rule; scores repeat as well.
 tied_rows = st.lists(
@@ -82,15 +83,15 @@ def test_nli_classes_are_graded():
     rows.targets = torch.tensor([0.0, 1.0, 2.0])
     loss = CoSENT(temperature=0.05)
     rows.scores = torch.tensor([0.9, 0.0, -0.9])
-    assert loss(rows)[0] < 1e-6
+    assert loss_of(loss, rows)[0] < 1e-6
     rows.scores = torch.tensor([-0.9, 0.0, 0.9])
-    assert loss(rows)[0] > 30
+    assert loss_of(loss, rows)[0] > 30
 
 
 def test_logs_by_hand():
     rows = encoded_rows(Kind.SCORED_PAIR, count=4)
     rows.scores, rows.targets = torch.tensor([0.1, 0.2, 0.6, 0.8]), torch.tensor([0.0, 0.2, 0.8, 1.0])
-    logs = CoSENT(temperature=0.05)(rows)[1]
+    logs = loss_of(CoSENT(temperature=0.05), rows)[1]
     assert logs["positive_score"].item() == pytest.approx(0.7)
     assert logs["negative_score"].item() == pytest.approx(0.15)
     assert logs["score_gap"].item() == pytest.approx(0.55)

@@ -16,6 +16,7 @@ from juzhen.losses.cosent import cosent
 from juzhen.losses.cosent_sampled import cosent_sampled
 from juzhen.losses.cosent_weighted import cosent_weighted
 from juzhen.losses.scores import row_cosine
+from lightning_modules.loss_arguments import loss_of
 
 tied_rows = st.lists(
     st.tuples(
@@ -119,7 +120,7 @@ def test_draws_follow_the_seed():
     values = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
-        values.append(loss(rows)[0].item())
+        values.append(loss_of(loss, rows)[0].item())
     assert values[0] == values[1] != values[2]
 
 
@@ -134,9 +135,9 @@ def test_a_draw_next_to_1_stays_among_the_lower_rows():
 def test_in_units_of_the_spread_scale_and_position_mean_nothing(build):
     rows = encoded_rows(Kind.SCORED_PAIR, count=20)
     loss = build(temperature=0.05, temperature_unit="spread")
-    value, logs = loss(rows)
+    value, logs = loss_of(loss, rows)
     rows.scores = 0.1 * rows.scores + 0.8
-    narrow, narrow_logs = loss(rows)
+    narrow, narrow_logs = loss_of(loss, rows)
     assert narrow.item() == pytest.approx(value.item(), rel=1e-9)
     assert narrow_logs["temperature"].item() == pytest.approx(0.1 * logs["temperature"].item())
 
@@ -147,7 +148,7 @@ def test_only_the_gradient_of_the_spread_makes_stretching_worthless():
     for unit in ("spread", "spread_with_gradient"):
         rows = encoded_rows(Kind.SCORED_PAIR, count=20)
         rows.scores = (rows.targets + 0.3 * rows.scores.detach()).requires_grad_()
-        value = CoSENTAdaptive(temperature=0.05, temperature_unit=unit)(rows)[0]
+        value = loss_of(CoSENTAdaptive(temperature=0.05, temperature_unit=unit), rows)[0]
         (gradient,) = torch.autograd.grad(value, rows.scores)
         slopes[unit] = F.cosine_similarity(gradient, rows.scores - rows.scores.mean(), dim=0).item()
     assert abs(slopes["spread_with_gradient"]) < 1e-9

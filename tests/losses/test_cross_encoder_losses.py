@@ -24,6 +24,7 @@ from juzhen.losses.ce_mse import cross_entropy_and_error
 from juzhen.losses.huber import huber
 from juzhen.losses.margin_ranking import margin_ranking
 from juzhen.losses.mse import squared_error
+from lightning_modules.loss_arguments import loss_of
 
 PLAIN = {"smoothing": 0.0, "focal_gamma": 0.0}
 
@@ -104,9 +105,9 @@ def test_with_cosines_squared_error_is_that_of_scores_laid_out_from_minus_one_to
     """Gold scores from 0 to 5 become 2/5 · score − 1, and the cosine is compared with that."""
     gold, cosines = torch.tensor([0.0, 1, 2.5, 4, 5]), torch.tensor([-1.0, -0.2, 0.1, 0.9, 0.4])
     rows = replace(encoded_rows(Kind.SCORED_PAIR, count=5), scores=cosines, targets=gold / 5)
-    loss, logs = SquaredError(activation="identity", target_range=[-1, 1])(rows)
+    loss, logs = loss_of(SquaredError(activation="identity", target_range=[-1, 1]), rows)
     assert loss.item() == pytest.approx(F.mse_loss(cosines, gold * 2 / 5 - 1).item(), rel=1e-6)
-    regression, _ = CosineSimilarity(target_range=[-1, 1])(rows)
+    regression, _ = loss_of(CosineSimilarity(target_range=[-1, 1]), rows)
     assert loss.item() == pytest.approx(regression.item(), rel=1e-6)
     # Half a target too high is an error of 0.5 in what users know, whatever the cosines are asked to be.
     expected = ((cosines + 1) / 2 - gold / 5).abs().mean().item()
@@ -125,9 +126,9 @@ def test_with_cosines_squared_error_is_that_of_scores_laid_out_from_minus_one_to
 def test_an_error_is_logged_in_units_of_the_target_whatever_the_range(build):
     targets = torch.tensor([0.0, 0.5, 1.0])
     rows = replace(encoded_rows(Kind.SCORED_PAIR, count=3), targets=targets, scores=targets + 0.1)
-    assert build([0, 1])(rows)[1]["mean_absolute_error"].item() == pytest.approx(0.1, rel=1e-5)
+    assert loss_of(build([0, 1]), rows)[1]["mean_absolute_error"].item() == pytest.approx(0.1, rel=1e-5)
     rows = replace(rows, scores=2 * targets - 1 + 0.2)
-    assert build([-1, 1])(rows)[1]["mean_absolute_error"].item() == pytest.approx(0.1, rel=1e-5)
+    assert loss_of(build([-1, 1]), rows)[1]["mean_absolute_error"].item() == pytest.approx(0.1, rel=1e-5)
 
 
 def test_huber_counts_its_delta_in_units_of_the_target():
@@ -135,9 +136,10 @@ def test_huber_counts_its_delta_in_units_of_the_target():
     rows = replace(
         encoded_rows(Kind.SCORED_PAIR, count=1), targets=torch.zeros(1), scores=torch.tensor([0.6])
     )
-    (narrow, _) = Huber(delta=0.5, activation="identity", target_range=[0, 1])(rows)
-    (wide, _) = Huber(delta=0.5, activation="identity", target_range=[-1, 1])(
-        replace(rows, scores=2 * rows.scores - 1)
+    (narrow, _) = loss_of(Huber(delta=0.5, activation="identity", target_range=[0, 1]), rows)
+    (wide, _) = loss_of(
+        Huber(delta=0.5, activation="identity", target_range=[-1, 1]),
+        replace(rows, scores=2 * rows.scores - 1),
     )
     assert narrow.item() == pytest.approx(0.5 * (0.6 - 0.25), rel=1e-6)
     assert wide.item() == pytest.approx(4 * narrow.item(), rel=1e-6)
@@ -146,7 +148,7 @@ def test_huber_counts_its_delta_in_units_of_the_target():
 def test_the_error_of_ce_mse_is_that_of_the_logit():
     rows = replace(encoded_rows(Kind.SCORED_PAIR, count=9))
     probabilities = (rows.scores.detach() / 0.05).sigmoid()
-    _, logs = CrossEntropyError(temperature=0.05, error_weight=0.5)(rows)
+    _, logs = loss_of(CrossEntropyError(temperature=0.05, error_weight=0.5), rows)
     expected = (probabilities - rows.targets).abs().mean().item()
     assert logs["mean_absolute_error"].item() == pytest.approx(expected, rel=1e-9)
 
@@ -162,7 +164,7 @@ def test_margin_ranking_is_torchs_over_all_ordered_pairs():
 
 def test_without_an_order_margin_ranking_costs_nothing():
     rows = replace(encoded_rows(Kind.SCORED_PAIR, count=4), targets=torch.ones(4))
-    value = MarginRanking(margin=0.3)(rows)[0]
+    value = loss_of(MarginRanking(margin=0.3), rows)[0]
     value.backward()
     assert value.item() == 0
     assert rows.scores.grad.abs().max() == 0
@@ -171,11 +173,11 @@ def test_without_an_order_margin_ranking_costs_nothing():
 def test_a_model_without_class_logits_is_named():
     rows = replace(encoded_rows(Kind.LABELLED_PAIR), logits=None)
     with pytest.raises(UserError, match=r"loss=ce needs one logit per class.*use loss=bce"):
-        CrossEntropy(**PLAIN)(rows)
+        loss_of(CrossEntropy(**PLAIN), rows)
 
 
 def test_temperature_divides_the_score():
     rows = encoded_rows(Kind.LABELLED_PAIR)
-    value = BinaryCrossEntropy(temperature=0.05, **PLAIN)(rows)[0]
+    value = loss_of(BinaryCrossEntropy(temperature=0.05, **PLAIN), rows)[0]
     expected = F.binary_cross_entropy_with_logits(20 * rows.scores, rows.targets)
     assert value.item() == pytest.approx(expected.item(), rel=1e-9)

@@ -10,6 +10,7 @@ from loss_cases import encoded_rows, expected_info_nce, gradients
 from juzhen.core.examples import Kind
 from juzhen.losses import InfoNCE
 from juzhen.losses.info_nce import false_negatives, info_nce
+from lightning_modules.loss_arguments import loss_of
 
 NO, YES = False, True
 
@@ -65,7 +66,7 @@ def test_equals_the_loop_whatever_repeats(texts, symmetric, has_negatives):
     rows = encoded_rows(kind, count=len(texts), num_negatives=int(has_negatives))
     rows.text_ids = dict(zip(rows.text_ids, torch.tensor(texts).unbind(dim=1), strict=False))
     loss = InfoNCE(temperature=0.2, symmetric=symmetric)
-    value, expected = loss(rows)[0], expected_info_nce(loss, rows)
+    value, expected = loss_of(loss, rows)[0], expected_info_nce(loss, rows)
     assert value.item() == pytest.approx(expected.item(), rel=1e-9, abs=1e-9)
     inputs = list(rows.embeddings.values())
     for ours, theirs in zip(gradients(value, inputs), gradients(expected, inputs), strict=True):
@@ -77,7 +78,7 @@ def test_a_repeated_row_changes_nothing_but_its_weight():
     rows = encoded_rows(Kind.POSITIVE_PAIR, count=1)
     rows.embeddings = {name: values.repeat(2, 1) for name, values in rows.embeddings.items()}
     rows.text_ids = {name: values.repeat(2) for name, values in rows.text_ids.items()}
-    value, logs = InfoNCE(temperature=0.05, symmetric=True)(rows)
+    value, logs = loss_of(InfoNCE(temperature=0.05, symmetric=True), rows)
     value.backward()
     assert value.item() == 0
     assert logs["accuracy"].item() == 1
@@ -97,9 +98,9 @@ def test_two_rows_by_hand():
 def test_length_of_embeddings_does_not_matter():
     rows = encoded_rows(Kind.TRIPLET)
     loss = InfoNCE(temperature=0.05, symmetric=False)
-    value = loss(rows)[0].item()
+    value = loss_of(loss, rows)[0].item()
     rows.embeddings = {name: 3 * values for name, values in rows.embeddings.items()}
-    assert loss(rows)[0].item() == pytest.approx(value, rel=1e-12)
+    assert loss_of(loss, rows)[0].item() == pytest.approx(value, rel=1e-12)
 
 
 def test_logs_by_hand():
@@ -112,7 +113,7 @@ def test_logs_by_hand():
         "negative": torch.tensor([[0.6, 0.8], [0.0, 1.0]]),
     }
     rows.text_ids = {"anchor": numbers("ab"), "positive": numbers("xy"), "negative": numbers("pb")}
-    logs = InfoNCE(temperature=0.05, symmetric=False)(rows)[1]
+    logs = loss_of(InfoNCE(temperature=0.05, symmetric=False), rows)[1]
     assert logs["accuracy"].item() == 0.5
     assert logs["positive_score"].item() == pytest.approx((1 + 0.6) / 2)
     # Row 0: 0.8, 0.6, 0.0 · row 1: 0.0, 0.8; the negative b is row 1's anchor and does not count.

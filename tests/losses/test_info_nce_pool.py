@@ -8,6 +8,7 @@ from loss_cases import encoded_rows, gradients
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.losses import InfoNCE, InfoNCEExtended, InfoNCEPool
+from lightning_modules.loss_arguments import loss_of
 
 TAU = 0.1
 
@@ -61,7 +62,7 @@ def test_value_and_gradient_equal_the_loop(kind, repeats, other_anchors, positiv
         if kind is Kind.TRIPLET:
             rows.text_ids["negative"][5] = rows.text_ids["positive"][2]
     loss = build(**options)
-    value, expected = loss(rows)[0], by_loops(rows, **options)
+    value, expected = loss_of(loss, rows)[0], by_loops(rows, **options)
     assert value.item() == pytest.approx(expected.item(), rel=1e-9, abs=1e-9)
     inputs = list(rows.embeddings.values())
     for ours, theirs in zip(gradients(value, inputs), gradients(expected, inputs), strict=True):
@@ -73,22 +74,22 @@ def test_the_seeds_pool_has_every_other_text_of_the_batch():
     rows = encoded_rows(Kind.TRIPLET, count=5)
     for values in rows.embeddings.values():
         values.data[:] = 1.0
-    value = build(other_anchors=True)(rows)[0]
+    value = loss_of(build(other_anchors=True), rows)[0]
     assert value.exp().item() == pytest.approx(3 * 4 + 2)
-    assert build(positive_to_negatives=True)(rows)[0].exp().item() == pytest.approx(5 + 5 + 5)
+    assert loss_of(build(positive_to_negatives=True), rows)[0].exp().item() == pytest.approx(5 + 5 + 5)
 
 
 def test_the_extended_one_is_the_pool_with_its_term():
     rows = encoded_rows(Kind.TRIPLET, count=6)
-    expected = build(positive_to_negatives=True)(rows)[0]
-    assert torch.equal(InfoNCEExtended(temperature=TAU)(rows)[0], expected)
-    assert expected > build()(rows)[0]
+    expected = loss_of(build(positive_to_negatives=True), rows)[0]
+    assert torch.equal(loss_of(InfoNCEExtended(temperature=TAU), rows)[0], expected)
+    assert expected > loss_of(build(), rows)[0]
 
 
 def test_without_options_it_is_info_nce():
     rows = encoded_rows(Kind.TRIPLET, count=6)
-    plain = InfoNCE(temperature=TAU, symmetric=False)(rows)
-    pooled = build()(rows)
+    plain = loss_of(InfoNCE(temperature=TAU, symmetric=False), rows)
+    pooled = loss_of(build(), rows)
     assert pooled[0].item() == pytest.approx(plain[0].item(), rel=1e-12)
     assert {name: value.item() for name, value in pooled[1].items()} == {
         name: value.item() for name, value in plain[1].items()
@@ -98,12 +99,12 @@ def test_without_options_it_is_info_nce():
 def test_row_order_does_not_matter_and_bf16_is_computed_in_full():
     rows = encoded_rows(Kind.TRIPLET, count=8, dtype=torch.bfloat16)
     loss = build(other_anchors=True, positive_to_negatives=True)
-    value = loss(rows)[0]
+    value = loss_of(loss, rows)[0]
     assert value.dtype == torch.float32
     for columns in (rows.embeddings, rows.text_ids):
         for name in columns:
             columns[name] = columns[name].flip(0)
-    assert loss(rows)[0].item() == pytest.approx(value.item(), rel=1e-5)
+    assert loss_of(loss, rows)[0].item() == pytest.approx(value.item(), rel=1e-5)
 
 
 def test_wrong_options_are_named():

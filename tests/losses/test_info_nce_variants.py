@@ -12,6 +12,7 @@ from loss_cases import encoded_rows, expected_info_nce_own, expected_nt_xent, gr
 from juzhen.core.batch import Encoded
 from juzhen.core.examples import Kind
 from juzhen.losses import InfoNCE, InfoNCEInBatch, InfoNCEOwn, NTXent, SimCSENTXent
+from lightning_modules.loss_arguments import loss_of
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +44,9 @@ def test_the_three_forms_on_32_rows_with_63_negatives_each(drawn):
         return F.cross_entropy(scores / 0.07, places).item()
 
     found = {
-        "own": InfoNCEOwn(temperature=0.07)(drawn)[0].item(),
-        "in batch": InfoNCEInBatch(temperature=0.07, symmetric=True)(pairs_of(drawn))[0].item(),
-        "all": InfoNCE(temperature=0.07, symmetric=False)(drawn)[0].item(),
+        "own": loss_of(InfoNCEOwn(temperature=0.07), drawn)[0].item(),
+        "in batch": loss_of(InfoNCEInBatch(temperature=0.07, symmetric=True), pairs_of(drawn))[0].item(),
+        "all": loss_of(InfoNCE(temperature=0.07, symmetric=False), drawn)[0].item(),
     }
     expected = {
         "own": entropy(own, first),
@@ -81,7 +82,7 @@ def test_own_negatives_equal_the_loop_whatever_repeats(texts):
     rows = encoded_rows(Kind.TRIPLET, count=len(texts), num_negatives=2)
     rows.text_ids = dict(zip(rows.text_ids, torch.tensor(texts).unbind(dim=1), strict=True))
     loss = InfoNCEOwn(temperature=0.2)
-    compare(loss(rows)[0], expected_info_nce_own(loss, rows), rows)
+    compare(loss_of(loss, rows)[0], expected_info_nce_own(loss, rows), rows)
 
 
 @given(texts=texts_of_rows)
@@ -90,7 +91,7 @@ def test_nt_xent_equals_the_loop_whatever_repeats(texts):
     rows = encoded_rows(Kind.POSITIVE_PAIR, count=len(texts))
     rows.text_ids = dict(zip(rows.text_ids, torch.tensor(texts).unbind(dim=1)[:2], strict=True))
     loss = NTXent(temperature=0.2)
-    compare(loss(rows)[0], expected_nt_xent(loss, rows), rows)
+    compare(loss_of(loss, rows)[0], expected_nt_xent(loss, rows), rows)
 
 
 def compare(value, expected, rows):
@@ -105,7 +106,7 @@ def test_another_row_does_not_change_what_a_row_costs_by_its_own_negatives():
     rows.text_ids["negative"] = rows.text_ids["positive"].flip(
         0
     )  # the other row's positive is no friend of ours
-    logs = InfoNCEOwn(temperature=0.05)(rows)[1]
+    logs = loss_of(InfoNCEOwn(temperature=0.05), rows)[1]
     anchors, _, negatives = rows.embeddings.values()
     expected = F.cosine_similarity(anchors, negatives).mean().item()
     assert logs["negative_score"].item() == pytest.approx(expected)
@@ -116,7 +117,7 @@ def test_simcse_over_both_passes_by_hand():
     unit = torch.eye(2, dtype=torch.float64)
     same = {"text": torch.tensor([7, 8]), "text_again": torch.tensor([7, 8])}
     rows = Encoded(Kind.SENTENCE, {"text": unit, "text_again": unit.clone()}, same, None, None)
-    value, logs = SimCSENTXent(temperature=0.5)(rows)
+    value, logs = loss_of(SimCSENTXent(temperature=0.5), rows)
     assert value.item() == pytest.approx(math.log(1 + 2 * math.exp(-2)))
     assert {name: one.item() for name, one in logs.items()} == {
         "accuracy": 1.0,
@@ -127,6 +128,6 @@ def test_simcse_over_both_passes_by_hand():
 
 
 def test_one_pair_has_nothing_to_be_told_apart_from():
-    value, _ = NTXent(temperature=0.05)(encoded_rows(Kind.POSITIVE_PAIR, count=1))
+    value, _ = loss_of(NTXent(temperature=0.05), encoded_rows(Kind.POSITIVE_PAIR, count=1))
     value.backward()
     assert value.item() == 0

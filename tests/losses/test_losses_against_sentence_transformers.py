@@ -19,6 +19,7 @@ from juzhen.losses import (
     TripletMargin,
 )
 from juzhen.losses.scores import row_cosine
+from lightning_modules.loss_arguments import loss_of
 
 pytestmark = pytest.mark.oracle
 theirs = pytest.importorskip("sentence_transformers.losses", reason="needs the extra `oracle`")
@@ -42,7 +43,7 @@ def assert_same(loss, their_loss, rows, labels=None):
     """Equal values and equal gradients on the embeddings; our scores are the cosine of the two embeddings."""
     embeddings = list(rows.embeddings.values())
     scored = replace(rows, scores=row_cosine(*embeddings[:2]))
-    ours = loss(scored)[0]
+    ours = loss_of(loss, scored)[0]
     expected = their_loss([{"sentence_embedding": values} for values in embeddings], labels)
     assert ours.item() == pytest.approx(expected.item(), rel=1e-6)
     assert ours.item() > 1e-3

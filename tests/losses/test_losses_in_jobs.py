@@ -1,12 +1,15 @@
 """Whole jobs with losses that are fed in ways of their own: one text a row, one sentence twice, a head."""
 
 import pytest
+from expected_losses import EXPECTED
 from jobs import logged, run_job
 
 STEADY = ("logger.every_steps=1", "seed=42", "hardware.precision=32-true", "training.duration=4 epochs")
 
 
-@pytest.mark.parametrize("loss", ["by_kind", "arcface", "clustering"])
+@pytest.mark.parametrize(
+    "loss", ["by_kind", *(name for name, one in EXPECTED.items() if one.kinds == "classes")]
+)
 @pytest.mark.sampled(3)
 def test_classes_of_texts_are_learnt(loss, news, tmp_path, tiny_backbone):
     """by_kind takes prototypes for them."""
@@ -30,26 +33,10 @@ def test_simcse_sees_two_views(loss, dropout, is_itself, tmp_path, tiny_backbone
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("loss", "dataset"),
-    [
-        ("angle", "demo_sts"),
-        ("bce", "demo_qmc"),
-        ("bilinear", "demo_nli"),
-        ("ce_mse", "demo_sts"),
-        ("circle", "demo_qmc"),
-        ("cosent_adaptive", "demo_sts"),
-        ("cosent_bce", "demo_qmc"),
-        ("cosent_layers", "demo_sts"),
-        ("cosent_sampled", "demo_nli"),
-        ("cosent_softmax", "demo_nli"),
-        ("cosent_weighted", "demo_sts"),
-        ("huber", "demo_sts"),
-        ("margin_ranking", "demo_nli"),
-        ("mse", "demo_sts"),
-    ],
-)
-def test_the_loss_falls(loss, dataset, tmp_path, tiny_backbone):
-    values = logged(run_job(tmp_path, tiny_backbone, *STEADY, f"loss={loss}", f"dataset=[{dataset}]"))
+@pytest.mark.parametrize("loss", [name for name, one in EXPECTED.items() if one.sets])
+def test_the_loss_falls(loss, tmp_path, tiny_backbone):
+    words = [f"loss={loss}", f"dataset=[{max(EXPECTED[loss].sets)}]"]
+    words += ["model=crossencoder"] * (loss == "ce")
+    values = logged(run_job(tmp_path, tiny_backbone, *STEADY, *words))
     count = len(values) // 4
     assert sum(values[-count:]) < sum(values[:count])

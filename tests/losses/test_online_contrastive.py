@@ -8,6 +8,7 @@ from loss_cases import encoded_rows
 from juzhen.core.examples import Kind
 from juzhen.losses import OnlineContrastive
 from juzhen.losses.online_contrastive import hard_rows, online_contrastive
+from lightning_modules.loss_arguments import loss_of
 
 labelled_scores = st.lists(
     st.tuples(st.sampled_from([0.0, 1.0]), st.sampled_from([-1.0, -0.2, 0.3, 0.5, 0.7, 0.71, 1.0])),
@@ -68,7 +69,7 @@ def test_mean_does_not_grow_with_the_batch_and_sum_does():
 def test_logs_by_hand():
     rows = encoded_rows(Kind.LABELLED_PAIR, count=4)
     rows.scores, rows.targets = torch.tensor([0.9, 0.6, 0.7, 0.2]), torch.tensor([1.0, 1.0, 0.0, 0.0])
-    logs = OnlineContrastive(margin=0.5, reduction="mean")(rows)[1]
+    logs = loss_of(OnlineContrastive(margin=0.5, reduction="mean"), rows)[1]
     assert logs["hard_share"].item() == 0.5
     assert logs["positive_score"].item() == pytest.approx(0.75)
     assert logs["negative_score"].item() == pytest.approx(0.45)

@@ -5,6 +5,7 @@ from loss_cases import DIM, encoded_rows, seeded_head
 from juzhen.core.examples import Kind
 from juzhen.losses import SoftmaxClassifier
 from juzhen.losses.softmax import pair_features
+from lightning_modules.loss_arguments import loss_of
 
 
 @pytest.mark.parametrize(
@@ -28,23 +29,23 @@ def test_features_by_hand(difference, product, expected):
 def test_premise_and_hypothesis_are_not_interchangeable():
     rows = encoded_rows(Kind.NLI_PAIR)
     loss = seeded_head(3, use_difference=True, use_product=False)
-    value = loss(rows)[0].item()
+    value = loss_of(loss, rows)[0].item()
     rows.embeddings = dict(zip(rows.embeddings, reversed(rows.embeddings.values()), strict=True))
-    assert abs(loss(rows)[0].item() - value) > 1e-3
+    assert abs(loss_of(loss, rows)[0].item() - value) > 1e-3
 
 
 def test_the_head_learns_and_travels_in_the_state_dict():
     rows = encoded_rows(Kind.NLI_PAIR, count=12)
     loss = seeded_head(3, use_difference=True, use_product=False)
-    untrained = loss(rows)[0].item()
+    untrained = loss_of(loss, rows)[0].item()
     optimizer = torch.optim.Adam(loss.parameters(), lr=0.1)
     for _ in range(100):
         optimizer.zero_grad()
-        loss(rows)[0].backward()
+        loss_of(loss, rows)[0].backward()
         optimizer.step()
-    value, logs = loss(rows)
+    value, logs = loss_of(loss, rows)
     assert value.item() < untrained / 10
     assert logs["accuracy"].item() == 1
     copy = SoftmaxClassifier(use_difference=True, use_product=False, dim=DIM, num_classes=3).double()
     copy.load_state_dict(loss.state_dict())
-    assert copy(rows)[0].item() == value.item()
+    assert loss_of(copy, rows)[0].item() == value.item()

@@ -5,6 +5,7 @@ from loss_cases import encoded_rows
 from juzhen.core.examples import Kind
 from juzhen.losses import TripletMargin
 from juzhen.losses.triplet import triplet_margin
+from lightning_modules.loss_arguments import loss_of
 
 
 def test_violations_by_hand():
@@ -24,7 +25,7 @@ def test_distance_by_hand(distance, expected, scores):
         "positive": torch.tensor([[4.0, 0.0]]),
         "negative": torch.tensor([[1.0, 0.75]]) if distance == "cosine" else torch.tensor([[1.0, 1.0]]),
     }
-    value, logs = TripletMargin(margin=1.0, distance=distance)(rows)
+    value, logs = loss_of(TripletMargin(margin=1.0, distance=distance), rows)
     assert value.item() == pytest.approx(expected)
     assert logs["violating_share"].item() == 1
     assert (logs["positive_score"].item(), logs["negative_score"].item()) == pytest.approx(scores)
@@ -35,12 +36,12 @@ def test_other_rows_are_no_negatives():
     anchor = torch.tensor([[1.0, 0.0], [0.99, 0.01]])
     rows = encoded_rows(Kind.TRIPLET, count=2)
     rows.embeddings = {"anchor": anchor, "positive": anchor, "negative": -anchor}
-    assert TripletMargin(margin=0.2, distance="cosine")(rows)[0].item() == 0
+    assert loss_of(TripletMargin(margin=0.2, distance="cosine"), rows)[0].item() == 0
 
 
 def test_coinciding_points_have_a_gradient():
     """The Euclidean distance has no derivative at 0; the sub-gradient 0 is used, not NaN."""
     rows = encoded_rows(Kind.TRIPLET, count=2)
     rows.embeddings["positive"] = rows.embeddings["anchor"].detach().clone().requires_grad_()
-    TripletMargin(margin=5.0, distance="euclidean")(rows)[0].backward()
+    loss_of(TripletMargin(margin=5.0, distance="euclidean"), rows)[0].backward()
     assert all(values.grad.isfinite().all() for values in rows.embeddings.values())

@@ -12,6 +12,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
+from lightning_modules.loss_arguments import loss_of
 from tools.bench.ours import build_module, train_ours
 from tools.bench.report import Value
 from tools.bench.rounds import alternate, compare
@@ -79,7 +80,7 @@ def _bare(work: Work, seed: int, losses: dict[str, list[float]]) -> float:
         batch = module.collate(work.data.train[task], rows)
         with torch.autocast("cpu", dtype=torch.bfloat16) if bf16 else nullcontext():
             # What module.objective does on one process; with several it asks its Trainer for the other rows.
-            loss, _ = module.losses[batch.task](module.encode(batch))
+            loss, _ = loss_of(module.losses[batch.task], module.encode(batch))
         optimizer.zero_grad()
         loss.backward()
         module.configure_gradient_clipping(optimizer)

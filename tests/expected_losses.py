@@ -1,0 +1,64 @@
+"""What is expected of every loss of conf/loss, a line each: all that a new loss adds to the tests."""
+
+from typing import NamedTuple
+
+SETS = {"graded": {"demo_sts"}, "0/1": {"demo_qmc", "demo_order"}, "nli": {"demo_nli"}, "classes": set()}
+"""Word of the table → the demo sets of that kind. Texts with classes have none; a fixture makes them."""
+
+
+class Expected(NamedTuple):
+    """Of one loss.
+
+    value  of the rows `encoded_rows(kind)` of tests/losses/loss_cases.py, kind the first that the loss takes, with the
+           numbers of conf/loss; worked out by plain loops
+    kinds  of sets that it learns from, as they are or by a view
+    """
+
+    value: float
+    kinds: str
+
+    @property
+    def sets(self) -> set[str]:
+        return set().union(*(SETS[kind] for kind in self.kinds.split()))
+
+
+EXPECTED = {
+    name: Expected(*line)
+    for name, line in {
+        "angle": (23.85347803, "graded 0/1 nli"),
+        "arcface": (58.39912605, "classes"),
+        "bce": (1.6417242, "graded 0/1"),
+        "bilinear": (0.8180989885, "0/1 nli"),
+        "ce": (0.8755504859, "0/1 nli"),
+        "ce_mse": (3.613382536, "graded 0/1"),
+        "circle": (92.87675777, "0/1"),
+        "clustering": (0.6889407869, "classes"),
+        "contrastive": (0.1990089815, "0/1"),
+        "cosent": (27.34658461, "graded 0/1 nli"),
+        "cosent_adaptive": (78.58540003, "graded 0/1 nli"),
+        "cosent_bce": (9.30295662, "graded 0/1"),
+        "cosent_layers": (46.72313522, "graded 0/1 nli"),
+        "cosent_sampled": (27.81653591, "graded 0/1 nli"),
+        "cosent_softmax": (24.80958418, "0/1 nli"),
+        "cosent_weighted": (25.73727052, "graded 0/1 nli"),
+        "cosine": (0.4584380223, "graded 0/1"),
+        "huber": (0.3599049399, "graded 0/1"),
+        "info_nce": (12.68811669, "0/1 nli"),
+        "info_nce_extended": (13.22681744, "0/1 nli"),
+        "info_nce_in_batch": (8.491636595, "0/1 nli"),
+        "info_nce_own": (4.522329577, "0/1 nli"),
+        "info_nce_pool": (13.75675325, "0/1 nli"),
+        "margin_ranking": (0.4498680368, "graded 0/1 nli"),
+        "mse": (0.7413492246, "graded 0/1"),
+        "nt_xent": (13.22960738, "0/1 nli"),
+        "online_contrastive": (0.3890467685, "0/1"),
+        "prototype": (7.918090794, "classes"),
+        "quantile": (0.3668425249, "graded 0/1"),
+        "simcse": (11.78666878, "graded 0/1 nli classes"),
+        "simcse_nt_xent": (13.22960738, "graded 0/1 nli classes"),
+        "softmax": (1.314580368, "0/1 nli"),
+        "triplet": (0.4308928019, "0/1 nli"),
+        "triplet_online": (0.7931589615, "0/1 nli"),
+    }.items()
+}
+"""Loss → what is expected of it."""
