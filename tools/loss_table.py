@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import juzhen.losses
 from conf.declared import TABLE, written
 from conf.own_classes import own_class
 from juzhen.backends.names import BackendName
@@ -222,6 +223,7 @@ def main() -> None:
     parser = Parser("python -m tools.loss_table", description=__doc__.splitlines()[0])
     parser.add_argument("page", type=Path, help="the file to write")
     given = parser.parse_args()
+    TABLE.unlink(missing_ok=True)  # classes are asked themselves: what it says may be of yesterday
     text = page()
     nodes = [node for group in ("model", "loss", "callbacks") for node in options(group).values()]
     targets = {one["_target_"] for one in nodes if "_target_" in one}

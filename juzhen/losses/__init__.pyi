@@ -1,4 +1,4 @@
-# Written by python -m lightning_modules.loss_table docs/losses.md
+# Written by python -m tools.loss_table docs/losses.md
 from .angle import AnglE as AnglE
 from .angle import angle_scores as angle_scores
 from .angle import batch_search as batch_search
