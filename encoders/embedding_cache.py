@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from encoders.fingerprint import encoder_digest
-from encoders.sentence_encoder import SentenceEncoder
+from encoders.pooled_encoder import PooledEncoder
 from schema.whole import whole_file
 
 DIGEST_BYTES = 16
@@ -35,7 +35,7 @@ class EmbeddingCache:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder).expanduser() / "embeddings"
 
-    def shelf(self, encoder: SentenceEncoder, variant: str) -> "Shelf":
+    def shelf(self, encoder: PooledEncoder, variant: str) -> "Shelf":
         """What is kept for the weights that `encoder` has now; `variant` is the back end and all else that counts."""
         return Shelf(self.folder / encoder_digest(encoder, variant), dim=encoder.dim)
 

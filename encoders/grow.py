@@ -6,7 +6,6 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from encoders.prompt_encoder import PromptEncoder
 from encoders.sentence_encoder import SentenceEncoder
 from encoders.transformer import from_scratch, quiet
 from schema.errors import UserError
@@ -31,7 +30,7 @@ def with_layers(encoder: SentenceEncoder, layers: int, *, seed: int) -> Sentence
             f"backbone.layers={layers}: {config.model_type} cannot be given other layers; "
             f"only {', '.join(GROWS)} can. Leave it at null"
         )
-    if isinstance(encoder, PromptEncoder):
+    if encoder.prompts is not None:
         raise UserError(
             f"backbone.layers={layers}: an encoder with templates keeps its layers; leave it at null"
         )

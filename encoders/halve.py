@@ -41,7 +41,7 @@ def save_halved(encoder: SentenceEncoder, folder: str | Path, *, card: dict) -> 
 
 def largest_change(encoder: SentenceEncoder, other: SentenceEncoder) -> float:
     """Largest distance of a sample's unit embeddings between the two encoders."""
-    both = [one.embed(list(SAMPLE), batch_tokens=1024, progress=False) for one in (encoder, other)]
+    both = [one.encode(SAMPLE) for one in (encoder, other)]
     first, second = (values / np.linalg.norm(values, axis=1, keepdims=True) for values in both)
     return float(np.linalg.norm(first - second, axis=1).max())
 

@@ -44,14 +44,14 @@ def pack(token_lists: TokenTable | Sequence[Sequence[int]], *, max_group_tokens:
     """
     table = TokenTable.of(token_lists)
     order = np.argsort(table.lengths, kind="stable")
-    restored = np.empty_like(order)
-    restored[order] = np.arange(len(order))
+    inverse_permutation = np.empty_like(order)
+    inverse_permutation[order] = np.arange(len(order))
     table = table[order]
     lengths = table.lengths
     return Tokens(
         input_ids=torch.from_numpy(table.flat().astype(np.int64)),
         lengths=torch.from_numpy(lengths),
-        restored=torch.from_numpy(restored),
+        inverse_permutation=torch.from_numpy(inverse_permutation),
         groups=[_group(run) for run in _runs(lengths, max_tokens=max_group_tokens)],
     )
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from encoders.bundle import load_encoder
-from encoders.joint_bundle import load_joint_encoder
-from encoders.locate import is_joint
+from encoders.cross_encoder import CrossEncoder
+from encoders.locate import is_cross_encoder
+from encoders.sentence_encoder import SentenceEncoder
 from schema.fitted import Fusion
 
 
@@ -19,15 +19,15 @@ class PairScorer:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self.is_joint = is_joint(folder)
-        self._encoder = load_joint_encoder(folder) if self.is_joint else load_encoder(folder)
+        self.is_cross_encoder = is_cross_encoder(folder)
+        self._encoder = (CrossEncoder if self.is_cross_encoder else SentenceEncoder).load(folder)
 
     def __call__(
         self, first: Sequence[str], second: Sequence[str], *, batch_tokens: int, progress: bool
     ) -> Float[np.ndarray, "pairs"]:
         """One score per pair, float64."""
         how = {"batch_tokens": batch_tokens, "progress": progress}
-        return self._encoder.scores(first, second, **how).astype(np.float64)
+        return self._encoder.score(list(zip(first, second, strict=True)), **how).astype(np.float64)
 
 
 class FusedScorer:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from encoders.prompt_encoder import PromptEncoder
+from encoders.sentence_encoder import PromptEncoder
 from encoders.text_collate import TextCollator
 from encoders.token_table import TokenTable
 from schema.batch import Batch

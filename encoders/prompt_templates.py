@@ -20,9 +20,9 @@ class PromptTokens(Tokens):
 
     views: Int[Tensor, "sentences"] = field(kw_only=True)
 
-    def pieces(self, max_tokens: int):
+    def micro_batches(self, max_tokens: int):
         start = 0
-        for piece in super().pieces(max_tokens):
+        for piece in super().micro_batches(max_tokens):
             views = self.views[start : start + len(piece)]
             start += len(piece)
             yield PromptTokens.of(piece, views)

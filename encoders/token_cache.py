@@ -22,7 +22,7 @@ import tokenizers
 import transformers
 from transformers import PreTrainedTokenizerBase
 
-from encoders.sentence_encoder import TEXTS_PER_CALL, SentenceEncoder
+from encoders.pooled_encoder import TEXTS_PER_CALL, PooledEncoder
 from encoders.token_table import TokenTable
 from schema.whole import whole_file
 
@@ -56,13 +56,13 @@ class CachedTokenizer:
     A cache that cannot be read or written is worth a warning and nothing else: the answer is the same.
 
     folder    None: nothing is kept
-    progress  show a bar where many texts are tokenised
+    progress  show a bar on a terminal, where many texts are tokenised
     """
 
-    def __init__(self, encoder: SentenceEncoder, folder: str | Path | None, *, progress: bool) -> None:
+    def __init__(self, encoder: PooledEncoder, folder: str | Path | None, *, progress: bool) -> None:
         self._encoder = encoder
         self._folder = Path(folder).expanduser() / "tokens" if folder else None
-        self._progress = progress
+        self._progress = None if progress else False
 
     def __call__(self, texts: Sequence[str]) -> TokenTable:
         if self._folder is None or len(texts) < MIN_TEXTS:
@@ -163,7 +163,7 @@ def _checksum(ids: np.ndarray, offsets: np.ndarray) -> int:
     return zlib.crc32(offsets, zlib.crc32(ids))
 
 
-def _key(encoder: SentenceEncoder, texts: Sequence[str]) -> str:
+def _key(encoder: PooledEncoder, texts: Sequence[str]) -> str:
     """Digest of all that decides the token numbers of `texts`."""
     digest = hashlib.blake2b(digest_size=16)
     digest.update(f"{LAYOUT} {encoder.max_length} {len(texts)} ".encode())

@@ -105,7 +105,7 @@ RANGES: dict[str, Range] = {
     "hardware.threads": Range(least=1, below=1025),  # a process has room for some thousands
     "hardware.num_workers": Range(least=0),
     "hardware.eval_batch_tokens": Range(least=1),
-    "hardware.train_piece_tokens": Range(least=1),
+    "hardware.micro_batch_tokens": Range(least=1),
     "hardware.snapshot_share": Range(above=0),
     "hardware.snapshot_kept_mib": Range(least=0),
     "evaluation.bootstrap_samples": Range(least=0),

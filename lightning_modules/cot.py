@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pytorch_lightning.utilities import rank_zero_only
 
 from encoders.prompt_collate import PromptCollator
-from encoders.prompt_encoder import PromptEncoder
+from encoders.sentence_encoder import PromptEncoder
 from encoders.token_cache import CachedTokenizer
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.mask_sight import require_sight, require_trained_mask, start_of

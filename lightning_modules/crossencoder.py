@@ -14,10 +14,11 @@ from torch import Tensor
 from datamodules.gold import NUM_CLASSES
 from datamodules.transfer import TransferTask
 from encoders import compile_layers, load_backbone, load_encoder
-from encoders.joint import PAIR, JointCollator
-from encoders.joint_bundle import load_joint_encoder, save_joint_encoder
-from encoders.joint_encoder import JointEncoder, similarity
-from encoders.locate import is_joint
+from encoders.cross_encoder import CrossEncoder as PairEncoder
+from encoders.cross_encoder import similarity
+from encoders.cross_encoder_bundle import save_cross_encoder
+from encoders.cross_encoder_input import PAIR, JointCollator
+from encoders.locate import is_cross_encoder
 from encoders.token_cache import CachedTokenizer
 from lightning_modules.augment import augmentation_of
 from lightning_modules.base import SentenceModule
@@ -59,7 +60,7 @@ class CrossEncoder(SentenceModule):
     def __init__(
         self,
         *,
-        encoder: JointEncoder,
+        encoder: PairEncoder,
         pooling: str | None,
         segments: bool | None,
         symmetric: bool | None,
@@ -69,7 +70,7 @@ class CrossEncoder(SentenceModule):
     ) -> None:
         super().__init__(**shared)
         self.encoder = encoder
-        encoder.inner.piece_tokens = self.job.hardware.train_piece_tokens
+        encoder.inner.micro_batch_tokens = self.job.hardware.micro_batch_tokens
         if self.job.hardware.compile:
             compile_layers(encoder.backbone)
         tokenize = CachedTokenizer(
@@ -89,9 +90,9 @@ class CrossEncoder(SentenceModule):
     @classmethod
     def check(cls, job: JobConfig, losses: Losses) -> None:
         pooling = job.model["pooling"]
-        if pooling is not None and pooling not in JointEncoder.poolings:
+        if pooling is not None and pooling not in PairEncoder.poolings:
             raise UserError(
-                f"model.pooling={pooling} is not an option; {nearest(str(pooling), JointEncoder.poolings)}"
+                f"model.pooling={pooling} is not an option; {nearest(str(pooling), PairEncoder.poolings)}"
             )
         dropout = job.model.get("head_dropout")
         if dropout is not None and not 0 <= dropout < 1:
@@ -114,14 +115,14 @@ class CrossEncoder(SentenceModule):
             )
 
     @staticmethod
-    def load_encoder(job: JobConfig, *, folder: Path | None = None) -> JointEncoder:
+    def load_encoder(job: JobConfig, *, folder: Path | None = None) -> PairEncoder:
         """The cross-encoder in `folder`, or the one a job starts from: any encoder, with a new head if it has none.
 
         The head is new, too, where a loss reads class logits and the head gives another number of them.
         """
         start, model = folder or job.init_from, job.model
         outputs = num_outputs({name: (match.kind, match.loss) for name, match in chosen_losses(job).items()})
-        saved = load_joint_encoder(start) if start and is_joint(start) else None
+        saved = PairEncoder.load(start).train() if start and is_cross_encoder(start) else None
         if saved is not None and outputs in (None, saved.outputs):
             encoder = saved
         elif saved is not None:
@@ -130,7 +131,7 @@ class CrossEncoder(SentenceModule):
         else:
             inner = load_encoder(start) if start else load_backbone(job.backbone, seed=job.seed)
             inner.pooling = "cls"
-            encoder = JointEncoder(inner, outputs=outputs or 1, segments=True, symmetric=False, seed=job.seed)
+            encoder = PairEncoder(inner, outputs=outputs or 1, segments=True, symmetric=False, seed=job.seed)
         encoder.set(
             pooling=model["pooling"],
             segments=model["segments"],
@@ -140,8 +141,8 @@ class CrossEncoder(SentenceModule):
         return encoder
 
     @staticmethod
-    def save_encoder(encoder: JointEncoder, folder: Path, *, card: dict[str, Any]) -> Path:
-        return save_joint_encoder(encoder, folder, card=card)
+    def save_encoder(encoder: PairEncoder, folder: Path, *, card: dict[str, Any]) -> Path:
+        return save_cross_encoder(encoder, folder, card=card)
 
     def encode(self, batch: Batch) -> Encoded:
         logits = self._logits(batch)

@@ -4,7 +4,7 @@ import torch
 
 from encoders.layout import read_json, read_layout
 from encoders.locate import ENCODER_FOLDER, locate_folder
-from encoders.prompt_encoder import PromptEncoder
+from encoders.sentence_encoder import PromptEncoder
 from metrics.geometry import mean_cosine
 from schema.config import JobConfig
 from schema.errors import UserError

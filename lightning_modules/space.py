@@ -4,12 +4,10 @@ import numpy as np
 
 from datamodules.probe import Probe
 from encoders import SentenceEncoder
-from encoders.backends import open_backend
-from encoders.sentence_encoder import batches_by_length
+from encoders.texts import batches_by_length
 from lightning_modules.score_summary import score_counts, score_summary
 from metrics.geometry import unit
 from metrics.space import measure_space
-from schema.config import BackendName
 from schema.errors import UserError
 
 
@@ -45,8 +43,7 @@ class SpaceMeter:
         return np.einsum("rd,rd->r", first, second)
 
     def _encode(self) -> np.ndarray:
-        backend = open_backend(BackendName.TORCH, self._encoder)
         embeddings = np.empty((len(self._probe.sentences), self._encoder.dim), dtype=np.float32)
         for rows, token_lists in self._batches:
-            embeddings[rows] = backend.encode(self._encoder.collate(token_lists))
+            embeddings[rows] = self._encoder.infer(self._encoder.collate(token_lists))
         return embeddings

@@ -60,14 +60,14 @@ class Tokens:
     """Token numbers of several sentences, packed one after another, the shortest first; there is no padding.
 
     lengths   tokens of each sentence, in packed order
-    restored  for each sentence in the order given, its place in packed order
+    inverse_permutation  for each sentence in the order given, its place in packed order
     groups    the packed sentences in runs of like length
     segments  of each token, which of two joined sentences it belongs to, 0 or 1; None: all are 0
     """
 
     input_ids: Int[Tensor, "tokens"]
     lengths: Int[Tensor, "sentences"]
-    restored: Int[Tensor, "sentences"]
+    inverse_permutation: Int[Tensor, "sentences"]
     groups: list[Group]
     segments: Int[Tensor, "tokens"] | None = None
 
@@ -77,10 +77,10 @@ class Tokens:
     def to(self, device: torch.device, **options: object) -> "Tokens":
         return _moved(self, device, **options)
 
-    def pieces(self, max_tokens: int) -> Iterator["Tokens"]:
-        """The same sentences in packed order, in pieces of whole groups with at most `max_tokens` tokens each.
+    def micro_batches(self, max_tokens: int) -> Iterator["Tokens"]:
+        """The same sentences in packed order, in micro-batches of whole groups with at most `max_tokens` tokens each.
 
-        A group that is larger than that is a piece of its own.
+        A group that is larger than that is a micro-batch of its own.
         """
         runs: list[list[Group]] = [[]]
         for group in self.groups:

@@ -152,7 +152,7 @@ class HardwareConfig:
     num_workers: int = MISSING  # processes that prepare batches; 0: none
     eval_batch_tokens: int = MISSING  # tokens per batch when nothing is learnt
     # tokens whose activations are kept at a time; null: a whole batch's
-    train_piece_tokens: int | None = None
+    micro_batch_tokens: int | None = None
     snapshot_folder: str | None = None  # in memory, for the state after each step; null: not kept
     snapshot_share: float = 0.05  # of the time that keeping it may take; else not after every step
     snapshot_kept_mib: int = 1024  # that the states of killed runs may take together; the oldest go first

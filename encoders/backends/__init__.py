@@ -1,5 +1,5 @@
-"""Ways to compute embeddings without gradients, chosen by name: torch, torch_bf16, onnx, onnx_int8."""
+"""What computes embeddings when nothing is learnt: torch, or ONNX Runtime."""
 
-from encoders.backends.backend import Backend, open_backend, require_packages
+from encoders.backends.opening import Deferred, open_backend, require_packages
 
-__all__ = ["Backend", "open_backend", "require_packages"]
+__all__ = ["Deferred", "open_backend", "require_packages"]

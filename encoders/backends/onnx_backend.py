@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 
 from encoders.backends.onnx_export import export_onnx, padded_arrays, session
-from encoders.sentence_encoder import SentenceEncoder
+from encoders.pooled_encoder import PooledEncoder
 from schema.batch import Tokens
 from schema.config import BackendName
 
@@ -25,7 +25,7 @@ class OnnxBackend:
     on a machine that costs a little, beside other work a lot (four times, measured).
     """
 
-    def __init__(self, encoder: SentenceEncoder, name: BackendName) -> None:
+    def __init__(self, encoder: PooledEncoder, name: BackendName) -> None:
         self.name = name
         self._pad = encoder.pad
         self._dim = encoder.dim
@@ -44,7 +44,7 @@ class OnnxBackend:
 
         with ThreadPoolExecutor(torch.get_num_threads()) as threads:
             list(threads.map(run, self._calls(tokens)))
-        return embeddings[tokens.restored.cpu().numpy()]
+        return embeddings[tokens.inverse_permutation.cpu().numpy()]
 
     def _calls(self, tokens: Tokens) -> Iterator[tuple[slice, dict[str, np.ndarray]]]:
         """Packed sentences in runs of like length, the longest first, each with the arrays of its call."""

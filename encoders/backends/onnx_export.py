@@ -14,7 +14,7 @@ import torch
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from encoders.backends.padded import PaddedEncoder, scale_rows
-from encoders.sentence_encoder import SentenceEncoder
+from encoders.pooled_encoder import PooledEncoder
 from schema.batch import Tokens
 from schema.errors import UserError
 
@@ -40,7 +40,7 @@ PROOF = [
 """Sentences of several lengths on which graph and encoder are compared."""
 
 
-def export_onnx(encoder: SentenceEncoder, path: Path, *, quantised: bool) -> Path:
+def export_onnx(encoder: PooledEncoder, path: Path, *, quantised: bool) -> Path:
     """Writes the whole encoder to `path` as a graph input_ids, attention_mask → embeddings; gives the path back.
 
     Both inputs are int64 (sentences, length), padded on the right, of any size. With `quantised` the weights of
@@ -146,7 +146,7 @@ def _computed(path: Path, tokens: Tokens, *, pad: int) -> np.ndarray:
     alone = lengths[0]
     parts = [(ids[:alone], lengths[:1]), (ids[alone:], lengths[1:])]
     outputs = [graph.run(None, padded_arrays(*part, pad=pad))[0] for part in parts]
-    return np.concatenate(outputs)[tokens.restored.numpy()]
+    return np.concatenate(outputs)[tokens.inverse_permutation.numpy()]
 
 
 def _unit(embeddings: np.ndarray) -> np.ndarray:

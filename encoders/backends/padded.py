@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from encoders.pooled_encoder import PooledEncoder
 from encoders.pooling import READS_FIRST_LAYER
-from encoders.sentence_encoder import SentenceEncoder
 
 Layers = Sequence[Float[Tensor, "sentences length dim"]]
 Mask = Float[Tensor, "sentences length 1"]
@@ -40,7 +40,7 @@ class PaddedEncoder(nn.Module):
     The encoder's attention is changed to one that graphs can express: hand in a copy.
     """
 
-    def __init__(self, encoder: SentenceEncoder) -> None:
+    def __init__(self, encoder: PooledEncoder) -> None:
         super().__init__()
         encoder.backbone.set_attn_implementation("eager")
         self.encoder = encoder

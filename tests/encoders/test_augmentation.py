@@ -8,7 +8,7 @@ from transformers import AutoTokenizer
 
 from encoders.augmentation import Augmentation
 from encoders.collate import SentenceCollator
-from encoders.joint import JointCollator, JointTemplate, pack_joint
+from encoders.cross_encoder_input import JointCollator, JointTemplate, pack_joint
 from encoders.packing import pack
 from encoders.sentence_changes import SentenceChanges
 from encoders.views import VIEWS, TokenViews, Views
@@ -62,7 +62,7 @@ def sentences(batch, tokenizer):
     parts = batch.tokens.input_ids.split(batch.tokens.lengths.tolist())
     texts = [
         tokenizer.decode(parts[place], skip_special_tokens=True).replace(" ", "")
-        for place in batch.tokens.restored
+        for place in batch.tokens.inverse_permutation
     ]
     return {name: [texts[row] for row in places] for name, places in batch.columns.items()}
 

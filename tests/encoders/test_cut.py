@@ -9,8 +9,8 @@ from test_broken_inputs import GOOD, OWN, Desk
 
 import predict
 from encoders import load_backbone, save_encoder
+from encoders.cross_encoder import CrossEncoder
 from encoders.cut import Cut, cut_of, cut_texts
-from encoders.joint_encoder import JointEncoder
 from lightning_modules.cut import cut_line
 from schema.config import BackboneConfig
 from schema.examples import Examples, Kind
@@ -49,7 +49,7 @@ def test_a_text_counts_once_however_often_it_comes(encoder):
     ("second", "is_cut"), [("天", False), ("明天", False), ("明天好", True), ("好" * 30, True)]
 )
 def test_a_cross_encoder_cuts_pairs(encoder, second, is_cut):
-    joint = JointEncoder(encoder, outputs=1, segments=True, symmetric=False, seed=0)
+    joint = CrossEncoder(encoder, outputs=1, segments=True, symmetric=False, seed=0)
     assert cut_of(joint, pairs(("今天好", second))) == Cut(1, int(is_cut), 8, unit="pairs")
     whole = encoder.tokenizer("今天好", second)["input_ids"]
     assert (len(whole) > 8) == is_cut

@@ -12,8 +12,8 @@ from transformers import AutoTokenizer
 from encoders import load_encoder, save_encoder
 from encoders.fingerprint import encoder_digest
 from encoders.packing import PACKED
-from encoders.prompt_encoder import PromptEncoder
 from encoders.prompt_templates import Frame, Template, read_template, wrap
+from encoders.sentence_encoder import PromptEncoder
 from encoders.token_table import TokenTable
 from schema.errors import UserError
 from schema.prompts import INJECTED, SENTENCE, Prompts
@@ -206,7 +206,7 @@ def test_saved_and_loaded_encode_the_same(build, tmp_path, changes):
         encoder.max_length,
         encoder.input_length,
     )
-    first, second = (one.embed(TEXTS, batch_tokens=100, progress=False) for one in (encoder, again))
+    first, second = (one.encode(TEXTS, batch_tokens=100, progress=False) for one in (encoder, again))
     assert np.array_equal(first, second)
     assert not (tmp_path / "encoder" / "modules.json").exists()
     assert (INJECTED in again.tokenizer.get_vocab()) == ("stage_2" not in changes)
@@ -218,7 +218,7 @@ def test_saved_and_loaded_encode_the_same(build, tmp_path, changes):
 def test_pieces_change_nothing(build):
     encoder = build(denoise="positions", dropout=0.0)
     whole = encoder(tokens_of(encoder, [0, 1, 2, 0, 1]))
-    encoder.piece_tokens = 20
+    encoder.micro_batch_tokens = 20
     parts = encoder(tokens_of(encoder, [0, 1, 2, 0, 1]))
     torch.testing.assert_close(parts, whole, rtol=1e-5, atol=1e-6, check_dtype=False)
 
@@ -263,6 +263,6 @@ def test_onnx_and_masked_language_models_are_refused(build):
 
     encoder = build()
     with pytest.raises(UserError, match="templates"):
-        open_backend("onnx", encoder)
+        open_backend(encoder, "onnx")
     with pytest.raises(UserError, match="templates"):
         encoder.token_states(tokens_of(encoder))

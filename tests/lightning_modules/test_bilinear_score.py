@@ -14,8 +14,8 @@ import predict
 from analysis.run_scores import ScoredRun
 from encoders import load_backbone, load_encoder, save_encoder
 from encoders.backends import require_packages
+from encoders.cross_encoder import CrossEncoder
 from encoders.grow import with_layers
-from encoders.joint_encoder import JointEncoder
 from encoders.locate import SCORE_FILE
 from encoders.pair_score import BilinearScore, sides
 from encoders.token_whitening import whiten_tokens
@@ -101,7 +101,7 @@ def test_it_is_what_evaluation_predict_and_analysis_score_by(run, tmp_path, caps
     dev = ScoredRun(run, data_dir=None, batch_tokens=512).scored("demo_sts", "dev")
     encoder = load_encoder(run).eval()
     texts = [dev.examples.texts(column) for column in ("text_a", "text_b")]
-    both = [encoder.embed(list(side), batch_tokens=512, progress=False) for side in texts]
+    both = [encoder.encode(list(side), batch_tokens=512, progress=False) for side in texts]
     u, v = (one / np.linalg.norm(one, axis=1, keepdims=True) for one in both)
     expected = np.einsum("ri,ij,rj->r", u, encoder.score_head.form.detach().numpy(), v)
     np.testing.assert_allclose(dev.scores, expected, atol=1e-5)
@@ -214,7 +214,7 @@ def test_what_is_built_from_such_an_encoder(run, bag, tmp_path):
             load_encoder(run)
     finally:
         (tmp_path / "kept").rename(run / "encoder" / SCORE_FILE)
-    joint = JointEncoder(encoder, outputs=1, segments=True, symmetric=False, seed=0)
+    joint = CrossEncoder(encoder, outputs=1, segments=True, symmetric=False, seed=0)
     assert joint.inner.score_head is None
 
 

@@ -198,5 +198,5 @@ def pack_joint(ids: TokenTable, segments: TokenTable | None, *, max_group_tokens
     if segments is None:
         return tokens
     order = np.empty(len(ids), dtype=np.int64)
-    order[tokens.restored.numpy()] = np.arange(len(ids))
+    order[tokens.inverse_permutation.numpy()] = np.arange(len(ids))
     return replace(tokens, segments=torch.from_numpy(segments[order].flat().astype(np.int64)))

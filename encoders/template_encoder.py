@@ -1,6 +1,6 @@
 """Sentences read through templates: the state at [MASK] in one pass, or in two, the first one put into the second."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NoReturn
 
 import numpy as np
@@ -10,18 +10,17 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import AddedToken, PreTrainedModel, PreTrainedTokenizerBase
 
-from encoders.backends import Backend
 from encoders.packing import POSITION_OFFSETS, pack, packed_inputs, padded_inputs
+from encoders.pooled_encoder import PooledEncoder
 from encoders.pooling import POOLINGS
 from encoders.prompt_templates import Frame, PromptTokens, blanks, mask_table, read_template, wrap
-from encoders.sentence_encoder import SentenceEncoder, batches_by_length
 from encoders.token_table import TokenTable
 from schema.batch import Group, Tokens
 from schema.errors import UserError
 from schema.prompts import INJECTED, SENTENCE, Prompts
 
 
-class PromptEncoder(SentenceEncoder):
+class TemplateEncoder(PooledEncoder):
     """template → backbone → state at [MASK] → (template of stage 2 → backbone → state at [MASK]) → embedding.
 
     h = f(stage 1 template with the sentence), h⁺ = f(stage 2 template with the word embedding of
@@ -52,7 +51,7 @@ class PromptEncoder(SentenceEncoder):
         self.templates = [
             read_template(getattr(prompts, view), SENTENCE, tokenizer, self.frame) for view in prompts.views
         ]
-        self.input_length = max_length
+        self._input_length = max_length
         self.max_length = self._left_to_sentences(max_length)
         if prompts.read != "pooling":
             places, weights = mask_table(self.templates, read=prompts.read)
@@ -61,18 +60,9 @@ class PromptEncoder(SentenceEncoder):
         if prompts.stage_2 is not None:
             self._prepare_stage_2(prompts.stage_2)
 
-    @classmethod
-    def around(cls, encoder: SentenceEncoder, prompts: Prompts) -> "PromptEncoder":
-        """The same backbone, read through `prompts`."""
-        return cls(
-            encoder.backbone,
-            encoder.tokenizer,
-            prompts=prompts,
-            pooling=encoder.pooling,
-            normalise=encoder.normalise,
-            max_length=getattr(encoder, "input_length", encoder.max_length),
-            projections=list(encoder.projections),
-        )
+    @property
+    def input_length(self) -> int:
+        return self._input_length
 
     def _check(self) -> None:
         """Raises UserError for a backbone that cannot do what the templates ask."""
@@ -132,10 +122,10 @@ class PromptEncoder(SentenceEncoder):
         table = TokenTable.of(token_lists)
         views = np.zeros(len(table), dtype=np.int64) if views is None else np.asarray(views)
         tokens = pack(
-            wrap(table, self.templates, views, frame=self.frame), max_group_tokens=self.piece_tokens
+            wrap(table, self.templates, views, frame=self.frame), max_group_tokens=self.micro_batch_tokens
         )
         packed = torch.empty(len(table), dtype=torch.long)
-        packed[tokens.restored] = torch.from_numpy(views)
+        packed[tokens.inverse_permutation] = torch.from_numpy(views)
         return PromptTokens.of(tokens, packed)
 
     def stage_1(self, tokens: PromptTokens) -> Float[Tensor, "sentences dim"]:
@@ -204,11 +194,11 @@ class PromptEncoder(SentenceEncoder):
         pad = self.pad if self.prompts.denoise == "pads" else None
         ids, positions = blanks(self.templates, views, bodies, frame=self.frame, pad=pad)
         blank = pack(ids)
-        order = blank.restored.argsort()
+        order = blank.inverse_permutation.argsort()
         in_order = torch.from_numpy(positions[order.numpy()].flat().astype(np.int64))
         device = tokens.lengths.device
         packed = PromptTokens.of(blank, torch.tensor(views)[order])
-        return packed.to(device), in_order.to(device), blank.restored.to(device)[places]
+        return packed.to(device), in_order.to(device), blank.inverse_permutation.to(device)[places]
 
     def _states(
         self,
@@ -239,13 +229,8 @@ class PromptEncoder(SentenceEncoder):
             inputs["inputs_embeds"] = embedded
         return self.backbone(**inputs).last_hidden_state[real]
 
-    def _encoded(
-        self, texts: Sequence[str], backend: Backend, *, batch_tokens: int
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        table = self.tokenize(texts)
-        lengths = table.lengths + self.templates[0].size
-        for rows in batches_by_length(lengths, batch_tokens=batch_tokens):
-            yield rows, backend.encode(self.collate(table[rows]))
+    def input_lengths(self, table: TokenTable) -> Int[np.ndarray, "sentences"]:
+        return table.lengths + self.templates[0].size
 
     def token_states(self, tokens: Tokens) -> NoReturn:
         """Raises UserError: states of the tokens of templates are no states of the sentence's."""
