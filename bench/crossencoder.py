@@ -1,4 +1,4 @@
-"""Training steps of a cross-encoder: the same weights, head, rows, order, optimiser and precision on both sides."""
+"""Training steps of a cross-encoder: the same weights, head, rows, order, optimizer and precision on both sides."""
 
 import statistics
 import tempfile

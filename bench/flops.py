@@ -6,7 +6,7 @@ N layers and width d:
     linear layers  2·P per token forward, twice that backward                        6·P·ΣL
     attention      QKᵀ and its product with V, 2·L²·d each per layer, backward twice   12·N·d·ΣL²
 
-Embedding tables, normalisation, softmax, activation, loss and optimiser are left out: they are no matrix products.
+Embedding tables, normalization, softmax, activation, loss and optimizer are left out: they are no matrix products.
 """
 
 from collections.abc import Sequence

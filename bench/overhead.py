@@ -18,7 +18,7 @@ from bench.rounds import alternate, compare
 from bench.work import Work, training_sets, training_work, write_bert
 
 NOTES = [
-    "same module, objective, batches, optimiser, clipping and schedule; the bare loop has no Trainer, no callbacks "
+    "same module, objective, batches, optimizer, clipping and schedule; the bare loop has no Trainer, no callbacks "
     "and logs nothing",
     "overhead: ratio of the two times less 1; median over rounds, lowest, highest",
 ]
@@ -70,7 +70,7 @@ def _bare(work: Work, seed: int, losses: dict[str, list[float]]) -> float:
     data = work.data_module()
     module = build_module(work.job, data, work)
     configured = module.configure_optimizers()
-    optimiser, schedule = configured["optimizer"], configured["lr_scheduler"]["scheduler"]
+    optimizer, schedule = configured["optimizer"], configured["lr_scheduler"]["scheduler"]
     for examples in work.data.train.values():
         module.collate.token_lists(examples)
     bf16 = work.job.hardware.precision == "bf16-mixed"
@@ -80,10 +80,10 @@ def _bare(work: Work, seed: int, losses: dict[str, list[float]]) -> float:
         with torch.autocast("cpu", dtype=torch.bfloat16) if bf16 else nullcontext():
             # What module.objective does on one process; with several it asks its Trainer for the other rows.
             loss, _ = module.losses[batch.task](module.encode(batch))
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        module.configure_gradient_clipping(optimiser)
-        optimiser.step()
+        module.configure_gradient_clipping(optimizer)
+        optimizer.step()
         schedule.step()
         values.append(float(loss.detach()))
         ends.append(time.perf_counter())

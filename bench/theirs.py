@@ -29,7 +29,7 @@ logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
 def load_theirs(
     folder: str | Path, *, max_length: int, dtype: torch.dtype = torch.float32
 ) -> SentenceTransformer:
-    """The encoder in `folder` as they read it: mean pooling, not normalised unless the folder says so."""
+    """The encoder in `folder` as they read it: mean pooling, not normalized unless the folder says so."""
     model = SentenceTransformer(str(folder), device=device()).to(dtype)
     model.max_seq_length = max_length
     return model
@@ -72,7 +72,7 @@ def in_order(dataset: datasets.Dataset, **options: object) -> DefaultBatchSample
 
 
 def training_numbers(order: Order, output: str, *, seed: int) -> dict[str, Any]:
-    """Our optimiser, schedule, clipping and precision in their words; nothing logged, nothing saved."""
+    """Our optimizer, schedule, clipping and precision in their words; nothing logged, nothing saved."""
     return {
         "output_dir": output,
         "seed": seed,

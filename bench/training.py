@@ -1,4 +1,4 @@
-"""Training steps: the same weights, rows, order, optimiser, schedule and precision on both sides."""
+"""Training steps: the same weights, rows, order, optimizer, schedule and precision on both sides."""
 
 import tempfile
 from collections.abc import Sequence

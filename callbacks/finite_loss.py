@@ -38,6 +38,6 @@ class FiniteLoss(pl.Callback):
         shown = ", ".join(map(str, sorted(lines)[:8])) + (" …" if len(lines) > 8 else "")
         return (
             f"the loss is {loss.item()} at step {trainer.global_step} on {self._batch.task} (lines {shown} of its "
-            f"training file). The last checkpoint is intact. Usual causes: optimiser.lr too high, "
+            f"training file). The last checkpoint is intact. Usual causes: optimizer.lr too high, "
             f"a temperature close to 0, or 16-bit precision (hardware.precision=32-true)."
         )

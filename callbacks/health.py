@@ -92,7 +92,7 @@ def gradient_norms(module: pl.LightningModule) -> dict[str, float]:
 def collapsed(what: str, step: int, symptom: str, config: HealthConfig) -> None:
     """Warns that something has collapsed, or raises UserError, as `on_collapse` says."""
     message = (
-        f"the {what} have collapsed at step {step}: {symptom}. Usual causes: optimiser.lr too high, a loss "
+        f"the {what} have collapsed at step {step}: {symptom}. Usual causes: optimizer.lr too high, a loss "
         "without negatives, or a temperature that is too high"
     )
     if config.on_collapse == "stop":

@@ -28,7 +28,7 @@ class LossGradient(pl.Callback):
     is told to leave the range; a mean over rows pulls 1/√rows as hard, and has no range of its own.
 
     low, high    lengths between which there is no warning
-    every_steps  optimiser steps between two readings: in those the gradient is kept, and fetched from the device
+    every_steps  optimizer steps between two readings: in those the gradient is kept, and fetched from the device
     """
 
     def __init__(self, low: float, high: float, *, every_steps: int) -> None:

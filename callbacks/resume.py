@@ -59,7 +59,7 @@ class ResumePoint(Checkpoint):
 
     Where a validation is due, the state is saved after it and never before: Lightning takes a validation
     as done when it resumes, and a lost one could change which checkpoint is best. It is not saved between two
-    optimiser steps either, because gradients are not part of a checkpoint.
+    optimizer steps either, because gradients are not part of a checkpoint.
 
     Between two saves the state goes to shared memory, where the system keeps it after a kill (`callbacks.snapshot`);
     when training ends, in whatever way, it is moved to disk if it is newer than what is there.
@@ -68,7 +68,7 @@ class ResumePoint(Checkpoint):
     Lightning calls these after all others: saved before ModelCheckpoint, it would forget the newest best score.
 
     folder       where `resume.ckpt` goes
-    every_steps  optimiser steps between two saves
+    every_steps  optimizer steps between two saves
     snapshots    what writes to shared memory; None: nothing does
     """
 
@@ -184,7 +184,7 @@ def is_validation_due(trainer: pl.Trainer) -> bool:
 
 
 class ValidationPoints(pl.Callback):
-    """Validates every so many optimiser steps, and always after the last one."""
+    """Validates every so many optimizer steps, and always after the last one."""
 
     def __init__(self, *, every_steps: int) -> None:
         self.every_steps = every_steps

@@ -54,7 +54,7 @@ class Snapshots:
         return cost <= self.share * (time.perf_counter() - self._ended)
 
     def write(self, gather: Callable[[], dict[str, Any]], *, steps: int) -> None:
-        """Keeps what `gather` gives, the state after so many optimiser steps. After a NoRoomError never due again."""
+        """Keeps what `gather` gives, the state after so many optimizer steps. After a NoRoomError never due again."""
         began = time.perf_counter()
         tensors, remainder = take_apart(gather())
         try:

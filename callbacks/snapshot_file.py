@@ -91,7 +91,7 @@ class SnapshotFile:
 
         tensors    that `fits` finds right
         remainder  the rest, see `take_apart`
-        steps      optimiser steps that the state has behind it
+        steps      optimizer steps that the state has behind it
         Raises NoRoomError.
         """
         buffer = io.BytesIO()

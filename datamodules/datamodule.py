@@ -91,7 +91,7 @@ class SentenceDataModule(pl.LightningDataModule):
         return {name: (part / largest) ** (1 / schedule.temperature) for name, part in parts.items()}
 
     def in_steps(self, duration: str, key: str, *, total_steps: int | None) -> int:
-        """A duration of the configuration in optimiser steps of this stage."""
+        """A duration of the configuration in optimizer steps of this stage."""
         return Duration.parse(duration, key=key).in_steps(**self._step(), total_steps=total_steps)
 
     def exact_steps(self, duration: str, key: str) -> float:

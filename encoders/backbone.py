@@ -9,7 +9,7 @@ from schema.config import BackboneConfig
 def load_backbone(config: BackboneConfig, *, seed: int) -> SentenceEncoder:
     """The sentence encoder that `config` describes, in float32 on the CPU, in training mode.
 
-    seed  draws what is new: weights under `initialise=random`, added layers
+    seed  draws what is new: weights under `initialize=random`, added layers
 
     What the configuration leaves open, and errors: as `encoders.parts.read_parts`.
     """

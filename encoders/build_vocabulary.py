@@ -56,7 +56,7 @@ def write_files(folder: Path) -> None:
 def vocabulary() -> list[str]:
     """All tokens, each once; the position is the token's number."""
     ascii_signs = [sign for sign in map(chr, range(33, 127)) if not sign.isupper()]
-    joined = list(ALPHANUMERIC + GREEK + FULL_WIDTH + _normalised(SIGNS + ENUMERATORS))
+    joined = list(ALPHANUMERIC + GREEK + FULL_WIDTH + _normalized(SIGNS + ENUMERATORS))
     tokens = [*SPECIAL, *ascii_signs, *joined, *(f"##{letter}" for letter in joined)]
     tokens += [*PUNCTUATION, *gb2312_hanzi(), *LATER_HANZI, *TRADITIONAL]
     return list(dict.fromkeys(tokens))
@@ -69,7 +69,7 @@ def gb2312_hanzi() -> list[str]:
     return [hanzi for hanzi in decoded if hanzi]
 
 
-def _normalised(signs: str) -> str:
+def _normalized(signs: str) -> str:
     """The signs as the tokenizer sees them, which lower-cases and decomposes: Ⅳ becomes ⅳ."""
     return unicodedata.normalize("NFD", signs.lower())
 

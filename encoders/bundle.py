@@ -71,7 +71,7 @@ def _write_files(encoder: PooledEncoder, folder: Path, card: dict[str, Any]) -> 
     else:
         own = {
             "pooling": encoder.pooling,
-            "normalise": encoder.normalise,
+            "normalize": encoder.normalize,
             "max_length": encoder.input_length,
             "projections": names,
         }
@@ -99,7 +99,7 @@ def _write_modules(encoder: PooledEncoder, folder: Path, projections: list[str])
     """The files by which sentence-transformers knows what follows the transformer."""
     paths = [("Transformer", ""), ("Pooling", "1_Pooling")]
     paths += [(name.partition("_")[2], name) for name in projections]
-    if encoder.normalise:
+    if encoder.normalize:
         paths.append(("Normalize", f"{len(paths)}_Normalize"))
     modules = [
         {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}

@@ -49,7 +49,7 @@ def model_card(encoder: PooledEncoder, facts: dict[str, Any], *, loads_elsewhere
     own = {
         "architecture": encoder.backbone.config.model_type,
         "pooling": encoder.pooling,
-        "normalised": "yes" if encoder.normalise else "no",
+        "normalized": "yes" if encoder.normalize else "no",
         "dimensions": encoder.dim,
         "tokens at most": encoder.max_length,
     }

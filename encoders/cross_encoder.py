@@ -57,7 +57,7 @@ class CrossEncoder(nn.Module):
         super().__init__()
         self.inner = inner
         # An embedding's projections, length and score mean nothing to a head.
-        inner.projections, inner.normalise, inner.score_head = nn.ModuleList(), False, None
+        inner.projections, inner.normalize, inner.score_head = nn.ModuleList(), False, None
         self.symmetric = symmetric
         self.segments = segments and marks_segments(inner.backbone)
         self.template = JointTemplate.of(inner.tokenizer)
@@ -93,7 +93,7 @@ class CrossEncoder(nn.Module):
             raise UserError(f"{folder}: {SETTINGS_FILE} is missing; copy it from where {HEAD_FILE} came from")
         settings = Settings.read(folder / SETTINGS_FILE)
         config = BackboneConfig(
-            path=path, revision=revision, initialise="pretrained", pooling=settings.get("pooling", str)
+            path=path, revision=revision, initialize="pretrained", pooling=settings.get("pooling", str)
         )
         wanted = {
             "outputs": settings.get("outputs", int),

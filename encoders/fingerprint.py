@@ -16,7 +16,7 @@ WITHOUT_EFFECT = ("_name_or_path", "transformers_version", "_attn_implementation
 
 
 def encoder_digest(encoder: PooledEncoder, variant: str) -> str:
-    """32 hex digits over weights, architecture, tokenizer, pooling, normalisation, lengths, templates and `variant`.
+    """32 hex digits over weights, architecture, tokenizer, pooling, normalization, lengths, templates and `variant`.
 
     variant  what else changes the numbers: the back end, a precision
     """
@@ -31,7 +31,7 @@ def encoder_digest(encoder: PooledEncoder, variant: str) -> str:
         MATHS,
         variant,
         encoder.pooling,
-        encoder.normalise,
+        encoder.normalize,
         encoder.max_length,
         activations,
         architecture,

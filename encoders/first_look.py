@@ -16,7 +16,7 @@ from schema.network import hub_problem
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-INITIALISE = ("pretrained", "random")
+INITIALIZE = ("pretrained", "random")
 TOKENIZER_FILE = "tokenizer.json"
 
 
@@ -39,10 +39,10 @@ def find_encoder(config: BackboneConfig) -> Found:
 
     Raises UserError for a folder without them, and for a hub that cannot be asked.
     """
-    if config.initialise not in INITIALISE:
+    if config.initialize not in INITIALIZE:
         raise UserError(
-            f"backbone.initialise={config.initialise}: expected one of {', '.join(INITIALISE)}; "
-            f"{nearest(config.initialise, INITIALISE)}"
+            f"backbone.initialize={config.initialize}: expected one of {', '.join(INITIALIZE)}; "
+            f"{nearest(config.initialize, INITIALIZE)}"
         )
     folder = locate_folder(config.path)
     is_local = folder is not None
@@ -50,7 +50,7 @@ def find_encoder(config: BackboneConfig) -> Found:
     layout = read_layout(folder)
     on_hub_only = not is_local and layout.transformer == folder and not has_weights(folder)
     shown = config.path if layout.transformer == folder else f"{config.path}/{layout.transformer.name}"
-    needs_weights = config.initialise == "pretrained" and not on_hub_only
+    needs_weights = config.initialize == "pretrained" and not on_hub_only
     check_files(layout.transformer, needs_weights=needs_weights, shown=shown)
     return Found(folder, layout, shown, on_hub_only)
 
@@ -63,7 +63,7 @@ def look_at_encoder(config: BackboneConfig, *, start: str | None = None) -> None
     What would have to be fetched is not looked at: that comes after everything that may still be refused.
     """
     if start is not None:
-        config = BackboneConfig(path=str(encoder_folder(start)), initialise="pretrained")
+        config = BackboneConfig(path=str(encoder_folder(start)), initialize="pretrained")
     if locate_folder(config.path) is None and hub_problem() is None:
         return
     layout = find_encoder(config).layout
@@ -72,7 +72,7 @@ def look_at_encoder(config: BackboneConfig, *, start: str | None = None) -> None
     check_pooling(config.pooling or layout.pooling or "mean")
     architecture = _architecture(layout.transformer)
     _look_at_tokenizer(layout.transformer, architecture, shown=config.path)
-    if config.initialise == "pretrained":
+    if config.initialize == "pretrained":
         _look_at_weights(layout.transformer, architecture)
 
 

@@ -11,15 +11,15 @@ from encoders.transformer import from_scratch, quiet
 from schema.errors import UserError
 
 GROWS = ("bert", "roberta", "xlm-roberta", "camembert")
-"""Architectures whose layers end in a normalisation, and are added as is said below."""
+"""Architectures whose layers end in a normalization, and are added as is said below."""
 
 
 def with_layers(encoder: SentenceEncoder, layers: int, *, seed: int) -> SentenceEncoder:
     """The encoder with its first `layers` layers, or with new ones on top that hand on what they are given.
 
     A new layer adds nothing to the states until it has learnt something, because its two output matrices are 0; its
-    other weights are drawn with `seed`. The encoder gives the embeddings it gave before: the last normalisation moves
-    to the new top, and normalising twice is normalising once. Raises UserError for other architectures than BERT and
+    other weights are drawn with `seed`. The encoder gives the embeddings it gave before: the last normalization moves
+    to the new top, and normalizing twice is normalizing once. Raises UserError for other architectures than BERT and
     RoBERTa.
     """
     config = encoder.backbone.config
@@ -38,7 +38,7 @@ def with_layers(encoder: SentenceEncoder, layers: int, *, seed: int) -> Sentence
         _with_layers(encoder.backbone, layers, seed=seed),
         encoder.tokenizer,
         pooling=encoder.pooling,
-        normalise=encoder.normalise,
+        normalize=encoder.normalize,
         max_length=encoder.max_length,
         projections=list(encoder.projections),
     )
@@ -78,7 +78,7 @@ def _hand_on(backbone: PreTrainedModel, before: int) -> None:
 
 
 def _shrink_tables(backbone: PreTrainedModel) -> None:
-    """Brings the embedding tables to the size of fresh ones, by one factor, which the normalisation above takes out.
+    """Brings the embedding tables to the size of fresh ones, by one factor, which the normalization above takes out.
 
     Tables learnt alone grow large; naming hidden tokens with the same table then starts from absurd certainty.
     """

@@ -1,4 +1,4 @@
-"""What a folder says about itself: pooling, normalisation, maximal length, projections.
+"""What a folder says about itself: pooling, normalization, maximal length, projections.
 
 Three layouts are understood: plain transformers (says nothing), sentence-transformers (modules.json) and ours
 for poolings and templates that sentence-transformers does not have (juzhen.json). An unknown module is an error, never
@@ -12,6 +12,7 @@ from typing import Any
 from encoders.settings_file import Settings, read_json
 from schema.errors import UserError, nearest
 from schema.prompts import Prompts
+from schema.renamed import renamed
 from schema.texts import short
 
 MODULES_FILE = "modules.json"
@@ -54,7 +55,7 @@ class Layout:
     transformer: Path
     pooling: str | None = None
     pooling_error: str | None = None
-    normalise: bool | None = None
+    normalize: bool | None = None
     max_length: int | None = None
     projections: list[Path] = field(default_factory=list)
     prompts: Prompts | None = None
@@ -64,11 +65,12 @@ def read_layout(folder: Path) -> Layout:
     """What `folder` says. Raises UserError for files that are not JSON and for modules that we lack."""
     if (folder / OWN_FILE).is_file():
         own = Settings.read(folder / OWN_FILE)
+        own.values.update({renamed(key): value for key, value in own.values.items()})
         prompts = own.get("prompts", dict, type(None), default=None)
         return Layout(
             transformer=folder,
             pooling=check_pooling(own.get("pooling", str)),
-            normalise=own.get("normalise", bool),
+            normalize=own.get("normalize", bool),
             max_length=own.get("max_length", int, type(None)),
             projections=[_inside(folder, name, own.path) for name in own.get("projections", list)],
             prompts=None if prompts is None else _prompts(prompts, own.path),
@@ -93,7 +95,7 @@ def _inside(folder: Path, name: object, path: Path) -> Path:
 
 
 def _sentence_transformers(folder: Path) -> Layout:
-    layout = Layout(transformer=folder, normalise=False)
+    layout = Layout(transformer=folder, normalize=False)
     _check_prompt(folder)
     path, rank = folder / MODULES_FILE, -1
     modules = read_json(path)
@@ -115,7 +117,7 @@ def _sentence_transformers(folder: Path) -> Layout:
             case "Dense" | "LayerNorm":
                 layout.projections.append(place)
             case "Normalize":
-                layout.normalise = True
+                layout.normalize = True
     return layout
 
 

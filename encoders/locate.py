@@ -144,7 +144,7 @@ def _missing_weights(folder: Path) -> str:
         )
     return (
         "model.safetensors is missing; put the weights there, "
-        "or train from scratch with backbone.initialise=random"
+        "or train from scratch with backbone.initialize=random"
     )
 
 

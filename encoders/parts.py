@@ -29,7 +29,7 @@ class Parts:
     backbone: PreTrainedModel
     tokenizer: Tokenizer
     pooling: str
-    normalise: bool
+    normalize: bool
     max_length: int
     projections: list[Projection | OutputNorm]
     prompts: Prompts | None
@@ -39,10 +39,10 @@ class Parts:
 def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
     """The parts that `config` describes, in float32 on the CPU.
 
-    seed  draws the weights under `initialise=random`; the global random state is left as it was
+    seed  draws the weights under `initialize=random`; the global random state is left as it was
 
     What the configuration leaves open (null) is taken from the folder; what the folder leaves open is pooling
-    mean, not normalised, as many tokens as the model can take. Raises UserError for every mistake that can be
+    mean, not normalized, as many tokens as the model can take. Raises UserError for every mistake that can be
     seen in the files.
     """
     found = find_encoder(config)
@@ -50,7 +50,7 @@ def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
     with quiet(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         architecture = read_architecture(layout.transformer, dropout=config.dropout)
-        if config.initialise == "random":
+        if config.initialize == "random":
             if config.layers is not None:
                 architecture.num_hidden_layers = config.layers
             backbone = from_scratch(architecture, shown=found.shown)
@@ -66,13 +66,13 @@ def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
         backbone,
         tokenizer,
         pooling=check_pooling(config.pooling or layout.pooling or "mean"),
-        normalise=bool(layout.normalise) if config.normalise is None else config.normalise,
+        normalize=bool(layout.normalize) if config.normalize is None else config.normalize,
         max_length=_max_length(config, layout, backbone, tokenizer),
         projections=load_projections(
             layout.projections, width=backbone.config.hidden_size, layer_norm=config.layer_norm
         ),
         prompts=layout.prompts,
-        folder=found.folder if config.initialise == "pretrained" else None,
+        folder=found.folder if config.initialize == "pretrained" else None,
     )
 
 

@@ -29,7 +29,7 @@ TEXTS_PER_CALL = 4096
 
 
 class PooledEncoder(nn.Module):
-    """backbone → pooling → projections (usually none) → length 1, if `normalise`.
+    """backbone → pooling → projections (usually none) → length 1, if `normalize`.
 
     backbone    a Hugging Face encoder without head
     pooling     a name of encoders.pooling.POOLINGS
@@ -48,7 +48,7 @@ class PooledEncoder(nn.Module):
         tokenizer: PreTrainedTokenizerBase,
         *,
         pooling: str,
-        normalise: bool,
+        normalize: bool,
         max_length: int,
         projections: Sequence[Projection | OutputNorm],
     ) -> None:
@@ -56,7 +56,7 @@ class PooledEncoder(nn.Module):
         self.backbone = backbone
         self.tokenizer = tokenizer
         self.pooling = check_pooling(pooling)
-        self.normalise = normalise
+        self.normalize = normalize
         self.max_length = max_length
         self.projections = nn.ModuleList(projections)
         self.score_head: BilinearScore | None = None
@@ -138,7 +138,7 @@ class PooledEncoder(nn.Module):
         return in_micro_batches(function, tokens.micro_batches(self.micro_batch_tokens))
 
     def _packed_order(self, tokens: Tokens) -> Float[Tensor, "sentences dim"]:
-        """Embeddings from the shortest sentence to the longest, before they are normalised."""
+        """Embeddings from the shortest sentence to the longest, before they are normalized."""
         return self._pooled(self._layers(tokens), tokens)
 
     def _pooled(self, layers: tuple[Tensor, ...], tokens: Tokens) -> Float[Tensor, "sentences dim"]:
@@ -150,7 +150,7 @@ class PooledEncoder(nn.Module):
     def _finished(self, embeddings: Tensor, tokens: Tokens) -> Float[Tensor, "sentences dim"]:
         """Pooled sentences in the order in which they were collated, of length 1 where that is asked for."""
         embeddings = embeddings[tokens.inverse_permutation]
-        return F.normalize(embeddings, dim=-1) if self.normalise else embeddings
+        return F.normalize(embeddings, dim=-1) if self.normalize else embeddings
 
     def _layers(self, tokens: Tokens) -> tuple[Float[Tensor, "tokens dim"], ...]:
         """Token states of the first layer, where the pooling reads it, and of the last."""
@@ -173,7 +173,7 @@ class PooledEncoder(nn.Module):
             )
             real = tokens.places
         # hidden_states[0] is the embedding layer. The last one is taken from last_hidden_state because some
-        # models normalise it once more.
+        # models normalize it once more.
         inner = output.hidden_states[1:-1] if needs_layers else ()
         return [*inner, output.last_hidden_state], real
 

@@ -1,4 +1,4 @@
-"""What may come after pooling: linear layers (sentence-transformers' `Dense`) and a normalisation (its `LayerNorm`)."""
+"""What may come after pooling: linear layers (sentence-transformers' `Dense`) and a normalization (its `LayerNorm`)."""
 
 import json
 from collections.abc import Sequence
@@ -126,7 +126,7 @@ def load_projections(
     """What the folders hold, in their order.
 
     width       numbers of a pooled state
-    layer_norm  true: a fresh normalisation is put last, unless one is there · false: none is used · None: as they are
+    layer_norm  true: a fresh normalization is put last, unless one is there · false: none is used · None: as they are
     """
     layers: list[Projection | OutputNorm] = []
     for folder in folders:

@@ -46,7 +46,7 @@ class SentenceEncoder(PooledEncoder):
         In float32 on the CPU, in evaluation mode. One that reads sentences through templates is a PromptEncoder.
         Raises UserError where there is none, and for a cross-encoder, which has no embeddings.
         """
-        config = BackboneConfig(path=encoder_source(source), revision=revision, initialise="pretrained")
+        config = BackboneConfig(path=encoder_source(source), revision=revision, initialize="pretrained")
         parts = read_parts(config, seed=0)
         if parts.folder is not None and (parts.folder / HEAD_FILE).is_file():
             raise UserError(
@@ -63,7 +63,7 @@ class SentenceEncoder(PooledEncoder):
             parts.backbone,
             parts.tokenizer,
             pooling=parts.pooling,
-            normalise=parts.normalise,
+            normalize=parts.normalize,
             max_length=parts.max_length,
             projections=parts.projections,
         )
@@ -132,7 +132,7 @@ class SentenceEncoder(PooledEncoder):
 
     def _check_options(self, normalize: bool | None, batch_tokens: int, backend: Backend | None) -> None:
         """Raises UserError for an option that would mean something else than it says."""
-        if normalize is False and self.normalise:
+        if normalize is False and self.normalize:
             raise UserError("normalize=False: this encoder gives embeddings of length 1; leave it out")
         check_batch_tokens(batch_tokens)
         if isinstance(backend, str):
@@ -189,7 +189,7 @@ class PromptEncoder(TemplateEncoder, SentenceEncoder):
             encoder.tokenizer,
             prompts=prompts,
             pooling=encoder.pooling,
-            normalise=encoder.normalise,
+            normalize=encoder.normalize,
             max_length=encoder.input_length,
             projections=list(encoder.projections),
         )

@@ -23,10 +23,10 @@ FLOOR = 1e-3
 """Least variance of a direction that is divided by, as a share of the largest."""
 
 FILLED = 0.8
-"""Length of the longest token's embedding, as a share of what a normalised row can hold."""
+"""Length of the longest token's embedding, as a share of what a normalized row can hold."""
 
 SPARE = 3
-"""Dimensions that a table gives up: two say how long a row is, one is the mean that the normalisation takes off."""
+"""Dimensions that a table gives up: two say how long a row is, one is the mean that the normalization takes off."""
 
 
 def token_frequencies(encoder: SentenceEncoder, texts: Sequence[str]) -> Float[np.ndarray, "tokens"]:
@@ -107,9 +107,9 @@ def _kernel(
 
 
 def _rows(vectors: Float[np.ndarray, "tokens fewer"]) -> Float[np.ndarray, "tokens dim"]:
-    """Rows that a normalisation with weights (0, 0, 1, 1, …) turns into the vectors, all by the same factor.
+    """Rows that a normalization with weights (0, 0, 1, 1, …) turns into the vectors, all by the same factor.
 
-    A normalised row has mean 0 and length √dim. The vectors sum to 0; two more entries, r and −r, fill up the length.
+    A normalized row has mean 0 and length √dim. The vectors sum to 0; two more entries, r and −r, fill up the length.
     """
     dim = vectors.shape[1] + 2
     scaled = vectors * (FILLED * np.sqrt(dim) / np.linalg.norm(vectors, axis=1).max())

@@ -115,7 +115,7 @@ class Curriculum:
 
         What an earlier stage has learnt with in their place is kept as `earlier`.
         """
-        groups = ("loss", "training", "optimiser")
+        groups = ("loss", "training", "optimizer")
         own = {group: OmegaConf.to_container(self.plans[index].job[group]) for group in groups}
         stages = self.job.schedule.stages
         by_job = [

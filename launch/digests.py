@@ -20,8 +20,8 @@ from schema.own_classes import own_class
 NOT_PART_OF_THE_WEIGHTS = ("checkpoint_every",)
 """Numbers of `training` that change no weights."""
 
-ALREADY_IN_THE_START = ("path", "revision", "learning_rate", "initialise")
-"""Of the backbone: what the digest of the starting weights knows better, or the optimiser."""
+ALREADY_IN_THE_START = ("path", "revision", "learning_rate", "initialize")
+"""Of the backbone: what the digest of the starting weights knows better, or the optimizer."""
 
 
 def stage_digest(
@@ -45,7 +45,7 @@ def stage_digest(
         "model": without_variant(job.model),
         "loss": {name: [match.kind, match.loss] for name, match in matches.items()},
         "training": training,
-        "optimiser": vars(job.optimiser),
+        "optimizer": vars(job.optimizer),
         "sampling": [
             schedule.sample_by,
             schedule.temperature,

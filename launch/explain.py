@@ -11,6 +11,7 @@ from yaml import MarkedYAMLError
 
 from schema.config import DatasetConfig
 from schema.errors import UserError, nearest
+from schema.renamed import renamed
 
 SPOKEN_TYPES = {
     "Integer": "a whole number",
@@ -109,6 +110,8 @@ def _explain_missing_file(error: MissingConfigException) -> ConfigError:
 def unknown_key(error: OmegaConfBaseException, groups: Iterable[str] = ()) -> ConfigError:
     """A key that the configuration does not have, with the nearest one that it has."""
     path, word = str(error.full_key), str(error.key)
+    if (today := renamed(path)) != path:
+        return ConfigError(f"{path}: this key is called {today} now", path)
     kind, parent = error.object_type, error.parent_node
     root = parent._get_root() if parent is not None else None
     if isinstance(error.key, int):  # labels={0:0}: Hydra reads a number, and files spell labels as texts

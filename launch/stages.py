@@ -109,7 +109,7 @@ def _put_in(stage: DictConfig, own: DictConfig, key: str) -> None:
     """Sets what the stage has of its own in its job."""
     if own.loss is not None:
         stage.loss = own.loss
-    for group in ("training", "optimiser"):
+    for group in ("training", "optimizer"):
         for name, value in (own[group] or {}).items():
             where = f"{key}.{group}.{name}"
             try:

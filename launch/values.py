@@ -49,7 +49,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "resume": ("never", "auto"),
     "schedule.name": ("mix", "serial"),
     "schedule.sample_by": ("size", "weight"),
-    "backbone.initialise": ("pretrained", "random"),
+    "backbone.initialize": ("pretrained", "random"),
     "backbone.pooling": ("mean", "cls", "max", "first_last", "weighted"),
     "augmentation.views": (
         "translation",
@@ -60,7 +60,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "cutoff",
         "shuffle",
     ),
-    "optimiser.decay": ("linear", "constant", "inverse_sqrt"),
+    "optimizer.decay": ("linear", "constant", "inverse_sqrt"),
     "training.stratify_by": ("none", "label", "length", "label_length"),
     "evaluation.splits": ("dev", "test"),
     "evaluation.backend": tuple(BackendName),
@@ -81,11 +81,11 @@ RANGES: dict[str, Range] = {
     "training.accumulate": Range(least=1),
     "training.length_window": Range(least=1),
     "training.patience": Range(least=1),
-    "optimiser.lr": Range(above=0),
-    "optimiser.weight_decay": Range(least=0),
-    "optimiser.betas": Range(least=0, below=1),
-    "optimiser.eps": Range(above=0),
-    "optimiser.clip_norm": Range(above=0),
+    "optimizer.lr": Range(above=0),
+    "optimizer.weight_decay": Range(least=0),
+    "optimizer.betas": Range(least=0, below=1),
+    "optimizer.eps": Range(above=0),
+    "optimizer.clip_norm": Range(above=0),
     "backbone.dropout": Range(least=0, below=1),
     "backbone.layers": Range(least=0),
     "backbone.max_length": Range(least=3),  # one token between the two special ones
@@ -143,7 +143,7 @@ DURATIONS: dict[str, Range] = {
     "training.duration": Range(above=0),
     "training.validate_every": Range(above=0),
     "training.checkpoint_every": Range(above=0),
-    "optimiser.warmup": Range(least=0),
+    "optimizer.warmup": Range(least=0),
 }
 """Keys whose value is a duration → where its amount must lie."""
 
@@ -168,9 +168,9 @@ def check_values(job: DictConfig) -> None:
         for name, dataset in job[group].items():
             check_name(group, name, dataset)
             check_dataset(f"{group}.{name}", dataset)
-    if len(job.optimiser.betas) != 2:
-        raise ConfigError(f"optimiser.betas={job.optimiser.betas}: expected two numbers", "optimiser.betas")
-    _check_decay(job.optimiser)
+    if len(job.optimizer.betas) != 2:
+        raise ConfigError(f"optimizer.betas={job.optimizer.betas}: expected two numbers", "optimizer.betas")
+    _check_decay(job.optimizer)
     _check_batches(job.training)
     _check_layer_norm(job)
     ends = job.health.gradient_range
@@ -198,18 +198,18 @@ def _check_duration(key: str, value: str, limits: Range) -> None:
         raise ConfigError(str(error), key) from error
     if duration.amount not in limits:
         raise ConfigError(f"{key}={value}: expected {limits} {duration.unit}", key)
-    if key == "optimiser.warmup" and duration.unit is Unit.PERCENT and duration.amount > 100:
+    if key == "optimizer.warmup" and duration.unit is Unit.PERCENT and duration.amount > 100:
         raise ConfigError(f"{key}={value}: expected at most 100 percent of the training", key)
 
 
-def _check_decay(optimiser: DictConfig) -> None:
+def _check_decay(optimizer: DictConfig) -> None:
     """A rate that falls from the end of the warm-up on, by its length, needs one."""
-    no_warmup = Duration.parse(optimiser.warmup).amount == 0
-    if optimiser.decay == "inverse_sqrt" and no_warmup:
+    no_warmup = Duration.parse(optimizer.warmup).amount == 0
+    if optimizer.decay == "inverse_sqrt" and no_warmup:
         raise ConfigError(
-            f"optimiser.warmup={optimiser.warmup}: decay=inverse_sqrt is lr · √(warm-up/step), and nothing without a "
-            "warm-up; type for example 'optimiser.warmup=10 percent'",
-            "optimiser.warmup",
+            f"optimizer.warmup={optimizer.warmup}: decay=inverse_sqrt is lr · √(warm-up/step), and nothing without a "
+            "warm-up; type for example 'optimizer.warmup=10 percent'",
+            "optimizer.warmup",
         )
 
 

@@ -1,4 +1,4 @@
-"""What every trained model shares: the step, the optimiser, the evaluation. A model adds `encode` and `plan`."""
+"""What every trained model shares: the step, the optimizer, the evaluation. A model adds `encode` and `plan`."""
 
 import math
 from abc import abstractmethod
@@ -17,7 +17,7 @@ from datamodules.leaks import Seen
 from datamodules.transfer import TransferTask
 from encoders.bundle import save_encoder
 from lightning_modules.draws import seed_draws
-from lightning_modules.optimiser import build_optimiser, build_schedule
+from lightning_modules.optimizer import build_optimizer, build_schedule
 from lightning_modules.scoring import EvaluationPlan, assemble_outputs, gather_rows, score_sets, score_tasks
 from losses.loss import LossOutput
 from schema.batch import Batch, Encoded, Sharing
@@ -34,8 +34,8 @@ class SentenceModule(pl.LightningModule):
     """A model with `objective(batch)` to minimise and `score` to be judged by.
 
     losses       dataset key → Loss
-    job          the whole configuration; read for optimiser, training and evaluation numbers
-    total_steps  optimiser steps of this stage, and steps_per_epoch among them (0 and 0: evaluation only)
+    job          the whole configuration; read for optimizer, training and evaluation numbers
+    total_steps  optimizer steps of this stage, and steps_per_epoch among them (0 and 0: evaluation only)
     seen         `split/dataset` → evaluation rows that training has seen, where they are to be told apart; set
                  before the test at the end of a stage
     """
@@ -197,20 +197,20 @@ class SentenceModule(pl.LightningModule):
     def configure_optimizers(self) -> Mapping[str, object]:
         # A fused step undoes fp16 loss scaling itself, which is too late for clipping.
         fused = self.job.hardware.precision != "16-mixed"
-        optimiser = build_optimiser(self, self.job.optimiser, fused=fused)
+        optimizer = build_optimizer(self, self.job.optimizer, fused=fused)
         schedule = build_schedule(
-            optimiser,
-            self.job.optimiser,
+            optimizer,
+            self.job.optimizer,
             total_steps=self.total_steps,
             steps_per_epoch=self.steps_per_epoch,
             batch_size=self.job.training.batch_size * self.job.training.accumulate,
         )
-        return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def configure_gradient_clipping(
         self, optimizer: torch.optim.Optimizer, *unused: object, **more: object
     ) -> None:
-        # Lightning refuses to clip for any fused optimiser under autocast, with or without loss scaling.
-        if self.job.optimiser.clip_norm is not None:
-            norm = torch.nn.utils.clip_grad_norm_(self.parameters(), self.job.optimiser.clip_norm)
+        # Lightning refuses to clip for any fused optimizer under autocast, with or without loss scaling.
+        if self.job.optimizer.clip_norm is not None:
+            norm = torch.nn.utils.clip_grad_norm_(self.parameters(), self.job.optimizer.clip_norm)
             self.gradient_norms.append(norm)

@@ -159,24 +159,24 @@ class _Set:
 
 def _steps(job: JobConfig, rows: SentenceDataModule) -> Iterator[str]:
     """What makes fewer steps, or smaller ones, than was meant."""
-    training, optimiser, total = job.training, job.optimiser, rows.total_steps
+    training, optimizer, total = job.training, job.optimizer, rows.total_steps
     exact = rows.exact_steps(training.duration, "training.duration")
     if exact < 1:
         yield f"training.duration={training.duration} is {exact:.2g} of a step; one step is made"
-    warmup = rows.in_steps(optimiser.warmup, "optimiser.warmup", total_steps=total)
+    warmup = rows.in_steps(optimizer.warmup, "optimizer.warmup", total_steps=total)
     if warmup > total:
         yield (
-            f"optimiser.warmup={optimiser.warmup} is longer than the training of {total} steps, so the learning rate "
-            f"gets to {100 * total / warmup:.2g} % of optimiser.lr; type optimiser.warmup='10 percent'"
+            f"optimizer.warmup={optimizer.warmup} is longer than the training of {total} steps, so the learning rate "
+            f"gets to {100 * total / warmup:.2g} % of optimizer.lr; type optimizer.warmup='10 percent'"
         )
-    if optimiser.lr < SMALLEST_STEP:
-        yield f"optimiser.lr={optimiser.lr:g}: too small a step to change a weight in float32"
-    if optimiser.lr * optimiser.weight_decay >= 1:
-        yield f"optimiser.weight_decay={optimiser.weight_decay:g}: with this optimiser.lr a step wipes the weights out"
-    if optimiser.clip_norm is not None and optimiser.clip_norm < optimiser.eps:
+    if optimizer.lr < SMALLEST_STEP:
+        yield f"optimizer.lr={optimizer.lr:g}: too small a step to change a weight in float32"
+    if optimizer.lr * optimizer.weight_decay >= 1:
+        yield f"optimizer.weight_decay={optimizer.weight_decay:g}: with this optimizer.lr a step wipes the weights out"
+    if optimizer.clip_norm is not None and optimizer.clip_norm < optimizer.eps:
         yield (
-            f"optimiser.clip_norm={optimiser.clip_norm:g}: gradients become smaller than optimiser.eps="
-            f"{optimiser.eps:g}, and steps next to nothing"
+            f"optimizer.clip_norm={optimizer.clip_norm:g}: gradients become smaller than optimizer.eps="
+            f"{optimizer.eps:g}, and steps next to nothing"
         )
 
 

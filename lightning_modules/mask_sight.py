@@ -41,17 +41,17 @@ def require_trained_mask(job: JobConfig) -> None:
             f"model={name} reads a sentence at [MASK], and {start_of(job)} holds no layers, only token embeddings: new "
             f"layers change nothing at first, so that [MASK] cannot see the sentence. {WAY_OUT}"
         )
-    is_random = job.init_from is None and job.backbone.initialise == "random"
+    is_random = job.init_from is None and job.backbone.initialize == "random"
     if is_random and not job.model.get("untrained_mask"):
         raise UserError(
-            f"model={name} reads a sentence at [MASK], and with backbone.initialise=random [MASK] has learnt nothing. "
+            f"model={name} reads a sentence at [MASK], and with backbone.initialize=random [MASK] has learnt nothing. "
             f"{WAY_OUT}; to learn from random weights all the same: model.untrained_mask=true"
         )
 
 
 def _num_layers(job: JobConfig) -> int | None:
     """Layers of the encoder that the job starts from; None where that is in no folder, or its file does not say."""
-    if job.init_from is None and job.backbone.initialise == "random":
+    if job.init_from is None and job.backbone.initialize == "random":
         return job.backbone.layers
     folder = locate_folder(start_of(job))
     if folder is None:

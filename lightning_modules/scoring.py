@@ -125,7 +125,7 @@ def _require_numbers(examples: Examples, scores: np.ndarray) -> None:
     if not np.isfinite(scores).all():
         raise UserError(
             f"{examples.split}/{examples.name}: the scores are no finite numbers any more: training has left what the "
-            "precision can hold; optimiser.lr too high is the usual reason, or optimiser.clip_norm=null"
+            "precision can hold; optimizer.lr too high is the usual reason, or optimizer.clip_norm=null"
         )
 
 

@@ -28,7 +28,7 @@ class SpaceMeter:
         if not np.isfinite(self._embeddings).all():
             raise UserError(
                 "the embeddings of dev sentences are no finite numbers any more: training has left what the precision "
-                "can hold. Usual causes: optimiser.lr too high, or 16-bit precision (hardware.precision=32-true)"
+                "can hold. Usual causes: optimizer.lr too high, or 16-bit precision (hardware.precision=32-true)"
             )
         pairs, grades = self._probe.pairs, self._probe.grades
         spread = score_summary(self._cosines(), grades, called="cosine")

@@ -17,7 +17,7 @@ def prototype_entropy(
 ) -> Float[Tensor, ""]:
     """Cross entropy of the class among the cosines with all prototypes.
 
-    loss = −(1/N) Σ_i log [exp(cos(u_i, w_{y_i})/τ) / Σ_c exp(cos(u_i, w_c)/τ)]. (The normalised softmax of Zhai
+    loss = −(1/N) Σ_i log [exp(cos(u_i, w_{y_i})/τ) / Σ_c exp(cos(u_i, w_c)/τ)]. (The normalized softmax of Zhai
     and Wu 2019, https://arxiv.org/abs/1811.12649; prototypes that are class means are those of Snell et al. 2017)
     """
     return F.cross_entropy(cosines / temperature, classes.long())

@@ -52,7 +52,7 @@ def adapted_margin(gap: Float[Tensor, ""], *, margin: float, share: float) -> Fl
 class TripletMargin(Loss):
     """`triplet_margin` of each row's own negatives; rows do not meet, unless the margin follows the batch.
 
-    distance         cosine, or euclidean for encoders that do not normalise (choose a margin of its scale)
+    distance         cosine, or euclidean for encoders that do not normalize (choose a margin of its scale)
     adaptive_margin  see `adapted_margin`
 
     Logs the share of triplets that violate the margin, and the mean score of positives and of negatives (for

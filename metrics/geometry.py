@@ -70,7 +70,7 @@ def mean_cosine(embeddings: np.ndarray) -> float | None:
 def explained_variance(embeddings: np.ndarray) -> np.ndarray:
     """Share of the variance along each principal direction, falling, (dim,); empty where there is no variance.
 
-    Directions of the covariance of the embeddings as they are, centred, not normalised.
+    Directions of the covariance of the embeddings as they are, centred, not normalized.
     """
     embeddings = np.asarray(embeddings, dtype=np.float64)
     unit(embeddings)  # the same checks

@@ -87,7 +87,7 @@ def write_set(
 
     written  a score for each pair
     source   `set/split` that the pairs are of
-    like     the configuration of that set, for language and licence
+    like     the configuration of that set, for language and license
     graded_by  who gave the scores, in words
     """
     text = io.StringIO()
@@ -101,7 +101,7 @@ def write_set(
         "kind": str(Kind.SCORED_PAIR),
         "language": like.language,
         "about": f"Pairs of {source}, graded by {graded_by} ({grade})",
-        "licence": like.licence,
+        "license": like.license,
         "origin": f"python -m mining distil, from {source} ({like.origin})",
         "source": "local",
         "layout": "tsv",

@@ -163,7 +163,7 @@ class Batch:
 class Encoded:
     """What a model hands to a loss: one row per example, whatever the model.
 
-    embeddings  text column → embedding (not normalised unless the encoder normalises); empty for a cross-encoder
+    embeddings  text column → embedding (not normalized unless the encoder normalizes); empty for a cross-encoder
     text_ids    text column → number of the text; equal numbers = equal texts (masks false negatives)
     scores      the model's similarity per row, higher = closer (cosine, or a cross-encoder's logit)
     targets     gold value per row, as in Batch

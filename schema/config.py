@@ -80,7 +80,7 @@ class DatasetConfig:
     kind: str = MISSING  # a value of schema.Kind
     language: str = MISSING  # zh, en, or en-zh for translations
     about: str = MISSING  # one line for people
-    licence: str = MISSING
+    license: str = MISSING
     origin: str = MISSING  # where it comes from: URL or citation
     layout: str = MISSING  # which of `layouts` the local files follow
     layouts: dict[str, LayoutConfig] = MISSING
@@ -100,22 +100,22 @@ class BackboneConfig:
 
     path: str = MISSING  # hub id, or a folder in transformers or sentence-transformers layout
     revision: str | None = None
-    initialise: str = MISSING  # pretrained: weights must be there · random: from config.json alone
+    initialize: str = MISSING  # pretrained: weights must be there · random: from config.json alone
     pooling: str | None = None  # mean cls max first_last weighted; null: what the folder says, else mean
-    normalise: bool | None = None  # embeddings of length 1; null: what the folder says, else no
+    normalize: bool | None = None  # embeddings of length 1; null: what the folder says, else no
     # LayerNorm as the last layer before length 1; null: what the folder says, else no
     layer_norm: bool | None = None
     max_length: int | None = None  # tokens; null: what the folder says
     dropout: float | None = None  # null: what the folder says
     # fewer: the first ones; more: new ones that begin by changing nothing; null: as they are
     layers: int | None = None
-    learning_rate: float = MISSING  # peak learning rate that suits its size; optimiser.lr takes it from here
+    learning_rate: float = MISSING  # peak learning rate that suits its size; optimizer.lr takes it from here
 
 
 @dataclass
-class OptimiserConfig:
+class OptimizerConfig:
     lr: float = MISSING
-    weight_decay: float = MISSING  # not applied to biases and normalisation weights
+    weight_decay: float = MISSING  # not applied to biases and normalization weights
     betas: list[float] = MISSING
     eps: float = MISSING
     warmup: str = MISSING  # a duration: the learning rate rises linearly from 0
@@ -128,7 +128,7 @@ class TrainingConfig:
     duration: str = MISSING  # "3 epochs", "500 steps", "100000 examples" or "50 percent" (of one epoch)
     batch_size: int = MISSING  # rows that a loss sees together, over all devices
     share_sentences: bool = MISSING  # equal sentences of a batch are encoded once, and share a dropout mask
-    accumulate: int = MISSING  # batches per optimiser step; rows couple only inside a batch
+    accumulate: int = MISSING  # batches per optimizer step; rows couple only inside a batch
     # rows of so many batches are put in order of length before they are cut; 1: not
     length_window: int = MISSING
     stratify_by: str = MISSING  # none label length label_length: what every batch holds in proportion
@@ -227,7 +227,7 @@ class StageConfig:
     share_percent: float | None = None  # it lasts for this part of training.duration
     loss: dict[str, Any] | None = None
     training: dict[str, Any] | None = None  # keys of TrainingConfig
-    optimiser: dict[str, Any] | None = None  # keys of OptimiserConfig
+    optimizer: dict[str, Any] | None = None  # keys of OptimizerConfig
 
 
 @dataclass
@@ -269,7 +269,7 @@ class JobConfig:
     loss: dict[str, Any] = MISSING
     schedule: ScheduleConfig = MISSING
     training: TrainingConfig = MISSING
-    optimiser: OptimiserConfig = MISSING
+    optimizer: OptimizerConfig = MISSING
     augmentation: AugmentationConfig = MISSING
     hardware: HardwareConfig = MISSING
     evaluation: EvaluationConfig = MISSING

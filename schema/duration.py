@@ -40,7 +40,7 @@ class Duration:
         return cls(float(match[1]), units[match[2]])
 
     def in_steps(self, *, steps_per_epoch: int, batch_size: float, total_steps: int | None) -> int:
-        """Optimiser steps, at least 1 unless the amount is 0. Percent: of `total_steps`, else of one epoch."""
+        """Optimizer steps, at least 1 unless the amount is 0. Percent: of `total_steps`, else of one epoch."""
         steps = self.exact_steps(
             steps_per_epoch=steps_per_epoch, batch_size=batch_size, total_steps=total_steps
         )

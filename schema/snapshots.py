@@ -27,7 +27,7 @@ HEADER_BYTES = mmap.PAGESIZE
 WHOLE = struct.Struct("<Q")
 """Which copy is whole: 0 (none), 1 or 2. So short that it is written at once or not at all."""
 TOLD = struct.Struct("<QQ")
-"""Of a copy: bytes of its remainder, optimiser steps done."""
+"""Of a copy: bytes of its remainder, optimizer steps done."""
 STATE_BYTES = WHOLE.size + 2 * TOLD.size
 STATE_AT = HEADER_BYTES - STATE_BYTES
 
@@ -35,7 +35,7 @@ STATE_AT = HEADER_BYTES - STATE_BYTES
 class Found(NamedTuple):
     """The state of a training that did not end.
 
-    steps  optimiser steps that were done when it was written
+    steps  optimizer steps that were done when it was written
     """
 
     path: Path

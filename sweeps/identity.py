@@ -28,10 +28,10 @@ NOT_PART_OF_THE_ROW = (
 """Configuration that changes no numbers, but for what `_arithmetic` takes of it; `dataset` and `schedule` are told by
 what was trained on."""
 
-TRAINING_ONLY = ("loss", "training", "optimiser", "augmentation")
+TRAINING_ONLY = ("loss", "training", "optimizer", "augmentation")
 """Configuration that means nothing for weights that were not trained."""
 
-DESCRIPTIONS = ("about", "licence", "origin", "rows")
+DESCRIPTIONS = ("about", "license", "origin", "rows")
 """Keys of a data set that say something about it, or check it, and change no row."""
 
 WEIGHTS_ONLY = ("backbone", "init_from")

@@ -16,7 +16,7 @@ from optuna.distributions import (
 from schema.errors import UserError
 
 LOG = "log"
-EXAMPLE = "'optimiser.lr=tag(log, interval(1e-5, 1e-3))'"
+EXAMPLE = "'optimizer.lr=tag(log, interval(1e-5, 1e-3))'"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Run as a program: a small job that sends itself a signal after a given optimiser step.
+"""Run as a program: a small job that sends itself a signal after a given optimizer step.
 
 python tests/interrupted_job.py <output_dir> <backbone> <step> <signal> [override …]
 """
@@ -19,7 +19,7 @@ from launch import run_cli
 
 
 class Interrupt(pl.Callback):
-    """Signals this very process when `step` optimiser steps are done."""
+    """Signals this very process when `step` optimizer steps are done."""
 
     def __init__(self, step, name):
         self.step, self.name = step, name

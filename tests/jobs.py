@@ -21,7 +21,7 @@ SMALL = (
     "debug_rows=48",
     "training.batch_size=8",
     "training.duration=6 steps",
-    "optimiser.lr=1e-3",
+    "optimizer.lr=1e-3",
     "evaluation.bootstrap_samples=0",
     "hardware.threads=1",
 )

@@ -159,10 +159,10 @@ def test_a_file_of_another_kind(desk, name):
 
 
 def test_a_rate_that_no_precision_can_hold(desk):
-    words = ("optimiser.lr=1e30", "optimiser.weight_decay=0")
-    says(desk.refuses(*words), "no finite numbers any more", "optimiser.lr too high")
+    words = ("optimizer.lr=1e30", "optimizer.weight_decay=0")
+    says(desk.refuses(*words), "no finite numbers any more", "optimizer.lr too high")
     told = desk.refuses(*words, "health.probe_sentences=0", "seed=7")
-    says(told, "dev/demo_sts: the scores are no finite numbers any more", "optimiser.lr too high")
+    says(told, "dev/demo_sts: the scores are no finite numbers any more", "optimizer.lr too high")
 
 
 def test_a_store_of_stages_where_nothing_can_be_made(desk):
@@ -244,10 +244,10 @@ def test_a_slip_on_the_command_line(desk, words, parts):
 
 def test_a_backbone_without_weights(desk):
     says(
-        desk.refuses("backbone.initialise=pretrained"),
+        desk.refuses("backbone.initialize=pretrained"),
         str(desk.backbone),
         "weights",
-        "backbone.initialise=random",
+        "backbone.initialize=random",
     )
 
 
@@ -281,7 +281,7 @@ def test_a_loss_that_is_no_number(desk, monkeypatch):
         "loss is nan at step 4 on demo_sts",
         "of its training file",
         "checkpoint is intact",
-        "optimiser.lr",
+        "optimizer.lr",
     )
     (folder,) = (desk.root / "runs").iterdir()
     kept = torch.load(folder / "checkpoints" / "resume.ckpt", weights_only=True)

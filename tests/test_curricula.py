@@ -117,8 +117,8 @@ def test_only_a_changed_stage_is_trained_again(tmp_path, tiny_backbone, steps):
     words = (*WORDS, "dataset=[demo_nli,demo_sts]")
     run_job(tmp_path, tiny_backbone, *words)
     for changed, trained in (
-        ("+schedule.stages.demo_sts.optimiser.lr=1e-4", ["demo_sts"]),
-        ("+schedule.stages.demo_nli.optimiser.lr=1e-4", ["demo_nli", "demo_sts"]),
+        ("+schedule.stages.demo_sts.optimizer.lr=1e-4", ["demo_sts"]),
+        ("+schedule.stages.demo_nli.optimizer.lr=1e-4", ["demo_nli", "demo_sts"]),
         ("dataset.demo_sts.limit=20", ["demo_sts"]),
         ("evaluation.bootstrap_samples=10", []),
         (COLUMN, []),

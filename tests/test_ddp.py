@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow  # every case starts three programs
 TWO = ("hardware.devices=2", "hardware.strategy=ddp")
 STEPS = ("training.duration=6 steps", "training.checkpoint_every=100 steps")
 # With its usual eps Adam makes a whole step of a gradient that is nearly 0, which is rounding.
-ALIKE = ("backbone.dropout=0.0", "logger.every_steps=1", "optimiser.eps=1e-3")
+ALIKE = ("backbone.dropout=0.0", "logger.every_steps=1", "optimizer.eps=1e-3")
 
 
 def begin(project_root: Path, output_dir: Path, backbone: Path, *overrides: str) -> subprocess.Popen:
@@ -51,7 +51,7 @@ def start(project_root: Path, output_dir: Path, backbone: Path, *overrides: str)
 
 
 def kill_after(program: subprocess.Popen, output_dir: Path, *, steps: int) -> int:
-    """Kills all processes once so many optimiser steps are kept; how many are in the end."""
+    """Kills all processes once so many optimizer steps are kept; how many are in the end."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and program.poll() is None:
         found = [newest_state(folder) for folder in output_dir.glob("*/checkpoints")]

@@ -5,7 +5,7 @@ from jobs import logged, run_job
 
 pytestmark = pytest.mark.gpu
 
-ALIKE = ("backbone.dropout=0.0", "logger.every_steps=1", "training.duration=8 steps", "optimiser.eps=1e-3")
+ALIKE = ("backbone.dropout=0.0", "logger.every_steps=1", "training.duration=8 steps", "optimizer.eps=1e-3")
 GPU = ("hardware=cuda", "hardware.num_workers=0", "hardware.threads=1")
 
 

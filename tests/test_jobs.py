@@ -26,7 +26,7 @@ from schema.errors import UserError
 from schema.result import Result
 
 STEPS = ("training.duration=2 steps", "debug_rows=24")
-STILL = "optimiser.lr=1e-30"
+STILL = "optimizer.lr=1e-30"
 """A learning rate that leaves float32 weights as they are."""
 
 
@@ -116,7 +116,7 @@ def test_the_key_follows_what_decides_the_numbers_only():
     plain = key()
     hardware = ("hardware.num_workers=3", "hardware.threads=3", "hardware.micro_batch_tokens=99")
     assert plain == key(*hardware, "logger=csv", "output_dir=elsewhere", "resume=auto")
-    assert plain == key("loss.temperature=0.05", "optimiser.lr=5e-4"), (
+    assert plain == key("loss.temperature=0.05", "optimizer.lr=5e-4"), (
         "a default that is typed is the default"
     )
     changed = ("seed=1", "training.batch_size=8", "loss=cosine", "suite=none", "hardware=cpu_bf16")

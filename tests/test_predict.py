@@ -17,7 +17,7 @@ PAIRS = [("今天天气很好", "今天是个好天气"), ("怎么修改密码",
 def run(tmp_path_factory):
     """A run folder with an encoder inside."""
     folder = tmp_path_factory.mktemp("run")
-    config = BackboneConfig(path="builtin/encoder", initialise="random", max_length=32)
+    config = BackboneConfig(path="builtin/encoder", initialize="random", max_length=32)
     save_encoder(load_backbone(config, seed=3), folder / "encoder", card={})
     return str(folder)
 

@@ -40,7 +40,7 @@ def interrupt(output_dir, backbone, step, name, *overrides):
 
 
 def left_behind(output_dir: Path) -> int:
-    """Optimiser steps behind the newest state that a killed run left, in memory or on disk."""
+    """Optimizer steps behind the newest state that a killed run left, in memory or on disk."""
     (folder,) = output_dir.glob("*/checkpoints")
     return newest_state(folder).steps
 

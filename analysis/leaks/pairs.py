@@ -8,7 +8,7 @@ import numpy as np
 from rich.progress import Progress
 
 from datamodules.leaks.near import NEAR
-from datamodules.leaks.normalise import normalise
+from datamodules.leaks.normalize import normalize
 from datamodules.leaks.pairs import Hits, PairIndex, pair_columns
 from schema.examples import Examples, Kind
 
@@ -135,7 +135,7 @@ def repeated_and_contradictory(examples: Examples) -> tuple[int, list[np.ndarray
     A pair is the same in either order, except in NLI: that a entails b says nothing about b and a.
     """
     numbers: dict[str, int] = {}
-    known = np.array([numbers.setdefault(normalise(text), len(numbers)) for text in examples.sentences])
+    known = np.array([numbers.setdefault(normalize(text), len(numbers)) for text in examples.sentences])
     rows = np.stack([known[values] for values in examples.columns.values()], axis=1)
     if examples.kind in (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.POSITIVE_PAIR):
         rows.sort(axis=1)

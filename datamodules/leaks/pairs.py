@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from datamodules.leaks.near import NEAR, NearIndex
-from datamodules.leaks.normalise import letters_only, normalise
+from datamodules.leaks.normalize import letters_only, normalize
 from schema.examples import Examples, Kind
 
 _PAIRED_WITH: dict[Kind, tuple[str, str]] = {
@@ -23,7 +23,7 @@ class Hits:
     """What one training set and one evaluation split share.
 
     train_rows, evaluation_rows  int64 (hits,): rows with the same pair, or with pairs whose sentences are near
-    is_exact                     bool (hits,): both sentences equal after normalisation
+    is_exact                     bool (hits,): both sentences equal after normalization
     exact_sentence, near_sentence  bool (evaluation rows,): a sentence of the row, or one near it, is in training
     """
 
@@ -51,7 +51,7 @@ def pair_columns(examples: Examples) -> list[tuple[np.ndarray, np.ndarray]]:
 class PairIndex:
     """The evaluation splits among which pairs of training sets are looked for.
 
-    Sentences are compared after `normalise`; near ones by the trigrams of their letters (see `near`).
+    Sentences are compared after `normalize`; near ones by the trigrams of their letters (see `near`).
     """
 
     def __init__(self, evaluation: Sequence[Examples], *, threshold: float = NEAR) -> None:
@@ -164,9 +164,9 @@ class _Neighbours:
 
 
 def _used(examples: Examples) -> list[tuple[int, str]]:
-    """Number and normalised text of every sentence that the rows use; a cut set keeps the table of the whole."""
+    """Number and normalized text of every sentence that the rows use; a cut set keeps the table of the whole."""
     places = np.unique(np.concatenate(list(examples.columns.values()))).tolist()
-    return [(place, normalise(examples.sentences[place])) for place in places]
+    return [(place, normalize(examples.sentences[place])) for place in places]
 
 
 def _mapped(values: np.ndarray, numbers: dict[int, int]) -> np.ndarray:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from datamodules.leaks.normalise import normalise, weight, without_end_marks
+from datamodules.leaks.normalize import normalize, weight, without_end_marks
 
 LEAST_INSIDE = 8
 """Characters, and `weight`, from which a sentence is looked for inside of lines; shorter ones stand there by chance."""
@@ -21,7 +21,7 @@ _BLOCK_CHARACTERS = 2_000_000
 
 
 class SentenceSearch:
-    """Evaluation sentences, ready to be looked for. Compared after `normalise`, without the marks around them.
+    """Evaluation sentences, ready to be looked for. Compared after `normalize`, without the marks around them.
 
     A sentence that begins or ends inside of a Latin word or a number of the line is not there: "he is late again"
     is not in "she is late again".
@@ -30,7 +30,7 @@ class SentenceSearch:
     def __init__(self, sentences: Iterable[str]) -> None:
         self.by_text: dict[str, list[int]] = {}
         for number, sentence in enumerate(sentences):
-            self.by_text.setdefault(without_end_marks(normalise(sentence)), []).append(number)
+            self.by_text.setdefault(without_end_marks(normalize(sentence)), []).append(number)
         inside = [text for text in self.by_text if min(len(text), weight(text)) >= LEAST_INSIDE]
         points = _code_points("".join(text[:LEAST_INSIDE] for text in inside))
         hashes = _hash_windows(points)[::LEAST_INSIDE]
@@ -55,7 +55,7 @@ class SentenceSearch:
             while end < len(lines) and size < _BLOCK_CHARACTERS:
                 size += len(lines[end])
                 end += 1
-            self._search_block([normalise(line) for line in lines[start:end]], start, found)
+            self._search_block([normalize(line) for line in lines[start:end]], start, found)
             advance(end - start)
             start = end
         entries = np.array(sorted(found), dtype=np.int64).reshape(-1, 3)

@@ -54,7 +54,7 @@ class PaddedEncoder(nn.Module):
         )
         for projection in encoder.projections:
             embeddings = projection(embeddings)
-        return F.normalize(embeddings, dim=-1) if encoder.normalise else embeddings
+        return F.normalize(embeddings, dim=-1) if encoder.normalize else embeddings
 
     def _layers(self, input_ids: Tensor, attention_mask: Tensor) -> Layers:
         encoder = self.encoder

@@ -94,7 +94,7 @@ def take_steps(run: StageRun, trainer, module, data, entry) -> None:
         put_on_device(module)
         if hasattr(module, "vocabulary"):
             module.vocabulary = mapped(module.vocabulary, lambda one: fake.from_tensor(one).to(DEVICE))
-        optimiser = module.configure_optimizers()["optimizer"]
+        optimizer = module.configure_optimizers()["optimizer"]
         for index, batch in enumerate(some):
             with OnDevice(first=index == 0) as seen:
                 module.on_train_batch_start(batch, index)
@@ -104,9 +104,9 @@ def take_steps(run: StageRun, trainer, module, data, entry) -> None:
                 # torch's own account of the other kernel's gradients is wrong for fake tensors (2.13).
                 if mixed:
                     loss.backward()
-                    module.configure_gradient_clipping(optimiser)
-                    optimiser.step()
-                    optimiser.zero_grad()
+                    module.configure_gradient_clipping(optimizer)
+                    optimizer.step()
+                    optimizer.zero_grad()
         name = "_flash_attention_forward" if mixed else "_efficient_attention_forward"
         assert seen.kernels == {f"aten::{name}"}, seen.kernels
         module.eval()

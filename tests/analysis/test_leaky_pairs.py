@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from analysis.leaks.pairs import repeated_and_contradictory
 from datamodules.leaks import LeakFilter, leaky_rows
-from datamodules.leaks.normalise import normalise
+from datamodules.leaks.normalize import normalize
 from datamodules.leaks.pairs import PairIndex
 from schema.errors import UserError
 from schema.examples import TEXT_COLUMNS, Examples, Kind
@@ -105,11 +105,11 @@ def test_exact_pairs_are_those_of_a_plain_loop(train, evaluation):
         (row, other)
         for row, pair in enumerate(train)
         for other, its in enumerate(evaluation)
-        if sorted(map(normalise, pair)) == sorted(map(normalise, its))
+        if sorted(map(normalize, pair)) == sorted(map(normalize, its))
     }
-    seen = {normalise(text) for pair in train for text in pair}
+    seen = {normalize(text) for pair in train for text in pair}
     assert hits.exact_sentence.tolist() == [
-        any(normalise(text) in seen for text in its) for its in evaluation
+        any(normalize(text) in seen for text in its) for its in evaluation
     ]
 
 

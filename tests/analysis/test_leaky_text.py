@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from analysis.leaks.text import clean_lines, lines_with
 from datamodules.leaks import text as text_module
-from datamodules.leaks.normalise import normalise, weight, without_end_marks
+from datamodules.leaks.normalize import normalize, weight, without_end_marks
 from datamodules.leaks.text import LEAST_INSIDE, SentenceSearch
 
 SENTENCE = "今天晚上花呗怎么还款"
@@ -14,9 +14,9 @@ SENTENCE = "今天晚上花呗怎么还款"
 
 def by_plain_loop(lines, sentences):
     found = set()
-    for position, line in enumerate(map(normalise, lines)):
+    for position, line in enumerate(map(normalize, lines)):
         for number, sentence in enumerate(sentences):
-            core = without_end_marks(normalise(sentence))
+            core = without_end_marks(normalize(sentence))
             if without_end_marks(line) == core:
                 found.add((position, number, True))
             elif min(len(core), weight(core)) >= LEAST_INSIDE and any(

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from datamodules.leaks import near
 from datamodules.leaks.near import NearIndex
-from datamodules.leaks.normalise import letters_only, normalise, weight, without_end_marks
+from datamodules.leaks.normalize import letters_only, normalize, weight, without_end_marks
 
 SHORT_TEXTS = st.lists(st.text("ab花呗", max_size=9), max_size=12)
 
@@ -63,13 +63,13 @@ def test_one_changed_character_is_near_in_a_text_of_seventeen_and_not_of_sixteen
         ("使用　app　还款", "使用APP还款"),
     ],
 )
-def test_normalise_takes_these_for_the_same(one, other):
-    assert normalise(one) == normalise(other)
+def test_normalize_takes_these_for_the_same(one, other):
+    assert normalize(one) == normalize(other)
 
 
 @pytest.mark.parametrize(("one", "other"), [("a man", "aman"), ("花呗", "借呗"), ("1 000", "1000")])
-def test_normalise_keeps_these_apart(one, other):
-    assert normalise(one) != normalise(other)
+def test_normalize_keeps_these_apart(one, other):
+    assert normalize(one) != normalize(other)
 
 
 def test_marks_are_left_off_and_words_are_weighed():

@@ -5,7 +5,7 @@ from omegaconf import OmegaConf
 
 from analysis.leaks.sources import ConfiguredSets
 from datamodules.leaks import leaky_rows
-from datamodules.leaks.normalise import normalise
+from datamodules.leaks.normalize import normalize
 from datamodules.leaks.pairs import PairIndex
 
 
@@ -31,11 +31,11 @@ def test_atec_and_afqmc_give_each_other_away(project_root, real_data):
 
 def test_csts_as_counted_with_sets_of_strings(project_root, real_data):
     sets = read(project_root, real_data)
-    seen = {frozenset(map(normalise, pair)) for pair in raw_pairs(real_data / "csts" / "train.tsv.zst")}
+    seen = {frozenset(map(normalize, pair)) for pair in raw_pairs(real_data / "csts" / "train.tsv.zst")}
     expected = [
         row
         for row, pair in enumerate(raw_pairs(real_data / "csts" / "dev.tsv.zst"))
-        if frozenset(map(normalise, pair)) in seen
+        if frozenset(map(normalize, pair)) in seen
     ]
     train, dev = sets.load("csts", "train"), sets.load("csts", "dev")
     assert leaky_rows(train, dev, near=False).tolist() == expected

@@ -15,7 +15,7 @@ from schema.examples import Examples, Kind
 
 @pytest.fixture(scope="module")
 def folder(tiny_backbone, tmp_path_factory):
-    config = BackboneConfig(path=str(tiny_backbone), initialise="random", max_length=32)
+    config = BackboneConfig(path=str(tiny_backbone), initialize="random", max_length=32)
     return save_encoder(load_backbone(config, seed=0), tmp_path_factory.mktemp("some") / "encoder", card={})
 
 

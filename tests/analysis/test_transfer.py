@@ -80,7 +80,7 @@ def test_sets_without_classes_are_refused():
 
 @pytest.fixture(scope="module")
 def folder(tiny_backbone, tmp_path_factory):
-    config = BackboneConfig(path=str(tiny_backbone), initialise="random", max_length=32)
+    config = BackboneConfig(path=str(tiny_backbone), initialize="random", max_length=32)
     return save_encoder(load_backbone(config, seed=0), tmp_path_factory.mktemp("some") / "encoder", card={})
 
 

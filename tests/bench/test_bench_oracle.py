@@ -49,7 +49,7 @@ def test_both_see_the_same_rows_in_the_same_order(tmp_path):
     assert {chosen.task for chosen in work.batches()} == {"demo_sts", "demo_qmc"}
 
 
-def test_both_optimisers_and_schedules_have_the_same_numbers(tmp_path):
+def test_both_optimizers_and_schedules_have_the_same_numbers(tmp_path):
     from sentence_transformers.training_args import SentenceTransformerTrainingArguments
 
     from bench.theirs import training_numbers
@@ -58,7 +58,7 @@ def test_both_optimisers_and_schedules_have_the_same_numbers(tmp_path):
     folder = write_bert(tmp_path / "bert", "tiny", dropout=0.0)
     work = training_work(folder, datasets=["demo_sts"], batch_size=8, steps=2)
     numbers = training_numbers(order_of(work), str(tmp_path), seed=0)
-    theirs, ours = SentenceTransformerTrainingArguments(**numbers), work.job.optimiser
+    theirs, ours = SentenceTransformerTrainingArguments(**numbers), work.job.optimizer
     assert theirs.learning_rate == ours.lr
     assert theirs.weight_decay == ours.weight_decay
     assert [theirs.adam_beta1, theirs.adam_beta2] == ours.betas

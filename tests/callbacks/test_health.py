@@ -31,7 +31,7 @@ def pairs(name="some", count=30):
 
 @pytest.fixture
 def encoder(tiny_backbone):
-    config = BackboneConfig(path=str(tiny_backbone), initialise="random", max_length=32)
+    config = BackboneConfig(path=str(tiny_backbone), initialize="random", max_length=32)
     return load_backbone(config, seed=0)
 
 

@@ -78,7 +78,7 @@ def test_it_is_logged_and_changes_nothing(tmp_path, tiny_backbone):
 def test_accumulation_and_pieces_leave_it_as_it_is(tmp_path, tiny_backbone):
     # The last batch of a step is the one that is logged: two of one batch each, or the second of two.
     plain, gathered, pieces = (
-        logged(run_job(tmp_path / name, tiny_backbone, *QUICK, "optimiser.lr=1e-12", *words), KEY)
+        logged(run_job(tmp_path / name, tiny_backbone, *QUICK, "optimizer.lr=1e-12", *words), KEY)
         for name, words in (
             ("plain", ()),
             ("gathered", ("training.accumulate=2",)),

@@ -117,7 +117,7 @@ def test_two_jobs_of_one_process_are_two_runs(tmp_path, tiny_backbone, monkeypat
         assert (found["name"], found["project"], found["state"]) == (result.name, "juzhen", "finished")
         assert found["tags"] == ["mine", "demo_sts"]
         assert found["config"]["seed"] == result.seed
-        assert found["config"]["optimiser"]["betas"] == [0.9, 0.999]
+        assert found["config"]["optimizer"]["betas"] == [0.9, 0.999]
         scores = {key: score.value for key, score in result.scores.items()}
         assert {key: found["summary"][key] for key in scores} == pytest.approx(scores, abs=1e-6)
     assert groups == ["trial", "trial"]

@@ -55,7 +55,7 @@ def test_yaml_spells_every_key_out_and_fits_its_kind(name):
     assert config.name == name
     assert config.language in ("zh", "en", "en-zh")
     assert config.source in (None, *Source)
-    assert all([config.about, config.licence, config.origin])
+    assert all([config.about, config.license, config.origin])
     kind = Kind(config.kind)
     fields = {*TEXT_COLUMNS[kind], *filter(None, [TARGET_COLUMN.get(kind)])}
     maps = [*config.layouts.values(), *([config.hub] if config.hub else [])]

@@ -38,7 +38,7 @@ def dataset(file, *, columns=BY_NAME, header=True, quoted=False, rows=None, **mo
         kind="labelled_pair",
         language="zh",
         about="",
-        licence="",
+        license="",
         origin="",
         layout="tsv",
         layouts={"tsv": layout},

@@ -119,7 +119,7 @@ def load():
     """Loads a folder with the given settings; all others are left to the folder."""
 
     def load(folder, *, seed: int = 0, **settings) -> SentenceEncoder:
-        settings = {"initialise": "pretrained"} | settings
+        settings = {"initialize": "pretrained"} | settings
         return load_backbone(BackboneConfig(path=str(folder), **settings), seed=seed)
 
     return load

@@ -36,7 +36,7 @@ def write_modules(folder, kinds, *, package="sentence_transformers.models", tran
 
 def test_a_plain_folder_means_mean_pooling_and_the_models_length(folder, load):
     encoder = load(folder)
-    assert (encoder.pooling, encoder.normalise, encoder.max_length, encoder.dim) == ("mean", False, 32, 32)
+    assert (encoder.pooling, encoder.normalize, encoder.max_length, encoder.dim) == ("mean", False, 32, 32)
     assert encoder.training
     assert encoder.backbone.pooler is None
     assert encoder.backbone.config._attn_implementation == "packed"
@@ -57,7 +57,7 @@ def test_random_weights_follow_the_seed_and_leave_the_global_state_alone(load):
     expected = torch.rand(3)
     torch.manual_seed(5)
     first, again, other = (
-        load("builtin/encoder", initialise="random", seed=seed).backbone.state_dict() for seed in (1, 1, 2)
+        load("builtin/encoder", initialize="random", seed=seed).backbone.state_dict() for seed in (1, 1, 2)
     )
     assert torch.equal(torch.rand(3), expected)
     assert all(torch.equal(first[name], again[name]) for name in first)
@@ -70,7 +70,7 @@ def test_a_path_is_found_from_the_working_directory_then_from_the_repository(fol
     monkeypatch.chdir(folder.parent)
     assert load("model").dim == 32
     assert load("./model").dim == 32
-    assert load("builtin/encoder", initialise="random").dim == 256
+    assert load("builtin/encoder", initialize="random").dim == 256
     assert (ROOT / "builtin" / "encoder").is_dir()
 
 
@@ -121,14 +121,14 @@ def test_a_pooling_we_lack_is_an_error_unless_another_is_chosen(folder, load, co
 
 
 @pytest.mark.parametrize("name", ["sentence_bert_config.json", "sentence_roberta_config.json"])
-def test_normalisation_and_length_are_honoured_unless_overridden(folder, load, name):
+def test_normalization_and_length_are_honoured_unless_overridden(folder, load, name):
     write_modules(folder, ["Transformer", "Pooling", "Normalize"])
     write_json(folder / "1_Pooling" / "config.json", MEAN_SWITCH)
     write_json(folder / name, {"max_seq_length": 12, "do_lower_case": False})
     encoder = load(folder)
-    assert (encoder.normalise, encoder.max_length) == (True, 12)
-    encoder = load(folder, normalise=False, max_length=20)
-    assert (encoder.normalise, encoder.max_length) == (False, 20)
+    assert (encoder.normalize, encoder.max_length) == (True, 12)
+    encoder = load(folder, normalize=False, max_length=20)
+    assert (encoder.normalize, encoder.max_length) == (False, 20)
 
 
 def test_the_newest_module_names_and_the_tokenizers_length(folder, load):
@@ -257,7 +257,7 @@ def cut_weights(folder):
     ("damage", "message"),
     [
         (without("config.json"), "config.json is missing"),
-        (without("model.safetensors"), r"model.safetensors is missing.*backbone.initialise=random"),
+        (without("model.safetensors"), r"model.safetensors is missing.*backbone.initialize=random"),
         (without("tokenizer.json"), "no tokenizer"),
         (pickled, r"only pytorch_model.bin .*save_pretrained"),
         (lose_a_weight, r"weights missing for encoder.layer.1.output.dense.weight \(1 in all\)"),
@@ -279,10 +279,10 @@ def test_a_damaged_folder_is_named(folder, load, damage, message):
 
 def test_random_weights_need_no_weight_file(folder, load):
     (folder / "model.safetensors").unlink()
-    assert load(folder, initialise="random").dim == 32
+    assert load(folder, initialize="random").dim == 32
     change_config(vocab_size=9)(folder)
     with pytest.raises(UserError, match="the model embeds 9"):
-        load(folder, initialise="random")
+        load(folder, initialize="random")
 
 
 @pytest.mark.parametrize("path", ["./nowhere", "/nowhere/at/all", "a/b/c", "../nowhere"])
@@ -330,7 +330,7 @@ def test_lengths_beyond_the_positions_are_refused(any_folder, load):
     ("setting", "message"),
     [
         ({"pooling": "frist_last"}, "did you mean first_last"),
-        ({"initialise": "pretraned"}, "did you mean pretrained"),
+        ({"initialize": "pretraned"}, "did you mean pretrained"),
     ],
 )
 def test_misspelt_settings(folder, load, setting, message):

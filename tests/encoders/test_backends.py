@@ -83,7 +83,7 @@ def check_export(encoder):
 @pytest.mark.slow
 def test_a_layer_norm_is_exported(bert_folder, load):
     require(BackendName.ONNX)
-    encoder = load(bert_folder, layer_norm=True, normalise=True)
+    encoder = load(bert_folder, layer_norm=True, normalize=True)
     with torch.no_grad():
         encoder.projections[0].norm.bias.copy_(torch.linspace(-1, 1, 32))
     check_export(encoder)
@@ -92,7 +92,7 @@ def test_a_layer_norm_is_exported(bert_folder, load):
 @pytest.mark.slow
 def test_a_padded_architecture_is_exported(distilbert_folder, load):
     require(BackendName.ONNX)
-    encoder = load(distilbert_folder, pooling="weighted", normalise=True)
+    encoder = load(distilbert_folder, pooling="weighted", normalize=True)
     assert not encoder._packs
     check_export(encoder)
 
@@ -133,7 +133,7 @@ def test_poolings_of_padded_sentences_are_those_of_packed_ones(bert_folder, load
 @pytest.mark.slow
 def test_rounding_hardly_changes_a_correlation(project_root, load, backend):
     require(backend)
-    encoder = projected(load(project_root / "builtin" / "encoder", initialise="random", seed=1))
+    encoder = projected(load(project_root / "builtin" / "encoder", initialize="random", seed=1))
     lines = (
         (project_root / "builtin" / "data" / "demo_sts" / "dev.tsv").read_text(encoding="utf-8").splitlines()
     )

@@ -26,7 +26,7 @@ def whole(tmp_path_factory, tiny_backbone):
     config = json.loads((root / "plain" / "config.json").read_text())
     (root / "plain" / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 2}))
     encoder = load_backbone(
-        BackboneConfig(path=str(root / "plain"), initialise="random", max_length=32), seed=0
+        BackboneConfig(path=str(root / "plain"), initialize="random", max_length=32), seed=0
     )
     return save_encoder(encoder, root / "encoder", card={})
 
@@ -54,7 +54,7 @@ def write(folder, name, content):
 
 MODULE = '{"type": "sentence_transformers.models.Transformer", "path": ""}'
 POOLING = '{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}'
-OWN = {"pooling": "first_last", "normalise": False, "max_length": 9, "projections": []}
+OWN = {"pooling": "first_last", "normalize": False, "max_length": 9, "projections": []}
 LAYOUTS = [
     ("modules.json", "{}", "expected a list of modules"),
     ("modules.json", "[]", "the first one a Transformer"),
@@ -79,7 +79,7 @@ LAYOUTS = [
     ("juzhen.json", "[]", "expected an object"),
     ("juzhen.json", "{}", "pooling is missing"),
     ("juzhen.json", json.dumps(OWN | {"pooling": "mea"}), "mean"),
-    ("juzhen.json", json.dumps(OWN | {"normalise": "x"}), "normalise is 'x', expected true or false"),
+    ("juzhen.json", json.dumps(OWN | {"normalize": "x"}), "normalize is 'x', expected true or false"),
     ("juzhen.json", json.dumps(OWN | {"max_length": "x" * 999}), "expected a whole number above 0 or null"),
     ("juzhen.json", json.dumps(OWN | {"projections": ["../x"]}), "'../x' is no folder"),
     ("juzhen.json", json.dumps(OWN | {"prompts": {"x": 1}}), "no templates"),

@@ -24,16 +24,16 @@ def contents(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("normalise", [True, False])
+@pytest.mark.parametrize("normalize", [True, False])
 @pytest.mark.parametrize("pooling", POOLINGS)
-def test_the_round_trip_is_exact(bert_folder, load, tmp_path, pooling, normalise):
-    encoder = load(bert_folder, pooling=pooling, normalise=normalise, max_length=8)
+def test_the_round_trip_is_exact(bert_folder, load, tmp_path, pooling, normalize):
+    encoder = load(bert_folder, pooling=pooling, normalize=normalize, max_length=8)
     with torch.no_grad():  # not what the original folder holds
         for weight in encoder.parameters():
             weight.add_(0.01)
     saved = save_encoder(encoder, tmp_path / "bundle", card=CARD)
     again = load_encoder(saved)
-    assert (again.pooling, again.normalise, again.max_length) == (pooling, normalise, 8)
+    assert (again.pooling, again.normalize, again.max_length) == (pooling, normalize, 8)
     assert again.state_dict().keys() == encoder.state_dict().keys()
     assert all(torch.equal(value, again.state_dict()[name]) for name, value in encoder.state_dict().items())
     assert again.tokenize(TEXTS) == encoder.tokenize(TEXTS)
@@ -51,13 +51,13 @@ def test_every_architecture_survives(any_folder, load, tmp_path):
 
 @pytest.mark.parametrize("pooling", ["mean", "first_last"])
 def test_a_layer_norm_is_last_but_for_the_length_and_survives(bert_folder, load, tmp_path, pooling):
-    plain = load(bert_folder, pooling=pooling, normalise=True, max_length=8).eval()
-    encoder = load(bert_folder, pooling=pooling, normalise=True, max_length=8, layer_norm=True).eval()
+    plain = load(bert_folder, pooling=pooling, normalize=True, max_length=8).eval()
+    encoder = load(bert_folder, pooling=pooling, normalize=True, max_length=8, layer_norm=True).eval()
     (norm,) = encoder.projections
     with torch.no_grad():
         norm.norm.weight.copy_(torch.linspace(0.5, 2, 32))
         norm.norm.bias.copy_(torch.linspace(-1, 1, 32))
-        plain.normalise = False
+        plain.normalize = False
         tokens = plain.collate(plain.tokenize(TEXTS))
         pooled = plain(tokens).double()
         centred = pooled - pooled.mean(dim=1, keepdim=True)
@@ -76,18 +76,25 @@ def test_a_layer_norm_is_last_but_for_the_length_and_survives(bert_folder, load,
 
 
 def test_projections_survive(bert_folder, load, tmp_path):
-    encoder = load(bert_folder, pooling="first_last", normalise=True)
+    encoder = load(bert_folder, pooling="first_last", normalize=True)
     for number, pooling in enumerate(("first_last", "mean")):
         layer = Projection(32, 5, bias=False, activation="torch.nn.modules.linear.Identity")
         encoder.pooling, encoder.projections = pooling, nn.ModuleList([layer])
         again = load_encoder(save_encoder(encoder, tmp_path / str(number), card={}))
-        assert (again.dim, again.normalise, again.pooling) == (5, True, pooling)
+        assert (again.dim, again.normalize, again.pooling) == (5, True, pooling)
         first, second = (one.encode(TEXTS, batch_tokens=64, progress=False) for one in (encoder, again))
         assert first.tobytes() == second.tobytes()
 
 
+def test_a_folder_from_before_keys_were_renamed_is_read(bert_folder, load, tmp_path):
+    folder = save_encoder(load(bert_folder, pooling="first_last", normalize=True), tmp_path / "b", card=CARD)
+    own = folder / "juzhen.json"
+    own.write_text(own.read_text(encoding="utf-8").replace("normalize", "normalise"), encoding="utf-8")
+    assert load_encoder(folder).normalize
+
+
 def test_the_layout_is_sentence_transformers(bert_folder, load, tmp_path):
-    folder = save_encoder(load(bert_folder, pooling="weighted", normalise=True), tmp_path / "b", card=CARD)
+    folder = save_encoder(load(bert_folder, pooling="weighted", normalize=True), tmp_path / "b", card=CARD)
     modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
     assert [(module["path"], module["type"].rpartition(".")[2]) for module in modules] == [
         ("", "Transformer"),
@@ -131,7 +138,7 @@ def test_equal_encoders_give_equal_files(bert_folder, load, tmp_path):
 
 
 def test_saving_again_replaces_the_folder(bert_folder, load, tmp_path):
-    save_encoder(load(bert_folder, normalise=True), tmp_path / "b", card=CARD)
+    save_encoder(load(bert_folder, normalize=True), tmp_path / "b", card=CARD)
     save_encoder(load(bert_folder, pooling="first_last"), tmp_path / "b", card=CARD)
     assert load_encoder(tmp_path / "b").pooling == "first_last"
     assert not (tmp_path / "b" / "2_Normalize").exists()

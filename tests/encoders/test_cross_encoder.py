@@ -273,7 +273,7 @@ def test_segments_follow_the_packed_order():
 
 
 def test_real_pairs_are_joined_as_the_tokenizer_joins_them(real_data):
-    config = BackboneConfig(path="builtin/encoder", initialise="random", max_length=32)
+    config = BackboneConfig(path="builtin/encoder", initialize="random", max_length=32)
     encoder = CrossEncoder(load_backbone(config, seed=0), outputs=1, segments=True, symmetric=False, seed=0)
     table = read_table(real_data / "lcqmc" / "dev.tsv.zst", header=True, quoted=False)
     first, second = (

@@ -19,7 +19,7 @@ from schema.result import Result
 
 @pytest.fixture(scope="module")
 def encoder(tiny_backbone):
-    return load_backbone(BackboneConfig(path=str(tiny_backbone), initialise="random", max_length=8), seed=0)
+    return load_backbone(BackboneConfig(path=str(tiny_backbone), initialize="random", max_length=8), seed=0)
 
 
 def pairs(*rows):

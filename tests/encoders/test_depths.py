@@ -67,7 +67,7 @@ def test_pieces_give_the_same_states_and_gradients(bert_folder, load, pooling):
 
 
 def test_embeddings_of_length_1_leave_inner_states_as_they_are(bert_folder, load):
-    encoder = load(bert_folder, pooling="mean", normalise=True).eval()
+    encoder = load(bert_folder, pooling="mean", normalize=True).eval()
     tokens = encoder.collate(encoder.tokenize(TEXTS))
     with torch.no_grad():
         final, (inner, _) = encoder.at_depths(tokens, [0.5, 1])

@@ -75,7 +75,7 @@ CHANGES = {
     "one weight": change_weight,
     "tokenizer": change_tokenizer,
     "pooling": lambda encoder: setattr(encoder, "pooling", "cls"),
-    "normalise": lambda encoder: setattr(encoder, "normalise", True),
+    "normalize": lambda encoder: setattr(encoder, "normalize", True),
     "max_length": lambda encoder: setattr(encoder, "max_length", 5),
     "architecture": lambda encoder: setattr(encoder.backbone.config, "hidden_act", "relu"),
 }

@@ -56,7 +56,7 @@ BROKEN = {
 def test_a_broken_folder_is_refused_by_its_files(folder, name):
     spoil, expected = BROKEN[name]
     spoil(folder)
-    config = BackboneConfig(path=str(folder), initialise="pretrained")
+    config = BackboneConfig(path=str(folder), initialize="pretrained")
     with pytest.raises(UserError) as told:
         look_at_encoder(config)
     assert expected in str(told.value)
@@ -66,21 +66,21 @@ def test_a_broken_folder_is_refused_by_its_files(folder, name):
 
 
 def test_an_encoder_that_loads_passes(any_folder):
-    look_at_encoder(BackboneConfig(path=str(any_folder), initialise="pretrained"))
-    look_at_encoder(BackboneConfig(path=str(any_folder), initialise="random"), start=str(any_folder))
+    look_at_encoder(BackboneConfig(path=str(any_folder), initialize="pretrained"))
+    look_at_encoder(BackboneConfig(path=str(any_folder), initialize="random"), start=str(any_folder))
 
 
 def test_the_start_of_a_job_goes_before_its_backbone(folder, tmp_path):
-    config = BackboneConfig(path=str(folder), initialise="pretrained")
+    config = BackboneConfig(path=str(folder), initialize="pretrained")
     with pytest.raises(UserError, match="neither a run with an encoder nor an encoder"):
         look_at_encoder(config, start=str(tmp_path))
     run = tmp_path / "run"
     shutil.copytree(folder, run / "encoder")
-    look_at_encoder(BackboneConfig(path="no/such/folder", initialise="pretrained"), start=str(run))
+    look_at_encoder(BackboneConfig(path="no/such/folder", initialize="pretrained"), start=str(run))
 
 
 def test_what_must_be_fetched_is_not_looked_at(monkeypatch):
-    config = BackboneConfig(path="google-bert/not-there", initialise="pretrained")
+    config = BackboneConfig(path="google-bert/not-there", initialize="pretrained")
     monkeypatch.setattr("encoders.first_look.hub_problem", lambda: None)
     monkeypatch.setattr("encoders.first_look.download", lambda *given: pytest.fail("something is fetched"))
     look_at_encoder(config)
@@ -89,13 +89,13 @@ def test_what_must_be_fetched_is_not_looked_at(monkeypatch):
 def test_a_hub_that_cannot_be_asked_is_told(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(UserError, match="HF_HUB_OFFLINE is set and the model is not in the local cache"):
-        look_at_encoder(BackboneConfig(path="google-bert/not-there", initialise="pretrained"))
+        look_at_encoder(BackboneConfig(path="google-bert/not-there", initialize="pretrained"))
 
 
 def test_a_look_needs_no_torch(bert_folder, project_root):
     look = (
         "import sys; from encoders.first_look import look_at_encoder; from schema.config import BackboneConfig; "
-        f"look_at_encoder(BackboneConfig(path={str(bert_folder)!r}, initialise='pretrained')); "
+        f"look_at_encoder(BackboneConfig(path={str(bert_folder)!r}, initialize='pretrained')); "
         "print({'torch', 'transformers'} & set(sys.modules))"
     )
     ended = subprocess.run([sys.executable, "-c", look], cwd=project_root, capture_output=True, text=True)

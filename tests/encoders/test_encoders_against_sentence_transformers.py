@@ -41,15 +41,15 @@ def ours(encoder, texts):
 
 def test_their_folder_gives_their_embeddings(minilm):
     encoder = load_encoder(minilm)
-    assert (encoder.pooling, encoder.normalise, encoder.max_length, encoder.dim) == ("mean", True, 256, 384)
+    assert (encoder.pooling, encoder.normalize, encoder.max_length, encoder.dim) == ("mean", True, 256, 384)
     np.testing.assert_allclose(ours(encoder, SENTENCES), theirs(minilm, SENTENCES), atol=1e-5)
 
 
-@pytest.mark.parametrize("normalise", [True, False])
+@pytest.mark.parametrize("normalize", [True, False])
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max", "weighted"])
-def test_they_read_what_we_save(any_folder, load, tmp_path, pooling, normalise):
+def test_they_read_what_we_save(any_folder, load, tmp_path, pooling, normalize):
     pytest.importorskip("sentence_transformers")
-    encoder = load(any_folder, pooling=pooling, normalise=normalise, max_length=10)
+    encoder = load(any_folder, pooling=pooling, normalize=normalize, max_length=10)
     folder = save_encoder(encoder, tmp_path / "saved", card={"name": "x"})
     texts = ["今天天气很好吗", "我", "ab cd", "今" * 30]
     np.testing.assert_allclose(theirs(folder, texts), ours(encoder, texts), rtol=1e-4, atol=1e-5)
@@ -70,7 +70,7 @@ def test_we_read_what_they_save(minilm, load, tmp_path):
 
     SentenceTransformer(str(minilm), device="cpu").save(str(tmp_path / "resaved"))
     encoder = load(tmp_path / "resaved")
-    assert (encoder.pooling, encoder.normalise, encoder.max_length) == ("mean", True, 256)
+    assert (encoder.pooling, encoder.normalize, encoder.max_length) == ("mean", True, 256)
     np.testing.assert_allclose(ours(encoder, SENTENCES), theirs(minilm, SENTENCES), atol=1e-5)
 
 

@@ -15,7 +15,7 @@ def embeddings(encoder):
 
 
 def unsettled(encoder):
-    """The encoder with normalisations that are not the fresh ones, which would hide where they belong."""
+    """The encoder with normalizations that are not the fresh ones, which would hide where they belong."""
     for name, weight in encoder.backbone.named_parameters():
         if "LayerNorm" in name:
             torch.nn.init.normal_(weight, mean=float(name.endswith("weight")), std=0.3)
@@ -24,7 +24,7 @@ def unsettled(encoder):
 
 @pytest.mark.parametrize("before", [0, 1, 2])
 def test_new_layers_change_nothing_until_they_have_learnt(bert_folder, load, before):
-    encoder = unsettled(load(bert_folder, initialise="random", layers=before, dropout=0.0))
+    encoder = unsettled(load(bert_folder, initialize="random", layers=before, dropout=0.0))
     grown = with_layers(encoder, before + 2, seed=1)
     assert len(grown.backbone.encoder.layer) == before + 2
     assert grown.backbone.config.num_hidden_layers == before + 2
@@ -35,7 +35,7 @@ def test_new_layers_change_nothing_until_they_have_learnt(bert_folder, load, bef
 
 
 def test_tables_that_were_learnt_alone_come_down_to_the_size_of_fresh_ones(bert_folder, load):
-    encoder = load(bert_folder, initialise="random", layers=0)
+    encoder = load(bert_folder, initialize="random", layers=0)
     with torch.no_grad():
         encoder.backbone.embeddings.word_embeddings.weight.mul_(100)
     grown = with_layers(encoder, 1, seed=1).backbone
@@ -53,7 +53,7 @@ def test_fewer_layers_are_the_first_ones(bert_folder, load):
 
 
 def test_random_weights_of_another_depth_are_just_random(bert_folder, load):
-    encoder = load(bert_folder, initialise="random", layers=3)
+    encoder = load(bert_folder, initialize="random", layers=3)
     assert encoder.backbone.encoder.layer[2].output.dense.weight.abs().sum() > 0
 
 

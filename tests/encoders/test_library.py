@@ -25,7 +25,7 @@ def encoder():
 
 @pytest.fixture(scope="module")
 def pair_folder(bert_folder, tmp_path_factory):
-    inner = load_backbone(BackboneConfig(path=str(bert_folder), initialise="pretrained"), seed=0)
+    inner = load_backbone(BackboneConfig(path=str(bert_folder), initialize="pretrained"), seed=0)
     encoder = CrossEncoder(inner, outputs=1, segments=True, symmetric=False, seed=0)
     return save_cross_encoder(encoder, tmp_path_factory.mktemp("run") / "encoder", card={}).parent
 
@@ -102,7 +102,7 @@ def test_a_learnt_form_is_what_scores_and_similarity_are(bert_folder):
 )
 def test_options_that_cannot_be_meant_are_refused(bert_folder, load, options, message):
     with pytest.raises(UserError, match=message):
-        load(bert_folder, normalise=True).encode(TEXTS, **options)
+        load(bert_folder, normalize=True).encode(TEXTS, **options)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from bench.machine import peak_mib
 from encoders.sentence_encoder import SentenceEncoder
 backbone = BertModel(BertConfig.from_pretrained("builtin/encoder"), add_pooling_layer=False)
 tokenizer = AutoTokenizer.from_pretrained("builtin/encoder")
-encoder = SentenceEncoder(backbone, tokenizer, pooling="mean", normalise=False, max_length=128, projections=[])
+encoder = SentenceEncoder(backbone, tokenizer, pooling="mean", normalize=False, max_length=128, projections=[])
 encoder.micro_batch_tokens = 1100
 encoder.train()
 draws = np.random.default_rng(0)

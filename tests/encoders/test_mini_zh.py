@@ -69,13 +69,13 @@ def test_the_default_backbone_is_the_pretrained_one(project_root):
     train = (project_root / "conf" / "train.yaml").read_text(encoding="utf-8")
     assert re.search(r"^  - backbone: mini_zh ", train, flags=re.MULTILINE)
     described = settings(project_root)
-    assert (described.initialise, described.path) == ("pretrained", "builtin/mini_zh")
+    assert (described.initialize, described.path) == ("pretrained", "builtin/mini_zh")
 
 
 @pytest.mark.slow
 def test_it_knows_more_than_random_weights(project_root):
     pretrained = load_backbone(settings(project_root), seed=1)
-    random = load_backbone(settings(project_root, initialise="random"), seed=1)
+    random = load_backbone(settings(project_root, initialize="random"), seed=1)
     assert zero_shot(pretrained, project_root) > zero_shot(random, project_root) + 0.1
 
 

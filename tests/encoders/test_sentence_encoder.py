@@ -142,9 +142,9 @@ def test_embed_refuses_what_is_no_sentence(bert_folder, load, texts, message):
         load(bert_folder).encode(texts, batch_tokens=64, progress=False)
 
 
-def test_normalised_embeddings_have_length_1(bert_folder, load):
+def test_normalized_embeddings_have_length_1(bert_folder, load):
     plain = load(bert_folder).encode(TEXTS, batch_tokens=64, progress=False)
-    unit = load(bert_folder, normalise=True).encode(TEXTS, batch_tokens=64, progress=False)
+    unit = load(bert_folder, normalize=True).encode(TEXTS, batch_tokens=64, progress=False)
     assert not np.allclose(np.linalg.norm(plain, axis=1), 1)
     np.testing.assert_allclose(
         unit, plain / np.linalg.norm(plain, axis=1, keepdims=True), rtol=1e-5, atol=1e-6

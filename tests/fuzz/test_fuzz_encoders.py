@@ -41,13 +41,13 @@ def whole(tmp_path_factory):
     (plain / "config.json").write_text(json.dumps(CONFIG))
     (plain / "vocab.txt").write_text("\n".join(VOCABULARY), encoding="utf-8")
     (plain / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
-    encoder = load_backbone(BackboneConfig(path=str(plain), initialise="random", max_length=8), seed=0)
+    encoder = load_backbone(BackboneConfig(path=str(plain), initialize="random", max_length=8), seed=0)
     encoder.projections.append(Projection(8, 4, bias=True, activation="torch.nn.modules.activation.Tanh"))
     encoder.projections.append(OutputNorm(4))
     save_encoder(encoder, root / "public", card={})
     encoder.pooling = "first_last"
     save_encoder(encoder, root / "own", card={})
-    inner = load_backbone(BackboneConfig(path=str(plain), initialise="random", max_length=8), seed=0)
+    inner = load_backbone(BackboneConfig(path=str(plain), initialize="random", max_length=8), seed=0)
     joint = CrossEncoder(inner, outputs=1, segments=True, symmetric=False, seed=0)
     save_cross_encoder(joint, root / "joint", card={})
     return root

@@ -71,7 +71,7 @@ def described(name, *, by_place=False, header=True, quoted=False, **more):
         kind="labelled_pair",
         language="zh",
         about="",
-        licence="",
+        license="",
         origin="",
         layout="only",
         layouts={"only": layout},

@@ -8,7 +8,7 @@ name: {name}
 kind: {kind}
 language: zh
 about: a set for tests
-licence: none
+license: none
 origin: nowhere
 layout: plain
 layouts:
@@ -89,7 +89,7 @@ training:
   patience: 3
   monitor: auto
   checkpoint_every: 200 steps
-optimiser:
+optimizer:
   lr: 2.0e-5
   weight_decay: 0.01
   betas: [0.9, 0.999]
@@ -120,9 +120,9 @@ hydra:
     "backbone/embedded.yaml": """\
 path: encoders/embedded
 revision: null
-initialise: random
+initialize: random
 pooling: mean
-normalise: null
+normalize: null
 max_length: 64
 dropout: 0.1
 learning_rate: 5.0e-4
@@ -130,9 +130,9 @@ learning_rate: 5.0e-4
     "backbone/local.yaml": """\
 path: ???
 revision: null
-initialise: pretrained
+initialize: pretrained
 pooling: null
-normalise: null
+normalize: null
 max_length: null
 dropout: null
 learning_rate: 2.0e-5
@@ -193,6 +193,7 @@ training:
   batch_size: 8
 """,
     "experiment/typo.yaml": "# @package _global_\ntraining:\n  batchsize: 8\n",
+    "experiment/old_spelling.yaml": "# @package _global_\noptimiser: {lr: 1.0e-3}\n",
     "experiment/wrong_loss.yaml": "# @package _global_\ndefaults:\n  - override /loss: cosnet\n",
     "experiment/twice.yaml": "# @package _global_\ndefaults:\n  - override /dataset: [nli, csts, nli]\n",
     "experiment/dangling.yaml": "# @package _global_\ninit_from: ${output_dirr}/first\n",
@@ -250,7 +251,7 @@ import heavy_library
 
 
 class Base(heavy_library.LightningModule):
-    def __init__(self, *, optimiser: object, seed: int) -> None:
+    def __init__(self, *, optimizer: object, seed: int) -> None:
         super().__init__()
 """,
     "lightning_modules/biencoder.py": """\

@@ -95,7 +95,7 @@ def test_the_commands_in_the_help_text_are_accepted() -> None:
         ("loss.temprature=0.1", "did you mean temperature?"),
         ("loss.temperature=low", "expected a number"),
         ("backbone=local", "backbone.path is not set"),
-        ("optimiser.lr=abc", "expected a number"),
+        ("optimizer.lr=abc", "expected a number"),
     ],
 )
 @pytest.mark.sampled(3)

@@ -39,12 +39,12 @@ def test_a_stage_has_numbers_of_its_own():
     first, second = plans(
         *SERIAL,
         "+schedule.stages.demo_sts.training.batch_size=16",
-        "+schedule.stages.demo_sts.optimiser.lr=1e-5",
+        "+schedule.stages.demo_sts.optimizer.lr=1e-5",
         "+schedule.stages.demo_sts.share_percent=50",
         "training.duration=3 epochs",
     )
-    assert (second.job.training.batch_size, second.job.optimiser.lr) == (16, 1e-5)
-    assert (first.job.training.batch_size, first.job.optimiser.lr) == (64, 5e-4)
+    assert (second.job.training.batch_size, second.job.optimizer.lr) == (16, 1e-5)
+    assert (first.job.training.batch_size, first.job.optimizer.lr) == (64, 5e-4)
     assert (first.job.training.duration, second.job.training.duration) == ("3 epochs", "1.5 epochs")
 
 
@@ -66,15 +66,15 @@ def test_a_stage_may_be_a_mixture():
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (("+schedule.stages.demo_sts.optimiser.lr=1e-5",), "a mixture has one stage; type schedule=serial"),
+        (("+schedule.stages.demo_sts.optimizer.lr=1e-5",), "a mixture has one stage; type schedule=serial"),
         ((*SERIAL, "schedule.order=[demo_nli]"), "no stage learns from demo_sts"),
         ((*SERIAL, "schedule.order=[demo_nli,demo_sts,demo_qmc]"), r"no set demo_qmc; .*dataset=\[demo_nli"),
         ((*SERIAL, "schedule.order=[]"), "expected names of stages"),
         ((*SERIAL, "+schedule.stages.demo_st.share_percent=50"), "did you mean demo_sts"),
-        ((*SERIAL, "+schedule.stages.demo_sts.optimiser.lrr=1"), r"optimiser.lrr: .*did you mean lr\?"),
+        ((*SERIAL, "+schedule.stages.demo_sts.optimizer.lrr=1"), r"optimizer.lrr: .*did you mean lr\?"),
         (
-            (*SERIAL, "+schedule.stages.demo_sts.optimiser.lr=-1"),
-            "stage demo_sts: optimiser.lr=-1.* more than 0",
+            (*SERIAL, "+schedule.stages.demo_sts.optimizer.lr=-1"),
+            "stage demo_sts: optimizer.lr=-1.* more than 0",
         ),
         ((*SERIAL, "+schedule.stages.demo_sts.training.batch_size=x"), "batch_size=x"),
         ((*SERIAL, "+schedule.stages.demo_sts.dataset=[demo_sts,demo_sts]"), "expected each set once"),

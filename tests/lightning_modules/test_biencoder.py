@@ -1,4 +1,4 @@
-"""The bi-encoder's parts: batches, the plan of an evaluation, the optimiser."""
+"""The bi-encoder's parts: batches, the plan of an evaluation, the optimizer."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def pairs(name="pairs", split="dev", first=FIRST, second=SECOND):
 @pytest.fixture
 def build(tiny_backbone):
     def module(*overrides, total_steps=20, steps_per_epoch=10):
-        words = ("optimiser.lr=1e-3", "backbone=embedded", f"backbone.path={tiny_backbone}", *overrides)
+        words = ("optimizer.lr=1e-3", "backbone=embedded", f"backbone.path={tiny_backbone}", *overrides)
         job = OmegaConf.to_object(typed_config(compose_job(*words)))
         return BiEncoder(
             encoder=load_backbone(job.backbone, seed=1),
@@ -97,7 +97,7 @@ def test_outputs_come_back_in_the_order_of_the_rows():
 
 
 def test_biases_and_norms_are_not_decayed(build):
-    module = build("optimiser.weight_decay=0.3")
+    module = build("optimizer.weight_decay=0.3")
     groups = module.configure_optimizers()["optimizer"].param_groups
     decay = {id(one): group["weight_decay"] for group in groups for one in group["params"]}
     assert sum(len(group["params"]) for group in groups) == len(decay) == len(list(module.parameters()))
@@ -110,11 +110,11 @@ def test_biases_and_norms_are_not_decayed(build):
 def rates(module):
     """The learning rate of each step, and the one after the last."""
     configured = module.configure_optimizers()
-    optimiser, schedule = configured["optimizer"], configured["lr_scheduler"]["scheduler"]
+    optimizer, schedule = configured["optimizer"], configured["lr_scheduler"]["scheduler"]
     found = []
     for _ in range(module.total_steps + 1):
-        found.append(optimiser.param_groups[0]["lr"])
-        optimiser.step()
+        found.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
         schedule.step()
     return found
 
@@ -124,7 +124,7 @@ def rates(module):
 )
 @pytest.mark.sampled(2)
 def test_the_learning_rate_rises_and_falls(build, warmup, steps):
-    found = rates(build(f"optimiser.warmup={warmup}"))
+    found = rates(build(f"optimizer.warmup={warmup}"))
     assert found[0] == 0
     assert found[1] == pytest.approx(1e-3 / steps)
     assert found[steps] == max(found) == pytest.approx(1e-3)
@@ -134,13 +134,13 @@ def test_the_learning_rate_rises_and_falls(build, warmup, steps):
 
 
 def test_a_constant_rate_stays_after_the_warm_up(build):
-    found = rates(build("optimiser.warmup=2 steps", "optimiser.decay=constant"))
+    found = rates(build("optimizer.warmup=2 steps", "optimizer.decay=constant"))
     assert found[:2] == [0, pytest.approx(5e-4)]
     assert set(found[2:]) == {1e-3}
 
 
 def test_a_rate_that_falls_by_the_root_is_whole_at_the_end_of_the_warm_up(build):
-    found = rates(build("optimiser.warmup=4 steps", "optimiser.decay=inverse_sqrt"))
+    found = rates(build("optimizer.warmup=4 steps", "optimizer.decay=inverse_sqrt"))
     assert found[:4] == pytest.approx([0, 2.5e-4, 5e-4, 7.5e-4])
     assert found[4:] == pytest.approx([1e-3 * (4 / step) ** 0.5 for step in range(4, 21)])
     # The equation of the CoSENT note, which has no factor for the root of the warm-up, is the same curve.
@@ -149,19 +149,19 @@ def test_a_rate_that_falls_by_the_root_is_whole_at_the_end_of_the_warm_up(build)
 
 
 def test_without_a_warm_up_the_first_step_is_a_full_one(build):
-    assert rates(build("optimiser.warmup=0 steps"))[0] == pytest.approx(1e-3)
+    assert rates(build("optimizer.warmup=0 steps"))[0] == pytest.approx(1e-3)
 
 
 def test_gradients_are_scaled_down_and_only_down(build):
     for length, expected in ((5.0, 1.0), (0.5, 0.5)):
-        module = build("optimiser.clip_norm=1.0")
+        module = build("optimizer.clip_norm=1.0")
         parameters = list(module.parameters())
         for parameter in parameters:
             parameter.grad = torch.zeros_like(parameter)
         parameters[0].grad.view(-1)[0] = length
         module.configure_gradient_clipping(None)
         assert parameters[0].grad.norm().item() == pytest.approx(expected, rel=1e-4)
-    module = build("optimiser.clip_norm=null")
+    module = build("optimizer.clip_norm=null")
     parameter = next(module.parameters())
     parameter.grad = torch.full_like(parameter, 7.0)
     module.configure_gradient_clipping(None)
@@ -171,7 +171,7 @@ def test_gradients_are_scaled_down_and_only_down(build):
 @pytest.mark.slow
 def test_weights_that_are_started_from_keep_their_own_layers(tmp_path, tiny_backbone):
     """`backbone.layers` is of the backbone, which init_from replaces: the default's 4 must not cut or add any."""
-    settings = BackboneConfig(path=str(tiny_backbone), initialise="random", layers=6)
+    settings = BackboneConfig(path=str(tiny_backbone), initialize="random", layers=6)
     folder = save_encoder(load_backbone(settings, seed=1), tmp_path / "six", card={"name": "six"})
     for words, layers in (
         ((f"init_from={folder}",), 6),

@@ -75,13 +75,13 @@ def test_it_can_tell_an_order_that_no_cosine_can():
 
     u, v = torch.randn(2, 12, 6, generator=torch.Generator().manual_seed(0))
     head, targets = BilinearScore(6), torch.cat([torch.ones(12), torch.zeros(12)])
-    optimiser = torch.optim.Adam(head.parameters(), lr=0.05)
+    optimizer = torch.optim.Adam(head.parameters(), lr=0.05)
     for _ in range(60):
         scores = head(torch.cat([u, v]), torch.cat([v, u]))
         loss = cosent(scores, targets, temperature=0.05)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
     assert scores[:12].min() > scores[12:].max()
 
 
@@ -220,7 +220,7 @@ def test_what_is_built_from_such_an_encoder(run, bag, tmp_path):
 
 @pytest.fixture
 def bag(tiny_backbone):
-    return load_backbone(BackboneConfig(path=str(tiny_backbone), initialise="random", layers=0), seed=0)
+    return load_backbone(BackboneConfig(path=str(tiny_backbone), initialize="random", layers=0), seed=0)
 
 
 @pytest.mark.slow

@@ -102,7 +102,7 @@ def test_every_configuration_trains(model, loss, tmp_path, tiny_backbone):
 def test_two_stages_learn_to_tell_sentences_apart(tmp_path, tiny_backbone):
     """From random weights it takes a while until the second stage sees anything of the first."""
     words = ("model=cot", "loss=info_nce_pool", FROM_NOTHING, "training.duration=150 steps")
-    steady = ("optimiser.lr=1e-2", "backbone.dropout=0.0", "training.patience=null")
+    steady = ("optimizer.lr=1e-2", "backbone.dropout=0.0", "training.patience=null")
     run = run_job(tmp_path, tiny_backbone, *STEADY, *words, *steady, "training.validate_every=150 steps")
     losses = logged(run, "train/loss")
     assert np.mean(losses[-20:]) < 0.6 * np.mean(losses[:20])
@@ -138,7 +138,7 @@ def test_what_a_run_leaves_encodes_the_same_and_can_be_learnt_from_on(tmp_path, 
 def mini(*, layers):
     """The encoder in the box under layers that begin by changing nothing."""
     return PromptEncoder.around(
-        load_backbone(BackboneConfig(path="builtin/mini_zh", initialise="pretrained", layers=layers), seed=0),
+        load_backbone(BackboneConfig(path="builtin/mini_zh", initialize="pretrained", layers=layers), seed=0),
         Prompts(anchor="“[X]”这句话的意思是[MASK]。"),
     )
 
@@ -160,8 +160,8 @@ def test_a_mask_that_sees_nothing_is_refused_and_one_that_does_is_not(tiny_backb
         ("cot", ["backbone=mini_zh"], "builtin/mini_zh holds no layers.*cannot see.*model=mlm.*init_from="),
         ("cot_long", ["backbone=mini_zh", FROM_NOTHING], "no layers"),
         ("cot_published", ["init_from=builtin/mini_zh", FROM_NOTHING], "no layers"),
-        ("cot_single", ["backbone=embedded"], "initialise=random.*model.untrained_mask=true"),
-        ("cot_detached", ["backbone=embedded"], "initialise=random"),
+        ("cot_single", ["backbone=embedded"], "initialize=random.*model.untrained_mask=true"),
+        ("cot_detached", ["backbone=embedded"], "initialize=random"),
         ("cot_single", ["backbone=embedded", FROM_NOTHING], None),
         ("simcse", ["backbone=mini_zh"], None),
         ("simcse", ["backbone=embedded"], None),

@@ -131,13 +131,13 @@ def test_a_job_learns_from_pieces_and_is_continued_with_the_same_ones(tmp_path, 
         "backbone.dropout=0.0",
         "logger.every_steps=1",
     )
-    run = run_job(tmp_path / "one", tiny_backbone, *job, "optimiser.lr=5e-3")
+    run = run_job(tmp_path / "one", tiny_backbone, *job, "optimizer.lr=5e-3")
     result = Result.read(run)
     assert result.data["train/demo_sts"]["kind"] == "sentence"
     with (run / "metrics" / "0" / "metrics.csv").open() as file:
         losses = [float(row["train/loss"]) for row in csv.DictReader(file) if row["train/loss"]]
     assert sum(losses[-3:]) < sum(losses[:3])
-    again = run_job(tmp_path / "two", tiny_backbone, *job, "optimiser.lr=5e-3")
+    again = run_job(tmp_path / "two", tiny_backbone, *job, "optimizer.lr=5e-3")
     weights = [(one / "encoder" / "model.safetensors").read_bytes() for one in map(Path, (run, again))]
     assert weights[0] == weights[1]
 
@@ -184,7 +184,7 @@ MASKED = (
     "backbone.dropout=0.0",
     "logger.every_steps=1",
     "model.mlm_weight=0.5",
-    "optimiser.lr=5e-3",
+    "optimizer.lr=5e-3",
 )
 
 

@@ -161,7 +161,7 @@ def test_embeddings_of_a_cross_encoder_are_refused(run, tmp_path, tiny_backbone)
 
 
 def test_a_head_is_kept_where_it_fits_and_new_where_it_does_not(run, tmp_path, tiny_backbone):
-    still = (*JOINT, "optimiser.lr=1e-30", "debug_rows=24")
+    still = (*JOINT, "optimizer.lr=1e-30", "debug_rows=24")
     sts = run_job(tmp_path, tiny_backbone, *still, "loss=cosent", f"init_from={run}")
     old, kept = PairEncoder.load(run), PairEncoder.load(sts)
     assert torch.equal(kept.head.weight, old.head.weight)
@@ -177,7 +177,7 @@ def test_a_head_is_kept_where_it_fits_and_new_where_it_does_not(run, tmp_path, t
 
 
 def test_a_bi_encoder_gets_a_head(tmp_path, tiny_backbone):
-    still = ("training.duration=1 steps", "optimiser.lr=1e-30", "debug_rows=24", "evaluation.splits=[dev]")
+    still = ("training.duration=1 steps", "optimizer.lr=1e-30", "debug_rows=24", "evaluation.splits=[dev]")
     apart = run_job(tmp_path, tiny_backbone, *still)
     joint = run_job(tmp_path, tiny_backbone, *still, "model=crossencoder", f"init_from={apart}")
     weights = [PairEncoder.load(joint).backbone.state_dict(), load_encoder(apart).backbone.state_dict()]
@@ -319,7 +319,7 @@ def test_what_it_was_taught_it_scores_rightly(loss, tmp_path, tiny_backbone):
         *words,
         f"loss={loss}",
         "evaluation.splits=[]",
-        "optimiser.lr=5e-3",
+        "optimizer.lr=5e-3",
     )
     job = typed_job(
         "model=crossencoder", "dataset=[demo_qmc]", f"loss={loss}", "debug_rows=24", "evaluation.splits=[]"

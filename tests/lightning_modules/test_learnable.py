@@ -198,15 +198,15 @@ def test_training_that_learns_less_than_was_meant_is_told_in_a_line(job, losses,
 @pytest.mark.parametrize(
     ("change", "part"),
     [
-        ({"warmup": "100 steps"}, "optimiser.warmup=100 steps is longer than the training of 9 steps"),
-        ({"lr": 1e-30}, "optimiser.lr=1e-30: too small a step"),
-        ({"lr": 1e-3, "weight_decay": 2000.0}, "optimiser.weight_decay=2000: with this optimiser.lr"),
-        ({"clip_norm": 1e-20}, "optimiser.clip_norm=1e-20: gradients become smaller than optimiser.eps"),
+        ({"warmup": "100 steps"}, "optimizer.warmup=100 steps is longer than the training of 9 steps"),
+        ({"lr": 1e-30}, "optimizer.lr=1e-30: too small a step"),
+        ({"lr": 1e-3, "weight_decay": 2000.0}, "optimizer.weight_decay=2000: with this optimizer.lr"),
+        ({"clip_norm": 1e-20}, "optimizer.clip_norm=1e-20: gradients become smaller than optimizer.eps"),
     ],
 )
-def test_an_optimiser_that_changes_nothing_is_told(job, losses, change, part):
-    optimiser = replace(job.optimiser, **change)
-    (line,) = told(job, losses, "cosent", rows_of(GRADED, targets=[0, 1]), optimiser=optimiser)
+def test_an_optimizer_that_changes_nothing_is_told(job, losses, change, part):
+    optimizer = replace(job.optimizer, **change)
+    (line,) = told(job, losses, "cosent", rows_of(GRADED, targets=[0, 1]), optimizer=optimizer)
     assert part in line
 
 

@@ -65,7 +65,7 @@ def run(tmp_path_factory, tiny_backbone, text_folder):
         tiny_backbone,
         *overrides(text_folder, "training.duration=40 steps", "training.validate_every=20 steps"),
         "training.batch_size=16",
-        "optimiser.lr=1e-2",
+        "optimizer.lr=1e-2",
         "logger.every_steps=1",
         *SCORED,
     )

@@ -76,7 +76,7 @@ def test_the_table_is_that_of_the_reference():
             assert cells()[row["backbone"], row["loss"], dataset][row["metric"]] == row["percent"]
 
 
-@pytest.mark.parametrize("words", [(), ("backbone=mini_zh", "optimiser.lr=2e-5")], ids=" ".join)
+@pytest.mark.parametrize("words", [(), ("backbone=mini_zh", "optimizer.lr=2e-5")], ids=" ".join)
 def test_the_bi_encoder_of_sts_b_is_the_one_that_was_designed(words):
     """On another backbone as well, where its numbers are given."""
     config = compose_job("experiment=stsb_en", *words)
@@ -88,8 +88,8 @@ def test_the_bi_encoder_of_sts_b_is_the_one_that_was_designed(words):
     backbone = config.backbone
     assert (backbone.pooling, backbone.max_length) == ("mean", 128)
     assert words or backbone.path == "google-bert/bert-base-uncased"
-    training, optimiser = config.training, config.optimiser
+    training, optimizer = config.training, config.optimizer
     assert (training.duration, training.batch_size) == ("5 epochs", 32)
     assert (training.validate_every, training.patience) == ("1 epochs", 3)
-    assert (optimiser.lr, optimiser.weight_decay, optimiser.clip_norm) == (2e-5, 0.01, 1.0)
-    assert (optimiser.warmup, optimiser.decay) == ("10 percent", "linear")
+    assert (optimizer.lr, optimizer.weight_decay, optimizer.clip_norm) == (2e-5, 0.01, 1.0)
+    assert (optimizer.warmup, optimizer.decay) == ("10 percent", "linear")

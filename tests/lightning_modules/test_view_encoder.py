@@ -15,7 +15,7 @@ JOB = (
     "training.batch_size=32",
     "training.duration=3 epochs",
     "logger.every_steps=1",
-    "optimiser.lr=5e-3",
+    "optimizer.lr=5e-3",
 )
 
 

@@ -146,12 +146,12 @@ def test_bilinear_bce_is_for_two_classes():
 def test_heads_learn_and_travel_in_the_state_dict(build, kind):
     torch.manual_seed(0)
     loss, rows = build(), encoded_rows(kind, count=9, dtype=torch.float32)
-    optimiser = torch.optim.Adam(loss.parameters(), lr=0.1)
+    optimizer = torch.optim.Adam(loss.parameters(), lr=0.1)
     untrained = loss(rows)[0].item()
     for _ in range(100):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss(rows)[0].backward()
-        optimiser.step()
+        optimizer.step()
     value = loss(rows)[0].item()
     assert value < untrained - 0.2
     copy = build()
@@ -164,11 +164,11 @@ def test_clusters_form():
     torch.manual_seed(0)
     rows = encoded_rows(Kind.LABELLED_TEXT, count=12, dtype=torch.float32)
     loss, text = Clustering(separation_weight=1.0, separation_margin=0.0), rows.embeddings["text"]
-    optimiser = torch.optim.Adam([text], lr=0.05)
+    optimizer = torch.optim.Adam([text], lr=0.05)
     for _ in range(200):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss(rows)[0].backward()
-        optimiser.step()
+        optimizer.step()
     first, second = torch.triu_indices(12, 12, offset=1)
     is_same = rows.targets[first] == rows.targets[second]
     cosines = F.cosine_similarity(text[first], text[second], dim=-1)

@@ -37,11 +37,11 @@ def test_the_head_learns_and_travels_in_the_state_dict():
     rows = encoded_rows(Kind.NLI_PAIR, count=12)
     loss = seeded_head(3, use_difference=True, use_product=False)
     untrained = loss(rows)[0].item()
-    optimiser = torch.optim.Adam(loss.parameters(), lr=0.1)
+    optimizer = torch.optim.Adam(loss.parameters(), lr=0.1)
     for _ in range(100):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss(rows)[0].backward()
-        optimiser.step()
+        optimizer.step()
     value, logs = loss(rows)
     assert value.item() < untrained / 10
     assert logs["accuracy"].item() == 1

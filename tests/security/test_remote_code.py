@@ -23,7 +23,7 @@ def plant(folder, **settings):
         (folder / f"{name}.py").write_text(CODE)
 
 
-@pytest.mark.parametrize("initialise", ["random", "pretrained"])
+@pytest.mark.parametrize("initialize", ["random", "pretrained"])
 @pytest.mark.parametrize(
     "settings",
     [
@@ -51,14 +51,14 @@ def plant(folder, **settings):
     ids=["model", "unknown", "tokenizer"],
 )
 def test_code_of_strangers_is_not_run_and_not_advised(
-    tiny_backbone, tmp_path, monkeypatch, settings, initialise
+    tiny_backbone, tmp_path, monkeypatch, settings, initialize
 ):
     folder = shutil.copytree(tiny_backbone, tmp_path / "theirs")
     (folder / "model.safetensors").touch()
     plant(folder, **settings)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError) as refused:
-        load_backbone(BackboneConfig(path=str(folder), initialise=initialise), seed=0)
+        load_backbone(BackboneConfig(path=str(folder), initialize=initialize), seed=0)
     assert "trust_remote_code" not in str(refused.value)
     assert "backbone=" in str(refused.value)
     if "auto_map" in settings["config"]:
@@ -70,7 +70,7 @@ def test_code_of_strangers_is_not_run_and_not_advised(
 def test_code_of_the_hub_for_a_layer_is_not_fetched(tiny_backbone, tmp_path, key):
     folder = shutil.copytree(tiny_backbone, tmp_path / "theirs")
     plant(folder, config={key: "a-stranger/kernels"})
-    encoder = load_backbone(BackboneConfig(path=str(folder), initialise="random"), seed=0)
+    encoder = load_backbone(BackboneConfig(path=str(folder), initialize="random"), seed=0)
     assert "stranger" not in str(encoder.backbone.config._attn_implementation)
 
 

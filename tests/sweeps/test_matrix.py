@@ -215,8 +215,8 @@ def test_variants_of_a_model_are_told_by_name_and_only_namesakes_by_their_number
 
 
 def test_a_backbone_is_told_by_its_name_and_its_own_numbers_go_without_saying(make_result):
-    small = {"path": "builtin/mini_zh", "initialise": "pretrained", "layers": 4, "dropout": 0.1}
-    fresh = {"path": "builtin/encoder", "initialise": "random", "layers": None, "dropout": None}
+    small = {"path": "builtin/mini_zh", "initialize": "pretrained", "layers": 4, "dropout": 0.1}
+    fresh = {"path": "builtin/encoder", "initialize": "random", "layers": None, "dropout": None}
     deep = small | {"layers": 6}
     results = [make_result([], {"dev/bq/spearman": 0.4}, backbone=one) for one in (small, fresh, deep)]
     assert {row.label for row in build_matrix(results, metric="spearman").rows} == {

@@ -262,7 +262,7 @@ def test_train_m_searches_with_seeds_and_reads_what_it_has_found(tmp_path, proje
         "hydra.sweeper.num_trials=2",
         "hydra.sweeper.seeds=[1,2]",
         "hydra.launcher.jobs=2",
-        "optimiser.lr=tag(log,interval(1e-4,1e-2))",
+        "optimizer.lr=tag(log,interval(1e-4,1e-2))",
         f"output_dir={tmp_path}",
     ]
     for _ in range(2):

@@ -37,11 +37,11 @@ def test_a_narrow_console_gets_several_tables_with_every_label(make_result):
 
 def test_labels_with_brackets_are_shown_as_they_are(make_result):
     results = [
-        make_result(["a"], {"dev/bq/spearman": 0.5}, optimiser={"betas": betas}) for betas in ([0.9], [0])
+        make_result(["a"], {"dev/bq/spearman": 0.5}, optimizer={"betas": betas}) for betas in ([0.9], [0])
     ]
     console = Console(file=io.StringIO(), width=100)
     console.print(to_console(build_matrix(results, metric="spearman")))
-    assert "optimiser.betas=[0.9]" in console.file.getvalue()
+    assert "optimizer.betas=[0.9]" in console.file.getvalue()
 
 
 def test_csv_has_both_splits_in_full_precision(small_matrix_results):

@@ -9,12 +9,12 @@ from transformers.optimization import (
     get_linear_schedule_with_warmup,
 )
 
-from schema.config import OptimiserConfig
+from schema.config import OptimizerConfig
 from schema.duration import Duration
 
 
 def parameter_groups(module: nn.Module, *, weight_decay: float) -> list[dict]:
-    """Two groups: matrices are decayed; biases and normalisation weights (one axis or none) are not."""
+    """Two groups: matrices are decayed; biases and normalization weights (one axis or none) are not."""
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     return [
         {"params": [one for one in parameters if one.ndim > 1], "weight_decay": weight_decay},
@@ -22,7 +22,7 @@ def parameter_groups(module: nn.Module, *, weight_decay: float) -> list[dict]:
     ]
 
 
-def build_optimiser(module: nn.Module, config: OptimiserConfig, *, fused: bool) -> torch.optim.AdamW:
+def build_optimizer(module: nn.Module, config: OptimizerConfig, *, fused: bool) -> torch.optim.AdamW:
     """AdamW over the parameters of `module` (Loshchilov and Hutter 2019, https://arxiv.org/abs/1711.05101)."""
     groups = [
         group for group in parameter_groups(module, weight_decay=config.weight_decay) if group["params"]
@@ -31,14 +31,14 @@ def build_optimiser(module: nn.Module, config: OptimiserConfig, *, fused: bool) 
 
 
 def build_schedule(
-    optimiser: torch.optim.Optimizer,
-    config: OptimiserConfig,
+    optimizer: torch.optim.Optimizer,
+    config: OptimizerConfig,
     *,
     total_steps: int,
     steps_per_epoch: int,
     batch_size: int,
 ) -> LambdaLR:
-    """The learning rate per optimiser step: from 0 to `lr` over the warm-up of T steps, then as `decay` says.
+    """The learning rate per optimizer step: from 0 to `lr` over the warm-up of T steps, then as `decay` says.
 
     linear        down to 0 at the last step
     constant      `lr`
@@ -46,12 +46,12 @@ def build_schedule(
                   notes on CoSENT write lr · min(1, t/T) / √max(t, T). Read literally that is the same curve times
                   1/√T, and `lr` would never be reached. `launch.values` refuses it without a warm-up
     """
-    warmup = Duration.parse(config.warmup, key="optimiser.warmup").in_steps(
+    warmup = Duration.parse(config.warmup, key="optimizer.warmup").in_steps(
         steps_per_epoch=steps_per_epoch, batch_size=batch_size, total_steps=total_steps
     )
     match config.decay:
         case "linear":
-            return get_linear_schedule_with_warmup(optimiser, warmup, total_steps)
+            return get_linear_schedule_with_warmup(optimizer, warmup, total_steps)
         case "constant":
-            return get_constant_schedule_with_warmup(optimiser, warmup)
-    return get_inverse_sqrt_schedule(optimiser, warmup)
+            return get_constant_schedule_with_warmup(optimizer, warmup)
+    return get_inverse_sqrt_schedule(optimizer, warmup)

@@ -14,10 +14,10 @@ _ALL_MARKS = re.compile(r"[\W_]+")
 _WORD = re.compile(f"[^\\W_{_CJK}]+")
 
 
-def normalise(text: str) -> str:
+def normalize(text: str) -> str:
     """NFKC, lower case, runs of white space as one space, none of it beside a Chinese character.
 
-    >>> normalise(" ＡＢＣ 是　什么 ? ")
+    >>> normalize(" ＡＢＣ 是　什么 ? ")
     'abc是什么?'
     """
     if not text.isascii():
@@ -26,18 +26,18 @@ def normalise(text: str) -> str:
     return text if text.isascii() or " " not in text else _SPACE_AT_CJK.sub("", text)
 
 
-def without_end_marks(normalised: str) -> str:
-    """A normalised text without the punctuation around it; as it is when there is nothing else.
+def without_end_marks(normalized: str) -> str:
+    """A normalized text without the punctuation around it; as it is when there is nothing else.
 
     >>> without_end_marks("“花呗怎么还款？”")
     '花呗怎么还款'
     """
-    start, end = 0, len(normalised)
-    while start < end and not normalised[start].isalnum():
+    start, end = 0, len(normalized)
+    while start < end and not normalized[start].isalnum():
         start += 1
-    while start < end and not normalised[end - 1].isalnum():
+    while start < end and not normalized[end - 1].isalnum():
         end -= 1
-    return normalised[start:end] or normalised
+    return normalized[start:end] or normalized
 
 
 def weight(text: str) -> int:
@@ -50,10 +50,10 @@ def weight(text: str) -> int:
     return 2 * len(words) + sum(map(str.isalnum, text)) - sum(map(len, words))
 
 
-def letters_only(normalised: str) -> str:
-    """The letters and digits of a normalised text; the text itself when it has none.
+def letters_only(normalized: str) -> str:
+    """The letters and digits of a normalized text; the text itself when it has none.
 
     >>> letters_only("a man, playing.")
     'amanplaying'
     """
-    return _ALL_MARKS.sub("", normalised) or normalised
+    return _ALL_MARKS.sub("", normalized) or normalized
