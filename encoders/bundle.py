@@ -61,7 +61,7 @@ def _write_files(encoder: PooledEncoder, folder: Path, card: dict[str, Any]) -> 
     if encoder.score_head is not None:
         encoder.score_head.save(folder)
     names = []
-    for number, projection in enumerate(encoder.projections, start=2):
+    for number, projection in enumerate(encoder.output_layers, start=2):
         names.append(f"{number}_{projection.kind}")
         projection.save(folder / names[-1])
     prompts = encoder.prompts

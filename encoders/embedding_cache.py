@@ -58,10 +58,12 @@ class Shelf:
         for name, rows in self._segments.items():
             places |= {text: (name, place) for place, text in enumerate(rows["text"].tolist())}
         found: dict[str, list[tuple[int, int]]] = {name: [] for name in self._segments}
-        pending = []
+        pending: list[int] = []
         for row, text in enumerate(texts):
-            name, place = places.get(_digest(text), (None, 0))
-            (pending if name is None else found[name]).append(row if name is None else (row, place))
+            if (known := places.get(_digest(text))) is None:
+                pending.append(row)
+            else:
+                found[known[0]].append((row, known[1]))
         for name, pairs in found.items():
             if pairs:
                 rows, taken = np.asarray(pairs).T

@@ -7,6 +7,7 @@ import argparse
 import copy
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ SAMPLE = (
 )
 
 
-def save_halved(encoder: SentenceEncoder, folder: str | Path, *, card: dict) -> Path:
+def save_halved(encoder: SentenceEncoder, folder: str | Path, *, card: dict[str, Any]) -> Path:
     """Writes the encoder to a folder, as `save_encoder` does, with float16 weights; the one given stays as it is.
 
     Raises UserError where a weight is too large for float16.

@@ -26,8 +26,8 @@ class PairScorer:
         self, first: Sequence[str], second: Sequence[str], *, batch_tokens: int, progress: bool
     ) -> Float[np.ndarray, "pairs"]:
         """One score per pair, float64."""
-        how = {"batch_tokens": batch_tokens, "progress": progress}
-        return self._encoder.score(list(zip(first, second, strict=True)), **how).astype(np.float64)
+        pairs = list(zip(first, second, strict=True))
+        return self._encoder.score(pairs, batch_tokens=batch_tokens, progress=progress).astype(np.float64)
 
 
 class FusedScorer:
@@ -45,5 +45,7 @@ class FusedScorer:
         self, first: Sequence[str], second: Sequence[str], *, batch_tokens: int, progress: bool
     ) -> Float[np.ndarray, "pairs"]:
         """One score per pair, float64; 0 is the mean of the set that was fitted on."""
-        how = {"batch_tokens": batch_tokens, "progress": progress}
-        return self._fusion.fused(*(scorer(first, second, **how) for scorer in self._scorers))
+        scores = (
+            scorer(first, second, batch_tokens=batch_tokens, progress=progress) for scorer in self._scorers
+        )
+        return self._fusion.fused(*scores)

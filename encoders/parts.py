@@ -12,7 +12,7 @@ from encoders.first_look import check_vocabulary, find_encoder, read_tokenizer_f
 from encoders.foreign import told_simply
 from encoders.layout import Layout, check_pooling
 from encoders.projection import OutputNorm, Projection, load_projections
-from encoders.transformer import from_scratch, from_weights, quiet, read_architecture
+from encoders.transformer import from_scratch, from_weights, quiet, read_architecture, token_embeddings
 from schema.config import BackboneConfig
 from schema.errors import UserError
 from schema.prompts import Prompts
@@ -59,7 +59,7 @@ def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
         else:
             backbone = from_weights(str(layout.transformer), architecture, local_files_only=True)
         tokenizer = _read_tokenizer(layout.transformer)
-    check_vocabulary(tokenizer.get_vocab(), backbone.get_input_embeddings().num_embeddings, shown=config.path)
+    check_vocabulary(tokenizer.get_vocab(), token_embeddings(backbone).num_embeddings, shown=config.path)
     if config.pooling is None and layout.pooling_error:
         raise UserError(layout.pooling_error)
     return Parts(

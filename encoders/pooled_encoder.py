@@ -5,6 +5,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import cast
 
 import numpy as np
 import torch
@@ -26,6 +27,9 @@ from schema.batch import Tokens
 from schema.prompts import Prompts
 
 TEXTS_PER_CALL = 4096
+
+Places = tuple[int | Tensor, slice | Tensor]
+"""Where the states of the tokens are among those that the transformer gives."""
 
 
 class PooledEncoder(nn.Module):
@@ -72,8 +76,13 @@ class PooledEncoder(nn.Module):
     @property
     def dim(self) -> int:
         if self.projections:
-            return self.projections[-1].out_features
+            return self.output_layers[-1].out_features
         return self.backbone.config.hidden_size
+
+    @property
+    def output_layers(self) -> list[Projection | OutputNorm]:
+        """What comes after pooling, in order."""
+        return [cast(Projection | OutputNorm, layer) for layer in self.projections]
 
     @property
     def device(self) -> torch.device:
@@ -157,12 +166,12 @@ class PooledEncoder(nn.Module):
         states, real = self._layer_states(tokens, needs_layers=self.pooling in READS_FIRST_LAYER)
         return tuple(one[real] for one in (states[:1] + states[-1:] if len(states) > 1 else states))
 
-    def _layer_states(self, tokens: Tokens, *, needs_layers: bool) -> tuple[list[Tensor], tuple]:
+    def _layer_states(self, tokens: Tokens, *, needs_layers: bool) -> tuple[list[Tensor], Places]:
         """States after each layer, or after the last alone, and where among them those of the tokens are."""
         if self._packs:
             inputs = packed_inputs(self.backbone, tokens, pad=self.pad)
             output = self.backbone(**inputs, output_hidden_states=needs_layers)
-            real = (0, slice(len(tokens.input_ids)))
+            real: Places = (0, slice(len(tokens.input_ids)))
         else:
             input_ids, mask = padded_inputs(tokens, pad=self.pad)
             segments = {"token_type_ids": torch.zeros_like(input_ids)} if self.takes_segments else {}
@@ -201,7 +210,7 @@ class PooledEncoder(nn.Module):
                 advance(len(portions[-1]))
         return TokenTable.joined(portions)
 
-    def collate(self, token_lists: Sequence[Sequence[int]] | TokenTable) -> Tokens:
+    def collate(self, token_lists: Sequence[Sequence[int] | np.ndarray]) -> Tokens:
         """Tokens of several sentences, packed without padding."""
         return pack(token_lists, max_group_tokens=self.micro_batch_tokens)
 

@@ -7,7 +7,6 @@ import torch
 
 from encoders.sentence_encoder import PromptEncoder
 from encoders.text_collate import TextCollator
-from encoders.token_table import TokenTable
 from schema.batch import Batch
 from schema.examples import Examples, Kind
 
@@ -17,7 +16,7 @@ class PromptCollator(TextCollator):
 
     def __init__(
         self,
-        tokenize: Callable[[Sequence[str]], TokenTable | Sequence[Sequence[int]]],
+        tokenize: Callable[[Sequence[str]], Sequence[Sequence[int] | np.ndarray]],
         encoder: PromptEncoder,
     ) -> None:
         super().__init__(tokenize, encoder.collate)

@@ -191,5 +191,5 @@ class PromptEncoder(TemplateEncoder, SentenceEncoder):
             pooling=encoder.pooling,
             normalize=encoder.normalize,
             max_length=encoder.input_length,
-            projections=list(encoder.projections),
+            projections=encoder.output_layers,
         )

@@ -1,7 +1,7 @@
 """Sentences read through templates: the state at [MASK] in one pass, or in two, the first one put into the second."""
 
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn, cast
 
 import numpy as np
 import torch
@@ -11,10 +11,11 @@ from torch import Tensor
 from transformers import AddedToken, PreTrainedModel, PreTrainedTokenizerBase
 
 from encoders.packing import POSITION_OFFSETS, pack, packed_inputs, padded_inputs
-from encoders.pooled_encoder import PooledEncoder
+from encoders.pooled_encoder import Places, PooledEncoder
 from encoders.pooling import POOLINGS
 from encoders.prompt_templates import Frame, PromptTokens, blanks, mask_table, read_template, wrap
 from encoders.token_table import TokenTable
+from encoders.transformer import token_embeddings
 from schema.batch import Group, Tokens
 from schema.errors import UserError
 from schema.prompts import INJECTED, SENTENCE, Prompts
@@ -34,6 +35,13 @@ class TemplateEncoder(PooledEncoder):
     norm_ratio  mean length of the last states that were put in stage 2, over that of a word embedding
     """
 
+    prompts: Prompts
+    _mask_places: Tensor
+    _mask_weights: Tensor
+    _stage_2: Tensor
+    _stage_2_places: Tensor
+    _stage_2_weights: Tensor
+
     def __init__(
         self,
         backbone: PreTrainedModel,
@@ -41,7 +49,7 @@ class TemplateEncoder(PooledEncoder):
         *,
         prompts: Prompts,
         max_length: int,
-        **options: object,
+        **options: Any,
     ) -> None:
         super().__init__(backbone, tokenizer, max_length=max_length, **options)
         self.prompts = prompts
@@ -75,7 +83,7 @@ class TemplateEncoder(PooledEncoder):
             raise UserError(
                 f"model.denoise=positions: positions of {config.model_type} cannot be set; choose model.denoise=pads"
             )
-        width = self.backbone.get_input_embeddings().embedding_dim
+        width = token_embeddings(self.backbone).embedding_dim
         if prompts.stage_2 is not None and width != config.hidden_size:
             raise UserError(
                 f"two stages: states of {config.hidden_size} numbers cannot stand for word embeddings of {width}; "
@@ -96,13 +104,13 @@ class TemplateEncoder(PooledEncoder):
         """Adds [IT_SPECIAL_TOKEN] to the vocabulary, with the mean of all word embeddings as its own."""
         tokenizer, backbone = self.tokenizer, self.backbone
         tokenizer.add_tokens([AddedToken(INJECTED, special=True)], special_tokens=True)
-        number = tokenizer.convert_tokens_to_ids(INJECTED)
-        rows = backbone.get_input_embeddings().num_embeddings
+        number = cast(int, tokenizer.convert_tokens_to_ids(INJECTED))
+        rows = token_embeddings(backbone).num_embeddings
         if number >= rows:
             with torch.random.fork_rng(devices=[]), torch.no_grad():
-                mean = backbone.get_input_embeddings().weight.mean(dim=0)
+                mean = token_embeddings(backbone).weight.mean(dim=0)
                 backbone.resize_token_embeddings(number + 1, mean_resizing=False)
-                backbone.get_input_embeddings().weight[rows:] = mean
+                token_embeddings(backbone).weight[rows:] = mean
         template = read_template(text, INJECTED, tokenizer, self.frame)
         head = np.concatenate([self.frame.before, template.prefix])
         ids = np.concatenate([head, [number], template.suffix, self.frame.after])
@@ -116,7 +124,7 @@ class TemplateEncoder(PooledEncoder):
         self.register_buffer("_stage_2_weights", weights[0], persistent=False)
 
     def collate(
-        self, token_lists: TokenTable | Sequence[Sequence[int]], views: np.ndarray | None = None
+        self, token_lists: Sequence[Sequence[int] | np.ndarray], views: np.ndarray | None = None
     ) -> PromptTokens:
         """The sentences in their templates, packed. views: number of each one's template; None: the anchor's."""
         table = TokenTable.of(token_lists)
@@ -132,7 +140,8 @@ class TemplateEncoder(PooledEncoder):
         """States h of stage 1, in packed order; what denoising takes off is still in them."""
         return self._read(self._states(tokens), tokens)
 
-    def _packed_order(self, tokens: PromptTokens) -> Float[Tensor, "sentences dim"]:
+    def _packed_order(self, tokens: Tokens) -> Float[Tensor, "sentences dim"]:
+        tokens = cast(PromptTokens, tokens)
         embeddings = self._through_stages(tokens)
         if self.prompts.denoise != "none":
             blank, positions, places = self._blanks(tokens)
@@ -160,7 +169,7 @@ class TemplateEncoder(PooledEncoder):
 
     def _second_stage(self, state: Float[Tensor, "sentences dim"]) -> Float[Tensor, "sentences dim"]:
         """The states at [MASK] of stage 2, with `state` where the word embedding of [IT_SPECIAL_TOKEN] would be."""
-        table = self.backbone.get_input_embeddings()
+        table = token_embeddings(self.backbone)
         if not self.prompts.end_to_end:
             state = state.detach()
         with torch.no_grad():
@@ -210,7 +219,7 @@ class TemplateEncoder(PooledEncoder):
         """Last layer, with other positions or other word embeddings than those of the tokens where they are given."""
         if self._packs:
             inputs = packed_inputs(self.backbone, tokens, pad=self.pad)
-            real = (0, slice(len(tokens.input_ids)))
+            real: Places = (0, slice(len(tokens.input_ids)))
         else:
             input_ids, mask = padded_inputs(tokens, pad=self.pad)
             inputs, real = {"input_ids": input_ids, "attention_mask": mask}, tokens.places

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -36,8 +37,10 @@ def as_pairs(pairs: Iterable[tuple[str, str]] | tuple[str, str]) -> tuple[list[s
         raise UserError(f"expected pairs of texts, got {_described(pairs)}; write [{EXAMPLE}]")
     rows = list(pairs)
     is_one = len(rows) == 2 and all(isinstance(one, str) for one in rows)
-    first, second = [], []
-    for position, pair in enumerate([rows] if is_one else rows):
+    first: list[str] = []
+    second: list[str] = []
+    each: list[Any] = [rows] if is_one else rows
+    for position, pair in enumerate(each):
         if isinstance(pair, str | bytes) or not isinstance(pair, Sequence) or len(pair) != 2:
             raise UserError(
                 f"pair {position} is {_described(pair)}; expected two texts, for example {EXAMPLE}"
@@ -73,7 +76,9 @@ def _remedy(value: object) -> str:
     return '; decode it first: text.decode("utf-8")' if isinstance(value, bytes) else ""
 
 
-def batches_by_length(lengths: Sequence[int], *, batch_tokens: int) -> Iterator[Int[np.ndarray, "batch"]]:
+def batches_by_length(
+    lengths: Sequence[int] | np.ndarray, *, batch_tokens: int
+) -> Iterator[Int[np.ndarray, "batch"]]:
     """Row numbers in batches of at most `batch_tokens` tokens, padding included; longest first.
 
     Longest first, so that a batch too large for the memory fails at once and not after an hour.

@@ -160,7 +160,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def _checksum(ids: np.ndarray, offsets: np.ndarray) -> int:
-    return zlib.crc32(offsets, zlib.crc32(ids))
+    return zlib.crc32(offsets.data, zlib.crc32(ids.data))
 
 
 def _key(encoder: PooledEncoder, texts: Sequence[str]) -> str:
@@ -171,7 +171,7 @@ def _key(encoder: PooledEncoder, texts: Sequence[str]) -> str:
     for start in range(0, len(texts), TEXTS_PER_CALL):
         portion = texts[start : start + TEXTS_PER_CALL]
         # With their lengths, since no sign is known that no text has.
-        digest.update(np.fromiter(map(len, portion), dtype=np.int64))
+        digest.update(np.fromiter(map(len, portion), dtype=np.int64).data)
         digest.update("".join(portion).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
 

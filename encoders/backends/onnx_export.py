@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import onnxruntime
@@ -108,7 +109,7 @@ def _export(module: PaddedEncoder, path: Path) -> None:
                 output_names=[OUTPUT],
                 verbose=False,
             )
-            program.save(path)
+            cast(torch.onnx.ONNXProgram, program).save(path)
     except Exception as error:
         # The exporter raises whatever went wrong in the model's own code.
         reason = next(

@@ -63,7 +63,7 @@ class PaddedEncoder(nn.Module):
         output = encoder.backbone(
             input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=needs_layers, **segments
         )
-        layers = (output.last_hidden_state,)
+        layers: tuple[Tensor, ...] = (output.last_hidden_state,)
         if needs_layers and len(output.hidden_states) > 2:
             layers = (output.hidden_states[1], *layers)
         return layers
