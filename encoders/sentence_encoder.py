@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -38,7 +38,7 @@ class SentenceEncoder(PooledEncoder):
     """
 
     @classmethod
-    def load(cls, source: str | Path, *, revision: str | None = None) -> "SentenceEncoder":
+    def load(cls, source: str | Path, *, revision: str | None = None) -> Self:
         """The encoder in a folder or of a run, a built-in one such as builtin/mini_zh, or one of the Hugging Face hub.
 
         revision  branch, tag or commit on the hub
@@ -54,7 +54,12 @@ class SentenceEncoder(PooledEncoder):
                 "a job: model=crossencoder init_from=<this>; its transformer alone is backbone=local "
                 "backbone.path=<the folder>"
             )
-        return cls.of(parts).eval()
+        encoder = cls.of(parts)
+        if not isinstance(encoder, cls):
+            raise UserError(
+                f"{source}: holds no templates, which a PromptEncoder reads: SentenceEncoder.load(…)"
+            )
+        return encoder.eval()
 
     @staticmethod
     def of(parts: Parts) -> "SentenceEncoder":

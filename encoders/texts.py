@@ -1,7 +1,8 @@
 """Texts on their way to an encoder: checked, put in batches of like length, with a bar where somebody waits."""
 
+import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,13 +12,16 @@ from rich.console import Console
 from rich.progress import Progress
 
 from schema.errors import UserError
-from schema.texts import short
+from schema.texts import short, text_fault
 
 BATCH_TOKENS = 16_384
 """Tokens that an encoder sees at a time where nothing is said."""
 
 PATIENCE = 3.0
 """Seconds of work without a bar, where it is left open whether to show one."""
+
+HALF_A_PAIR = re.compile("[\ud800-\udfff]")
+"""What no tokenizer takes: half a surrogate pair is no character."""
 
 EXAMPLE = '("今天天气很好", "今天是个好天气")'
 
@@ -26,7 +30,7 @@ def as_texts(texts: str | Iterable[str]) -> tuple[list[str], bool]:
     """The texts as a list, and whether it was one text alone. Raises UserError for what is no collection of texts."""
     if isinstance(texts, str):
         return [texts], True
-    if isinstance(texts, bytes) or not isinstance(texts, Iterable):
+    if isinstance(texts, bytes | Mapping) or not isinstance(texts, Iterable):
         raise UserError(f"expected a text or a list of texts, got {_described(texts)}{_remedy(texts)}")
     return list(texts), False
 
@@ -59,6 +63,8 @@ def check_texts(texts: Sequence[str], *, called: str = "text") -> None:
             raise UserError(f"{called} {position} is {_described(text)}; expected a string{_remedy(text)}")
         if not text or text.isspace():
             raise UserError(f"{called} {position} is empty; an empty sentence has no embedding")
+        if HALF_A_PAIR.search(text):
+            raise UserError(f"{called} {position} {text_fault(text)}")
 
 
 def check_batch_tokens(batch_tokens: int) -> None:

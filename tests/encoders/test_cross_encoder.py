@@ -131,7 +131,7 @@ def test_segments_matter_and_are_those_of_the_second_sentence(bert_folder, joint
     assert (marked(tokens) - plain(plain.join(*tables(plain)))).abs().max() > 1e-3
 
 
-def test_pieces_keep_their_segments_and_give_the_same_gradients(bert_folder, joint):
+def test_micro_batches_keep_their_segments_and_give_the_same_gradients(bert_folder, joint):
     encoder, gradients = joint(bert_folder).train(), []
     for micro_batch_tokens in (None, 40):
         encoder.inner.micro_batch_tokens = micro_batch_tokens

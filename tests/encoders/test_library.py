@@ -125,6 +125,8 @@ def test_a_folder_says_which_encoder_it_holds(bert_folder, pair_folder, load, tm
     loaded = SentenceEncoder.load(save_encoder(prompted, tmp_path / "prompted", card={}))
     assert isinstance(loaded, PromptEncoder)
     assert isinstance(loaded, SentenceEncoder)
+    with pytest.raises(UserError, match=r"holds no templates.*SentenceEncoder\.load"):
+        PromptEncoder.load(bert_folder)
     with pytest.raises(UserError, match=r"holds a cross-encoder.*CrossEncoder\.load"):
         SentenceEncoder.load(pair_folder)
     with pytest.raises(UserError, match="holds an encoder of single sentences"):

@@ -134,6 +134,8 @@ def test_embed_of_nothing(bert_folder, load):
         (["今天", "今天".encode()], r"text 1 is a bytes .*decode it first: text.decode"),
         (b"ab", r"expected a text or a list of texts, got a bytes .*decode it first"),
         (None, "expected a text or a list of texts, got a NoneType"),
+        (["今天", "\ud800"], "text 1 holds half a surrogate pair"),
+        ({"今天": 1}, "got a dict"),
         (7, r"got an int \(7\)"),
     ],
 )
