@@ -7,15 +7,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from encoders.cross_encoder import CrossEncoder
-    from encoders.sentence_encoder import PromptEncoder, SentenceEncoder
+    from juzhen.encoders.cross_encoder import CrossEncoder
+    from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
 
 __all__ = ["CrossEncoder", "PromptEncoder", "SentenceEncoder"]
 
 HOMES = {
-    "CrossEncoder": "encoders.cross_encoder",
-    "PromptEncoder": "encoders.sentence_encoder",
-    "SentenceEncoder": "encoders.sentence_encoder",
+    "CrossEncoder": "juzhen.encoders.cross_encoder",
+    "PromptEncoder": "juzhen.encoders.sentence_encoder",
+    "SentenceEncoder": "juzhen.encoders.sentence_encoder",
 }
 """Name → the module that defines it."""
 

@@ -56,6 +56,6 @@ def test_a_circle_is_found():
 
 def test_no_file_needs_itself(project_root):
     graph = product_graph(project_root)
-    assert "encoders.sentence_encoder" in graph
-    assert "encoders.pooled_encoder" in graph["encoders.sentence_encoder"]
+    assert "juzhen.encoders.sentence_encoder" in graph
+    assert "juzhen.encoders.pooled_encoder" in graph["juzhen.encoders.sentence_encoder"]
     assert circle(graph) == []

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from encoders import CrossEncoder, PromptEncoder, SentenceEncoder, load_backbone, save_encoder
-from encoders.cross_encoder_bundle import save_cross_encoder
-from schema.config import BackboneConfig
-from schema.errors import UserError
-from schema.prompts import Prompts
+from conf.job import BackboneConfig
+from juzhen.core.errors import UserError
+from juzhen.encoders import CrossEncoder, PromptEncoder, SentenceEncoder, load_backbone, save_encoder
+from juzhen.encoders.cross_encoder_bundle import save_cross_encoder
+from juzhen.encoders.prompts import Prompts
 
 TEXTS = ["今天天气很好", "今天是个好天气", "怎么还花呗"]
 PYTHON = re.compile(r"^```python\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
@@ -82,7 +82,7 @@ def test_scores_are_cosines(encoder):
 
 
 def test_a_learnt_form_is_what_scores_and_similarity_are(bert_folder):
-    from encoders.pair_score import BilinearScore
+    from juzhen.encoders.pair_score import BilinearScore
 
     encoder = SentenceEncoder.load(bert_folder)
     plain = encoder.similarity(TEXTS, TEXTS)

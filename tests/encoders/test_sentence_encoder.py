@@ -4,10 +4,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoders import texts
-from encoders.pooling import POOLINGS
-from encoders.texts import batches_by_length
-from schema.errors import UserError
+from juzhen.core.errors import UserError
+from juzhen.encoders import texts
+from juzhen.encoders.pooling import POOLINGS
+from juzhen.encoders.texts import batches_by_length
 
 TEXTS = ["今天天气很好吗", "我", "你他们是的在不了有和人这中大", "今天", "我", "ab cd"]
 
@@ -43,7 +43,7 @@ def test_tokenize_adds_special_tokens_and_cuts(bert_folder, load):
 def test_tokenize_in_portions_equals_one_call(bert_folder, load, monkeypatch):
     encoder = load(bert_folder)
     whole = encoder.tokenize(TEXTS)
-    monkeypatch.setattr("encoders.pooled_encoder.TEXTS_PER_CALL", 2)
+    monkeypatch.setattr("juzhen.encoders.pooled_encoder.TEXTS_PER_CALL", 2)
     assert encoder.tokenize(TEXTS) == whole
 
 
@@ -64,7 +64,7 @@ def test_a_bar_is_shown_on_demand_or_on_a_terminal_for_long_work(
     monkeypatch.setattr(texts.Progress, "start", lambda self: self.disable or starts.append(self))
     monkeypatch.setattr(texts.Console, "is_terminal", is_terminal)
     monkeypatch.setattr(texts, "PATIENCE", patience)
-    monkeypatch.setattr("encoders.pooled_encoder.TEXTS_PER_CALL", 2)
+    monkeypatch.setattr("juzhen.encoders.pooled_encoder.TEXTS_PER_CALL", 2)
     load(bert_folder).tokenize(["今天"] * 5, progress=progress)
     assert len(starts) == started
 
@@ -80,7 +80,7 @@ def test_embed_keeps_the_order_whatever_the_batches(shared_encoder, order, batch
 
 @pytest.fixture(scope="module")
 def shared_encoder(bert_folder):
-    from encoders import load_encoder
+    from juzhen.encoders import load_encoder
 
     encoder = load_encoder(bert_folder)
     single = [encoder.encode([text], batch_tokens=100, progress=False)[0] for text in TEXTS]

@@ -9,12 +9,12 @@ from fuzzing import answer, any_file, changed, examples, memory_bound, sizes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoders import load_backbone, load_encoder, save_encoder
-from encoders.cross_encoder import CrossEncoder
-from encoders.cross_encoder_bundle import save_cross_encoder
-from encoders.layout import read_layout
-from encoders.projection import OutputNorm, Projection
-from schema.config import BackboneConfig
+from conf.job import BackboneConfig
+from juzhen.encoders import load_backbone, load_encoder, save_encoder
+from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.cross_encoder_bundle import save_cross_encoder
+from juzhen.encoders.layout import read_layout
+from juzhen.encoders.projection import OutputNorm, Projection
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"今天气好明", "a", "##a"]
 CONFIG = {

@@ -1,0 +1,70 @@
+"""How a back end is opened by its name."""
+
+import sys
+from functools import cache, cached_property
+from importlib.util import find_spec
+
+import numpy as np
+from jaxtyping import Float
+
+from conf.job import BackendName, backend_name
+from juzhen.core.batch import Tokens
+from juzhen.core.errors import UserError
+from juzhen.core.processor import lacks_bf16, slow_bf16_warning
+from juzhen.encoders.backend import Backend
+from juzhen.encoders.pooled_encoder import PooledEncoder
+
+ONNX_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+
+
+def open_backend(encoder: PooledEncoder, name: str) -> Backend:
+    """The back end of that name for the weights that `encoder` has now.
+
+    The torch ones read later changes of the weights, too; those of ONNX are a copy, which takes seconds to make.
+    Raises UserError for an unknown name, a missing package and an encoder that cannot be exported.
+    """
+    name = backend_name(name, key="backend")
+    require_packages(name)
+    if name.needs_onnx:
+        if encoder.prompts is not None:
+            raise UserError(
+                f"backend {name}: an encoder with templates is not exported; use torch or torch_bf16"
+            )
+        from juzhen.backends.onnx_backend import OnnxBackend  # its packages may be missing
+
+        return OnnxBackend(encoder, name)
+    from juzhen.backends.torch_backend import TorchBackend
+
+    if name is BackendName.TORCH_BF16 and encoder.device.type == "cpu" and lacks_bf16():
+        _say_once(slow_bf16_warning("backend torch_bf16", "torch"))
+    return TorchBackend(encoder, name)
+
+
+class Deferred:
+    """A back end that is opened when something is encoded: a cache may know all. Errors: as `open_backend`."""
+
+    def __init__(self, encoder: PooledEncoder, name: str) -> None:
+        self.name = backend_name(name, key="backend")
+        self._encoder = encoder
+
+    @cached_property
+    def _opened(self) -> Backend:
+        return open_backend(self._encoder, self.name)
+
+    def encode(self, tokens: Tokens) -> Float[np.ndarray, "sentences dim"]:
+        return self._opened.encode(tokens)
+
+
+@cache
+def _say_once(warning: str) -> None:
+    print(f"warning: {warning}", file=sys.stderr)
+
+
+def require_packages(name: BackendName) -> None:
+    """Raises UserError when a package that the back end needs is not installed."""
+    missing = [package for package in ONNX_PACKAGES if name.needs_onnx and find_spec(package) is None]
+    if missing:
+        raise UserError(
+            f"backend {name}: needs {', '.join(missing)}, which this environment lacks; "
+            'type: pip install -e ".[onnx]" -c constraints.txt'
+        )

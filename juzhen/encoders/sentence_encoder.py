@@ -1,0 +1,200 @@
+"""SentenceEncoder and PromptEncoder: from a saved folder to an encoder, from texts to embeddings and scores."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from conf.job import BackboneConfig, BackendName
+from juzhen.core.errors import UserError
+from juzhen.encoders.backend import Backend
+from juzhen.encoders.embedding_cache import EmbeddingCache
+from juzhen.encoders.locate import HEAD_FILE, encoder_source
+from juzhen.encoders.pair_score import BilinearScore, sides, unit
+from juzhen.encoders.parts import Parts, read_parts
+from juzhen.encoders.pooled_encoder import PooledEncoder
+from juzhen.encoders.prompts import Prompts
+from juzhen.encoders.template_encoder import TemplateEncoder
+from juzhen.encoders.texts import (
+    BATCH_TOKENS,
+    as_pairs,
+    as_texts,
+    batches_by_length,
+    check_batch_tokens,
+    check_texts,
+    progress_bar,
+)
+
+PORTION = 65_536
+"""Sentences that are encoded before their embeddings are written to a cache."""
+
+
+class SentenceEncoder(PooledEncoder):
+    """Texts to embeddings.
+
+    As a module it gives embeddings with gradients: `encoder(encoder.collate(encoder.tokenize(texts)))`.
+    """
+
+    @classmethod
+    def load(cls, source: str | Path, *, revision: str | None = None) -> Self:
+        """The encoder in a folder or of a run, a built-in one such as builtin/mini_zh, or one of the Hugging Face hub.
+
+        revision  branch, tag or commit on the hub
+
+        In float32 on the CPU, in evaluation mode. One that reads sentences through templates is a PromptEncoder.
+        Raises UserError where there is none, and for a cross-encoder, which has no embeddings.
+        """
+        config = BackboneConfig(path=encoder_source(source), revision=revision, initialize="pretrained")
+        parts = read_parts(config, seed=0)
+        if parts.folder is not None and (parts.folder / HEAD_FILE).is_file():
+            raise UserError(
+                f"{source}: holds a cross-encoder, which scores pairs and has no embeddings: CrossEncoder.load(…). In "
+                "a job: model=crossencoder init_from=<this>; its transformer alone is backbone=local "
+                "backbone.path=<the folder>"
+            )
+        encoder = cls.of(parts)
+        if not isinstance(encoder, cls):
+            raise UserError(
+                f"{source}: holds no templates, which a PromptEncoder reads: SentenceEncoder.load(…)"
+            )
+        return encoder.eval()
+
+    @staticmethod
+    def of(parts: Parts) -> "SentenceEncoder":
+        """The encoder that is made of `parts`; a PromptEncoder where they hold templates."""
+        encoder = SentenceEncoder(
+            parts.backbone,
+            parts.tokenizer,
+            pooling=parts.pooling,
+            normalize=parts.normalize,
+            max_length=parts.max_length,
+            projections=parts.projections,
+        )
+        if parts.prompts is not None:
+            encoder = PromptEncoder.around(encoder, parts.prompts)
+        if parts.folder is not None:
+            encoder.score_head = BilinearScore.load(parts.folder, dim=encoder.dim)
+        return encoder
+
+    def encode(
+        self,
+        texts: str | Iterable[str],
+        *,
+        normalize: bool | None = None,
+        batch_tokens: int = BATCH_TOKENS,
+        progress: bool | None = None,
+        backend: Backend | None = None,
+        cache: EmbeddingCache | None = None,
+    ) -> Float[np.ndarray, "*sentences dim"]:
+        """Embeddings of the texts in their order, float32, without gradients and without dropout; of one text a vector.
+
+        Equal texts are encoded once. Texts of like length go together, at most `batch_tokens` tokens at a
+        time with padding (a longer text goes alone).
+
+        normalize  True: of length 1; None: of the length that the encoder gives them
+        progress   show a bar; None: on a terminal, once the work has taken some seconds
+        backend    what computes, as `open_backend(encoder, "onnx")` gives it; None: the encoder itself
+        cache      where embeddings are looked up first and kept afterwards; None: nowhere
+
+        Raises UserError for a text that is empty or no string.
+        """
+        sentences, is_one = as_texts(texts)
+        check_texts(sentences)
+        self._check_options(normalize, batch_tokens, backend)
+        distinct: dict[str, int] = {}
+        positions = [distinct.setdefault(text, len(distinct)) for text in sentences]
+        embeddings = self._looked_up(
+            list(distinct), backend, cache, batch_tokens=batch_tokens, progress=progress
+        )
+        if normalize:
+            embeddings = unit(embeddings)
+        return embeddings[positions[0]] if is_one else embeddings[positions]
+
+    def similarity(
+        self, first: str | Iterable[str], second: str | Iterable[str], **options: Any
+    ) -> Float[np.ndarray, "*first_and_second"]:
+        """The score of each text of `first` with each of `second`, higher = closer: the cosine, or its learnt form.
+
+        A matrix (first, second); one text alone has no axis of its own. Options and errors: as `encode`.
+        """
+        rows, columns = (self.encode(texts, **options) for texts in (first, second))
+        left, right = sides(np.atleast_2d(rows), self.score_head)[0], unit(np.atleast_2d(columns))
+        return (left @ right.T).reshape(rows.shape[:-1] + columns.shape[:-1])
+
+    def score(
+        self, pairs: Iterable[tuple[str, str]] | tuple[str, str], **options: Any
+    ) -> Float[np.ndarray, "*pairs"]:
+        """The score of each pair in its order, as evaluation has it: the cosine, or the learnt form of this encoder.
+
+        Of one pair a number. Options and errors: as `encode`.
+        """
+        first, second, is_one = as_pairs(pairs)
+        left, right = sides(self.encode([*first, *second], **options), self.score_head)
+        scores = np.einsum("rd,rd->r", left[: len(first)], right[len(first) :])
+        return scores[0] if is_one else scores
+
+    def _check_options(self, normalize: bool | None, batch_tokens: int, backend: Backend | None) -> None:
+        """Raises UserError for an option that would mean something else than it says."""
+        if normalize is False and self.normalize:
+            raise UserError("normalize=False: this encoder gives embeddings of length 1; leave it out")
+        check_batch_tokens(batch_tokens)
+        if isinstance(backend, str):
+            raise UserError(
+                f'backend="{backend}": expected one that is open: open_backend(encoder, "{backend}"), '
+                "from juzhen.backends"
+            )
+
+    def _looked_up(
+        self,
+        sentences: Sequence[str],
+        backend: Backend | None,
+        cache: EmbeddingCache | None,
+        *,
+        batch_tokens: int,
+        progress: bool | None,
+    ) -> Float[np.ndarray, "sentences dim"]:
+        """Embeddings of distinct texts; those that the cache lacks are encoded and kept."""
+        name = BackendName.TORCH if backend is None else backend.name
+        shelf = None if cache is None else cache.shelf(self, name)
+        embeddings = np.empty((len(sentences), self.dim), dtype=np.float32)
+        pending = np.arange(len(sentences)) if shelf is None else shelf.fill(sentences, embeddings)
+        # What is kept is kept in portions, so that a run that ends early has not worked in vain.
+        size = max(len(pending), 1) if shelf is None else PORTION
+        with progress_bar("encoding sentences", len(pending), shown=progress) as advance:
+            for start in range(0, len(pending), size):
+                rows = pending[start : start + size]
+                chosen = [sentences[row] for row in rows]
+                for places, part in self._encoded(chosen, backend, batch_tokens=batch_tokens):
+                    embeddings[rows[places]] = part
+                    advance(len(places))
+                if shelf is not None:
+                    shelf.add(chosen, embeddings[rows])
+        return embeddings
+
+    def _encoded(
+        self, texts: Sequence[str], backend: Backend | None, *, batch_tokens: int
+    ) -> Iterator[tuple[Int[np.ndarray, "batch"], Float[np.ndarray, "batch dim"]]]:
+        """Positions in `texts` and their embeddings, batch by batch."""
+        table = self.tokenize(texts)
+        compute = self.infer if backend is None else backend.encode
+        for rows in batches_by_length(self.input_lengths(table), batch_tokens=batch_tokens):
+            yield rows, compute(self.collate(table[rows]))
+
+
+class PromptEncoder(TemplateEncoder, SentenceEncoder):
+    """A SentenceEncoder that reads sentences through templates."""
+
+    @classmethod
+    def around(cls, encoder: PooledEncoder, prompts: Prompts) -> "PromptEncoder":
+        """The same backbone, read through `prompts`."""
+        return cls(
+            encoder.backbone,
+            encoder.tokenizer,
+            prompts=prompts,
+            pooling=encoder.pooling,
+            normalize=encoder.normalize,
+            max_length=encoder.input_length,
+            projections=encoder.output_layers,
+        )
