@@ -27,8 +27,7 @@ from juzhen.core.whole import write_text
 
 if TYPE_CHECKING:  # it loads numpy, and --help should not wait for that
     from juzhen.data.readers import Table
-    from juzhen.encoders import SentenceEncoder
-    from juzhen.encoders.joint_encoder import JointEncoder
+    from juzhen.encoders import CrossEncoder, SentenceEncoder
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -179,45 +178,29 @@ def _scores(
 ) -> Sequence[float]:
     # An encoder is a folder here, the hub is never asked. transformers reads this when it is imported.
     os.environ["HF_HUB_OFFLINE"] = "1"
-    from juzhen.encoders import load_encoder
-    from juzhen.encoders.locate import is_joint
+    from juzhen.backends import Deferred
+    from juzhen.encoders import CrossEncoder, SentenceEncoder
+    from juzhen.encoders.embedding_cache import EmbeddingCache
+    from juzhen.encoders.locate import is_cross_encoder
 
     if options.fuse is not None:
-        scores = fused_scores(first, second, options, progress=progress)
-    elif is_joint(options.encoder):
-        scores = _joint_scores(first, second, options, progress=progress)
+        return scaled(fused_scores(first, second, options, progress=progress), options)
+    how = {"batch_tokens": options.batch_tokens, "progress": progress}
+    if is_cross_encoder(options.encoder):
+        if options.cache is not None or options.backend != BackendName.TORCH:
+            raise UserError(
+                f"{options.encoder} holds a cross-encoder, which has no embeddings: leave out --cache and --backend"
+            )
+        encoder = CrossEncoder.load(options.encoder)
     else:
-        from juzhen.encoders.embedding_cache import EmbeddingCache
-
-        encoder = load_encoder(options.encoder)
-        _tell_cut(encoder, first, second)
-        scores = encoder.scores(
-            first,
-            second,
-            batch_tokens=options.batch_tokens,
-            progress=progress,
-            backend=options.backend,
-            cache=None if options.cache is None else EmbeddingCache(options.cache),
-        )
-    return scaled(scores, options)
-
-
-def _joint_scores(
-    first: Sequence[str], second: Sequence[str], options: argparse.Namespace, *, progress: bool
-) -> Sequence[float]:
-    if options.cache is not None or options.backend != BackendName.TORCH:
-        raise UserError(
-            f"{options.encoder} holds a cross-encoder, which has no embeddings: leave out --cache and --backend"
-        )
-    from juzhen.encoders.joint_bundle import load_joint_encoder
-
-    encoder = load_joint_encoder(options.encoder)
-    scores = encoder.scores(first, second, batch_tokens=options.batch_tokens, progress=progress)
+        encoder = SentenceEncoder.load(options.encoder)
+        how["backend"] = Deferred(encoder, options.backend)
+        how["cache"] = None if options.cache is None else EmbeddingCache(options.cache)
     _tell_cut(encoder, first, second)
-    return scores
+    return scaled(encoder.score(list(zip(first, second, strict=True)), **how), options)
 
 
-def _tell_cut(encoder: "SentenceEncoder | JointEncoder", first: Sequence[str], second: Sequence[str]) -> None:
+def _tell_cut(encoder: "SentenceEncoder | CrossEncoder", first: Sequence[str], second: Sequence[str]) -> None:
     """One line where sentences are longer than the encoder reads: their scores are those of their beginnings."""
     from juzhen.core.examples import Examples, Kind
     from juzhen.encoders.cut import cut_of

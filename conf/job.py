@@ -69,7 +69,7 @@ class HardwareConfig:
     compile: bool = option("torch.compile the layers; pays on few machines, see LOG.md")
     num_workers: int = option("processes that prepare batches; 0: none", at_least=0)
     eval_batch_tokens: int = option("tokens per batch when nothing is learnt", at_least=1)
-    train_piece_tokens: int | None = option(
+    micro_batch_tokens: int | None = option(
         "tokens with activations at a time; null: a batch's", None, at_least=1
     )
     snapshot_folder: str | None = option("in memory, for the state after each step; null: not kept", None)

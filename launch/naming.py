@@ -34,8 +34,8 @@ NOT_PART_OF_THE_RUN = (
 """Top-level keys that change speed, places or messages, but not what is computed.
 
 Of `hardware` one value counts all the same, its precision: bf16 products are other numbers, not the same ones sooner.
-The accelerator, devices, threads, pieces and compiling change how sums are rounded and which numbers dropout draws, as
-another machine or another seed would, but not what is computed.
+The accelerator, devices, threads, micro-batches and compiling change how sums are rounded and which numbers dropout
+draws, as another machine or another seed would, but not what is computed.
 """
 
 NOT_PART_OF_THE_EVALUATION = ("cache_embeddings",)

@@ -47,7 +47,7 @@ class BiEncoder(SentenceModule):
     def __init__(self, *, encoder: SentenceEncoder, **shared: Any) -> None:
         super().__init__(**shared)
         self.encoder = encoder
-        encoder.piece_tokens = self.job.hardware.train_piece_tokens
+        encoder.micro_batch_tokens = self.job.hardware.micro_batch_tokens
         if self.job.hardware.compile:
             compile_layers(encoder.backbone)
         tokenize = CachedTokenizer(

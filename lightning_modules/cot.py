@@ -14,8 +14,8 @@ from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.encoders.prompt_collate import PromptCollator
-from juzhen.encoders.prompt_encoder import PromptEncoder
 from juzhen.encoders.prompts import Prompts
+from juzhen.encoders.sentence_encoder import PromptEncoder
 from juzhen.encoders.token_cache import CachedTokenizer
 from juzhen.losses.loss import LossOutput
 from lightning_modules.biencoder import BiEncoder

@@ -54,9 +54,9 @@ class CropEncoder(BiEncoder):
         self.collate = CropCollator(
             self.encoder.tokenize, self.encoder.collate, crops=crops, seed=self.job.seed
         )
-        if mlm_weight and self.job.hardware.train_piece_tokens is not None:
+        if mlm_weight and self.job.hardware.micro_batch_tokens is not None:
             raise UserError(
-                "model.mlm_weight learns both from one pass; leave hardware.train_piece_tokens at null, "
+                "model.mlm_weight learns both from one pass; leave hardware.micro_batch_tokens at null, "
                 "or mlm_weight at 0"
             )
         self.mlm_weight = mlm_weight

@@ -23,10 +23,11 @@ from juzhen.core.result import Score
 from juzhen.data.gold import NUM_CLASSES
 from juzhen.data.transfer import TransferTask
 from juzhen.encoders import compile_layers, load_backbone, load_encoder
-from juzhen.encoders.joint import PAIR, JointCollator
-from juzhen.encoders.joint_bundle import load_joint_encoder, save_joint_encoder
-from juzhen.encoders.joint_encoder import JointEncoder, similarity
-from juzhen.encoders.locate import is_joint
+from juzhen.encoders.cross_encoder import CrossEncoder as PairEncoder
+from juzhen.encoders.cross_encoder import similarity
+from juzhen.encoders.cross_encoder_bundle import save_cross_encoder
+from juzhen.encoders.cross_encoder_input import PAIR, JointCollator
+from juzhen.encoders.locate import is_cross_encoder
 from juzhen.encoders.token_cache import CachedTokenizer
 from juzhen.metrics.classes import score_classes
 from lightning_modules.augment import augmentation_of
@@ -66,10 +67,10 @@ class CrossEncoder(SentenceModule):
         symmetric_training: bool
         head_dropout: float | None = None  # runs of before have none
 
-    def __init__(self, *, encoder: JointEncoder, **shared: Any) -> None:
+    def __init__(self, *, encoder: PairEncoder, **shared: Any) -> None:
         super().__init__(**shared)
         self.encoder = encoder
-        encoder.inner.piece_tokens = self.job.hardware.train_piece_tokens
+        encoder.inner.micro_batch_tokens = self.job.hardware.micro_batch_tokens
         if self.job.hardware.compile:
             compile_layers(encoder.backbone)
         tokenize = CachedTokenizer(
@@ -89,9 +90,9 @@ class CrossEncoder(SentenceModule):
     @classmethod
     def check(cls, job: JobConfig, losses: Losses) -> None:
         pooling = job.model["pooling"]
-        if pooling is not None and pooling not in JointEncoder.poolings:
+        if pooling is not None and pooling not in PairEncoder.poolings:
             raise UserError(
-                f"model.pooling={pooling} is not an option; {nearest(str(pooling), JointEncoder.poolings)}"
+                f"model.pooling={pooling} is not an option; {nearest(str(pooling), PairEncoder.poolings)}"
             )
         dropout = job.model.get("head_dropout")
         if dropout is not None and not 0 <= dropout < 1:
@@ -114,14 +115,14 @@ class CrossEncoder(SentenceModule):
             )
 
     @staticmethod
-    def load_encoder(job: JobConfig, *, folder: Path | None = None) -> JointEncoder:
+    def load_encoder(job: JobConfig, *, folder: Path | None = None) -> PairEncoder:
         """The cross-encoder in `folder`, or the one a job starts from: any encoder, with a new head if it has none.
 
         The head is new, too, where a loss consumes class logits and the head gives another number of them.
         """
         start, model = folder or job.init_from, job.model
         outputs = num_outputs({name: (match.kind, match.loss) for name, match in chosen_losses(job).items()})
-        saved = load_joint_encoder(start) if start and is_joint(start) else None
+        saved = PairEncoder.load(start).train() if start and is_cross_encoder(start) else None
         if saved is not None and outputs in (None, saved.outputs):
             encoder = saved
         elif saved is not None:
@@ -130,7 +131,7 @@ class CrossEncoder(SentenceModule):
         else:
             inner = load_encoder(start) if start else load_backbone(job.backbone, seed=job.seed)
             inner.pooling = "cls"
-            encoder = JointEncoder(inner, outputs=outputs or 1, segments=True, symmetric=False, seed=job.seed)
+            encoder = PairEncoder(inner, outputs=outputs or 1, segments=True, symmetric=False, seed=job.seed)
         encoder.set(
             pooling=model["pooling"],
             segments=model["segments"],
@@ -140,8 +141,8 @@ class CrossEncoder(SentenceModule):
         return encoder
 
     @staticmethod
-    def save_encoder(encoder: JointEncoder, folder: Path, *, card: dict[str, Any]) -> Path:
-        return save_joint_encoder(encoder, folder, card=card)
+    def save_encoder(encoder: PairEncoder, folder: Path, *, card: dict[str, Any]) -> Path:
+        return save_cross_encoder(encoder, folder, card=card)
 
     def encode(self, batch: Batch) -> Encoded:
         logits = self._logits(batch)

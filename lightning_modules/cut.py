@@ -6,8 +6,8 @@ import numpy as np
 
 from juzhen.core.examples import Examples
 from juzhen.data.text_table import TextTable
+from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.cut import Cut, cut_of, most_tokens
-from juzhen.encoders.joint_encoder import JointEncoder
 from lightning_modules.base import SentenceModule
 from lightning_modules.scoring import EvaluationPlan
 
@@ -28,7 +28,7 @@ def cut_in_evaluation(module: SentenceModule, plan: EvaluationPlan | None) -> di
     """`split/set` → how many of its texts, or pairs, are cut, from the tokens of the sentences that were encoded."""
     if module.encoder is None or plan is None:
         return {}
-    inner = module.encoder.inner if isinstance(module.encoder, JointEncoder) else module.encoder
+    inner = module.encoder.inner if isinstance(module.encoder, CrossEncoder) else module.encoder
     lengths = module.collate.token_lists(plan.examples).lengths
     known = dict(zip(plan.examples.sentences, lengths.tolist(), strict=True))
     return {

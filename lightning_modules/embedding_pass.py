@@ -7,11 +7,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from conf.job import JobConfig
-from juzhen.backends import Backend, open_backend, require_packages
+from juzhen.backends import open_backend, require_packages
 from juzhen.backends.names import BackendName
 from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
 from juzhen.encoders import SentenceEncoder
+from juzhen.encoders.backend import Backend
 from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
 from lightning_modules.cosine_plan import CosinePlan
 from lightning_modules.scoring import NOTHING
@@ -39,7 +40,7 @@ class EmbeddingPass:
     def try_out(self) -> None:
         """Raises UserError when the encoder cannot be exported: better before training than after."""
         if self._name.needs_onnx:
-            open_backend(self._name, self._encoder)
+            open_backend(self._encoder, self._name)
 
     def begin(self, plan: CosinePlan, trainer: pl.Trainer) -> None:
         """Tells the plan which embeddings are known. All processes go by what the first one finds."""
@@ -60,7 +61,7 @@ class EmbeddingPass:
         if self._name is BackendName.TORCH:
             return self._encoder(batch.tokens)[batch.columns["text"]]
         if self._backend is None:
-            self._backend = open_backend(self._name, self._encoder)
+            self._backend = open_backend(self._encoder, self._name)
         return torch.from_numpy(self._backend.encode(batch.tokens))[batch.columns["text"].cpu()]
 
     def keep(self, plan: CosinePlan, outputs: Float[np.ndarray, "sentences dim"]) -> None:

@@ -6,7 +6,7 @@ from conf.job import JobConfig
 from juzhen.core.errors import UserError
 from juzhen.encoders.layout import read_json, read_layout
 from juzhen.encoders.locate import ENCODER_FOLDER, locate_folder
-from juzhen.encoders.prompt_encoder import PromptEncoder
+from juzhen.encoders.sentence_encoder import PromptEncoder
 from juzhen.metrics.geometry import mean_cosine
 
 SAME = 0.9999

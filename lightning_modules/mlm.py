@@ -153,7 +153,7 @@ class MaskedLanguageModel(BiEncoder):
         sentences = batch.tokens.sentence_of_token[hidden]
         sums = torch.zeros(len(batch.tokens), 3, device=rows.device)
         sums.index_add_(0, sentences, torch.stack([losses, right, torch.ones_like(right)], dim=1))
-        return torch.cat([sums[batch.tokens.restored], embeddings.float()], dim=1)[rows]
+        return torch.cat([sums[batch.tokens.inverse_permutation], embeddings.float()], dim=1)[rows]
 
     def _guessed(
         self, states: Tensor, targets: Tensor
@@ -174,7 +174,7 @@ class MaskedLanguageModel(BiEncoder):
         seen, hidden = self.masking(tokens, numbers, self.vocabulary, seed=self.job.seed, step=step)
         if where is not None:
             packed = torch.empty_like(where)
-            packed[tokens.restored] = where
+            packed[tokens.inverse_permutation] = where
             hidden &= packed[tokens.sentence_of_token]
             seen = torch.where(hidden, seen, tokens.input_ids)
         # How many there are is the one number that a step asks a GPU for.

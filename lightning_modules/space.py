@@ -2,12 +2,10 @@
 
 import numpy as np
 
-from juzhen.backends import open_backend
-from juzhen.backends.names import BackendName
 from juzhen.core.errors import UserError
 from juzhen.data.probe import Probe
 from juzhen.encoders import SentenceEncoder
-from juzhen.encoders.sentence_encoder import batches_by_length
+from juzhen.encoders.texts import batches_by_length
 from juzhen.metrics.geometry import unit
 from juzhen.metrics.space import measure_space
 from lightning_modules.score_summary import score_counts, score_summary
@@ -45,8 +43,7 @@ class SpaceMeter:
         return np.einsum("rd,rd->r", first, second)
 
     def _encode(self) -> np.ndarray:
-        backend = open_backend(BackendName.TORCH, self._encoder)
         embeddings = np.empty((len(self._probe.sentences), self._encoder.dim), dtype=np.float32)
         for rows, token_lists in self._batches:
-            embeddings[rows] = backend.encode(self._encoder.collate(token_lists))
+            embeddings[rows] = self._encoder.infer(self._encoder.collate(token_lists))
         return embeddings

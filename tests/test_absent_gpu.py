@@ -49,8 +49,8 @@ GROUPS = {
     ],
     "classes": CLASSES,
     "pieces": [
-        ["loss=cosent", "hardware.train_piece_tokens=40"],
-        ["loss=info_nce", QMC, "hardware.train_piece_tokens=40"],
+        ["loss=cosent", "hardware.micro_batch_tokens=40"],
+        ["loss=info_nce", QMC, "hardware.micro_batch_tokens=40"],
     ],
     "models": [
         ["loss=cosent", "model.score=bilinear", "backbone.layer_norm=true"],

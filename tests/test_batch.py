@@ -49,7 +49,7 @@ def test_boundaries_are_those_of_the_sentences_and_stay_with_their_tokens():
     assert tokens.boundaries.tolist() == [0, 1, 3, 6]
     assert tokens.boundaries.dtype is torch.int32
     assert tokens.longest == 3
-    pieces = list(tokens.pieces(3))
+    pieces = list(tokens.micro_batches(3))
     assert [piece.boundaries.tolist() for piece in pieces] == [
         np.cumsum([0, *piece.lengths.tolist()]).tolist() for piece in pieces
     ]

@@ -123,7 +123,7 @@ def test_two_processes_in_pieces_equal_one_whole(tmp_path, project_root, tiny_ba
     overrides = ("loss=cosent", "training.accumulate=2")
     one, _ = start(project_root, tmp_path / "one", tiny_backbone, *overrides)
     two, _ = start(
-        project_root, tmp_path / "two", tiny_backbone, *overrides, *TWO, "hardware.train_piece_tokens=40"
+        project_root, tmp_path / "two", tiny_backbone, *overrides, *TWO, "hardware.micro_batch_tokens=40"
     )
     assert logged(two) == pytest.approx(logged(one), rel=1e-5)
     weights = [load_file(run / "encoder" / "model.safetensors") for run in (one, two)]

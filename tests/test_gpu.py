@@ -13,7 +13,7 @@ GPU = ("hardware=cuda", "hardware.num_workers=0", "hardware.threads=1")
     "words",
     [
         ("loss=cosent",),
-        ("loss=cosent", "hardware.train_piece_tokens=40"),
+        ("loss=cosent", "hardware.micro_batch_tokens=40"),
         ("loss=info_nce", "dataset=[demo_qmc]"),
         ("model=mlm",),
         ("model=crossencoder", "loss=bce", "dataset=[demo_qmc]"),
@@ -34,6 +34,6 @@ def test_pieces_with_dropout_are_the_whole(tmp_path, tiny_backbone):
     words = (*ALIKE, *GPU, "backbone.dropout=0.1", "hardware.precision=32-true", "loss=cosent")
     whole, pieces = (
         logged(run_job(tmp_path / name, tiny_backbone, *words, *more))
-        for name, more in (("whole", ()), ("pieces", ("hardware.train_piece_tokens=100000",)))
+        for name, more in (("whole", ()), ("pieces", ("hardware.micro_batch_tokens=100000",)))
     )
     assert pieces == pytest.approx(whole, rel=1e-4)

@@ -115,7 +115,7 @@ def test_the_key_follows_what_decides_the_numbers_only():
         return run_key(compose_job(*overrides))
 
     plain = key()
-    hardware = ("hardware.num_workers=3", "hardware.threads=3", "hardware.train_piece_tokens=99")
+    hardware = ("hardware.num_workers=3", "hardware.threads=3", "hardware.micro_batch_tokens=99")
     assert plain == key(*hardware, "logger=csv", "output_dir=elsewhere", "resume=auto")
     assert plain == key("loss.temperature=0.05", "optimizer.lr=5e-4"), (
         "a default that is typed is the default"
@@ -155,7 +155,7 @@ def test_scores_equal_cosines_computed_pair_by_pair(run, result):
     for examples in data.evaluation:
         cosines = []
         for pair in zip(examples.texts("text_a"), examples.texts("text_b"), strict=True):
-            first, second = encoder.embed(list(pair), batch_tokens=512, progress=False).astype(np.float64)
+            first, second = encoder.encode(list(pair), batch_tokens=512, progress=False).astype(np.float64)
             cosines.append(first @ second / np.linalg.norm(first) / np.linalg.norm(second))
         expected = spearmanr(cosines, examples.targets).statistic
         found = result.scores[f"{examples.split}/demo_sts/spearman"].value

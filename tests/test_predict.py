@@ -25,7 +25,9 @@ def run(tmp_path_factory):
 @pytest.fixture(scope="module")
 def cosines(run):
     encoder = load_encoder(run)
-    embed = [encoder.embed(list(side), batch_tokens=999, progress=False) for side in zip(*PAIRS, strict=True)]
+    embed = [
+        encoder.encode(list(side), batch_tokens=999, progress=False) for side in zip(*PAIRS, strict=True)
+    ]
     first, second = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in embed)
     return (first * second).sum(axis=1)
 

@@ -196,7 +196,7 @@ def test_a_tie_at_the_last_validation_is_broken_as_without_the_kill(tmp_path, ti
         ("training.length_window=3",),
         ("training.stratify_by=label_length",),
         ("model.score=bilinear", "backbone.layer_norm=true"),
-        ("hardware.train_piece_tokens=64",),
+        ("hardware.micro_batch_tokens=64",),
         ("model=crossencoder", "training.length_window=3"),
         ("augmentation=noise",),
     ],

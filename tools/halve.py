@@ -7,6 +7,7 @@ import argparse
 import copy
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ SAMPLE = (
 )
 
 
-def save_halved(encoder: SentenceEncoder, folder: str | Path, *, card: dict) -> Path:
+def save_halved(encoder: SentenceEncoder, folder: str | Path, *, card: dict[str, Any]) -> Path:
     """Writes the encoder to a folder, as `save_encoder` does, with float16 weights; the one given stays as it is.
 
     Raises UserError where a weight is too large for float16.
@@ -41,7 +42,7 @@ def save_halved(encoder: SentenceEncoder, folder: str | Path, *, card: dict) -> 
 
 def largest_change(encoder: SentenceEncoder, other: SentenceEncoder) -> float:
     """Largest distance of a sample's unit embeddings between the two encoders."""
-    both = [one.embed(list(SAMPLE), batch_tokens=1024, progress=False) for one in (encoder, other)]
+    both = [one.encode(SAMPLE) for one in (encoder, other)]
     first, second = (values / np.linalg.norm(values, axis=1, keepdims=True) for values in both)
     return float(np.linalg.norm(first - second, axis=1).max())
 

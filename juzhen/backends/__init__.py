@@ -6,14 +6,14 @@ What is named here is loaded, and torch with it, when it is first asked for: who
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from juzhen.backends.backend import Backend, open_backend, require_packages
+    from juzhen.backends.opening import Deferred, open_backend, require_packages
 
-__all__ = ["Backend", "open_backend", "require_packages"]
+__all__ = ["Deferred", "open_backend", "require_packages"]
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from juzhen.backends import backend
+    from juzhen.backends import opening
 
-    return getattr(backend, name)
+    return getattr(opening, name)

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from juzhen.backends.names import BackendName
 from juzhen.backends.onnx_export import export_onnx, padded_arrays, session
 from juzhen.core.batch import Tokens
-from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.pooled_encoder import PooledEncoder
 
 CALL_TOKENS = 512
 """Tokens per call of the graph, whose states then stay in a core's cache: 2048 were 18 to 25 % slower."""
@@ -25,7 +25,7 @@ class OnnxBackend:
     on a machine that costs a little, beside other work a lot (four times, measured).
     """
 
-    def __init__(self, encoder: SentenceEncoder, name: BackendName) -> None:
+    def __init__(self, encoder: PooledEncoder, name: BackendName) -> None:
         self.name = name
         self._pad = encoder.pad
         self._dim = encoder.dim
@@ -44,7 +44,7 @@ class OnnxBackend:
 
         with ThreadPoolExecutor(torch.get_num_threads()) as threads:
             list(threads.map(run, self._calls(tokens)))
-        return embeddings[tokens.restored.cpu().numpy()]
+        return embeddings[tokens.inverse_permutation.cpu().numpy()]
 
     def _calls(self, tokens: Tokens) -> Iterator[tuple[slice, dict[str, np.ndarray]]]:
         """Packed sentences in runs of like length, the longest first, each with the arrays of its call."""

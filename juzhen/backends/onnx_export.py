@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import onnxruntime
@@ -16,7 +17,7 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from juzhen.backends.padded import PaddedEncoder, scale_rows
 from juzhen.core.batch import Tokens
 from juzhen.core.errors import UserError
-from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.pooled_encoder import PooledEncoder
 
 INPUTS = ("input_ids", "attention_mask")
 OUTPUT = "embeddings"
@@ -40,7 +41,7 @@ PROOF = [
 """Sentences of several lengths on which graph and encoder are compared."""
 
 
-def export_onnx(encoder: SentenceEncoder, path: Path, *, quantised: bool) -> Path:
+def export_onnx(encoder: PooledEncoder, path: Path, *, quantised: bool) -> Path:
     """Writes the whole encoder to `path` as a graph input_ids, attention_mask → embeddings; gives the path back.
 
     Both inputs are int64 (sentences, length), padded on the right, of any size. With `quantised` the weights of
@@ -108,7 +109,7 @@ def _export(module: PaddedEncoder, path: Path) -> None:
                 output_names=[OUTPUT],
                 verbose=False,
             )
-            program.save(path)
+            cast(torch.onnx.ONNXProgram, program).save(path)
     except Exception as error:
         # The exporter raises whatever went wrong in the model's own code.
         reason = next(
@@ -146,7 +147,7 @@ def _computed(path: Path, tokens: Tokens, *, pad: int) -> np.ndarray:
     alone = lengths[0]
     parts = [(ids[:alone], lengths[:1]), (ids[alone:], lengths[1:])]
     outputs = [graph.run(None, padded_arrays(*part, pad=pad))[0] for part in parts]
-    return np.concatenate(outputs)[tokens.restored.numpy()]
+    return np.concatenate(outputs)[tokens.inverse_permutation.numpy()]
 
 
 def _unit(embeddings: np.ndarray) -> np.ndarray:

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import READS_FIRST_LAYER
-from juzhen.encoders.sentence_encoder import SentenceEncoder
 
 Layers = Sequence[Float[Tensor, "sentences length dim"]]
 Mask = Float[Tensor, "sentences length 1"]
@@ -40,7 +40,7 @@ class PaddedEncoder(nn.Module):
     The encoder's attention is changed to one that graphs can express: hand in a copy.
     """
 
-    def __init__(self, encoder: SentenceEncoder) -> None:
+    def __init__(self, encoder: PooledEncoder) -> None:
         super().__init__()
         encoder.backbone.set_attn_implementation("eager")
         self.encoder = encoder
@@ -63,7 +63,7 @@ class PaddedEncoder(nn.Module):
         output = encoder.backbone(
             input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=needs_layers, **segments
         )
-        layers = (output.last_hidden_state,)
+        layers: tuple[Tensor, ...] = (output.last_hidden_state,)
         if needs_layers and len(output.hidden_states) > 2:
             layers = (output.hidden_states[1], *layers)
         return layers

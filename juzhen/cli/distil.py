@@ -96,7 +96,8 @@ def teacher_of(options: argparse.Namespace) -> tuple["Callable[..., np.ndarray]"
     Raises UserError for a bi-encoder alone, which knows no more than the one that it would teach.
     """
     from juzhen.core.fitted import Fusion
-    from juzhen.encoders.joint_bundle import load_joint_encoder
+    from juzhen.encoders import CrossEncoder
+    from juzhen.encoders.locate import encoder_folder
     from juzhen.encoders.pair_scorer import FusedScorer
 
     if Path(options.teacher).suffix != ".json":
@@ -104,7 +105,9 @@ def teacher_of(options: argparse.Namespace) -> tuple["Callable[..., np.ndarray]"
             raise UserError(
                 f"--fuse says where the runs of a fusion-<set>.json are, and {options.teacher} is none"
             )
-        return load_joint_encoder(options.teacher).scores, "a cross-encoder"
+        encoder_folder(options.teacher)  # the hub is not asked
+        encoder = CrossEncoder.load(options.teacher)
+        return lambda *pair, **how: encoder.score(list(zip(*pair, strict=True)), **how), "a cross-encoder"
     fusion = Fusion.read(options.teacher)
     fused = FusedScorer(fusion, options.fuse or fusion.runs)
     if options.grade == "logit":

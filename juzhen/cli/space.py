@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> None:
     encoder = load_encoder(options.encoder)
     found = {}
     for name, probe in probes.items():
-        embeddings = encoder.embed(probe.sentences, batch_tokens=options.batch_tokens, progress=False)
+        embeddings = encoder.encode(probe.sentences, batch_tokens=options.batch_tokens)
         measured = measure_space(embeddings, pairs=probe.pairs, grades=probe.grades, classes=probe.classes)
         found[name] = {"texts": len(probe.sentences), "dimensions": encoder.dim, **measured}
     print(_table(found))

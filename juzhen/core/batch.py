@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from functools import cached_property
+from typing import Any, Self
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -51,7 +52,7 @@ class Group:
     slots: Int[Tensor, "tokens"] | None
     mask: Bool[Tensor, "sentences 1 1 length"] | None
 
-    def to(self, device: torch.device, **options: object) -> "Group":
+    def to(self, device: torch.device, **options: Any) -> Self:
         return _moved(self, device, **options)
 
 
@@ -60,27 +61,27 @@ class Tokens:
     """Token numbers of several sentences, packed one after another, the shortest first; there is no padding.
 
     lengths   tokens of each sentence, in packed order
-    restored  for each sentence in the order given, its place in packed order
+    inverse_permutation  for each sentence in the order given, its place in packed order
     groups    the packed sentences in runs of like length
     segments  of each token, which of two joined sentences it belongs to, 0 or 1; None: all are 0
     """
 
     input_ids: Int[Tensor, "tokens"]
     lengths: Int[Tensor, "sentences"]
-    restored: Int[Tensor, "sentences"]
+    inverse_permutation: Int[Tensor, "sentences"]
     groups: list[Group]
     segments: Int[Tensor, "tokens"] | None = None
 
     def __len__(self) -> int:
         return self.lengths.shape[0]
 
-    def to(self, device: torch.device, **options: object) -> "Tokens":
+    def to(self, device: torch.device, **options: Any) -> Self:
         return _moved(self, device, **options)
 
-    def pieces(self, max_tokens: int) -> Iterator["Tokens"]:
-        """The same sentences in packed order, in pieces of whole groups with at most `max_tokens` tokens each.
+    def micro_batches(self, max_tokens: int) -> Iterator["Tokens"]:
+        """The same sentences in packed order, in micro-batches of whole groups with at most `max_tokens` tokens each.
 
-        A group that is larger than that is a piece of its own.
+        A group that is larger than that is a micro-batch of its own.
         """
         runs: list[list[Group]] = [[]]
         for group in self.groups:
@@ -151,10 +152,10 @@ class Batch:
     def __len__(self) -> int:
         return self.rows.shape[0]
 
-    def to(self, device: torch.device, **options: object) -> "Batch":
+    def to(self, device: torch.device, **options: Any) -> Self:
         return _moved(self, device, **options)
 
-    def pin_memory(self) -> "Batch":
+    def pin_memory(self) -> Self:
         """The same batch where a GPU fetches it by itself. A DataLoader calls this where it is asked to pin."""
         return mapped(self, lambda tensor: tensor.pin_memory())
 
@@ -180,14 +181,14 @@ class Encoded:
     layer_scores: Float[Tensor, "batch layers"] | None = None
 
 
-def _moved(value: object, device: torch.device, **options: object) -> object:
+def _moved(value: Any, device: torch.device, **options: Any) -> Any:
     """The same dataclass with every tensor on `device`; out of pinned memory without waiting for it."""
     if torch.device(device).type == "cuda":
         options.setdefault("non_blocking", True)
     return mapped(value, lambda tensor: tensor.to(device, **options))
 
 
-def mapped(value: object, change: Callable[[Tensor], Tensor]) -> object:
+def mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
     """The same value with every tensor in it changed, inside dictionaries, lists and dataclasses too."""
     if isinstance(value, Tensor):
         return change(value)

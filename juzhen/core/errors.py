@@ -41,7 +41,7 @@ def exit_status(run: Callable[[], None]) -> int:
     return 0
 
 
-def foreign_reason(error: Exception, *, length: int = 300) -> str:
+def foreign_reason(error: BaseException, *, length: int = 300) -> str:
     """What another library says, in one line, and never its advice to run code that comes with a model or with data."""
     text = " ".join(str(error).split()) or type(error).__name__
     if re.search("trust_remote_code|(custom|remote) code", text):

@@ -5,6 +5,7 @@ RENAMED = {
     "normalise": "normalize",
     "initialise": "initialize",
     "licence": "license",
+    "train_piece_tokens": "micro_batch_tokens",
 }
 """Key as it was → as it is."""
 

@@ -1,12 +1,13 @@
 """Many texts as places in one block of bytes: no Python object per text until it is asked for."""
 
 from collections.abc import Iterator, Sequence
+from typing import overload
 
 import numpy as np
 from jaxtyping import Int, UInt8
 
 
-class TextTable(Sequence):
+class TextTable(Sequence[str]):
     """Stretches of running UTF-8 text, in the order of the file; read-only, and possibly mapped from the file.
 
     content  uint8, the whole text
@@ -36,6 +37,12 @@ class TextTable(Sequence):
 
     def __len__(self) -> int:
         return len(self.starts)
+
+    @overload
+    def __getitem__(self, chosen: int) -> str: ...
+
+    @overload
+    def __getitem__(self, chosen: slice) -> list[str]: ...
 
     def __getitem__(self, chosen: int | slice) -> str | list[str]:
         if isinstance(chosen, slice):

@@ -1,4 +1,4 @@
-"""From sentences to embeddings: backbone, masked pooling, saved folders.
+"""From sentences to embeddings and scores: backbone, masked pooling, saved folders.
 
 What is named here is loaded, and torch with it, when it is first asked for: what only looks at files needs neither.
 """
@@ -9,12 +9,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from juzhen.encoders.backbone import load_backbone
     from juzhen.encoders.bundle import load_encoder, save_encoder
-    from juzhen.encoders.sentence_encoder import SentenceEncoder
+    from juzhen.encoders.cross_encoder import CrossEncoder
+    from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
     from juzhen.encoders.transformer import compile_layers
 
-__all__ = ["SentenceEncoder", "compile_layers", "load_backbone", "load_encoder", "save_encoder"]
+__all__ = [
+    "CrossEncoder",
+    "PromptEncoder",
+    "SentenceEncoder",
+    "compile_layers",
+    "load_backbone",
+    "load_encoder",
+    "save_encoder",
+]
 
 HOMES = {
+    "CrossEncoder": "cross_encoder",
+    "PromptEncoder": "sentence_encoder",
     "SentenceEncoder": "sentence_encoder",
     "compile_layers": "transformer",
     "load_backbone": "backbone",

@@ -10,13 +10,11 @@ import transformers
 
 from juzhen.core.errors import UserError
 from juzhen.core.whole import whole_folder
-from juzhen.encoders.backbone import load_backbone
 from juzhen.encoders.card import model_card
 from juzhen.encoders.layout import LENGTH_FILE, MODULES_FILE, OWN_FILE, POOLING_OF_MODE
-from juzhen.encoders.locate import HEAD_FILE, encoder_folder
-from juzhen.encoders.prompt_encoder import PromptEncoder
+from juzhen.encoders.locate import encoder_folder
+from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.transformer import quiet
 
 _MODE_OF_POOLING = {pooling: mode for mode, pooling in POOLING_OF_MODE.items()}
@@ -28,7 +26,7 @@ _SWITCHES = {
 }
 
 
-def save_encoder(encoder: SentenceEncoder, folder: str | Path, *, card: dict[str, Any]) -> Path:
+def save_encoder(encoder: PooledEncoder, folder: str | Path, *, card: dict[str, Any]) -> Path:
     """Writes the encoder to `folder` and gives the folder back; an encoder that is there already is replaced.
 
     card  facts for the README: `name` is the title, the rest becomes a table (nested dicts become tables of
@@ -53,28 +51,20 @@ def write_folder(folder: str | Path, write: Callable[[Path], None]) -> Path:
 
 
 def load_encoder(folder_or_run: str | Path) -> SentenceEncoder:
-    """The encoder of a run, or of a folder in our, sentence-transformers' or plain transformers' layout.
-
-    Raises UserError when there is none, and when it is a cross-encoder.
-    """
-    folder = encoder_folder(folder_or_run)
-    if (folder / HEAD_FILE).is_file():
-        raise UserError(
-            f"{folder_or_run}: holds a cross-encoder, which scores pairs and has no embeddings. Use predict.py, or "
-            "model=crossencoder init_from=<this>; its transformer alone is backbone=local backbone.path=<the folder>"
-        )
-    return load_backbone(BackboneConfig(path=str(folder), initialize="pretrained"), seed=0)
+    """The encoder in a folder or of a run, in training mode. Errors: as `SentenceEncoder.load`."""
+    encoder_folder(folder_or_run)  # the hub is not asked
+    return SentenceEncoder.load(folder_or_run).train()
 
 
-def _write_files(encoder: SentenceEncoder, folder: Path, card: dict[str, Any]) -> None:
+def _write_files(encoder: PooledEncoder, folder: Path, card: dict[str, Any]) -> None:
     save_transformer(encoder, folder)
     if encoder.score_head is not None:
         encoder.score_head.save(folder)
     names = []
-    for number, projection in enumerate(encoder.projections, start=2):
+    for number, projection in enumerate(encoder.output_layers, start=2):
         names.append(f"{number}_{projection.kind}")
         projection.save(folder / names[-1])
-    prompts = encoder.prompts if isinstance(encoder, PromptEncoder) else None
+    prompts = encoder.prompts
     loads_elsewhere = prompts is None and encoder.pooling in _MODE_OF_POOLING
     if loads_elsewhere:
         _write_modules(encoder, folder, names)
@@ -82,7 +72,7 @@ def _write_files(encoder: SentenceEncoder, folder: Path, card: dict[str, Any]) -
         own = {
             "pooling": encoder.pooling,
             "normalize": encoder.normalize,
-            "max_length": _input_length(encoder),
+            "max_length": encoder.input_length,
             "projections": names,
         }
         write_json(folder / OWN_FILE, own | ({"prompts": prompts.as_dict()} if prompts else {}))
@@ -90,12 +80,7 @@ def _write_files(encoder: SentenceEncoder, folder: Path, card: dict[str, Any]) -
     (folder / "README.md").write_text(text, encoding="utf-8")
 
 
-def _input_length(encoder: SentenceEncoder) -> int:
-    """Tokens of the whole input, those of a template included."""
-    return encoder.input_length if isinstance(encoder, PromptEncoder) else encoder.max_length
-
-
-def save_transformer(encoder: SentenceEncoder, folder: Path) -> None:
+def save_transformer(encoder: PooledEncoder, folder: Path) -> None:
     """Backbone and tokenizer as transformers writes them; the tokenizer knows the maximal length."""
     with quiet():
         encoder.backbone.save_pretrained(folder)
@@ -105,12 +90,12 @@ def save_transformer(encoder: SentenceEncoder, folder: Path) -> None:
         # The last call leaves its truncation behind; equal encoders should give equal files.
         tokenizer.backend_tokenizer.no_truncation()
         tokenizer.backend_tokenizer.no_padding()
-    tokenizer.model_max_length = _input_length(encoder)
+    tokenizer.model_max_length = encoder.input_length
     tokenizer.save_pretrained(folder)
     tokenizer.model_max_length = length_before
 
 
-def _write_modules(encoder: SentenceEncoder, folder: Path, projections: list[str]) -> None:
+def _write_modules(encoder: PooledEncoder, folder: Path, projections: list[str]) -> None:
     """The files by which sentence-transformers knows what follows the transformer."""
     paths = [("Transformer", ""), ("Pooling", "1_Pooling")]
     paths += [(name.partition("_")[2], name) for name in projections]

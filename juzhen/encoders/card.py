@@ -4,8 +4,7 @@ from typing import Any
 
 from juzhen.core.markup import in_markdown
 from juzhen.encoders.locate import SCORE_FILE
-from juzhen.encoders.prompt_encoder import PromptEncoder
-from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.pooled_encoder import PooledEncoder
 
 _FRONT_MATTER = """---
 library_name: sentence-transformers
@@ -25,21 +24,21 @@ embeddings = model.encode(["今天天气很好", "今天是个好天气"])
     False: """sentence-transformers cannot compute it, so there is no `modules.json`; load it with juzhen:
 
 ```python
-from encoders import load_encoder
+from juzhen import SentenceEncoder
 
-encoder = load_encoder("<this folder>")
-embeddings = encoder.embed(["今天天气很好", "今天是个好天气"], batch_tokens=16384, progress=False)
+encoder = SentenceEncoder.load("<this folder>")
+embeddings = encoder.encode(["今天天气很好", "今天是个好天气"])
 ```
 """,
 }
 
 _SCORE = f"""
 These are the embeddings alone. A pair was trained to be scored by uᵀWv and not by the cosine: sentence-transformers
-knows nothing of {SCORE_FILE}, `python predict.py` does, and `load_encoder("<this folder>").scores(first, second, …)`.
+knows nothing of {SCORE_FILE}, `python predict.py` does, and `SentenceEncoder.load("<this folder>").score(pairs)`.
 """
 
 
-def model_card(encoder: SentenceEncoder, facts: dict[str, Any], *, loads_elsewhere: bool) -> str:
+def model_card(encoder: PooledEncoder, facts: dict[str, Any], *, loads_elsewhere: bool) -> str:
     """Markdown: what the encoder is, how to load it, and the facts as tables.
 
     facts            `name` is the title; values that are dicts become sections of their own
@@ -55,7 +54,7 @@ def model_card(encoder: SentenceEncoder, facts: dict[str, Any], *, loads_elsewhe
         "tokens at most": encoder.max_length,
     }
     own |= {"score": f"uᵀWv of embeddings of length 1, W in {SCORE_FILE}"} if encoder.score_head else {}
-    if isinstance(encoder, PromptEncoder):
+    if encoder.prompts is not None:
         prompts = encoder.prompts.as_dict().items()
         facts |= {"templates": {key: value for key, value in prompts if value is not None}}
     plain = {key: value for key, value in facts.items() if not isinstance(value, dict)}

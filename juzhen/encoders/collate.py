@@ -25,7 +25,7 @@ class SentenceCollator:
 
     def __init__(
         self,
-        tokenize: Callable[[Sequence[str]], TokenTable | Sequence[Sequence[int]]],
+        tokenize: Callable[[Sequence[str]], Sequence[Sequence[int] | np.ndarray]],
         pack: Callable[[TokenTable], Tokens],
         *,
         sharing: Mapping[str, Sharing] = MappingProxyType({}),
@@ -36,7 +36,7 @@ class SentenceCollator:
         self._augmentation = augmentation
         self._sharing = dict(sharing)
         # Found by identity and not by id(): an id means nothing in a worker process that was not forked.
-        self._tables: list[tuple[list[str], TokenTable]] = []
+        self._tables: list[tuple[Sequence[str], TokenTable]] = []
 
     def token_lists(self, examples: Examples) -> TokenTable:
         """Token numbers of every sentence of the table; computed at the first call."""
@@ -79,8 +79,8 @@ class SentenceCollator:
         self, examples: Examples, rows: np.ndarray, sharing: Sharing, *, index: int | None = None
     ) -> Batch:
         numbers = np.stack([values[rows] for values in examples.columns.values()])
-        chosen, positions = _appearances(numbers, sharing)
-        positions = torch.from_numpy(positions)
+        chosen, places = _appearances(numbers, sharing)
+        positions = torch.from_numpy(places)
         targets = examples.targets
         return Batch(
             task=examples.name,

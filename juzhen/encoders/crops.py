@@ -65,7 +65,7 @@ class CropCollator(TextCollator):
 
     def __init__(
         self,
-        tokenize: Callable[[Sequence[str]], TokenTable | Sequence[Sequence[int]]],
+        tokenize: Callable[[Sequence[str]], Sequence[Sequence[int] | np.ndarray]],
         pack: Callable[[TokenTable], Tokens],
         *,
         crops: Crops,

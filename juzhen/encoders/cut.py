@@ -9,8 +9,8 @@ from jaxtyping import Bool, Int
 
 from juzhen.core.examples import Examples
 from juzhen.data.text_table import TextTable
-from juzhen.encoders.joint_encoder import JointEncoder
-from juzhen.encoders.sentence_encoder import TEXTS_PER_CALL, SentenceEncoder
+from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.pooled_encoder import TEXTS_PER_CALL, PooledEncoder
 
 SAMPLED = 1000
 """Rows of running text that are looked at: it is tokenised when it is learnt from, and not before."""
@@ -37,7 +37,7 @@ class Cut:
 
 
 def cut_texts(
-    encoder: SentenceEncoder, texts: Sequence[str], lengths: np.ndarray | None = None
+    encoder: PooledEncoder, texts: Sequence[str], lengths: np.ndarray | None = None
 ) -> Bool[np.ndarray, "texts"]:
     """Which texts have more tokens than the encoder reads.
 
@@ -60,7 +60,7 @@ def cut_texts(
     return is_cut
 
 
-def most_tokens(encoder: SentenceEncoder, texts: Sequence[str]) -> Int[np.ndarray, "texts"]:
+def most_tokens(encoder: PooledEncoder, texts: Sequence[str]) -> Int[np.ndarray, "texts"]:
     """Tokens that each text has at most: one is a byte at least, and special ones come on top.
 
     Tokenizers may fold signs first: ㍿ is then four characters.
@@ -71,18 +71,18 @@ def most_tokens(encoder: SentenceEncoder, texts: Sequence[str]) -> Int[np.ndarra
 
 
 def cut_of(
-    encoder: SentenceEncoder | JointEncoder, examples: Examples, lengths: np.ndarray | None = None
+    encoder: PooledEncoder | CrossEncoder, examples: Examples, lengths: np.ndarray | None = None
 ) -> Cut:
     """How many distinct texts of the rows are cut, of running text in a sample; of a cross-encoder how many pairs.
 
     lengths  tokens of each sentence of the table as the encoder reads it alone; None: not known
     """
     columns = list(examples.columns.values())
-    if isinstance(encoder, JointEncoder) and len(columns) > 1:
+    if isinstance(encoder, CrossEncoder) and len(columns) > 1:
         if lengths is None:
             lengths = encoder.inner.tokenize(examples.sentences).lengths
         return _of_pairs(encoder, lengths[columns[0]], lengths[columns[1]])
-    encoder = encoder.inner if isinstance(encoder, JointEncoder) else encoder
+    encoder = encoder.inner if isinstance(encoder, CrossEncoder) else encoder
     if isinstance(examples.sentences, TextTable):
         rows = np.unique(np.linspace(0, len(examples) - 1, min(SAMPLED, len(examples))).astype(np.int64))
         texts = [examples.sentences[int(place)] for place in columns[0][rows]]
@@ -92,7 +92,7 @@ def cut_of(
     return Cut(len(used), int(is_cut[used].sum()), encoder.max_length)
 
 
-def _of_pairs(encoder: JointEncoder, first: np.ndarray, second: np.ndarray) -> Cut:
+def _of_pairs(encoder: CrossEncoder, first: np.ndarray, second: np.ndarray) -> Cut:
     """A sentence that was cut alone fills all the room, and the other one does not fit in."""
     room = encoder.inner.max_length
     needed = first + second - 2 * sum(encoder.template.margins) + encoder.template.num_special

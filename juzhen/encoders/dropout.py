@@ -5,6 +5,8 @@ encoder. Here one 64-bit draw of the same generator decides for four elements; s
 checkpointing see no difference in kind, only other draws.
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -27,7 +29,7 @@ class _Drop(torch.autograd.Function):
     """Keeps one byte per element for the backward pass, where torch keeps a number of the size of the state."""
 
     @staticmethod
-    def forward(context: object, states: Tensor, threshold: int) -> Tensor:
+    def forward(context: Any, states: Tensor, threshold: int) -> Tensor:
         draws = torch.empty((states.numel() + 3) // 4, dtype=torch.int64)
         # From the lowest number up to the highest: all 64 bits are random, so each 16 of them are.
         draws.random_(-(2**63), None)
@@ -37,7 +39,7 @@ class _Drop(torch.autograd.Function):
         return torch.ops.aten.native_dropout_backward(states, kept, context.scale)
 
     @staticmethod
-    def backward(context: object, gradient: Tensor) -> tuple[Tensor, None]:
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (kept,) = context.saved_tensors
         return torch.ops.aten.native_dropout_backward(gradient, kept, context.scale), None
 
@@ -50,7 +52,7 @@ def drop(states: Tensor, rate: float) -> Tensor:
     threshold = round(rate * LEVELS)
     if states.device.type != "cpu" or torch.compiler.is_compiling() or threshold == LEVELS:
         return F.dropout(states, rate, training=True)
-    return _Drop.apply(states, threshold) if threshold else states
+    return _Drop.apply(states, threshold) if threshold else states  # type: ignore[no-untyped-call]
 
 
 def use_cheap_dropout(module: nn.Module) -> None:

@@ -17,7 +17,7 @@ from jaxtyping import Float
 
 from juzhen.core.whole import whole_file
 from juzhen.encoders.fingerprint import encoder_digest
-from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.pooled_encoder import PooledEncoder
 
 DIGEST_BYTES = 16
 
@@ -35,7 +35,7 @@ class EmbeddingCache:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder).expanduser() / "embeddings"
 
-    def shelf(self, encoder: SentenceEncoder, variant: str) -> "Shelf":
+    def shelf(self, encoder: PooledEncoder, variant: str) -> "Shelf":
         """What is kept for the weights that `encoder` has now; `variant` is the back end and all else that counts."""
         return Shelf(self.folder / encoder_digest(encoder, variant), dim=encoder.dim)
 
@@ -58,10 +58,12 @@ class Shelf:
         for name, rows in self._segments.items():
             places |= {text: (name, place) for place, text in enumerate(rows["text"].tolist())}
         found: dict[str, list[tuple[int, int]]] = {name: [] for name in self._segments}
-        pending = []
+        pending: list[int] = []
         for row, text in enumerate(texts):
-            name, place = places.get(_digest(text), (None, 0))
-            (pending if name is None else found[name]).append(row if name is None else (row, place))
+            if (known := places.get(_digest(text))) is None:
+                pending.append(row)
+            else:
+                found[known[0]].append((row, known[1]))
         for name, pairs in found.items():
             if pairs:
                 rows, taken = np.asarray(pairs).T

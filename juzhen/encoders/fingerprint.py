@@ -5,8 +5,7 @@ import json
 
 import torch
 
-from juzhen.encoders.prompt_encoder import PromptEncoder
-from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.token_cache import tokenizer_digest
 
 MATHS = "1"
@@ -16,7 +15,7 @@ WITHOUT_EFFECT = ("_name_or_path", "transformers_version", "_attn_implementation
 """Entries of config.json that say where a model is from, or how fast it runs."""
 
 
-def encoder_digest(encoder: SentenceEncoder, variant: str) -> str:
+def encoder_digest(encoder: PooledEncoder, variant: str) -> str:
     """32 hex digits over weights, architecture, tokenizer, pooling, normalization, lengths, templates and `variant`.
 
     variant  what else changes the numbers: the back end, a precision
@@ -37,7 +36,7 @@ def encoder_digest(encoder: SentenceEncoder, variant: str) -> str:
         activations,
         architecture,
     ]
-    if isinstance(encoder, PromptEncoder):
+    if encoder.prompts is not None:
         settings.append(encoder.prompts.as_dict())
     digest.update(json.dumps(settings, sort_keys=True, default=str).encode())
     digest.update(tokenizer_digest(encoder.tokenizer))

@@ -1,13 +1,13 @@
 """More or fewer layers: a shallow encoder that learnt fast is the start of a deeper one."""
 
 import copy
+from typing import Any, cast
 
 import torch
 from torch import nn
 from transformers import PreTrainedModel
 
 from juzhen.core.errors import UserError
-from juzhen.encoders.prompt_encoder import PromptEncoder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.transformer import from_scratch, quiet
 
@@ -31,7 +31,7 @@ def with_layers(encoder: SentenceEncoder, layers: int, *, seed: int) -> Sentence
             f"backbone.layers={layers}: {config.model_type} cannot be given other layers; "
             f"only {', '.join(GROWS)} can. Leave it at null"
         )
-    if isinstance(encoder, PromptEncoder):
+    if encoder.prompts is not None:
         raise UserError(
             f"backbone.layers={layers}: an encoder with templates keeps its layers; leave it at null"
         )
@@ -41,7 +41,7 @@ def with_layers(encoder: SentenceEncoder, layers: int, *, seed: int) -> Sentence
         pooling=encoder.pooling,
         normalize=encoder.normalize,
         max_length=encoder.max_length,
-        projections=list(encoder.projections),
+        projections=encoder.output_layers,
     )
     grown.score_head = encoder.score_head
     return grown.train(encoder.training)
@@ -65,12 +65,13 @@ def _with_layers(backbone: PreTrainedModel, layers: int, *, seed: int) -> PreTra
 @torch.no_grad()
 def _hand_on(backbone: PreTrainedModel, before: int) -> None:
     """Sets all layers from number `before` on so that they change nothing."""
-    for layer in backbone.encoder.layer[before:]:
+    layers: Any = cast(Any, backbone).encoder.layer
+    for layer in layers[before:]:
         for matrix in (layer.attention.output.dense, layer.output.dense):
             nn.init.zeros_(matrix.weight)
             nn.init.zeros_(matrix.bias)
-    below = backbone.encoder.layer[before - 1].output if before else backbone.embeddings
-    top = backbone.encoder.layer[-1].output.LayerNorm
+    below: Any = layers[before - 1].output if before else backbone.embeddings
+    top = layers[-1].output.LayerNorm
     top.load_state_dict(below.LayerNorm.state_dict())
     nn.init.ones_(below.LayerNorm.weight)
     nn.init.zeros_(below.LayerNorm.bias)
@@ -83,7 +84,7 @@ def _shrink_tables(backbone: PreTrainedModel) -> None:
 
     Tables learnt alone grow large; naming hidden tokens with the same table then starts from absurd certainty.
     """
-    parts = backbone.embeddings
+    parts: Any = backbone.embeddings
     tables = [part.weight for part in parts.children() if isinstance(part, nn.Embedding)]
     factor = backbone.config.initializer_range * 2 / parts.word_embeddings.weight.std()
     for table in tables:

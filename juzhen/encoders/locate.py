@@ -5,10 +5,12 @@ Nothing is downloaded before the text has proved not to be a path, and no pickle
 
 from pathlib import Path
 
-from juzhen.core.errors import UserError, foreign_reason
+from juzhen.core.errors import UserError, foreign_reason, nearest
 from juzhen.core.network import hub_problem
 from juzhen.core.places import PACKAGE, ROOT
 from juzhen.encoders.layout import MODULES_FILE
+
+BUILTIN = "builtin"
 
 ENCODER_FOLDER = "encoder"
 """Subfolder of a run that holds its encoder."""
@@ -48,11 +50,33 @@ def locate_folder(path: str) -> Path | None:
             return candidate.resolve()
     if given.exists():
         raise UserError(f"{path}: this is a file; an encoder is a folder with config.json and a tokenizer")
+    if given.parts[0] == BUILTIN:
+        raise UserError(f"{path}: there is no such built-in encoder; {nearest(given.name, _siblings(given))}")
     could_be_hub_id = path.count("/") <= 1 and not path.startswith((".", "/", "~")) and "\\" not in path
     if not could_be_hub_id:
         places = " and from ".join(dict.fromkeys(map(str, (Path.cwd(), ROOT))))
-        raise UserError(f"{path}: no such folder (looked from {places})")
+        raise UserError(f"{path}: no such folder (looked from {places}){_hint(given)}")
     return None
+
+
+def _siblings(missing: Path) -> list[str]:
+    """Folders that lie where a missing one was looked for."""
+    parents = {folder / missing.parent for folder in (Path(), PACKAGE, ROOT)}
+    return [one.name for parent in parents if parent.is_dir() for one in parent.iterdir() if one.is_dir()]
+
+
+def _hint(missing: Path) -> str:
+    hint = nearest(missing.name, _siblings(missing))
+    return f"; {hint}" if hint.startswith("did you mean") else ""
+
+
+def encoder_source(source: str | Path) -> str:
+    """The folder of the encoder that a folder or run holds; a hub id as it is. Errors: as `encoder_folder`."""
+    if not isinstance(source, str | Path):
+        raise UserError(
+            f"expected a folder, a run, a built-in encoder such as {BUILTIN}/mini_zh or a hub id, got {source!r}"
+        )
+    return str(source) if locate_folder(str(source)) is None else str(encoder_folder(source))
 
 
 def encoder_folder(folder_or_run: str | Path) -> Path:
@@ -60,7 +84,9 @@ def encoder_folder(folder_or_run: str | Path) -> Path:
     given = str(folder_or_run)
     folder = locate_folder(given)
     if folder is None:
-        raise UserError(f"{given}: no such folder; expected a run, or a folder that holds an encoder")
+        raise UserError(
+            f"{given}: no such folder; expected a run, or a folder that holds an encoder{_hint(Path(given))}"
+        )
     if (folder / ENCODER_FOLDER).is_dir():
         folder = folder / ENCODER_FOLDER
     elif not any((folder / name).is_file() for name in ("config.json", MODULES_FILE)):
@@ -82,7 +108,7 @@ def has_score_head(folder_or_run: str | Path) -> bool:
     )
 
 
-def is_joint(folder_or_run: str | Path) -> bool:
+def is_cross_encoder(folder_or_run: str | Path) -> bool:
     """Whether a run, or a folder of an encoder, holds a cross-encoder. Raises UserError when there is no encoder."""
     return (encoder_folder(folder_or_run) / HEAD_FILE).is_file()
 
@@ -143,6 +169,6 @@ def download(hub_id: str, revision: str | None) -> Path:
         if problem is not None:
             reason = f"{problem} and the model is not in the local cache"
         raise UserError(
-            f"backbone.path={hub_id}: no such folder, and it could not be fetched from the Hugging Face hub: "
-            f"{reason}. Check the name, or use a folder you have: backbone=local backbone.path=<folder>"
+            f"{hub_id}: no such folder{_hint(Path(hub_id))}, and it could not be fetched from the Hugging Face hub: "
+            f"{reason}. Check the name, or use a folder you have (in a job: backbone=local backbone.path=<folder>)"
         ) from error

@@ -162,7 +162,7 @@ class Masking:
         """
         ids = tokens.input_ids
         keys = torch.empty_like(numbers)
-        keys[tokens.restored] = numbers
+        keys[tokens.inverse_permutation] = numbers
         keys = mixed(mixed(mixed(torch.full_like(keys, seed)) ^ step) ^ keys)[tokens.sentence_of_token]
         special = vocabulary.special[ids]
         hidden = self._hidden(tokens, keys, vocabulary.continues[ids]) & ~special

@@ -7,6 +7,7 @@ groups of like length. The outputs are those of the padded forward; dropout draw
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -37,21 +38,21 @@ kept for each new shape, and every batch has another number of tokens. Measured:
 memory (LOG.md)."""
 
 
-def pack(token_lists: TokenTable | Sequence[Sequence[int]], *, max_group_tokens: int | None = None) -> Tokens:
+def pack(token_lists: Sequence[Sequence[int] | np.ndarray], *, max_group_tokens: int | None = None) -> Tokens:
     """Tokens of the sentences, packed from the shortest to the longest.
 
     max_group_tokens  no group is larger than this, single sentences apart; null: groups as large as they come
     """
     table = TokenTable.of(token_lists)
     order = np.argsort(table.lengths, kind="stable")
-    restored = np.empty_like(order)
-    restored[order] = np.arange(len(order))
+    inverse_permutation = np.empty_like(order)
+    inverse_permutation[order] = np.arange(len(order))
     table = table[order]
     lengths = table.lengths
     return Tokens(
         input_ids=torch.from_numpy(table.flat().astype(np.int64)),
         lengths=torch.from_numpy(lengths),
-        restored=torch.from_numpy(restored),
+        inverse_permutation=torch.from_numpy(inverse_permutation),
         groups=[_group(run) for run in _runs(lengths, max_tokens=max_group_tokens)],
     )
 
@@ -84,7 +85,7 @@ def _group(lengths: np.ndarray) -> Group:
     )
 
 
-@torch.compiler.disable  # its groups differ from batch to batch: each would be compiled anew
+@torch.compiler.disable  # type: ignore[untyped-decorator]  # its groups differ from batch to batch: each would be compiled anew
 def packed_attention(
     module: nn.Module,
     query: Float[Tensor, "one heads tokens head_dim"],
@@ -95,7 +96,7 @@ def packed_attention(
     scaling: float | None = None,
     dropout: float = 0.0,
     tokens: Tokens | None = None,
-    **more: object,
+    **more: Any,
 ) -> tuple[Tensor, None]:
     """Attention of each sentence to itself, (1, tokens, heads, head_dim); without `tokens` it is plain sdpa."""
     if tokens is None:
@@ -103,8 +104,8 @@ def packed_attention(
             module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **more
         )
     attend = ragged_kernel(query, key, value, rate=dropout) or _by_groups
-    columns = [states[0].transpose(0, 1) for states in (query, key, value)]
-    return attend(*columns, tokens, scale=scaling, rate=dropout).unsqueeze(0), None
+    queries, keys, values = (states[0].transpose(0, 1) for states in (query, key, value))
+    return attend(queries, keys, values, tokens, scale=scaling, rate=dropout).unsqueeze(0), None
 
 
 def _by_groups(
@@ -113,8 +114,10 @@ def _by_groups(
     """Neighbours of like length together, padded to the longest of them."""
     parts, start = [], 0
     for group in tokens.groups:
-        taken = [_unpacked(states[start : start + group.num_tokens], group) for states in (query, key, value)]
-        states = _attended(*taken, group.mask, scale=scale, rate=rate)
+        queries, keys, values = (
+            _unpacked(states[start : start + group.num_tokens], group) for states in (query, key, value)
+        )
+        states = _attended(queries, keys, values, group.mask, scale=scale, rate=rate)
         states = states.transpose(1, 2).flatten(0, 1)
         parts.append(states if group.slots is None else states.index_select(0, group.slots))
         start += group.num_tokens
@@ -161,7 +164,7 @@ def use_packed_attention(backbone: PreTrainedModel) -> bool:
     return True
 
 
-def packed_inputs(backbone: PreTrainedModel, tokens: Tokens, *, pad: int) -> dict[str, object]:
+def packed_inputs(backbone: PreTrainedModel, tokens: Tokens, *, pad: int) -> dict[str, Any]:
     """Keyword arguments with which the backbone reads packed tokens as one row.
 
     On a CPU the row of a large batch is filled up to a multiple of FILL_TO: its last states are to be thrown away.

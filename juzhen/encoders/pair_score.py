@@ -59,7 +59,11 @@ def sides(
     embeddings: Float[np.ndarray, "sentences dim"], head: BilinearScore | None
 ) -> tuple[Float[np.ndarray, "sentences dim"], Float[np.ndarray, "sentences dim"]]:
     """Each sentence as the first and as the second of a pair, whose score is then a dot product."""
-    unit = embeddings / np.maximum(
-        np.linalg.norm(embeddings, axis=1, keepdims=True), np.finfo(np.float32).tiny
-    )
-    return (unit if head is None else unit @ head.form.detach().float().cpu().numpy()), unit
+    second = unit(embeddings)
+    return (second if head is None else second @ head.form.detach().float().cpu().numpy()), second
+
+
+def unit(embeddings: Float[np.ndarray, "sentences dim"]) -> Float[np.ndarray, "sentences dim"]:
+    """The same directions, each of length 1."""
+    lengths = np.linalg.norm(embeddings, axis=1, keepdims=True)
+    return embeddings / np.maximum(lengths, np.finfo(np.float32).tiny)

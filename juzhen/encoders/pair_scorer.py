@@ -7,9 +7,9 @@ import numpy as np
 from jaxtyping import Float
 
 from juzhen.core.fitted import Fusion
-from juzhen.encoders.bundle import load_encoder
-from juzhen.encoders.joint_bundle import load_joint_encoder
-from juzhen.encoders.locate import is_joint
+from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.locate import is_cross_encoder
+from juzhen.encoders.sentence_encoder import SentenceEncoder
 
 
 class PairScorer:
@@ -19,15 +19,15 @@ class PairScorer:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self.is_joint = is_joint(folder)
-        self._encoder = load_joint_encoder(folder) if self.is_joint else load_encoder(folder)
+        self.is_cross_encoder = is_cross_encoder(folder)
+        self._encoder = (CrossEncoder if self.is_cross_encoder else SentenceEncoder).load(folder)
 
     def __call__(
         self, first: Sequence[str], second: Sequence[str], *, batch_tokens: int, progress: bool
     ) -> Float[np.ndarray, "pairs"]:
         """One score per pair, float64."""
-        how = {"batch_tokens": batch_tokens, "progress": progress}
-        return self._encoder.scores(first, second, **how).astype(np.float64)
+        pairs = list(zip(first, second, strict=True))
+        return self._encoder.score(pairs, batch_tokens=batch_tokens, progress=progress).astype(np.float64)
 
 
 class FusedScorer:
@@ -45,5 +45,7 @@ class FusedScorer:
         self, first: Sequence[str], second: Sequence[str], *, batch_tokens: int, progress: bool
     ) -> Float[np.ndarray, "pairs"]:
         """One score per pair, float64; 0 is the mean of the set that was fitted on."""
-        how = {"batch_tokens": batch_tokens, "progress": progress}
-        return self._fusion.fused(*(scorer(first, second, **how) for scorer in self._scorers))
+        scores = (
+            scorer(first, second, batch_tokens=batch_tokens, progress=progress) for scorer in self._scorers
+        )
+        return self._fusion.fused(*scores)

@@ -7,9 +7,8 @@ import torch
 
 from juzhen.core.batch import Batch
 from juzhen.core.examples import Examples, Kind
-from juzhen.encoders.prompt_encoder import PromptEncoder
+from juzhen.encoders.sentence_encoder import PromptEncoder
 from juzhen.encoders.text_collate import TextCollator
-from juzhen.encoders.token_table import TokenTable
 
 
 class PromptCollator(TextCollator):
@@ -17,7 +16,7 @@ class PromptCollator(TextCollator):
 
     def __init__(
         self,
-        tokenize: Callable[[Sequence[str]], TokenTable | Sequence[Sequence[int]]],
+        tokenize: Callable[[Sequence[str]], Sequence[Sequence[int] | np.ndarray]],
         encoder: PromptEncoder,
     ) -> None:
         super().__init__(tokenize, encoder.collate)

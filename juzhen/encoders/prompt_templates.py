@@ -1,6 +1,6 @@
 """Templates as token numbers, put around sentences that are token numbers already: no text is tokenised again."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 
 import numpy as np
@@ -20,9 +20,9 @@ class PromptTokens(Tokens):
 
     views: Int[Tensor, "sentences"] = field(kw_only=True)
 
-    def pieces(self, max_tokens: int):
+    def micro_batches(self, max_tokens: int) -> Iterator["PromptTokens"]:
         start = 0
-        for piece in super().pieces(max_tokens):
+        for piece in super().micro_batches(max_tokens):
             views = self.views[start : start + len(piece)]
             start += len(piece)
             yield PromptTokens.of(piece, views)

@@ -34,7 +34,10 @@ class TextCollator(SentenceCollator):
     def tokenize(self, texts: Sequence[str]) -> TokenTable:
         return TokenTable.of(self._tokenize(texts))
 
-    def token_lists(self, examples: Examples) -> TokenTable | _TokensOnDemand:
+    # Of running text there are no lengths, and `lengths` does not ask for them.
+    def token_lists(  # type: ignore[override]
+        self, examples: Examples
+    ) -> TokenTable | _TokensOnDemand:
         if isinstance(examples.sentences, TextTable):
             return _TokensOnDemand(examples.sentences, self)
         return super().token_lists(examples)

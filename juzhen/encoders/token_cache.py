@@ -23,7 +23,7 @@ import transformers
 from transformers import PreTrainedTokenizerBase
 
 from juzhen.core.whole import whole_file
-from juzhen.encoders.sentence_encoder import TEXTS_PER_CALL, SentenceEncoder
+from juzhen.encoders.pooled_encoder import TEXTS_PER_CALL, PooledEncoder
 from juzhen.encoders.token_table import TokenTable
 
 LAYOUT = "1"
@@ -56,13 +56,13 @@ class CachedTokenizer:
     A cache that cannot be read or written is worth a warning and nothing else: the answer is the same.
 
     folder    None: nothing is kept
-    progress  show a bar where many texts are tokenised
+    progress  show a bar on a terminal, where many texts are tokenised
     """
 
-    def __init__(self, encoder: SentenceEncoder, folder: str | Path | None, *, progress: bool) -> None:
+    def __init__(self, encoder: PooledEncoder, folder: str | Path | None, *, progress: bool) -> None:
         self._encoder = encoder
         self._folder = Path(folder).expanduser() / "tokens" if folder else None
-        self._progress = progress
+        self._progress = None if progress else False
 
     def __call__(self, texts: Sequence[str]) -> TokenTable:
         if self._folder is None or len(texts) < MIN_TEXTS:
@@ -160,10 +160,10 @@ def _is_whole(path: Path) -> bool:
 
 
 def _checksum(ids: np.ndarray, offsets: np.ndarray) -> int:
-    return zlib.crc32(offsets, zlib.crc32(ids))
+    return zlib.crc32(offsets.data, zlib.crc32(ids.data))
 
 
-def _key(encoder: SentenceEncoder, texts: Sequence[str]) -> str:
+def _key(encoder: PooledEncoder, texts: Sequence[str]) -> str:
     """Digest of all that decides the token numbers of `texts`."""
     digest = hashlib.blake2b(digest_size=16)
     digest.update(f"{LAYOUT} {encoder.max_length} {len(texts)} ".encode())
@@ -171,7 +171,7 @@ def _key(encoder: SentenceEncoder, texts: Sequence[str]) -> str:
     for start in range(0, len(texts), TEXTS_PER_CALL):
         portion = texts[start : start + TEXTS_PER_CALL]
         # With their lengths, since no sign is known that no text has.
-        digest.update(np.fromiter(map(len, portion), dtype=np.int64))
+        digest.update(np.fromiter(map(len, portion), dtype=np.int64).data)
         digest.update("".join(portion).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
 

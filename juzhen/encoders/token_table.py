@@ -1,11 +1,12 @@
 """Token numbers of many texts in flat arrays, without a Python object per text or token."""
 
 from collections.abc import Iterator, Sequence
+from typing import overload
 
 import numpy as np
 
 
-class TokenTable(Sequence):
+class TokenTable(Sequence[np.ndarray]):
     """Token numbers of texts, one text after another; read-only, and possibly mapped from a file.
 
     ids     int32 (tokens,)
@@ -26,7 +27,7 @@ class TokenTable(Sequence):
         self.ends = ends
 
     @classmethod
-    def of(cls, token_lists: "Sequence[Sequence[int]] | TokenTable") -> "TokenTable":
+    def of(cls, token_lists: Sequence[Sequence[int] | np.ndarray]) -> "TokenTable":
         """The table of some lists of numbers; a table is given back as it is."""
         if isinstance(token_lists, TokenTable):
             return token_lists
@@ -66,6 +67,12 @@ class TokenTable(Sequence):
     def __len__(self) -> int:
         return len(self.starts)
 
+    @overload
+    def __getitem__(self, chosen: int) -> np.ndarray: ...
+
+    @overload
+    def __getitem__(self, chosen: "slice | Sequence[int] | np.ndarray") -> "TokenTable": ...
+
     def __getitem__(self, chosen: "int | slice | Sequence[int] | np.ndarray") -> "np.ndarray | TokenTable":
         starts, ends = self.starts[chosen], self.ends[chosen]
         if starts.ndim:
@@ -81,5 +88,3 @@ class TokenTable(Sequence):
         if not isinstance(other, TokenTable):
             return NotImplemented
         return np.array_equal(self.lengths, other.lengths) and np.array_equal(self.flat(), other.flat())
-
-    __hash__ = None

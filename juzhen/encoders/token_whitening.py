@@ -7,6 +7,7 @@ into the table of tokens itself: nothing has to be computed later, and transform
 
 import copy
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from juzhen.encoders.grow import GROWS
 from juzhen.encoders.projection import OutputNorm
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.special_tokens import special_around
+from juzhen.encoders.transformer import token_embeddings
 
 FLOOR = 1e-3
 """Least variance of a direction that is divided by, as a share of the largest."""
@@ -31,7 +33,7 @@ SPARE = 3
 
 def token_frequencies(encoder: SentenceEncoder, texts: Sequence[str]) -> Float[np.ndarray, "tokens"]:
     """How often each token occurs in the texts, as shares; special tokens are not counted."""
-    counts = np.zeros(encoder.backbone.get_input_embeddings().num_embeddings)
+    counts = np.zeros(token_embeddings(encoder.backbone).num_embeddings)
     for ids in encoder.tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]:
         np.add.at(counts, np.asarray(ids, dtype=np.int64), 1)
     if not counts.any():
@@ -90,7 +92,7 @@ def _require_bag(encoder: SentenceEncoder) -> None:
 @torch.no_grad()
 def _vectors(encoder: SentenceEncoder) -> Float[np.ndarray, "tokens dim"]:
     """What each token adds to a sentence, positions apart."""
-    parts = encoder.backbone.embeddings
+    parts: Any = encoder.backbone.embeddings
     rows = parts.word_embeddings.weight + parts.token_type_embeddings.weight[0]
     return parts.LayerNorm(rows).double().numpy()
 
@@ -127,7 +129,7 @@ def _special_tokens(encoder: SentenceEncoder) -> list[int]:
 @torch.no_grad()
 def _with_table(encoder: SentenceEncoder, rows: Float[np.ndarray, "tokens dim"]) -> SentenceEncoder:
     changed = copy.deepcopy(encoder)
-    parts = changed.backbone.embeddings
+    parts: Any = changed.backbone.embeddings
     parts.word_embeddings.weight.copy_(torch.from_numpy(rows))
     for table in (parts.position_embeddings, parts.token_type_embeddings):
         table.weight.zero_()

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import torch
 import transformers
@@ -63,8 +64,8 @@ def _set_dropout(architecture: PretrainedConfig, dropout: float) -> None:
 
 def _without_pooler(architecture: PretrainedConfig) -> dict[str, bool]:
     """Arguments that leave BERT's pooler out: we do our own pooling, and unused weights upset DDP."""
-    model_class = AutoModel._model_mapping[type(architecture)]
-    model_class = model_class[0] if isinstance(model_class, tuple | list) else model_class
+    found: Any = AutoModel._model_mapping[type(architecture)]
+    model_class = found[0] if isinstance(found, tuple | list) else found
     takes = "add_pooling_layer" in inspect.signature(model_class.__init__).parameters
     return {"add_pooling_layer": False} if takes else {}
 
@@ -105,7 +106,7 @@ def from_weights(source: str, architecture: PretrainedConfig, **options: object)
     return backbone
 
 
-def _require_shapes(source: str, mismatched: Iterable[tuple]) -> None:
+def _require_shapes(source: str, mismatched: Iterable[tuple[str, Sequence[int], Sequence[int]]]) -> None:
     """Raises UserError naming the first tensors whose size is another in config.json than in the weights."""
     found = sorted((name, _size(stored), _size(wanted)) for name, stored, wanted in mismatched)
     if found:
@@ -137,6 +138,11 @@ def _require_all_layers(source: str, backbone: nn.Module, unexpected: Iterable[s
             f"{source}: the weights have {lost[0]}, which config.json does not have ({len(lost)} such tensors): is "
             "num_hidden_layers too low? To use the first layers alone set backbone.layers"
         )
+
+
+def token_embeddings(backbone: PreTrainedModel) -> nn.Embedding:
+    """The table of tokens; every encoder of transformers has one."""
+    return cast(nn.Embedding, backbone.get_input_embeddings())
 
 
 @contextmanager

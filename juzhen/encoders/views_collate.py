@@ -26,7 +26,7 @@ class ViewCollator(TextCollator):
 
     def __init__(
         self,
-        tokenize: Callable[[Sequence[str]], TokenTable | Sequence[Sequence[int]]],
+        tokenize: Callable[[Sequence[str]], Sequence[Sequence[int] | np.ndarray]],
         pack: Callable[[TokenTable], Tokens],
         *,
         changes: SentenceChanges,

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -139,7 +140,7 @@ class TextViews:
         self._synonyms = builtin_synonyms() if "synonym" in self._names else None
         self.translations = None
         if "translation" in self._names:
-            self.translations = Translations(views.translations, group=views.group)
+            self.translations = Translations(cast(str, views.translations), group=views.group)
 
     def __bool__(self) -> bool:
         return bool(self._names)
@@ -148,9 +149,9 @@ class TextViews:
         for name in self._names:
             match name:
                 case "synonym":
-                    text = self._synonyms.replaced(text, self._share, generator)
+                    text = cast(Synonyms, self._synonyms).replaced(text, self._share, generator)
                 case "translation":
-                    text = self.translations.drawn(text, generator)
+                    text = cast(Translations, self.translations).drawn(text, generator)
                 case "sentence_order":
                     text = reordered(text, generator)
         return text

@@ -1,6 +1,5 @@
 """Transfer tasks: what a classifier gets out of the embeddings of a finished encoder, which is not changed."""
 
-import sys
 from collections.abc import Mapping
 
 import numpy as np
@@ -49,5 +48,5 @@ def _drawn(examples: Examples, limit: int | None, seed: int) -> Examples:
 
 def _features(encoder: SentenceEncoder, examples: Examples, batch_tokens: int) -> Features:
     texts = [text for column in examples.columns for text in examples.texts(column)]
-    embeddings = encoder.embed(texts, batch_tokens=batch_tokens, progress=sys.stdout.isatty())
+    embeddings = encoder.encode(texts, batch_tokens=batch_tokens)
     return combined(np.split(embeddings, len(examples.columns)), examples.kind)

@@ -37,7 +37,7 @@ def test_the_numbers_are_those_of_the_embeddings(folder, tmp_path, capsys):
     assert main([*words, "--sentences", "40"]) == 0
     found = json.loads((tmp_path / "out.json").read_text())
     texts = list(dict.fromkeys(line for line in lines.read_text(encoding="utf-8").split("\n") if line))
-    embeddings = load_encoder(folder).embed(texts, batch_tokens=64, progress=False)
+    embeddings = load_encoder(folder).encode(texts, batch_tokens=64, progress=False)
     own = found["lines.txt"]
     assert own["texts"] == len(texts) == 6
     assert own["mean_cosine"] == pytest.approx(mean_cosine(embeddings), abs=1e-5)
@@ -63,7 +63,7 @@ def test_classes_have_a_silhouette(folder, news, tmp_path):
     rows = [
         line.split("\t") for line in (tmp_path / "data" / "tnews" / "test.tsv").read_text().splitlines()[1:]
     ]
-    embeddings = load_encoder(folder).embed([text for text, _ in rows], batch_tokens=64, progress=False)
+    embeddings = load_encoder(folder).encode([text for text, _ in rows], batch_tokens=64, progress=False)
     classes = np.unique([name for _, name in rows], return_inverse=True)[1]
     assert found["silhouette"] == pytest.approx(silhouette(embeddings, classes), abs=1e-4)
     assert found["texts"] == len(rows)

@@ -22,7 +22,7 @@ def trained(tmp_path, precision, loss="cosent", **options):
     work = training_work(folder, datasets=sets, batch_size=8, steps=6, overrides=overrides).at(precision)
     micro_rows = options.get("micro_rows")
     if micro_rows:
-        work.job.hardware.train_piece_tokens = 40
+        work.job.hardware.micro_batch_tokens = 40
     return train_ours(work, seed=0).losses, train_theirs(order_of(work, micro_rows=micro_rows), seed=0).losses
 
 

@@ -82,7 +82,7 @@ def test_accumulation_and_pieces_leave_it_as_it_is(tmp_path, tiny_backbone):
         for name, words in (
             ("plain", ()),
             ("gathered", ("training.accumulate=2",)),
-            ("pieces", ("hardware.train_piece_tokens=40",)),
+            ("pieces", ("hardware.micro_batch_tokens=40",)),
         )
     )
     assert gathered == pytest.approx(plain[1::2], rel=1e-4)

@@ -12,7 +12,7 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.core.option import options
 from juzhen.encoders.augmentation import Augmentation
 from juzhen.encoders.collate import SentenceCollator
-from juzhen.encoders.joint import JointCollator, JointTemplate, pack_joint
+from juzhen.encoders.cross_encoder_input import JointCollator, JointTemplate, pack_joint
 from juzhen.encoders.packing import pack
 from juzhen.encoders.sentence_changes import SentenceChanges
 from juzhen.encoders.views import VIEWS, TokenViews, Views
@@ -63,7 +63,7 @@ def sentences(batch, tokenizer):
     parts = batch.tokens.input_ids.split(batch.tokens.lengths.tolist())
     texts = [
         tokenizer.decode(parts[place], skip_special_tokens=True).replace(" ", "")
-        for place in batch.tokens.restored
+        for place in batch.tokens.inverse_permutation
     ]
     return {name: [texts[row] for row in places] for name, places in batch.columns.items()}
 

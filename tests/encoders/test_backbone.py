@@ -320,7 +320,7 @@ def test_lengths_beyond_the_positions_are_refused(any_folder, load):
     assert load(any_folder, max_length=32).max_length == 32  # RoBERTa has 34 rows and uses 32
     encoder = load(any_folder).eval()
     assert encoder.max_length == 32
-    assert encoder.embed(["今" * 100], batch_tokens=100, progress=False).shape == (1, 32)
+    assert encoder.encode(["今" * 100], batch_tokens=100, progress=False).shape == (1, 32)
     for length in (33, 2, 0):
         with pytest.raises(UserError, match=f"backbone.max_length={length}: .*3 to 32"):
             load(any_folder, max_length=length)

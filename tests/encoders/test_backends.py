@@ -8,8 +8,7 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from juzhen.backends import backend as backends
-from juzhen.backends import open_backend, require_packages
+from juzhen.backends import Deferred, open_backend, opening, require_packages
 from juzhen.backends.names import BackendName
 from juzhen.core import processor
 from juzhen.core.errors import UserError
@@ -23,7 +22,8 @@ ONNX = (BackendName.ONNX, BackendName.ONNX_INT8)
 
 
 def embed(encoder, backend, texts=TEXTS, **how) -> np.ndarray:
-    return encoder.embed(texts, batch_tokens=64, progress=False, backend=backend, **how)
+    backend = open_backend(encoder, backend) if isinstance(backend, str) else backend
+    return encoder.encode(texts, batch_tokens=64, backend=backend, **how)
 
 
 def unit(embeddings):
@@ -60,7 +60,7 @@ def opened(graph, monkeypatch):
     from juzhen.backends import onnx_export
 
     monkeypatch.setattr(onnx_export, "_export", lambda module, path: shutil.copy(graph[1], path))
-    return lambda name, encoder=graph[0]: open_backend(name, encoder)
+    return lambda name, encoder=graph[0]: open_backend(encoder, name)
 
 
 @pytest.mark.slow
@@ -145,7 +145,7 @@ def test_rounding_hardly_changes_a_correlation(project_root, load, backend):
     gold = [float(row[names.index("label")]) for row in rows]
 
     def cosines(name):
-        both = unit(encoder.embed([*first, *second], batch_tokens=2048, progress=False, backend=name))
+        both = unit(encoder.encode([*first, *second], backend=open_backend(encoder, name)))
         return both, (both[: len(rows)] * both[len(rows) :]).sum(1)
 
     (expected, plain), (computed, rounded) = cosines("torch"), cosines(backend)
@@ -161,7 +161,7 @@ def test_weights_that_do_not_bear_8_bits_are_refused(bert_folder, load, monkeypa
 
     monkeypatch.setattr(onnx_export, "LEAST_COSINE", 1.001)
     with pytest.raises(UserError, match="onnx_int8: these weights do not bear 8 bits"):
-        open_backend("onnx_int8", load(bert_folder))
+        open_backend(load(bert_folder), "onnx_int8")
 
 
 def test_an_embedding_does_not_depend_on_the_calls(graph, opened, monkeypatch):
@@ -207,13 +207,11 @@ def test_an_architecture_that_cannot_be_exported_is_named(bert_folder, load, mon
 
     monkeypatch.setattr(type(encoder.backbone), "forward", unexportable)
     with pytest.raises(UserError, match="bert: this architecture cannot be exported to ONNX"):
-        open_backend("onnx", encoder)
+        open_backend(encoder, "onnx")
 
 
 def test_a_missing_package_is_named_with_the_command(bert_folder, load, monkeypatch):
-    from juzhen.backends import backend
-
-    monkeypatch.setattr(backend, "find_spec", lambda name: None if name == "onnxruntime" else Path())
+    monkeypatch.setattr(opening, "find_spec", lambda name: None if name == "onnxruntime" else Path())
     with pytest.raises(UserError, match=r'needs onnxruntime, .*pip install -e "\.\[onnx\]"'):
         embed(load(bert_folder), "onnx")
     require_packages(BackendName.TORCH_BF16)
@@ -222,15 +220,26 @@ def test_a_missing_package_is_named_with_the_command(bert_folder, load, monkeypa
 def test_an_unknown_name_is_refused_before_any_work(bert_folder, load, monkeypatch):
     encoder = load(bert_folder)
     monkeypatch.setattr(encoder, "tokenize", lambda texts: pytest.fail("work was done"))
-    with pytest.raises(UserError, match=r"backend=onnx_int4: no such back end; did you mean onnx_int8"):
-        embed(encoder, "onnx_int4")
+    for opened in (open_backend, Deferred):
+        with pytest.raises(UserError, match=r"backend=onnx_int4: no such back end; did you mean onnx_int8"):
+            opened(encoder, "onnx_int4")
+    with pytest.raises(
+        UserError, match=r'backend="onnx": expected one that is open: open_backend\(encoder, "onnx"\)'
+    ):
+        encoder.encode(TEXTS, backend="onnx")
+
+
+def test_a_deferred_back_end_is_opened_by_the_first_text(bert_folder, load):
+    encoder = load(bert_folder)
+    deferred = Deferred(encoder, "torch_bf16")
+    np.testing.assert_array_equal(embed(encoder, deferred), embed(encoder, "torch_bf16"))
 
 
 def test_bf16_without_instructions_for_it_is_warned_of_once(load, bert_folder, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(processor, "CPUINFO", tmp_path / "cpuinfo")
     processor.CPUINFO.write_text("flags\t\t: fpu avx2\n")
-    backends._say_once.cache_clear()
+    opening._say_once.cache_clear()
     encoder = load(bert_folder)
     for name in ("torch_bf16", "torch_bf16", "torch"):
-        open_backend(name, encoder)
+        open_backend(encoder, name)
     assert capsys.readouterr().err.count("backend torch_bf16: this processor has no") == 1

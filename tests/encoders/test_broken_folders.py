@@ -9,8 +9,8 @@ from safetensors.torch import load_file, save_file
 
 from juzhen.core.errors import UserError
 from juzhen.encoders import load_backbone, load_encoder, save_encoder
-from juzhen.encoders.joint_bundle import load_joint_encoder, save_joint_encoder
-from juzhen.encoders.joint_encoder import JointEncoder
+from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.cross_encoder_bundle import save_cross_encoder
 from juzhen.encoders.layout import read_layout
 from juzhen.encoders.projection import Projection
 from juzhen.encoders.spec import BackboneConfig
@@ -209,8 +209,8 @@ def test_a_whole_folder_is_read(folder):
 
 
 def test_the_settings_of_a_cross_encoder(whole, tmp_path):
-    joint = JointEncoder(load_encoder(whole), outputs=1, segments=True, symmetric=False, seed=0)
-    folder = save_joint_encoder(joint, tmp_path / "joint", card={})
+    joint = CrossEncoder(load_encoder(whole), outputs=1, segments=True, symmetric=False, seed=0)
+    folder = save_cross_encoder(joint, tmp_path / "joint", card={})
     settings = json.loads((folder / "crossencoder.json").read_text())
     for change, part in (
         ({"outputs": 3}, "crossencoder.json and head.safetensors do not belong together"),
@@ -219,6 +219,6 @@ def test_the_settings_of_a_cross_encoder(whole, tmp_path):
         ({"pooling": 3}, "pooling is 3, expected a text"),
     ):
         write(folder, "crossencoder.json", json.dumps(settings | change))
-        refused(load_joint_encoder, folder, part)
+        refused(CrossEncoder.load, folder, part)
     write(folder, "crossencoder.json", "[]")
-    refused(load_joint_encoder, folder, "expected an object")
+    refused(CrossEncoder.load, folder, "expected an object")

@@ -38,14 +38,14 @@ def test_the_round_trip_is_exact(bert_folder, load, tmp_path, pooling, normalize
     assert all(torch.equal(value, again.state_dict()[name]) for name, value in encoder.state_dict().items())
     assert again.tokenize(TEXTS) == encoder.tokenize(TEXTS)
     for texts in (TEXTS, TEXTS * 2):
-        first, second = (one.embed(texts, batch_tokens=64, progress=False) for one in (encoder, again))
+        first, second = (one.encode(texts, batch_tokens=64, progress=False) for one in (encoder, again))
         assert first.tobytes() == second.tobytes()
 
 
 def test_every_architecture_survives(any_folder, load, tmp_path):
     encoder = load(any_folder)
     again = load_encoder(save_encoder(encoder, tmp_path / "bundle", card={}))
-    first, second = (one.embed(TEXTS, batch_tokens=64, progress=False) for one in (encoder, again))
+    first, second = (one.encode(TEXTS, batch_tokens=64, progress=False) for one in (encoder, again))
     assert first.tobytes() == second.tobytes()
 
 
@@ -68,7 +68,7 @@ def test_a_layer_norm_is_last_but_for_the_length_and_survives(bert_folder, load,
     saved = save_encoder(encoder, tmp_path / "bundle", card=CARD)
     assert (saved / "2_LayerNorm" / "model.safetensors").is_file()
     again = load_encoder(saved)
-    first, second = (one.embed(TEXTS, batch_tokens=64, progress=False) for one in (encoder, again))
+    first, second = (one.encode(TEXTS, batch_tokens=64, progress=False) for one in (encoder, again))
     assert first.tobytes() == second.tobytes()
     # What the folder says can be gone against, and is not said twice.
     assert len(load(saved, layer_norm=True).projections) == 1
@@ -82,14 +82,14 @@ def test_projections_survive(bert_folder, load, tmp_path):
         encoder.pooling, encoder.projections = pooling, nn.ModuleList([layer])
         again = load_encoder(save_encoder(encoder, tmp_path / str(number), card={}))
         assert (again.dim, again.normalize, again.pooling) == (5, True, pooling)
-        first, second = (one.embed(TEXTS, batch_tokens=64, progress=False) for one in (encoder, again))
+        first, second = (one.encode(TEXTS, batch_tokens=64, progress=False) for one in (encoder, again))
         assert first.tobytes() == second.tobytes()
 
 
 def test_a_folder_from_before_keys_were_renamed_is_read(bert_folder, load, tmp_path):
     folder = save_encoder(load(bert_folder, pooling="first_last", normalize=True), tmp_path / "b", card=CARD)
     own = folder / "juzhen.json"
-    own.write_text(own.read_text(encoding="utf-8").replace("normalize", "normalise"), encoding="utf-8")
+    own.write_text(own.read_text(encoding="utf-8").replace("normalize", "normalize"), encoding="utf-8")
     assert load_encoder(folder).normalize
 
 
@@ -131,7 +131,7 @@ def test_the_card_states_the_facts(bert_folder, load, tmp_path):
 def test_equal_encoders_give_equal_files(bert_folder, load, tmp_path):
     encoder = load(bert_folder, max_length=20)
     first = contents(save_encoder(encoder, tmp_path / "a", card=CARD))
-    encoder.embed(TEXTS, batch_tokens=64, progress=False)
+    encoder.encode(TEXTS, batch_tokens=64, progress=False)
     assert contents(save_encoder(encoder, tmp_path / "b", card=CARD)) == first
     assert contents(save_encoder(load_encoder(tmp_path / "a"), tmp_path / "c", card=CARD)) == first
     assert str(tmp_path) not in "".join(raw.decode("utf-8", "ignore") for raw in first.values())
@@ -189,7 +189,7 @@ def test_a_moved_folder_still_loads(bert_folder, load, tmp_path):
     save_encoder(encoder, tmp_path / "here", card=CARD)
     shutil.move(tmp_path / "here", tmp_path / "there")
     first, second = (
-        one.embed(TEXTS, batch_tokens=64, progress=False)
+        one.encode(TEXTS, batch_tokens=64, progress=False)
         for one in (encoder, load_encoder(tmp_path / "there"))
     )
     assert first.tobytes() == second.tobytes()

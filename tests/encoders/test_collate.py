@@ -31,7 +31,7 @@ def pairs(first, second):
 def encoded(batch):
     """The sentences that the encoder gets to see, in the order in which their embeddings come back."""
     packed = batch.tokens.input_ids.split(batch.tokens.lengths.tolist())
-    return ["".join(map(chr, packed[place].tolist())) for place in batch.tokens.restored]
+    return ["".join(map(chr, packed[place].tolist())) for place in batch.tokens.inverse_permutation]
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import predict
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
 from juzhen.encoders import load_backbone, save_encoder
+from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.cut import Cut, cut_of, cut_texts
-from juzhen.encoders.joint_encoder import JointEncoder
 from juzhen.encoders.spec import BackboneConfig
 from lightning_modules.cut import cut_line
 
@@ -49,7 +49,7 @@ def test_a_text_counts_once_however_often_it_comes(encoder):
     ("second", "is_cut"), [("天", False), ("明天", False), ("明天好", True), ("好" * 30, True)]
 )
 def test_a_cross_encoder_cuts_pairs(encoder, second, is_cut):
-    joint = JointEncoder(encoder, outputs=1, segments=True, symmetric=False, seed=0)
+    joint = CrossEncoder(encoder, outputs=1, segments=True, symmetric=False, seed=0)
     assert cut_of(joint, pairs(("今天好", second))) == Cut(1, int(is_cut), 8, unit="pairs")
     whole = encoder.tokenizer("今天好", second)["input_ids"]
     assert (len(whole) > 8) == is_cut

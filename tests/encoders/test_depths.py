@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from juzhen.encoders.sentence_encoder import layer_at
+from juzhen.encoders.pooled_encoder import layer_at
 
 TEXTS = ["今天天气很好", "我", "你好吗，我的朋友，今天一起去吃饭吗", "天气", "今天天气很好吗"]
 
@@ -50,12 +50,12 @@ def test_states_are_those_of_a_plain_forward(any_folder, load):
 @pytest.mark.parametrize("pooling", ["mean", "cls", "first_last"])
 def test_pieces_give_the_same_states_and_gradients(bert_folder, load, pooling):
     encoder = load(bert_folder, pooling=pooling, dropout=0.0).double()
-    encoder.piece_tokens = 10  # groups are cut at collate time
+    encoder.micro_batch_tokens = 10  # groups are cut at collate time
     tokens = encoder.collate(encoder.tokenize(TEXTS))
-    assert len(list(tokens.pieces(10))) > 2
+    assert len(list(tokens.micro_batches(10))) > 2
     found = []
-    for piece_tokens in (None, 10):
-        encoder.piece_tokens = piece_tokens
+    for micro_batch_tokens in (None, 10):
+        encoder.micro_batch_tokens = micro_batch_tokens
         encoder.zero_grad()
         final, (inner, last) = encoder.at_depths(tokens, [0.5, 1])
         assert last is final

@@ -46,7 +46,7 @@ def masked(how, token_lists, vocabulary, *, numbers=None, seed=1, step=5):
 def per_sentence(tokens, values):
     """Values of each sentence, in the order given."""
     parts = values.split(tokens.lengths.tolist())
-    return [parts[place].tolist() for place in tokens.restored.tolist()]
+    return [parts[place].tolist() for place in tokens.inverse_permutation.tolist()]
 
 
 @pytest.mark.parametrize("strategy", ["token", "word", "span"])

@@ -35,7 +35,7 @@ def test_logits_are_those_of_the_whole_model(with_head):
     with torch.no_grad():
         found = head(encoder.token_states(tokens)[chosen])
         expected = []
-        for place in tokens.restored.argsort().tolist():
+        for place in tokens.inverse_permutation.argsort().tolist():
             ids = encoder.tokenizer(TEXTS[place], return_tensors="pt")["input_ids"]
             expected.append(whole(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[0])
     assert torch.allclose(found, torch.cat(expected)[chosen], atol=1e-5)
@@ -61,7 +61,7 @@ def test_pieces_give_the_same_states(with_head):
     _, encoder = with_head
     tokens = encoder.collate(encoder.tokenize(TEXTS))
     whole = encoder.token_states(tokens)
-    encoder.piece_tokens = 6
+    encoder.micro_batch_tokens = 6
     tokens = encoder.collate(encoder.tokenize(TEXTS))
     assert torch.allclose(encoder.token_states(tokens), whole, atol=1e-5)
     states, embeddings = encoder.states_and_embeddings(tokens)

@@ -16,7 +16,7 @@ TEXTS = ["今天天气很好", "我", "你好吗，我的朋友，今天一起�
 def test_packing_loses_nothing(token_lists):
     tokens = pack(token_lists)
     packed = list(tokens.input_ids.split(tokens.lengths.tolist()))
-    assert [packed[place].tolist() for place in tokens.restored.tolist()] == token_lists
+    assert [packed[place].tolist() for place in tokens.inverse_permutation.tolist()] == token_lists
     assert sum(group.num_sentences for group in tokens.groups) == len(token_lists)
     assert sum(group.num_tokens for group in tokens.groups) == tokens.input_ids.numel()
     positions = tokens.positions.split(tokens.lengths.tolist())
@@ -51,7 +51,7 @@ def test_packing_equals_plain_loops(table, max_tokens, data):
     by_length = sorted(range(len(rows)), key=lambda place: len(table[rows[place]]))  # stable, as packing is
     assert tokens.input_ids.tolist() == [token for place in by_length for token in table[rows[place]]]
     assert tokens.input_ids.dtype == torch.int64
-    assert tokens.restored.tolist() == [by_length.index(place) for place in range(len(rows))]
+    assert tokens.inverse_permutation.tolist() == [by_length.index(place) for place in range(len(rows))]
     lengths = [len(table[rows[place]]) for place in by_length]
     assert tokens.lengths.tolist() == lengths
     expected = groups_by_hand(lengths, max_tokens)
@@ -110,7 +110,7 @@ def test_the_backbone_alone_still_takes_padded_input(bert_folder, load):
     input_ids, mask = padded_inputs(tokens, pad=0)
     alone = encoder.backbone(input_ids=input_ids, attention_mask=mask).last_hidden_state[:, 0]
     encoder.pooling = "cls"
-    torch.testing.assert_close(alone[tokens.restored], encoder(tokens), rtol=0, atol=1e-5)
+    torch.testing.assert_close(alone[tokens.inverse_permutation], encoder(tokens), rtol=0, atol=1e-5)
 
 
 @given(
@@ -120,7 +120,7 @@ def test_the_backbone_alone_still_takes_padded_input(bert_folder, load):
 @settings(max_examples=60, deadline=None)
 def test_pieces_are_the_whole_in_packed_order(token_lists, max_tokens):
     tokens = pack(token_lists, max_group_tokens=max_tokens)
-    pieces = list(tokens.pieces(max_tokens))
+    pieces = list(tokens.micro_batches(max_tokens))
     assert torch.equal(torch.cat([piece.input_ids for piece in pieces]), tokens.input_ids)
     assert torch.equal(torch.cat([piece.lengths for piece in pieces]), tokens.lengths)
     for piece in pieces:
@@ -132,8 +132,8 @@ def test_pieces_give_the_gradients_of_the_whole_batch(bert_folder, load):
     encoder = load(bert_folder, dropout=0.0).train()
     token_lists = encoder.tokenize(TEXTS)
     gradients = []
-    for piece_tokens in (None, 16):
-        encoder.piece_tokens = piece_tokens
+    for micro_batch_tokens in (None, 16):
+        encoder.micro_batch_tokens = micro_batch_tokens
         encoder.zero_grad()
         embeddings = torch.nn.functional.normalize(encoder(encoder.collate(token_lists)), dim=-1)
         # coupled: every sentence is compared with every other
@@ -145,13 +145,13 @@ def test_pieces_give_the_gradients_of_the_whole_batch(bert_folder, load):
 
 def test_pieces_are_computed_again_with_the_same_dropout(bert_folder, load):
     encoder = load(bert_folder, dropout=0.3).train()
-    encoder.piece_tokens = 16
+    encoder.micro_batch_tokens = 16
     tokens = encoder.collate(encoder.tokenize(TEXTS))
     seen = []
     encoder.backbone.register_forward_hook(lambda *call: seen.append(call[2].last_hidden_state.detach()))
     encoder(tokens).sum().backward()
     first, again = seen[: len(seen) // 2], seen[len(seen) // 2 :]
-    assert len(first) == len(list(tokens.pieces(16))) > 1
+    assert len(first) == len(list(tokens.micro_batches(16))) > 1
     for state in first:
         assert any(state.shape == other.shape and torch.equal(state, other) for other in again)
 

@@ -13,9 +13,9 @@ from juzhen.core.errors import UserError
 from juzhen.encoders import load_encoder, save_encoder
 from juzhen.encoders.fingerprint import encoder_digest
 from juzhen.encoders.packing import PACKED
-from juzhen.encoders.prompt_encoder import PromptEncoder
 from juzhen.encoders.prompt_templates import Frame, Template, read_template, wrap
 from juzhen.encoders.prompts import INJECTED, SENTENCE, Prompts
+from juzhen.encoders.sentence_encoder import PromptEncoder
 from juzhen.encoders.token_table import TokenTable
 
 TEXTS = ["今天天气很好", "我", "你好吗，我的朋友，今天一起去吃饭吗", "天气 [MASK] 好", "abc 今天天气很好吗"]
@@ -206,7 +206,7 @@ def test_saved_and_loaded_encode_the_same(build, tmp_path, changes):
         encoder.max_length,
         encoder.input_length,
     )
-    first, second = (one.embed(TEXTS, batch_tokens=100, progress=False) for one in (encoder, again))
+    first, second = (one.encode(TEXTS, batch_tokens=100, progress=False) for one in (encoder, again))
     assert np.array_equal(first, second)
     assert not (tmp_path / "encoder" / "modules.json").exists()
     assert (INJECTED in again.tokenizer.get_vocab()) == ("stage_2" not in changes)
@@ -218,7 +218,7 @@ def test_saved_and_loaded_encode_the_same(build, tmp_path, changes):
 def test_pieces_change_nothing(build):
     encoder = build(denoise="positions", dropout=0.0)
     whole = encoder(tokens_of(encoder, [0, 1, 2, 0, 1]))
-    encoder.piece_tokens = 20
+    encoder.micro_batch_tokens = 20
     parts = encoder(tokens_of(encoder, [0, 1, 2, 0, 1]))
     torch.testing.assert_close(parts, whole, rtol=1e-5, atol=1e-6, check_dtype=False)
 
@@ -263,6 +263,6 @@ def test_onnx_and_masked_language_models_are_refused(build):
 
     encoder = build()
     with pytest.raises(UserError, match="templates"):
-        open_backend("onnx", encoder)
+        open_backend(encoder, "onnx")
     with pytest.raises(UserError, match="templates"):
         encoder.token_states(tokens_of(encoder))

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from juzhen.core.errors import UserError
+from juzhen.encoders import texts
 from juzhen.encoders.pooling import POOLINGS
-from juzhen.encoders.sentence_encoder import batches_by_length
+from juzhen.encoders.texts import batches_by_length
 
 TEXTS = ["今天天气很好吗", "我", "你他们是的在不了有和人这中大", "今天", "我", "ab cd"]
 
@@ -42,26 +43,30 @@ def test_tokenize_adds_special_tokens_and_cuts(bert_folder, load):
 def test_tokenize_in_portions_equals_one_call(bert_folder, load, monkeypatch):
     encoder = load(bert_folder)
     whole = encoder.tokenize(TEXTS)
-    monkeypatch.setattr("juzhen.encoders.sentence_encoder.TEXTS_PER_CALL", 2)
+    monkeypatch.setattr("juzhen.encoders.pooled_encoder.TEXTS_PER_CALL", 2)
     assert encoder.tokenize(TEXTS) == whole
 
 
 @pytest.mark.parametrize(
-    ("num_texts", "progress", "shown"), [(5, True, False), (6, True, True), (6, False, False)]
+    ("progress", "is_terminal", "patience", "started"),
+    [
+        (True, False, 9, 1),
+        (False, True, 0, 0),
+        (None, True, 0, 1),
+        (None, True, 9, 0),
+        (None, False, 0, 0),
+    ],
 )
-def test_a_bar_is_shown_for_many_texts_and_on_demand(
-    bert_folder, load, monkeypatch, num_texts, progress, shown
+def test_a_bar_is_shown_on_demand_or_on_a_terminal_for_long_work(
+    bert_folder, load, monkeypatch, progress, is_terminal, patience, started
 ):
-    import juzhen.encoders.sentence_encoder as module
-
-    told = []
-    plain = module.Progress
-    monkeypatch.setattr(
-        module, "Progress", lambda **how: told.append(not how["disable"]) or plain(disable=True)
-    )
-    monkeypatch.setattr(module, "MANY_TEXTS", 5)
-    load(bert_folder).tokenize(["今天"] * num_texts, progress=progress)
-    assert told == [shown]
+    starts = []
+    monkeypatch.setattr(texts.Progress, "start", lambda self: self.disable or starts.append(self))
+    monkeypatch.setattr(texts.Console, "is_terminal", is_terminal)
+    monkeypatch.setattr(texts, "PATIENCE", patience)
+    monkeypatch.setattr("juzhen.encoders.pooled_encoder.TEXTS_PER_CALL", 2)
+    load(bert_folder).tokenize(["今天"] * 5, progress=progress)
+    assert len(starts) == started
 
 
 @given(
@@ -69,7 +74,7 @@ def test_a_bar_is_shown_for_many_texts_and_on_demand(
 )
 def test_embed_keeps_the_order_whatever_the_batches(shared_encoder, order, batch_tokens):
     encoder, single = shared_encoder
-    embeddings = encoder.embed([TEXTS[i] for i in order], batch_tokens=batch_tokens, progress=False)
+    embeddings = encoder.encode([TEXTS[i] for i in order], batch_tokens=batch_tokens, progress=False)
     np.testing.assert_allclose(embeddings, single[order], rtol=1e-4, atol=1e-5)
 
 
@@ -78,7 +83,7 @@ def shared_encoder(bert_folder):
     from juzhen.encoders import load_encoder
 
     encoder = load_encoder(bert_folder)
-    single = [encoder.embed([text], batch_tokens=100, progress=False)[0] for text in TEXTS]
+    single = [encoder.encode([text], batch_tokens=100, progress=False)[0] for text in TEXTS]
     return encoder, np.stack(single)
 
 
@@ -87,7 +92,7 @@ def test_embed_encodes_equal_texts_once(bert_folder, load, monkeypatch):
     sizes = []
     plain = encoder.forward
     monkeypatch.setattr(encoder, "forward", lambda tokens: sizes.append(len(tokens)) or plain(tokens))
-    embeddings = encoder.embed(["今天", "我", "今天", "今天"], batch_tokens=1000, progress=False)
+    embeddings = encoder.encode(["今天", "我", "今天", "今天"], batch_tokens=1000, progress=False)
     assert sum(sizes) == 2
     assert np.array_equal(embeddings[0], embeddings[2])
     assert embeddings.dtype == np.float32
@@ -98,8 +103,8 @@ def test_embed_drops_nothing_and_leaves_the_mode_as_it_was(bert_folder, load):
     encoder = load(bert_folder, dropout=0.5)
     for training in (True, False):
         encoder.train(training)
-        once = encoder.embed(TEXTS, batch_tokens=64, progress=True)
-        assert np.array_equal(once, encoder.embed(TEXTS, batch_tokens=64, progress=False))
+        once = encoder.encode(TEXTS, batch_tokens=64, progress=True)
+        assert np.array_equal(once, encoder.encode(TEXTS, batch_tokens=64, progress=False))
         assert encoder.training is training
         assert encoder.backbone.training is training
     tokens = encoder.train().collate(encoder.tokenize(TEXTS))
@@ -110,12 +115,12 @@ def test_embed_restores_the_mode_after_an_error(bert_folder, load, monkeypatch):
     encoder = load(bert_folder)
     monkeypatch.setattr(encoder, "collate", lambda lists: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        encoder.embed(TEXTS, batch_tokens=64, progress=False)
+        encoder.encode(TEXTS, batch_tokens=64, progress=False)
     assert encoder.training
 
 
 def test_embed_of_nothing(bert_folder, load):
-    embeddings = load(bert_folder).embed([], batch_tokens=64, progress=False)
+    embeddings = load(bert_folder).encode([], batch_tokens=64, progress=False)
     assert (embeddings.shape, embeddings.dtype) == ((0, 32), np.float32)
 
 
@@ -124,19 +129,24 @@ def test_embed_of_nothing(bert_folder, load):
     [
         (["今天", ""], "text 1 is empty"),
         (["  \t", "今天"], "text 0 is empty"),
-        (["今天", None], "text 1 is a NoneType"),
-        (["今天", 3], r"text 1 is a int \(3\)"),
-        ("今天", "expected a list of texts"),
+        (["今天", None], r"text 1 is a NoneType \(None\); expected a string"),
+        (["今天", 3], r"text 1 is an int \(3\)"),
+        (["今天", "今天".encode()], r"text 1 is a bytes .*decode it first: text.decode"),
+        (b"ab", r"expected a text or a list of texts, got a bytes .*decode it first"),
+        (None, "expected a text or a list of texts, got a NoneType"),
+        (["今天", "\ud800"], "text 1 holds half a surrogate pair"),
+        ({"今天": 1}, "got a dict"),
+        (7, r"got an int \(7\)"),
     ],
 )
 def test_embed_refuses_what_is_no_sentence(bert_folder, load, texts, message):
     with pytest.raises(UserError, match=message):
-        load(bert_folder).embed(texts, batch_tokens=64, progress=False)
+        load(bert_folder).encode(texts, batch_tokens=64, progress=False)
 
 
 def test_normalized_embeddings_have_length_1(bert_folder, load):
-    plain = load(bert_folder).embed(TEXTS, batch_tokens=64, progress=False)
-    unit = load(bert_folder, normalize=True).embed(TEXTS, batch_tokens=64, progress=False)
+    plain = load(bert_folder).encode(TEXTS, batch_tokens=64, progress=False)
+    unit = load(bert_folder, normalize=True).encode(TEXTS, batch_tokens=64, progress=False)
     assert not np.allclose(np.linalg.norm(plain, axis=1), 1)
     np.testing.assert_allclose(
         unit, plain / np.linalg.norm(plain, axis=1, keepdims=True), rtol=1e-5, atol=1e-6

@@ -71,7 +71,7 @@ def pairs(batch, tokenizer):
     """(anchors, positives), each sentence as its list of tokens without the special ones."""
     parts = batch.tokens.input_ids.split(batch.tokens.lengths.tolist())
     texts = []
-    for place in batch.tokens.restored.tolist():
+    for place in batch.tokens.inverse_permutation.tolist():
         first, *words, last = tokenizer.convert_ids_to_tokens(parts[place].tolist())
         assert (first, last) == ("[CLS]", "[SEP]")
         texts.append(words)

@@ -21,7 +21,7 @@ def bag(bert_folder):
 
 
 def embedded(encoder, texts=TEXTS):
-    return encoder.embed(texts, batch_tokens=100, progress=False).astype(np.float64)
+    return encoder.encode(texts, batch_tokens=100, progress=False).astype(np.float64)
 
 
 def vectors(encoder):

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from juzhen.encoders import load_backbone, load_encoder, save_encoder
-from juzhen.encoders.joint_bundle import load_joint_encoder, save_joint_encoder
-from juzhen.encoders.joint_encoder import JointEncoder
+from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.cross_encoder_bundle import save_cross_encoder
 from juzhen.encoders.layout import read_layout
 from juzhen.encoders.projection import OutputNorm, Projection
 from juzhen.encoders.spec import BackboneConfig
@@ -48,8 +48,8 @@ def whole(tmp_path_factory):
     encoder.pooling = "first_last"
     save_encoder(encoder, root / "own", card={})
     inner = load_backbone(BackboneConfig(path=str(plain), initialize="random", max_length=8), seed=0)
-    joint = JointEncoder(inner, outputs=1, segments=True, symmetric=False, seed=0)
-    save_joint_encoder(joint, root / "joint", card={})
+    joint = CrossEncoder(inner, outputs=1, segments=True, symmetric=False, seed=0)
+    save_cross_encoder(joint, root / "joint", card={})
     return root
 
 
@@ -89,14 +89,14 @@ def test_folders(whole, layout, size):
         (folder / name).write_bytes(data.draw(spoilt_file(source / name)))
         if name == "config.json" and is_huge(folder / name):
             return
-        load = load_joint_encoder if layout == "joint" else load_encoder
+        load = CrossEncoder.load if layout == "joint" else load_encoder
         encoder = answer(lambda: load(folder))
         if isinstance(encoder, str):
             return
         if layout == "joint":
-            answer(lambda: encoder.scores(["今天"], ["明天 a"], batch_tokens=64, progress=False))
+            answer(lambda: encoder.score([("今天", "明天 a")]))
         else:
-            answer(lambda: encoder.embed(["今天", "a"], batch_tokens=64, progress=False))
+            answer(lambda: encoder.encode(["今天", "a"]))
 
     holds()
 

@@ -63,6 +63,7 @@ WRONG = {
     "+optimiser.lr=1": "did you mean optimizer?",
     "backbone.normalise=true": "called backbone.normalize now",
     "backbone.initialise=random": "called backbone.initialize now",
+    "hardware.train_piece_tokens=8192": "called hardware.micro_batch_tokens now",
     "+dataset.demo_sts.licence=MIT": "called dataset.demo_sts.license now",
     "+schedule.stages.demo_sts.optimiser.lr=1": "called schedule.stages.demo_sts.optimizer now",
     "experiment=old_spelling": "called optimizer now (conf/experiment/old_spelling.yaml, line 2)",

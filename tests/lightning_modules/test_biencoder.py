@@ -47,7 +47,7 @@ def test_a_batch_holds_each_sentence_once_and_spells_the_rows(build):
     batch = module.collate(examples, rows)
     assert len(batch.tokens) == len(batch.sentence_ids) == len(set(batch.sentence_ids.tolist())) == 3
     packed = batch.tokens.input_ids.split(batch.tokens.lengths.tolist())
-    spelt = [packed[place].tolist() for place in batch.tokens.restored]
+    spelt = [packed[place].tolist() for place in batch.tokens.inverse_permutation]
     for column, texts in (("text_a", FIRST), ("text_b", SECOND)):
         expected = module.encoder.tokenize([texts[row] for row in rows]).tolist()
         assert [spelt[place] for place in batch.columns[column].tolist()] == expected
@@ -70,11 +70,11 @@ def test_a_plan_encodes_each_sentence_once_and_scores_every_set(build):
     plan = CosinePlan(sets)
     sentences = plan.examples.texts("text")
     assert sorted(sentences) == sorted({*FIRST, *SECOND, "退货"})
-    outputs = encoder.embed(sentences, batch_tokens=999, progress=False)
+    outputs = encoder.encode(sentences, batch_tokens=999, progress=False)
     for one, scores in zip(sets, plan.scores(outputs), strict=True):
         for row, score in enumerate(scores):
             pair = [one.texts(column)[row] for column in one.columns]
-            first, second = encoder.embed(pair, batch_tokens=999, progress=False).astype(np.float64)
+            first, second = encoder.encode(pair, batch_tokens=999, progress=False).astype(np.float64)
             cosine = first @ second / np.linalg.norm(first) / np.linalg.norm(second)
             assert score == pytest.approx(cosine, abs=1e-5)
 

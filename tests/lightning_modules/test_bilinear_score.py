@@ -18,8 +18,8 @@ from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.core.weights import weights_digest
 from juzhen.encoders import load_backbone, load_encoder, save_encoder
+from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.grow import with_layers
-from juzhen.encoders.joint_encoder import JointEncoder
 from juzhen.encoders.locate import SCORE_FILE
 from juzhen.encoders.pair_score import BilinearScore, sides
 from juzhen.encoders.spec import BackboneConfig
@@ -102,7 +102,7 @@ def test_it_is_what_evaluation_predict_and_analysis_score_by(run, tmp_path, caps
     dev = ScoredRun(run, data_dir=None, batch_tokens=512).scored("demo_sts", "dev")
     encoder = load_encoder(run).eval()
     texts = [dev.examples.texts(column) for column in ("text_a", "text_b")]
-    both = [encoder.embed(list(side), batch_tokens=512, progress=False) for side in texts]
+    both = [encoder.encode(list(side), batch_tokens=512, progress=False) for side in texts]
     u, v = (one / np.linalg.norm(one, axis=1, keepdims=True) for one in both)
     expected = np.einsum("ri,ij,rj->r", u, encoder.score_head.form.detach().numpy(), v)
     np.testing.assert_allclose(dev.scores, expected, atol=1e-5)
@@ -215,7 +215,7 @@ def test_what_is_built_from_such_an_encoder(run, bag, tmp_path):
             load_encoder(run)
     finally:
         (tmp_path / "kept").rename(run / "encoder" / SCORE_FILE)
-    joint = JointEncoder(encoder, outputs=1, segments=True, symmetric=False, seed=0)
+    joint = CrossEncoder(encoder, outputs=1, segments=True, symmetric=False, seed=0)
     assert joint.inner.score_head is None
 
 

@@ -16,8 +16,8 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
 from juzhen.data import loading
 from juzhen.encoders import load_backbone, load_encoder
-from juzhen.encoders.prompt_encoder import PromptEncoder
 from juzhen.encoders.prompts import Prompts
+from juzhen.encoders.sentence_encoder import PromptEncoder
 from juzhen.encoders.spec import BackboneConfig
 from launch import typed_config
 from launch.language import with_language
@@ -68,13 +68,13 @@ def test_a_batch_is_each_sentence_in_each_template(tiny_backbone):
     for view in ("anchor", "positive", "negative"):
         template = config.model["templates"]["zh"][view]
         for row, place in enumerate(batch.columns[view].tolist()):
-            ids = parts[batch.tokens.restored[place]].tolist()
+            ids = parts[batch.tokens.inverse_permutation[place]].tolist()
             expected = encoder.tokenizer(template.replace("[X]", sentences[[0, 1, 0][row]]))["input_ids"]
             assert ids == expected
     texts = {view: batch.sentence_ids[places].tolist() for view, places in batch.columns.items()}
     assert all(ids[0] == ids[2] != ids[1] for ids in texts.values())
     assert len({ids[0] for ids in texts.values()}) == 3  # a negative is no copy of its anchor
-    assert module.collate.lengths(rows)[0] == len(parts[batch.tokens.restored[0]])
+    assert module.collate.lengths(rows)[0] == len(parts[batch.tokens.inverse_permutation[0]])
 
 
 @pytest.mark.parametrize(("model", "loss"), LOSS_OF.items())

@@ -47,7 +47,7 @@ def pieces(batch, tokenizer):
     """(anchors, positives) as texts."""
     parts = batch.tokens.input_ids.split(batch.tokens.lengths.tolist())
     texts = []
-    for place in batch.tokens.restored.tolist():
+    for place in batch.tokens.inverse_permutation.tolist():
         words = tokenizer.convert_ids_to_tokens(parts[place].tolist())
         assert (words[0], words[-1]) == ("[CLS]", "[SEP]")
         texts.append("".join(words[1:-1]))
@@ -207,7 +207,7 @@ def test_hidden_tokens_are_named_in_the_same_pass(tmp_path, tiny_backbone):
     ("word", "message"),
     [
         ("model.mlm_weight=-1", "model.mlm_weight=-1"),
-        ("hardware.train_piece_tokens=100", "model.mlm_weight learns both from one pass"),
+        ("hardware.micro_batch_tokens=100", "model.mlm_weight learns both from one pass"),
     ],
 )
 def test_numbers_of_masking_that_make_no_sense_are_named(tmp_path, tiny_backbone, word, message):

@@ -15,8 +15,8 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
 from juzhen.data import loading
+from juzhen.encoders import CrossEncoder as PairEncoder
 from juzhen.encoders import load_encoder
-from juzhen.encoders.joint_bundle import load_joint_encoder
 from juzhen.metrics.classes import score_classes
 from juzhen.metrics.correlation import spearman
 from launch import typed_config
@@ -63,7 +63,7 @@ def test_every_loss_that_fits_takes_steps(loss, tmp_path, tiny_backbone):
     dataset = min(FITS[loss] & {"demo_nli"} or {"demo_qmc"})
     run = run_job(tmp_path, tiny_backbone, *JOINT, f"dataset=[{dataset}]", f"loss={loss}", "debug_rows=24")
     assert Result.read(run).training["steps"] == 2
-    before = load_joint_encoder(run).head.weight
+    before = PairEncoder.load(run).head.weight
     assert before.shape[0] == (3 if loss == "ce" else 1)
 
 
@@ -108,9 +108,7 @@ def test_the_result_is_that_of_the_saved_encoder_and_of_predict(run, tmp_path):
     job = typed_job("model=crossencoder", "dataset=[demo_qmc]", "debug_rows=48")
     job.evaluate, job.dataset = job.dataset, {}
     dev = dev_pairs(job)
-    scores = load_joint_encoder(run).scores(
-        dev.texts("text_a"), dev.texts("text_b"), batch_tokens=512, progress=False
-    )
+    scores = PairEncoder.load(run).score(list(zip(dev.texts("text_a"), dev.texts("text_b"), strict=True)))
     result = Result.read(run)
     assert result.scores["dev/demo_qmc/spearman"].value == pytest.approx(
         spearman(scores, dev.targets), abs=1e-3
@@ -144,7 +142,7 @@ def test_a_finished_run_evaluated_again_has_the_same_scores(run, tmp_path, tiny_
         tmp_path, tiny_backbone, "model=crossencoder", "dataset=[]", "suite=demo", f"init_from={run}"
     )
     found, before = Result.read(again), Result.read(run)
-    assert load_joint_encoder(again).symmetric
+    assert PairEncoder.load(again).symmetric
     for key in ("dev/demo_qmc/spearman", "test/demo_qmc/accuracy"):
         assert found.scores[key].value == pytest.approx(before.scores[key].value, abs=1e-3)
 
@@ -157,24 +155,24 @@ def test_embeddings_of_a_cross_encoder_are_refused(run, tmp_path, tiny_backbone)
 def test_a_head_is_kept_where_it_fits_and_new_where_it_does_not(run, tmp_path, tiny_backbone):
     still = (*JOINT, "optimizer.lr=1e-30", "debug_rows=24")
     sts = run_job(tmp_path, tiny_backbone, *still, "loss=cosent", f"init_from={run}")
-    old, kept = load_joint_encoder(run), load_joint_encoder(sts)
+    old, kept = PairEncoder.load(run), PairEncoder.load(sts)
     assert torch.equal(kept.head.weight, old.head.weight)
     assert (kept.symmetric, kept.inner.max_length) == (True, 24)
     two = run_job(tmp_path, tiny_backbone, *still, "dataset=[demo_qmc]", "loss=ce", f"init_from={run}")
-    classes = load_joint_encoder(two)
+    classes = PairEncoder.load(two)
     assert classes.outputs == 2
     for name, weight in old.backbone.state_dict().items():
         assert torch.equal(classes.backbone.state_dict()[name], weight), name
     # A loss of scores goes on with two nodes: their difference is a score.
     again = run_job(tmp_path, tiny_backbone, *still, "loss=cosent", f"init_from={two}")
-    assert torch.equal(load_joint_encoder(again).head.weight, classes.head.weight)
+    assert torch.equal(PairEncoder.load(again).head.weight, classes.head.weight)
 
 
 def test_a_bi_encoder_gets_a_head(tmp_path, tiny_backbone):
     still = ("training.duration=1 steps", "optimizer.lr=1e-30", "debug_rows=24", "evaluation.splits=[dev]")
     apart = run_job(tmp_path, tiny_backbone, *still)
     joint = run_job(tmp_path, tiny_backbone, *still, "model=crossencoder", f"init_from={apart}")
-    weights = [load_joint_encoder(joint).backbone.state_dict(), load_encoder(apart).backbone.state_dict()]
+    weights = [PairEncoder.load(joint).backbone.state_dict(), load_encoder(apart).backbone.state_dict()]
     assert weights[0].keys() == weights[1].keys()
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
@@ -268,7 +266,7 @@ def test_memory_in_pieces_changes_nothing(tmp_path, tiny_backbone):
         *STEADY,
     )
     whole = run_job(tmp_path / "whole", tiny_backbone, *words)
-    parts = run_job(tmp_path / "parts", tiny_backbone, *words, "hardware.train_piece_tokens=60")
+    parts = run_job(tmp_path / "parts", tiny_backbone, *words, "hardware.micro_batch_tokens=60")
     assert losses_of(parts) == pytest.approx(losses_of(whole), rel=1e-4)
 
 
@@ -317,7 +315,5 @@ def test_what_it_was_taught_it_scores_rightly(loss, tmp_path, tiny_backbone):
         "model=crossencoder", "dataset=[demo_qmc]", f"loss={loss}", "debug_rows=24", "evaluation.splits=[]"
     )
     train = loading.load_job_data(job, {"demo_qmc": Kind.LABELLED_PAIR}).train["demo_qmc"]
-    scores = load_joint_encoder(run).scores(
-        train.texts("text_a"), train.texts("text_b"), batch_tokens=512, progress=False
-    )
+    scores = PairEncoder.load(run).score(list(zip(train.texts("text_a"), train.texts("text_b"), strict=True)))
     assert scores[train.targets == 1].min() > scores[train.targets == 0].max()

@@ -119,7 +119,7 @@ def test_what_cannot_work_is_said_before_training(tmp_path, tiny_backbone, monke
     with pytest.raises(UserError, match=r"cache_embeddings=true: .*set cache_dir="):
         run_job(tmp_path, tiny_backbone, *words, "evaluation.cache_embeddings=true", "cache_dir=null")
 
-    def refuses(name, encoder):
+    def refuses(encoder, name):
         raise UserError(f"no {name}")
 
     monkeypatch.setattr("lightning_modules.embedding_pass.open_backend", refuses)

@@ -1,4 +1,4 @@
-"""A batch in pieces gives the step of the whole batch: every loss, accumulation, and a plain oracle of the cache."""
+"""Micro-batches give the step of the whole batch: every loss, accumulation, and a plain oracle of the cache."""
 
 import numpy as np
 import pytest
@@ -66,11 +66,11 @@ def build(backbone, loss, kind, *, dtype):
     return module.to(dtype)
 
 
-def gradients(module, batch, *, piece_tokens):
+def gradients(module, batch, *, micro_batch_tokens):
     """The loss and the gradient of every weight."""
     module.zero_grad()
-    module.encoder.piece_tokens = piece_tokens
-    loss, _ = loss_of(module.losses["set"], module.encode(batch))
+    module.encoder.micro_batch_tokens = micro_batch_tokens
+    loss, _ = module.losses["set"](module.encode(batch))
     loss.backward()
     return loss.detach(), {name: one.grad for name, one in module.named_parameters() if one.grad is not None}
 
@@ -80,11 +80,11 @@ def gradients(module, batch, *, piece_tokens):
 @pytest.mark.sampled(4)
 def test_every_loss_has_the_gradients_of_the_whole_batch(tiny_backbone, loss, kind, dtype):
     module = build(tiny_backbone, loss, kind, dtype=dtype)
-    module.encoder.piece_tokens = PIECE  # groups are cut at collate time
+    module.encoder.micro_batch_tokens = PIECE  # groups are cut at collate time
     batch = module.collate(rows(kind), np.arange(8))
-    assert len(list(batch.tokens.pieces(PIECE))) > 3
-    whole, expected = gradients(module, batch, piece_tokens=None)
-    pieced, found = gradients(module, batch, piece_tokens=PIECE)
+    assert len(list(batch.tokens.micro_batches(PIECE))) > 3
+    whole, expected = gradients(module, batch, micro_batch_tokens=None)
+    pieced, found = gradients(module, batch, micro_batch_tokens=PIECE)
     torch.testing.assert_close(pieced, whole, rtol=1e-6, atol=0)
     assert found.keys() == expected.keys()
     length = torch.stack([one.norm() for one in expected.values()]).norm().item()
@@ -98,11 +98,11 @@ def test_every_loss_has_the_gradients_of_the_whole_batch(tiny_backbone, loss, ki
 def test_labelled_cosent_equals_the_cache_written_out_by_hand(tiny_backbone):
     """Gao et al. 2021, section 3: embed without graph, gradients at the embeddings, then piece by piece."""
     module = build(tiny_backbone, "cosent", Kind.LABELLED_PAIR, dtype=torch.float64)
-    module.encoder.piece_tokens = PIECE
+    module.encoder.micro_batch_tokens = PIECE
     batch = module.collate(rows(Kind.LABELLED_PAIR), np.arange(8))
-    _, expected = gradients(module, batch, piece_tokens=PIECE)
+    _, expected = gradients(module, batch, micro_batch_tokens=PIECE)
     module.zero_grad()
-    module.encoder.piece_tokens = None
+    module.encoder.micro_batch_tokens = None
     with torch.no_grad():
         cached = module.encoder(batch.tokens)
     leaf = cached.clone().requires_grad_()
@@ -110,9 +110,9 @@ def test_labelled_cosent_equals_the_cache_written_out_by_hand(tiny_backbone):
     loss_of(module.losses["set"], module.encode(batch))[0].backward()
     module.encoder.forward = forward
     at_embeddings = torch.empty_like(leaf.grad)
-    at_embeddings[batch.tokens.restored] = leaf.grad
+    at_embeddings[batch.tokens.inverse_permutation] = leaf.grad
     done = 0
-    for piece in batch.tokens.pieces(PIECE):
+    for piece in batch.tokens.micro_batches(PIECE):
         module.encoder(piece).backward(at_embeddings[done : done + len(piece)])
         done += len(piece)
     for name, one in module.named_parameters():
@@ -124,7 +124,7 @@ def test_labelled_cosent_equals_the_cache_written_out_by_hand(tiny_backbone):
 def test_a_job_in_pieces_ends_with_the_same_weights(tmp_path, tiny_backbone, more):
     words = ("training.duration=6 steps", "backbone.dropout=0.0", *more)
     whole = run_job(tmp_path / "whole", tiny_backbone, *words)
-    pieced = run_job(tmp_path / "pieced", tiny_backbone, *words, "hardware.train_piece_tokens=40")
+    pieced = run_job(tmp_path / "pieced", tiny_backbone, *words, "hardware.micro_batch_tokens=40")
     assert whole.name == pieced.name, "memory is not part of what a run is"
     expected, found = (load_file(run / "encoder" / "model.safetensors") for run in (whole, pieced))
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=2e-5)

@@ -12,7 +12,7 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig
-from juzhen.encoders.joint_bundle import load_joint_encoder
+from juzhen.encoders import CrossEncoder
 from juzhen.mining.__main__ import main
 from juzhen.mining.distil import Pairs, distilled_pairs, graded, write_set
 from launch.preflight import check_command_line
@@ -111,8 +111,8 @@ def test_a_bi_encoder_learns_from_a_cross_encoder(teacher, tmp_path, tiny_backbo
     assert "60 pairs of demo_qmc/train" in told
     assert "Spearman of the scores with the gold labels" in told
     rows = read(tmp_path / "silver" / "conf" / "dataset" / "qmc_graded.yaml", data_dir=tmp_path)
-    scores = load_joint_encoder(teacher).scores(
-        rows.texts("text_a"), rows.texts("text_b"), batch_tokens=512, progress=False
+    scores = CrossEncoder.load(teacher).score(
+        list(zip(rows.texts("text_a"), rows.texts("text_b"), strict=True))
     )
     expected = (scores - scores.min()) / (scores.max() - scores.min())
     np.testing.assert_allclose(rows.targets, expected, atol=1e-3)

@@ -104,8 +104,8 @@ def our_encoders(folder: Path) -> Iterable[tuple[str, Callable[[], Encode]]]:
     batch_tokens = compose_job(folder).hardware.eval_batch_tokens if on_gpu() else BATCH_TOKENS
 
     def prepare(name: BackendName) -> Encode:
-        backend = open_backend(name, encoder)
-        return partial(encoder.embed, batch_tokens=batch_tokens, progress=False, backend=backend)
+        backend = open_backend(encoder, name)
+        return partial(encoder.encode, batch_tokens=batch_tokens, progress=False, backend=backend)
 
     for name in back_ends(BackendName):
         yield f"ours {name}", partial(prepare, name)

@@ -22,8 +22,8 @@ CONTESTANTS = tuple(
 NOTES = [
     "every number comes from a process of its own, one after another: read the memory, and the seconds with care; ours "
     "and theirs train on the same rows in the same order",
-    "cached: ours encodes pieces of train_piece_tokens, theirs (CachedMultipleNegativesRankingLoss) mini-batches of "
-    "micro_rows sentences; a piece holds as many tokens as a mini-batch does on average",
+    "cached: ours encodes micro-batches of micro_batch_tokens, theirs (CachedMultipleNegativesRankingLoss) mini-"
+    "batches of micro_rows sentences; a micro-batch holds as many tokens as a mini-batch does on average",
     "ours leaves known positives out of the negatives (false_negatives); theirs counts them as negatives",
     "null: was predicted from the smaller batches to need more than the bound",
     "mib for steps: peak memory less what the process held before its first step",

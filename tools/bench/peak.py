@@ -54,7 +54,7 @@ def train_ours_here(
     before = held_mib()
     if micro_rows is not None:
         mean = tokenise(work).mean_length
-        work.job.hardware.train_piece_tokens = max(1, round(micro_rows * mean))
+        work.job.hardware.micro_batch_tokens = max(1, round(micro_rows * mean))
     found = train_ours(work, seed=0)
     return {"before_mib": round(before, 1), "seconds_per_step": statistics.median(found.seconds[1:])}
 

@@ -12,7 +12,7 @@ class Order:
 
     folder      the encoder to start from
     rows        text columns, and `score` where there is one, in the order of training; whole batches
-    micro_rows  sentences per piece under gradient caching; None: no caching
+    micro_rows  sentences per micro-batch under gradient caching; None: no caching
     """
 
     folder: str

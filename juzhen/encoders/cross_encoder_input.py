@@ -55,8 +55,8 @@ class JointTemplate:
             )
         cuts = (slice(0, first), slice(first + 1, second), slice(second + 1, None))
         return cls(
-            parts=tuple(ids[cut].astype(np.int32) for cut in cuts),
-            types=tuple(types[cut].astype(np.int32) for cut in cuts),
+            parts=_at(ids, cuts),
+            types=_at(types, cuts),
             segments=(int(types[first]), int(types[second])),
             margins=margins,
             keeps_end=tokenizer.truncation_side == "left",
@@ -111,6 +111,11 @@ class JointTemplate:
             places = _runs(target, lengths)
             ids[places], types[places] = table.ids[_runs(origins, lengths)], segment
         return TokenTable(ids, starts, ends), TokenTable(types, starts, ends)
+
+
+def _at(values: np.ndarray, cuts: tuple[slice, slice, slice]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    before, between, after = (values[cut].astype(np.int32) for cut in cuts)
+    return before, between, after
 
 
 def _gaps(special: Sequence[int]) -> tuple[int, int]:
@@ -198,5 +203,5 @@ def pack_joint(ids: TokenTable, segments: TokenTable | None, *, max_group_tokens
     if segments is None:
         return tokens
     order = np.empty(len(ids), dtype=np.int64)
-    order[tokens.restored.numpy()] = np.arange(len(ids))
+    order[tokens.inverse_permutation.numpy()] = np.arange(len(ids))
     return replace(tokens, segments=torch.from_numpy(segments[order].flat().astype(np.int64)))

@@ -1,7 +1,7 @@
 """Sentences read through templates: the state at [MASK] in one pass, or in two, the first one put into the second."""
 
-from collections.abc import Iterator, Sequence
-from typing import NoReturn
+from collections.abc import Sequence
+from typing import Any, NoReturn, cast
 
 import numpy as np
 import torch
@@ -10,18 +10,18 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import AddedToken, PreTrainedModel, PreTrainedTokenizerBase
 
-from juzhen.backends import Backend
 from juzhen.core.batch import Group, Tokens
 from juzhen.core.errors import UserError
 from juzhen.encoders.packing import POSITION_OFFSETS, pack, packed_inputs, padded_inputs
+from juzhen.encoders.pooled_encoder import Places, PooledEncoder
 from juzhen.encoders.pooling import POOLINGS
 from juzhen.encoders.prompt_templates import Frame, PromptTokens, blanks, mask_table, read_template, wrap
 from juzhen.encoders.prompts import INJECTED, SENTENCE, Prompts
-from juzhen.encoders.sentence_encoder import SentenceEncoder, batches_by_length
 from juzhen.encoders.token_table import TokenTable
+from juzhen.encoders.transformer import token_embeddings
 
 
-class PromptEncoder(SentenceEncoder):
+class TemplateEncoder(PooledEncoder):
     """template → backbone → state at [MASK] → (template of stage 2 → backbone → state at [MASK]) → embedding.
 
     h = f(stage 1 template with the sentence), h⁺ = f(stage 2 template with the word embedding of
@@ -35,6 +35,13 @@ class PromptEncoder(SentenceEncoder):
     norm_ratio  mean length of the last states that were put in stage 2, over that of a word embedding
     """
 
+    prompts: Prompts
+    _mask_places: Tensor
+    _mask_weights: Tensor
+    _stage_2: Tensor
+    _stage_2_places: Tensor
+    _stage_2_weights: Tensor
+
     def __init__(
         self,
         backbone: PreTrainedModel,
@@ -42,7 +49,7 @@ class PromptEncoder(SentenceEncoder):
         *,
         prompts: Prompts,
         max_length: int,
-        **options: object,
+        **options: Any,
     ) -> None:
         super().__init__(backbone, tokenizer, max_length=max_length, **options)
         self.prompts = prompts
@@ -52,7 +59,7 @@ class PromptEncoder(SentenceEncoder):
         self.templates = [
             read_template(getattr(prompts, view), SENTENCE, tokenizer, self.frame) for view in prompts.views
         ]
-        self.input_length = max_length
+        self._input_length = max_length
         self.max_length = self._left_to_sentences(max_length)
         if prompts.read != "pooling":
             places, weights = mask_table(self.templates, read=prompts.read)
@@ -61,18 +68,9 @@ class PromptEncoder(SentenceEncoder):
         if prompts.stage_2 is not None:
             self._prepare_stage_2(prompts.stage_2)
 
-    @classmethod
-    def around(cls, encoder: SentenceEncoder, prompts: Prompts) -> "PromptEncoder":
-        """The same backbone, read through `prompts`."""
-        return cls(
-            encoder.backbone,
-            encoder.tokenizer,
-            prompts=prompts,
-            pooling=encoder.pooling,
-            normalize=encoder.normalize,
-            max_length=getattr(encoder, "input_length", encoder.max_length),
-            projections=list(encoder.projections),
-        )
+    @property
+    def input_length(self) -> int:
+        return self._input_length
 
     def _check(self) -> None:
         """Raises UserError for a backbone that cannot do what the templates ask."""
@@ -85,7 +83,7 @@ class PromptEncoder(SentenceEncoder):
             raise UserError(
                 f"model.denoise=positions: positions of {config.model_type} cannot be set; choose model.denoise=pads"
             )
-        width = self.backbone.get_input_embeddings().embedding_dim
+        width = token_embeddings(self.backbone).embedding_dim
         if prompts.stage_2 is not None and width != config.hidden_size:
             raise UserError(
                 f"two stages: states of {config.hidden_size} numbers cannot stand for word embeddings of {width}; "
@@ -106,13 +104,13 @@ class PromptEncoder(SentenceEncoder):
         """Adds [IT_SPECIAL_TOKEN] to the vocabulary, with the mean of all word embeddings as its own."""
         tokenizer, backbone = self.tokenizer, self.backbone
         tokenizer.add_tokens([AddedToken(INJECTED, special=True)], special_tokens=True)
-        number = tokenizer.convert_tokens_to_ids(INJECTED)
-        rows = backbone.get_input_embeddings().num_embeddings
+        number = cast(int, tokenizer.convert_tokens_to_ids(INJECTED))
+        rows = token_embeddings(backbone).num_embeddings
         if number >= rows:
             with torch.random.fork_rng(devices=[]), torch.no_grad():
-                mean = backbone.get_input_embeddings().weight.mean(dim=0)
+                mean = token_embeddings(backbone).weight.mean(dim=0)
                 backbone.resize_token_embeddings(number + 1, mean_resizing=False)
-                backbone.get_input_embeddings().weight[rows:] = mean
+                token_embeddings(backbone).weight[rows:] = mean
         template = read_template(text, INJECTED, tokenizer, self.frame)
         head = np.concatenate([self.frame.before, template.prefix])
         ids = np.concatenate([head, [number], template.suffix, self.frame.after])
@@ -126,23 +124,24 @@ class PromptEncoder(SentenceEncoder):
         self.register_buffer("_stage_2_weights", weights[0], persistent=False)
 
     def collate(
-        self, token_lists: TokenTable | Sequence[Sequence[int]], views: np.ndarray | None = None
+        self, token_lists: Sequence[Sequence[int] | np.ndarray], views: np.ndarray | None = None
     ) -> PromptTokens:
         """The sentences in their templates, packed. views: number of each one's template; None: the anchor's."""
         table = TokenTable.of(token_lists)
         views = np.zeros(len(table), dtype=np.int64) if views is None else np.asarray(views)
         tokens = pack(
-            wrap(table, self.templates, views, frame=self.frame), max_group_tokens=self.piece_tokens
+            wrap(table, self.templates, views, frame=self.frame), max_group_tokens=self.micro_batch_tokens
         )
         packed = torch.empty(len(table), dtype=torch.long)
-        packed[tokens.restored] = torch.from_numpy(views)
+        packed[tokens.inverse_permutation] = torch.from_numpy(views)
         return PromptTokens.of(tokens, packed)
 
     def stage_1(self, tokens: PromptTokens) -> Float[Tensor, "sentences dim"]:
         """States h of stage 1, in packed order; what denoising takes off is still in them."""
         return self._read(self._states(tokens), tokens)
 
-    def _packed_order(self, tokens: PromptTokens) -> Float[Tensor, "sentences dim"]:
+    def _packed_order(self, tokens: Tokens) -> Float[Tensor, "sentences dim"]:
+        tokens = cast(PromptTokens, tokens)
         embeddings = self._through_stages(tokens)
         if self.prompts.denoise != "none":
             blank, positions, places = self._blanks(tokens)
@@ -170,7 +169,7 @@ class PromptEncoder(SentenceEncoder):
 
     def _second_stage(self, state: Float[Tensor, "sentences dim"]) -> Float[Tensor, "sentences dim"]:
         """The states at [MASK] of stage 2, with `state` where the word embedding of [IT_SPECIAL_TOKEN] would be."""
-        table = self.backbone.get_input_embeddings()
+        table = token_embeddings(self.backbone)
         if not self.prompts.end_to_end:
             state = state.detach()
         with torch.no_grad():
@@ -204,11 +203,11 @@ class PromptEncoder(SentenceEncoder):
         pad = self.pad if self.prompts.denoise == "pads" else None
         ids, positions = blanks(self.templates, views, bodies, frame=self.frame, pad=pad)
         blank = pack(ids)
-        order = blank.restored.argsort()
+        order = blank.inverse_permutation.argsort()
         in_order = torch.from_numpy(positions[order.numpy()].flat().astype(np.int64))
         device = tokens.lengths.device
         packed = PromptTokens.of(blank, torch.tensor(views)[order])
-        return packed.to(device), in_order.to(device), blank.restored.to(device)[places]
+        return packed.to(device), in_order.to(device), blank.inverse_permutation.to(device)[places]
 
     def _states(
         self,
@@ -220,7 +219,7 @@ class PromptEncoder(SentenceEncoder):
         """Last layer, with other positions or other word embeddings than those of the tokens where they are given."""
         if self._packs:
             inputs = packed_inputs(self.backbone, tokens, pad=self.pad)
-            real = (0, slice(len(tokens.input_ids)))
+            real: Places = (0, slice(len(tokens.input_ids)))
         else:
             input_ids, mask = padded_inputs(tokens, pad=self.pad)
             inputs, real = {"input_ids": input_ids, "attention_mask": mask}, tokens.places
@@ -239,13 +238,8 @@ class PromptEncoder(SentenceEncoder):
             inputs["inputs_embeds"] = embedded
         return self.backbone(**inputs).last_hidden_state[real]
 
-    def _encoded(
-        self, texts: Sequence[str], backend: Backend, *, batch_tokens: int
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        table = self.tokenize(texts)
-        lengths = table.lengths + self.templates[0].size
-        for rows in batches_by_length(lengths, batch_tokens=batch_tokens):
-            yield rows, backend.encode(self.collate(table[rows]))
+    def input_lengths(self, table: TokenTable) -> Int[np.ndarray, "sentences"]:
+        return table.lengths + self.templates[0].size
 
     def token_states(self, tokens: Tokens) -> NoReturn:
         """Raises UserError: states of the tokens of templates are no states of the sentence's."""

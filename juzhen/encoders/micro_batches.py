@@ -1,7 +1,7 @@
-"""A batch piece by piece: its gradients are those of the whole, its activations in memory those of one piece.
+"""A batch in micro-batches: its gradients are those of the whole, its activations in memory those of one of them.
 
-This is gradient caching (Gao et al. 2021, https://arxiv.org/abs/2101.06983) for any loss: each piece keeps its tokens
-and its outputs only, and is computed again, with the same dropout, when its gradients are needed.
+This is gradient caching (Gao et al. 2021, https://arxiv.org/abs/2101.06983) for any loss: each micro-batch keeps
+its tokens and its outputs only, and is computed again, with the same dropout, when its gradients are needed.
 """
 
 import ctypes
@@ -22,14 +22,14 @@ SLACK_BYTES = 64 << 20
 STATUS = Path("/proc/self/statm")
 
 
-def in_pieces(function: Callable[[Tokens], Tensor], pieces: Iterable[Tokens]) -> Tensor:
-    """`function` of each piece, one below the other, without keeping what the pieces need to be learnt from."""
+def in_micro_batches(function: Callable[[Tokens], Tensor], micro_batches: Iterable[Tokens]) -> Tensor:
+    """`function` of each micro-batch, one below the other, without keeping the activations that learning needs."""
     freed = FreedMemory()
     parts = []
-    for piece in pieces:
+    for micro_batch in micro_batches:
         # The numbers are handed over for their device alone: `checkpoint` keeps the generator of the devices of the
-        # tensors that it sees, and does not look into a piece.
-        part = checkpoint(_alike(function), piece.input_ids, piece, use_reentrant=False)
+        # tensors that it sees, and does not look into a micro-batch.
+        part = checkpoint(_alike(function), micro_batch.input_ids, micro_batch, use_reentrant=False)
         freed.give_back()
         # On the way back this is called when the gradient of the part is there, before it is computed again.
         part.register_hook(freed.before_gradient)
@@ -38,20 +38,20 @@ def in_pieces(function: Callable[[Tokens], Tensor], pieces: Iterable[Tokens]) ->
 
 
 def _alike(function: Callable[[Tokens], Tensor]) -> Callable[[Tensor, Tokens], Tensor]:
-    """`function` of a piece, drawing the same numbers each time on MPS, too: `checkpoint` keeps CPU's and CUDA's."""
+    """`function`, drawing the same numbers each time on MPS, too: `checkpoint` keeps CPU's and CUDA's."""
     drawn_from: Tensor | None = None
 
-    def call(numbers: Tensor, piece: Tokens) -> Tensor:
+    def call(numbers: Tensor, micro_batch: Tokens) -> Tensor:
         nonlocal drawn_from
         if numbers.device.type != "mps":
-            return function(piece)
+            return function(micro_batch)
         now = torch.mps.get_rng_state()
         if drawn_from is None:
             drawn_from = now
-            return function(piece)
+            return function(micro_batch)
         torch.mps.set_rng_state(drawn_from)
         try:
-            return function(piece)
+            return function(micro_batch)
         finally:
             torch.mps.set_rng_state(now)
 
@@ -61,9 +61,9 @@ def _alike(function: Callable[[Tokens], Tensor]) -> Callable[[Tensor, Tokens], T
 class FreedMemory:
     """Gives memory that was freed back to the system, each time that SLACK_BYTES have piled up.
 
-    Pieces differ in shape, and glibc's allocator keeps what they leave behind: it cannot reuse all of it, so that
-    a process grows with the number of its pieces although none of them is kept. Elsewhere than on Linux with glibc
-    this does nothing.
+    Micro-batches differ in shape, and glibc's allocator keeps what they leave behind: it cannot reuse all of it, so
+    that a process grows with their number although none of them is kept. Elsewhere than on Linux with glibc this
+    does nothing.
     """
 
     def __init__(self) -> None:

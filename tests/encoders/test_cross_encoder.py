@@ -14,10 +14,10 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.readers import read_table
 from juzhen.encoders import load_backbone
-from juzhen.encoders.joint import JointCollator, JointTemplate, pack_joint
-from juzhen.encoders.joint_bundle import load_joint_encoder, save_joint_encoder
-from juzhen.encoders.joint_encoder import JointEncoder, similarity
-from juzhen.encoders.locate import is_joint
+from juzhen.encoders.cross_encoder import CrossEncoder, similarity
+from juzhen.encoders.cross_encoder_bundle import save_cross_encoder
+from juzhen.encoders.cross_encoder_input import JointCollator, JointTemplate, pack_joint
+from juzhen.encoders.locate import is_cross_encoder
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.token_table import TokenTable
 
@@ -30,7 +30,7 @@ SECOND = ["天气好吗", "你好吗，我的朋友，今天一起去吃饭吗",
 def joint(load):
     def build(folder, *, outputs=1, segments=True, symmetric=False, seed=0, **settings):
         inner = load(folder, **({"dropout": 0.0, "pooling": "cls"} | settings))
-        return JointEncoder(inner, outputs=outputs, segments=segments, symmetric=symmetric, seed=seed).eval()
+        return CrossEncoder(inner, outputs=outputs, segments=segments, symmetric=symmetric, seed=seed).eval()
 
     return build
 
@@ -133,10 +133,10 @@ def test_segments_matter_and_are_those_of_the_second_sentence(bert_folder, joint
     assert (marked(tokens) - plain(plain.join(*tables(plain)))).abs().max() > 1e-3
 
 
-def test_pieces_keep_their_segments_and_give_the_same_gradients(bert_folder, joint):
+def test_micro_batches_keep_their_segments_and_give_the_same_gradients(bert_folder, joint):
     encoder, gradients = joint(bert_folder).train(), []
-    for piece_tokens in (None, 40):
-        encoder.inner.piece_tokens = piece_tokens
+    for micro_batch_tokens in (None, 40):
+        encoder.inner.micro_batch_tokens = micro_batch_tokens
         encoder.zero_grad()
         encoder(encoder.join(*tables(encoder))).logsumexp(0).sum().backward()
         gradients.append(torch.cat([one.grad.flatten() for one in encoder.parameters()]))
@@ -200,9 +200,9 @@ def test_saved_and_loaded_it_is_the_same(any_folder, joint, tmp_path, outputs):
     encoder = joint(any_folder, outputs=outputs, pooling="mean", symmetric=True, max_length=20, seed=4)
     with torch.no_grad():
         encoder.head.bias.add_(0.5)
-    folder = save_joint_encoder(encoder, tmp_path / "encoder", card={"name": "试验", "seed": 7})
-    assert is_joint(tmp_path)
-    again = load_joint_encoder(tmp_path)
+    folder = save_cross_encoder(encoder, tmp_path / "encoder", card={"name": "试验", "seed": 7})
+    assert is_cross_encoder(tmp_path)
+    again = CrossEncoder.load(tmp_path)
     assert (again.outputs, again.inner.pooling, again.symmetric, again.inner.max_length) == (
         outputs,
         "mean",
@@ -217,15 +217,15 @@ def test_saved_and_loaded_it_is_the_same(any_folder, joint, tmp_path, outputs):
 
 def test_broken_folders_are_named(bert_folder, joint, tmp_path):
     with pytest.raises(UserError, match="holds an encoder of single sentences"):
-        load_joint_encoder(bert_folder)
-    folder = save_joint_encoder(joint(bert_folder), tmp_path / "encoder", card={})
+        CrossEncoder.load(bert_folder)
+    folder = save_cross_encoder(joint(bert_folder), tmp_path / "encoder", card={})
     settings = folder / "crossencoder.json"
     settings.write_text(settings.read_text().replace('"outputs": 1', '"outputs": 3'))
     with pytest.raises(UserError, match="do not belong together"):
-        load_joint_encoder(folder)
+        CrossEncoder.load(folder)
     settings.unlink()
     with pytest.raises(UserError, match=r"crossencoder\.json is missing"):
-        load_joint_encoder(folder)
+        CrossEncoder.load(folder)
 
 
 def test_no_room_and_no_separator_are_refused(bert_folder, joint):
@@ -276,7 +276,7 @@ def test_segments_follow_the_packed_order():
 
 def test_real_pairs_are_joined_as_the_tokenizer_joins_them(real_data):
     config = BackboneConfig(path="builtin/encoder", initialize="random", max_length=32)
-    encoder = JointEncoder(load_backbone(config, seed=0), outputs=1, segments=True, symmetric=False, seed=0)
+    encoder = CrossEncoder(load_backbone(config, seed=0), outputs=1, segments=True, symmetric=False, seed=0)
     table = read_table(real_data / "lcqmc" / "dev.tsv.zst", header=True, quoted=False)
     first, second = (
         list(table.columns[table.names.index(name)][:500]) for name in ("sentence1", "sentence2")

@@ -1,9 +1,8 @@
-"""What a back end is, and how one is opened by its name."""
+"""How a back end is opened by its name."""
 
 import sys
-from functools import cache
+from functools import cache, cached_property
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from jaxtyping import Float
@@ -12,26 +11,13 @@ from juzhen.backends.names import BackendName, backend_name
 from juzhen.core.batch import Tokens
 from juzhen.core.errors import UserError
 from juzhen.core.processor import lacks_bf16, slow_bf16_warning
-
-if TYPE_CHECKING:  # the encoder itself opens back ends
-    from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.backend import Backend
+from juzhen.encoders.pooled_encoder import PooledEncoder
 
 ONNX_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
 
-class Backend(Protocol):
-    """Turns tokens into embeddings, without gradients and without dropout.
-
-    name  a BackendName; part of the key under which embeddings are kept
-    """
-
-    name: BackendName
-
-    def encode(self, tokens: Tokens) -> Float[np.ndarray, "sentences dim"]:
-        """Embeddings in float32, in the order in which the sentences were collated."""
-
-
-def open_backend(name: str, encoder: "SentenceEncoder") -> Backend:
+def open_backend(encoder: PooledEncoder, name: str) -> Backend:
     """The back end of that name for the weights that `encoder` has now.
 
     The torch ones read later changes of the weights, too; those of ONNX are a copy, which takes seconds to make.
@@ -40,20 +26,33 @@ def open_backend(name: str, encoder: "SentenceEncoder") -> Backend:
     name = backend_name(name, key="backend")
     require_packages(name)
     if name.needs_onnx:
-        from juzhen.encoders.prompt_encoder import PromptEncoder
-
-        if isinstance(encoder, PromptEncoder):
+        if encoder.prompts is not None:
             raise UserError(
                 f"backend {name}: an encoder with templates is not exported; use torch or torch_bf16"
             )
-        from juzhen.backends.onnx_backend import OnnxBackend
+        from juzhen.backends.onnx_backend import OnnxBackend  # its packages may be missing
 
         return OnnxBackend(encoder, name)
     from juzhen.backends.torch_backend import TorchBackend
 
-    if name is BackendName.TORCH_BF16 and next(encoder.parameters()).device.type == "cpu" and lacks_bf16():
+    if name is BackendName.TORCH_BF16 and encoder.device.type == "cpu" and lacks_bf16():
         _say_once(slow_bf16_warning("backend torch_bf16", "torch"))
     return TorchBackend(encoder, name)
+
+
+class Deferred:
+    """A back end that is opened when something is encoded: a cache may know all. Errors: as `open_backend`."""
+
+    def __init__(self, encoder: PooledEncoder, name: str) -> None:
+        self.name = backend_name(name, key="backend")
+        self._encoder = encoder
+
+    @cached_property
+    def _opened(self) -> Backend:
+        return open_backend(self._encoder, self.name)
+
+    def encode(self, tokens: Tokens) -> Float[np.ndarray, "sentences dim"]:
+        return self._opened.encode(tokens)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""A batch in pieces: what is freed goes back, so that memory follows the piece and not the batch."""
+"""A batch in micro-batches: what is freed goes back, so that memory follows the micro-batch and not the batch."""
 
 import subprocess
 import sys
@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from juzhen.encoders import pieces
+from juzhen.encoders import micro_batches
+from juzhen.encoders.micro_batches import FreedMemory, in_micro_batches
 from juzhen.encoders.packing import pack
-from juzhen.encoders.pieces import FreedMemory, in_pieces
 
 ROOT = Path(__file__).resolve().parents[2]
 CHILD = """
@@ -21,7 +21,7 @@ from juzhen.encoders.sentence_encoder import SentenceEncoder
 backbone = BertModel(BertConfig.from_pretrained("juzhen/builtin/encoder"), add_pooling_layer=False)
 tokenizer = AutoTokenizer.from_pretrained("juzhen/builtin/encoder")
 encoder = SentenceEncoder(backbone, tokenizer, pooling="mean", normalize=False, max_length=128, projections=[])
-encoder.piece_tokens = 1100
+encoder.micro_batch_tokens = 1100
 encoder.train()
 draws = np.random.default_rng(0)
 for step in range(2):
@@ -43,9 +43,9 @@ def test_pieces_give_the_rows_and_the_gradient_of_the_whole():
 
     whole = sums(tokens())
     (expected,) = torch.autograd.grad(whole.prod(), table)
-    split = list(tokens().pieces(9))
+    split = list(tokens().micro_batches(9))
     assert len(split) == 3
-    found = in_pieces(sums, split)
+    found = in_micro_batches(sums, split)
     torch.testing.assert_close(found, whole, rtol=0, atol=0)
     (gradient,) = torch.autograd.grad(found.prod(), table)
     torch.testing.assert_close(gradient, expected, rtol=1e-12, atol=0)
@@ -60,17 +60,17 @@ def test_a_piece_shows_its_device_to_what_keeps_the_generators(monkeypatch):
         assert how == {"use_reentrant": False}  # generators are kept by default
         return function(*arguments)
 
-    monkeypatch.setattr(pieces, "checkpoint", keeps)
-    split = list(tokens().pieces(9))
-    in_pieces(lambda piece: piece.lengths.float().requires_grad_(), split)
+    monkeypatch.setattr(micro_batches, "checkpoint", keeps)
+    split = list(tokens().micro_batches(9))
+    in_micro_batches(lambda piece: piece.lengths.float().requires_grad_(), split)
     assert [id(one) for one in shown] == [id(piece.input_ids) for piece in split]
 
 
 @pytest.mark.gpu
 def test_a_gpu_drops_the_same_the_second_time():
     weight = torch.ones(1, device="cuda", requires_grad=True)
-    split = list(tokens().to("cuda").pieces(9))
-    found = in_pieces(
+    split = list(tokens().to("cuda").micro_batches(9))
+    found = in_micro_batches(
         lambda piece: torch.nn.functional.dropout(weight * torch.ones(64, device="cuda"), 0.5), split
     )
     # Entries are weight times what is kept: with another mask the second time the two sums would differ.
@@ -91,19 +91,17 @@ def test_a_mac_draws_the_same_numbers_the_second_time(monkeypatch):
         return place[0]
 
     numbers = torch.zeros(1).as_subclass(OnMac)
-    first, second = pieces._alike(draw), pieces._alike(draw)
+    first, second = micro_batches._alike(draw), micro_batches._alike(draw)
     assert [first(numbers, None), second(numbers, None)] == [1, 2]
     assert [second(numbers, None), first(numbers, None)] == [2, 1]
     assert place == [2]  # what comes after goes on as if nothing had been drawn again
 
 
 def test_memory_is_given_back_once_enough_has_piled_up(monkeypatch):
-    calls = []
-    sizes = iter(
-        [100, 100 + pieces.SLACK_BYTES, 101 + pieces.SLACK_BYTES, 120, 90, 91 + pieces.SLACK_BYTES, 95]
-    )
-    monkeypatch.setattr(pieces, "_malloc_trim", lambda: calls.append)
-    monkeypatch.setattr(pieces, "_resident_bytes", lambda: next(sizes))
+    calls, slack = [], micro_batches.SLACK_BYTES
+    sizes = iter([100, 100 + slack, 101 + slack, 120, 90, 91 + slack, 95])
+    monkeypatch.setattr(micro_batches, "_malloc_trim", lambda: calls.append)
+    monkeypatch.setattr(micro_batches, "_resident_bytes", lambda: next(sizes))
     freed = FreedMemory()
     freed.give_back()
     assert calls == []
@@ -116,10 +114,10 @@ def test_memory_is_given_back_once_enough_has_piled_up(monkeypatch):
 
 def test_what_cannot_be_given_back_is_not_asked_for_again_and_again(monkeypatch):
     calls = []
-    held = 10 * pieces.SLACK_BYTES
+    held = 10 * micro_batches.SLACK_BYTES
     sizes = iter([0, held, held, held, held])
-    monkeypatch.setattr(pieces, "_malloc_trim", lambda: calls.append)
-    monkeypatch.setattr(pieces, "_resident_bytes", lambda: next(sizes))
+    monkeypatch.setattr(micro_batches, "_malloc_trim", lambda: calls.append)
+    monkeypatch.setattr(micro_batches, "_resident_bytes", lambda: next(sizes))
     freed = FreedMemory()
     for _ in range(3):
         freed.give_back()
@@ -127,8 +125,8 @@ def test_what_cannot_be_given_back_is_not_asked_for_again_and_again(monkeypatch)
 
 
 def test_without_such_an_allocator_nothing_is_done(monkeypatch):
-    monkeypatch.setattr(pieces, "_malloc_trim", lambda: None)
-    monkeypatch.setattr(pieces, "_resident_bytes", lambda: pytest.fail("not asked for"))
+    monkeypatch.setattr(micro_batches, "_malloc_trim", lambda: None)
+    monkeypatch.setattr(micro_batches, "_resident_bytes", lambda: pytest.fail("not asked for"))
     FreedMemory().give_back()
 
 

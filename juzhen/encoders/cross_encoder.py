@@ -1,12 +1,13 @@
 """The cross-encoder itself: both sentences in one input → transformer → [CLS] or mean → head → logits."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from rich.progress import Progress
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import PretrainedConfig, PreTrainedModel
 
@@ -14,17 +15,32 @@ from juzhen.core.batch import Tokens
 from juzhen.core.constants import constants
 from juzhen.core.errors import UserError
 from juzhen.core.examples import NLI_GRADES
+from juzhen.encoders.cross_encoder_input import JointTemplate, pack_joint
 from juzhen.encoders.dropout import use_cheap_dropout
-from juzhen.encoders.joint import JointTemplate, pack_joint
-from juzhen.encoders.sentence_encoder import SentenceEncoder, batches_by_length, check_texts
+from juzhen.encoders.foreign import told_simply
+from juzhen.encoders.locate import HEAD_FILE, download, encoder_source, locate_folder
+from juzhen.encoders.parts import read_parts
+from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.settings_file import Settings
+from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.texts import (
+    BATCH_TOKENS,
+    as_pairs,
+    batches_by_length,
+    check_batch_tokens,
+    check_texts,
+    progress_bar,
+)
 from juzhen.encoders.token_table import TokenTable
 from juzhen.encoders.transformer import DROPOUTS
+
+SETTINGS_FILE = "crossencoder.json"
 
 GRADES = {2: (0.0, 1.0), len(NLI_GRADES): NLI_GRADES}
 """Number of classes → how close the sentences are in each: 0/1 labels, NLI classes."""
 
 
-class JointEncoder(nn.Module):
+class CrossEncoder(nn.Module):
     """Logits of sentence pairs: one (a similarity), or one per class.
 
     inner     backbone, tokenizer and pooling ([CLS] or mean); its `dim` numbers go into the head
@@ -58,6 +74,38 @@ class JointEncoder(nn.Module):
             nn.init.normal_(self.head.weight, std=0.02)
         nn.init.zeros_(self.head.bias)
 
+    @classmethod
+    def load(cls, source: str | Path, *, revision: str | None = None) -> "CrossEncoder":
+        """The cross-encoder in a folder, of a run or of the hub, in float32 on the CPU, in evaluation mode.
+
+        revision  branch, tag or commit on the hub
+
+        Raises UserError when it is none, or files are broken.
+        """
+        path = encoder_source(source)
+        folder = locate_folder(path) or download(path, revision)
+        if not (folder / HEAD_FILE).is_file():
+            raise UserError(
+                f"{source}: holds an encoder of single sentences and no {HEAD_FILE}; expected a run of "
+                "model=crossencoder"
+            )
+        if not (folder / SETTINGS_FILE).is_file():
+            raise UserError(f"{folder}: {SETTINGS_FILE} is missing; copy it from where {HEAD_FILE} came from")
+        settings = Settings.read(folder / SETTINGS_FILE)
+        config = BackboneConfig(
+            path=path, revision=revision, initialize="pretrained", pooling=settings.get("pooling", str)
+        )
+        wanted = {
+            "outputs": settings.get("outputs", int),
+            "segments": settings.get("segments", bool),
+            "symmetric": settings.get("symmetric", bool),
+        }
+        inner = SentenceEncoder.of(read_parts(config, seed=0))
+        with told_simply(f"{folder}: {SETTINGS_FILE} and {HEAD_FILE} do not belong together"):
+            encoder = cls(inner, **wanted, seed=0)
+            encoder.head.load_state_dict(load_file(folder / HEAD_FILE))
+        return encoder.eval()
+
     def set(
         self,
         *,
@@ -73,9 +121,9 @@ class JointEncoder(nn.Module):
         self.symmetric = self.symmetric if symmetric is None else symmetric
         self.dropout.p = self.dropout.p if head_dropout is None else head_dropout
 
-    def with_head(self, outputs: int, *, seed: int) -> "JointEncoder":
+    def with_head(self, outputs: int, *, seed: int) -> "CrossEncoder":
         """The same transformer under a new head."""
-        return JointEncoder(
+        return CrossEncoder(
             self.inner, outputs=outputs, segments=self.segments, symmetric=self.symmetric, seed=seed
         )
 
@@ -100,29 +148,48 @@ class JointEncoder(nn.Module):
     def join(self, first: TokenTable, second: TokenTable) -> Tokens:
         """Packed joint inputs of sentences that were tokenised alone."""
         ids, segments = self.template.join(first, second, max_length=self.inner.max_length)
-        return pack_joint(ids, segments if self.segments else None, max_group_tokens=self.inner.piece_tokens)
+        return pack_joint(
+            ids, segments if self.segments else None, max_group_tokens=self.inner.micro_batch_tokens
+        )
 
     def room(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Tokens of the joint inputs of sentences of these lengths."""
         kept = self.template.lengths(first, second, max_length=self.inner.max_length)
         return kept[0] + kept[1] + self.template.num_special
 
-    def scores(
-        self, first: Sequence[str], second: Sequence[str], *, batch_tokens: int, progress: bool
-    ) -> Float[np.ndarray, "pairs"]:
-        """`similarity` of the pairs in their order. Errors: as `logits`."""
-        found = self.logits(first, second, batch_tokens=batch_tokens, progress=progress)
-        return similarity(torch.from_numpy(found)).numpy()
+    def score(
+        self,
+        pairs: Iterable[tuple[str, str]] | tuple[str, str],
+        *,
+        batch_tokens: int = BATCH_TOKENS,
+        progress: bool | None = None,
+    ) -> Float[np.ndarray, "*pairs"]:
+        """`similarity` of the pairs in their order, float32; of one pair a number.
+
+        progress  show a bar; None: on a terminal, once the work has taken some seconds
+
+        Raises UserError for what is no pair of texts, and for a text that is empty.
+        """
+        first, second, is_one = as_pairs(pairs)
+        logits = self.logits(first, second, batch_tokens=batch_tokens, progress=progress)
+        scores = similarity(torch.from_numpy(logits)).numpy()
+        return scores[0] if is_one else scores
 
     @torch.no_grad()
     def logits(
-        self, first: Sequence[str], second: Sequence[str], *, batch_tokens: int, progress: bool
+        self,
+        first: Sequence[str],
+        second: Sequence[str],
+        *,
+        batch_tokens: int = BATCH_TOKENS,
+        progress: bool | None = None,
     ) -> Float[np.ndarray, "pairs outputs"]:
         """Logits of the pairs in their order, float32, without dropout; the mean of both orders if `symmetric`.
 
         Raises UserError for a text that is empty or no string.
         """
         check_texts([*first, *second])
+        check_batch_tokens(batch_tokens)
         table = self.inner.tokenize([*first, *second], progress=progress)
         sides = np.arange(len(first)), np.arange(len(first), 2 * len(first))
         orders = [sides, sides[::-1]] if self.symmetric else [sides]
@@ -131,12 +198,11 @@ class JointEncoder(nn.Module):
         was_training, device = self.training, self.head.weight.device
         self.eval()
         try:
-            with Progress(disable=not progress, transient=True) as bar:
-                task = bar.add_task("scoring pairs", total=len(first))
+            with progress_bar("scoring pairs", len(first), shown=progress) as advance:
                 for rows in batches_by_length(lengths, batch_tokens=batch_tokens):
                     parts = [self(self.join(table[a[rows]], table[b[rows]]).to(device)) for a, b in orders]
                     found[rows] = torch.stack(parts).mean(dim=0).cpu().numpy()
-                    bar.advance(task, len(rows))
+                    advance(len(rows))
         finally:
             self.train(was_training)
         return found

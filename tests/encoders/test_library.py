@@ -1,0 +1,157 @@
+"""What a stranger writes: encoders by their names from anywhere, sensible defaults, and mistakes that are told."""
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from juzhen.core.errors import UserError
+from juzhen.encoders import CrossEncoder, PromptEncoder, SentenceEncoder, load_backbone, save_encoder
+from juzhen.encoders.cross_encoder_bundle import save_cross_encoder
+from juzhen.encoders.prompts import Prompts
+from juzhen.encoders.spec import BackboneConfig
+
+TEXTS = ["今天天气很好", "今天是个好天气", "怎么还花呗"]
+PYTHON = re.compile(r"^```python\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return SentenceEncoder.load("builtin/mini_zh")
+
+
+@pytest.fixture(scope="module")
+def pair_folder(bert_folder, tmp_path_factory):
+    inner = load_backbone(BackboneConfig(path=str(bert_folder), initialize="pretrained"), seed=0)
+    encoder = CrossEncoder(inner, outputs=1, segments=True, symmetric=False, seed=0)
+    return save_cross_encoder(encoder, tmp_path_factory.mktemp("run") / "encoder", card={}).parent
+
+
+def python(code, *, root, cwd):
+    return subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(root)!r})\n{code}"],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("page", ["README.md", "README.zh.md"])
+def test_the_example_of_the_readme_runs_in_any_folder(project_root, tmp_path, page):
+    (example,) = PYTHON.findall((project_root / page).read_text(encoding="utf-8"))
+    told = "print(vectors.shape[0], vectors.dtype, scores.shape, table.shape)"
+    done = python(f"{example}\n{told}", root=project_root, cwd=tmp_path)
+    assert (done.stdout, done.returncode) == ("2 float32 (1,) (2,)\n", 0), done.stderr
+
+
+def test_import_is_quick_and_loads_no_torch(project_root, tmp_path):
+    code = (
+        "import time; start = time.process_time(); import juzhen; took = time.process_time() - start\n"
+        "print(took < 0.3, 'torch' in sys.modules, dir(juzhen), hasattr(juzhen, 'Encoder'))"
+    )
+    done = python(code, root=project_root, cwd=tmp_path)
+    assert done.stdout == "True False ['CrossEncoder', 'PromptEncoder', 'SentenceEncoder'] False\n", (
+        done.stderr
+    )
+
+
+def test_shapes_follow_what_is_given(encoder):
+    vectors = encoder.encode(TEXTS)
+    assert (vectors.shape, vectors.dtype, encoder.training) == ((3, encoder.dim), np.float32, False)
+    np.testing.assert_array_equal(encoder.encode(TEXTS[0]), vectors[0])
+    np.testing.assert_array_equal(encoder.encode(text for text in TEXTS), vectors)
+    assert encoder.encode([]).shape == (0, encoder.dim)
+    assert encoder.similarity(TEXTS, TEXTS[:2]).shape == (3, 2)
+    assert encoder.similarity(TEXTS[0], TEXTS).shape == (3,)
+    assert encoder.similarity(TEXTS[0], TEXTS[1]).shape == encoder.score((TEXTS[0], TEXTS[1])).shape == ()
+    assert encoder.similarity([], TEXTS).shape == (0, 3)
+    assert encoder.score([]).shape == (0,)
+
+
+def test_scores_are_cosines(encoder):
+    unit = encoder.encode(TEXTS, normalize=True)
+    np.testing.assert_allclose(np.linalg.norm(unit, axis=1), 1, rtol=1e-5)
+    table = encoder.similarity(TEXTS, TEXTS)
+    np.testing.assert_allclose(table, unit @ unit.T, rtol=1e-5, atol=1e-6)
+    scores = encoder.score([(TEXTS[0], TEXTS[1]), (TEXTS[2], TEXTS[0])])
+    np.testing.assert_allclose(scores, [table[0, 1], table[2, 0]], rtol=1e-5, atol=1e-6)
+
+
+def test_a_learnt_form_is_what_scores_and_similarity_are(bert_folder):
+    from juzhen.encoders.pair_score import BilinearScore
+
+    encoder = SentenceEncoder.load(bert_folder)
+    plain = encoder.similarity(TEXTS, TEXTS)
+    encoder.score_head = BilinearScore(encoder.dim)
+    torch.nn.init.normal_(encoder.score_head.form)
+    table = encoder.similarity(TEXTS, TEXTS)
+    assert not np.allclose(table, plain)
+    np.testing.assert_allclose(encoder.score((TEXTS[2], TEXTS[1])), table[2, 1], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_tokens": 0}, "batch_tokens=0: expected a number of tokens, such as 16384"),
+        ({"normalize": False}, "normalize=False: this encoder gives embeddings of length 1"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused(bert_folder, load, options, message):
+    with pytest.raises(UserError, match=message):
+        load(bert_folder, normalize=True).encode(TEXTS, **options)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ("ab", r"expected pairs of texts, got a str .*write \[\("),
+        ([("今天", "明天"), "今天"], r"pair 1 is a str \('今天'\); expected two texts"),
+        ([("今天",)], "pair 0 is a tuple .*expected two texts"),
+        ([("今天", "明天"), ("今天", None)], "the second text of pair 1 is a NoneType"),
+        ([(" ", "明天")], "the first text of pair 0 is empty"),
+    ],
+)
+def test_what_is_no_pair_is_named(encoder, pairs, message):
+    with pytest.raises(UserError, match=message):
+        encoder.score(pairs)
+
+
+def test_a_folder_says_which_encoder_it_holds(bert_folder, pair_folder, load, tmp_path):
+    prompted = PromptEncoder.around(load(bert_folder), Prompts("“[X]”，[MASK]"))
+    loaded = SentenceEncoder.load(save_encoder(prompted, tmp_path / "prompted", card={}))
+    assert isinstance(loaded, PromptEncoder)
+    assert isinstance(loaded, SentenceEncoder)
+    with pytest.raises(UserError, match=r"holds no templates.*SentenceEncoder\.load"):
+        PromptEncoder.load(bert_folder)
+    with pytest.raises(UserError, match=r"holds a cross-encoder.*CrossEncoder\.load"):
+        SentenceEncoder.load(pair_folder)
+    with pytest.raises(UserError, match="holds an encoder of single sentences"):
+        CrossEncoder.load(bert_folder)
+
+
+def test_a_cross_encoder_scores_pairs(pair_folder):
+    encoder = CrossEncoder.load(pair_folder)
+    scores = encoder.score([(TEXTS[0], TEXTS[1]), (TEXTS[2], TEXTS[0])])
+    assert (scores.shape, scores.dtype, encoder.training) == ((2,), np.float32, False)
+    assert encoder.score((TEXTS[0], TEXTS[1])) == pytest.approx(scores[0], abs=1e-5)
+    assert encoder.score([]).shape == (0,)
+
+
+@pytest.mark.parametrize("kind", [SentenceEncoder, CrossEncoder])
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("builtin/mini_hz", "builtin/mini_hz: there is no such built-in encoder; did you mean mini_zh"),
+        ("{folder}/encoderr", "no such folder .*did you mean encoder"),
+        ("nobody/nothing", "nobody/nothing: no such folder, and it could not be fetched"),
+        (None, r"expected a folder, a run, a built-in encoder such as builtin/mini_zh or a hub id, got None"),
+    ],
+)
+def test_what_is_not_there_is_named_with_what_is_near(pair_folder, monkeypatch, kind, source, message):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(UserError, match=message):
+        kind.load(source and source.format(folder=pair_folder))
