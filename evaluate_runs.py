@@ -14,10 +14,19 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launch.lacking import Described, FinishedStage, fillable, finished_stages, uncounted
+from omegaconf import DictConfig, OmegaConf
+
+from juzhen.evaluation.finished import (
+    Descriptions,
+    FinishedRun,
+    finished_runs,
+    missing_sets,
+    unchecked_sets,
+)
 from launch.run_folder import RunFolder
 from schema.arguments import Parser
 from schema.caches import caches_below
@@ -28,7 +37,7 @@ from schema.program import run_program
 from schema.result import WITHOUT_LEAKS, Result
 
 if TYPE_CHECKING:  # it loads torch, and neither --help nor a folder that lacks nothing should wait for that
-    from launch.fill import Filled, Filler
+    from juzhen.evaluation.late import Changes, LateColumns
 
 ROUNDING = 1e-6
 """Smaller differences are those of sentences that went through the encoder in other company."""
@@ -38,7 +47,7 @@ CONFIGURATION = Path(__file__).resolve().parent / "conf"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and gives the exit status: 0, or 2 for a mistake of the user or a run that failed."""
-    return exit_status(lambda: _fill_all(_parser().parse_args(arguments)))
+    return exit_status(lambda: _add_all(_parser().parse_args(arguments)))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -84,95 +93,85 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _fill_all(options: argparse.Namespace) -> None:
-    _check(options)
-    stages = finished_stages(options.runs)
+def _add_all(options: argparse.Namespace) -> None:
+    if options.data_dir is not None and not Path(options.data_dir).expanduser().is_dir():
+        raise UserError(
+            f"--data-dir {options.data_dir}: no such folder; give the one that holds the data sets"
+        )
+    runs = finished_runs(options.runs)
     from launch.preflight import checked_job
 
     words = [f"dataset=[{','.join(options.dataset)}]", f"suite={options.suite or 'none'}"]
     words += [f"hardware={options.hardware}"] if options.hardware else []
     today = checked_job(words, conf_dir=CONFIGURATION, extra=options.config_dir)
     caches_below(today.cache_dir)
-    visit = _Visit(options, today)
-    failed = []
-    for number, stage in enumerate(stages, start=1):
-        place = f"[{number}/{len(stages)}] {stage.folder}:"
+    add, failed = _Adder(options, today), []
+    for number, run in enumerate(runs, start=1):
+        place = f"[{number}/{len(runs)}] {run.folder}:"
         try:
-            print(f"{place} {visit(stage)}", flush=True)
+            print(f"{place} {add(run)}", flush=True)
         except UserError as error:
-            failed.append(stage)
+            failed.append(str(run.folder))
             print(f"{place} failed: {error}", file=sys.stderr, flush=True)
     if failed:
-        raise UserError(
-            f"{len(failed)} of {len(stages)} failed: {', '.join(str(one.folder) for one in failed)}"
-        )
+        raise UserError(f"{len(failed)} of {len(runs)} failed: {', '.join(failed)}")
 
 
-def _check(options: argparse.Namespace) -> None:
-    if options.data_dir is not None and not Path(options.data_dir).expanduser().is_dir():
-        raise UserError(
-            f"--data-dir {options.data_dir}: no such folder; give the one that holds the data sets"
-        )
+class _Adder:
+    """What is done at each finished run. torch is loaded at the first that lacks something."""
 
-
-class _Visit:
-    """What is done at each finished stage. torch is loaded at the first that lacks something."""
-
-    def __init__(self, options: argparse.Namespace, today) -> None:
-        from omegaconf import OmegaConf
-
-        self.options = options
-        self.today = today
+    def __init__(self, options: argparse.Namespace, today: DictConfig) -> None:
+        self.options, self.today = options, today
         named = OmegaConf.to_container(today)
-        self.named: Described = named["evaluate"] | named["dataset"]
-        self._filler: Filler | None = None
+        self.named: Descriptions = named["evaluate"] | named["dataset"]
 
-    def __call__(self, stage: FinishedStage) -> str:
-        """Fills one result in, and says in a line what came of it."""
-        if not self._wanted(stage):
-            return f"nothing to do{self._without_file(stage)}"
-        with RunFolder(stage.run, resume="auto", fills=True):
-            wanted = self._wanted(stage)  # another process may have been here before the lock was ours
+    def __call__(self, run: FinishedRun) -> str:
+        """Adds to one result, and says in a line what came of it."""
+        if not self._wanted(run):
+            return f"nothing to do{self._without_file(run)}"
+        with RunFolder(run.run, resume="auto", fills=True):
+            wanted = self._wanted(run)  # another process may have been here before the lock was ours
             if not wanted:
                 return "nothing to do"
             since = time.monotonic()
-            filled = self.filler().fill(stage, wanted)
-            return _spoken(filled, Result.read(stage.folder), time.monotonic() - since)
+            changes = self._columns.add(run, wanted)
+            return _spoken(changes, Result.read(run.folder), time.monotonic() - since)
 
-    def _wanted(self, stage: FinishedStage) -> Described:
-        result = Result.read(stage.folder)
-        folder = self.options.data_dir
-        wanted = fillable(result, self.named, data_dir=folder, again=self.options.again)
-        return wanted | uncounted(result, data_dir=folder) if self.options.without_leaks else wanted
+    def _wanted(self, run: FinishedRun) -> Descriptions:
+        result, data_dir = Result.read(run.folder), self.options.data_dir
+        wanted = missing_sets(result, self.named, data_dir=data_dir, again=self.options.again)
+        return wanted | (unchecked_sets(result, data_dir=data_dir) if self.options.without_leaks else {})
 
-    def _without_file(self, stage: FinishedStage) -> str:
+    def _without_file(self, run: FinishedRun) -> str:
         """The sets that were asked for by name and are neither scored nor to be read anywhere."""
-        result = Result.read(stage.folder)
+        result = Result.read(run.folder)
         read = {key.split("/")[1] for key in result.data if not key.startswith("train/")}
         lost = [name for name in self.options.dataset if name not in read]
         folder = self.options.data_dir or result.config["data_dir"]
         return f" ({', '.join(lost)}: no dev or test file below {folder})" if lost else ""
 
-    def filler(self) -> "Filler":
-        if self._filler is None:
-            from launch.fill import Filler
+    @cached_property
+    def _columns(self) -> "LateColumns":
+        from juzhen.evaluation.late import LateColumns
+        from launch.stored import starting_encoder
 
-            self._filler = Filler(
-                self.today,
-                own_hardware=self.options.hardware is None,
-                data_dir=self.options.data_dir,
-                batch_tokens=self.options.batch_tokens,
-                again=self.options.again,
-                without_leaks=self.options.without_leaks,
-                progress=sys.stderr.isatty(),
-            )
-        return self._filler
+        options, today = self.options, self.today
+        return LateColumns(
+            start=partial(starting_encoder, defaults=today),
+            hardware=OmegaConf.to_object(today.hardware) if options.hardware else None,
+            data_dir=options.data_dir,
+            cache_dir=today.cache_dir,
+            batch_tokens=options.batch_tokens,
+            again=options.again,
+            without_leaks=options.without_leaks,
+            progress=sys.stderr.isatty(),
+        )
 
 
-def _spoken(filled: "Filled", result: Result, seconds: float) -> str:
+def _spoken(changes: "Changes", result: Result, seconds: float) -> str:
     """New Spearman, or what else speaks for a set, ×100 of each split, what moved, and what could not be done."""
     spoken = []
-    for key in filled.added:
+    for key in changes.added:
         place, _, metric = key.rpartition("/")
         measure = metric.removesuffix(WITHOUT_LEAKS)
         if measure not in FIRST_MEASURES or key not in result.scores:
@@ -180,14 +179,14 @@ def _spoken(filled: "Filled", result: Result, seconds: float) -> str:
         words = [] if measure == "spearman" else [measure.replace("_", " ")]
         words += ["without them"] if metric.endswith(WITHOUT_LEAKS) else []
         spoken.append(" ".join([place, *words, f"{100 * result.scores[key].value:.2f}"]))
-    parts = [*filled.notes]
-    parts += [f"added {', '.join(spoken) or len(filled.added)}"] if filled.added else []
+    parts = [*changes.notes]
+    parts += [f"added {', '.join(spoken) or len(changes.added)}"] if changes.added else []
     far = [
         f"{key} {_percent(old)} → {_percent(new)}"
-        for key, (old, new) in filled.moved.items()
+        for key, (old, new) in changes.moved.items()
         if _is_far(old, new)
     ]
-    near = len(filled.moved) - len(far)
+    near = len(changes.moved) - len(far)
     parts += [f"moved {', '.join(far)}"] if far else []
     parts += [f"{near} others moved by less than {ROUNDING:g}"] if near else []
     return f"{'; '.join(parts) or 'all scores are as they were'} ({seconds:.1f} s)"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -10,11 +10,12 @@ from datamodules.selection import Selection, select
 from datamodules.source import load_examples
 from datamodules.transfer import TransferTask, asked_tasks, text_task
 from datamodules.views import apply_view
-from schema.config import DatasetConfig, JobConfig
+from schema.config import DatasetConfig, EvaluationConfig
 from schema.errors import UserError
 from schema.examples import Examples, Kind
 from schema.files import has_split
 from schema.measures import UNSCORED, first_measure
+from schema.result import Score
 from schema.text_table import TextTable
 
 if TYPE_CHECKING:
@@ -22,6 +23,20 @@ if TYPE_CHECKING:
 
 Known = dict[tuple[str, str], Examples | None]
 """Name of a set and split → rows that have been read before; None: there is no file for it."""
+
+
+class Reading(Protocol):
+    """What decides which rows are read: a job, or the part of one that an evaluation needs."""
+
+    seed: int
+    data_dir: str
+    source: str
+    on_bad_row: str
+    filter_leaks: bool
+    debug_rows: int | None
+    dataset: dict[str, DatasetConfig]
+    evaluate: dict[str, DatasetConfig]
+    evaluation: EvaluationConfig
 
 
 @dataclass(frozen=True)
@@ -41,13 +56,18 @@ class JobData:
     tasks: list[TransferTask] = field(default_factory=list)
     unscored: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def missing(self) -> dict[str, Score]:
+        """The columns of splits without a file: missing data is null."""
+        return {f"{split}/{metric}": Score(None) for split, metric in self.absent.items()}
+
     def selection(self, trained: tuple[str, ...], *, monitor: str, metric: str) -> Selection:
         """What chooses the checkpoint; see `datamodules.selection.select`."""
         return select(self.evaluation, trained, monitor=monitor, metric=metric)
 
 
 def load_job_data(
-    job: JobConfig,
+    job: Reading,
     kinds: Mapping[str, Kind],
     *,
     unscored: Mapping[Kind, str] = UNSCORED,
@@ -89,7 +109,7 @@ def load_job_data(
 
 
 def _text_tasks(
-    job: JobConfig, evaluation: Sequence[Examples], read: Mapping[str, Examples], *, made: set[str]
+    job: Reading, evaluation: Sequence[Examples], read: Mapping[str, Examples], *, made: set[str]
 ) -> tuple[list[TransferTask], dict[str, str]]:
     """The tasks of texts with classes that are evaluated on, and why some have none."""
     tasks, reasons = [], {}
@@ -107,14 +127,14 @@ def _text_tasks(
     return tasks, reasons
 
 
-def _task_rows(job: JobConfig, examples: Examples | None, split: str) -> Examples | None:
+def _task_rows(job: Reading, examples: Examples | None, split: str) -> Examples | None:
     """The rows of a split that a classifier is made with."""
     limits = [job.evaluation.transfer_limit] if split == "train" else []
     limit = min((one for one in (*limits, job.debug_rows) if one is not None), default=None)
     return None if examples is None else _cut(examples, limit, job.seed)
 
 
-def unscored_reasons(job: JobConfig, unscored: Mapping[Kind, str]) -> dict[str, str]:
+def unscored_reasons(job: Reading, unscored: Mapping[Kind, str]) -> dict[str, str]:
     """Sets that the job was to evaluate on and has files of → why the model has no measure of them."""
     found = {}
     for name, config in job.evaluate.items():
@@ -136,7 +156,7 @@ def _leak_filter(evaluation: list[Examples]) -> "LeakFilter":
     return LeakFilter(evaluation)
 
 
-def require_evaluation(job: JobConfig, reasons: Mapping[str, str], *, has_some: bool) -> None:
+def require_evaluation(job: Reading, reasons: Mapping[str, str], *, has_some: bool) -> None:
     """Raises UserError for a job that was to be evaluated on something, and no set can be.
 
     reasons  sets that have files → why the model has no measure of them
@@ -159,7 +179,7 @@ def require_evaluation(job: JobConfig, reasons: Mapping[str, str], *, has_some: 
 
 
 def _unscored(
-    job: JobConfig, evaluated: Mapping[str, DatasetConfig], unscored: Mapping[Kind, str]
+    job: Reading, evaluated: Mapping[str, DatasetConfig], unscored: Mapping[Kind, str]
 ) -> list[Examples]:
     """Evaluation splits that this model has nothing to measure on, but that others are measured on."""
     found = [
@@ -172,16 +192,14 @@ def _unscored(
 
 
 def _known_or_read(
-    job: JobConfig, config: DatasetConfig, split: str, known: Known, *, required: bool = False
+    job: Reading, config: DatasetConfig, split: str, known: Known, *, required: bool = False
 ) -> Examples | None:
     if (config.name, split) in known:
         return known[config.name, split]
     return load_split(job, config, split, required=required)
 
 
-def load_split(
-    job: JobConfig, config: DatasetConfig, split: str, *, required: bool = False
-) -> Examples | None:
+def load_split(job: Reading, config: DatasetConfig, split: str, *, required: bool = False) -> Examples | None:
     """The rows of one split of a job, as `load_examples` gives them."""
     return load_examples(
         config,
@@ -195,7 +213,7 @@ def load_split(
 
 
 def _training_rows(
-    job: JobConfig, config: DatasetConfig, kind: Kind, examples: Examples, leaks: "LeakFilter | None"
+    job: Reading, config: DatasetConfig, kind: Kind, examples: Examples, leaks: "LeakFilter | None"
 ) -> Examples:
     # Pairs are looked at before a view makes triplets of them, but sentences one by one if that is what is learnt.
     if leaks and kind is not Kind.SENTENCE:

@@ -2,15 +2,18 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from datamodules.configured import configured_set
-from schema.config import DatasetConfig, JobConfig
+from schema.config import DatasetConfig
 from schema.errors import UserError
 from schema.examples import Examples, Kind
 from schema.transfer import KINDS, judged_split, too_few
+
+if TYPE_CHECKING:
+    from datamodules.loading import Reading
 
 SPLITS = ("train", "dev", "test")
 
@@ -52,7 +55,7 @@ Load = Callable[[DatasetConfig, str], Examples | None]
 """Reads a split of a set; None where there is no file."""
 
 
-def asked_tasks(job: JobConfig, load: Load) -> list[TransferTask]:
+def asked_tasks(job: "Reading", load: Load) -> list[TransferTask]:
     """The tasks of `evaluation.transfer`, each set as the job describes it, or else as conf/dataset does.
 
     Raises UserError for a set that is not known, has no file, no classes, or too few rows of one.
@@ -68,7 +71,7 @@ def asked_tasks(job: JobConfig, load: Load) -> list[TransferTask]:
     return tasks
 
 
-def _task(config: DatasetConfig, job: JobConfig, load: Load) -> TransferTask:
+def _task(config: DatasetConfig, job: "Reading", load: Load) -> TransferTask:
     if Kind(config.kind) not in KINDS:
         raise UserError(
             f"{config.name} has {config.kind.replace('_', ' ')}s, and a classifier needs classes: 0/1 pairs or NLI "

@@ -22,6 +22,7 @@ DECIDING = (
     "datamodules/union.py",
     "callbacks/resume.py",
     "callbacks/trainer.py",
+    "juzhen/evaluation",
     "launch/curriculum.py",
     "launch/stage_run.py",
     "schema/batch.py",

@@ -14,6 +14,7 @@ import evaluate_runs
 from analysis.__main__ import main as analyse
 from datamodules import loading
 from encoders import load_encoder
+from juzhen.evaluation.joint_plan import JointPlan
 from launch import typed_config
 from launch.values import check_values
 from lightning_modules.biencoder import BiEncoder
@@ -198,7 +199,7 @@ def test_a_cross_encoder_ranks_by_the_scores_of_its_pairs(data, tmp_path, tiny_b
         typed_config(compose_job(*words, "suite=none", "backbone=embedded", f"backbone.path={tiny_backbone}"))
     )
     dev = loading.load_job_data(job, {}, unscored=CrossEncoder.unscored).evaluation[0]
-    plan = CrossEncoder.plan(None, [dev])
+    plan = JointPlan([dev])
     first, second = (plan.examples.texts(column) for column in ("text_a", "text_b"))
     known = {pair: np.float32(number) for number, pair in enumerate(zip(first, second, strict=True))}
     (scores,) = plan.scores(np.array(list(known.values()))[:, None])

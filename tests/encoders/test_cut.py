@@ -11,7 +11,7 @@ import predict
 from encoders import load_backbone, save_encoder
 from encoders.cut import Cut, cut_of, cut_texts
 from encoders.joint_encoder import JointEncoder
-from lightning_modules.cut import cut_line
+from juzhen.evaluation.cut import cut_line
 from schema.config import BackboneConfig
 from schema.examples import Examples, Kind
 from schema.result import Result

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from analysis.curves import read_curves
+from juzhen.evaluation.finished import finished_runs, missing_sets, unchecked_sets
 from launch.console import result_table, show_result
 from launch.data_record import RECORD_FILE, remember_data
-from launch.lacking import fillable, finished_stages, uncounted
 from schema.fitted import Calibration, Fusion, is_fusion
 from schema.result import RESULT_FILE, Result
-from sweeps.arrived import arrived_line
 from sweeps.collect import read_all
 from sweeps.compare import compare, load_published
 from sweeps.export import export
+from sweeps.late_columns import late_columns_line
 from sweeps.ledger import EVENTS, Cell, Ledger
 from sweeps.matrix import build_matrix
 from sweeps.report.build import build_report
@@ -76,10 +76,10 @@ def test_results(folder, size):
         if isinstance(result, Result):
             answer(lambda: shown(result_table(result)))
             answer(lambda: show_result(result, folder="a[/b]"))
-            answer(lambda: fillable(result, {}, data_dir=None, again=False))
-            answer(lambda: uncounted(result, data_dir=None))
-            answer(lambda: arrived_line([Cell(str(folder / "broken"), ())]))
-        answer(lambda: finished_stages([folder]))
+            answer(lambda: missing_sets(result))
+            answer(lambda: unchecked_sets(result))
+            answer(lambda: late_columns_line([Cell(str(folder / "broken"), ())]))
+        answer(lambda: finished_runs([folder]))
         told = []
         results = answer(lambda: read_all(folder, report=told.append))
         assert all("\n" not in line for line in told)

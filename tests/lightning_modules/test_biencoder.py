@@ -8,9 +8,9 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from encoders import load_backbone, save_encoder
+from juzhen.evaluation.scoring import assemble_outputs
 from launch import typed_config
 from lightning_modules.biencoder import BiEncoder, CosinePlan
-from lightning_modules.scoring import assemble_outputs
 from schema.config import BackboneConfig
 from schema.examples import Examples, Kind
 

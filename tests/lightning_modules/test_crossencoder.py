@@ -12,9 +12,9 @@ import predict
 from datamodules import loading
 from encoders import load_encoder
 from encoders.joint_bundle import load_joint_encoder
+from juzhen.evaluation.joint_plan import JointPlan
 from launch import typed_config
 from lightning_modules.crossencoder import CrossEncoder
-from lightning_modules.joint_plan import JointPlan
 from lightning_modules.loss_numbers import losses_for, options
 from lightning_modules.matching import match_losses
 from metrics.classes import score_classes

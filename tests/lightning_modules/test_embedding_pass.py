@@ -8,9 +8,9 @@ from test_ddp import TWO, start
 
 from encoders import SentenceEncoder
 from encoders.backends.torch_backend import TorchBackend
+from juzhen.evaluation.cosine_plan import CosinePlan
+from juzhen.evaluation.plan import NOTHING
 from launch.naming import run_key
-from lightning_modules.cosine_plan import CosinePlan
-from lightning_modules.scoring import NOTHING
 from schema.errors import UserError
 from schema.examples import Examples, Kind
 from schema.result import Result
@@ -122,8 +122,8 @@ def test_what_cannot_work_is_said_before_training(tmp_path, tiny_backbone, monke
     def refuses(name, encoder):
         raise UserError(f"no {name}")
 
-    monkeypatch.setattr("lightning_modules.embedding_pass.open_backend", refuses)
-    monkeypatch.setattr("lightning_modules.embedding_pass.require_packages", lambda name: None)
+    monkeypatch.setattr("juzhen.evaluation.evaluators.open_backend", refuses)
+    monkeypatch.setattr("juzhen.evaluation.evaluators.require_packages", lambda name: None)
     monkeypatch.setattr(SentenceEncoder, "forward", lambda self, tokens: pytest.fail("it trained"))
     with pytest.raises(UserError, match="no onnx"):
         run_job(tmp_path, tiny_backbone, *words, "evaluation.backend=onnx")

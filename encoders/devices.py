@@ -6,6 +6,11 @@ from schema.config import HardwareConfig
 from schema.errors import UserError
 
 
+def device_name(hardware: HardwareConfig) -> str:
+    """What numbers are computed on: `cpu`, `mps`, or the name of the CUDA device."""
+    return torch.cuda.get_device_name() if hardware.accelerator == "cuda" else hardware.accelerator
+
+
 def require_device(hardware: HardwareConfig) -> None:
     """Raises UserError when the accelerator is absent, has too few devices, or cannot do the precision."""
     available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}

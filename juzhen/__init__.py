@@ -1,0 +1,1 @@
+"""juzhen (句阵): sentence embeddings for Chinese and English."""

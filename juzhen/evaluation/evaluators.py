@@ -1,0 +1,196 @@
+"""What each kind of encoder does in an evaluation: which plan it has, and what it gives for a batch of it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from datamodules.leaks import Seen
+from datamodules.rankings import RankingSet
+from datamodules.transfer import TransferTask
+from encoders.backends import Backend, open_backend, require_packages
+from encoders.embedding_cache import EmbeddingCache, Shelf
+from encoders.joint_encoder import JointEncoder, similarity
+from encoders.sentence_encoder import SentenceEncoder
+from juzhen.evaluation.cosine_plan import CosinePlan
+from juzhen.evaluation.joint_plan import JointPlan
+from juzhen.evaluation.lexical_plan import LexicalPlan
+from juzhen.evaluation.plan import NOTHING, EvaluationPlan
+from juzhen.evaluation.scoring import Evaluation, measure
+from metrics.classes import score_classes
+from schema.batch import Batch
+from schema.config import BackendName
+from schema.errors import UserError
+from schema.examples import NLI_CLASSES, Examples, Kind
+from schema.measures import UNSCORED
+
+
+class Evaluator(ABC):
+    """One encoder, as far as an evaluation is concerned: `plan` → `begin` → `output` of each batch → `measured`.
+
+    unscored  kinds of sets that it has no measure of, and why
+    """
+
+    unscored: ClassVar[Mapping[Kind, str]] = UNSCORED
+
+    def __init__(self, encoder: nn.Module | None) -> None:
+        self.encoder = encoder
+
+    @abstractmethod
+    def plan(
+        self, sets: Sequence[Examples | RankingSet], tasks: Sequence[TransferTask] = ()
+    ) -> EvaluationPlan:
+        """What must be encoded to score `sets` and to make the classifiers of `tasks`."""
+
+    @abstractmethod
+    def output(self, batch: Batch) -> Float[Tensor, "batch ..."]:
+        """What is kept of each row of a planned batch: an embedding, or a score."""
+
+    def begin(self, plan: EvaluationPlan) -> None:  # noqa: B027  most have nothing to prepare
+        """Called before each pass, as the weights may be others by then."""
+
+    def measured(
+        self,
+        plan: EvaluationPlan,
+        outputs: np.ndarray,
+        *,
+        seen: Mapping[str, Seen],
+        bootstrap_samples: int,
+        seed: int,
+    ) -> Evaluation:
+        """All that is planned, scored; arguments as of `measure`."""
+        return measure(plan, outputs, seen=seen, bootstrap_samples=bootstrap_samples, seed=seed)
+
+
+class EmbeddingEvaluator(Evaluator):
+    """A bi-encoder or prompt encoder: encodes the sentences of a plan with a back end, but for those that a cache has.
+
+    backend    a BackendName; any but torch must be able to export the encoder
+    cache_dir  embeddings are kept below it; None: nowhere
+    precision  in which the encoder runs; embeddings of each are kept apart
+    """
+
+    def __init__(
+        self,
+        encoder: SentenceEncoder,
+        *,
+        backend: str = BackendName.TORCH,
+        cache_dir: str | Path | None = None,
+        precision: str = "32-true",
+    ) -> None:
+        super().__init__(encoder)
+        self._name = BackendName(backend)
+        require_packages(self._name)
+        self._cache = None if cache_dir is None else EmbeddingCache(cache_dir)
+        is_plain = self._name is not BackendName.TORCH or precision == "32-true"
+        self._variant = str(self._name) if is_plain else f"{self._name} {precision}"
+        self._backend: Backend | None = None
+        self._shelf: Shelf | None = None
+
+    def plan(self, sets: Sequence[Examples | RankingSet], tasks: Sequence[TransferTask] = ()) -> CosinePlan:
+        return CosinePlan(sets, tasks, head=self.encoder.score_head)
+
+    def try_out(self) -> None:
+        """Raises UserError when the encoder cannot be exported: better before training than after."""
+        if self._name.needs_onnx:
+            open_backend(self._name, self.encoder)
+
+    def begin(
+        self,
+        plan: CosinePlan,
+        *,
+        is_first: bool = True,
+        shared: Callable[[Any], Any] = lambda found: found,
+    ) -> None:
+        """Tells the plan which embeddings are known.
+
+        is_first  of several processes this is the first, which alone asks the cache
+        shared    gives all processes what the first one has found
+        """
+        self._backend = None
+        if self._cache is None:
+            return
+        found = None
+        if is_first:
+            self._shelf = self._cache.shelf(self.encoder, self._variant)
+            known = np.empty((len(plan.sentences), self.encoder.dim), dtype=np.float32)
+            found = (self._shelf.fill(plan.sentences, known), known)
+        plan.recall(*shared(found))
+
+    def output(self, batch: Batch) -> Float[Tensor, "batch dim"]:
+        if batch.task == NOTHING.name:
+            return torch.zeros(len(batch), self.encoder.dim)
+        if self._name is BackendName.TORCH:
+            return self.encoder(batch.tokens)[batch.columns["text"]]
+        if self._backend is None:
+            self._backend = open_backend(self._name, self.encoder)
+        return torch.from_numpy(self._backend.encode(batch.tokens))[batch.columns["text"].cpu()]
+
+    def measured(self, plan: CosinePlan, outputs: np.ndarray, **how: Any) -> Evaluation:
+        self._backend = None
+        if self._shelf is not None and len(plan.pending):
+            self._shelf.add(plan.examples.sentences, outputs)
+        self._shelf = None
+        return super().measured(plan, outputs, **how)
+
+
+class PairEvaluator(Evaluator):
+    """A cross-encoder: the score of each pair, then its class logits where the head has classes."""
+
+    unscored: ClassVar[Mapping[Kind, str]] = UNSCORED | {
+        Kind.LABELLED_TEXT: "classes are told apart on embeddings, and a cross-encoder has none"
+    }
+
+    def plan(self, sets: Sequence[Examples | RankingSet], tasks: Sequence[TransferTask] = ()) -> JointPlan:
+        return JointPlan(sets)
+
+    def output(self, batch: Batch) -> Float[Tensor, "batch outputs"]:
+        if batch.task == NOTHING.name:
+            return torch.zeros(len(batch), 1)
+        logits = pair_logits(self.encoder, batch)
+        scores = similarity(logits).unsqueeze(1)
+        return torch.cat([scores, logits], dim=1) if logits.shape[1] > 1 else scores
+
+    def measured(self, plan: JointPlan, outputs: np.ndarray, **how: Any) -> Evaluation:
+        found = super().measured(plan, outputs, **how)
+        for one, logits in zip(plan.sets, plan.logits(outputs), strict=True):
+            if one.kind is Kind.NLI_PAIR and logits.shape[1] == len(NLI_CLASSES):
+                classes = score_classes(logits, one)
+                found.scores.update(
+                    {f"{one.split}/{one.name}/{metric}": score for metric, score in classes.items()}
+                )
+        return found
+
+
+class LexicalEvaluator(Evaluator):
+    """The lexical baseline, which has no encoder."""
+
+    def __init__(self, encoder: None = None) -> None:
+        super().__init__(encoder)
+
+    def plan(self, sets: Sequence[Examples | RankingSet], tasks: Sequence[TransferTask] = ()) -> LexicalPlan:
+        return LexicalPlan(sets, tasks)
+
+    def output(self, batch: Batch) -> Float[Tensor, "batch"]:
+        return torch.zeros(len(batch))
+
+
+def pair_logits(encoder: JointEncoder, batch: Batch) -> Float[Tensor, "batch outputs"]:
+    """The mean over the orders in which the batch holds each pair."""
+    every = encoder(batch.tokens)
+    return torch.stack([every[rows] for rows in batch.columns.values()]).mean(dim=0)
+
+
+def embedding_cache_dir(is_kept: bool, cache_dir: str | None) -> str | None:
+    """Where `evaluation.cache_embeddings` keeps embeddings. Raises UserError where there is no place for it."""
+    if is_kept and cache_dir is None:
+        raise UserError(
+            "evaluation.cache_embeddings=true: embeddings are kept below cache_dir, which is null; "
+            "set cache_dir=<a folder>"
+        )
+    return cache_dir if is_kept else None
