@@ -13,8 +13,8 @@ python evaluate_runs.py runs/some-run --again         everything once more; says
 import argparse
 import sys
 import time
-from collections.abc import Sequence
-from functools import cached_property, partial
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -105,11 +105,14 @@ def _add_all(options: argparse.Namespace) -> None:
     words += [f"hardware={options.hardware}"] if options.hardware else []
     today = checked_job(words, conf_dir=CONFIGURATION, extra=options.config_dir)
     caches_below(today.cache_dir)
-    add, failed = _Adder(options, today), []
+    columns = cache(
+        partial(_columns, options, today)
+    )  # torch is loaded at the first run that lacks something
+    named, failed = {**OmegaConf.to_container(today.evaluate), **OmegaConf.to_container(today.dataset)}, []
     for number, run in enumerate(runs, start=1):
         place = f"[{number}/{len(runs)}] {run.folder}:"
         try:
-            print(f"{place} {add(run)}", flush=True)
+            print(f"{place} {_add(run, options, named, columns)}", flush=True)
         except UserError as error:
             failed.append(str(run.folder))
             print(f"{place} failed: {error}", file=sys.stderr, flush=True)
@@ -117,55 +120,47 @@ def _add_all(options: argparse.Namespace) -> None:
         raise UserError(f"{len(failed)} of {len(runs)} failed: {', '.join(failed)}")
 
 
-class _Adder:
-    """What is done at each finished run. torch is loaded at the first that lacks something."""
+def _add(run: FinishedRun, options: argparse.Namespace, named: Descriptions, columns: Callable) -> str:
+    """Adds to one result, and says in a line what came of it."""
 
-    def __init__(self, options: argparse.Namespace, today: DictConfig) -> None:
-        self.options, self.today = options, today
-        named = OmegaConf.to_container(today)
-        self.named: Descriptions = named["evaluate"] | named["dataset"]
+    def wanted() -> Descriptions:
+        result, where = Result.read(run.folder), {"data_dir": options.data_dir}
+        found = missing_sets(result, named, again=options.again, **where)
+        return found | (unchecked_sets(result, **where) if options.without_leaks else {})
 
-    def __call__(self, run: FinishedRun) -> str:
-        """Adds to one result, and says in a line what came of it."""
-        if not self._wanted(run):
-            return f"nothing to do{self._without_file(run)}"
-        with RunFolder(run.run, resume="auto", fills=True):
-            wanted = self._wanted(run)  # another process may have been here before the lock was ours
-            if not wanted:
-                return "nothing to do"
-            since = time.monotonic()
-            changes = self._columns.add(run, wanted)
-            return _spoken(changes, Result.read(run.folder), time.monotonic() - since)
+    if not wanted():
+        return f"nothing to do{_without_file(Result.read(run.folder), options)}"
+    with RunFolder(run.run, resume="auto", fills=True):
+        sets = wanted()  # another process may have been here before the lock was ours
+        if not sets:
+            return "nothing to do"
+        since = time.monotonic()
+        changes = columns().add(run, sets)
+        return _spoken(changes, Result.read(run.folder), time.monotonic() - since)
 
-    def _wanted(self, run: FinishedRun) -> Descriptions:
-        result, data_dir = Result.read(run.folder), self.options.data_dir
-        wanted = missing_sets(result, self.named, data_dir=data_dir, again=self.options.again)
-        return wanted | (unchecked_sets(result, data_dir=data_dir) if self.options.without_leaks else {})
 
-    def _without_file(self, run: FinishedRun) -> str:
-        """The sets that were asked for by name and are neither scored nor to be read anywhere."""
-        result = Result.read(run.folder)
-        read = {key.split("/")[1] for key in result.data if not key.startswith("train/")}
-        lost = [name for name in self.options.dataset if name not in read]
-        folder = self.options.data_dir or result.config["data_dir"]
-        return f" ({', '.join(lost)}: no dev or test file below {folder})" if lost else ""
+def _without_file(result: Result, options: argparse.Namespace) -> str:
+    """The sets that were asked for by name and are neither scored nor to be read anywhere."""
+    read = {key.split("/")[1] for key in result.data if not key.startswith("train/")}
+    lost = [name for name in options.dataset if name not in read]
+    folder = options.data_dir or result.config["data_dir"]
+    return f" ({', '.join(lost)}: no dev or test file below {folder})" if lost else ""
 
-    @cached_property
-    def _columns(self) -> "LateColumns":
-        from juzhen.evaluation.late import LateColumns
-        from launch.stored import starting_encoder
 
-        options, today = self.options, self.today
-        return LateColumns(
-            start=partial(starting_encoder, defaults=today),
-            hardware=OmegaConf.to_object(today.hardware) if options.hardware else None,
-            data_dir=options.data_dir,
-            cache_dir=today.cache_dir,
-            batch_tokens=options.batch_tokens,
-            again=options.again,
-            without_leaks=options.without_leaks,
-            progress=sys.stderr.isatty(),
-        )
+def _columns(options: argparse.Namespace, today: DictConfig) -> "LateColumns":
+    from juzhen.evaluation.late import LateColumns  # loads torch
+    from launch.stored import starting_encoder
+
+    return LateColumns(
+        start=partial(starting_encoder, defaults=today),
+        hardware=OmegaConf.to_object(today.hardware) if options.hardware else None,
+        data_dir=options.data_dir,
+        cache_dir=today.cache_dir,
+        batch_tokens=options.batch_tokens,
+        again=options.again,
+        without_leaks=options.without_leaks,
+        progress=sys.stderr.isatty(),
+    )
 
 
 def _spoken(changes: "Changes", result: Result, seconds: float) -> str:

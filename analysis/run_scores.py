@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from omegaconf import OmegaConf
 
-from datamodules.source import load_examples
+from datamodules.loading import load_split
 from encoders.locate import ENCODER_FOLDER
 from encoders.pair_scorer import PairScorer
-from schema.config import DatasetConfig
+from juzhen.evaluation.settings import Settings
 from schema.errors import UserError, nearest
 from schema.examples import TEXT_COLUMNS, Examples, Kind
 from schema.result import Result
@@ -82,18 +81,10 @@ class ScoredRun:
         return weights_digest(self.folder / ENCODER_FOLDER)
 
     def _examples(self, name: str, split: str) -> Examples:
-        config = self.result.config
-        group = "dataset" if name in config["dataset"] else "evaluate"
-        described = OmegaConf.merge(OmegaConf.structured(DatasetConfig), self.result.described(name))
-        examples = load_examples(
-            OmegaConf.to_object(described),
-            split,
-            source=config["source"],
-            data_dir=self._data_dir,
-            on_bad_row=config["on_bad_row"],
-            required=True,
-            group=group,
-        )
+        stored = {key: self.result.config[key] for key in ("source", "on_bad_row")}
+        own = {"data_dir": str(self._data_dir), "evaluate": {name: self.result.described(name)}}
+        settings = Settings.of(stored | own)
+        examples = load_split(settings, settings.evaluate[name], split, required=True)
         told = self.result.data[f"{split}/{name}"]
         if examples.fingerprint != told["fingerprint"]:
             raise UserError(

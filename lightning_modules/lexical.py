@@ -32,4 +32,4 @@ class Lexical(SentenceModule):
 
     @property
     def evaluator(self) -> LexicalEvaluator:
-        return LexicalEvaluator()
+        return LexicalEvaluator(None)

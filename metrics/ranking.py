@@ -26,6 +26,9 @@ def query_numbers(
     mrr     1 / rank of the first document that answers the query, 0 where none of the ten does
     recall  share of all documents that answer it which are among the ten
 
+    As torchmetrics has them for positive scores; it takes a document with a score of 0 or less for one not found,
+    and cosines may be negative.
+
     documents  numbers of documents, −1 where a list has ended
     relevant   for each query: number of a document that answers it → its gain, above 0
     """

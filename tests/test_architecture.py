@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "datamodules": {"schema"},
     "lightning_modules": {"schema", "datamodules", "encoders", "juzhen", "losses", "metrics"},
     "callbacks": {"schema", "datamodules", "encoders", "juzhen", "lightning_modules"},
-    "analysis": {"schema", "datamodules", "encoders", "metrics"},
+    "analysis": {"schema", "datamodules", "encoders", "juzhen", "metrics"},
     "mining": {"schema", "datamodules", "encoders", "metrics"},
 }
 LAST_STEP = {

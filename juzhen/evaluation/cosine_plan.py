@@ -6,14 +6,12 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
-from datamodules.rankings import RankingSet
 from datamodules.transfer import TransferTask
 from datamodules.union import SentenceUnion
 from encoders.pair_score import BilinearScore, sides
-from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Matcher
+from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Matcher, Sets
 from metrics.ranking import COSINE_TEMPERATURE
 from metrics.transfer import Features, combined
-from schema.examples import Examples
 
 
 class CosinePlan(EvaluationPlan):
@@ -28,7 +26,7 @@ class CosinePlan(EvaluationPlan):
 
     def __init__(
         self,
-        sets: Sequence[Examples | RankingSet],
+        sets: Sets,
         tasks: Sequence[TransferTask] = (),
         *,
         head: BilinearScore | None = None,

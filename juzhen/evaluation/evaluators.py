@@ -10,8 +10,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from datamodules.leaks import Seen
-from datamodules.rankings import RankingSet
 from datamodules.transfer import TransferTask
 from encoders.backends import Backend, open_backend, require_packages
 from encoders.embedding_cache import EmbeddingCache, Shelf
@@ -20,32 +18,32 @@ from encoders.sentence_encoder import SentenceEncoder
 from juzhen.evaluation.cosine_plan import CosinePlan
 from juzhen.evaluation.joint_plan import JointPlan
 from juzhen.evaluation.lexical_plan import LexicalPlan
-from juzhen.evaluation.plan import NOTHING, EvaluationPlan
+from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Sets
 from juzhen.evaluation.scoring import Evaluation, measure
 from metrics.classes import score_classes
 from schema.batch import Batch
 from schema.config import BackendName
 from schema.errors import UserError
-from schema.examples import NLI_CLASSES, Examples, Kind
+from schema.examples import NLI_CLASSES, Kind
 from schema.measures import UNSCORED
 
 
 class Evaluator(ABC):
     """One encoder, as far as an evaluation is concerned: `plan` → `begin` → `output` of each batch → `measured`.
 
-    unscored  kinds of sets that it has no measure of, and why
+    unscored   kinds of sets that it has no measure of, and why
+    plan_type  makes its plans
     """
 
     unscored: ClassVar[Mapping[Kind, str]] = UNSCORED
+    plan_type: ClassVar[type[EvaluationPlan]]
 
     def __init__(self, encoder: nn.Module | None) -> None:
         self.encoder = encoder
 
-    @abstractmethod
-    def plan(
-        self, sets: Sequence[Examples | RankingSet], tasks: Sequence[TransferTask] = ()
-    ) -> EvaluationPlan:
+    def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> EvaluationPlan:
         """What must be encoded to score `sets` and to make the classifiers of `tasks`."""
+        return self.plan_type(sets, tasks)
 
     @abstractmethod
     def output(self, batch: Batch) -> Float[Tensor, "batch ..."]:
@@ -54,17 +52,9 @@ class Evaluator(ABC):
     def begin(self, plan: EvaluationPlan) -> None:  # noqa: B027  most have nothing to prepare
         """Called before each pass, as the weights may be others by then."""
 
-    def measured(
-        self,
-        plan: EvaluationPlan,
-        outputs: np.ndarray,
-        *,
-        seen: Mapping[str, Seen],
-        bootstrap_samples: int,
-        seed: int,
-    ) -> Evaluation:
-        """All that is planned, scored; arguments as of `measure`."""
-        return measure(plan, outputs, seen=seen, bootstrap_samples=bootstrap_samples, seed=seed)
+    def measured(self, plan: EvaluationPlan, outputs: np.ndarray, **how: Any) -> Evaluation:
+        """All that is planned, scored, from the outputs for `plan.examples`; `how` as of `measure`."""
+        return measure(plan, outputs, **how)
 
 
 class EmbeddingEvaluator(Evaluator):
@@ -92,7 +82,7 @@ class EmbeddingEvaluator(Evaluator):
         self._backend: Backend | None = None
         self._shelf: Shelf | None = None
 
-    def plan(self, sets: Sequence[Examples | RankingSet], tasks: Sequence[TransferTask] = ()) -> CosinePlan:
+    def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> CosinePlan:
         return CosinePlan(sets, tasks, head=self.encoder.score_head)
 
     def try_out(self) -> None:
@@ -145,9 +135,7 @@ class PairEvaluator(Evaluator):
     unscored: ClassVar[Mapping[Kind, str]] = UNSCORED | {
         Kind.LABELLED_TEXT: "classes are told apart on embeddings, and a cross-encoder has none"
     }
-
-    def plan(self, sets: Sequence[Examples | RankingSet], tasks: Sequence[TransferTask] = ()) -> JointPlan:
-        return JointPlan(sets)
+    plan_type = JointPlan
 
     def output(self, batch: Batch) -> Float[Tensor, "batch outputs"]:
         if batch.task == NOTHING.name:
@@ -160,21 +148,15 @@ class PairEvaluator(Evaluator):
         found = super().measured(plan, outputs, **how)
         for one, logits in zip(plan.sets, plan.logits(outputs), strict=True):
             if one.kind is Kind.NLI_PAIR and logits.shape[1] == len(NLI_CLASSES):
-                classes = score_classes(logits, one)
-                found.scores.update(
-                    {f"{one.split}/{one.name}/{metric}": score for metric, score in classes.items()}
-                )
+                for metric, score in score_classes(logits, one).items():
+                    found.scores[f"{one.split}/{one.name}/{metric}"] = score
         return found
 
 
 class LexicalEvaluator(Evaluator):
     """The lexical baseline, which has no encoder."""
 
-    def __init__(self, encoder: None = None) -> None:
-        super().__init__(encoder)
-
-    def plan(self, sets: Sequence[Examples | RankingSet], tasks: Sequence[TransferTask] = ()) -> LexicalPlan:
-        return LexicalPlan(sets, tasks)
+    plan_type = LexicalPlan
 
     def output(self, batch: Batch) -> Float[Tensor, "batch"]:
         return torch.zeros(len(batch))

@@ -7,10 +7,11 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from datamodules.rankings import RankingSet
+from datamodules.transfer import TransferTask
 from datamodules.union import SentenceUnion
-from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Matcher
+from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Matcher, Sets
 from schema.errors import UserError
-from schema.examples import Examples, Kind
+from schema.examples import Kind
 
 
 class JointPlan(EvaluationPlan):
@@ -22,7 +23,7 @@ class JointPlan(EvaluationPlan):
 
     temperature = 1.0
 
-    def __init__(self, sets: Sequence[Examples | RankingSet]) -> None:
+    def __init__(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> None:
         super().__init__(sets)
         union = SentenceUnion([*self.sets, *(one.texts for one in self.rankings)])
         self._compared = [union.comparisons(place) for place in range(len(self.sets))]

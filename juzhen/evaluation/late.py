@@ -71,20 +71,14 @@ class LateColumns:
         the run would have learnt something else with these sets in its evaluation.
         """
         result = Result.read(run.folder)
-        settings = self._settings(result, sets)
-        lexical = is_lexical(result)
-        unscored = _unscored(run)
-        kinds = {name: Kind(one["kind"]) for name, one in sets.items()}
-        changes = Changes(
-            notes=[
-                f"{name} is not scored: {unscored[kind]}" for name, kind in kinds.items() if kind in unscored
-            ]
-        )
-        sets = _with_companions(
-            {name: sets[name] for name, kind in kinds.items() if kind not in unscored}, result
-        )
+        lexical, unscored, changes = is_lexical(result), _unscored(run), Changes()
+        for name in [name for name, one in sets.items() if one["kind"] in unscored]:
+            changes.notes.append(f"{name} is not scored: {unscored[sets[name]['kind']]}")
+        sets = {name: one for name, one in sets.items() if one["kind"] not in unscored}
+        sets = _with_companions(sets, result)
         if not sets:
             return changes
+        settings = self._settings(result, sets)
         digest = "" if lexical else run.require_weights(result)
         data = self._load(_evaluating(settings, sets), unscored)
         if not self.again:
@@ -104,7 +98,7 @@ class LateColumns:
         result.data |= {key: one for key, one in rows.items() if self.again or key not in result.data}
         result.data = with_leaks(result.data, seen)
         result.transfer |= {task.name: task.described() for task in data.tasks}
-        result.filled.append(_record(changes, rows, sets, weights=digest, hardware=settings.hardware))
+        result.filled.append(asdict(changes) | _record(settings, rows) | {"sets": sets, "weights": digest})
         result.write(run.folder)
         return changes
 
@@ -289,16 +283,12 @@ def _told(seen: Mapping[str, Seen]) -> list[str]:
     return found or (["training has seen no row of any set"] if seen else [])
 
 
-def _record(
-    changes: Changes, rows: Described, sets: Descriptions, *, weights: str, hardware: HardwareConfig
-) -> dict[str, Any]:
-    """What a result remembers of having been filled in."""
+def _record(settings: Settings, rows: Described) -> dict[str, Any]:
+    """What a result remembers of having been added to: when, which rows, and with what they were scored."""
+    device = {"device": device_name(settings.hardware)} if rows else {}
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        **asdict(changes),
         "data": rows,
-        "sets": sets,
-        "weights": weights,
-        "hardware": asdict(hardware),
-        "environment": describe_environment() | ({"device": device_name(hardware)} if rows else {}),
+        "hardware": asdict(settings.hardware),
+        "environment": describe_environment() | device,
     }

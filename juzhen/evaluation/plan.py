@@ -21,6 +21,9 @@ NOTHING = Examples("nothing", "evaluation", Kind.SENTENCE, ["-"], {"text": np.ze
 """What passes through a model, in name, where a plan needs nothing of it; a pass without rows would be skipped."""
 
 
+Sets = Sequence[Examples | RankingSet]
+
+
 class EvaluationPlan(ABC):
     """What goes through an encoder once, and how its outputs become scores.
 
@@ -34,7 +37,7 @@ class EvaluationPlan(ABC):
     temperature: float
     examples: Examples
 
-    def __init__(self, sets: Sequence[Examples | RankingSet], tasks: Sequence[TransferTask] = ()) -> None:
+    def __init__(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> None:
         self.rankings = [one for one in sets if isinstance(one, RankingSet)]
         rows = [one for one in sets if isinstance(one, Examples)]
         self.sets = [one for one in rows if len(TEXT_COLUMNS[one.kind]) > 1]

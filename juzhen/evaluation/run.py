@@ -37,7 +37,7 @@ from juzhen.evaluation.evaluators import (
     PairEvaluator,
     embedding_cache_dir,
 )
-from juzhen.evaluation.plan import NOTHING, EvaluationPlan
+from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Sets
 from juzhen.evaluation.scoring import Evaluation, assemble_outputs
 from juzhen.evaluation.settings import Settings
 from schema.accelerator import require_accelerator
@@ -68,7 +68,7 @@ class Pass:
 
     def __call__(
         self,
-        sets: Sequence[Examples | RankingSet],
+        sets: Sets,
         tasks: Sequence[TransferTask] = (),
         *,
         seen: Mapping[str, Seen],
@@ -88,7 +88,7 @@ class Pass:
 
     def _evaluator(self) -> Evaluator:
         if self.encoder is None:
-            return LexicalEvaluator()
+            return LexicalEvaluator(None)
         if isinstance(self.encoder, JointEncoder):
             return PairEvaluator(self.encoder)
         evaluation = self.settings.evaluation

@@ -75,15 +75,15 @@ def _score_ranking(
     if seen is not None and len(seen.rows):
         chosen[WITHOUT_LEAKS] = np.setdiff1d(chosen[""], seen.rows)
     how = {"samples": bootstrap_samples, "confidence": CONFIDENCE, "seed": seed}
-    found = {}
-    for ending, queries in chosen.items():
-        for metric, values in numbers.items():
-            rest = values[queries]
-            mean = float(rest.mean()) if len(rest) else None
-            found[f"{one.column}/{metric}{ending}"] = Score(
-                mean, *bootstrap_mean(rest, **how), count=len(rest)
-            )
-    return found
+    return {
+        f"{one.column}/{metric}{ending}": Score(
+            float(values[rows].mean()) if len(rows) else None,
+            *bootstrap_mean(values[rows], **how),
+            count=len(rows),
+        )
+        for ending, rows in chosen.items()
+        for metric, values in numbers.items()
+    }
 
 
 def assemble_outputs(outputs: Outputs, num_rows: int) -> np.ndarray:

@@ -9,6 +9,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from schema.config import DatasetConfig, EvaluationConfig, HardwareConfig
 from schema.errors import UserError
+from schema.texts import short
 
 
 def _evaluation() -> EvaluationConfig:
@@ -65,6 +66,5 @@ class Settings:
         try:
             return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(cls), known))
         except OmegaConfBaseException as error:
-            raise UserError(
-                f"the configuration that is stored in the result: {' '.join(str(error).split())}"
-            ) from error
+            told = short(" ".join(str(error).split()), 300)
+            raise UserError(f"the configuration that the result has stored: {told}") from error
