@@ -51,45 +51,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="evaluate_runs.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "runs", nargs="+", type=Path, help="run folders, or folders that hold runs at any depth"
-    )
-    parser.add_argument("--suite", metavar="NAME", help="also the sets of conf/suite/NAME.yaml")
-    parser.add_argument(
-        "--dataset",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="also conf/dataset/NAME.yaml; may be repeated",
-    )
-    parser.add_argument(
-        "--config-dir", metavar="FOLDER", help="a further folder of dataset/ and suite/ files"
-    )
-    parser.add_argument(
-        "--again",
-        action="store_true",
-        help="replace scores that exist, of the named sets or of all, and say what moved",
-    )
-    parser.add_argument(
-        "--without-leaks",
-        action="store_true",
-        help="look for rows that training has seen, and score sets that have some without them, too",
-    )
-    parser.add_argument(
-        "--data-dir", metavar="FOLDER", help="where the sets lie; default: where each run has read them"
-    )
-    parser.add_argument(
-        "--hardware", metavar="NAME", help="of conf/hardware; default: what each run has used, on one device"
-    )
-    parser.add_argument(
-        "--batch-tokens",
-        type=whole_number("--batch-tokens", least=1, expected="a number of tokens, such as 16384"),
-        metavar="N",
-        help="tokens at a time; default: as the hardware says",
-    )
+    kept = argparse.RawDescriptionHelpFormatter
+    parser = Parser(prog="evaluate_runs.py", description=__doc__, formatter_class=kept)
+    add = parser.add_argument
+    add("runs", nargs="+", type=Path, help="run folders, or folders that hold runs at any depth")
+    add("--suite", metavar="NAME", help="also the sets of conf/suite/NAME.yaml")
+    repeated = "also conf/dataset/NAME.yaml; may be repeated"
+    add("--dataset", metavar="NAME", action="append", default=[], help=repeated)
+    add("--config-dir", metavar="FOLDER", help="a further folder of dataset/ and suite/ files")
+    moved = "replace scores that exist, of the named sets or of all, and say what moved"
+    add("--again", action="store_true", help=moved)
+    seen = "look for rows that training has seen, and score sets that have some without them, too"
+    add("--without-leaks", action="store_true", help=seen)
+    add("--data-dir", metavar="FOLDER", help="where the sets lie; default: where each run has read them")
+    add("--hardware", metavar="NAME", help="of conf/hardware; default: what each run has used, on one device")
+    tokens = whole_number("--batch-tokens", least=1, expected="a number of tokens, such as 16384")
+    at_a_time = "tokens at a time; default: as the hardware says"
+    add("--batch-tokens", type=tokens, metavar="N", help=at_a_time)
     return parser
 
 

@@ -146,18 +146,19 @@ def _prepared(encoder: nn.Module, hardware: HardwareConfig) -> Iterator[torch.de
     if hardware.threads is not None:
         torch.set_num_threads(hardware.threads)
     inner = encoder.inner if isinstance(encoder, JointEncoder) else encoder
+    before = encoder.training, inner.piece_tokens
     inner.piece_tokens = hardware.train_piece_tokens  # decides which sentences meet in one product
     if hardware.compile:
         compile_layers(inner.backbone)
     device, half = torch.device(hardware.accelerator), HALF.get(hardware.precision)
     rounded = nullcontext() if half is None else torch.autocast(device.type, dtype=half, cache_enabled=False)
-    was_training = encoder.training
     encoder.to(device).eval()
     try:
         with torch.inference_mode(), rounded:
             yield device
     finally:
-        encoder.train(was_training)
+        encoder.train(before[0])
+        inner.piece_tokens = before[1]
 
 
 def open_encoder(encoder: str | Path | SentenceEncoder | JointEncoder) -> AnyEncoder:
