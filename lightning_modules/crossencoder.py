@@ -22,6 +22,7 @@ from schema.batch import Batch, Encoded
 from schema.config import BackendName, JobConfig
 from schema.errors import UserError, nearest
 from schema.examples import Kind
+from schema.measures import UNSCORED_BY_PAIRS
 from schema.own_classes import own_class
 
 log = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ class CrossEncoder(SentenceModule):
     """
 
     offers = ("scores", "logits")
-    unscored: ClassVar[Mapping[Kind, str]] = PairEvaluator.unscored
+    unscored: ClassVar[Mapping[Kind, str]] = UNSCORED_BY_PAIRS
 
     def __init__(
         self,

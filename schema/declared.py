@@ -9,11 +9,11 @@ from typing import Any
 
 from schema.errors import UserError
 from schema.examples import Kind
-from schema.measures import UNSCORED
+from schema.measures import UNSCORED, UNSCORED_BY_PAIRS
 from schema.own_classes import is_own, refusal
 from schema.source_code import ROOT, class_attribute, definitions, source_file
 
-NAMED = {"UNSCORED": UNSCORED}
+NAMED = {"UNSCORED": UNSCORED, "UNSCORED_BY_PAIRS": UNSCORED_BY_PAIRS}
 """Constants that a declaration may name."""
 
 

@@ -25,7 +25,7 @@ from schema.batch import Batch
 from schema.config import BackendName
 from schema.errors import UserError
 from schema.examples import NLI_CLASSES, Kind
-from schema.measures import UNSCORED
+from schema.measures import UNSCORED, UNSCORED_BY_PAIRS
 
 
 class Evaluator(ABC):
@@ -132,9 +132,7 @@ class EmbeddingEvaluator(Evaluator):
 class PairEvaluator(Evaluator):
     """A cross-encoder: the score of each pair, then its class logits where the head has classes."""
 
-    unscored: ClassVar[Mapping[Kind, str]] = UNSCORED | {
-        Kind.LABELLED_TEXT: "classes are told apart on embeddings, and a cross-encoder has none"
-    }
+    unscored = UNSCORED_BY_PAIRS
     plan_type = JointPlan
 
     def output(self, batch: Batch) -> Float[Tensor, "batch outputs"]:

@@ -14,6 +14,7 @@ from juzhen.evaluation.evaluators import Evaluator, PairEvaluator
 from juzhen.evaluation.finished import Descriptions, FinishedRun, is_lexical
 from juzhen.evaluation.run import LEXICAL, AnyEncoder, Pass, open_encoder
 from juzhen.evaluation.settings import Settings
+from juzhen.evaluation.trained_rows import trained_rows
 from metrics.together import STS_SETS
 from schema.config import HardwareConfig
 from schema.environment import describe_environment
@@ -134,14 +135,14 @@ class LateColumns:
     def _seen(
         self, run: FinishedRun, result: Result, settings: Settings, others: Descriptions, data: JobData
     ) -> dict[str, Seen]:
-        """What training has seen of each split, where the run or the caller asks for it. Errors: as `_trained_rows`."""
+        """What training has seen of each split, where the run or the caller asks for it. Errors: as `trained_rows`."""
         counts = settings.evaluation.without_leaks
         if not result.trained_on or not (settings.filter_leaks or counts):
             return {}
         rows = SeenRows(data.evaluation)
         for index in range(result.stage + 1):
             told = result if index == result.stage else Result.read(run.earlier(index).folder)
-            rows.learn(_trained_rows(self._settings(told, others), told, _unscored(run)))
+            rows.learn(trained_rows(self._settings(told, others), told, _unscored(run)))
         # Under filter_leaks all that was asked is that the rows are those that were learnt from.
         return rows.seen() if counts else {}
 
@@ -228,45 +229,6 @@ def _worth_scoring(data: JobData, result: Result, seen: Mapping[str, Seen]) -> J
     ]
     names = {one.name for one in wanted}
     return replace(data, evaluation=wanted, tasks=[one for one in data.tasks if one.name in names])
-
-
-def _trained_rows(settings: Settings, told: Result, unscored: Mapping[Kind, str]) -> dict[str, Examples]:
-    """What the stage of a result has learnt from: dataset key → rows, after their view and their limit.
-
-    settings  what it evaluates on decides what `filter_leaks` leaves out
-
-    Raises UserError when these are not the rows that were learnt from.
-    """
-    kinds, scored = {}, set()
-    for key, about in told.data.items():
-        split, name = key.split("/")
-        if split == "train":
-            kinds[name] = Kind(about["kind"])
-        else:
-            scored.add(about["kind"])
-    every = {**settings.evaluate, **settings.dataset}
-    job = replace(settings, dataset={name: settings.dataset[name] for name in kinds}, evaluate=every)
-    # A model that hides words has a measure of texts too: which kinds were scored, the result says itself.
-    unscored = {kind: reason for kind, reason in unscored.items() if kind not in scored}
-    read = load_job_data(job, kinds, unscored=unscored).train
-    for name, examples in read.items():
-        _require_same(examples, told.data[f"train/{name}"], data_dir=settings.data_dir)
-    return read
-
-
-def _require_same(examples: Examples, then: Mapping[str, Any], *, data_dir: str) -> None:
-    name = examples.name
-    if examples.fingerprint != then["fingerprint"]:
-        raise UserError(
-            f"{name}/train below {data_dir} holds other rows than the run has learnt from; point --data-dir at the "
-            "same files"
-        )
-    if (examples.num_leaky, len(examples)) != (then["leaky"], then["rows"]):
-        raise UserError(
-            f"filter_leaks=true: with these sets in its evaluation the run would have left {examples.num_leaky:,} "
-            f"rows of {name}/train out, and not {then['leaky'] or 0:,}: it has seen pairs of theirs. Train it "
-            "again with the whole suite"
-        )
 
 
 def _key(one: Examples) -> str:
