@@ -13,14 +13,14 @@ from callbacks.resume import ResumePoint
 from callbacks.selection import BEST, LAST, BestOnDev
 from callbacks.set_counts import SetCounts
 from callbacks.throughput import Throughput
+from conf.job import JobConfig
 from datamodules.datamodule import SentenceDataModule
-from encoders.cut import Cut
-from encoders.devices import device_name
+from juzhen.core.environment import describe_environment
+from juzhen.core.result import Result, Score
+from juzhen.encoders.cut import Cut
+from juzhen.encoders.devices import device_name
 from juzhen.evaluation.describe import describe_rows, with_leaks
 from lightning_modules.base import SentenceModule
-from schema.config import JobConfig
-from schema.environment import describe_environment
-from schema.result import Result, Score
 
 
 def build_result(

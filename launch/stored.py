@@ -5,12 +5,12 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from conf.job import JobConfig
+from conf.own_classes import own_class
+from juzhen.core.result import Result
 from juzhen.evaluation.finished import FinishedRun
 from launch.job import explained
 from launch.stages import plan_job
-from schema.config import JobConfig
-from schema.own_classes import own_class
-from schema.result import Result
 
 WHOLE = ("model", "loss", "dataset", "evaluate", "backbone")
 """Groups that are taken as they are stored: two choices of one of them have different keys."""

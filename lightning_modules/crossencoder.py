@@ -7,23 +7,23 @@ from typing import Any, ClassVar
 
 from pytorch_lightning.utilities import rank_zero_only
 
-from datamodules.gold import NUM_CLASSES
-from encoders import compile_layers, load_backbone, load_encoder
-from encoders.joint import PAIR, JointCollator
-from encoders.joint_bundle import load_joint_encoder, save_joint_encoder
-from encoders.joint_encoder import JointEncoder, similarity
-from encoders.locate import is_joint
-from encoders.token_cache import CachedTokenizer
+from conf.job import BackendName, JobConfig
+from conf.own_classes import own_class
+from juzhen.core.batch import Batch, Encoded
+from juzhen.core.errors import UserError, nearest
+from juzhen.core.examples import Kind
+from juzhen.core.measures import UNSCORED_BY_PAIRS
+from juzhen.data.gold import NUM_CLASSES
+from juzhen.encoders import compile_layers, load_backbone, load_encoder
+from juzhen.encoders.joint import PAIR, JointCollator
+from juzhen.encoders.joint_bundle import load_joint_encoder, save_joint_encoder
+from juzhen.encoders.joint_encoder import JointEncoder, similarity
+from juzhen.encoders.locate import is_joint
+from juzhen.encoders.token_cache import CachedTokenizer
 from juzhen.evaluation.evaluators import PairEvaluator, pair_logits
 from lightning_modules.augment import augmentation_of
 from lightning_modules.base import SentenceModule
 from lightning_modules.chosen_losses import chosen_losses
-from schema.batch import Batch, Encoded
-from schema.config import BackendName, JobConfig
-from schema.errors import UserError, nearest
-from schema.examples import Kind
-from schema.measures import UNSCORED_BY_PAIRS
-from schema.own_classes import own_class
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytorch_lightning as pl
 import torch
 
-from schema.batch import Encoded
+from juzhen.core.batch import Encoded
 
 
 def gather_rows(module: pl.LightningModule, encoded: Encoded) -> Encoded:

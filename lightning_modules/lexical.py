@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from encoders.collate import SentenceCollator
-from encoders.packing import pack
+from conf.job import JobConfig
+from juzhen.core.batch import Batch, Encoded
+from juzhen.encoders.collate import SentenceCollator
+from juzhen.encoders.packing import pack
 from juzhen.evaluation.evaluators import LexicalEvaluator
 from lightning_modules.base import SentenceModule
-from schema.batch import Batch, Encoded
-from schema.config import JobConfig
 
 
 class Lexical(SentenceModule):

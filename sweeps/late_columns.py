@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from juzhen.core.errors import UserError
+from juzhen.core.result import Result
 from juzhen.evaluation.finished import missing_sets
-from schema.errors import UserError
-from schema.result import Result
 from sweeps.ledger import Cell
 
 

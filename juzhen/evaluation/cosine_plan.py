@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
-from datamodules.transfer import TransferTask
-from datamodules.union import SentenceUnion
-from encoders.pair_score import BilinearScore, sides
+from juzhen.data.transfer import TransferTask
+from juzhen.data.union import SentenceUnion
+from juzhen.encoders.pair_score import BilinearScore, sides
 from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Matcher, Sets
-from metrics.ranking import COSINE_TEMPERATURE
-from metrics.transfer import Features, combined
+from juzhen.metrics.ranking import COSINE_TEMPERATURE
+from juzhen.metrics.transfer import Features, combined
 
 
 class CosinePlan(EvaluationPlan):

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from encoders.collate import SentenceCollator
-from encoders.cut import Cut, cut_of, most_tokens
-from encoders.joint_encoder import JointEncoder
-from encoders.sentence_encoder import SentenceEncoder
+from juzhen.core.examples import Examples
+from juzhen.data.text_table import TextTable
+from juzhen.encoders.collate import SentenceCollator
+from juzhen.encoders.cut import Cut, cut_of, most_tokens
+from juzhen.encoders.joint_encoder import JointEncoder
+from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.evaluation.plan import EvaluationPlan
-from schema.examples import Examples
-from schema.text_table import TextTable
 
 
 def cut_in_training(

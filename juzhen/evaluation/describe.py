@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from datamodules.comparisons import NUM_CANDIDATES
-from datamodules.leaks import Seen
-from encoders.cut import Cut
-from schema.examples import Examples, Kind
+from juzhen.core.examples import Examples, Kind
+from juzhen.data.comparisons import NUM_CANDIDATES
+from juzhen.data.leaks import Seen
+from juzhen.encoders.cut import Cut
 
 Described = dict[str, dict[str, Any]]
 

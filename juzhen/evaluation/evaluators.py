@@ -10,22 +10,22 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from datamodules.transfer import TransferTask
-from encoders.backends import Backend, open_backend, require_packages
-from encoders.embedding_cache import EmbeddingCache, Shelf
-from encoders.joint_encoder import JointEncoder, similarity
-from encoders.sentence_encoder import SentenceEncoder
+from conf.job import BackendName
+from juzhen.backends import Backend, open_backend, require_packages
+from juzhen.core.batch import Batch
+from juzhen.core.errors import UserError
+from juzhen.core.examples import NLI_CLASSES, Kind
+from juzhen.core.measures import UNSCORED, UNSCORED_BY_PAIRS
+from juzhen.data.transfer import TransferTask
+from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
+from juzhen.encoders.joint_encoder import JointEncoder, similarity
+from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.evaluation.cosine_plan import CosinePlan
 from juzhen.evaluation.joint_plan import JointPlan
 from juzhen.evaluation.lexical_plan import LexicalPlan
 from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Sets
 from juzhen.evaluation.scoring import Evaluation, measure
-from metrics.classes import score_classes
-from schema.batch import Batch
-from schema.config import BackendName
-from schema.errors import UserError
-from schema.examples import NLI_CLASSES, Kind
-from schema.measures import UNSCORED, UNSCORED_BY_PAIRS
+from juzhen.metrics.classes import score_classes
 
 
 class Evaluator(ABC):

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from encoders.locate import ENCODER_FOLDER, HEAD_FILE
-from schema.errors import UserError
-from schema.examples import TEXT_COLUMNS, Kind
-from schema.files import has_split
-from schema.own_classes import is_own, refusal
-from schema.result import RESULT_FILE, STAGES, Result
-from schema.weights import weights_digest
-from schema.whole import KEPT_ASIDE
+from conf.own_classes import is_own, refusal
+from juzhen.core.errors import UserError
+from juzhen.core.examples import TEXT_COLUMNS, Kind
+from juzhen.core.result import RESULT_FILE, STAGES, Result
+from juzhen.core.weights import weights_digest
+from juzhen.core.whole import KEPT_ASIDE
+from juzhen.data.files import has_split
+from juzhen.encoders.locate import ENCODER_FOLDER, HEAD_FILE
 
 LEXICAL = "lightning_modules.lexical.Lexical"
 

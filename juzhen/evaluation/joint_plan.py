@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float, Int
 
-from datamodules.rankings import RankingSet
-from datamodules.transfer import TransferTask
-from datamodules.union import SentenceUnion
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Kind
+from juzhen.data.rankings import RankingSet
+from juzhen.data.transfer import TransferTask
+from juzhen.data.union import SentenceUnion
 from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Matcher, Sets
-from schema.errors import UserError
-from schema.examples import Kind
 
 
 class JointPlan(EvaluationPlan):

@@ -6,21 +6,21 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from datamodules.leaks import Seen, SeenRows
-from datamodules.loading import JobData, load_job_data
-from encoders.devices import device_name
+from conf.job import HardwareConfig
+from juzhen.core.environment import describe_environment
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples, Kind
+from juzhen.core.result import Result, Score
+from juzhen.data.leaks import Seen, SeenRows
+from juzhen.data.loading import JobData, load_job_data
+from juzhen.encoders.devices import device_name
 from juzhen.evaluation.describe import Described, with_leaks
 from juzhen.evaluation.evaluators import Evaluator, PairEvaluator
 from juzhen.evaluation.finished import Descriptions, FinishedRun, is_lexical
 from juzhen.evaluation.run import LEXICAL, AnyEncoder, Pass, open_encoder
 from juzhen.evaluation.settings import Settings
 from juzhen.evaluation.trained_rows import trained_rows
-from metrics.together import STS_SETS
-from schema.config import HardwareConfig
-from schema.environment import describe_environment
-from schema.errors import UserError
-from schema.examples import Examples, Kind
-from schema.result import Result, Score
+from juzhen.metrics.together import STS_SETS
 
 Start = Callable[[FinishedRun, Result], AnyEncoder]
 """Gives the encoder that a stage began with. Raises UserError when it is gone."""

@@ -5,13 +5,13 @@ from functools import partial
 import numpy as np
 from jaxtyping import Float
 
-from datamodules.comparisons import Comparisons
-from datamodules.rankings import RankingSet
-from datamodules.transfer import TransferTask
+from juzhen.data.comparisons import Comparisons
+from juzhen.data.rankings import RankingSet
+from juzhen.data.transfer import TransferTask
 from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Matcher
-from metrics.lexical import lexical_vectors, similarities
-from metrics.ranking import COSINE_TEMPERATURE
-from metrics.transfer import Features, combined
+from juzhen.metrics.lexical import lexical_vectors, similarities
+from juzhen.metrics.ranking import COSINE_TEMPERATURE
+from juzhen.metrics.transfer import Features, combined
 
 
 class LexicalPlan(EvaluationPlan):
@@ -21,7 +21,7 @@ class LexicalPlan(EvaluationPlan):
     examples = NOTHING
 
     def scores(self, outputs: np.ndarray) -> list[np.ndarray]:
-        """Counted over the rows of each set, see `metrics.lexical.lexical_scores`."""
+        """Counted over the rows of each set, see `juzhen.metrics.lexical.lexical_scores`."""
         scored = []
         for one in self.sets:
             counted = [text for column in one.columns for text in one.texts(column)]

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from jaxtyping import Float, Int
 
-from datamodules.rankings import RankingSet
-from datamodules.transfer import TransferTask
-from metrics.transfer import Features
-from schema.examples import TEXT_COLUMNS, Examples, Kind
+from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
+from juzhen.data.rankings import RankingSet
+from juzhen.data.transfer import TransferTask
+from juzhen.metrics.transfer import Features
 
 DEPTH = 100
 """Documents that are kept of each query's ranking."""
@@ -47,7 +47,7 @@ class EvaluationPlan(ABC):
     def scores(self, outputs: np.ndarray) -> list[np.ndarray]:
         """One similarity per row of each set, from the outputs for `examples` in order.
 
-        (rows, candidates) where an anchor is compared with several texts, see `datamodules.comparisons`
+        (rows, candidates) where an anchor is compared with several texts, see `juzhen.data.comparisons`
         """
 
     def ranked(self, outputs: np.ndarray) -> list[Int[np.ndarray, "queries depth"]]:

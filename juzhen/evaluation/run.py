@@ -10,24 +10,27 @@ import torch
 from rich.progress import Progress
 from torch import nn
 
-from datamodules.configured import configured_set
-from datamodules.leaks import Seen, SeenRows
-from datamodules.loading import JobData, load_job_data
-from datamodules.rankings import RankingSet
-from datamodules.sampler import TokenBudget
-from datamodules.transfer import TransferTask
-from encoders.bundle import load_encoder
-from encoders.collate import SentenceCollator
-from encoders.devices import require_device
-from encoders.joint import JointCollator
-from encoders.joint_bundle import load_joint_encoder
-from encoders.joint_encoder import JointEncoder
-from encoders.locate import is_joint
-from encoders.prompt_collate import PromptCollator
-from encoders.prompt_encoder import PromptEncoder
-from encoders.sentence_encoder import SentenceEncoder
-from encoders.token_cache import CachedTokenizer
-from encoders.transformer import compile_layers
+from conf.job import DatasetConfig, HardwareConfig
+from juzhen.core.accelerator import require_accelerator
+from juzhen.core.examples import Examples
+from juzhen.data.configured import configured_set
+from juzhen.data.leaks import Seen, SeenRows
+from juzhen.data.loading import JobData, load_job_data
+from juzhen.data.rankings import RankingSet
+from juzhen.data.sampler import TokenBudget
+from juzhen.data.transfer import TransferTask
+from juzhen.encoders.bundle import load_encoder
+from juzhen.encoders.collate import SentenceCollator
+from juzhen.encoders.devices import require_device
+from juzhen.encoders.joint import JointCollator
+from juzhen.encoders.joint_bundle import load_joint_encoder
+from juzhen.encoders.joint_encoder import JointEncoder
+from juzhen.encoders.locate import is_joint
+from juzhen.encoders.prompt_collate import PromptCollator
+from juzhen.encoders.prompt_encoder import PromptEncoder
+from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.token_cache import CachedTokenizer
+from juzhen.encoders.transformer import compile_layers
 from juzhen.evaluation.cut import cut_in_evaluation
 from juzhen.evaluation.describe import Described, describe_rows, with_leaks
 from juzhen.evaluation.evaluators import (
@@ -40,9 +43,6 @@ from juzhen.evaluation.evaluators import (
 from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Sets
 from juzhen.evaluation.scoring import Evaluation, assemble_outputs
 from juzhen.evaluation.settings import Settings
-from schema.accelerator import require_accelerator
-from schema.config import DatasetConfig, HardwareConfig
-from schema.examples import Examples
 
 LEXICAL = "lexical"
 """Stands for the lexical baseline where an encoder is asked for."""

@@ -6,18 +6,18 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from datamodules.leaks import Seen
-from datamodules.rankings import RankingSet
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples
+from juzhen.core.result import WITHOUT_LEAKS, Score
+from juzhen.data.leaks import Seen
+from juzhen.data.rankings import RankingSet
 from juzhen.evaluation.plan import EvaluationPlan
-from metrics.correlation import bootstrap_mean
-from metrics.ranking import COSINE_TEMPERATURE, query_numbers
-from metrics.scoring import CONFIDENCE, score_set
-from metrics.together import score_together
-from metrics.transfer import classify
-from metrics.without_leaks import score_unseen
-from schema.errors import UserError
-from schema.examples import Examples
-from schema.result import WITHOUT_LEAKS, Score
+from juzhen.metrics.correlation import bootstrap_mean
+from juzhen.metrics.ranking import COSINE_TEMPERATURE, query_numbers
+from juzhen.metrics.scoring import CONFIDENCE, score_set
+from juzhen.metrics.together import score_together
+from juzhen.metrics.transfer import classify
+from juzhen.metrics.without_leaks import score_unseen
 
 Outputs = list[tuple[np.ndarray, np.ndarray]]
 """Row numbers and the model's outputs for them, one entry per batch."""

@@ -7,9 +7,9 @@ from typing import Any
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from schema.config import DatasetConfig, EvaluationConfig, HardwareConfig
-from schema.errors import UserError
-from schema.texts import short
+from conf.job import DatasetConfig, EvaluationConfig, HardwareConfig
+from juzhen.core.errors import UserError
+from juzhen.core.texts import short
 
 
 def _evaluation() -> EvaluationConfig:

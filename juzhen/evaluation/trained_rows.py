@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from datamodules.loading import load_job_data
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples, Kind
+from juzhen.core.result import Result
+from juzhen.data.loading import load_job_data
 from juzhen.evaluation.settings import Settings
-from schema.errors import UserError
-from schema.examples import Examples, Kind
-from schema.result import Result
 
 
 def trained_rows(settings: Settings, told: Result, unscored: Mapping[Kind, str]) -> dict[str, Examples]:

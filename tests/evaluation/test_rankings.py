@@ -9,18 +9,18 @@ from torchmetrics.functional.retrieval import (
     retrieval_reciprocal_rank,
 )
 
-from datamodules.configured import configured_set
-from datamodules.leaks import Seen
-from datamodules.loading import load_job_data
-from datamodules.rankings import RankingSet
-from encoders import SentenceEncoder, load_backbone
-from encoders.joint_encoder import JointEncoder
+from conf.job import BackboneConfig
+from juzhen.core.errors import UserError
+from juzhen.data.configured import configured_set
+from juzhen.data.leaks import Seen
+from juzhen.data.loading import load_job_data
+from juzhen.data.rankings import RankingSet
+from juzhen.encoders import SentenceEncoder, load_backbone
+from juzhen.encoders.joint_encoder import JointEncoder
 from juzhen.evaluation import evaluate
 from juzhen.evaluation.run import Pass
 from juzhen.evaluation.settings import Settings
-from metrics.ranking import query_numbers
-from schema.config import BackboneConfig
-from schema.errors import UserError
+from juzhen.metrics.ranking import query_numbers
 
 METRICS = ("ndcg_at_10", "mrr_at_10", "recall_at_10")
 FEW = Settings(debug_rows=40)
