@@ -1,7 +1,6 @@
 """The Result of a stage, put together from what the run knows."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -17,11 +16,10 @@ from callbacks.throughput import Throughput
 from conf.job import JobConfig
 from datamodules.datamodule import SentenceDataModule
 from juzhen.core.environment import describe_environment
-from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result, Score
-from juzhen.data.comparisons import NUM_CANDIDATES
-from juzhen.data.leaks import Seen
 from juzhen.encoders.cut import Cut
+from juzhen.encoders.devices import device_name
+from juzhen.evaluation.describe import describe_rows, with_leaks
 from lightning_modules.base import SentenceModule
 
 
@@ -38,55 +36,26 @@ def build_result(
     cut: Mapping[str, Cut] = MappingProxyType({}),
 ) -> Result:
     """Everything measured in the stage that `trainer` has just tested; `training` as `describe_training` gives it."""
+    rows = {f"train/{name}": examples for name, examples in data.train.items()}
+    rows |= {f"{one.split}/{one.name}": one for one in data.data.evaluation}
+    temperature = None if data.test_plan is None else data.test_plan.temperature
+    described = describe_rows(rows, cut, temperature=temperature)
     return Result(
         name=job.name,
         key=key,
         trained_on=list(data.stage.history),
-        scores=module.scores | {f"{key}/{metric}": Score(None) for key, metric in data.data.absent.items()},
+        scores=module.scores | data.data.missing,
         untrained=untrained,
         config=settings,
-        data=with_leaks(_describe_data(data, cut), module.seen),
+        data=with_leaks(described, module.seen),
         training=training,
-        environment=describe_environment() | {"device": _device_name(module)},
+        environment=describe_environment() | {"device": device_name(job.hardware)},
         seed=job.seed,
         stage=data.stage.index,
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
         transfer={task.name: task.described() for task in data.data.tasks},
         unscored=data.data.unscored,
     )
-
-
-def _describe_data(data: SentenceDataModule, cut: Mapping[str, Cut]) -> dict[str, dict[str, Any]]:
-    read = [(f"train/{name}", examples) for name, examples in data.train.items()]
-    read += [(f"{one.split}/{one.name}", one) for one in data.data.evaluation]
-    return {key: _described(one, cut.get(key)) | _ranked_among(one, data) for key, one in read}
-
-
-def _described(examples: Examples, cut: Cut | None) -> dict[str, Any]:
-    left_out = {} if cut is None else {"cut": asdict(cut) | {"share": round(cut.share, 6)}}
-    return left_out | {
-        "rows": len(examples),
-        "kind": str(examples.kind),
-        "dropped": examples.num_dropped,
-        "leaky": examples.num_leaky,
-        "fingerprint": examples.fingerprint,
-    }
-
-
-def _ranked_among(examples: Examples, data: SentenceDataModule) -> dict[str, Any]:
-    """Of positive pairs that are scored: texts among which an anchor looks for its own, and what divides scores."""
-    if examples.split == "train" or examples.kind is not Kind.POSITIVE_PAIR:
-        return {}
-    return {"candidates": min(NUM_CANDIDATES, len(examples)), "temperature": data.test_plan.temperature}
-
-
-def with_leaks(data: dict[str, dict[str, Any]], seen: Mapping[str, Seen]) -> dict[str, dict[str, Any]]:
-    """What is known of each split, and how much of it training has seen where that was looked for."""
-    found = {
-        key: {"leaked": {"rows": len(one.rows), "share": one.share, "by_set": dict(one.by_set)}}
-        for key, one in seen.items()
-    }
-    return {key: described | found.get(key, {}) for key, described in data.items()}
 
 
 def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str, Any]:
@@ -114,15 +83,6 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str
         if snapshots is None
         else {"written": snapshots.written, "seconds": round(snapshots.seconds, 3)},
     }
-
-
-def _device_name(module: SentenceModule) -> str:
-    """What the numbers were computed on: `cpu`, `mps`, or the name of the CUDA device."""
-    import torch
-
-    if module.job.hardware.accelerator == "cuda":
-        return torch.cuda.get_device_name()
-    return module.job.hardware.accelerator
 
 
 def best_weights(trainer: pl.Trainer) -> Path | None:

@@ -20,9 +20,10 @@ from callbacks.selection import BestOnDev, Patience
 from callbacks.snapshot import Snapshots
 from callbacks.snapshots import clear_away
 from callbacks.tracking import build_loggers
-from conf.job import HardwareConfig, JobConfig
+from conf.job import JobConfig
 from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule
+from juzhen.evaluation.spec import HardwareConfig
 
 CHECKPOINTS = "checkpoints"
 NOT_FOR_THE_CLASS = ("_target_", "decides_weights")

@@ -11,12 +11,11 @@ from typing import Any
 from omegaconf import MISSING
 
 from conf.duration import duration_option
-from juzhen.backends.names import BackendName
 from juzhen.core.option import option
 from juzhen.data.spec import DatasetConfig, Source
 from juzhen.encoders.spec import BackboneConfig
+from juzhen.evaluation.spec import EvaluationConfig, HardwareConfig
 
-SPLITS = ("dev", "test")
 VIEWS = ("translation", "synonym", "sentence_order", "delete", "repeat", "cutoff", "shuffle")
 """Names of `juzhen.encoders.views.VIEWS`."""
 
@@ -53,41 +52,6 @@ class TrainingConfig:
     )
     monitor: str = option("auto: mean dev Spearman of the trained sets; or a key such as dev/csts/spearman")
     checkpoint_every: str = duration_option("how much work the end of the machine may cost", above=0)
-
-
-@dataclass
-class HardwareConfig:
-    """Speed, and not the maths; only the precision makes other numbers."""
-
-    accelerator: str = option(among=("cpu", "cuda", "mps"))
-    devices: int = option(at_least=1)
-    num_nodes: int = option(at_least=1)
-    strategy: str = option(among=("auto", "ddp"))
-    precision: str = option(among=("32-true", "bf16-mixed", "16-mixed"))
-    # A process has room for some thousands.
-    threads: int | None = option("CPU threads per process; null: all cores", None, at_least=1, below=1025)
-    compile: bool = option("torch.compile the layers; pays on few machines, see LOG.md")
-    num_workers: int = option("processes that prepare batches; 0: none", at_least=0)
-    eval_batch_tokens: int = option("tokens per batch when nothing is learnt", at_least=1)
-    micro_batch_tokens: int | None = option(
-        "tokens with activations at a time; null: a batch's", None, at_least=1
-    )
-    snapshot_folder: str | None = option("in memory, for the state after each step; null: not kept", None)
-    snapshot_share: float = option("of the time; where it takes more, not after every step", 0.05, above=0)
-    snapshot_kept_mib: int = option("for states of killed runs; the oldest go first", 1024, at_least=0)
-
-
-@dataclass
-class EvaluationConfig:
-    splits: list[str] = option(among=SPLITS)
-    bootstrap_samples: int = option("resamples for the 95 % interval; 0: none", at_least=0)
-    untrained: bool = option("also score the weights before training")
-    without_leaks: bool = option("also score the rows whose pair this job's training has not seen")
-    backend: str = option("of the final test; validation uses torch", among=tuple(BackendName))
-    cache_embeddings: bool = option("keep embeddings below cache_dir: nothing is encoded twice")
-    # Old results lack it.
-    transfer: list[str] = option("sets that are classified on frozen embeddings", [])
-    transfer_limit: int | None = option("training rows of such a classifier, at most; null: all", None)
 
 
 @dataclass

@@ -23,6 +23,7 @@ DECIDING = (
     "juzhen/data/union.py",
     "callbacks/resume.py",
     "callbacks/trainer.py",
+    "juzhen/evaluation",
     "launch/curriculum.py",
     "launch/stage_run.py",
     "juzhen/core/batch.py",

@@ -4,16 +4,13 @@ import os
 from pathlib import Path
 
 from juzhen.core.errors import UserError
-from juzhen.core.result import RESULT_FILE, Result
+from juzhen.core.result import RESULT_FILE, STAGES, Result
 from juzhen.core.whole import KEPT_ASIDE, write_text
 
 MARKER = ".juzhen"
 """File by which the folder of a run is known."""
 
 MARK = "The folder of a run of juzhen. What a run has left here may be moved to previous/ by the next one.\n"
-
-STAGES = "stages"
-"""Subfolder of a run in which the stages before its last keep their files."""
 
 STAYS = (".hydra", ".lock", "train.log", MARKER, KEPT_ASIDE)
 """What is there, or written to, before a run begins."""

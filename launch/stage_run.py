@@ -30,12 +30,12 @@ from juzhen.core.weights import weights_digest
 from juzhen.data.leaks import SeenRows
 from juzhen.data.loading import JobData
 from juzhen.encoders.locate import ENCODER_FOLDER
+from juzhen.evaluation.cut import cut_in_evaluation, cut_in_training, cut_line
 from launch.digests import evaluation_digest
 from launch.run_folder import require_free_space
 from launch.stage_store import StageEntry, share_files
 from lightning_modules.base import SentenceModule
 from lightning_modules.chosen_losses import Match
-from lightning_modules.cut import cut_in_evaluation, cut_in_training, cut_line
 from lightning_modules.matching import build_losses
 
 log = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class StageRun:
         if job.evaluation.untrained and data.train and data.test_plan is not None:
             untrained = self._test(trainer, module, data)
         training: dict[str, Any] = {}
-        cut = cut_in_training(module, data.train)
+        cut = cut_in_training(module.encoder, module.collate, data.train)
         _say(cut_line(cut, "training"), trainer)
         if entry.finished:
             training = self._take_over(encoder, stage, entry)
@@ -108,7 +108,7 @@ class StageRun:
         if data.test_plan is not None:
             module.seen = self.seen.seen() if self.seen is not None and stage.history else {}
             self._measure(trainer, module, data, entry)
-            evaluated = cut_in_evaluation(module, data.test_plan)
+            evaluated = cut_in_evaluation(module.encoder, module.collate, data.test_plan)
             _say(cut_line(evaluated, "evaluation"), trainer)
             cut |= evaluated
         result = build_result(

@@ -1,4 +1,4 @@
-"""The job of a finished run, read back from its result. Needs no torch."""
+"""The job of a finished run, read back from its result, and what it has begun with."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,7 +6,11 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from conf.job import JobConfig
+from conf.own_classes import own_class
+from juzhen.core.result import Result
+from juzhen.evaluation.finished import FinishedRun
 from launch.job import explained
+from launch.stages import plan_job
 
 WHOLE = ("model", "loss", "dataset", "evaluate", "backbone")
 """Groups that are taken as they are stored: two choices of one of them have different keys."""
@@ -33,3 +37,16 @@ def stored_job(config: Mapping[str, Any], defaults: DictConfig, *, own_hardware:
     stored = {key: value for key, value in config.items() if key not in left_out}
     with explained():
         return OmegaConf.merge(OmegaConf.structured(JobConfig), today, stored)
+
+
+def starting_encoder(run: FinishedRun, result: Result, *, defaults: DictConfig) -> Any:
+    """What a finished stage has begun with: the encoder of the stage before, or what its job starts from.
+
+    defaults  as of `stored_job`
+
+    Raises UserError when it is gone.
+    """
+    stored = stored_job(result.config, defaults, own_hardware=True)
+    job: JobConfig = OmegaConf.to_object(plan_job(stored)[result.stage].job)
+    folder = run.earlier(result.stage - 1).encoder if result.stage else None
+    return own_class(job.model["_target_"]).load_encoder(job, folder=folder)

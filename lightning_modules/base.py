@@ -22,11 +22,14 @@ from juzhen.core.result import Score
 from juzhen.data.leaks import Seen
 from juzhen.data.transfer import TransferTask
 from juzhen.encoders.bundle import save_encoder
+from juzhen.evaluation.evaluators import Evaluator
+from juzhen.evaluation.plan import EvaluationPlan
+from juzhen.evaluation.scoring import Evaluation, assemble_outputs
 from juzhen.losses.loss import LossOutput
 from lightning_modules.draws import seed_draws
+from lightning_modules.gather import gather_rows
 from lightning_modules.loss_arguments import loss_of
 from lightning_modules.optimizer import build_optimizer, build_schedule
-from lightning_modules.scoring import EvaluationPlan, assemble_outputs, gather_rows, score_sets, score_tasks
 
 NORMS_KEPT = 1000
 """Lengths of the last gradients, before clipping, that are remembered."""
@@ -109,14 +112,18 @@ class SentenceModule(pl.LightningModule):
     def encode(self, batch: Batch) -> Encoded:
         """Everything a loss may consume, one row per example of the batch."""
 
+    @property
     @abstractmethod
+    def evaluator(self) -> Evaluator:
+        """What plans and scores an evaluation of the encoder, in training and at the end of a stage."""
+
     def output(self, batch: Batch) -> Float[Tensor, "batch ..."]:
         """What evaluation keeps of each row of a planned batch: an embedding or a score."""
+        return self.evaluator.output(batch)
 
-    @abstractmethod
     def plan(self, sets: Sequence[Examples], tasks: Sequence[TransferTask] = ()) -> EvaluationPlan:
-        """What must go through the model to score `sets` and to make the classifiers of `tasks`, and how outputs become
-        scores and features."""
+        """What must go through the model to score `sets` and to make the classifiers of `tasks`."""
+        return self.evaluator.plan(sets, tasks)
 
     @property
     def sharing(self) -> dict[str, Sharing]:
@@ -194,17 +201,12 @@ class SentenceModule(pl.LightningModule):
     def _score(self, plan: EvaluationPlan, *, bootstrap_samples: int) -> dict[str, Score]:
         outputs = assemble_outputs(self._outputs, len(plan.examples))
         self._outputs = []
-        return self.evaluated(plan, outputs, bootstrap_samples=bootstrap_samples)
+        how = {"bootstrap_samples": bootstrap_samples, "seed": self.job.seed, "seen": self.seen}
+        return self.measured(plan, outputs, **how).scores
 
-    def evaluated(
-        self, plan: EvaluationPlan, outputs: np.ndarray, *, bootstrap_samples: int
-    ) -> dict[str, Score]:
-        """Metric key → Score of every set of the plan, from what `output` gave for its rows."""
-        how = {"bootstrap_samples": bootstrap_samples, "seed": self.job.seed}
-        found = score_sets(
-            plan.sets, plan.scores(outputs), temperature=plan.temperature, seen=self.seen, **how
-        )
-        return found | score_tasks(plan, outputs, **how)
+    def measured(self, plan: EvaluationPlan, outputs: np.ndarray, **how: Any) -> Evaluation:
+        """All that is planned, scored, from what `output` gave for its rows; `how` as of `Evaluator.measured`."""
+        return self.evaluator.measured(plan, outputs, **how)
 
     def configure_optimizers(self) -> Mapping[str, object]:
         # A fused step undoes fp16 loss scaling itself, which is too late for clipping.

@@ -1,11 +1,10 @@
 """The bi-encoder: both sentences through one encoder, the cosine of the embeddings, or a learnt form, as similarity."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -17,19 +16,16 @@ from conf.own_classes import own_class
 from juzhen.backends.names import BackendName
 from juzhen.core.batch import Batch, Encoded
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Examples, Kind
-from juzhen.core.result import Score
-from juzhen.data.transfer import TransferTask
+from juzhen.core.examples import Kind
 from juzhen.encoders import SentenceEncoder, compile_layers, load_backbone, load_encoder
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.locate import has_score_head
 from juzhen.encoders.pair_score import BilinearScore
 from juzhen.encoders.token_cache import CachedTokenizer
+from juzhen.evaluation.cosine_plan import CosinePlan
+from juzhen.evaluation.evaluators import EmbeddingEvaluator, embedding_cache_dir
 from lightning_modules.augment import augmentation_of
 from lightning_modules.base import SentenceModule
-from lightning_modules.cosine_plan import CosinePlan
-from lightning_modules.embedding_pass import EmbeddingPass
-from lightning_modules.scoring import EvaluationPlan
 
 
 class BiEncoder(SentenceModule):
@@ -61,7 +57,14 @@ class BiEncoder(SentenceModule):
             sharing=self.sharing,
             augmentation=augmentation_of(self.job, encoder),
         )
-        self._final = EmbeddingPass(encoder, self.job)
+        evaluation = self.job.evaluation
+        self._validating = EmbeddingEvaluator(encoder)
+        self._final = EmbeddingEvaluator(
+            encoder,
+            backend=evaluation.backend,
+            cache_dir=embedding_cache_dir(evaluation.cache_embeddings, self.job.cache_dir),
+            precision=self.job.hardware.precision,
+        )
 
     @staticmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> SentenceEncoder:
@@ -125,7 +128,8 @@ class BiEncoder(SentenceModule):
         elif stage == "fit":
             self._final.try_out()
         elif stage == "test":
-            self._final.begin(plan, self.trainer)
+            is_first, shared = self.trainer.is_global_zero, self.trainer.strategy.broadcast
+            self._final.begin(plan, is_first=is_first, shared=shared)
 
     def _require_torch(self) -> None:
         """Raises UserError where a back end is asked for that this evaluation has no use for."""
@@ -137,19 +141,6 @@ class BiEncoder(SentenceModule):
             )
 
     @property
-    def _is_final(self) -> bool:
-        """This is the final evaluation, not a validation within training."""
-        return self._trainer is not None and self._trainer.testing
-
-    def output(self, batch: Batch) -> Float[Tensor, "batch dim"]:
-        if self._is_final:
-            return self._final.encode(batch)
-        return self.encoder(batch.tokens)[batch.columns["text"]]
-
-    def evaluated(self, plan: EvaluationPlan, outputs: np.ndarray, **how: object) -> dict[str, Score]:
-        if self._is_final and isinstance(plan, CosinePlan):
-            self._final.keep(plan, outputs)
-        return super().evaluated(plan, outputs, **how)
-
-    def plan(self, sets: Sequence[Examples], tasks: Sequence[TransferTask] = ()) -> CosinePlan:
-        return CosinePlan(sets, tasks, head=self.encoder.score_head)
+    def evaluator(self) -> EmbeddingEvaluator:
+        """The final evaluation has the back end and the cache of the job; validation within training has neither."""
+        return self._final if self._trainer is not None and self._trainer.testing else self._validating

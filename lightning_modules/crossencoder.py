@@ -1,27 +1,20 @@
 """The cross-encoder: both sentences in one input, a head over [CLS] or the mean as similarity."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
-import torch
-from jaxtyping import Float
 from pytorch_lightning.utilities import rank_zero_only
-from torch import Tensor
 
 from conf.job import JobConfig
 from conf.own_classes import own_class
 from juzhen.backends.names import BackendName
 from juzhen.core.batch import Batch, Encoded
 from juzhen.core.errors import UserError, nearest
-from juzhen.core.examples import NLI_CLASSES, Examples, Kind
-from juzhen.core.measures import UNSCORED
-from juzhen.core.result import Score
+from juzhen.core.examples import Kind
 from juzhen.data.gold import NUM_CLASSES
-from juzhen.data.transfer import TransferTask
 from juzhen.encoders import compile_layers, load_backbone, load_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder as PairEncoder
 from juzhen.encoders.cross_encoder import similarity
@@ -29,12 +22,10 @@ from juzhen.encoders.cross_encoder_bundle import save_cross_encoder
 from juzhen.encoders.cross_encoder_input import PAIR, JointCollator
 from juzhen.encoders.locate import is_cross_encoder
 from juzhen.encoders.token_cache import CachedTokenizer
-from juzhen.metrics.classes import score_classes
+from juzhen.evaluation.evaluators import PairEvaluator, pair_logits
 from lightning_modules.augment import augmentation_of
 from lightning_modules.base import SentenceModule
 from lightning_modules.chosen_losses import chosen_losses
-from lightning_modules.joint_plan import JointPlan
-from lightning_modules.scoring import NOTHING
 
 log = logging.getLogger(__name__)
 
@@ -55,9 +46,7 @@ class CrossEncoder(SentenceModule):
     """
 
     provides = ("scores", "logits")
-    unscored: ClassVar[Mapping[Kind, str]] = UNSCORED | {
-        Kind.LABELLED_TEXT: "classes are told apart on embeddings, and a cross-encoder has none"
-    }
+    unscored: ClassVar[Mapping[Kind, str]] = UNSCORED_BY_PAIRS
 
     @dataclass(frozen=True, kw_only=True)
     class Settings(SentenceModule.Settings):
@@ -145,7 +134,7 @@ class CrossEncoder(SentenceModule):
         return save_cross_encoder(encoder, folder, card=card)
 
     def encode(self, batch: Batch) -> Encoded:
-        logits = self._logits(batch)
+        logits = pair_logits(self.encoder, batch)
         scores = similarity(logits)
         reads_logits = batch.task in self.losses and self.losses[batch.task].consumes == "logits"
         self.watch(logits if reads_logits else scores, are_embeddings=False)
@@ -158,29 +147,9 @@ class CrossEncoder(SentenceModule):
             logits=logits if logits.shape[1] > 1 else None,
         )
 
-    def _logits(self, batch: Batch) -> Float[Tensor, "batch outputs"]:
-        """The mean over the orders in which the batch holds each pair."""
-        every = self.encoder(batch.tokens)
-        return torch.stack([every[rows] for rows in batch.columns.values()]).mean(dim=0)
-
-    def output(self, batch: Batch) -> Float[Tensor, "batch outputs"]:
-        """The score of each pair, then its class logits where the head has classes."""
-        if batch.task == NOTHING.name:
-            return torch.zeros(len(batch), 1)
-        logits = self._logits(batch)
-        scores = similarity(logits).unsqueeze(1)
-        return torch.cat([scores, logits], dim=1) if logits.shape[1] > 1 else scores
-
-    def plan(self, sets: Sequence[Examples], tasks: Sequence[TransferTask] = ()) -> JointPlan:
-        return JointPlan(sets)
-
-    def evaluated(self, plan: JointPlan, outputs: np.ndarray, *, bootstrap_samples: int) -> dict[str, Score]:
-        found = super().evaluated(plan, outputs, bootstrap_samples=bootstrap_samples)
-        for one, logits in zip(plan.sets, plan.logits(outputs), strict=True):
-            if one.kind is Kind.NLI_PAIR and logits.shape[1] == len(NLI_CLASSES):
-                classes = score_classes(logits, one)
-                found |= {f"{one.split}/{one.name}/{metric}": score for metric, score in classes.items()}
-        return found
+    @property
+    def evaluator(self) -> PairEvaluator:
+        return PairEvaluator(self.encoder)
 
 
 def num_outputs(losses: Losses) -> int | None:

@@ -18,10 +18,13 @@ from juzhen.data.views import apply_view
 from juzhen.encoders.masking import Masking, Vocabulary
 from juzhen.encoders.mlm_head import MaskedTokenHead
 from juzhen.encoders.text_collate import TextCollator
+from juzhen.evaluation.cosine_plan import CosinePlan
+from juzhen.evaluation.plan import EvaluationPlan, Matcher
+from juzhen.evaluation.scoring import Evaluation
 from juzhen.losses.loss import LossOutput
 from juzhen.metrics.ranking import COSINE_TEMPERATURE
 from juzhen.metrics.transfer import Features
-from lightning_modules.biencoder import BiEncoder, CosinePlan
+from lightning_modules.biencoder import BiEncoder
 
 EVALUATION_STEP = -1
 """Stands for the step wherever dev is masked: each validation hides the same tokens."""
@@ -30,7 +33,7 @@ HEAD_PIECE = 8192
 """Tokens that pass through the head at a time where no gradients are kept; a large vocabulary fills the memory."""
 
 
-class MaskedPlan:
+class MaskedPlan(EvaluationPlan):
     """Texts to guess in, beside sets and tasks that are scored by embeddings, as for the bi-encoder.
 
     sets   every set; those in which nothing is compared are scored by no cosine, but by `text_scores`
@@ -42,8 +45,8 @@ class MaskedPlan:
     def __init__(
         self, sets: Sequence[Examples], tasks: Sequence[TransferTask] = (), *, trained: Sequence[str]
     ) -> None:
+        super().__init__(sets, tasks)
         self._pairs = CosinePlan(sets, tasks)
-        self.sets, self.tasks = self._pairs.sets, self._pairs.tasks
         chosen = [one for one in sets if one.name in trained] or list(sets)
         self.texts = [apply_view(one, Kind.SENTENCE) for one in chosen]
         sentences = list(self._pairs.examples.sentences)
@@ -68,6 +71,9 @@ class MaskedPlan:
 
     def features(self, outputs: Float[np.ndarray, "sentences outputs"]) -> list[dict[str, Features]]:
         return self._pairs.features(outputs[: self._first, 3:])
+
+    def _matchers(self, outputs: np.ndarray) -> list[Matcher]:
+        return self._pairs._matchers(outputs[: self._first, 3:])
 
     def text_scores(self, outputs: Float[np.ndarray, "sentences outputs"]) -> dict[str, Score]:
         """Loss and accuracy of each text, over all its hidden tokens."""
@@ -183,6 +189,6 @@ class MaskedLanguageModel(BiEncoder):
     def plan(self, sets: Sequence[Examples], tasks: Sequence[TransferTask] = ()) -> MaskedPlan:
         return MaskedPlan(sets, tasks, trained=list(self.job.dataset))
 
-    def evaluated(self, plan: MaskedPlan, outputs: np.ndarray, *, bootstrap_samples: int) -> dict[str, Score]:
-        others = super().evaluated(plan, outputs, bootstrap_samples=bootstrap_samples)
-        return plan.text_scores(outputs) | others
+    def measured(self, plan: MaskedPlan, outputs: np.ndarray, **how: Any) -> Evaluation:
+        others = super().measured(plan, outputs, **how)
+        return replace(others, scores=plan.text_scores(outputs) | others.scores)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from juzhen.core.errors import MISTAKE_STATUS
-from sweeps.arrived import arrived_line
 from sweeps.backends.interface import Backend, Ended, Work
+from sweeps.late_columns import late_columns_line
 from sweeps.ledger import Cell, Event, Ledger
 from sweeps.processes import last_words
 
@@ -97,8 +97,8 @@ class Planner:
         self.ledger.add_all([(Event.SWEEP, sizes), *planned])
         done = sum(cell.finished for cell in self.cells)
         self.report(f"{len(self.cells)} cells, {done} of them finished already; {self.backend.describe()}")
-        if (arrived := arrived_line(self.cells)) is not None:
-            self.report(arrived)
+        if (line := late_columns_line(self.cells)) is not None:
+            self.report(line)
 
     def _start_next(self) -> bool:
         """Starts the first cell that can be, where there is room; true if something came forward."""

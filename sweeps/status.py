@@ -10,7 +10,7 @@ from rich.console import Group
 
 from juzhen.core.errors import UserError
 from juzhen.report.stacked_table import Column, StackedTable
-from sweeps.arrived import arrived_line
+from sweeps.late_columns import late_columns_line
 from sweeps.ledger import Event, History, Ledger
 from sweeps.planner import spoken
 
@@ -33,13 +33,13 @@ class Status:
 
     jobs          cells at a time of the latest sweep
     seconds_left  for what is not finished, from the time that finished cells took; None before the first has
-    arrived       what to type for finished cells that lack a column whose file has come since; None without any
+    late_columns  what to type for finished cells that lack a column whose file has come since; None without any
     """
 
     cells: list[tuple[History, State]]
     jobs: int
     seconds_left: float | None
-    arrived: str | None = None
+    late_columns: str | None = None
 
     def count(self, state: State) -> int:
         return sum(one is state for _, one in self.cells)
@@ -56,8 +56,8 @@ def read_status(folder: str | Path) -> Status:
     cells = [(history, state_of(history, ledger)) for history in histories.values()]
     jobs = [event["jobs"] for event in ledger.events() if event["event"] == Event.SWEEP]
     jobs = max([1, *jobs[-1:]])
-    arrived = arrived_line(history.cell for history in histories.values())
-    return Status(cells, jobs, _seconds_left(cells, jobs), arrived)
+    late_columns = late_columns_line(history.cell for history in histories.values())
+    return Status(cells, jobs, _seconds_left(cells, jobs), late_columns)
 
 
 def state_of(history: History, ledger: Ledger) -> State:
@@ -105,7 +105,7 @@ def to_console(status: Status) -> Group:
             error = history.error if state is State.FAILED else ""
             tried = str(history.attempts)
             rows.append((str(state), history.cell.name, tried, spoken(seconds) if seconds else "", error))
-    lines = [summary(status), *([status.arrived] if status.arrived else [])]
+    lines = [summary(status), *([status.late_columns] if status.late_columns else [])]
     return Group(*lines, *([StackedTable(COLUMNS, rows, labels=2)] if rows else []))
 
 

@@ -11,7 +11,6 @@ import pytest
 from jobs import compose_job
 from omegaconf import OmegaConf
 
-from conf.job import HardwareConfig
 from juzhen.core import accelerator
 from juzhen.core.accelerator import (
     HARDWARE,
@@ -22,6 +21,7 @@ from juzhen.core.accelerator import (
     torch_has,
 )
 from juzhen.core.errors import UserError
+from juzhen.evaluation.spec import HardwareConfig
 from launch import check_command_line, typed_config
 from launch.naming import run_key
 from train import CONFIGURATION

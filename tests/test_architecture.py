@@ -47,13 +47,10 @@ LAST_STEP = {
     "launch/curriculum.py",
     "launch/digests.py",
     "launch/stage_run.py",
-    "launch/fill.py",
-    "launch/judge.py",
-    "launch/learnt.py",
     "launch/data_record.py",
     "launch/first_look.py",
 }
-"""Reached from train.py and evaluate_runs.py alone, once torch is welcome: they tie modules and callbacks together. The
+"""Reached from train.py alone, once torch is welcome: they tie modules and callbacks together. The
 record of data and the first look read rows, which needs no torch."""
 
 

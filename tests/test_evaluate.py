@@ -12,6 +12,9 @@ import evaluate_runs
 import train
 from juzhen.core.result import Result
 from juzhen.data.files import BUILTIN_DATA
+from juzhen.encoders import load_encoder
+from juzhen.evaluation import evaluate
+from juzhen.evaluation.settings import Settings
 from juzhen.report.matrix import build_matrix
 from lightning_modules.base import SentenceModule
 
@@ -106,6 +109,17 @@ def test_a_file_that_came_later_gives_the_numbers_of_a_run_that_had_it(grown, st
     stamp = (run / "result.json").stat().st_mtime_ns
     assert fill(run.parent) == 0
     assert (run / "result.json").stat().st_mtime_ns == stamp
+
+
+@pytest.mark.parametrize("as_path", [str, load_encoder], ids=["path", "loaded"])
+def test_a_saved_encoder_is_scored_without_its_run(grown, as_path):
+    result = Result.read(grown[0])
+    sets, settings = ["demo_qmc", "demo_sts"], Settings.of(result.config)
+    found = evaluate(as_path(grown[0]), sets, data_dir=grown[2], settings=settings)
+    for key, score in found.scores.items():
+        assert score.value == pytest.approx(result.scores[key].value, abs=1e-5), key
+    assert {key.split("/")[1] for key in found.scores} == set(sets)
+    assert found.per_row["dev/demo_qmc"].shape == (24,)
 
 
 @pytest.mark.slow

@@ -4,16 +4,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from omegaconf import OmegaConf
 
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
 from juzhen.core.result import Result
 from juzhen.core.weights import weights_digest
-from juzhen.data.source import load_examples
-from juzhen.data.spec import DatasetConfig
+from juzhen.data.loading import load_split
 from juzhen.encoders.locate import ENCODER_FOLDER
 from juzhen.encoders.pair_scorer import PairScorer
+from juzhen.evaluation.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -82,18 +81,10 @@ class ScoredRun:
         return weights_digest(self.folder / ENCODER_FOLDER)
 
     def _examples(self, name: str, split: str) -> Examples:
-        config = self.result.config
-        group = "dataset" if name in config["dataset"] else "evaluate"
-        described = OmegaConf.merge(OmegaConf.structured(DatasetConfig), self.result.described(name))
-        examples = load_examples(
-            OmegaConf.to_object(described),
-            split,
-            source=config["source"],
-            data_dir=self._data_dir,
-            on_bad_row=config["on_bad_row"],
-            required=True,
-            group=group,
-        )
+        stored = {key: self.result.config[key] for key in ("source", "on_bad_row")}
+        own = {"data_dir": str(self._data_dir), "evaluate": {name: self.result.described(name)}}
+        settings = Settings.of(stored | own)
+        examples = load_split(settings, settings.evaluate[name], split, required=True)
         told = self.result.data[f"{split}/{name}"]
         if examples.fingerprint != told["fingerprint"]:
             raise UserError(

@@ -25,6 +25,11 @@ UNSCORED: Mapping[Kind, str] = {
 }
 """Kinds of sets of which no embedding has a measure, and why."""
 
+UNSCORED_BY_PAIRS: Mapping[Kind, str] = UNSCORED | {
+    Kind.LABELLED_TEXT: "classes are told apart on embeddings, and a cross-encoder has none"
+}
+"""The same of a cross-encoder."""
+
 FIRST_MEASURES = tuple(dict.fromkeys(names[0] for names in MEASURES.values() if names))
 """The metrics that speak for a set, each once."""
 

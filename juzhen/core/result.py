@@ -13,6 +13,8 @@ from juzhen.core.texts import short
 from juzhen.core.whole import write_json
 
 RESULT_FILE = "result.json"
+STAGES = "stages"
+"""Subfolder of a run in which the stages before its last keep their files."""
 FORMAT_VERSION = 1
 WITHOUT_LEAKS = "_without_leaks"
 """End of a metric's name: the same metric on the rows that training has not seen. Only sets with a leak have it."""

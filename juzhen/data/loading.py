@@ -9,6 +9,7 @@ import numpy as np
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.measures import UNSCORED, first_measure
+from juzhen.core.result import Score
 from juzhen.data.files import has_split
 from juzhen.data.selection import Selection, select
 from juzhen.data.source import load_examples
@@ -40,6 +41,11 @@ class JobData:
     absent: dict[str, str] = field(default_factory=dict)
     tasks: list[TransferTask] = field(default_factory=list)
     unscored: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def missing(self) -> dict[str, Score]:
+        """The columns of splits without a file: missing data is null."""
+        return {f"{split}/{metric}": Score(None) for split, metric in self.absent.items()}
 
     def selection(self, trained: tuple[str, ...], *, monitor: str, metric: str) -> Selection:
         """What chooses the checkpoint; see `juzhen.data.selection.select`."""

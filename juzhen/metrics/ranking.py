@@ -1,7 +1,9 @@
-"""Scores of anchors with several texts, of which the first is their own → the numbers that go into a result."""
+"""Rankings → the numbers that go into a result: of anchors among a few texts, and of queries in a corpus."""
+
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.special import logsumexp
 
 from juzhen.core.examples import Examples, Kind
@@ -10,6 +12,38 @@ from juzhen.metrics.correlation import bootstrap_mean
 
 COSINE_TEMPERATURE = 0.05
 """Divides cosines in `ranking_loss`, as in training with loss=info_nce."""
+
+CUTOFF = 10
+"""Documents of a query's list that `query_numbers` looks at."""
+
+
+def query_numbers(
+    documents: Int[np.ndarray, "queries depth"], relevant: Sequence[Mapping[int, float]]
+) -> dict[str, Float[np.ndarray, "queries"]]:
+    """`ndcg_at_10`, `mrr_at_10` and `recall_at_10` of each query, from the documents that it found, best first.
+
+    ndcg    Σ_r gain_r / log2(1 + r) over ranks r ≤ 10, divided by its value for the best order there is
+    mrr     1 / rank of the first document that answers the query, 0 where none of the ten does
+    recall  share of all documents that answer it which are among the ten
+
+    As torchmetrics has them for positive scores; it takes a document with a score of 0 or less for one not found,
+    and cosines may be negative.
+
+    documents  numbers of documents, −1 where a list has ended
+    relevant   for each query: number of a document that answers it → its gain, above 0
+    """
+    ranks = np.arange(1, CUTOFF + 1)
+    gains, ideal = np.zeros((2, len(relevant), CUTOFF))
+    for query, known in enumerate(relevant):
+        found = [known.get(document, 0.0) for document in documents[query, :CUTOFF].tolist()]
+        best = sorted(known.values(), reverse=True)[:CUTOFF]
+        gains[query, : len(found)], ideal[query, : len(best)] = found, best
+    discounts, counts = 1 / np.log2(1 + ranks), np.array([len(known) for known in relevant])
+    return {
+        "ndcg_at_10": (gains @ discounts) / (ideal @ discounts),
+        "mrr_at_10": ((gains > 0) / ranks).max(axis=1, initial=0.0),
+        "recall_at_10": (gains > 0).sum(axis=1) / counts,
+    }
 
 
 def score_ranking(

@@ -14,7 +14,7 @@ from juzhen.encoders import load_backbone, save_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.cut import Cut, cut_of, cut_texts
 from juzhen.encoders.spec import BackboneConfig
-from lightning_modules.cut import cut_line
+from juzhen.evaluation.cut import cut_line
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from juzhen.core.fitted import Calibration, Fusion, is_fusion
 from juzhen.core.result import RESULT_FILE, Result
+from juzhen.evaluation.finished import finished_runs, missing_sets, unchecked_sets
 from juzhen.report.build import build_report
 from juzhen.report.collect import read_all
 from juzhen.report.compare import compare, load_published
@@ -25,8 +26,7 @@ from juzhen.report.table import to_console, to_csv, to_markdown
 from juzhen.report.text import markdown
 from launch.console import result_table, show_result
 from launch.data_record import RECORD_FILE, remember_data
-from launch.lacking import fillable, finished_stages, uncounted
-from sweeps.arrived import arrived_line
+from sweeps.late_columns import late_columns_line
 from sweeps.ledger import EVENTS, Cell, Ledger
 from sweeps.status import read_status
 from sweeps.status import to_console as status_to_console
@@ -76,10 +76,10 @@ def test_results(folder, size):
         if isinstance(result, Result):
             answer(lambda: shown(result_table(result)))
             answer(lambda: show_result(result, folder="a[/b]"))
-            answer(lambda: fillable(result, {}, data_dir=None, again=False))
-            answer(lambda: uncounted(result, data_dir=None))
-            answer(lambda: arrived_line([Cell(str(folder / "broken"), ())]))
-        answer(lambda: finished_stages([folder]))
+            answer(lambda: missing_sets(result))
+            answer(lambda: unchecked_sets(result))
+            answer(lambda: late_columns_line([Cell(str(folder / "broken"), ())]))
+        answer(lambda: finished_runs([folder]))
         told = []
         results = answer(lambda: read_all(folder, report=told.append))
         assert all("\n" not in line for line in told)

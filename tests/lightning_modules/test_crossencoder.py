@@ -17,11 +17,11 @@ from juzhen.core.result import Result
 from juzhen.data import loading
 from juzhen.encoders import CrossEncoder as PairEncoder
 from juzhen.encoders import load_encoder
+from juzhen.evaluation.joint_plan import JointPlan
 from juzhen.metrics.classes import score_classes
 from juzhen.metrics.correlation import spearman
 from launch import typed_config
 from lightning_modules.crossencoder import CrossEncoder
-from lightning_modules.joint_plan import JointPlan
 from lightning_modules.loss_numbers import losses_for, options
 from lightning_modules.matching import match_losses
 

@@ -6,19 +6,17 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
-from juzhen.core.examples import TEXT_COLUMNS, Examples
 from juzhen.data.transfer import TransferTask
 from juzhen.data.union import SentenceUnion
 from juzhen.encoders.pair_score import BilinearScore, sides
+from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Matcher, Sets
 from juzhen.metrics.ranking import COSINE_TEMPERATURE
 from juzhen.metrics.transfer import Features, combined
-from lightning_modules.scoring import NOTHING
 
 
-class CosinePlan:
+class CosinePlan(EvaluationPlan):
     """Encodes every distinct sentence of several sets once; a score is the cosine of two embeddings.
 
-    sets       those in which texts are compared; of single texts with a class a task knows
     head       what makes the score instead, with the weights that it has when it is asked; None: the cosine
     sentences  all distinct sentences
     pending    numbers of those whose embeddings are not known yet; only they are in `examples`
@@ -28,15 +26,15 @@ class CosinePlan:
 
     def __init__(
         self,
-        sets: Sequence[Examples],
+        sets: Sets,
         tasks: Sequence[TransferTask] = (),
         *,
         head: BilinearScore | None = None,
     ) -> None:
-        self.sets = [one for one in sets if len(TEXT_COLUMNS[one.kind]) > 1]
-        self.tasks = list(tasks)
+        super().__init__(sets, tasks)
         self._head = head
-        self._union = SentenceUnion([*self.sets, *(one for task in tasks for one in task.splits.values())])
+        of_tasks = [one for task in tasks for one in task.splits.values()]
+        self._union = SentenceUnion([*self.sets, *of_tasks, *(one.texts for one in self.rankings)])
         self.examples = self._union.examples
         self.sentences = self.examples.sentences
         self.pending = np.arange(len(self.sentences))
@@ -64,6 +62,15 @@ class CosinePlan:
 
         return [self._union.comparisons(position).scored(products) for position in range(len(self.sets))]
 
+    def _matchers(self, outputs: Float[np.ndarray, "sentences dim"]) -> list[Matcher]:
+        left, right = sides(self._all(outputs), self._head)
+        places = range(len(self._union.sets) - len(self.rankings), len(self._union.sets))
+        numbers = [self._union.rows(place)["text"] for place in places]
+        return [
+            _matcher(left[texts[: len(one.queries)]], right[texts[len(one.queries) :]])
+            for one, texts in zip(self.rankings, numbers, strict=True)
+        ]
+
     def features(self, outputs: Float[np.ndarray, "sentences dim"]) -> list[dict[str, Features]]:
         outputs, place = self._all(outputs), len(self.sets)
         found = []
@@ -83,3 +90,9 @@ class CosinePlan:
         embeddings = self._known.copy()
         embeddings[self.pending] = outputs[: len(self.pending)]
         return embeddings
+
+
+def _matcher(
+    queries: Float[np.ndarray, "queries dim"], documents: Float[np.ndarray, "documents dim"]
+) -> Matcher:
+    return lambda some, others: queries[some] @ (documents if others is None else documents[others]).T

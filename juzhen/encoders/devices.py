@@ -2,8 +2,13 @@
 
 import torch
 
-from conf.job import HardwareConfig
 from juzhen.core.errors import UserError
+from juzhen.evaluation.spec import HardwareConfig
+
+
+def device_name(hardware: HardwareConfig) -> str:
+    """What numbers are computed on: `cpu`, `mps`, or the name of the CUDA device."""
+    return torch.cuda.get_device_name() if hardware.accelerator == "cuda" else hardware.accelerator
 
 
 def require_device(hardware: HardwareConfig) -> None:

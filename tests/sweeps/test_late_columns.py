@@ -2,7 +2,7 @@ import io
 
 from rich.console import Console
 
-from sweeps.arrived import arrived_line
+from sweeps.late_columns import late_columns_line
 from sweeps.ledger import Cell, Event, Ledger
 from sweeps.status import read_status, to_console
 
@@ -39,13 +39,13 @@ def test_finished_cells_are_named_once_all_files_of_a_column_are_there(make_resu
     ledger.add_all([(Event.SWEEP, {"cells": 4, "jobs": 1}), *planned])
     (data / "late").mkdir(parents=True)
     (data / "late" / "a.tsv.gz").touch()
-    assert arrived_line(cells) is None
-    assert read_status(runs).arrived is None
+    assert late_columns_line(cells) is None
+    assert read_status(runs).late_columns is None
 
     (data / "late" / "b.tsv").touch()
     line = f"2 finished cells lack columns whose files are there now: python evaluate_runs.py {runs}"
-    assert arrived_line(cells) == line
+    assert late_columns_line(cells) == line
     printed = io.StringIO()
     Console(width=300, file=printed).print(to_console(read_status(runs)))
     assert line in printed.getvalue()
-    assert arrived_line(cells[:1]).startswith("1 finished cell lacks ")
+    assert late_columns_line(cells[:1]).startswith("1 finished cell lacks ")

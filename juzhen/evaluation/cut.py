@@ -6,33 +6,38 @@ import numpy as np
 
 from juzhen.core.examples import Examples
 from juzhen.data.text_table import TextTable
+from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.cut import Cut, cut_of, most_tokens
-from lightning_modules.base import SentenceModule
-from lightning_modules.scoring import EvaluationPlan
+from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.evaluation.plan import EvaluationPlan
 
 
-def cut_in_training(module: SentenceModule, sets: Mapping[str, Examples]) -> dict[str, Cut]:
+def cut_in_training(
+    encoder: SentenceEncoder | CrossEncoder | None, collate: SentenceCollator, sets: Mapping[str, Examples]
+) -> dict[str, Cut]:
     """`train/set` → how many of its texts are cut, from the tokens that training reads; empty without an encoder."""
-    if module.encoder is None:
+    if encoder is None:
         return {}
     found = {}
     for name, examples in sets.items():
         is_running = isinstance(examples.sentences, TextTable)
-        lengths = None if is_running else module.collate.token_lists(examples).lengths
-        found[f"train/{name}"] = cut_of(module.encoder, examples, lengths)
+        lengths = None if is_running else collate.token_lists(examples).lengths
+        found[f"train/{name}"] = cut_of(encoder, examples, lengths)
     return found
 
 
-def cut_in_evaluation(module: SentenceModule, plan: EvaluationPlan | None) -> dict[str, Cut]:
+def cut_in_evaluation(
+    encoder: SentenceEncoder | CrossEncoder | None, collate: SentenceCollator, plan: EvaluationPlan | None
+) -> dict[str, Cut]:
     """`split/set` → how many of its texts, or pairs, are cut, from the tokens of the sentences that were encoded."""
-    if module.encoder is None or plan is None:
+    if encoder is None or plan is None:
         return {}
-    inner = module.encoder.inner if isinstance(module.encoder, CrossEncoder) else module.encoder
-    lengths = module.collate.token_lists(plan.examples).lengths
+    inner = encoder.inner if isinstance(encoder, CrossEncoder) else encoder
+    lengths = collate.token_lists(plan.examples).lengths
     known = dict(zip(plan.examples.sentences, lengths.tolist(), strict=True))
     return {
-        f"{one.split}/{one.name}": cut_of(module.encoder, one, _lengths(known, one.sentences, inner))
+        f"{one.split}/{one.name}": cut_of(encoder, one, _lengths(known, one.sentences, inner))
         for one in plan.sets
     }
 

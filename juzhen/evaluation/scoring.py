@@ -1,86 +1,89 @@
 """From the outputs of an evaluation pass to the scores of every set, on one process or several."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Protocol
+from dataclasses import dataclass, field
 
 import numpy as np
-import pytorch_lightning as pl
 import torch
 
-from juzhen.core.batch import Encoded
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Examples, Kind
-from juzhen.core.result import Score
+from juzhen.core.examples import Examples
+from juzhen.core.result import WITHOUT_LEAKS, Score
 from juzhen.data.leaks import Seen
-from juzhen.data.transfer import TransferTask
-from juzhen.metrics.ranking import COSINE_TEMPERATURE
+from juzhen.data.rankings import RankingSet
+from juzhen.evaluation.plan import EvaluationPlan
+from juzhen.metrics.correlation import bootstrap_mean
+from juzhen.metrics.ranking import COSINE_TEMPERATURE, query_numbers
 from juzhen.metrics.scoring import CONFIDENCE, score_set
 from juzhen.metrics.together import score_together
-from juzhen.metrics.transfer import Features, classify
+from juzhen.metrics.transfer import classify
 from juzhen.metrics.without_leaks import score_unseen
 
 Outputs = list[tuple[np.ndarray, np.ndarray]]
 """Row numbers and the model's outputs for them, one entry per batch."""
 
 
-NOTHING = Examples("nothing", "evaluation", Kind.SENTENCE, ["-"], {"text": np.zeros(1, np.int32)}, None)
-"""What passes through a model, in name, where a plan needs nothing of it; a pass without rows would be skipped."""
+@dataclass(frozen=True)
+class Evaluation:
+    """What one pass over some sets has given.
 
-
-class EvaluationPlan(Protocol):
-    """What goes through a model once so that several sets can be scored.
-
-    sets         the sets to score
-    tasks        the sets whose classes a classifier is to tell apart
-    examples     the rows that the model must see; each once, whatever the number of sets it appears in
-    temperature  divides scores where a softmax is taken of them: that of cosines, or 1 for logits
+    scores     metric key `split/dataset/metric` → Score: the columns of a result
+    per_row    `split/dataset` → similarity of each row, (rows,), or (rows, candidates) where an anchor has several
+    per_query  metric key → one number per query of a ranking, (queries,); the score is their mean
     """
 
-    sets: list[Examples]
-    tasks: list[TransferTask]
-    examples: Examples
-    temperature: float
-
-    def scores(self, outputs: np.ndarray) -> list[np.ndarray]:
-        """One similarity per row of each set, from the outputs for `examples` in order.
-
-        (rows, candidates) where an anchor is compared with several texts, see `juzhen.data.comparisons`
-        """
-
-    def features(self, outputs: np.ndarray) -> list[dict[str, Features]]:
-        """For each task: split → what a classifier sees of its rows."""
+    scores: dict[str, Score]
+    per_row: dict[str, np.ndarray] = field(default_factory=dict)
+    per_query: dict[str, np.ndarray] = field(default_factory=dict)
 
 
-def gather_rows(module: pl.LightningModule, encoded: Encoded) -> Encoded:
-    """The rows of all processes, so that a loss sees the whole batch; unchanged on one process.
+def measure(
+    plan: EvaluationPlan,
+    outputs: np.ndarray,
+    *,
+    seen: Mapping[str, Seen],
+    bootstrap_samples: int,
+    seed: int,
+) -> Evaluation:
+    """Scores everything that is planned, from what the encoder gave for `plan.examples`.
 
-    Gradients flow back to the process that made the row. DDP then averages over processes, which undoes the
-    factor that the gather brings in: the step equals that of one process with the whole batch.
+    seen  `split/dataset` → rows, or queries, that training has seen: these sets are scored without them too
     """
-    if module.trainer.world_size == 1:
-        return encoded
-    world, rank = module.trainer.world_size, module.global_rank
-    some = next(iter(encoded.text_ids.values()))
-    counts = [int(n) for n in module.all_gather(torch.tensor(len(some), device=some.device))]
-    most = max(counts)
+    how = {"bootstrap_samples": bootstrap_samples, "seed": seed}
+    scores = plan.scores(outputs)
+    found = score_sets(plan.sets, scores, temperature=plan.temperature, seen=seen, **how)
+    found |= score_tasks(plan, outputs, **how)
+    per_query: dict[str, np.ndarray] = {}
+    for one, documents in zip(plan.rankings, plan.ranked(outputs), strict=True):
+        numbers = query_numbers(documents, one.relevant)
+        per_query |= {f"{one.column}/{metric}": values for metric, values in numbers.items()}
+        found |= _score_ranking(one, numbers, seen.get(one.column), **how)
+    per_row = {f"{one.split}/{one.name}": values for one, values in zip(plan.sets, scores, strict=True)}
+    return Evaluation(found, per_row, per_query)
 
-    def gather(rows: torch.Tensor | None, *, grads: bool = False) -> torch.Tensor | None:
-        if rows is None:
-            return None
-        padding = rows.new_zeros((most - counts[rank], *rows.shape[1:]))
-        gathered = module.all_gather(torch.cat([rows, padding]), sync_grads=grads)
-        return torch.cat([gathered[process, : counts[process]] for process in range(world)])
 
-    return replace(
-        encoded,
-        embeddings={column: gather(rows, grads=True) for column, rows in encoded.embeddings.items()},
-        text_ids={column: gather(rows) for column, rows in encoded.text_ids.items()},
-        scores=gather(encoded.scores, grads=True),
-        targets=gather(encoded.targets),
-        logits=gather(encoded.logits, grads=True),
-        layer_scores=gather(encoded.layer_scores, grads=True),
-    )
+def _score_ranking(
+    one: RankingSet,
+    numbers: Mapping[str, np.ndarray],
+    seen: Seen | None,
+    *,
+    bootstrap_samples: int,
+    seed: int,
+) -> dict[str, Score]:
+    """The mean of each metric over all queries, and over those that training has not seen where it has seen some."""
+    chosen = {"": np.arange(len(one.queries))}
+    if seen is not None and len(seen.rows):
+        chosen[WITHOUT_LEAKS] = np.setdiff1d(chosen[""], seen.rows)
+    how = {"samples": bootstrap_samples, "confidence": CONFIDENCE, "seed": seed}
+    return {
+        f"{one.column}/{metric}{ending}": Score(
+            float(values[rows].mean()) if len(rows) else None,
+            *bootstrap_mean(values[rows], **how),
+            count=len(rows),
+        )
+        for ending, rows in chosen.items()
+        for metric, values in numbers.items()
+    }
 
 
 def assemble_outputs(outputs: Outputs, num_rows: int) -> np.ndarray:

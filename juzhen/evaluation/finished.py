@@ -1,0 +1,144 @@
+"""Finished runs, and which columns could be added to their results now. Needs no torch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from conf.own_classes import is_own, refusal
+from juzhen.core.errors import UserError
+from juzhen.core.examples import TEXT_COLUMNS, Kind
+from juzhen.core.result import RESULT_FILE, STAGES, Result
+from juzhen.core.weights import weights_digest
+from juzhen.core.whole import KEPT_ASIDE
+from juzhen.data.files import has_split
+from juzhen.encoders.locate import ENCODER_FOLDER, HEAD_FILE
+
+LEXICAL = "lightning_modules.lexical.Lexical"
+
+Descriptions = dict[str, dict[str, Any]]
+"""Dataset key → a DatasetConfig as plain containers."""
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A folder that holds a result: that of a run, or of one stage of a curriculum."""
+
+    folder: Path
+
+    @property
+    def run(self) -> Path:
+        """The run folder that it belongs to, which is the one that is locked."""
+        return self.folder.parent.parent if self.folder.parent.name == STAGES else self.folder
+
+    @property
+    def encoder(self) -> Path:
+        return self.folder / ENCODER_FOLDER
+
+    @property
+    def is_cross_encoder(self) -> bool:
+        return (self.encoder / HEAD_FILE).is_file()
+
+    def earlier(self, index: int) -> "FinishedRun":
+        """An earlier stage of the same curriculum. Raises UserError when it is gone."""
+        found = list((self.run / STAGES).glob(f"{index}-*"))
+        if len(found) != 1:
+            raise UserError(f"{self.run}: the folder {STAGES}/{index}-… of an earlier stage is gone")
+        return FinishedRun(found[0])
+
+    def require_weights(self, result: Result) -> str:
+        """The digest of the encoder. Raises UserError when it is gone, or another one than was measured."""
+        digest = weights_digest(self.encoder)
+        if not digest:
+            raise UserError(
+                f"{self.folder}: its encoder is gone (no weights in {ENCODER_FOLDER}/); put it back, or "
+                "train the run again with resume=never"
+            )
+        known = [one for one in (result.weights, *(fill["weights"] for fill in result.filled)) if one]
+        if known and digest != known[0]:
+            raise UserError(
+                f"{self.folder}: the weights in {ENCODER_FOLDER}/ are not those that its result was "
+                f"measured with (digest {digest}, then {known[0]}); put them back, or train the "
+                "run again with resume=never"
+            )
+        return digest
+
+
+def is_lexical(result: Result) -> bool:
+    """Whether a result is of the lexical baseline, which has no encoder. Raises UserError for a foreign model."""
+    target = result.config["model"]["_target_"]
+    if not is_own(target):
+        raise UserError(refusal(target))
+    return target == LEXICAL
+
+
+def finished_runs(folders: Sequence[Path]) -> list[FinishedRun]:
+    """Everything with a result below the folders, by path; superseded attempts are left out.
+
+    Raises UserError for a folder that is not there, and when there is no result at all.
+    """
+    found: dict[Path, FinishedRun] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            what = "this is a file, not a folder" if folder.exists() else "no such folder"
+            raise UserError(f"{folder}: {what}; give runs, or one folder that holds them")
+        for path in sorted(folder.rglob(RESULT_FILE)):
+            if KEPT_ASIDE not in path.relative_to(folder).parts:
+                found.setdefault(path.parent.resolve(), FinishedRun(path.parent))
+    if not found:
+        raise UserError(
+            f"{', '.join(map(str, folders))}: no result below; train.py leaves one in each run folder"
+        )
+    return list(found.values())
+
+
+def missing_sets(
+    result: Result, named: Descriptions | None = None, *, data_dir: str | None = None, again: bool = False
+) -> Descriptions:
+    """The sets with a split that `result` has no score of and that can be read now.
+
+    named     sets that are asked for besides those of the run, as they are described today
+    data_dir  instead of the run's
+    again     also splits that were scored: of the named sets, or of all where none is named
+
+    Opens no file of rows.
+    """
+    named = named or {}
+    asked = list(result.absent)
+    if again and not named:
+        asked += [key for key in result.data if not key.startswith("train/")]
+    described = {key: named.get(key.split("/")[1]) or result.described(key.split("/")[1]) for key in asked}
+    for name in named:
+        splits = [f"{split}/{name}" for split in result.config["evaluation"]["splits"]]
+        described |= {key: named[name] for key in splits if again or key not in result.data}
+    return _readable(result, described, data_dir)
+
+
+def unchecked_sets(result: Result, *, data_dir: str | None = None) -> Descriptions:
+    """The sets of pairs that were scored, but of which nobody has looked how many rows training has seen.
+
+    data_dir  instead of the run's
+    """
+    if not result.trained_on:
+        return {}
+    described = {
+        key: result.described(key.split("/")[1])
+        for key, about in result.data.items()
+        if not key.startswith("train/")
+        and "leaked" not in about
+        and len(TEXT_COLUMNS[Kind(about["kind"])]) > 1
+    }
+    return _readable(result, described, data_dir)
+
+
+def _readable(
+    result: Result, described: dict[str, dict[str, Any] | None], data_dir: str | None
+) -> Descriptions:
+    """By name those sets of `split/dataset` → description that have a file of the split."""
+    where = {"source": result.config["source"], "data_dir": data_dir or result.config["data_dir"]}
+    found = {}
+    for key, one in described.items():
+        split, name = key.split("/")
+        if one is not None and has_split(one, split, **where):
+            found[name] = one
+    return found

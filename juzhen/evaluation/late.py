@@ -1,0 +1,256 @@
+"""Adds columns to the results of finished runs, as the runs themselves would have written them."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from juzhen.core.environment import describe_environment
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples, Kind
+from juzhen.core.result import Result, Score
+from juzhen.data.leaks import Seen, SeenRows
+from juzhen.data.loading import JobData, load_job_data
+from juzhen.encoders.devices import device_name
+from juzhen.evaluation.describe import Described, with_leaks
+from juzhen.evaluation.evaluators import Evaluator, PairEvaluator
+from juzhen.evaluation.finished import Descriptions, FinishedRun, is_lexical
+from juzhen.evaluation.run import LEXICAL, AnyEncoder, Pass, open_encoder
+from juzhen.evaluation.settings import Settings
+from juzhen.evaluation.spec import HardwareConfig
+from juzhen.evaluation.trained_rows import trained_rows
+from juzhen.metrics.together import STS_SETS
+
+Start = Callable[[FinishedRun, Result], AnyEncoder]
+"""Gives the encoder that a stage began with. Raises UserError when it is gone."""
+
+
+@dataclass
+class Changes:
+    """What has changed in a result.
+
+    added  metric keys that have a value and had none
+    moved  metric key → value before and after, where an existing score was replaced by another
+    notes  what could not be done, in words
+    """
+
+    added: list[str] = field(default_factory=list)
+    moved: dict[str, list[float | None]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class LateColumns:
+    """Scores sets with the encoders of finished runs, and writes the results again.
+
+    start          gives what a run began with; None: scores before training are not added
+    hardware       instead of each run's own; of either one device is used
+    data_dir       where sets are read from; None: where each run read them
+    cache_dir      where token numbers, and embeddings of runs that ask for it, are kept; None: nowhere
+    batch_tokens   tokens at a time; None: as the hardware says
+    again          scores that exist are replaced too
+    without_leaks  rows that training has seen are looked for, as under evaluation.without_leaks; a set that has some is
+                   scored again without them
+    progress       bars are shown
+    """
+
+    start: Start | None = None
+    hardware: HardwareConfig | None = None
+    data_dir: str | None = None
+    cache_dir: str | None = None
+    batch_tokens: int | None = None
+    again: bool = False
+    without_leaks: bool = False
+    progress: bool = False
+    _read: tuple[str, JobData | None] = ("", None)
+
+    def add(self, run: FinishedRun, sets: Descriptions) -> Changes:
+        """Scores `sets` and writes the result again; the caller holds the lock of the run.
+
+        Raises UserError when the encoder is gone or another one, when rows are others than the run has seen, and when
+        the run would have learnt something else with these sets in its evaluation.
+        """
+        result = Result.read(run.folder)
+        lexical, unscored, changes = is_lexical(result), _unscored(run), Changes()
+        for name in [name for name, one in sets.items() if one["kind"] in unscored]:
+            changes.notes.append(f"{name} is not scored: {unscored[sets[name]['kind']]}")
+        sets = {name: one for name, one in sets.items() if one["kind"] not in unscored}
+        sets = _with_companions(sets, result)
+        if not sets:
+            return changes
+        settings = self._settings(result, sets)
+        digest = "" if lexical else run.require_weights(result)
+        data = self._load(_evaluating(settings, sets), unscored)
+        if not self.again:
+            _require_same_rows(data, result)
+        # What the run has learnt from keeps the run's own description, with its limit and its view.
+        others = {name: one for name, one in sets.items() if name not in result.config["dataset"]}
+        seen = self._seen(run, result, settings, others, data)
+        changes.notes += _told(seen)
+        if not self.again:
+            data = _worth_scoring(data, result, seen)
+        scores, rows, before = data.missing, {}, {}
+        if data.evaluation:
+            scores, rows = self._scored(LEXICAL if lexical else run.folder, data, settings, seen)
+        if result.untrained and (self.again or any(_key(one) not in result.data for one in data.evaluation)):
+            before = self._before_training(run, result, data, settings, changes)
+        self._merge(result, scores, before, data, changes)
+        result.data |= {key: one for key, one in rows.items() if self.again or key not in result.data}
+        result.data = with_leaks(result.data, seen)
+        result.transfer |= {task.name: task.described() for task in data.tasks}
+        result.filled.append(asdict(changes) | _record(settings, rows) | {"sets": sets, "weights": digest})
+        result.write(run.folder)
+        return changes
+
+    def _settings(self, result: Result, sets: Descriptions) -> Settings:
+        """Those of a run with `sets` in its evaluation, on one device."""
+        config = dict(result.config)
+        config["dataset"] = {name: sets.get(name, one) for name, one in config["dataset"].items()}
+        config["evaluate"] = config["evaluate"] | {
+            name: one for name, one in sets.items() if name not in config["dataset"]
+        }
+        if self.hardware is not None:
+            config["hardware"] = asdict(self.hardware)
+        settings = Settings.of(config)
+        settings.data_dir = self.data_dir or settings.data_dir
+        settings.hardware.devices, settings.hardware.num_nodes, settings.hardware.strategy = 1, 1, "auto"
+        settings.hardware.eval_batch_tokens = self.batch_tokens or settings.hardware.eval_batch_tokens
+        settings.evaluation.transfer = []  # asked of the run itself
+        settings.evaluation.without_leaks |= self.without_leaks
+        return settings
+
+    def _load(self, settings: Settings, unscored: Mapping[Kind, str]) -> JobData:
+        """The rows to score; those of the last run are kept, since runs of one sweep are alike."""
+        classified = any(one.kind == Kind.LABELLED_TEXT for one in settings.evaluate.values())
+        deciding = asdict(settings) | {"hardware": None, "unscored": list(unscored)}
+        deciding["evaluation"] = [settings.evaluation.splits, settings.evaluation.transfer_limit]
+        if settings.debug_rows is None and not classified:
+            del deciding["seed"]  # else it decides which rows are kept
+        key = json.dumps(deciding)
+        if self._read[0] != key:
+            self._read = (key, load_job_data(settings, {}, unscored=unscored))
+        return self._read[1]
+
+    def _seen(
+        self, run: FinishedRun, result: Result, settings: Settings, others: Descriptions, data: JobData
+    ) -> dict[str, Seen]:
+        """What training has seen of each split, where the run or the caller asks for it. Errors: as `trained_rows`."""
+        counts = settings.evaluation.without_leaks
+        if not result.trained_on or not (settings.filter_leaks or counts):
+            return {}
+        rows = SeenRows(data.evaluation)
+        for index in range(result.stage + 1):
+            told = result if index == result.stage else Result.read(run.earlier(index).folder)
+            rows.learn(trained_rows(self._settings(told, others), told, _unscored(run)))
+        # Under filter_leaks all that was asked is that the rows are those that were learnt from.
+        return rows.seen() if counts else {}
+
+    def _scored(
+        self, encoder: Any, data: JobData, settings: Settings, seen: Mapping[str, Seen]
+    ) -> tuple[dict[str, Score], Described]:
+        run = Pass(open_encoder(encoder), settings, self.cache_dir, self.progress)
+        found, rows = run(data.evaluation, data.tasks, seen=seen)
+        return found.scores | data.missing, rows
+
+    def _before_training(
+        self, run: FinishedRun, result: Result, data: JobData, settings: Settings, changes: Changes
+    ) -> dict[str, Score]:
+        """Scores of the weights that the stage started from; none, with a note, where these are gone."""
+        if self.start is None:
+            return {}
+        try:
+            return self._scored(self.start(run, result), data, settings, {})[0]
+        except UserError as error:
+            changes.notes.append(f"the scores before training are not filled in: {error}")
+            return {}
+
+    def _merge(
+        self,
+        result: Result,
+        found: Mapping[str, Score],
+        before: Mapping[str, Score],
+        data: JobData,
+        changes: Changes,
+    ) -> None:
+        """Puts new scores into the result; one that exists is touched only when it is to be replaced."""
+        for place, scores, new in (("", result.scores, found), ("untrained ", result.untrained, before)):
+            for key, score in new.items():
+                old, is_read = scores.get(key), key.rpartition("/")[0] not in data.absent
+                if old is None or (old.value is None and is_read):
+                    scores[key] = score
+                    changes.added += [f"{place}{key}"] if score.value is not None else []
+                elif self.again and is_read and old != score:
+                    scores[key] = score
+                    changes.moved[f"{place}{key}"] = [old.value, score.value]
+
+
+def _unscored(run: FinishedRun) -> Mapping[Kind, str]:
+    """Kinds of sets of which the encoder of a run has no measure, and why."""
+    return (PairEvaluator if run.is_cross_encoder else Evaluator).unscored
+
+
+def _evaluating(settings: Settings, sets: Descriptions) -> Settings:
+    """The same with nothing but `sets`, which are evaluated on."""
+    every = {**settings.evaluate, **settings.dataset}
+    return replace(settings, dataset={}, evaluate={name: one for name, one in every.items() if name in sets})
+
+
+def _with_companions(sets: Descriptions, result: Result) -> Descriptions:
+    """The sets, and those scored before without which a number over several sets would lack."""
+    read = {key.split("/")[1] for key in result.data if not key.startswith("train/")}
+    if set(sets).isdisjoint(STS_SETS) or not set(STS_SETS) <= read | set(sets):
+        return sets
+    return sets | {name: result.described(name) for name in STS_SETS if name not in sets}
+
+
+def _require_same_rows(data: JobData, result: Result) -> None:
+    for one in data.evaluation:
+        then = result.data.get(_key(one))
+        if then is not None and then["fingerprint"] != one.fingerprint:
+            raise UserError(
+                f"{one.name}/{one.split} holds other rows than the run has seen; point --data-dir at the same "
+                f"files, or type --again --dataset {one.name} to score it anew"
+            )
+
+
+def _worth_scoring(data: JobData, result: Result, seen: Mapping[str, Seen]) -> JobData:
+    """Without the splits that were scored, of which training has seen nothing, and that nothing new has need of.
+
+    A threshold needs the dev split of its set, and a number over several sets all of them.
+    """
+    fresh = {one.name for one in data.evaluation if _key(one) not in result.data}
+    if not fresh.isdisjoint(STS_SETS):
+        fresh.update(STS_SETS)
+    wanted = [
+        one
+        for one in data.evaluation
+        if one.name in fresh or _key(one) not in seen or len(seen[_key(one)].rows)
+    ]
+    names = {one.name for one in wanted}
+    return replace(data, evaluation=wanted, tasks=[one for one in data.tasks if one.name in names])
+
+
+def _key(one: Examples) -> str:
+    return f"{one.split}/{one.name}"
+
+
+def _told(seen: Mapping[str, Seen]) -> list[str]:
+    """What was looked for, in words; nothing where nobody has looked."""
+    found = [
+        f"training has seen {len(one.rows):,} rows of {key} ({100 * one.share:.1f} %)"
+        for key, one in seen.items()
+        if len(one.rows)
+    ]
+    return found or (["training has seen no row of any set"] if seen else [])
+
+
+def _record(settings: Settings, rows: Described) -> dict[str, Any]:
+    """What a result remembers of having been added to: when, which rows, and with what they were scored."""
+    device = {"device": device_name(settings.hardware)} if rows else {}
+    return {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "data": rows,
+        "hardware": asdict(settings.hardware),
+        "environment": describe_environment() | device,
+    }

@@ -1,0 +1,71 @@
+"""What decides an evaluation: which sets, which rows of them, which numbers, which device."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from juzhen.core.errors import UserError
+from juzhen.core.texts import short
+from juzhen.data.spec import DatasetConfig
+from juzhen.evaluation.spec import EvaluationConfig, HardwareConfig
+
+
+def _evaluation() -> EvaluationConfig:
+    return EvaluationConfig(
+        splits=["dev", "test"],
+        bootstrap_samples=1000,
+        untrained=False,
+        without_leaks=False,
+        backend="torch",
+        cache_embeddings=False,
+        transfer_limit=10_000,
+    )
+
+
+def _hardware() -> HardwareConfig:
+    return HardwareConfig(
+        accelerator="cpu",
+        devices=1,
+        num_nodes=1,
+        strategy="auto",
+        precision="32-true",
+        compile=False,
+        num_workers=0,
+        eval_batch_tokens=16_384,
+    )
+
+
+@dataclass
+class Settings:
+    """The part of a job's configuration that an evaluation reads, under the same keys.
+
+    dataset   sets whose training rows are read
+    evaluate  sets whose dev and test rows are read and scored
+    """
+
+    seed: int = 0
+    data_dir: str = "data"
+    source: str = "local"
+    on_bad_row: str = "error"
+    filter_leaks: bool = False
+    debug_rows: int | None = None
+    dataset: dict[str, DatasetConfig] = field(default_factory=dict)
+    evaluate: dict[str, DatasetConfig] = field(default_factory=dict)
+    evaluation: EvaluationConfig = field(default_factory=_evaluation)
+    hardware: HardwareConfig = field(default_factory=_hardware)
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> "Settings":
+        """Those of a stored configuration; what came to the schema after it has the value that it stands for.
+
+        Raises UserError for a key or a type that the schema does not have any more.
+        """
+        known = {one.name: config[one.name] for one in fields(cls) if one.name in config}
+        try:
+            return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(cls), known))
+        except OmegaConfBaseException as error:
+            told = short(" ".join(str(error).split()), 300)
+            raise UserError(f"the configuration that the result has stored: {told}") from error

@@ -1,0 +1,50 @@
+"""What a finished stage has learnt from: the same rows, read again."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples, Kind
+from juzhen.core.result import Result
+from juzhen.data.loading import load_job_data
+from juzhen.evaluation.settings import Settings
+
+
+def trained_rows(settings: Settings, told: Result, unscored: Mapping[Kind, str]) -> dict[str, Examples]:
+    """What the stage of a result has learnt from: dataset key → rows, after their view and their limit.
+
+    settings  what it evaluates on decides what `filter_leaks` leaves out
+
+    Raises UserError when these are not the rows that were learnt from.
+    """
+    kinds, scored = {}, set()
+    for key, about in told.data.items():
+        split, name = key.split("/")
+        if split == "train":
+            kinds[name] = Kind(about["kind"])
+        else:
+            scored.add(about["kind"])
+    every = {**settings.evaluate, **settings.dataset}
+    job = replace(settings, dataset={name: settings.dataset[name] for name in kinds}, evaluate=every)
+    # A model that hides words has a measure of texts too: which kinds were scored, the result says itself.
+    unscored = {kind: reason for kind, reason in unscored.items() if kind not in scored}
+    read = load_job_data(job, kinds, unscored=unscored).train
+    for name, examples in read.items():
+        _require_same(examples, told.data[f"train/{name}"], data_dir=settings.data_dir)
+    return read
+
+
+def _require_same(examples: Examples, then: Mapping[str, Any], *, data_dir: str) -> None:
+    name = examples.name
+    if examples.fingerprint != then["fingerprint"]:
+        raise UserError(
+            f"{name}/train below {data_dir} holds other rows than the run has learnt from; point --data-dir at the "
+            "same files"
+        )
+    if (examples.num_leaky, len(examples)) != (then["leaky"], then["rows"]):
+        raise UserError(
+            f"filter_leaks=true: with these sets in its evaluation the run would have left {examples.num_leaky:,} "
+            f"rows of {name}/train out, and not {then['leaky'] or 0:,}: it has seen pairs of theirs. Train it "
+            "again with the whole suite"
+        )

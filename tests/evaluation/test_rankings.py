@@ -1,0 +1,148 @@
+"""A ranking goes through the same evaluator as pairs: with them, in one pass, and by other people's definitions."""
+
+import numpy as np
+import pytest
+import torch
+from torchmetrics.functional.retrieval import (
+    retrieval_normalized_dcg,
+    retrieval_recall,
+    retrieval_reciprocal_rank,
+)
+
+from juzhen.core.errors import UserError
+from juzhen.data.configured import configured_set
+from juzhen.data.leaks import Seen
+from juzhen.data.loading import load_job_data
+from juzhen.data.rankings import RankingSet
+from juzhen.encoders import SentenceEncoder, load_backbone
+from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.spec import BackboneConfig
+from juzhen.evaluation import evaluate
+from juzhen.evaluation.run import Pass
+from juzhen.evaluation.settings import Settings
+from juzhen.metrics.ranking import query_numbers
+
+METRICS = ("ndcg_at_10", "mrr_at_10", "recall_at_10")
+FEW = Settings(debug_rows=40)
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    """The test rows of a demo set, a few of them."""
+    settings = Settings(debug_rows=40, evaluate={"demo_sts": configured_set("demo_sts")})
+    return load_job_data(settings, {}).evaluation[-1]
+
+
+@pytest.fixture(scope="module")
+def ranking(pairs):
+    """Which second sentence goes with a first one, among all second sentences; each query has its close ones."""
+    first, corpus = pairs.texts("text_a")[:12], list(dict.fromkeys(pairs.texts("text_b")))
+    second = [corpus.index(text) for text in pairs.texts("text_b")[:12]]
+    relevant = [{own: 1.0, (own + 1) % len(corpus): 0.5} for own in second]
+    return RankingSet("demo_ranking", "test", first, corpus, relevant)
+
+
+def reranked(ranking: RankingSet) -> RankingSet:
+    """The same with a few candidates for each query."""
+    some = [np.array([*gains, (min(gains) + 5) % len(ranking.corpus)]) for gains in ranking.relevant]
+    return RankingSet("few", "test", ranking.queries, ranking.corpus, ranking.relevant, some)
+
+
+@pytest.fixture(scope="module")
+def encoders(tiny_backbone):
+    joint, single = (
+        load_backbone(BackboneConfig(path=str(tiny_backbone), initialize="random"), seed=0) for _ in range(2)
+    )
+    joint = CrossEncoder(joint, outputs=1, segments=True, symmetric=False, seed=0)
+    return {"embeddings": single, "pairs": joint, "lexical": "lexical"}
+
+
+def test_numbers_of_a_query_are_those_of_torchmetrics():
+    draw = np.random.default_rng(0)
+    for size in (4, 25):
+        scores = draw.permuted(np.tile(np.arange(1.0, size + 1), (6, 1)), axis=1)
+        gains = np.where(draw.random((6, size)) < 0.3, draw.integers(1, 4, (6, size)), 0)
+        gains[:, 2] = 1
+        relevant = [{int(place): float(row[place]) for place in np.flatnonzero(row)} for row in gains]
+        found = query_numbers(np.argsort(-scores, axis=1)[:, :20], relevant)
+        assert tuple(found) == METRICS
+        for query in range(6):
+            given, gain = torch.from_numpy(scores[query]), torch.from_numpy(gains[query])
+            expected = [
+                retrieval_normalized_dcg(given, gain, top_k=10),
+                retrieval_reciprocal_rank(given, gain > 0, top_k=10),
+                retrieval_recall(given, gain > 0, top_k=10),
+            ]
+            np.testing.assert_allclose(
+                [found[name][query] for name in METRICS], [float(one) for one in expected], atol=1e-6
+            )
+
+
+@pytest.mark.parametrize("name", ["embeddings", "pairs", "lexical"])
+def test_a_column_is_the_mean_of_one_number_per_query(name, encoders, pairs, ranking):
+    few = reranked(ranking)
+    every = [pairs, few] if name == "pairs" else [pairs, few, ranking]
+    found, alone = (evaluate(encoders[name], sets, settings=FEW) for sets in (every, [pairs]))
+    assert alone.scores["test/demo_sts/spearman"].value == pytest.approx(
+        found.scores["test/demo_sts/spearman"].value, abs=1e-6
+    )
+    np.testing.assert_allclose(found.per_row["test/demo_sts"], alone.per_row["test/demo_sts"], atol=1e-5)
+    for one in every[1:]:
+        for metric in METRICS:
+            values, score = (which[f"{one.column}/{metric}"] for which in (found.per_query, found.scores))
+            assert values.shape == (len(one.queries),)
+            assert score.value == pytest.approx(values.mean())
+            assert score.count == len(one.queries)
+            assert score.low <= score.value <= score.high
+    assert found.scores["test/few/recall_at_10"].value == 1, "three candidates, and ten places"
+
+
+def test_the_order_is_that_of_the_cosines(encoders, ranking):
+    found = evaluate(encoders["embeddings"], [ranking], settings=FEW)
+    encoder = encoders["embeddings"]
+    texts = [*ranking.queries, *ranking.corpus]
+    embeddings = encoder.embed(texts, batch_tokens=999, progress=False).astype(np.float64)
+    embeddings /= np.linalg.norm(embeddings, axis=1, keepdims=True)
+    cosines = embeddings[: len(ranking.queries)] @ embeddings[len(ranking.queries) :].T
+    expected = query_numbers(np.argsort(-cosines, axis=1), ranking.relevant)
+    for metric in METRICS:
+        np.testing.assert_allclose(found.per_query[f"{ranking.column}/{metric}"], expected[metric], atol=1e-6)
+
+
+def test_sentences_of_pairs_and_rankings_are_encoded_once(encoders, pairs, ranking, monkeypatch):
+    counts, plain = [], SentenceEncoder.forward
+    monkeypatch.setattr(
+        SentenceEncoder, "forward", lambda self, tokens: counts.append(len(tokens)) or plain(self, tokens)
+    )
+    evaluate(encoders["embeddings"], [pairs, ranking, reranked(ranking)], settings=FEW)
+    assert sum(counts) == len({*pairs.texts("text_a"), *pairs.texts("text_b")})
+
+
+def test_queries_that_training_has_seen_are_left_out_of_a_second_score(encoders, ranking):
+    seen = {ranking.column: Seen(np.array([0, 3]), 2 / 12, {"some": 2})}
+    found, _ = Pass(encoders["embeddings"], FEW)([ranking], seen=seen)
+    for metric in METRICS:
+        values = found.per_query[f"{ranking.column}/{metric}"]
+        score = found.scores[f"{ranking.column}/{metric}_without_leaks"]
+        assert score.count == 10
+        assert score.value == pytest.approx(np.delete(values, [0, 3]).mean())
+
+
+def test_a_cross_encoder_needs_candidates(encoders, ranking):
+    with pytest.raises(UserError, match=r"test/demo_ranking: a cross-encoder .* give candidates"):
+        evaluate(encoders["pairs"], [ranking])
+
+
+@pytest.mark.parametrize(
+    ("relevant", "candidates", "message"),
+    [
+        ([{}], None, "query 0 needs a document"),
+        ([{0: 0.0}], None, "query 0 needs a document"),
+        ([{2: 1.0}], None, "names a document that is not there; expected 0 to 1"),
+        ([{0: 1.0}], [np.array([-1])], "names a document that is not there"),
+        ([{0: 1.0}, {1: 1.0}], None, "1 queries, but answers of 2"),
+    ],
+)
+def test_what_is_no_ranking_is_refused(relevant, candidates, message):
+    with pytest.raises(UserError, match=f"dev/mine: .*{message}"):
+        RankingSet("mine", "dev", ["a"], ["b", "c"], relevant, candidates)
