@@ -9,8 +9,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 from yaml import MarkedYAMLError
 
-from datamodules.spec import DatasetConfig
-from schema.errors import UserError, nearest
+from juzhen.core.errors import UserError, nearest
+from juzhen.data.spec import DatasetConfig
 
 SPOKEN_TYPES = {
     "Integer": "a whole number",

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from conf.declared import Declared, declared, declared_by, is_out_of_date, table
+from conf.own_classes import is_own, own_class, refusal
+from juzhen.core.errors import UserError, nearest
 from launch.explain import ConfigError, key_hint
-from schema.declared import Declared, declared, declared_by, is_out_of_date, table
-from schema.errors import UserError, nearest
-from schema.own_classes import is_own, own_class, refusal
 
 HYDRA_KEYS = ("_target_", "_args_", "_partial_", "_recursive_", "_convert_")
 

@@ -5,15 +5,15 @@ from dataclasses import is_dataclass
 
 from omegaconf import DictConfig, OmegaConf
 
+from conf.duration import Duration, Unit
+from juzhen.core.errors import UserError, nearest
+from juzhen.core.examples import Kind
+from juzhen.core.measures import MEASURES
+from juzhen.core.names import name_fault
+from juzhen.core.option import options
+from juzhen.data.files import DATASETS
 from launch.explain import ConfigError
 from launch.set_files import check_dataset, check_name
-from schema.duration import Duration, Unit
-from schema.errors import UserError, nearest
-from schema.examples import Kind
-from schema.files import DATASETS
-from schema.measures import MEASURES
-from schema.names import name_fault
-from schema.option import options
 
 MONITORED = (
     "spearman",

@@ -8,12 +8,12 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from datamodules.spec import DatasetConfig
-from schema.config import JobConfig
-from schema.contract import choose_view
-from schema.declared import Declared, declared
-from schema.errors import UserError
-from schema.examples import Kind
+from conf.declared import Declared, declared
+from conf.job import JobConfig
+from juzhen.core.contract import choose_view
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Kind
+from juzhen.data.spec import DatasetConfig
 
 MODEL = "lightning_modules.biencoder.BiEncoder"
 LOSS_FOLDER = Path(__file__).resolve().parents[1] / "conf" / "loss"

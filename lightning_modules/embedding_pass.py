@@ -6,15 +6,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from encoders import SentenceEncoder
-from encoders.backends import Backend, open_backend, require_packages
-from encoders.backends.names import BackendName
-from encoders.embedding_cache import EmbeddingCache, Shelf
+from conf.job import JobConfig
+from juzhen.backends import Backend, open_backend, require_packages
+from juzhen.backends.names import BackendName
+from juzhen.core.batch import Batch
+from juzhen.core.errors import UserError
+from juzhen.encoders import SentenceEncoder
+from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
 from lightning_modules.cosine_plan import CosinePlan
 from lightning_modules.scoring import NOTHING
-from schema.batch import Batch
-from schema.config import JobConfig
-from schema.errors import UserError
 
 
 class EmbeddingPass:

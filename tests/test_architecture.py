@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "analysis": {"schema", "datamodules", "encoders", "metrics"},
     "mining": {"schema", "datamodules", "encoders", "metrics"},
 }
-SPECS = {"datamodules.spec", "encoders.spec", "encoders.backends.names"}
+SPECS = {"juzhen.data.spec", "juzhen.encoders.spec", "juzhen.backends.names"}
 """What rooms say of themselves; a job's configuration is made of them."""
 
 LAST_STEP = {
@@ -66,8 +66,8 @@ def test_arrows_go_one_way(project_root, package):
         "sweeps.__main__",
         "predict",
         "evaluate_runs",
-        "analysis.__main__",
-        "mining.__main__",
+        "juzhen.calibration.__main__",
+        "juzhen.mining.__main__",
     ],
 )
 def test_the_door_does_not_load_torch(project_root, module):

@@ -3,10 +3,10 @@
 import pytest
 from omegaconf import OmegaConf
 
+from conf.declared import TABLE, declared, declared_by, written
+from conf.own_classes import own_class
+from juzhen.core.errors import UserError
 from launch.naming import run_name
-from schema.declared import TABLE, declared, declared_by, written
-from schema.errors import UserError
-from schema.own_classes import own_class
 
 
 def targets(project_root, group):
@@ -20,28 +20,28 @@ def test_the_table_holds_what_the_classes_say(project_root):
     assert len(found) > 30
     told = written(found)
     assert TABLE.read_text(encoding="utf-8") == told, (
-        "write it again: python -m lightning_modules.loss_table docs/losses.md"
+        "write it again: python -m tools.loss_table docs/losses.md"
     )
     for target in found:
         assert declared(target) == declared_by(own_class(target)), target
 
 
 def test_a_class_that_is_not_in_the_table_is_asked_itself(monkeypatch):
-    monkeypatch.setattr("schema.declared.table", dict)
+    monkeypatch.setattr("conf.declared.table", dict)
     declared.cache_clear()
     try:
-        assert declared("losses.cosent.CoSENT").settings == {"temperature": ("a number",)}
+        assert declared("juzhen.losses.cosent.CoSENT").settings == {"temperature": ("a number",)}
     finally:
         declared.cache_clear()
 
 
-@pytest.mark.parametrize("target", ["os.system", "losses.cosent.Nothing", "losses.nothing.CoSENT"])
+@pytest.mark.parametrize("target", ["os.system", "juzhen.losses.cosent.Nothing", "losses.nothing.CoSENT"])
 def test_nothing_but_classes_of_the_project_is_read(target):
     with pytest.raises(UserError, match="no class of juzhen's"):
         declared(target)
 
 
-LOSS = {"_target_": "losses.cosent.CoSENT"}
+LOSS = {"_target_": "juzhen.losses.cosent.CoSENT"}
 
 
 @pytest.mark.parametrize(

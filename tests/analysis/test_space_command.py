@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from analysis.__main__ import main
-from datamodules.probe import Probe
-from encoders import load_backbone, load_encoder, save_encoder
-from encoders.spec import BackboneConfig
-from metrics.geometry import mean_cosine, neighbour_similarity, norms, silhouette
-from schema.examples import Examples, Kind
+from juzhen.calibration.__main__ import main
+from juzhen.core.examples import Examples, Kind
+from juzhen.data.probe import Probe
+from juzhen.encoders import load_backbone, load_encoder, save_encoder
+from juzhen.encoders.spec import BackboneConfig
+from juzhen.metrics.geometry import mean_cosine, neighbour_similarity, norms, silhouette
 
 
 @pytest.fixture(scope="module")

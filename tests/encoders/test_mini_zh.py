@@ -10,11 +10,11 @@ import torch
 from omegaconf import OmegaConf
 from transformers import AutoModel, AutoTokenizer
 
-from datamodules.source import load_examples
-from datamodules.spec import DatasetConfig
-from encoders import load_backbone, load_encoder
-from encoders.spec import BackboneConfig
-from metrics.correlation import spearman
+from juzhen.data.source import load_examples
+from juzhen.data.spec import DatasetConfig
+from juzhen.encoders import load_backbone, load_encoder
+from juzhen.encoders.spec import BackboneConfig
+from juzhen.metrics.correlation import spearman
 
 RESULTS = "results/pretrain/mini_zh"
 TEXTS = ["我想知道怎么还款", "怎么还花呗", "今天天气很好"]

@@ -137,17 +137,17 @@ max_length: null
 dropout: null
 learning_rate: 2.0e-5
 """,
-    "loss/cosent.yaml": "_target_: losses.cosent.CoSENT\ntemperature: 0.05\n",
-    "loss/triplet.yaml": "_target_: losses.triplet.TripletMargin\nmargin: 0.2\ndistance: cosine\n",
-    "loss/softmax.yaml": "_target_: losses.softmax.SoftmaxClassifier\nuse_difference: true\nuse_product: false\n",
-    "loss/incomplete.yaml": "_target_: losses.cosent.CoSENT\n",
+    "loss/cosent.yaml": "_target_: juzhen.losses.cosent.CoSENT\ntemperature: 0.05\n",
+    "loss/triplet.yaml": "_target_: juzhen.losses.triplet.TripletMargin\nmargin: 0.2\ndistance: cosine\n",
+    "loss/softmax.yaml": "_target_: juzhen.losses.softmax.SoftmaxClassifier\nuse_difference: true\nuse_product: false\n",
+    "loss/incomplete.yaml": "_target_: juzhen.losses.cosent.CoSENT\n",
     "loss/misplaced.yaml": "_target_: losses.cosnet.CoSENT\ntemperature: 0.05\n",
     "loss/by_kind.yaml": """\
 scored_pair:
-  _target_: losses.cosent.CoSENT
+  _target_: juzhen.losses.cosent.CoSENT
   temperature: 0.05
 triplet:
-  _target_: losses.triplet.TripletMargin
+  _target_: juzhen.losses.triplet.TripletMargin
   margin: 0.2
   distance: cosine
 """,

@@ -6,8 +6,8 @@ import pytest
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from schema import for_scores
-from schema.for_scores import unit_of_scores
+from conf import for_scores
+from conf.for_scores import unit_of_scores
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 from scratch_conf import FILES, write_tree
 
+from juzhen.core.errors import UserError
 from launch import check_command_line
-from schema.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -138,7 +138,7 @@ WRONG = {
     "data_dir=${oc.env:NOWHERE_SET}": "NOWHERE_SET",
     # targets
     "loss=incomplete": "loss.temperature is not set",
-    "loss=misplaced": "did you mean losses.cosent.CoSENT?",
+    "loss=misplaced": "did you mean juzhen.losses.cosent.CoSENT?",
     "model=misspelt": "did you mean lightning_modules.biencoder.BiEncoder?",
     "model._target_=lightning_module.biencoder.BiEncoder": "did you mean lightning_modules.biencoder.BiEncoder?",
     "loss.temperature=abc": "loss.temperature=abc: expected a number",
@@ -292,7 +292,7 @@ JOB = """
 import sys
 import hydra
 from launch import run_cli
-from schema.errors import UserError
+from juzhen.core.errors import UserError
 
 @hydra.main(version_base="1.3", config_path=None)
 @run_cli

@@ -9,10 +9,10 @@ from typing import Literal
 import pytest
 from scratch_conf import write_tree
 
+from conf.declared import Declared, declared_by
 from launch import signatures
 from launch.explain import ConfigError
 from launch.signatures import check_target, check_value
-from schema.declared import Declared, declared_by
 
 
 class Keywords:
@@ -62,7 +62,7 @@ def test_what_lies_outside_the_project_is_refused() -> None:
     ):
         check_target({"_target_": "fractions.Fraction", "numerator": 1}, "loss")
     with pytest.raises(ConfigError, match="known: lightning_modules"):
-        check_target({"_target_": "losses.cosent.CoSENT", "temperature": 1}, "model")
+        check_target({"_target_": "juzhen.losses.cosent.CoSENT", "temperature": 1}, "model")
 
 
 def test_the_class_has_the_last_word_where_the_table_is_older(
@@ -71,14 +71,14 @@ def test_the_class_has_the_last_word_where_the_table_is_older(
     older = Declared("CoSENT", settings={"margin": ["a number"]}, required=["margin"])
     monkeypatch.setattr(signatures, "declared", lambda target: older)
     table = tmp_path / "schema" / "declared.json"
-    write_tree(tmp_path, {"losses/cosent.py": "", "schema/declared.json": "{}"})
-    monkeypatch.setattr("schema.declared.TABLE", table)
+    write_tree(tmp_path, {"juzhen/losses/cosent.py": "", "juzhen/core/declared.json": "{}"})
+    monkeypatch.setattr("conf.declared.TABLE", table)
     with pytest.raises(ConfigError, match="did you mean margin"):
-        check_target({"_target_": "losses.cosent.CoSENT", "margni": 0.05}, "loss")
+        check_target({"_target_": "juzhen.losses.cosent.CoSENT", "margni": 0.05}, "loss")
     os.utime(table, (0, 0))
-    check_target({"_target_": "losses.cosent.CoSENT", "temperature": 0.05}, "loss")
+    check_target({"_target_": "juzhen.losses.cosent.CoSENT", "temperature": 0.05}, "loss")
     with pytest.raises(ConfigError, match=r"loss.temprature: .* did you mean temperature"):
-        check_target({"_target_": "losses.cosent.CoSENT", "temprature": 0.05}, "loss")
+        check_target({"_target_": "juzhen.losses.cosent.CoSENT", "temprature": 0.05}, "loss")
 
 
 def words(annotation: object) -> Sequence[str]:

@@ -5,11 +5,11 @@ import shutil
 
 import pytest
 
-from datamodules import hub
-from datamodules.spec import HubConfig
-from encoders import load_backbone
-from encoders.spec import BackboneConfig
-from schema.errors import UserError
+from juzhen.core.errors import UserError
+from juzhen.data import hub
+from juzhen.data.spec import HubConfig
+from juzhen.encoders import load_backbone
+from juzhen.encoders.spec import BackboneConfig
 
 CODE = "import pathlib\npathlib.Path('sprung').touch()\n"
 

@@ -1,0 +1,26 @@
+"""Names of the ways to compute embeddings where nothing is learnt. Importing this needs no torch."""
+
+from enum import StrEnum
+
+from juzhen.core.errors import UserError, nearest
+
+
+class BackendName(StrEnum):
+    """What computes embeddings where nothing is learnt. ONNX needs the extra `onnx` and runs on the CPU."""
+
+    TORCH = "torch"  # the encoder as it is trained, in the precision of the hardware
+    TORCH_BF16 = "torch_bf16"  # its products in bfloat16
+    ONNX = "onnx"  # ONNX Runtime, float32
+    ONNX_INT8 = "onnx_int8"  # ONNX Runtime, weights and states of matrix products in 8 bits
+
+    @property
+    def needs_onnx(self) -> bool:
+        return self in (BackendName.ONNX, BackendName.ONNX_INT8)
+
+
+def backend_name(name: str, *, key: str) -> BackendName:
+    """The back end of that name. Raises UserError that says where it was given (`key`) and what is nearest."""
+    try:
+        return BackendName(name)
+    except ValueError:
+        raise UserError(f"{key}={name}: no such back end; {nearest(name, BackendName)}") from None

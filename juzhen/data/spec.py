@@ -1,0 +1,93 @@
+"""What a data set says of itself in its file of conf/dataset: what it holds, and where and how it is written.
+
+Importing this needs no torch.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from omegaconf import MISSING
+
+from juzhen.core.examples import Kind
+from juzhen.core.option import option
+
+
+class Source(StrEnum):
+    """Where the rows of a dataset come from. Chosen, never guessed."""
+
+    BUILTIN = "builtin"  # shipped with juzhen
+    LOCAL = "local"  # files below data_dir
+    HUB = "hub"  # the Hugging Face hub, at a pinned revision
+
+
+@dataclass
+class LayoutConfig:
+    """One way in which a dataset's files are written."""
+
+    # .tsv .txt .csv .json .jsonl .parquet, also .gz .zst
+    files: dict[str, Any] = option("split → path below data_dir, or a list of paths, read one after another")
+    columns: dict[str, Any] = option("field of the example → column name, or 0-based position")
+    header: bool = option("tsv and csv: the first line names the columns", True)
+    quoted: bool = option("tsv and csv: fields may be wrapped in double quotes", False)
+    rows: dict[str, int | None] | None = option("promised, instead of the dataset's", None)
+    window: int | None = option(
+        ".txt: long lines are cut into windows of at most so many characters", None, at_least=8
+    )
+    held_out_percent: float = option("with `window`: lines that are dev, by hash", 0.0, at_least=0, below=100)
+    held_out_rows: int | None = option("windows of them that are scored; null: all", None, at_least=1)
+
+
+@dataclass
+class HubConfig:
+    """A dataset of the Hugging Face hub."""
+
+    id: str = MISSING
+    revision: str | None = option("commit; null only where none could be verified", None)
+    subset: str | None = None
+    splits: dict[str, str] = option("our split → the hub's")
+    columns: dict[str, Any] = option("field of the example → column")
+
+
+@dataclass
+class DatasetConfig:
+    """One dataset: all that juzhen knows about it."""
+
+    name: str = MISSING
+    kind: str = option("what a row is", among=tuple(Kind))
+    language: str = option("zh, en, or en-zh for translations", among=("zh", "en", "en-zh"))
+    about: str = option("one line for people")
+    licence: str = MISSING
+    origin: str = option("where it comes from: URL or citation")
+    layout: str = option("which of `layouts` the local files follow")
+    layouts: dict[str, LayoutConfig] = option("layout → how files are written in it")
+    rows: dict[str, int | None] = option("rows promised per split; null = not promised")
+    source: str | None = option("null: the job's `source`", None, among=tuple(Source))
+    hub: HubConfig | None = None
+    labels: dict[str, int] | None = option("gold label as in the file → class number", None)
+    ignore_labels: list[str] | None = option("rows with these labels are left out, as the authors say", None)
+    score_range: list[float] | None = option("of gold scores", None, interval="score, as in [0, 5]")
+    view: str | None = option("train on this kind; null: the loss chooses", None, among=tuple(Kind))
+    limit: int | None = option("train on at most this many rows, drawn with the job's seed", None, at_least=1)
+
+
+class EvaluationRequest(Protocol):
+    """What of a job's evaluation decides which rows are read; `conf.job.EvaluationConfig` has it."""
+
+    splits: list[str]
+    transfer: list[str]
+    transfer_limit: int | None
+
+
+class DataRequest(Protocol):
+    """What of a job decides which rows are read; `conf.job.JobConfig` has it."""
+
+    seed: int
+    data_dir: str
+    source: str
+    on_bad_row: str
+    filter_leaks: bool
+    debug_rows: int | None
+    dataset: dict[str, DatasetConfig]
+    evaluate: dict[str, DatasetConfig]
+    evaluation: EvaluationRequest
