@@ -145,7 +145,10 @@ def test_what_is_typed_wins_for_a_stage_a_set_and_a_kind():
     ("words", "message"),
     [
         (["loss=mse", "loss.activation=3"], "loss.activation=3: expected text"),
-        (["loss=cosent", "model._target_=lightning_modules.biencoder.BiEncodr"], "did you mean BiEncoder?"),
+        (
+            ["loss=cosent", "model._target_=lightning_modules.biencoder.BiEncodr"],
+            "did you mean lightning_modules.biencoder.BiEncoder?",
+        ),
         (["~model"], "model=biencoder"),
     ],
 )
