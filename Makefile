@@ -18,7 +18,7 @@ $(READY): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "error: $(PYTHON) not found; install Python 3.11 or newer, or name one: make PYTHON=python3.12 …" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Python 3.11 or newer is needed; name one: make PYTHON=python3.12 …" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --editable ".[all,dev]" --constraint constraints.txt
+	$(BIN)/pip install --quiet --editable ".[dev]" --constraint constraints.txt
 	@touch $@
 
 demo: $(READY) ## Train and evaluate on what the repository ships; ends in a table
@@ -30,9 +30,10 @@ demo: $(READY) ## Train and evaluate on what the repository ships; ends in a tab
 test: $(READY) ## Run the tests (minutes, no network)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-check: $(READY) ## Lint and format check
+check: $(READY) ## Lint, format check, and the types of the library
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
 bench: $(READY) ## Measure speed and memory beside sentence-transformers (installs it; SCALE=tiny, modest or full)
 	$(BIN)/pip install --quiet --editable ".[bench,onnx]" --constraint constraints.txt
@@ -47,5 +48,5 @@ data: $(READY) ## Write the built-in data sets and the built-in vocabulary again
 	$(BIN)/python -m encoders.build_vocabulary
 
 clean: ## Remove the environment and the caches of tools; never results, nor .cache (rm -r .cache)
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from functools import cache
@@ -18,6 +17,7 @@ from schema.errors import UserError
 from schema.examples import Examples
 from schema.files import files_of
 from schema.result import RESULT_FILE, Result
+from schema.whole import write_json
 
 RECORD_FILE = "data.json"
 TRANSLATIONS = "model.translations"
@@ -58,7 +58,7 @@ def remember_data(folder: Path, record: Record) -> None:
                 raise UserError(_other(folder, key, "is not there any more"))
             if record[key]["fingerprint"] != then["fingerprint"]:
                 raise UserError(_other(folder, key))
-    _write(folder, record)
+    write_json(folder / RECORD_FILE, record)
 
 
 def require_same_data(folder: Path, job: JobConfig) -> None:
@@ -79,7 +79,7 @@ def require_same_data(folder: Path, job: JobConfig) -> None:
         if record[key]["fingerprint"] != then["fingerprint"]:
             raise UserError(_other(folder, key))
     if record != told:  # the same rows lie elsewhere, or are a copy: the next time they are not opened
-        _write(folder, record)
+        write_json(folder / RECORD_FILE, record)
 
 
 def _now(
@@ -148,12 +148,6 @@ def _read(folder: Path) -> Record | None:
         return {key: one for key, one in told.items() if isinstance(one["fingerprint"], str)}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-
-
-def _write(folder: Path, record: Record) -> None:
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=folder, delete=False) as file:
-        json.dump(record, file, ensure_ascii=False, indent=1)
-    os.replace(file.name, folder / RECORD_FILE)
 
 
 def _of_results(folder: Path) -> Record:

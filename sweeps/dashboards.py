@@ -3,15 +3,13 @@
 import argparse
 import hashlib
 import json
-import netrc
 import os
-import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlparse
 
 from schema.errors import UserError
+from schema.network import wandb_problem
 from schema.whole import write_text
 from sweeps.matrix import Matrix
 from sweeps.report.build import Report
@@ -21,7 +19,6 @@ from sweeps.table import heading
 if TYPE_CHECKING:
     from wandb_workspaces.workspaces import Workspace
 
-PROBE_SECONDS = 3.0
 SPECIFICATION = "workspace.json"
 DIMENSIONS = {
     "Model": "model._target_",
@@ -41,7 +38,7 @@ def run(options: argparse.Namespace) -> None:
     workspace = build_workspace(report.matrix, options.entity or "", options.project, group)
     specification = folder / SPECIFICATION
     write_text(specification, specification_text(workspace))
-    problem = what_hinders()
+    problem = wandb_problem()
     place = log_summary(
         report,
         [*files, specification],
@@ -160,78 +157,3 @@ def specification_text(workspace: "Workspace") -> str:
     """What would be sent, as JSON."""
     model = json.loads(workspace._to_model().model_dump_json(by_alias=True))
     return json.dumps(model, ensure_ascii=False, indent=1) + "\n"
-
-
-def what_hinders() -> str | None:
-    """Why nothing can be published, and what to do about it; None when it can. W&B itself would wait for minutes."""
-    url = urlparse(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai"))
-    if not os.environ.get("WANDB_API_KEY") and not _in_netrc(url.hostname or ""):
-        return "no key; set WANDB_API_KEY (https://wandb.ai/authorize shows it), or run `wandb login`"
-    proxy = os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy")
-    target = urlparse(proxy) if proxy else url
-    port = target.port or (443 if target.scheme == "https" else 80)
-    try:
-        with socket.create_connection((target.hostname, port), timeout=PROBE_SECONDS):
-            return None
-    except OSError:
-        return f"{target.hostname} does not answer within {PROBE_SECONDS:.0f} s; mend the network"
-
-
-def _in_netrc(host: str) -> bool:
-    path = Path(os.environ.get("NETRC", "~/.netrc")).expanduser()
-    try:
-        return netrc.netrc(path).authenticators(host) is not None
-    except (OSError, netrc.NetrcParseError):
-        return False
-
-
-def _own_entity() -> str:
-    import wandb
-
-    return str(wandb.Api().default_entity)
-
-
-def _matrix_panels(group: str) -> list[Any]:
-    import wandb_workspaces.reports.v2 as wr
-
-    told = f"Row: trained on, column: evaluated on. All files of the report are in the artifact of *{group} summary*."
-    return [
-        wr.MediaBrowser(title="Heat map", media_keys=["heat_map"], layout=wr.Layout(0, 0, 12, 12)),
-        wr.WeavePanelSummaryTable(table_name="matrix", layout=wr.Layout(12, 0, 12, 10)),
-        wr.MarkdownPanel(markdown=told, layout=wr.Layout(12, 10, 12, 2)),
-    ]
-
-
-def _all_at_once(scores: Sequence[str]) -> Any:
-    import wandb_workspaces.reports.v2 as wr
-
-    keys = [wr.Config(key) for key in (*DIMENSIONS.values(), "seed")]
-    columns = [
-        wr.ParallelCoordinatesPlotColumn(metric=one) for one in (*keys, *map(wr.SummaryMetric, scores))
-    ]
-    return wr.ParallelCoordinatesPlot(
-        title="From configuration to scores", columns=columns, layout=wr.Layout(0, 0, 24, 10)
-    )
-
-
-def _bars(scores: Sequence[str], key: str | None) -> list[Any]:
-    import wandb_workspaces.reports.v2 as wr
-
-    grouped = {} if key is None else {"groupby": wr.Config(key), "groupby_aggfunc": "mean"}
-    return [wr.BarPlot(title=score, metrics=[score], **grouped) for score in scores]
-
-
-def _hardware_panels(scores: Sequence[str]) -> list[Any]:
-    import wandb_workspaces.reports.v2 as wr
-
-    accelerator, seconds = wr.Config(DIMENSIONS["Hardware"]), wr.SummaryMetric("_runtime")
-    return [
-        wr.BarPlot(title="Seconds", metrics=["_runtime"], groupby=accelerator, groupby_aggfunc="mean"),
-        wr.LinePlot(title="Loss over time", x="_runtime", y=["train/loss"], groupby=accelerator),
-        wr.LinePlot(title="GPU memory", x="_runtime", y=["system/gpu.0.memoryAllocatedBytes"]),
-        wr.LinePlot(title="Process memory", x="_runtime", y=["system/proc.memory.rssMB"]),
-        *(
-            wr.ScatterPlot(title=f"Seconds and {score}", x=seconds, y=wr.SummaryMetric(score), z=accelerator)
-            for score in scores
-        ),
-    ]
