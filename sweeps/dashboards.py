@@ -4,7 +4,7 @@ import argparse
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -157,3 +157,55 @@ def specification_text(workspace: "Workspace") -> str:
     """What would be sent, as JSON."""
     model = json.loads(workspace._to_model().model_dump_json(by_alias=True))
     return json.dumps(model, ensure_ascii=False, indent=1) + "\n"
+
+
+def _own_entity() -> str:
+    import wandb
+
+    return str(wandb.Api().default_entity)
+
+
+def _matrix_panels(group: str) -> list[Any]:
+    import wandb_workspaces.reports.v2 as wr
+
+    told = f"Row: trained on, column: evaluated on. All files of the report are in the artifact of *{group} summary*."
+    return [
+        wr.MediaBrowser(title="Heat map", media_keys=["heat_map"], layout=wr.Layout(0, 0, 12, 12)),
+        wr.WeavePanelSummaryTable(table_name="matrix", layout=wr.Layout(12, 0, 12, 10)),
+        wr.MarkdownPanel(markdown=told, layout=wr.Layout(12, 10, 12, 2)),
+    ]
+
+
+def _all_at_once(scores: Sequence[str]) -> Any:
+    import wandb_workspaces.reports.v2 as wr
+
+    keys = [wr.Config(key) for key in (*DIMENSIONS.values(), "seed")]
+    columns = [
+        wr.ParallelCoordinatesPlotColumn(metric=one) for one in (*keys, *map(wr.SummaryMetric, scores))
+    ]
+    return wr.ParallelCoordinatesPlot(
+        title="From configuration to scores", columns=columns, layout=wr.Layout(0, 0, 24, 10)
+    )
+
+
+def _bars(scores: Sequence[str], key: str | None) -> list[Any]:
+    import wandb_workspaces.reports.v2 as wr
+
+    grouped = {} if key is None else {"groupby": wr.Config(key), "groupby_aggfunc": "mean"}
+    return [wr.BarPlot(title=score, metrics=[score], **grouped) for score in scores]
+
+
+def _hardware_panels(scores: Sequence[str]) -> list[Any]:
+    import wandb_workspaces.reports.v2 as wr
+
+    accelerator, seconds = wr.Config(DIMENSIONS["Hardware"]), wr.SummaryMetric("_runtime")
+    return [
+        wr.BarPlot(title="Seconds", metrics=["_runtime"], groupby=accelerator, groupby_aggfunc="mean"),
+        wr.LinePlot(title="Loss over time", x="_runtime", y=["train/loss"], groupby=accelerator),
+        wr.LinePlot(title="GPU memory", x="_runtime", y=["system/gpu.0.memoryAllocatedBytes"]),
+        wr.LinePlot(title="Process memory", x="_runtime", y=["system/proc.memory.rssMB"]),
+        *(
+            wr.ScatterPlot(title=f"Seconds and {score}", x=seconds, y=wr.SummaryMetric(score), z=accelerator)
+            for score in scores
+        ),
+    ]
