@@ -6,6 +6,7 @@ import time
 from typing import Any, Literal
 
 import pytorch_lightning as pl
+import torch
 
 from callbacks.resume import stage_folder
 from lightning_modules.biencoder import BiEncoder
@@ -100,10 +101,11 @@ def append_line(trainer: pl.Trainer, name: str, values: dict[str, Any]) -> None:
 
 def gradient_norms(module: pl.LightningModule) -> dict[str, float]:
     """Mean and largest length of the gradients since the last time, before clipping; empty where none was clipped."""
-    metrics = module.gradient_norms
-    found = {name: one.compute().item() for name, one in metrics.items() if one.update_called}
-    metrics.reset()
-    return found
+    if not module.gradient_norms:
+        return {}
+    norms = torch.stack(list(module.gradient_norms)).float()
+    module.gradient_norms.clear()
+    return {"gradient_norm": norms.mean().item(), "largest_gradient_norm": norms.max().item()}
 
 
 def collapsed(what: str, step: int, symptom: str, *, key: str, then: str) -> None:

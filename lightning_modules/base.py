@@ -2,6 +2,7 @@
 
 import math
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,7 +12,6 @@ import pytorch_lightning as pl
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torchmetrics import MaxMetric, MeanMetric, MetricCollection
 
 from datamodules.leaks import Seen
 from datamodules.transfer import TransferTask
@@ -25,6 +25,9 @@ from schema.config import JobConfig
 from schema.examples import Examples, Kind
 from schema.measures import UNSCORED
 from schema.result import Score
+
+NORMS_KEPT = 1000
+"""Lengths of the last gradients, before clipping, that are remembered."""
 
 
 class SentenceModule(pl.LightningModule):
@@ -64,15 +67,7 @@ class SentenceModule(pl.LightningModule):
         self.steps_per_epoch = steps_per_epoch
         self.scores: dict[str, Score] = {}
         self.seen: Mapping[str, Seen] = {}
-        self.gradient_norms = (
-            MetricCollection(  # before clipping, since the last validation; asks a GPU for nothing
-                {
-                    "gradient_norm": MeanMetric(nan_strategy="disable", sync_on_compute=False),
-                    "largest_gradient_norm": MaxMetric(nan_strategy="disable", sync_on_compute=False),
-                },
-                compute_groups=False,
-            )
-        )
+        self.gradient_norms: deque[Tensor] = deque(maxlen=NORMS_KEPT)
         self.watched: list[tuple[Tensor, bool]] | None = None
         self._batch_index = 0
         self._outputs: list[tuple[np.ndarray, np.ndarray]] = []
@@ -218,4 +213,4 @@ class SentenceModule(pl.LightningModule):
         # Lightning refuses to clip for any fused optimiser under autocast, with or without loss scaling.
         if self.job.optimiser.clip_norm is not None:
             norm = torch.nn.utils.clip_grad_norm_(self.parameters(), self.job.optimiser.clip_norm)
-            self.gradient_norms.update(norm)
+            self.gradient_norms.append(norm)
