@@ -3,7 +3,7 @@
 import pytorch_lightning as pl
 
 from callbacks.lightning_internals import forget_logged
-from schema.batch import Batch
+from juzhen.core.batch import Batch
 
 
 class FreshLogs(pl.Callback):

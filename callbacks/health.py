@@ -9,10 +9,10 @@ import pytorch_lightning as pl
 import torch
 
 from callbacks.resume import stage_folder
+from juzhen.core.errors import UserError
+from juzhen.losses.options import number, whole_number
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.space import Probe, SpaceMeter
-from losses.options import number, whole_number
-from schema.errors import UserError
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from losses.options import interval
-from schema.batch import Batch
+from juzhen.core.batch import Batch
+from juzhen.losses.options import interval
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from callbacks.checkpoint_io import AtomicCheckpointIO, damaged, read_checkpoint
 from callbacks.lightning_internals import is_between_steps, is_validation_due, whole_state
 from callbacks.snapshot import Snapshots
 from callbacks.snapshot_file import NoRoomError
-from schema.errors import UserError
-from schema.snapshots import Found, find_snapshot
+from callbacks.snapshots import Found, find_snapshot
+from juzhen.core.errors import UserError
 
 RESUME_FILE = "resume.ckpt"
 

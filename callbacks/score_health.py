@@ -6,9 +6,9 @@ import numpy as np
 import pytorch_lightning as pl
 
 from callbacks.health import append_line, collapsed, gradient_norms
+from juzhen.losses.options import number
 from lightning_modules.base import SentenceModule
 from lightning_modules.score_summary import score_counts, score_summary
-from losses.options import number
 
 SCORES_FILE = "scores.jsonl"
 

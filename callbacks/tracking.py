@@ -10,10 +10,10 @@ from typing import Any
 from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
 
 from callbacks.lightning_internals import without_anonymous
-from schema.config import LoggerConfig
-from schema.errors import UserError
-from schema.network import wandb_problem
-from schema.secrets import redacted
+from conf.job import LoggerConfig
+from juzhen.core.errors import UserError
+from juzhen.core.network import wandb_problem
+from juzhen.core.secrets import redacted
 
 log = logging.getLogger(__name__)
 

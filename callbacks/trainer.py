@@ -18,11 +18,11 @@ from callbacks.pruning import pruning
 from callbacks.resume import ResumePoint, ValidationPoints
 from callbacks.selection import BestOnDev, Patience
 from callbacks.snapshot import Snapshots
+from callbacks.snapshots import clear_away
 from callbacks.tracking import build_loggers
+from conf.job import HardwareConfig, JobConfig
+from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule
-from schema.config import HardwareConfig, JobConfig
-from schema.own_classes import own_class
-from schema.snapshots import clear_away
 
 CHECKPOINTS = "checkpoints"
 NOT_FOR_THE_CLASS = ("_target_", "decides_weights")

@@ -9,9 +9,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 from yaml import MarkedYAMLError
 
+from conf.job import DatasetConfig
+from juzhen.core.errors import UserError, nearest
 from launch.hydra_internals import root_of
-from schema.config import DatasetConfig
-from schema.errors import UserError, nearest
 
 SPOKEN_TYPES = {
     "Integer": "a whole number",

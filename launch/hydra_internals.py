@@ -13,7 +13,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.plugins.sweeper import Sweeper
 from omegaconf import Container, DictConfig
 
-from schema.errors import UserError
+from juzhen.core.errors import UserError
 
 __all__ = ["Hydra", "basic_sweeper", "flag_parser", "known_flags", "opened", "root_of"]
 

@@ -7,12 +7,12 @@ from jobs import compose_job, run_job
 from omegaconf import OmegaConf
 
 from callbacks.trainer import chosen_callbacks
+from juzhen.core.errors import UserError
+from juzhen.core.result import Result
+from juzhen.report.identity import identify
 from launch import typed_config
 from launch.naming import run_key
 from launch.stored import stored_job
-from schema.errors import UserError
-from schema.result import Result
-from sweeps.identity import identify
 
 WATCHING = ["Throughput", "SetCounts", "PeakMemory", "LossGradient", "SpaceHealth", "ScoreHealth"]
 QUICK = ("training.duration=2 steps", "evaluation.splits=[dev]")

@@ -10,10 +10,10 @@ import wandb
 from jobs import run_job
 
 from callbacks.tracking import finish_wandb, wandb_mode
+from juzhen.core import network
+from juzhen.core.errors import UserError
+from juzhen.core.result import Result
 from launch import stage_run
-from schema import network
-from schema.errors import UserError
-from schema.result import Result
 
 
 @pytest.fixture

@@ -14,12 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callbacks.resume import RESUME_FILE, newest_state
-from encoders.embedding_cache import EmbeddingCache, Shelf
-from encoders.token_cache import _is_whole, read_table, write_table
-from launch.stage_store import RECORD, StageEntry
-from schema import network
-from schema.result import Score
-from schema.snapshots import (
+from callbacks.snapshots import (
     HEADER_BYTES,
     POINTER,
     STATE_AT,
@@ -30,8 +25,13 @@ from schema.snapshots import (
     find_snapshot,
     snapshots,
 )
+from juzhen.core import network
+from juzhen.core.result import Score
+from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
+from juzhen.encoders.token_cache import _is_whole, read_table, write_table
+from juzhen.report.into import fill_pages
+from launch.stage_store import RECORD, StageEntry
 from sweeps.backends.interface import Ended
-from sweeps.report.into import fill_pages
 
 
 @pytest.fixture(scope="module")

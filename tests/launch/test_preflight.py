@@ -10,8 +10,8 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 from scratch_conf import FILES, MODULES, write_tree
 
+from juzhen.core.errors import UserError
 from launch import check_command_line
-from schema.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -115,7 +115,7 @@ WRONG = {
     "callbacks.space_helth=null": "did you mean space_health?",
     "callbacks=[default,space_helth]": "did you mean space_health?",
     "callbacks.loss_gradient.low=abc": "callbacks.loss_gradient.low=abc: expected a number",
-    "callbacks.loss_gradient._target_=losses.cosent.CoSENT": "callbacks.loss_gradient._target_=losses.cosent.CoSENT",
+    "callbacks.loss_gradient._target_=juzhen.losses.cosent.CoSENT": "callbacks.loss_gradient._target_=juzhen.losses.cosent.CoSENT",
     "callbacks=[default,unmarked]": "callbacks.unmarked.decides_weights: expected true or false",
     "+callbacks.mine=3": "callbacks.mine: expected a callback with its _target_",
     "training.duration=3": "training.duration=3 epochs",
@@ -307,7 +307,7 @@ JOB = """
 import sys
 import hydra
 from launch import run_cli
-from schema.errors import UserError
+from juzhen.core.errors import UserError
 
 @hydra.main(version_base="1.3", config_path=None)
 @run_cli
