@@ -30,9 +30,10 @@ demo: $(READY) ## Train and evaluate on what the repository ships; ends in a tab
 test: $(READY) ## Run the tests (minutes, no network)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-check: $(READY) ## Lint and format check
+check: $(READY) ## Lint, format check, and the types of the library
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
 bench: $(READY) ## Measure speed and memory beside sentence-transformers (installs it; SCALE=tiny, modest or full)
 	$(BIN)/pip install --quiet --editable ".[bench,onnx]" --constraint constraints.txt
@@ -47,5 +48,5 @@ data: $(READY) ## Write the built-in data sets and the built-in vocabulary again
 	$(BIN)/python -m tools.build_vocabulary
 
 clean: ## Remove the environment and the caches of tools; never results, nor .cache (rm -r .cache)
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

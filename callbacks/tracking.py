@@ -6,18 +6,16 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
 
 from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
 
 from callbacks.lightning_internals import without_anonymous
 from conf.job import LoggerConfig
 from juzhen.core.errors import UserError
-from juzhen.core.network import answers
+from juzhen.core.network import wandb_problem
 from juzhen.core.secrets import redacted
 
 log = logging.getLogger(__name__)
-PROBE_SECONDS = 3.0
 
 
 def build_loggers(
@@ -70,11 +68,7 @@ def wandb_mode(wanted: str) -> str:
     """
     if wanted in ("off", "offline"):
         return wanted
-    problem = None
-    if not _has_key():
-        problem = "no key (set WANDB_API_KEY, or run `wandb login`)"
-    elif not answers(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai"), seconds=PROBE_SECONDS):
-        problem = f"no answer from the server within {PROBE_SECONDS:.0f} s"
+    problem = wandb_problem()
     if problem and wanted == "online":
         raise UserError(f"logger.wandb=online: {problem}. Mend that, or use logger.wandb=offline.")
     if problem:
@@ -87,14 +81,3 @@ def finish_wandb() -> None:
     wandb = sys.modules.get("wandb")  # a job that did not log there has not loaded it, which takes seconds
     if wandb is not None and wandb.run is not None:
         wandb.finish()
-
-
-def _has_key() -> bool:
-    if os.environ.get("WANDB_API_KEY"):
-        return True
-    netrc = Path(os.environ.get("NETRC", "~/.netrc")).expanduser()
-    host = urlparse(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname
-    try:
-        return host.encode() in netrc.read_bytes()
-    except OSError:
-        return False

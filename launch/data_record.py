@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from functools import cache
@@ -16,6 +15,7 @@ from conf.job import JobConfig
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
 from juzhen.core.result import RESULT_FILE, Result
+from juzhen.core.whole import write_json
 from juzhen.data.files import files_of
 from juzhen.data.spec import DatasetConfig, Source
 from launch.run_folder import STAGES
@@ -59,7 +59,7 @@ def remember_data(folder: Path, record: Record) -> None:
                 raise UserError(_other(folder, key, "is not there any more"))
             if record[key]["fingerprint"] != then["fingerprint"]:
                 raise UserError(_other(folder, key))
-    _write(folder, record)
+    write_json(folder / RECORD_FILE, record)
 
 
 def require_same_data(folder: Path, job: JobConfig) -> None:
@@ -80,7 +80,7 @@ def require_same_data(folder: Path, job: JobConfig) -> None:
         if record[key]["fingerprint"] != then["fingerprint"]:
             raise UserError(_other(folder, key))
     if record != told:  # the same rows lie elsewhere, or are a copy: the next time they are not opened
-        _write(folder, record)
+        write_json(folder / RECORD_FILE, record)
 
 
 def _now(
@@ -147,12 +147,6 @@ def _read(folder: Path) -> Record | None:
         return {key: one for key, one in told.items() if isinstance(one["fingerprint"], str)}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-
-
-def _write(folder: Path, record: Record) -> None:
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=folder, delete=False) as file:
-        json.dump(record, file, ensure_ascii=False, indent=1)
-    os.replace(file.name, folder / RECORD_FILE)
 
 
 def _of_results(folder: Path) -> Record:

@@ -5,19 +5,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# A grid with rows is Hydra's own sweeper with other cells; it has no base class that is public.
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-
 # `hydra.compose` makes no difference between what a file says and what was typed, and tells no search path.
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path, get_args_parser
 from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
+from hydra.plugins.sweeper import Sweeper
 from omegaconf import Container, DictConfig
 
 from juzhen.core.errors import UserError
 
-__all__ = ["BasicSweeper", "Hydra", "flag_parser", "known_flags", "opened", "root_of"]
+__all__ = ["Hydra", "basic_sweeper", "flag_parser", "known_flags", "opened", "root_of"]
+
+
+def basic_sweeper() -> type[Sweeper]:
+    """Hydra's own sweeper: a grid with rows is that one with other cells, and it has no base class that is public.
+
+    Imported late: Hydra loads its plugins anew when it looks for them, and a class from before would be another one.
+    """
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+
+    return BasicSweeper
 
 
 def flag_parser() -> argparse.ArgumentParser:

@@ -136,7 +136,11 @@ def check_targets(job: DictConfig) -> None:
 
 def _check_callback(node: Any, key: str) -> None:
     if not isinstance(node, Mapping) or "_target_" not in node:
-        raise ConfigError(f"{key}: expected a callback with its _target_, or null to leave it out", key)
+        raise ConfigError(
+            f"{key}: expected a callback with its _target_, or null to leave it out; a file of conf/callbacks "
+            "begins with '# @package callbacks.<name>'",
+            key,
+        )
     if not isinstance(node.get("decides_weights"), bool):
         raise ConfigError(
             f"{key}.decides_weights: expected true or false; with true it is part of the run key, as what changes the "

@@ -3,15 +3,13 @@
 import argparse
 import hashlib
 import json
-import netrc
 import os
-import socket
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlparse
 
 from juzhen.core.errors import UserError
+from juzhen.core.network import wandb_problem
 from juzhen.core.whole import write_text
 from juzhen.report.build import Report
 from juzhen.report.command import read_report, write_report
@@ -21,7 +19,6 @@ from juzhen.report.table import heading
 if TYPE_CHECKING:
     from wandb_workspaces.workspaces import Workspace
 
-PROBE_SECONDS = 3.0
 SPECIFICATION = "workspace.json"
 DIMENSIONS = {
     "Model": "model._target_",
@@ -41,7 +38,7 @@ def run(options: argparse.Namespace) -> None:
     workspace = build_workspace(report.matrix, options.entity or "", options.project, group)
     specification = folder / SPECIFICATION
     write_text(specification, specification_text(workspace))
-    problem = what_hinders()
+    problem = wandb_problem()
     place = log_summary(
         report,
         [*files, specification],
@@ -160,29 +157,6 @@ def specification_text(workspace: "Workspace") -> str:
     """What would be sent, as JSON."""
     model = json.loads(workspace._to_model().model_dump_json(by_alias=True))
     return json.dumps(model, ensure_ascii=False, indent=1) + "\n"
-
-
-def what_hinders() -> str | None:
-    """Why nothing can be published, and what to do about it; None when it can. W&B itself would wait for minutes."""
-    url = urlparse(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai"))
-    if not os.environ.get("WANDB_API_KEY") and not _in_netrc(url.hostname or ""):
-        return "no key; set WANDB_API_KEY (https://wandb.ai/authorize shows it), or run `wandb login`"
-    proxy = os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy")
-    target = urlparse(proxy) if proxy else url
-    port = target.port or (443 if target.scheme == "https" else 80)
-    try:
-        with socket.create_connection((target.hostname, port), timeout=PROBE_SECONDS):
-            return None
-    except OSError:
-        return f"{target.hostname} does not answer within {PROBE_SECONDS:.0f} s; mend the network"
-
-
-def _in_netrc(host: str) -> bool:
-    path = Path(os.environ.get("NETRC", "~/.netrc")).expanduser()
-    try:
-        return netrc.netrc(path).authenticators(host) is not None
-    except (OSError, netrc.NetrcParseError):
-        return False
 
 
 def _own_entity() -> str:

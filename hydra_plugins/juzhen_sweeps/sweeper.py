@@ -7,11 +7,12 @@ from typing import Any
 from hydra.core.override_parser.types import Override, Quote, QuotedString
 from omegaconf import ListConfig
 
-from launch.hydra_internals import BasicSweeper
+from launch.hydra_internals import basic_sweeper
 from launch.sweep_rows import key_of, split_rows, with_row
 
 GROUP = "logger.group"
 ROW = "sweep_row"
+BasicSweeper = basic_sweeper()
 
 
 class RowSweeper(BasicSweeper):

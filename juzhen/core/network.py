@@ -1,12 +1,14 @@
-"""Whether a server can be reached, found out in two seconds: clients of others try again for half a minute."""
+"""Whether a server can be reached, found out in two or three seconds: clients of others try again for half a minute."""
 
 import os
 import socket
 import threading
 from functools import cache
+from pathlib import Path
 from urllib.parse import urlparse
 
 PROBE_SECONDS = 2.0
+WANDB_SECONDS = 3.0
 
 
 def answers(url: str, *, seconds: float = PROBE_SECONDS) -> bool:
@@ -44,3 +46,21 @@ def hub_problem() -> str | None:
 @cache
 def _hub_answers(endpoint: str) -> bool:
     return answers(endpoint)
+
+
+def wandb_problem() -> str | None:
+    """Why Weights & Biases is not to be had, and what to do about it; None when it is."""
+    url = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")
+    if not (os.environ.get("WANDB_API_KEY") or _in_netrc(urlparse(url).hostname or "")):
+        return "no key (set WANDB_API_KEY, which https://wandb.ai/authorize shows, or run `wandb login`)"
+    if not answers(url, seconds=WANDB_SECONDS):
+        return f"no answer from the server within {WANDB_SECONDS:.0f} s"
+    return None
+
+
+def _in_netrc(host: str) -> bool:
+    place = Path(os.environ.get("NETRC", "~/.netrc")).expanduser()
+    try:
+        return bool(host) and host.encode() in place.read_bytes()
+    except OSError:
+        return False

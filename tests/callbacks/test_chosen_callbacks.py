@@ -4,6 +4,7 @@ import json
 
 import pytest
 from jobs import compose_job, run_job
+from omegaconf import OmegaConf
 
 from callbacks.trainer import chosen_callbacks
 from juzhen.core.errors import UserError
@@ -11,6 +12,7 @@ from juzhen.core.result import Result
 from juzhen.report.identity import identify
 from launch import typed_config
 from launch.naming import run_key
+from launch.stored import stored_job
 
 WATCHING = ["Throughput", "SetCounts", "PeakMemory", "LossGradient", "SpaceHealth", "ScoreHealth"]
 QUICK = ("training.duration=2 steps", "evaluation.splits=[dev]")
@@ -89,3 +91,12 @@ def test_a_run_without_any_has_a_result_and_the_same_row(tmp_path, tiny_backbone
     assert len({identify(one, before_training=False) for one in results}) == 1
     results[0].config["callbacks"]["throughput"]["decides_weights"] = True
     assert len({identify(one, before_training=False) for one in results}) == 2
+
+
+def test_a_result_from_before_there_were_callbacks_is_a_job_of_today():
+    """`health` held their numbers; evaluating again asks for none of them."""
+    defaults = typed_config(compose_job())
+    config = {key: value for key, value in OmegaConf.to_container(defaults).items() if key != "callbacks"}
+    job = stored_job(config | {"health": {"on_collapse": "warn"}}, defaults, own_hardware=True)
+    assert job.callbacks == defaults.callbacks
+    assert "health" not in job

@@ -9,8 +9,8 @@ import pytest
 import wandb
 from jobs import run_job
 
-from callbacks import tracking
 from callbacks.tracking import finish_wandb, wandb_mode
+from juzhen.core import network
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from launch import stage_run
@@ -41,7 +41,7 @@ def keyless(monkeypatch, tmp_path):
 
 
 def test_without_a_key_nobody_is_asked(monkeypatch):
-    monkeypatch.setattr(tracking, "answers", lambda url, **more: pytest.fail("asked without a key"))
+    monkeypatch.setattr(network, "answers", lambda url, **more: pytest.fail("asked without a key"))
     assert wandb_mode("auto") == "offline"
     assert wandb_mode("off") == "off"
     assert wandb_mode("offline") == "offline"

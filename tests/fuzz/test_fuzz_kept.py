@@ -13,7 +13,6 @@ from fuzzing import answer, any_file, changed, examples, memory_bound, sizes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callbacks import tracking
 from callbacks.resume import RESUME_FILE, newest_state
 from callbacks.snapshots import (
     HEADER_BYTES,
@@ -26,6 +25,7 @@ from callbacks.snapshots import (
     find_snapshot,
     snapshots,
 )
+from juzhen.core import network
 from juzhen.core.result import Score
 from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
 from juzhen.encoders.token_cache import _is_whole, read_table, write_table
@@ -155,7 +155,7 @@ def test_keys_of_others(folder, size, monkeypatch):
     @given(raw=any_file(b"machine api.wandb.ai login user password x\n"))
     def holds(raw):
         (folder / "netrc").write_bytes(raw)
-        assert tracking._has_key() == (b"api.wandb.ai" in raw)
+        assert network._in_netrc("api.wandb.ai") == (b"api.wandb.ai" in raw)
 
     holds()
 

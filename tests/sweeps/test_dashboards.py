@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from report_fixture import small_picture, write_audit, write_results
 
+from juzhen.core.network import wandb_problem
 from juzhen.core.result import Result
 from juzhen.report.build import build_report
 from juzhen.report.reference import Reference
@@ -97,14 +98,14 @@ def test_the_group_is_that_of_the_runs(make_result):
 
 
 def test_what_hinders_is_said_with_what_to_do(monkeypatch, tmp_path):
-    assert "set WANDB_API_KEY" in dashboards.what_hinders()
+    assert "set WANDB_API_KEY" in wandb_problem()
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{taken.getsockname()[1]}")
         (tmp_path / "netrc").write_text("machine 127.0.0.1 login user password " + "0" * 40)
-        assert "127.0.0.1 does not answer within 3 s" in dashboards.what_hinders()
+        assert "no answer from the server within 3 s" in wandb_problem()
         taken.listen()
-        assert dashboards.what_hinders() is None
+        assert wandb_problem() is None
 
 
 @pytest.mark.slow
@@ -120,7 +121,7 @@ def test_without_a_key_all_is_built_and_the_summary_waits_on_the_disk(tmp_path, 
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == 0, done.stderr
-    assert "nothing published: no key; set WANDB_API_KEY" in done.stdout
+    assert "nothing published: no key (set WANDB_API_KEY" in done.stdout
     (offline,) = (runs / "report" / "wandb").glob(f"offline-run-*-{dashboards.summary_id('picture')}")
     assert f"wandb sync {offline}" in done.stdout
     logged = {path.name.split("_")[0] for path in (offline / "files" / "media").rglob("*.*")}
@@ -135,7 +136,7 @@ def test_with_a_key_the_workspace_is_saved_and_its_address_shown(tmp_path, make_
     class Saved:
         url = "https://wandb.ai/team/juzhen?nw=1"
 
-    monkeypatch.setattr(dashboards, "what_hinders", lambda: None)
+    monkeypatch.setattr(dashboards, "wandb_problem", lambda: None)
     monkeypatch.setattr(dashboards, "log_summary", lambda *_, **given: logged.update(given))
     monkeypatch.setattr(workspaces.Workspace, "save", lambda self: saved.append(self.entity) or Saved)
     runs = write_results(tmp_path / "runs", grouped(small_picture(make_result), "picture"))
