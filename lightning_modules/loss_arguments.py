@@ -8,15 +8,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from losses.loss import Loss, LossOutput
-from schema.batch import Encoded
-from schema.constants import constants
-from schema.errors import UserError
-from schema.examples import NLI_GRADES, Kind
+from juzhen.core.batch import Encoded
+from juzhen.core.constants import constants
+from juzhen.core.errors import UserError
+from juzhen.core.examples import NLI_GRADES, Kind
+from juzhen.losses.loss import Loss, LossOutput
 
 
 def loss_of(loss: Loss, encoded: Encoded) -> LossOutput:
-    """The scalar to minimise, and what to log beside it. A loss asks for tensors by the names of `losses.loss.Loss`."""
+    """The scalar to minimise, and what to log beside it. A loss asks for tensors by the names of `juzhen.losses.loss.Loss`."""
     return loss.with_logs(**{name: ARGUMENTS[name](encoded) for name in asked_for(type(loss))})
 
 

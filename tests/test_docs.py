@@ -16,10 +16,10 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 import predict
-from datamodules.source import load_examples
+from juzhen.core.examples import Kind
+from juzhen.data.source import load_examples
 from launch import check_command_line, typed_config
 from launch.naming import register_resolvers
-from schema.examples import Kind
 
 ROOT = Path(__file__).resolve().parents[1]
 EDITIONS = ("README.md", "README.zh.md")

@@ -7,17 +7,17 @@ import torch
 from jobs import compose_job, run_job
 from omegaconf import OmegaConf
 
-from datamodules import loading
+from conf.declared import declared
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Kind
+from juzhen.core.result import Result
+from juzhen.data import loading
 from launch import typed_config
 from launch.curriculum import Curriculum
-from lightning_modules import loss_table
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.crossencoder import CrossEncoder
 from lightning_modules.matching import match_losses
-from schema.declared import declared
-from schema.errors import UserError
-from schema.examples import Kind
-from schema.result import Result
+from tools import loss_table
 
 SETS = {
     Kind.SCORED_PAIR: "demo_sts",

@@ -9,10 +9,10 @@ import loop_oracles as oracle
 import torch
 from torch import Tensor
 
-from lightning_modules.loss_arguments import loss_of
-from lightning_modules.loss_numbers import losses_for, options
-from lightning_modules.matching import build_loss
-from losses import (
+from conf.own_classes import own_class
+from juzhen.core.batch import Encoded
+from juzhen.core.examples import NLI_GRADES, TEXT_COLUMNS, Kind
+from juzhen.losses import (
     Contrastive,
     CoSENT,
     CosineSimilarity,
@@ -26,10 +26,10 @@ from losses import (
     TripletMargin,
     TripletOnline,
 )
-from losses.loss import LossOutput
-from schema.batch import Encoded
-from schema.examples import NLI_GRADES, TEXT_COLUMNS, Kind
-from schema.own_classes import own_class
+from juzhen.losses.loss import LossOutput
+from lightning_modules.loss_arguments import loss_of
+from lightning_modules.loss_numbers import losses_for, options
+from lightning_modules.matching import build_loss
 
 DIM = 5
 NUM_CLASSES = {Kind.NLI_PAIR: 3, Kind.LABELLED_TEXT: 3}

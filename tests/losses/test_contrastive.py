@@ -2,9 +2,9 @@ import pytest
 import torch
 from loss_cases import encoded_rows
 
+from juzhen.core.examples import Kind
+from juzhen.losses import Contrastive
 from lightning_modules.loss_arguments import loss_of
-from losses import Contrastive
-from schema.examples import Kind
 
 
 def labelled(scores, labels):

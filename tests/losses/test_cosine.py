@@ -2,9 +2,9 @@ import pytest
 import torch
 from loss_cases import encoded_rows
 
+from juzhen.core.examples import Kind
+from juzhen.losses import CosineSimilarity
 from lightning_modules.loss_arguments import loss_of
-from losses import CosineSimilarity
-from schema.examples import Kind
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from expected_losses import EXPECTED
 from loss_cases import CASES, Case, configured_cases, gradients, leaves, rows_of, value_of
 from score_cases import SCORE_CASES
 
+from juzhen.core.batch import Encoded
+from juzhen.core.examples import Kind
+from juzhen.losses.loss import Contrast, Loss
 from lightning_modules.loss_numbers import options
-from losses.loss import Contrast, Loss
-from schema.batch import Encoded
-from schema.examples import Kind
 
 SETTINGS = [*CASES, *SCORE_CASES, *CLASS_CASES]
 CONFIGURED = configured_cases()

@@ -5,10 +5,10 @@ import torch
 from loop_oracles import cosine
 from loss_cases import encoded_rows, gradients
 
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Kind
+from juzhen.losses import InfoNCE, InfoNCEExtended, InfoNCEPool
 from lightning_modules.loss_arguments import loss_of
-from losses import InfoNCE, InfoNCEExtended, InfoNCEPool
-from schema.errors import UserError
-from schema.examples import Kind
 
 TAU = 0.1
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_dir
 
-import losses
+import juzhen.losses
+from conf.own_classes import own_class
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Kind
+from juzhen.losses import Loss
+from juzhen.losses.options import number, switch
 from lightning_modules.loss_numbers import losses_for, options
 from lightning_modules.matching import build_loss
-from losses import Loss
-from losses.options import number, switch
-from schema.errors import UserError
-from schema.examples import Kind
-from schema.own_classes import own_class
 
 HEAD = {"dim": 2, "num_classes": 2}
 CONF = Path(__file__).parents[2] / "conf"
@@ -130,5 +130,5 @@ def test_by_kind_gives_every_kind_a_loss_that_takes_it():
 
 def test_one_entry_of_by_kind_can_be_exchanged():
     config = composed("loss@loss.scored_pair=cosent", "loss.scored_pair.temperature=0.1")
-    assert config.scored_pair == {"_target_": "losses.cosent.CoSENT", "temperature": 0.1}
+    assert config.scored_pair == {"_target_": "juzhen.losses.cosent.CoSENT", "temperature": 0.1}
     assert config.labelled_pair == composed().labelled_pair

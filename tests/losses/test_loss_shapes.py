@@ -7,7 +7,7 @@ import torch
 from beartype import beartype
 from jaxtyping import TypeCheckError, jaxtyped
 
-from losses import (
+from juzhen.losses import (
     adapted_margin,
     all_cosines,
     angle_scores,

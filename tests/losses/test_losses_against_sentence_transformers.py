@@ -8,10 +8,18 @@ from class_cases import NO_MIX
 from loss_cases import DIM, encoded_rows, gradients, seeded_head
 from torch import nn
 
+from juzhen.core.examples import Kind
+from juzhen.losses import (
+    AnglE,
+    Contrastive,
+    CoSENT,
+    CosineSimilarity,
+    InfoNCE,
+    OnlineContrastive,
+    TripletMargin,
+)
+from juzhen.losses.scores import row_cosine
 from lightning_modules.loss_arguments import loss_of
-from losses import AnglE, Contrastive, CoSENT, CosineSimilarity, InfoNCE, OnlineContrastive, TripletMargin
-from losses.scores import row_cosine
-from schema.examples import Kind
 
 pytestmark = pytest.mark.oracle
 theirs = pytest.importorskip("sentence_transformers.losses", reason="needs the extra `oracle`")

@@ -4,9 +4,9 @@ import pytest
 from expected_losses import EXPECTED
 from jobs import logged, run_job
 
+from conf.declared import declared
+from juzhen.core.examples import Kind
 from lightning_modules.loss_numbers import options
-from schema.declared import declared
-from schema.examples import Kind
 
 FIRST = {Kind.SCORED_PAIR: "demo_sts", Kind.NLI_PAIR: "demo_nli"}
 """Set of the kind that a loss names first; others are made of 0/1 pairs."""

@@ -2,10 +2,10 @@ import pytest
 import torch
 from loss_cases import DIM, encoded_rows, seeded_head
 
+from juzhen.core.examples import Kind
+from juzhen.losses import SoftmaxClassifier
+from juzhen.losses.softmax import pair_features
 from lightning_modules.loss_arguments import loss_of
-from losses import SoftmaxClassifier
-from losses.softmax import pair_features
-from schema.examples import Kind
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,10 @@ import pytest
 import torch
 from loss_cases import encoded_rows
 
+from juzhen.core.examples import Kind
+from juzhen.losses import TripletMargin
+from juzhen.losses.triplet import triplet_margin
 from lightning_modules.loss_arguments import loss_of
-from losses import TripletMargin
-from losses.triplet import triplet_margin
-from schema.examples import Kind
 
 
 def test_violations_by_hand():

@@ -1,0 +1,50 @@
+"""What is minimised: one file per loss, each with a function of tensors and a module with customary numbers.
+
+    from losses import CoSENT, cosent
+    CoSENT()(scores, targets)                   # a scalar, in any training loop
+    cosent(scores, targets, temperature=0.05)   # the same as a function
+
+Every public class and function of the files of this folder can be imported from here; torch is loaded when one is
+asked for. `juzhen.losses.loss` says what a loss is handed and what it declares.
+"""
+
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+_HOMES = {
+    name: path.stem
+    for path in sorted(Path(__file__).parent.glob("[a-z]*.py"))
+    if path.stem != "options"
+    for name in re.findall(r"^(?:class|def) ([a-zA-Z]\w*)", path.read_text(encoding="utf-8"), re.MULTILINE)
+}
+"""Public name → the file that defines it. Read as text: importing the files would load torch."""
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+class _Functions(ModuleType):
+    """A name that a file and a function share, such as `cosent`, is the function here.
+
+    Python sets the file's module under its name when it is first imported, by whomever.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        is_shared = isinstance(value, ModuleType) and _HOMES.get(name) == name
+        super().__setattr__(name, getattr(value, name) if is_shared else value)
+
+
+sys.modules[__name__].__class__ = _Functions

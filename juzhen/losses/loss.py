@@ -1,0 +1,80 @@
+"""What every loss declares, so that data and model can be matched before anything is loaded."""
+
+from abc import ABC, abstractmethod
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from juzhen.core.examples import Kind
+
+LossOutput = tuple[Float[Tensor, ""], dict[str, Tensor]]
+"""The scalar to minimise, and named scalars worth logging (detached)."""
+
+
+class Contrast(StrEnum):
+    """What rows must differ in, for a loss to teach anything; `lightning_modules/learnable.py` looks for it."""
+
+    ORDER = "order"  # targets, within a batch: without, the gradient is 0
+    TEXTS = "texts"  # texts, within a batch or by the row's own negatives: without, the gradient is 0
+    SOME_TEXTS = "some_texts"  # the same, but it is enough where one column of them differs
+    NEGATIVES = "negatives"  # the row's own negatives from its positive: without, the gradient is 0
+    CLASSES = "classes"  # classes, within the set: without, all that is learnt is to answer always the same
+    VALUES = "values"  # targets, within the set: without, all that is learnt is one value
+
+
+class Loss(nn.Module, ABC):
+    """A function from tensors to a scalar: `loss(scores, targets)`, and with what is worth logging `loss.with_logs(…)`.
+
+    A subclass writes `with_logs`. Its arguments are the tensors that it needs, under these names:
+
+    scores, targets       batch: a similarity per row, higher = closer, and the gold value that it is held to
+    layer_scores          batch layers: a similarity per row and layer
+    logits, classes       batch classes: one number per class; batch: the class of each row
+    embeddings            batch dim: single texts, which have classes
+    first, second         batch dim: the two texts of a pair
+    anchors, positives    batch dim: two texts that belong together
+    negatives             batch negatives dim: texts that do not belong to the anchor of their row
+    text_ids              batch texts: the number of each text of a row, equal for equal texts. With it, texts that
+                          come twice in a batch are not taken for negatives; without it, all count as different
+
+    Embeddings need not be normalised. What a loss needs of data and model is written in class attributes:
+
+    input_kinds  example kinds it can learn from, most natural first
+    consumes     "scores" (one similarity per row, of any size), "cosines" (the same, from −1 to 1), "embeddings"
+                 (one vector per text), "logits" (one number per class) or "layers" (a cosine per row and layer)
+    couples      True when the loss of a row depends on the other rows of the batch: such a batch may not be
+                 split without gradient caching
+    compares     True when the value is one logarithm over comparisons of rows, and not a mean over rows: the length of
+                 its gradient does not shrink as the batch grows, and can be told to be too small or too large
+    needs_two_views  True when a sentence that is paired with itself shall be encoded once per text column, so
+                 that dropout gives two views of it (Gao et al. 2021, https://arxiv.org/abs/2104.08821). Equal
+                 sentences within one column still share an encoding. False: equal sentences of a batch are
+                 encoded once, and the cosine of a sentence with itself is 1, with or without dropout
+    has_head     True when it owns parameters sized by the encoder: the constructor then also takes `dim` (size of
+                 an embedding) and `num_classes`, and the parameters are trained and stored with the model
+    contrast     what rows must differ in (`Contrast`); of a loss of several parts, of the least demanding one
+    depths       with consumes = "layers": which layers, as shares of the backbone's, in (0, 1]
+    paper        where the loss comes from, for the table of docs/losses.md
+    choose_when  when to choose it, in a few words, for the same table
+    """
+
+    input_kinds: ClassVar[tuple[Kind, ...]]
+    consumes: ClassVar[str]
+    couples: bool
+    compares: ClassVar[bool] = False
+    needs_two_views: ClassVar[bool] = False
+    has_head: ClassVar[bool] = False
+    contrast: Contrast = Contrast.VALUES
+    depths: tuple[float, ...] = ()
+    paper: ClassVar[str] = ""
+    choose_when: ClassVar[str] = ""
+
+    def forward(self, *tensors: Any, **named: Any) -> Float[Tensor, ""]:
+        """The scalar to minimise, from the arguments of `with_logs`."""
+        return self.with_logs(*tensors, **named)[0]
+
+    @abstractmethod
+    def with_logs(self, *tensors: Any, **named: Any) -> LossOutput:
+        """Scalar loss and what to log beside it."""

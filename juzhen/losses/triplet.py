@@ -1,0 +1,104 @@
+"""Triplet margin: the positive shall be closer to the anchor than each negative, by a margin."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from juzhen.core.examples import Kind
+from juzhen.losses.loss import Contrast, Loss, LossOutput
+from juzhen.losses.options import choice, number
+from juzhen.losses.scores import full_precision, row_cosine
+
+
+def row_nearness(
+    first: Float[Tensor, "batch dim"], second: Float[Tensor, "batch dim"]
+) -> Float[Tensor, "batch"]:
+    """Negative Euclidean distance of each row of `first` to the same row of `second`: higher = closer."""
+    distances: Tensor = torch.linalg.vector_norm(full_precision(first) - full_precision(second), dim=-1)
+    return -distances
+
+
+DISTANCES = {"cosine": row_cosine, "euclidean": row_nearness}
+
+
+def triplet_margin(
+    positive_scores: Float[Tensor, "batch"],
+    negative_scores: Float[Tensor, "batch negatives"],
+    *,
+    margin: float | Float[Tensor, ""] = 0.2,
+) -> Float[Tensor, ""]:
+    """Violation of the margin, averaged over rows and their negatives.
+
+    loss = mean of max(0, m + d(a, p) − d(a, n)). (Schroff et al. 2015, section 3.1, who square the distances;
+    Reimers and Gurevych 2019, section 3, do not, nor does this.) Written in scores, higher = closer:
+    d = 1 − cosine, or d = −score for the Euclidean distance; the 1 cancels.
+    """
+    return (margin + negative_scores - positive_scores[:, None]).relu().mean()
+
+
+@torch.no_grad()
+def adapted_margin(gap: Float[Tensor, ""], *, margin: float, share: float) -> Float[Tensor, ""]:
+    """max(m, w · gap): the better positives and negatives are apart already, the farther apart they shall be.
+
+    gap    mean score of the batch's positives less that of its negatives; NaN, where there are none, counts as 0
+    share  w; 0 leaves the margin as it is
+
+    (Chen et al. 2017, https://arxiv.org/abs/1704.01719, margin-based online hard negative mining, of squared
+    distances and without m, so that the margin of a fresh model is about 0.)
+    """
+    return (share * gap.nan_to_num()).clamp(min=margin)
+
+
+class TripletMargin(Loss):
+    """`triplet_margin` of each row's own negatives; rows do not meet, unless the margin follows the batch.
+
+    distance         cosine, or euclidean for encoders that do not normalise (choose a margin of its scale)
+    adaptive_margin  see `adapted_margin`
+
+    Defaults: the margin of Schroff et al. in units of the cosine. (sentence-transformers: Euclidean, 5.)
+
+    Logs the share of triplets that violate the margin, and the mean score of positives and of negatives (for
+    euclidean the negative distance), and a margin that follows the batch.
+    """
+
+    input_kinds = (Kind.TRIPLET,)
+    consumes = "embeddings"
+    couples = False
+    contrast = Contrast.NEGATIVES
+    paper = "Schroff et al. 2015, https://arxiv.org/abs/1503.03832"
+    choose_when = "triplets in small batches, each row by itself"
+
+    def __init__(
+        self,
+        *,
+        margin: float | int = 0.2,
+        distance: str = "cosine",
+        adaptive_margin: float | int = 0.0,
+    ) -> None:
+        super().__init__()
+        self.margin = number("loss.margin", margin, low=0.0)
+        self.distance = choice("loss.distance", distance, tuple(DISTANCES))
+        self.adaptive_margin = number("loss.adaptive_margin", adaptive_margin, low=0.0)
+        self.couples = self.adaptive_margin > 0
+
+    def with_logs(
+        self,
+        anchors: Float[Tensor, "batch dim"],
+        positives: Float[Tensor, "batch dim"],
+        negatives: Float[Tensor, "batch negatives dim"],
+    ) -> LossOutput:
+        score = DISTANCES[self.distance]
+        positive_scores = score(anchors, positives)
+        negative_scores = torch.stack([score(anchors, one) for one in negatives.unbind(dim=1)], dim=-1)
+        logs = {
+            "positive_score": positive_scores.detach().mean(),
+            "negative_score": negative_scores.detach().mean(),
+        }
+        margin: float | Tensor = self.margin
+        if self.adaptive_margin:
+            gap = logs["positive_score"] - logs["negative_score"]
+            margin = logs["margin"] = adapted_margin(gap, margin=self.margin, share=self.adaptive_margin)
+        loss = triplet_margin(positive_scores, negative_scores, margin=margin)
+        with torch.no_grad():
+            violates = margin + negative_scores > positive_scores[:, None]
+        return loss, {"violating_share": violates.float().mean()} | logs
