@@ -15,7 +15,7 @@ def centres_of(
     embeddings: Float[Tensor, "batch dim"], classes: Float[Tensor, "batch"]
 ) -> tuple[Float[Tensor, "classes dim"], Int[Tensor, "batch"]]:
     """Sum of the unit embeddings of each class that the batch has, and for each row which of them is its own."""
-    found, members = classes.unique(return_inverse=True)
+    found, members = torch.unique(classes, return_inverse=True)
     unit = F.normalize(full_precision(embeddings), dim=-1)
     return unit.new_zeros(len(found), unit.shape[1]).index_add(0, members, unit), members
 

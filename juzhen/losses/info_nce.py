@@ -1,5 +1,7 @@
 """InfoNCE: an anchor shall find its positive among all other texts of the batch."""
 
+from typing import ClassVar
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -73,7 +75,7 @@ class InfoNCE(Loss):
     sentence-transformers.
     """
 
-    input_kinds = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
+    input_kinds: ClassVar[tuple[Kind, ...]] = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
     consumes = "embeddings"
     couples = True
     contrast = Contrast.TEXTS

@@ -62,7 +62,7 @@ class Loss(nn.Module, ABC):
 
     input_kinds: ClassVar[tuple[Kind, ...]]
     consumes: ClassVar[str]
-    couples: ClassVar[bool]
+    couples: bool
     compares: ClassVar[bool] = False
     needs_two_views: ClassVar[bool] = False
     has_head: ClassVar[bool] = False

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from juzhen.core.errors import UserError, nearest
 
@@ -13,7 +14,7 @@ def choice(key: str, value: object, known: Sequence[str]) -> str:
     return str(value)
 
 
-def number(key: str, value: object, *, low: float, high: float = math.inf, open_low: bool = False) -> float:
+def number(key: str, value: Any, *, low: float, high: float = math.inf, open_low: bool = False) -> float:
     """`value` as a number of [low, high], or of (low, high] where `open_low`. Raises UserError otherwise."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not is_number or not low <= value <= high or (open_low and value == low):

@@ -14,7 +14,8 @@ def row_nearness(
     first: Float[Tensor, "batch dim"], second: Float[Tensor, "batch dim"]
 ) -> Float[Tensor, "batch"]:
     """Negative Euclidean distance of each row of `first` to the same row of `second`: higher = closer."""
-    return -torch.linalg.vector_norm(full_precision(first) - full_precision(second), dim=-1)
+    distances: Tensor = torch.linalg.vector_norm(full_precision(first) - full_precision(second), dim=-1)
+    return -distances
 
 
 DISTANCES = {"cosine": row_cosine, "euclidean": row_nearness}
