@@ -18,6 +18,7 @@ from encoders import load_backbone
 from lightning_modules.base import SentenceModule
 from lightning_modules.matching import build_losses
 from schema.config import JobConfig
+from schema.named import numbers_of
 from schema.own_classes import own_class
 
 
@@ -49,7 +50,7 @@ def build_module(job: JobConfig, data: SentenceDataModule, work: Work | None) ->
     if work is not None:
         classes = {name: examples.num_classes for name, examples in data.train.items()}
         losses = build_losses(work.matches, dim=encoder.dim, num_classes=classes)
-    numbers = {name: value for name, value in job.model.items() if name != "_target_"}
+    numbers = numbers_of(job.model)
     module = model(
         **numbers,
         encoder=encoder,

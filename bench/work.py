@@ -27,6 +27,7 @@ from lightning_modules.matching import match_losses
 from schema.config import JobConfig
 from schema.errors import UserError
 from schema.examples import Examples
+from schema.named import name_of
 
 MAX_LENGTH = 64
 LEARNING_RATE = 1e-4
@@ -145,7 +146,7 @@ def order_of(work: Work, *, micro_rows: int | None = None) -> Order:
         eps=job.optimizer.eps,
         clip_norm=job.optimizer.clip_norm,
         bf16=job.hardware.precision == PRECISIONS["bf16"],
-        loss=job.loss["_target_"].split(".")[-2],
+        loss=name_of(job.loss),
         micro_rows=micro_rows,
     )
 

@@ -15,13 +15,14 @@ from launch.naming import deciding_augmentation, without_variant
 from lightning_modules.chosen_losses import Match
 from schema.config import JobConfig
 from schema.examples import Examples
+from schema.named import without_paths
 from schema.own_classes import own_class
 
 NOT_PART_OF_THE_WEIGHTS = ("checkpoint_every",)
 """Numbers of `training` that change no weights."""
 
-ALREADY_IN_THE_START = ("path", "revision", "learning_rate", "initialize")
-"""Of the backbone: what the digest of the starting weights knows better, or the optimizer."""
+ALREADY_IN_THE_START = ("name", "path", "revision", "learning_rate", "initialize")
+"""Of the backbone: what the digest of the starting weights knows better, or the optimizer, and what it is called."""
 
 
 def stage_digest(
@@ -43,7 +44,7 @@ def stage_digest(
         "seed": job.seed,
         "precision": job.hardware.precision,
         "model": without_variant(job.model),
-        "loss": {name: [match.kind, match.loss] for name, match in matches.items()},
+        "loss": {name: [match.kind, without_paths(match.loss)] for name, match in matches.items()},
         "training": training,
         "optimizer": vars(job.optimizer),
         "sampling": [

@@ -22,6 +22,7 @@ from lightning_modules.cut import cut_in_evaluation
 from schema.accelerator import require_accelerator
 from schema.config import JobConfig
 from schema.errors import UserError
+from schema.named import numbers_of
 from schema.own_classes import own_class
 from schema.result import Result
 from schema.weights import weights_digest
@@ -85,7 +86,7 @@ class Judge:
         pl.seed_everything(job.seed + self.result.stage, workers=True, verbose=False)
         stage = Stage(self.result.stage, "evaluation", (), tuple(self.result.trained_on))
         rows = SentenceDataModule(data, stage, job=job)
-        numbers = {name: value for name, value in job.model.items() if name != "_target_"}
+        numbers = numbers_of(job.model)
         module = self.model(
             **(numbers if self.model is self.trained else {}),
             encoder=encoder,

@@ -15,7 +15,7 @@ from schema.errors import nearest
 from schema.own_classes import is_own, refusal
 from schema.source_code import ROOT, definitions, original_name, source_file
 
-HYDRA_KEYS = ("_target_", "_args_", "_partial_", "_recursive_", "_convert_")
+HYDRA_KEYS = ("_target_", "name", "_args_", "_partial_", "_recursive_", "_convert_")
 NO_PARAMETERS = ("Module", "LightningModule", "ABC", "Protocol", "object")
 """Foreign base classes whose constructors take nothing from a configuration."""
 

@@ -33,6 +33,7 @@ from lightning_modules.cut import cut_in_evaluation, cut_in_training, cut_line
 from lightning_modules.matching import build_losses
 from schema.config import JobConfig
 from schema.errors import INTERRUPTED, INTERRUPTED_STATUS
+from schema.named import numbers_of
 from schema.own_classes import own_class
 from schema.result import Result, Score
 from schema.snapshots import forget_snapshot
@@ -142,7 +143,7 @@ class StageRun:
                 dim=encoder.dim,
                 num_classes={name: examples.num_classes for name, examples in data.train.items()},
             )
-        numbers = {name: value for name, value in self.job.model.items() if name != "_target_"}
+        numbers = numbers_of(self.job.model)
         return own_class(self.job.model["_target_"])(
             **numbers,
             encoder=encoder,

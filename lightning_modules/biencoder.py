@@ -27,6 +27,7 @@ from schema.batch import Batch, Encoded
 from schema.config import BackendName, JobConfig
 from schema.errors import UserError
 from schema.examples import Examples, Kind
+from schema.named import name_of
 from schema.own_classes import own_class
 from schema.result import Score
 
@@ -84,7 +85,7 @@ class BiEncoder(SentenceModule):
         where = "model.score=bilinear" if score else f"{start} scores pairs by a bilinear form"
         for name, (_, loss) in losses.items():
             if not loss or own_class(loss["_target_"]).reads != "scores":
-                learner = f"loss={loss['_target_'].split('.')[-2]}" if loss else cls.__name__
+                learner = f"loss={name_of(loss)}" if loss else cls.__name__
                 raise UserError(
                     f"{where}: {learner} does not read the score of a pair, so that {name} would leave the form as it "
                     "is; choose a loss of scores, as in loss=cosent, or leave the form out: "

@@ -13,6 +13,7 @@ from schema.contract import choose_view
 from schema.declared import Declared, declared
 from schema.errors import UserError
 from schema.examples import Kind
+from schema.named import name_of
 
 MODEL = "lightning_modules.base.SentenceModule"
 LOSS_FOLDER = Path(__file__).resolve().parents[1] / "conf" / "loss"
@@ -77,7 +78,7 @@ def _loss_of(model: Declared, losses: Mapping[str, Any]) -> Mapping[str, Any]:
     chosen = losses if "_target_" in losses else losses.get(model.gives, {})
     if not chosen or model.gives not in declared(chosen["_target_"]).takes:
         fitting = [name for name, kinds in _losses_on_file().items() if model.gives in kinds]
-        given = chosen["_target_"].split(".")[-2] if chosen else "by_kind"
+        given = name_of(chosen)
         raise UserError(
             f"loss={given}: {model.name} makes {model.gives.replace('_', ' ')}s, which this loss does not "
             f"take; choose one of {', '.join(fitting)}, as in loss={fitting[0]}"
@@ -99,11 +100,11 @@ def _match(name: str, dataset: DatasetConfig, losses: Mapping[str, Any], model: 
         )
     target = declared(chosen["_target_"])
     if target.reads not in model.offers:
-        raise UserError(_unreadable(chosen["_target_"].split(".")[-2], target.reads, kind, model))
+        raise UserError(_unreadable(name_of(chosen), target.reads, kind, model))
     kind = choose_view(
         name,
         kind,
-        chosen["_target_"].split(".")[-2],
+        name_of(chosen),
         target.takes,
         wanted=wanted,
         alternatives=_losses_on_file(model.offers),

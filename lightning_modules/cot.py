@@ -17,6 +17,7 @@ from schema.batch import Batch
 from schema.config import JobConfig
 from schema.errors import UserError
 from schema.examples import Kind
+from schema.named import name_of
 from schema.own_classes import own_class
 from schema.prompts import Prompts
 
@@ -72,7 +73,7 @@ class CotEncoder(BiEncoder):
                 )
             if "negative" in views and Kind.TRIPLET not in own_class(loss["_target_"]).takes:
                 raise UserError(
-                    f"loss={loss['_target_'].split('.')[-2]}: a sentence with a negative template is a triplet, which "
+                    f"loss={name_of(loss)}: a sentence with a negative template is a triplet, which "
                     "this loss does not take; choose loss=info_nce_pool, or model.use_negative=false"
                 )
 

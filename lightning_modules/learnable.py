@@ -16,6 +16,7 @@ from losses.loss import Contrast, Loss
 from schema.config import DatasetConfig, JobConfig
 from schema.errors import UserError
 from schema.examples import Examples, Kind
+from schema.named import name_of
 
 SMALLEST_STEP = 1e-10
 """Weights of about 0.02 in float32 are 2e-9 apart: what is smaller than a twentieth of that changes none."""
@@ -55,7 +56,7 @@ class _Set:
         self.job = job
         self.examples = examples
         self.loss = loss
-        self.name = f"loss={match.loss['_target_'].split('.')[-2]}"
+        self.name = f"loss={name_of(match.loss)}"
         self.batch_rows = min(batch_size, len(examples))
         makes_negatives = examples.kind is Kind.SENTENCE and bool(job.model.get("use_negative"))
         self.has_negatives = makes_negatives or "negative" in examples.columns

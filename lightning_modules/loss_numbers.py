@@ -11,6 +11,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from schema import for_scores
+from schema.named import numbers_of
 from schema.own_classes import own_class
 
 CONFIGURATION = Path(__file__).resolve().parents[1] / "conf"
@@ -60,7 +61,7 @@ def documented() -> dict[str, dict[str, dict[str, str]]]:
 
 def _with_other_unit(model: Mapping[str, Any], loss: str, numbers: Mapping[str, Any]) -> dict[str, Any]:
     """The numbers of a loss, and its temperature in the unit that its file does not choose."""
-    plain = {key: value for key, value in numbers.items() if key != "_target_"}
+    plain = numbers_of(numbers)
     if "temperature_unit" in plain:
         other = "score" if plain["temperature_unit"] == for_scores.SPREAD else for_scores.SPREAD
         there = losses_for(model, temperature_unit=other)[loss]

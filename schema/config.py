@@ -98,6 +98,7 @@ class DatasetConfig:
 class BackboneConfig:
     """The pretrained transformer, and how its token states become one embedding."""
 
+    name: str | None = None  # what tables call it; null: the last part of its path
     path: str = MISSING  # hub id, or a folder in transformers or sentence-transformers layout
     revision: str | None = None
     initialize: str = MISSING  # pretrained: weights must be there · random: from config.json alone

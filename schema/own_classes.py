@@ -15,12 +15,23 @@ BASES = {"losses": "losses.loss.Loss", "lightning_modules": "lightning_modules.b
 
 def is_own(target: object) -> bool:
     """Whether it is written like a class of those packages: `losses.cosent.CoSENT`. Imports nothing."""
-    pattern = rf"({'|'.join(BASES)})\.[a-z]\w*\.[A-Z]\w*"
-    return isinstance(target, str) and re.fullmatch(pattern, target, re.ASCII) is not None
+    return target is not None and path_of_today(target) == target
+
+
+def path_of_today(target: object) -> str | None:
+    """Where a class of those packages lies today, whatever lay above its package when it was written down.
+
+    None for what is not written like one of them. Imports nothing.
+    """
+    pattern = rf"(?:juzhen\.)?({'|'.join(BASES)})\.([a-z]\w*)\.([A-Z]\w*)"
+    found = re.fullmatch(pattern, target, re.ASCII) if isinstance(target, str) else None
+    return f"{BASES[found[1]].rsplit('.', 2)[0]}.{found[2]}.{found[3]}" if found else None
 
 
 def refusal(target: object) -> str:
     """Why a target is not looked up, in words."""
+    if path_of_today(target) not in (target, None):
+        return f"{target}: this class is at {path_of_today(target)} now"
     return (
         f"{target}: no class of juzhen's. A file may name the models of lightning_modules/ and the losses of losses/, "
         "and no other code is run for it"
@@ -32,7 +43,7 @@ def own_class(target: object) -> type:
     if not is_own(target):
         raise UserError(refusal(target))
     module, _, name = target.rpartition(".")
-    base = _named(*BASES[module.split(".")[0]].rsplit(".", 1))
+    base = _named(*BASES[module.split(".")[-2]].rsplit(".", 1))
     try:
         found = _named(module, name)
     except ModuleNotFoundError as error:

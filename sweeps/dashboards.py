@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 PROBE_SECONDS = 3.0
 SPECIFICATION = "workspace.json"
 DIMENSIONS = {
-    "Model": "model._target_",
-    "Loss": "loss._target_",
+    "Model": "model.name",
+    "Loss": "loss.name",
     "Backbone": "backbone.path",
     "Hardware": "hardware.accelerator",
 }

@@ -7,8 +7,10 @@ from functools import partial
 
 from schema.errors import UserError
 from schema.measures import is_beside
+from schema.named import name_of
 from schema.result import WITHOUT_LEAKS, Result, Score
-from sweeps.identity import Identity, identify, label_rows, row_name, short_target
+from sweeps.identity import Identity, identify, row_name
+from sweeps.report.labels import label_rows
 
 SPLITS = ("test", "dev")
 """Evaluation splits, the one preferred in a table first."""
@@ -146,7 +148,7 @@ def _setup(result: Result, identity: Identity) -> str:
     if identity.trained_on == "lexical":
         return "TF-IDF"
     backbone = str(result.config["backbone"]["path"])
-    return f"{backbone}, {short_target(result.config['loss'])}" if identity.trained_on else backbone
+    return f"{backbone}, {name_of(result.config['loss'])}" if identity.trained_on else backbone
 
 
 def _cells(seeds: Sequence[Mapping[str, Score]], metric: str) -> dict[str, Cell]:

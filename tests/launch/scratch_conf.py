@@ -115,8 +115,8 @@ hydra:
   run:
     dir: ${run_dir}
 """,
-    "model/biencoder.yaml": "_target_: lightning_modules.biencoder.BiEncoder\n",
-    "model/misspelt.yaml": "_target_: lightning_modules.biencoder.BiEncodr\n",
+    "model/biencoder.yaml": "_target_: lightning_modules.biencoder.BiEncoder\nname: biencoder\n",
+    "model/misspelt.yaml": "_target_: lightning_modules.biencoder.BiEncodr\nname: misspelt\n",
     "backbone/embedded.yaml": """\
 path: encoders/embedded
 revision: null
@@ -137,17 +137,20 @@ max_length: null
 dropout: null
 learning_rate: 2.0e-5
 """,
-    "loss/cosent.yaml": "_target_: losses.cosent.CoSENT\ntemperature: 0.05\n",
-    "loss/triplet.yaml": "_target_: losses.triplet.Triplet\nmargin: 0.2\nreduction: mean\n",
-    "loss/softmax.yaml": "_target_: losses.softmax.Softmax\n",
-    "loss/incomplete.yaml": "_target_: losses.cosent.CoSENT\n",
-    "loss/misplaced.yaml": "_target_: losses.cosnet.CoSENT\ntemperature: 0.05\n",
+    "loss/cosent.yaml": "_target_: losses.cosent.CoSENT\nname: cosent\ntemperature: 0.05\n",
+    "loss/triplet.yaml": "_target_: losses.triplet.Triplet\nname: triplet\nmargin: 0.2\nreduction: mean\n",
+    "loss/softmax.yaml": "_target_: losses.softmax.Softmax\nname: softmax\n",
+    "loss/incomplete.yaml": "_target_: losses.cosent.CoSENT\nname: incomplete\n",
+    "loss/misplaced.yaml": "_target_: losses.cosnet.CoSENT\nname: misplaced\ntemperature: 0.05\n",
+    "loss/nameless.yaml": "_target_: losses.cosent.CoSENT\ntemperature: 0.05\n",
     "loss/by_kind.yaml": """\
 scored_pair:
   _target_: losses.cosent.CoSENT
+  name: cosent
   temperature: 0.05
 triplet:
   _target_: losses.triplet.Triplet
+  name: triplet
   margin: 0.2
 """,
     "dataset/demo_sts.yaml": DATASET.format(

@@ -144,6 +144,10 @@ WRONG = {
     "data_dir=${oc.env:NOWHERE_SET}": "NOWHERE_SET",
     # targets
     "loss=incomplete": "loss.temperature is not set",
+    "loss=nameless": "loss.name is not set; expected letters, digits, _ and -, for example loss.name=cosent",
+    "loss._target_=losses.triplet.Triplet ~loss.temperature +loss.margin=1": "conf/loss/cosent.yaml calls CoSENT so",
+    "loss.name=triplet": "conf/loss/triplet.yaml calls Triplet so, and this is losses.cosent.CoSENT",
+    "loss=by_kind loss.triplet.name=x/y": "loss.triplet.name=x/y: expected letters, digits, _ and -",
     "loss=misplaced": "did you mean cosent?",
     "model=misspelt": "did you mean BiEncoder?",
     "model._target_=lightning_module.biencoder.BiEncoder": "did you mean lightning_modules?",
@@ -180,6 +184,7 @@ RIGHT = [
     "dataset=[] init_from=runs/first",
     "loss=by_kind loss.triplet.margin=0.3",
     "loss=softmax",
+    "loss.name=cosent_cold loss.temperature=0.01",
     "loss=triplet loss.reduction=sum",
     "experiment=good debug=fast",
     "backbone=local backbone.path=/models/mine backbone.pooling=cls",
