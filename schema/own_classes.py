@@ -8,6 +8,7 @@ import re
 from importlib import import_module
 
 from schema.errors import UserError
+from schema.named import path_of_today
 
 BASES = {"losses": "losses.loss.Loss", "lightning_modules": "lightning_modules.base.SentenceModule"}
 """Package whose classes may be named → what these are subclasses of."""
@@ -15,17 +16,8 @@ BASES = {"losses": "losses.loss.Loss", "lightning_modules": "lightning_modules.b
 
 def is_own(target: object) -> bool:
     """Whether it is written like a class of those packages: `losses.cosent.CoSENT`. Imports nothing."""
-    return target is not None and path_of_today(target) == target
-
-
-def path_of_today(target: object) -> str | None:
-    """Where a class of those packages lies today, whatever lay above its package when it was written down.
-
-    None for what is not written like one of them. Imports nothing.
-    """
-    pattern = rf"(?:juzhen\.)?({'|'.join(BASES)})\.([a-z]\w*)\.([A-Z]\w*)"
-    found = re.fullmatch(pattern, target, re.ASCII) if isinstance(target, str) else None
-    return f"{BASES[found[1]].rsplit('.', 2)[0]}.{found[2]}.{found[3]}" if found else None
+    pattern = rf"({'|'.join(BASES)})\.[a-z]\w*\.[A-Z]\w*"
+    return isinstance(target, str) and re.fullmatch(pattern, target, re.ASCII) is not None
 
 
 def refusal(target: object) -> str:
@@ -43,7 +35,7 @@ def own_class(target: object) -> type:
     if not is_own(target):
         raise UserError(refusal(target))
     module, _, name = target.rpartition(".")
-    base = _named(*BASES[module.split(".")[-2]].rsplit(".", 1))
+    base = _named(*BASES[module.split(".")[0]].rsplit(".", 1))
     try:
         found = _named(module, name)
     except ModuleNotFoundError as error:

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from schema.errors import UserError
-from schema.named import name_of
-from schema.own_classes import path_of_today
+from schema.named import name_of, path_of_today
 from schema.renamed import RENAMED
 
 FORMAT_VERSION = 2

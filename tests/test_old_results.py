@@ -6,7 +6,8 @@ import pytest
 
 from launch.naming import run_key
 from schema.errors import UserError
-from schema.own_classes import BASES, is_own, path_of_today
+from schema.named import path_of_today
+from schema.own_classes import is_own
 from schema.result import Result
 from sweeps.identity import identify
 
@@ -63,7 +64,6 @@ def test_a_class_is_found_wherever_its_package_lay(tmp_path, above):
     loss = {"_target_": above + ".".join(COSENT), "temperature": 0.05}
     config = read(tmp_path, config=OLD | {"loss": loss}).config
     assert is_own(config["loss"]["_target_"])
-    assert config["loss"]["_target_"].startswith(BASES["losses"].rpartition(".loss.")[0])
     assert path_of_today("foreign.losses.cosent.CoSENT") is None
 
 

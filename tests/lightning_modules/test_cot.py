@@ -23,6 +23,7 @@ from lightning_modules.matching import match_losses
 from schema.config import BackboneConfig
 from schema.errors import UserError
 from schema.examples import Examples, Kind
+from schema.named import numbers_of
 from schema.prompts import Prompts
 from schema.result import Result
 
@@ -56,7 +57,7 @@ def test_a_batch_is_each_sentence_in_each_template(tiny_backbone):
         "cache_dir=null",
     )
     encoder = CotEncoder.load_encoder(config)
-    numbers = {name: value for name, value in config.model.items() if name != "_target_"}
+    numbers = numbers_of(config.model)
     module = CotEncoder(
         **numbers, encoder=encoder, losses=torch.nn.ModuleDict(), job=config, total_steps=0, steps_per_epoch=0
     )

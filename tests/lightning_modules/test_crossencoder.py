@@ -21,6 +21,7 @@ from metrics.classes import score_classes
 from metrics.correlation import spearman
 from schema.errors import UserError
 from schema.examples import Examples, Kind
+from schema.named import numbers_of
 from schema.result import Result
 
 JOINT = ("model=crossencoder", "training.duration=2 steps", "evaluation.splits=[dev]")
@@ -288,7 +289,7 @@ def test_what_training_scores_evaluation_scores(tiny_backbone):
         "backbone=embedded",
         f"backbone.path={tiny_backbone}",
     )
-    numbers = {key: value for key, value in job.model.items() if key != "_target_"}
+    numbers = numbers_of(job.model)
     module = CrossEncoder(
         encoder=CrossEncoder.load_encoder(job),
         losses=torch.nn.ModuleDict(),

@@ -13,6 +13,7 @@ from lightning_modules import loss_numbers
 from schema.errors import UserError
 from schema.examples import Kind
 from schema.for_scores import unit_of_scores
+from schema.named import numbers_of
 
 ROOT = Path(__file__).resolve().parents[2]
 LOSSES = sorted(path.stem for path in (ROOT / "conf" / "loss").glob("*.yaml") if path.stem != "by_kind")
@@ -48,7 +49,7 @@ def composed(*words):
 def require_documented(documented, model, loss, node):
     """The numbers that a composed job has are those of the page; a refused pair of model and loss has none there."""
     column = 1 if model == "crossencoder" else 0
-    found = {key: value for key, value in OmegaConf.to_container(node).items() if key != "_target_"}
+    found = numbers_of(OmegaConf.to_container(node))
     told = {key: values[column] for key, values in documented.get(loss, {}).items() if "(" not in key}
     assert set(told) == set(found), (model, loss)
     for key, value in found.items():

@@ -19,6 +19,7 @@ from launch import typed_config
 from lightning_modules.mlm import MaskedPlan
 from schema.errors import UserError
 from schema.examples import Examples, Kind
+from schema.named import numbers_of
 from schema.result import Result
 
 TEXT = ("dataset=[text_tatoeba]", "model=mlm")
@@ -146,7 +147,7 @@ def module_of(backbone, *more):
         )
     )
     model = get_class(job.model["_target_"])
-    numbers = {name: value for name, value in job.model.items() if name != "_target_"}
+    numbers = numbers_of(job.model)
     torch.manual_seed(0)
     return model(
         **numbers,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
-from hydra.utils import get_class, instantiate
+from hydra.utils import get_class
 from omegaconf import OmegaConf
 
 from lightning_modules.loss_numbers import losses_for, options
@@ -38,6 +38,7 @@ from losses import (
 from losses.options import number, switch
 from schema.errors import UserError
 from schema.examples import Kind
+from schema.named import numbers_of
 
 CONF = Path(__file__).parents[2] / "conf"
 FILES = sorted(path.stem for path in (CONF / "loss").glob("*.yaml"))
@@ -198,7 +199,7 @@ def test_every_loss_has_a_file():
 def test_a_file_gives_its_class_all_it_needs(name, model):
     config = losses_for(options("model")[model])[name]
     head = {"dim": 4, "num_classes": 3} if get_class(config["_target_"]).has_head else {}
-    assert isinstance(instantiate(config, **head), Loss)
+    assert isinstance(get_class(config["_target_"])(**numbers_of(config), **head), Loss)
 
 
 def test_by_kind_gives_every_kind_a_loss_that_takes_it():
@@ -210,5 +211,5 @@ def test_by_kind_gives_every_kind_a_loss_that_takes_it():
 
 def test_one_entry_of_by_kind_can_be_exchanged():
     config = composed("loss@loss.scored_pair=cosent", "loss.scored_pair.temperature=0.1")
-    assert config.scored_pair == {"_target_": "losses.cosent.CoSENT", "temperature": 0.1}
+    assert config.scored_pair == {"_target_": "losses.cosent.CoSENT", "name": "cosent", "temperature": 0.1}
     assert config.labelled_pair == composed().labelled_pair
