@@ -17,15 +17,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from juzhen.cli.arguments import Parser
+from juzhen.cli.program import run_program
+from juzhen.core.caches import caches_below
+from juzhen.core.errors import UserError, exit_status
+from juzhen.core.measures import FIRST_MEASURES
+from juzhen.core.numerals import whole_number
+from juzhen.core.result import WITHOUT_LEAKS, Result
 from launch.lacking import Described, FinishedStage, fillable, finished_stages, uncounted
 from launch.run_folder import RunFolder
-from schema.arguments import Parser
-from schema.caches import caches_below
-from schema.errors import UserError, exit_status
-from schema.measures import FIRST_MEASURES
-from schema.numerals import whole_number
-from schema.program import run_program
-from schema.result import WITHOUT_LEAKS, Result
 
 if TYPE_CHECKING:  # it loads torch, and neither --help nor a folder that lacks nothing should wait for that
     from launch.fill import Filled, Filler

@@ -9,9 +9,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 from yaml import MarkedYAMLError
 
-from schema.config import DatasetConfig
-from schema.errors import UserError, nearest
-from schema.renamed import renamed
+from conf.job import DatasetConfig
+from juzhen.core.errors import UserError, nearest
+from juzhen.core.renamed import renamed
 
 SPOKEN_TYPES = {
     "Integer": "a whole number",

@@ -10,9 +10,9 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from schema import for_scores
-from schema.named import numbers_of
-from schema.own_classes import own_class
+from conf import for_scores
+from conf.own_classes import own_class
+from juzhen.core.named import numbers_of
 
 CONFIGURATION = Path(__file__).resolve().parents[1] / "conf"
 

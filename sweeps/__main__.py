@@ -18,11 +18,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from schema.arguments import Parser
-from schema.caches import caches_below, default_cache
-from schema.errors import UserError, exit_status
-from schema.program import run_program
-from schema.whole import write_text
+from juzhen.cli.arguments import Parser
+from juzhen.cli.program import run_program
+from juzhen.core.caches import caches_below, default_cache
+from juzhen.core.errors import UserError, exit_status
+from juzhen.core.whole import write_text
 
 
 def main(arguments: list[str]) -> int:
@@ -113,8 +113,8 @@ def _report_arguments(report: argparse.ArgumentParser) -> None:
 
 
 def _table(options: argparse.Namespace) -> None:
-    from schema.terminal import for_people
-    from sweeps.table import caption, to_console, to_csv, to_markdown
+    from juzhen.report.table import caption, to_console, to_csv, to_markdown
+    from juzhen.report.terminal import for_people
 
     matrix = _read_matrix(options, split=options.split)
     if console := for_people():
@@ -127,16 +127,16 @@ def _table(options: argparse.Namespace) -> None:
 
 
 def _compare(options: argparse.Namespace) -> None:
-    from schema.terminal import for_people
-    from sweeps.claims import beside_claims, claims_markdown
-    from sweeps.compare import compare, comparison_markdown
-    from sweeps.figures import load_published
+    from juzhen.report.claims import beside_claims, claims_markdown
+    from juzhen.report.compare import compare, comparison_markdown
+    from juzhen.report.figures import load_published
+    from juzhen.report.terminal import for_people
 
     matrix, published = _read_matrix(options), load_published()
     compared, claims = compare(matrix, published), beside_claims(matrix, published)
     text = comparison_markdown(compared, metric=options.metric) + claims_markdown(claims)
     if console := for_people():
-        from sweeps.compare_console import to_console
+        from juzhen.report.compare_console import to_console
 
         console.print(to_console(compared, claims, metric=options.metric), highlight=False)
     else:
@@ -145,7 +145,7 @@ def _compare(options: argparse.Namespace) -> None:
 
 
 def _published(options: argparse.Namespace) -> None:
-    from sweeps.figures import load_published
+    from juzhen.report.figures import load_published
     from sweeps.producers import all_jobs
     from sweeps.published_page import page
 
@@ -156,7 +156,7 @@ def _published(options: argparse.Namespace) -> None:
 
 
 def _report(options: argparse.Namespace) -> None:
-    from sweeps.report.command import run
+    from juzhen.report.command import run
 
     run(options)
 
@@ -168,14 +168,14 @@ def _dashboards(options: argparse.Namespace) -> None:
 
 
 def _export(options: argparse.Namespace) -> None:
-    from sweeps.export import export
+    from juzhen.report.export import export
 
     count = export(options.folder, options.target, report=lambda line: print(line, file=sys.stderr))
     print(f"{options.target}: {count} results")
 
 
 def _status(options: argparse.Namespace) -> None:
-    from schema.terminal import terminal
+    from juzhen.report.terminal import terminal
     from sweeps.status import read_status, to_console
 
     terminal().print(to_console(read_status(options.folder)), highlight=False)
@@ -188,8 +188,8 @@ def _snapshots(options: argparse.Namespace) -> None:
 
 
 def _read_matrix(options: argparse.Namespace, *, split: str | None = None):
-    from sweeps.collect import collect
-    from sweeps.matrix import build_matrix
+    from juzhen.report.collect import collect
+    from juzhen.report.matrix import build_matrix
 
     results = collect(options.folder, report=lambda line: print(line, file=sys.stderr))
     return build_matrix(results, metric=options.metric, split=split)

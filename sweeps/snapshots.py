@@ -7,10 +7,10 @@ from pathlib import Path
 from rich.console import Group
 from rich.text import Text
 
-from schema.errors import UserError
-from schema.snapshots import SHARED, Snapshot, Use, delete, folder_in, snapshots
-from schema.stacked_table import Column, StackedTable
-from schema.terminal import terminal
+from callbacks.snapshots import SHARED, Snapshot, Use, delete, folder_in, snapshots
+from juzhen.core.errors import UserError
+from juzhen.report.stacked_table import Column, StackedTable
+from juzhen.report.terminal import terminal
 from sweeps.planner import spoken
 
 

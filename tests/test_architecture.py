@@ -63,8 +63,8 @@ def test_arrows_go_one_way(project_root, package):
         "sweeps.__main__",
         "predict",
         "evaluate_runs",
-        "analysis.__main__",
-        "mining.__main__",
+        "juzhen.calibration.__main__",
+        "juzhen.mining.__main__",
     ],
 )
 def test_the_door_does_not_load_torch(project_root, module):

@@ -11,20 +11,20 @@ from jobs import compose_job, run_job
 from omegaconf import OmegaConf
 
 import evaluate_runs
-from analysis.__main__ import main as analyse
-from datamodules import loading
-from encoders import load_encoder
+from juzhen.calibration.__main__ import main as analyse
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Kind
+from juzhen.core.measures import MEASURES
+from juzhen.core.result import Result
+from juzhen.data import loading
+from juzhen.data.files import BUILTIN_DATA
+from juzhen.encoders import load_encoder
+from juzhen.metrics.ranking import score_ranking
+from juzhen.report.matrix import build_matrix
 from launch import typed_config
 from launch.values import check_values
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.crossencoder import CrossEncoder
-from metrics.ranking import score_ranking
-from schema.errors import UserError
-from schema.examples import Kind
-from schema.files import BUILTIN_DATA
-from schema.measures import MEASURES
-from schema.result import Result
-from sweeps.matrix import build_matrix
 
 FEW = ("training.duration=2 steps", "debug_rows=40", "evaluation.bootstrap_samples=20")
 NEWS = {"news_story": "故事小说人物", "news_sports": "足球篮球比赛", "news_tech": "手机电脑芯片"}

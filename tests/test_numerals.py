@@ -4,15 +4,15 @@ import pytest
 
 import evaluate_runs
 import predict
-from analysis.__main__ import _parser as analysis_parser
-from analysis.__main__ import main as analysis
-from bench.__main__ import build_parser
-from mining.__main__ import _parser as mining_parser
-from mining.__main__ import main as mining
-from schema.duration import Duration
-from schema.errors import UserError
-from schema.trial import TrialAddress
+from callbacks.trial import TrialAddress
+from conf.duration import Duration
+from juzhen.calibration.__main__ import _parser as analysis_parser
+from juzhen.calibration.__main__ import main as analysis
+from juzhen.core.errors import UserError
+from juzhen.mining.__main__ import _parser as mining_parser
+from juzhen.mining.__main__ import main as mining
 from sweeps.__main__ import _parser as sweeps_parser
+from tools.bench.__main__ import build_parser
 
 
 def told(main, words, capsys):

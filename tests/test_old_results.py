@@ -4,12 +4,12 @@ import json
 
 import pytest
 
+from conf.own_classes import is_own
+from juzhen.core.errors import UserError
+from juzhen.core.named import path_of_today
+from juzhen.core.result import Result
+from juzhen.report.identity import identify
 from launch.naming import run_key
-from schema.errors import UserError
-from schema.named import path_of_today
-from schema.own_classes import is_own
-from schema.result import Result
-from sweeps.identity import identify
 
 COSENT = ["losses", "cosent", "CoSENT"]
 OLD = {

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import predict
-from encoders import load_backbone, load_encoder, save_encoder
-from schema.config import BackboneConfig
+from conf.job import BackboneConfig
+from juzhen.encoders import load_backbone, load_encoder, save_encoder
 
 PAIRS = [("今天天气很好", "今天是个好天气"), ("怎么修改密码", "密码怎么改"), ('他说"好', "不，行")]
 

@@ -10,16 +10,16 @@ import pytest
 
 import launch
 import train
-from analysis.__main__ import main as analysis
-from bench.__main__ import main as bench
-from mining.__main__ import main as mining
-from schema import program as program_module
-from schema.streams import readable
+from juzhen.calibration.__main__ import main as analysis
+from juzhen.cli import program as program_module
+from juzhen.cli.streams import readable
+from juzhen.mining.__main__ import main as mining
 from sweeps.__main__ import main as sweeps
+from tools.bench.__main__ import main as bench
 
 PROGRAM = """
 import sys
-from schema.program import run_program
+from juzhen.cli.program import run_program
 def main():
 {body}
 sys.exit(run_program(main))
@@ -137,7 +137,7 @@ def test_the_folder_is_gone(project_root, program, tmp_path):
     ("body", "status", "told"),
     [
         (
-            "from schema.errors import UserError\nraise UserError('no such thing')",
+            "from juzhen.core.errors import UserError\nraise UserError('no such thing')",
             2,
             "error: no such thing\n",
         ),
@@ -158,7 +158,7 @@ def test_how_a_program_ends(project_root, program, body, status, told):
 
 
 def test_tracebacks_are_shown_to_who_asks_for_them(project_root, program):
-    body = "from schema.errors import UserError\nraise UserError('no such thing')"
+    body = "from juzhen.core.errors import UserError\nraise UserError('no such thing')"
     ended = started(program(body), root=project_root, HYDRA_FULL_ERROR="1")
     assert (ended.returncode, ended.stderr.count("Traceback")) == (1, 1)
 
@@ -180,7 +180,7 @@ def test_nothing_that_takes_time_is_loaded_before_a_program_is_ready(project_roo
 
 SWALLOWED = """
 import signal, types
-from schema.program import loading
+from juzhen.cli.program import loading
 def slow():
     try:
         os.kill(os.getpid(), signal.SIGINT)
@@ -276,7 +276,7 @@ def test_a_slip_is_met_with_what_there_is(capsys, main, words, parts):
         assert part in told
 
 
-@pytest.mark.parametrize("module", ["bench.page", "lightning_modules.loss_table", "encoders.halve"])
+@pytest.mark.parametrize("module", ["tools.bench.page", "tools.loss_table", "tools.halve"])
 @pytest.mark.slow
 def test_a_program_of_one_module_starts(project_root, module):
     ended = subprocess.run(

@@ -8,8 +8,8 @@ from jobs import run_job
 from scipy.special import expit
 
 import predict
-from analysis.__main__ import main
-from analysis.calibration import (
+from juzhen.calibration.__main__ import main
+from juzhen.calibration.calibration import (
     expected_calibration_error,
     fit_platt,
     fit_temperature,
@@ -17,10 +17,10 @@ from analysis.calibration import (
     nll,
     reliability,
 )
-from analysis.fusion import fit_weight, standardised
-from analysis.run_scores import halves
-from metrics.correlation import spearman
-from schema.errors import UserError
+from juzhen.calibration.fusion import fit_weight, standardised
+from juzhen.calibration.run_scores import halves
+from juzhen.core.errors import UserError
+from juzhen.metrics.correlation import spearman
 
 
 def drawn(rows=40_000, *, slope=1.0, shift=0.0, seed=0):
@@ -144,7 +144,7 @@ def test_fuse_joins_a_logit_and_a_cosine(runs, tmp_path, capsys):
 
 
 def test_scores_are_those_of_predict(runs, tmp_path):
-    from analysis.run_scores import ScoredRun
+    from juzhen.calibration.run_scores import ScoredRun
 
     for run in runs:
         scored = ScoredRun(run, data_dir=None, batch_tokens=2048).scored("demo_qmc", "dev")
@@ -286,7 +286,7 @@ def test_what_was_not_fitted_is_refused(runs, fitted, words, message, capsys):
 
 
 def test_two_fused_runs_are_a_teacher(runs, fitted, tmp_path, capsys):
-    from mining.__main__ import main as mine
+    from juzhen.mining.__main__ import main as mine
 
     table = tmp_path / "silver" / "fused.tsv"
     words = [

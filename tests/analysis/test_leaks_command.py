@@ -6,7 +6,7 @@ import json
 import pytest
 import zstandard
 
-from analysis.__main__ import main
+from juzhen.calibration.__main__ import main
 
 HEADER = "sentence1\tsentence2\tlabel\n"
 SECRET = "我想知道花呗分期以后提前还款怎么算利息"
@@ -29,7 +29,7 @@ def data(tmp_path, monkeypatch):
 @pytest.fixture(autouse=True)
 def _without_promised_rows(monkeypatch):
     """The small files of these tests have not the rows that the real sets promise."""
-    from analysis.leaks import sources
+    from juzhen.data.audit import sources
 
     load = sources.load_examples
 

@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from analysis.__main__ import main
-from analysis.transfer import transfer
-from encoders import load_backbone, save_encoder
-from schema.config import BackboneConfig
-from schema.errors import UserError
-from schema.examples import Examples, Kind
+from conf.job import BackboneConfig
+from juzhen.calibration.__main__ import main
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples, Kind
+from juzhen.encoders import load_backbone, save_encoder
+from juzhen.evaluation.transfer import transfer
 
 NUMBERS = {"batch_tokens": 512, "seed": 0, "limit": None}
 

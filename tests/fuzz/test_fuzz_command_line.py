@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 import evaluate_runs
 import predict
 import train
-from analysis.__main__ import _parser as analysis_parser
+from conf.duration import Duration
+from conf.job import JobConfig
+from juzhen.calibration.__main__ import _parser as analysis_parser
+from juzhen.mining.__main__ import _parser as mining_parser
 from launch import check_command_line
 from launch.naming import register_resolvers
 from launch.overrides import Groups, parse_flags
 from launch.preflight import _Check, _opened
 from launch.signatures import ROOT
-from mining.__main__ import _parser as mining_parser
-from schema.config import JobConfig
-from schema.duration import Duration
 from sweeps.__main__ import _parser as sweeps_parser
 
 KEYS = [

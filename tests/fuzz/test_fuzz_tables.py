@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 import predict
-from analysis.leaks.sources import text_lines
-from datamodules.gold import read_targets
-from datamodules.readers import Table
-from datamodules.source import load_examples
-from encoders.views_text import Translations
-from schema.config import DatasetConfig, LayoutConfig
-from schema.examples import Examples
+from conf.job import DatasetConfig, LayoutConfig
+from juzhen.core.examples import Examples
+from juzhen.data.audit.sources import text_lines
+from juzhen.data.gold import read_targets
+from juzhen.data.readers import Table
+from juzhen.data.source import load_examples
+from juzhen.encoders.views_text import Translations
 
 ROWS = [("一个人在弹吉他。", "他在弹琴", "1"), ('他说"好"', "行", "0"), ("a b", "c,d", "1")]
 NAMES = ("text_a", "text_b", "label")

@@ -10,8 +10,8 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 from scratch_conf import FILES, MODULES, write_tree
 
+from juzhen.core.errors import UserError
 from launch import check_command_line
-from schema.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -145,8 +145,8 @@ WRONG = {
     # targets
     "loss=incomplete": "loss.temperature is not set",
     "loss=nameless": "loss.name is not set; expected letters, digits, _ and -, for example loss.name=cosent",
-    "loss._target_=losses.triplet.Triplet ~loss.temperature +loss.margin=1": "conf/loss/cosent.yaml calls CoSENT so",
-    "loss.name=triplet": "conf/loss/triplet.yaml calls Triplet so, and this is losses.cosent.CoSENT",
+    "loss._target_=juzhen.losses.triplet.Triplet ~loss.temperature +loss.margin=1": "conf/loss/cosent.yaml calls CoSENT so",
+    "loss.name=triplet": "conf/loss/triplet.yaml calls Triplet so, and this is juzhen.losses.cosent.CoSENT",
     "loss=by_kind loss.triplet.name=x/y": "loss.triplet.name=x/y: expected letters, digits, _ and -",
     "loss=misplaced": "did you mean cosent?",
     "model=misspelt": "did you mean BiEncoder?",
@@ -309,7 +309,7 @@ JOB = """
 import sys
 import hydra
 from launch import run_cli
-from schema.errors import UserError
+from juzhen.core.errors import UserError
 
 @hydra.main(version_base="1.3", config_path=None)
 @run_cli

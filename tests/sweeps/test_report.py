@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from report_fixture import small_picture, write_audit, write_reference, write_results
 
-from schema.result import Score
+from juzhen.core.result import Score
 from sweeps.__main__ import main
 
 ROOT = Path(__file__).parents[2]
@@ -151,7 +151,7 @@ def test_a_report_needs_no_torch_and_few_seconds(tmp_path, make_result):
 
 
 def test_without_matplotlib_the_rest_is_written_and_it_says_so(report, monkeypatch, capsys):
-    monkeypatch.setattr("sweeps.report.command.find_spec", lambda name: None)
+    monkeypatch.setattr("juzhen.report.command.find_spec", lambda name: None)
     folder = report()
     assert not (folder / "matrix.svg").exists()
     assert (folder / "index.html").exists()

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from schema.result import Result
+from juzhen.core.result import Result
+from juzhen.report.collect import collect
+from juzhen.report.compare import compare, compared_lines, load_published
+from juzhen.report.matrix import build_matrix
+from juzhen.report.table import heading, shown
 from sweeps.__main__ import main
-from sweeps.collect import collect
-from sweeps.compare import compare, compared_lines, load_published
-from sweeps.matrix import build_matrix
-from sweeps.table import heading, shown
 
 ROOT = Path(__file__).parents[2]
 

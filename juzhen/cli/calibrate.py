@@ -1,0 +1,125 @@
+"""The command line of calibration: `python -m analysis calibrate`."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from juzhen.cli.arguments import add_batch_tokens
+from juzhen.core.errors import UserError
+from juzhen.core.whole import whole_file, write_json
+
+if TYPE_CHECKING:  # it loads torch, and --help should not wait for it
+    from juzhen.calibration.run_scores import ScoredRun
+
+METHODS = ("raw", "temperature", "platt")
+
+
+def add_calibrate(commands: "argparse._SubParsersAction") -> None:
+    """Adds the command `calibrate` to a program."""
+    parser = commands.add_parser(
+        "calibrate",
+        help="scores of a run as probabilities: temperature and Platt scaling, ECE, reliability",
+        description="Fits temperature and Platt scaling on dev and judges them on test, for each set of 0/1 pairs.",
+        epilog="Before scaling, a cross-encoder's probability is sigmoid(score); so is a cosine's, which never says "
+        "more than 0.73. Written are calibration-<set>.json and .svg. Of new pairs: python predict.py <run> "
+        "--calibration calibration-<set>.json …",
+    )
+    parser.add_argument("run_folder", metavar="run", help="run folder of a finished run")
+    add_scoring(parser)
+    parser.add_argument("--no-plot", action="store_true", help="no picture (matplotlib is then not needed)")
+    parser.set_defaults(run=calibrate)
+
+
+def add_scoring(parser: argparse.ArgumentParser) -> None:
+    """Arguments of every command that computes scores of runs."""
+    parser.add_argument("--sets", nargs="+", metavar="SET", help="default: every fitting set of the run")
+    parser.add_argument("--data-dir", type=Path, help="default: where the run read its sets")
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help="default: analysis/ in the (first) run")
+    add_batch_tokens(parser)
+
+
+def calibrate(options: argparse.Namespace) -> None:
+    """Computes scores, fits, judges, writes files and prints a table."""
+    if not options.no_plot:
+        require_matplotlib(", or leave it out with --no-plot")
+    from juzhen.calibration.run_scores import ScoredRun
+    from juzhen.core.examples import Kind
+
+    run = ScoredRun(options.run_folder, data_dir=options.data_dir, batch_tokens=options.batch_tokens)
+    folder = options.output or run.folder / "analysis"
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = ["| set | rows | scaling | T or a, b | ECE | Brier | NLL |", "|---|--:|---|---|--:|--:|--:|"]
+    notes = []
+    for name in run.choose(options.sets, (Kind.LABELLED_PAIR,)):
+        report = calibrate_set(run, name)
+        write_json(folder / f"calibration-{name}.json", report)
+        if not options.no_plot:
+            draw_reliability(report, folder / f"calibration-{name}.svg")
+        for method in METHODS:
+            one = report[method]
+            numbers = ", ".join(f"{value:.4g}" for value in report["fitted"].get(method, ()))
+            cells = [name, report["rows"], method, numbers or "–"]
+            cells += [f"{one['ece']:.4f}", f"{one['brier']:.4f}", f"{one['nll']:.4f}"]
+            lines.append(f"| {' | '.join(map(str, cells))} |")
+        notes.append(f"{name}: {report['how']}")
+    print("\n".join([*lines, "", *notes]))
+    print(f"written to {folder}", file=sys.stderr)
+
+
+def calibrate_set(run: "ScoredRun", name: str) -> dict[str, Any]:
+    """What the two scalings make of the scores of one set."""
+    from juzhen.calibration.calibration import calibrated
+    from juzhen.calibration.run_scores import fitting_and_judging
+
+    fitted, judged, how = fitting_and_judging(run, name)
+    return {
+        "run": str(run.folder),
+        "weights": run.weights,
+        "set": name,
+        "how": how,
+        "rows": len(judged.scores),
+        "rows_fitted_on": len(fitted.scores),
+        **calibrated((fitted.scores, fitted.examples.targets), (judged.scores, judged.examples.targets)),
+    }
+
+
+def require_matplotlib(otherwise: str = "") -> None:
+    """Raises UserError where there is no matplotlib: better before scores are computed than after.
+
+    otherwise  end of the message: what can be done instead
+    """
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise UserError(f"the picture needs matplotlib: pip install -e '.[analysis]'{otherwise}") from None
+
+
+def draw_reliability(report: dict[str, Any], path: Path) -> None:
+    """Share of positives over probability, one panel per scaling; bars below show where the rows are."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context({"svg.hashsalt": "juzhen"}):
+        figure = Figure(figsize=(9, 3.2), layout="constrained")
+        for axes, method in zip(figure.subplots(1, len(METHODS), sharey=True), METHODS, strict=True):
+            bins = [one for one in report[method]["bins"] if one["count"]]
+            axes.plot([0, 1], [0, 1], color="0.7", linewidth=1)
+            axes.bar(
+                [one["probability"] for one in bins],
+                [one["count"] / report["rows"] for one in bins],
+                width=0.03,
+                color="0.85",
+            )
+            axes.plot(
+                [one["probability"] for one in bins], [one["positives"] for one in bins], "o-", markersize=3
+            )
+            axes.set(
+                title=f"{method}: ECE {report[method]['ece']:.3f}",
+                xlabel="probability",
+                xlim=(0, 1),
+                ylim=(0, 1),
+            )
+        figure.axes[0].set_ylabel(f"share of positives, {report['set']}")
+        with whole_file(path, "wb") as file:
+            figure.savefig(file, format="svg", metadata={"Date": None})

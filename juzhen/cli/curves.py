@@ -1,0 +1,146 @@
+"""The command line of learning curves: `python -m analysis curves`."""
+
+import argparse
+import csv
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from juzhen.cli.calibrate import require_matplotlib
+from juzhen.core.errors import UserError
+from juzhen.core.numerals import as_number
+from juzhen.core.whole import whole_file
+from juzhen.report.curves import Curves, choose_quantities, read_curves, smoothed, told_apart
+
+PER_ROW = 3
+LOSS_WINDOW = 10
+"""Logged losses are of single batches; drawn is their mean over so many."""
+
+
+def add_curves(commands: "argparse._SubParsersAction") -> None:
+    """Adds the command `curves` to a program."""
+    parser = commands.add_parser(
+        "curves",
+        help="learning curves of runs side by side, as a picture and a table",
+        description="Draws what runs logged while they trained: every dev correlation and the loss, a panel each, "
+        "a line per run. Of mixtures also the loss of each set, and how often each was drawn. Runs that are still "
+        "training can be looked at as well.",
+        epilog="Written are curves.svg and curves.csv. Example: python -m analysis curves runs/csts-* --of "
+        'dev/csts/spearman --line "TF-IDF=0.731"',
+    )
+    parser.add_argument(
+        "folders", nargs="+", metavar="run", help="run folders, or folders with a metrics.csv"
+    )
+    parser.add_argument("--of", nargs="+", metavar="QUANTITY", help="such as dev/csts/spearman train/loss")
+    parser.add_argument("--names", nargs="+", metavar="NAME", help="one for each run, for the legend")
+    parser.add_argument(
+        "--line",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a level to compare scores with; repeatable",
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="FOLDER", default=Path(), help="default: where you are"
+    )
+    parser.set_defaults(run=curves)
+
+
+def curves(options: argparse.Namespace) -> None:
+    """Reads the runs, writes a table and a picture."""
+    require_matplotlib()
+    levels = dict(_level(line) for line in options.line)
+    runs = told_apart([read_curves(folder) for folder in options.folders], options.folders)
+    if options.names:
+        if len(options.names) != len(runs):
+            raise UserError(f"--names: {len(options.names)} names for {len(runs)} runs; give one for each")
+        runs = [replace(run, name=name) for name, run in zip(options.names, runs, strict=True)]
+    quantities = choose_quantities(runs, options.of)
+    try:
+        options.output.mkdir(parents=True, exist_ok=True)
+        write_table(runs, quantities, options.output / "curves.csv")
+        draw(runs, quantities, options.output / "curves.svg", levels=levels)
+    except OSError as error:
+        raise UserError(f"{options.output}: cannot write there ({error.strerror}); give --output") from error
+    print(f"written: {options.output / 'curves.svg'}, {options.output / 'curves.csv'}", file=sys.stderr)
+
+
+def _level(line: str) -> tuple[str, float]:
+    name, _, value = line.rpartition("=")
+    try:
+        return name, as_number(value)
+    except ValueError:
+        raise UserError(f'--line {line}: expected a name and a number, as in --line "TF-IDF=0.731"') from None
+
+
+def write_table(runs: Sequence[Curves], quantities: Sequence[str], path: Path) -> None:
+    """One row for each value: run, quantity, step, value. Batches of a set are those of the whole training."""
+    with whole_file(path) as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["run", "quantity", "step", "value"])
+        for run in runs:
+            for key in quantities:
+                writer.writerows(
+                    [run.name, key, step, f"{value:.6g}"] for step, value in run.values.get(key, ())
+                )
+            writer.writerows(
+                [run.name, f"train/{name}/batches", "", count] for name, count in run.batches.items()
+            )
+
+
+def draw(
+    runs: Sequence[Curves], quantities: Sequence[str], path: Path, *, levels: Mapping[str, float]
+) -> None:
+    """A panel for each quantity, a line for each run; levels are dashed, in panels of scores.
+
+    One more panel shows how often each set was drawn, where runs have mixed several.
+    """
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    mixes = any(len(run.batches) > 1 for run in runs)
+    columns = min(PER_ROW, len(quantities) + mixes)
+    rows = -(-(len(quantities) + mixes) // columns)
+    with mpl.rc_context({"svg.hashsalt": "juzhen"}):
+        figure = Figure(figsize=(4.2 * columns, 3.0 * rows + 0.3), layout="constrained")
+        panels = iter(figure.subplots(rows, columns, squeeze=False).flat)
+        for key, axes in zip(quantities, panels, strict=False):
+            is_score = key.startswith(("dev/", "test/"))
+            for place, run in enumerate(runs):
+                points = run.values.get(key, [])
+                values = [value for _, value in points]
+                shown = values if is_score else smoothed(values, LOSS_WINDOW)
+                style = {"marker": "o", "markersize": 3} if is_score else {"linewidth": 1}
+                axes.plot([step for step, _ in points], shown, color=f"C{place}", label=run.name, **style)
+            for name, value in levels.items() if is_score else ():
+                axes.axhline(value, color="0.4", linestyle="--", linewidth=1, label=name)
+            axes.set(title=key, xlabel="step")
+            axes.grid(color="0.92")
+        if mixes:
+            _draw_batches(next(panels), runs)
+        for axes in panels:
+            axes.set_visible(False)
+        figure.legend(
+            *figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8
+        )
+        with whole_file(path, "wb") as file:
+            figure.savefig(file, format="svg", metadata={"Date": None})
+
+
+def _draw_batches(axes: Any, runs: Sequence[Curves]) -> None:
+    """Bars of the batches drawn from each set, those of a run in its color, with their share of the run's."""
+    names = sorted({name for run in runs for name in run.batches})
+    height = 0.8 / len(runs)
+    for place, run in enumerate(runs):
+        counts = [run.batches.get(name, 0) for name in names]
+        rows = [number + (place - (len(runs) - 1) / 2) * height for number in range(len(names))]
+        bars = axes.barh(rows, counts, height, color=f"C{place}")
+        total = sum(counts) or 1
+        axes.bar_label(
+            bars, [f"{100 * count / total:.0f} %" if count else "" for count in counts], fontsize=7
+        )
+    axes.set(title="batches of each set", xlabel="batches", yticks=range(len(names)), yticklabels=names)
+    axes.invert_yaxis()
+    axes.margins(x=0.15)
