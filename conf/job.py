@@ -4,7 +4,6 @@ What a data set and an encoder say of themselves stands in `juzhen.data.spec` an
 made of them. Fields carry no defaults that `conf/` also has; `None` means "may be left out". Needs no torch.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,12 +145,3 @@ class JobConfig:
     # name → a callback of callbacks/: `_target_`, `decides_weights` and its numbers; null: left out
     callbacks: dict[str, Any] = MISSING
     logger: LoggerConfig = MISSING
-
-
-def deciding_callbacks(chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that say of themselves that they decide the weights: they are part of what a run is. {} by default."""
-    return {
-        name: dict(node)
-        for name, node in chosen.items()
-        if isinstance(node, Mapping) and node.get("decides_weights")
-    }

@@ -8,10 +8,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from conf.job import JobConfig, deciding_callbacks
+from conf.job import JobConfig
 from conf.own_classes import own_class
 from datamodules.stages import Stage
 from juzhen.core.examples import Examples
+from juzhen.core.named import deciding_callbacks, without_paths
 from juzhen.data.loading import JobData
 from launch.maths_digest import maths_digest
 from launch.naming import deciding_augmentation, without_variant
@@ -20,8 +21,8 @@ from lightning_modules.chosen_losses import Match
 NOT_PART_OF_THE_WEIGHTS = ("checkpoint_every",)
 """Numbers of `training` that change no weights."""
 
-ALREADY_IN_THE_START = ("path", "revision", "learning_rate", "initialize")
-"""Of the backbone: what the digest of the starting weights knows better, or the optimizer."""
+ALREADY_IN_THE_START = ("name", "path", "revision", "learning_rate", "initialize")
+"""Of the backbone: what the digest of the starting weights knows better, or the optimizer, and what it is called."""
 
 
 def stage_digest(
@@ -43,7 +44,7 @@ def stage_digest(
         "seed": job.seed,
         "precision": job.hardware.precision,
         "model": without_variant(job.model),
-        "loss": {name: [match.kind, match.loss] for name, match in matches.items()},
+        "loss": {name: [match.kind, without_paths(match.loss)] for name, match in matches.items()},
         "training": training,
         "optimizer": vars(job.optimizer),
         "sampling": [

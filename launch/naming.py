@@ -11,10 +11,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from conf import for_scores
 from conf.declared import declared
-from conf.job import deciding_callbacks
 from conf.own_classes import is_own
 from juzhen.core import accelerator
 from juzhen.core.errors import UserError
+from juzhen.core.named import deciding_callbacks, name_of, without_paths
 from launch.language import with_language
 
 NOT_PART_OF_THE_RUN = (
@@ -45,14 +45,17 @@ NOT_PART_OF_THE_EVALUATION = ("cache_embeddings",)
 def run_key(config: Mapping[str, Any] | DictConfig) -> str:
     """Eight hex digits over everything that decides the numbers of a run.
 
-    An encoder to start from counts by its weights, not by its path. The order of mappings is kept: a curriculum
+    Models and losses count by their names, wherever their classes lie, a backbone by its path. An encoder to start
+    from counts by its weights, not by its path. The order of mappings is kept: a curriculum
     [a, b] is another run than [b, a]. Of a composition, each `${…}` counts by what it stands for.
     """
     if isinstance(config, DictConfig):
         config = _filled_in(config)
-    deciding = {key: value for key, value in config.items() if key not in NOT_PART_OF_THE_RUN}
+    deciding = without_paths({key: value for key, value in config.items() if key not in NOT_PART_OF_THE_RUN})
+    if isinstance(config.get("backbone"), Mapping):
+        deciding["backbone"] = {key: value for key, value in config["backbone"].items() if key != "name"}
     if isinstance(config.get("schedule"), Mapping):
-        deciding["schedule"] = {key: value for key, value in config["schedule"].items() if key != "store"}
+        deciding["schedule"].pop("store", None)
     if config.get("init_from"):
         deciding["init_from"] = _weights_digest(Path(config["init_from"]))
     deciding["precision"] = (config.get("hardware") or {}).get("precision")
@@ -82,7 +85,7 @@ def _filled_in(config: DictConfig) -> dict[str, Any]:
 
 def without_variant(model: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a model without the name that they go by, which changes no numbers."""
-    return {key: value for key, value in model.items() if key != "variant"}
+    return {key: value for key, value in without_paths(model).items() if key != "variant"}
 
 
 def deciding_augmentation(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -128,8 +131,8 @@ def run_name(config: Mapping[str, Any]) -> str:
     joined = ("-" if is_serial else "+").join((is_serial and schedule.get("order")) or datasets)
     if len(joined) > 80:
         joined = f"{datasets[0]}+{len(datasets) - 1}more"
-    model = config["model"].get("variant") or config["model"].get("_target_", "model").split(".")[-2]
-    loss = config["loss"].get("_target_", "losses.by_kind.ByKind").split(".")[-2]
+    model = config["model"].get("variant") or name_of(config["model"])
+    loss = name_of(config["loss"])
     trains, uses_loss = _learning(config["model"].get("_target_"))
     learns = trains and bool(config.get("dataset"))
     words = [*([joined] if trains else []), model, *([loss] if learns and uses_loss else [])]

@@ -26,6 +26,7 @@ from launch.origin import chosen_files, place_of
 from launch.overrides import Groups, parse_flags, refuse_repeats
 from launch.own_folder import make_folder, take_folder
 from launch.own_hydra import check_hydra
+from launch.own_names import check_own_names
 from launch.set_files import check_set_files
 from launch.sweep_rows import is_one_cell, parameters, rows, with_row
 
@@ -193,6 +194,7 @@ class _Check:
 
     def _judge(self, job: DictConfig) -> None:
         check_job(job)
+        check_own_names(job, [self.folder, *self.trees])
         if job.hardware.accelerator == "cpu" and job.hardware.precision == "bf16-mixed" and lacks_bf16():
             warning = slow_bf16_warning("hardware.precision=bf16-mixed", "hardware=cpu")
             self.said[f"warning: {warning}"] = None

@@ -8,7 +8,7 @@ from conf.own_classes import is_own, own_class, refusal
 from juzhen.core.errors import UserError, nearest
 from launch.explain import ConfigError, key_hint
 
-HYDRA_KEYS = ("_target_", "_args_", "_partial_", "_recursive_", "_convert_")
+HYDRA_KEYS = ("_target_", "name", "_args_", "_partial_", "_recursive_", "_convert_")
 
 FITS: dict[str, Callable[[object], bool]] = {
     "a number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),

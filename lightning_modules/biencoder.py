@@ -17,6 +17,7 @@ from juzhen.backends.names import BackendName
 from juzhen.core.batch import Batch, Encoded
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
+from juzhen.core.named import name_of
 from juzhen.encoders import SentenceEncoder, compile_layers, load_backbone, load_encoder
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.locate import has_score_head
@@ -86,7 +87,7 @@ class BiEncoder(SentenceModule):
         where = "model.score=bilinear" if score else f"{start} scores pairs by a bilinear form"
         for name, (_, loss) in losses.items():
             if not loss or own_class(loss["_target_"]).consumes != "scores":
-                learner = f"loss={loss['_target_'].split('.')[-2]}" if loss else cls.__name__
+                learner = f"loss={name_of(loss)}" if loss else cls.__name__
                 raise UserError(
                     f"{where}: {learner} does not read the score of a pair, so that {name} would leave the form as it "
                     "is; choose a loss of scores, as in loss=cosent, or leave the form out: "

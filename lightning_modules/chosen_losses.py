@@ -12,6 +12,7 @@ from conf.job import JobConfig
 from juzhen.core.contract import choose_view
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
+from juzhen.core.named import name_of
 from juzhen.core.places import CONFIGURATION
 from juzhen.data.spec import DatasetConfig
 
@@ -80,7 +81,7 @@ def _loss_of(model: Declared, losses: Mapping[str, Any]) -> Mapping[str, Any]:
     chosen = losses if "_target_" in losses else losses.get(model.loss_kind, {})
     if not chosen or model.loss_kind not in declared(chosen["_target_"]).input_kinds:
         fitting = [name for name, kinds in _losses_on_file().items() if model.loss_kind in kinds]
-        given = chosen["_target_"].split(".")[-2] if chosen else "by_kind"
+        given = name_of(chosen)
         raise UserError(
             f"loss={given}: {model.name} makes {model.loss_kind.replace('_', ' ')}s, which this loss does not "
             f"take; choose one of {', '.join(fitting)}, as in loss={fitting[0]}"
@@ -102,11 +103,11 @@ def _match(name: str, dataset: DatasetConfig, losses: Mapping[str, Any], model: 
         )
     target = declared(chosen["_target_"])
     if target.consumes not in model.provides:
-        raise UserError(_unreadable(chosen["_target_"].split(".")[-2], target.consumes, kind, model))
+        raise UserError(_unreadable(name_of(chosen), target.consumes, kind, model))
     kind = choose_view(
         name,
         kind,
-        chosen["_target_"].split(".")[-2],
+        name_of(chosen),
         target.input_kinds,
         wanted=wanted,
         alternatives=_losses_on_file(model.provides),

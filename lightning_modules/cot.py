@@ -13,6 +13,7 @@ from conf.own_classes import own_class
 from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
+from juzhen.core.named import name_of
 from juzhen.encoders.prompt_collate import PromptCollator
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.sentence_encoder import PromptEncoder
@@ -72,7 +73,7 @@ class CotEncoder(BiEncoder):
                 )
             if "negative" in views and Kind.TRIPLET not in own_class(loss["_target_"]).input_kinds:
                 raise UserError(
-                    f"loss={loss['_target_'].split('.')[-2]}: a sentence with a negative template is a triplet, which "
+                    f"loss={name_of(loss)}: a sentence with a negative template is a triplet, which "
                     "this loss does not take; choose loss=info_nce_pool, or model.use_negative=false"
                 )
 

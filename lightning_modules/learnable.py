@@ -13,6 +13,7 @@ from conf.job import JobConfig
 from datamodules.datamodule import SentenceDataModule
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
+from juzhen.core.named import name_of
 from juzhen.data.spec import DatasetConfig
 from juzhen.losses.loss import Contrast, Loss
 from lightning_modules.chosen_losses import Match
@@ -62,7 +63,7 @@ class _Set:
         self.job = job
         self.examples = examples
         self.loss = loss
-        self.name = f"loss={match.loss['_target_'].split('.')[-2]}"
+        self.name = f"loss={name_of(match.loss)}"
         self.batch_rows = min(batch_size, len(examples))
         self.size_key = _size_key(job, examples.name)
         makes_negatives = examples.kind is Kind.SENTENCE and bool(job.model.get("use_negative"))

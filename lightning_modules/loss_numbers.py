@@ -11,6 +11,7 @@ from omegaconf import OmegaConf
 
 from conf import for_scores
 from conf.own_classes import own_class
+from juzhen.core.named import numbers_of
 from juzhen.core.places import CONFIGURATION
 
 FAMILIES = {for_scores.COSINE: "biencoder", for_scores.LOGIT: "crossencoder"}
@@ -58,7 +59,7 @@ def documented() -> dict[str, dict[str, dict[str, str]]]:
 
 def _with_other_unit(model: Mapping[str, Any], loss: str, numbers: Mapping[str, Any]) -> dict[str, Any]:
     """The numbers of a loss, and its temperature in the unit that its file does not choose."""
-    plain = {key: value for key, value in numbers.items() if key != "_target_"}
+    plain = numbers_of(numbers)
     if "temperature_unit" in plain:
         other = "score" if plain["temperature_unit"] == for_scores.SPREAD else for_scores.SPREAD
         there = losses_for(model, temperature_unit=other)[loss]

@@ -9,6 +9,7 @@ from conf.job import JobConfig
 from conf.own_classes import own_class
 from juzhen.core.errors import UserError
 from juzhen.core.examples import NLI_CLASSES, TARGET_COLUMN, Kind
+from juzhen.core.named import numbers_of
 from juzhen.losses.loss import Loss
 from lightning_modules.chosen_losses import Match, chosen_losses
 
@@ -39,7 +40,7 @@ def _require_labels(job: JobConfig, matches: Mapping[str, Match]) -> None:
 def build_loss(config: Mapping[str, Any], *, dim: int, num_classes: int) -> Loss:
     """The loss of a configuration node; only one with a head is told the sizes."""
     target = own_class(config["_target_"])
-    numbers = {name: value for name, value in config.items() if name != "_target_"}
+    numbers = numbers_of(config)
     return target(**numbers, **({"dim": dim, "num_classes": num_classes} if target.has_head else {}))
 
 

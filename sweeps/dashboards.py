@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 SPECIFICATION = "workspace.json"
 DIMENSIONS = {
-    "Model": "model._target_",
-    "Loss": "loss._target_",
+    "Model": "model.name",
+    "Loss": "loss.name",
     "Backbone": "backbone.path",
     "Hardware": "hardware.accelerator",
 }

@@ -10,12 +10,12 @@ from juzhen.core.result_shape import ANYTHING, BEST_DEV, RESULT
 from juzhen.core.secrets import redacted
 from juzhen.core.shape import require_shape
 from juzhen.core.texts import short
+from juzhen.core.upgrade import FORMAT_VERSION, upgraded
 from juzhen.core.whole import write_json
 
 RESULT_FILE = "result.json"
 STAGES = "stages"
 """Subfolder of a run in which the stages before its last keep their files."""
-FORMAT_VERSION = 1
 WITHOUT_LEAKS = "_without_leaks"
 """End of a metric's name: the same metric on the rows that training has not seen. Only sets with a leak have it."""
 
@@ -105,6 +105,7 @@ class Result:
                 require_shape(
                     value, BEST_DEV if key.startswith("best_dev_") else ANYTHING, f"it.training.{key}"
                 )
+            fields = upgraded(fields)
             for name in ("scores", "untrained"):
                 fields[name] = {key: Score(**score) for key, score in fields.get(name, {}).items()}
             return cls(**fields)
@@ -114,5 +115,7 @@ class Result:
             ) from None
         except (ValueError, TypeError, RecursionError) as error:
             raise UserError(f"{path}: not a result of juzhen ({short(str(error), 300)})") from error
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from error
         except OSError as error:
             raise UserError(f"{path}: cannot be read ({error.strerror})") from error

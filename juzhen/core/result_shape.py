@@ -26,12 +26,12 @@ SETS = Table(
         }
     )
 )
-NODE = Object(optional={"_target_": str})
+NODE = Object(optional={"_target_": str, "name": (str, NOTHING)})
 CONFIG = Object(
     optional={
         "model": NODE,
         "loss": NODE,
-        "backbone": Object(optional={"path": str}),
+        "backbone": Object(optional={"path": str, "name": (str, NOTHING)}),
         "dataset": SETS,
         "evaluate": (SETS, NOTHING),
         "schedule": (

@@ -13,6 +13,7 @@ POOLINGS = ("mean", "cls", "max", "first_last", "weighted")
 class BackboneConfig:
     """The pretrained transformer, and how its token states become one embedding."""
 
+    name: str | None = option("what tables call it; null: the last part of its path", None)
     path: str = option("hub id, or a folder in transformers or sentence-transformers layout")
     revision: str | None = None
     initialize: str = option(

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from juzhen.core.errors import UserError
-from juzhen.core.result import FORMAT_VERSION, RESULT_FILE, Result
+from juzhen.core.result import RESULT_FILE, Result
 from juzhen.core.whole import KEPT_ASIDE
 from juzhen.report.identity import identify
 
@@ -43,8 +43,6 @@ def read_all(folder: str | Path, *, report: Callable[[str], None]) -> dict[Path,
 
 def _read(path: Path) -> Result:
     result = Result.read(path)
-    if result.format_version != FORMAT_VERSION:
-        raise UserError(f"{path}: format {result.format_version}, this version reads {FORMAT_VERSION}")
     missing = [key for key in NEEDED_CONFIG if key not in result.config]
     if missing:
         raise UserError(f"{path}: its configuration lacks {', '.join(missing)}")

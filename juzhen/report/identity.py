@@ -1,10 +1,10 @@
 """Which results belong to one row of a matrix, and what that row is called."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from conf.job import deciding_callbacks
+from juzhen.core.named import deciding_callbacks, name_of, without_paths
 from juzhen.core.result import Result
 
 NOT_PART_OF_THE_ROW = (
@@ -45,18 +45,20 @@ class Identity:
     """What two results share when only their seeds differ.
 
     trained_on  "a>b" for a curriculum, "a+b" for a mixture, "" for no training, "lexical" for the baseline
-    settings    the deciding configuration as sorted (dotted key, value) pairs
+    settings    the deciding configuration as sorted (dotted key, value) pairs; models and losses by their names
+    backbone    what the backbone is called, "" where it has no name; decides nothing
     """
 
     trained_on: str
     settings: tuple[tuple[str, str], ...]
+    backbone: str = field(default="", compare=False)
 
 
 def identify(result: Result, *, before_training: bool) -> Identity:
     """The identity of a result, or of the weights it started from."""
     config = result.config
     left_out = set(NOT_PART_OF_THE_ROW)
-    if short_target(config["model"]) == "lexical":
+    if name_of(config["model"]) == "lexical":
         trained_on = "lexical"
         left_out.update(TRAINING_ONLY, WEIGHTS_ONLY)
     elif before_training or not result.trained_on:
@@ -64,7 +66,8 @@ def identify(result: Result, *, before_training: bool) -> Identity:
         left_out.update(TRAINING_ONLY)
     else:
         trained_on = _curriculum(result)
-    settings = {key: value for key, value in config.items() if key not in left_out}
+    settings = without_paths({key: value for key, value in config.items() if key not in left_out})
+    backbone = settings.get("backbone", {}).pop("name", None) or ""
     if trained_on != "lexical":
         settings |= _arithmetic(config)
     if not (settings.get("augmentation") or {}).get("views"):
@@ -76,10 +79,10 @@ def identify(result: Result, *, before_training: bool) -> Identity:
         # A dataset's own view or limit decides too, but only of the sets that this stage has seen.
         seen = [name for stage in result.trained_on for name in stage.split("+")]
         settings["dataset"] = {name: _rows_of(config["dataset"].get(name) or {}) for name in seen}
-        settings["loss"] = _losses_in_use(config["loss"], settings["dataset"])
-        settings |= _own_numbers(config["schedule"], result.stage, seen)
+        settings["loss"] = _losses_in_use(settings["loss"], settings["dataset"])
+        settings |= without_paths(_own_numbers(config["schedule"], result.stage, seen))
         settings |= {"callbacks": deciding_callbacks(config.get("callbacks") or {})}
-    return Identity(trained_on, tuple(sorted(_flatten(settings).items())))
+    return Identity(trained_on, tuple(sorted(_flatten(settings).items())), backbone)
 
 
 def _arithmetic(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,28 +101,6 @@ def _losses_in_use(
     """Of a table kind → loss the kinds that the sets have, or are turned into; all where they have none of them."""
     kinds = {one.get("view") or one.get("kind") for one in sets.values() if one is not None}
     return {kind: one for kind, one in loss.items() if kind in kinds} or loss
-
-
-def short_target(node: Mapping[str, Any]) -> str:
-    """The file a `_target_` lives in: juzhen.losses.cosent.CoSENT → cosent; `by_kind` for a node without one."""
-    target = node.get("_target_")
-    return target.split(".")[-2] if target else "by_kind"
-
-
-def label_rows(identities: Sequence[Identity], given: Sequence[str] = ()) -> list[str]:
-    """One label per row: its name, and the settings in which it differs from its namesakes.
-
-    given  names that sweeps gave to rows, "" for a row without one; it is then called by what it was trained on
-    """
-    given = given or [""] * len(identities)
-    names = [name or _name(identity) for name, identity in zip(given, identities, strict=True)]
-    labels = []
-    for name, identity in zip(names, identities, strict=True):
-        namesakes = [
-            dict(other.settings) for other, its in zip(identities, names, strict=True) if its == name
-        ]
-        labels.append(" · ".join([name, *_differences(dict(identity.settings), namesakes)]))
-    return labels
 
 
 def row_name(result: Result) -> str:
@@ -164,55 +145,6 @@ def is_curriculum(result: Result) -> bool:
 
 def _curriculum(result: Result) -> str:
     return ">".join(result.trained_on) if is_curriculum(result) else "+".join(sorted(result.trained_on))
-
-
-def _name(identity: Identity) -> str:
-    if identity.trained_on == "lexical":
-        return "lexical"
-    start = dict(identity.settings).get("init_from", "None")
-    steps = identity.trained_on.replace("+", " + ").split(">") if identity.trained_on else []
-    if start != "None":
-        steps.insert(0, start)
-    return " → ".join(steps) or "untrained"
-
-
-def _differences(own: Mapping[str, str], namesakes: Sequence[Mapping[str, str]]) -> list[str]:
-    """Settings as `key=value` in which `own` differs from any of its namesakes.
-
-    Another class of loss or model is told by its name alone, and so are another variant of a model and another
-    backbone: that their keys differ too goes without saying.
-    """
-    keys = sorted({key for settings in namesakes for key in settings}, key=_names_first)
-    spoken = []
-    for key in keys:
-        node = key.split(".")[0]
-        target, variant = f"{node}._target_", f"{node}.variant"
-        told_before = {target: (), variant: (target,), BACKBONE: ()}.get(key, (target, variant))
-        if node == "backbone" and key != BACKBONE:
-            told_before = (BACKBONE,)
-        peers = [one for one in namesakes if all(one.get(other) == own.get(other) for other in told_before)]
-        if len({settings.get(key) for settings in peers}) == 1:
-            continue
-        if key == target:
-            spoken.append(f"{node}={short_target({'_target_': own.get(key)})}")
-        elif key == BACKBONE:
-            paths = {settings.get(key, "no backbone") for settings in peers}
-            short = {"/".join(path.split("/")[-2:]) for path in paths}
-            path = own.get(key, "no backbone")
-            spoken.append("/".join(path.split("/")[-2:]) if len(short) == len(paths) else path)
-        else:
-            spoken.append(f"{node if key == variant else key}={own.get(key, 'absent')}")
-    return spoken
-
-
-BACKBONE = "backbone.path"
-"""What another backbone is told by: the last two parts of it, `builtin/mini_zh`."""
-
-
-def _names_first(key: str) -> tuple[str, bool, str]:
-    """Sorts the names that a node goes by before its numbers."""
-    node, _, rest = key.partition(".")
-    return node, rest not in ("_target_", "variant", "path"), rest
 
 
 def _flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

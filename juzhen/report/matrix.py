@@ -7,8 +7,10 @@ from functools import partial
 
 from juzhen.core.errors import UserError
 from juzhen.core.measures import is_beside
+from juzhen.core.named import name_of
 from juzhen.core.result import WITHOUT_LEAKS, Result, Score
-from juzhen.report.identity import Identity, identify, label_rows, row_name, short_target
+from juzhen.report.identity import Identity, identify, row_name
+from juzhen.report.labels import label_rows
 
 SPLITS = ("test", "dev")
 """Evaluation splits, the one preferred in a table first."""
@@ -146,7 +148,7 @@ def _setup(result: Result, identity: Identity) -> str:
     if identity.trained_on == "lexical":
         return "TF-IDF"
     backbone = str(result.config["backbone"]["path"])
-    return f"{backbone}, {short_target(result.config['loss'])}" if identity.trained_on else backbone
+    return f"{backbone}, {name_of(result.config['loss'])}" if identity.trained_on else backbone
 
 
 def _cells(seeds: Sequence[Mapping[str, Score]], metric: str) -> dict[str, Cell]:

@@ -8,10 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from juzhen.core.named import BY_KIND, name_of
 from juzhen.core.result import Result
-from juzhen.report.identity import is_curriculum, short_target
+from juzhen.report.identity import is_curriculum
 
-BY_KIND = "by_kind"
 CUSTOMARY = {
     "scored_pair": "cosine",
     "labelled_pair": "online_contrastive",
@@ -59,7 +59,7 @@ def training_of(result: Result) -> Training:
 
 def family_of(model: Mapping[str, Any]) -> str:
     """A prompt encoder that reads no [MASK] is a bi-encoder."""
-    family = short_target(model)
+    family = name_of(model)
     return "biencoder" if family == "cot" and model.get("read") == "pooling" else family
 
 
@@ -103,7 +103,7 @@ def _lessons(result: Result, index: int, names: Sequence[str]) -> list[tuple[str
         target = loss if "_target_" in loss else loss.get(kind, {})
         is_own = kind == own.get("kind", kind) and name not in READINGS
         text = READINGS.get(name, name) if is_own else f"{READINGS.get(name, name)}[{kind}]"
-        lessons.append((text, kind, short_target(target)))
+        lessons.append((text, kind, name_of(target)))
     return lessons
 
 
@@ -125,7 +125,7 @@ def _loss_node(result: Result, index: int, name: str) -> Mapping[str, Any]:
         return stages[index]["loss"]
     if index >= result.stage or not (result.stage < len(stages) and stages[result.stage].get("loss")):
         return result.config["loss"]
-    return (result.config.get("earlier") or {}).get("loss") or {"_target_": "losses.unknown.Unknown"}
+    return (result.config.get("earlier") or {}).get("loss") or {"_target_": "unknown", "name": "unknown"}
 
 
 def _kind_read(result: Result, index: int, name: str, loss: Mapping[str, Any]) -> str:

@@ -110,8 +110,8 @@ hydra:
   run:
     dir: ${run_dir}
 """,
-    "model/biencoder.yaml": "_target_: lightning_modules.biencoder.BiEncoder\n",
-    "model/misspelt.yaml": "_target_: lightning_modules.biencoder.BiEncodr\n",
+    "model/biencoder.yaml": "_target_: lightning_modules.biencoder.BiEncoder\nname: biencoder\n",
+    "model/misspelt.yaml": "_target_: lightning_modules.biencoder.BiEncodr\nname: misspelt\n",
     "callbacks/default.yaml": "defaults: [loss_gradient, space_health]\n",
     "callbacks/loss_gradient.yaml": """\
 # @package callbacks.loss_gradient
@@ -153,18 +153,21 @@ max_length: null
 dropout: null
 learning_rate: 2.0e-5
 """,
-    "loss/cosent.yaml": "_target_: juzhen.losses.cosent.CoSENT\ntemperature: 0.05\n",
-    "loss/triplet.yaml": "_target_: juzhen.losses.triplet.TripletMargin\nmargin: 0.2\ndistance: cosine\n",
-    "loss/softmax.yaml": "_target_: juzhen.losses.softmax.SoftmaxClassifier\n"
+    "loss/cosent.yaml": "_target_: juzhen.losses.cosent.CoSENT\nname: cosent\ntemperature: 0.05\n",
+    "loss/triplet.yaml": "_target_: juzhen.losses.triplet.TripletMargin\nname: triplet\nmargin: 0.2\ndistance: cosine\n",
+    "loss/softmax.yaml": "_target_: juzhen.losses.softmax.SoftmaxClassifier\nname: softmax\n"
     "use_difference: true\nuse_product: false\n",
-    "loss/incomplete.yaml": "_target_: juzhen.losses.cosent.CoSENT\n",
-    "loss/misplaced.yaml": "_target_: juzhen.losses.cosnet.CoSENT\ntemperature: 0.05\n",
+    "loss/incomplete.yaml": "_target_: juzhen.losses.cosent.CoSENT\nname: incomplete\n",
+    "loss/nameless.yaml": "_target_: juzhen.losses.cosent.CoSENT\ntemperature: 0.05\n",
+    "loss/misplaced.yaml": "_target_: juzhen.losses.cosnet.CoSENT\nname: misplaced\ntemperature: 0.05\n",
     "loss/by_kind.yaml": """\
 scored_pair:
   _target_: juzhen.losses.cosent.CoSENT
+  name: cosent
   temperature: 0.05
 triplet:
   _target_: juzhen.losses.triplet.TripletMargin
+  name: triplet
   margin: 0.2
   distance: cosine
 """,

@@ -53,6 +53,17 @@ def test_every_option_of_a_group_is_accepted(group: str) -> None:
     check("-m", f"{group}=glob(*)", *small, *(["backbone.path=folder"] if group == "backbone" else []))
 
 
+@pytest.mark.parametrize("group", ["model", "loss", "backbone"])
+def test_every_file_says_its_name(group: str) -> None:
+    files = {
+        path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in (CONF / group).glob("*.yaml")
+    }
+    names = {stem: one.get("variant", one.get("name")) for stem, one in files.items()}
+    others = {stem: name for stem, name in names.items() if name != stem}
+    unnamed = {"model": {}, "loss": {"by_kind": None}, "backbone": {"local": None}}
+    assert others == unnamed[group]
+
+
 def test_every_dataset_is_accepted() -> None:
     names = sorted(file.stem for file in (CONF / "dataset").glob("*.yaml"))
     check(f"dataset=[{','.join(names)}]", "suite=none")

@@ -11,6 +11,7 @@ from conf.for_scores import unit_of_scores
 from conf.own_classes import own_class
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
+from juzhen.core.named import numbers_of
 from launch import check_command_line, typed_config
 from lightning_modules import loss_numbers
 
@@ -48,7 +49,7 @@ def composed(*words):
 def require_documented(documented, model, loss, node):
     """The numbers that a composed job has are those of the page; a refused pair of model and loss has none there."""
     column = 1 if model == "crossencoder" else 0
-    found = {key: value for key, value in OmegaConf.to_container(node).items() if key != "_target_"}
+    found = numbers_of(OmegaConf.to_container(node))
     told = {key: values[column] for key, values in documented.get(loss, {}).items() if "(" not in key}
     assert set(told) == set(found), (model, loss)
     for key, value in found.items():

@@ -58,13 +58,13 @@ def test_panels_are_built_offline_for_every_set_and_dimension(report):
         "Sets by hardware",
         "Time and memory",
     ]
-    for name, key in (("loss", "loss.value._target_"), ("hardware", "hardware.value.accelerator")):
+    for name, key in (("loss", "loss.value.name"), ("hardware", "hardware.value.accelerator")):
         bars = [panel["config"] for panel in sections[f"Sets by {name}"]]
         assert {bar["groupBy"] for bar in bars} == {key}
         assert [bar["metrics"] for bar in bars] == [[f"{column}/spearman"] for column in COLUMNS]
     (everything,) = sections["Model × loss × set × hardware"]
     accessors = [column["accessor"] for column in everything["config"]["columns"]]
-    assert accessors[:2] == ["config:model.value._target_", "config:loss.value._target_"]
+    assert accessors[:2] == ["config:model.value.name", "config:loss.value.name"]
     assert accessors[-4:] == [f"summary:{column}/spearman" for column in COLUMNS]
     assert sections["Transfer matrix"][0]["config"]["mediaKeys"] == ["heat_map"]
     assert workspace.entity == "team"

@@ -17,6 +17,7 @@ from datamodules.datamodule import SentenceDataModule
 from datamodules.stages import only_stage
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
+from juzhen.core.named import name_of
 from juzhen.data.loading import JobData, load_job_data
 from juzhen.data.sampler import BatchRows
 from juzhen.encoders.transformer import quiet
@@ -145,7 +146,7 @@ def order_of(work: Work, *, micro_rows: int | None = None) -> Order:
         eps=job.optimizer.eps,
         clip_norm=job.optimizer.clip_norm,
         bf16=job.hardware.precision == PRECISIONS["bf16"],
-        loss=job.loss["_target_"].split(".")[-2],
+        loss=name_of(job.loss),
         micro_rows=micro_rows,
     )
 

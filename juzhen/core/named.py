@@ -1,0 +1,63 @@
+"""Models and losses by their names. Where a class lies decides no key and no row, so that modules can be moved."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+BY_KIND = "by_kind"
+NO_NUMBERS = ("_target_", "name")
+"""Keys of a model or a loss that its constructor does not take."""
+
+
+HOMES = {"losses": "juzhen.losses.loss", "lightning_modules": "lightning_modules.base"}
+"""Package of models or losses, less what lies above it → a module that is in it today."""
+
+
+def path_of_today(target: object) -> str | None:
+    """Where a model or a loss lies today, whatever lay above its package when its path was written down.
+
+    None for what is not written like the path of one. Imports nothing.
+    """
+    pattern = rf"(?:juzhen\.)?({'|'.join(HOMES)})\.([a-z]\w*)\.([A-Z]\w*)"
+    found = re.fullmatch(pattern, target, re.ASCII) if isinstance(target, str) else None
+    return f"{HOMES[found[1]].rpartition('.')[0]}.{found[2]}.{found[3]}" if found else None
+
+
+def name_of(node: Mapping[str, Any]) -> str:
+    """The name of a model or a loss, `by_kind` of a table example kind → loss.
+
+    Settings without a name, as results once had them, are called by the module of their class:
+    juzhen.losses.cosent.CoSENT → cosent.
+    """
+    target = node.get("_target_")
+    if not target:
+        return BY_KIND
+    return str(node.get("name") or ".".join(["", target]).split(".")[-2])
+
+
+def numbers_of(node: Mapping[str, Any]) -> dict[str, Any]:
+    """What the constructor of a model or a loss takes from its settings."""
+    return {key: value for key, value in node.items() if key not in NO_NUMBERS}
+
+
+def without_paths(settings: Any) -> Any:
+    """Settings in which models and losses, at any depth, are told by their names alone.
+
+    >>> without_paths({"loss": {"_target_": "juzhen.losses.mse.SquaredError", "name": "mse", "reduction": "mean"}})
+    {'loss': {'name': 'mse', 'reduction': 'mean'}}
+    """
+    if isinstance(settings, list):
+        return [without_paths(one) for one in settings]
+    if not isinstance(settings, Mapping):
+        return settings
+    own = {"name": name_of(settings)} if "_target_" in settings else {}
+    return own | {key: without_paths(one) for key, one in settings.items() if key not in ("_target_", *own)}
+
+
+def deciding_callbacks(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that say of themselves that they decide the weights: they are part of what a run is. {} by default."""
+    return {
+        name: without_paths(node)
+        for name, node in chosen.items()
+        if isinstance(node, Mapping) and node.get("decides_weights")
+    }
