@@ -154,7 +154,8 @@ dropout: null
 learning_rate: 2.0e-5
 """,
     "loss/cosent.yaml": "_target_: juzhen.losses.cosent.CoSENT\nname: cosent\ntemperature: 0.05\n",
-    "loss/triplet.yaml": "_target_: juzhen.losses.triplet.TripletMargin\nname: triplet\nmargin: 0.2\ndistance: cosine\n",
+    "loss/triplet.yaml": "_target_: juzhen.losses.triplet.TripletMargin\nname: triplet\n"
+    "margin: 0.2\ndistance: cosine\n",
     "loss/softmax.yaml": "_target_: juzhen.losses.softmax.SoftmaxClassifier\nname: softmax\n"
     "use_difference: true\nuse_product: false\n",
     "loss/incomplete.yaml": "_target_: juzhen.losses.cosent.CoSENT\nname: incomplete\n",

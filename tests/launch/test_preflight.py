@@ -155,7 +155,7 @@ WRONG = {
     "model=misspelt": "did you mean lightning_modules.biencoder.BiEncoder?",
     "model._target_=lightning_module.biencoder.BiEncoder": "did you mean lightning_modules.biencoder.BiEncoder?",
     "loss=nameless": "loss.name is not set; expected letters, digits, _ and -, for example loss.name=cosent",
-    "loss._target_=juzhen.losses.triplet.TripletMargin ~loss.temperature +loss.margin=1": "conf/loss/cosent.yaml calls CoSENT so",
+    "loss._target_=juzhen.losses.mse.SquaredError ~loss.temperature": "conf/loss/cosent.yaml calls CoSENT so",
     "loss.name=triplet": "conf/loss/triplet.yaml calls TripletMargin so, and this is juzhen.losses.cosent.CoSENT",
     "loss=by_kind loss.triplet.name=x/y": "loss.triplet.name=x/y: expected letters, digits, _ and -",
     "loss.temperature=abc": "loss.temperature=abc: expected a number",
