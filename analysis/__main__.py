@@ -1,56 +1,6 @@
-"""Looks into data and trained models.
+"""The old home of verbs that `juzhen` has now."""
 
-python -m analysis leaks --all                          what training sets share with evaluation sets
-python -m analysis leaks --train atec --evaluate afqmc
-python -m analysis leaks --text corpus.txt.zst wiki1m   lines of running text that hold evaluation sentences
-python -m analysis leaks --run runs/NAME                the same for the very text that a run has learnt from
-python -m analysis calibrate runs/NAME                  scores as probabilities: temperature and Platt scaling, ECE
-python -m analysis fuse runs/ONE runs/OTHER             two runs as one score, weighted by what does best on dev
-python -m analysis curves runs/ONE runs/OTHER           learning curves side by side, a picture and a table
-python -m analysis transfer runs/NAME mrpc snli         what a classifier on frozen embeddings reaches
-python -m analysis space runs/NAME --dataset csts       where embeddings lie: lengths, spread, directions, neighbours
-"""
-
-import argparse
-import sys
-
-from schema.arguments import Parser
-from schema.caches import caches_below, default_cache
-from schema.errors import exit_status
-from schema.program import run_program
-
-
-def main(arguments: list[str]) -> int:
-    """Runs one command; the exit status: 0, or 2 for a mistake of the user."""
-
-    def run() -> None:
-        options = _parser().parse_args(arguments)
-        caches_below(default_cache())
-        options.run(options)
-
-    return exit_status(run)
-
-
-def _parser() -> argparse.ArgumentParser:
-    from analysis.calibrate_command import add_calibrate
-    from analysis.curves_command import add_curves
-    from analysis.fuse_command import add_fuse
-    from analysis.leaks.command import add_leaks
-    from analysis.space_command import add_space
-    from analysis.transfer_command import add_transfer
-
-    parser = Parser(
-        prog="python -m analysis", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    commands = parser.add_subparsers(required=True, metavar="command")
-    add_leaks(commands)
-    add_calibrate(commands)
-    add_curves(commands)
-    add_fuse(commands)
-    add_transfer(commands)
-    add_space(commands)
-    return parser
-
+from juzhen.cli.moved import answer
 
 if __name__ == "__main__":
-    sys.exit(run_program(lambda: main(sys.argv[1:])))
+    answer("python -m analysis", "juzhen")

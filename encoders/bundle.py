@@ -60,7 +60,7 @@ def load_encoder(folder_or_run: str | Path) -> SentenceEncoder:
     folder = encoder_folder(folder_or_run)
     if (folder / HEAD_FILE).is_file():
         raise UserError(
-            f"{folder_or_run}: holds a cross-encoder, which scores pairs and has no embeddings. Use predict.py, or "
+            f"{folder_or_run}: holds a cross-encoder, which scores pairs and has no embeddings. Use juzhen score, or "
             "model=crossencoder init_from=<this>; its transformer alone is backbone=local backbone.path=<the folder>"
         )
     return load_backbone(BackboneConfig(path=str(folder), initialise="pretrained"), seed=0)

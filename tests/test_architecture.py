@@ -29,8 +29,8 @@ LAST_STEP = {
     "launch/data_record.py",
     "launch/first_look.py",
 }
-"""Reached from train.py and evaluate_runs.py alone, once torch is welcome: they tie modules and callbacks together. The
-record of data and the first look read rows, which needs no torch."""
+"""Reached from train.py and launch/evaluate.py alone, once torch is welcome: they tie modules and callbacks together.
+The record of data and the first look read rows, which needs no torch."""
 
 
 def imports(path):
@@ -60,11 +60,8 @@ def test_arrows_go_one_way(project_root, package):
         "schema",
         "launch.console",
         "launch.run_folder",
-        "sweeps.__main__",
-        "predict",
-        "evaluate_runs",
-        "analysis.__main__",
-        "mining.__main__",
+        "juzhen.cli.main",
+        "launch.evaluate",
     ],
 )
 def test_the_door_does_not_load_torch(project_root, module):

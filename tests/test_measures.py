@@ -10,10 +10,9 @@ import pytest
 from jobs import compose_job, run_job
 from omegaconf import OmegaConf
 
-import evaluate_runs
-from analysis.__main__ import main as analyse
 from datamodules import loading
 from encoders import load_encoder
+from juzhen.cli.main import main
 from launch import typed_config
 from launch.values import check_values
 from lightning_modules.biencoder import BiEncoder
@@ -21,7 +20,7 @@ from lightning_modules.crossencoder import CrossEncoder
 from metrics.ranking import score_ranking
 from schema.errors import UserError
 from schema.examples import Kind
-from schema.files import BUILTIN_DATA
+from schema.files import BUILTIN_DATA, DATASETS
 from schema.measures import MEASURES
 from schema.result import Result
 from sweeps.matrix import build_matrix
@@ -244,7 +243,7 @@ def test_a_set_that_comes_later_is_filled_in_with_its_measure(run, data, tmp_pat
     late = run_job(tmp_path, tiny_backbone, *FEW, f"data_dir={data}")
     (tmp_path / "conf" / "dataset").mkdir(parents=True)
     for name in KINDS:
-        text = (evaluate_runs.CONFIGURATION / "dataset" / f"{name}.yaml").read_text(encoding="utf-8")
+        text = (DATASETS / f"{name}.yaml").read_text(encoding="utf-8")
         own = re.sub(r"^rows: .*$", "rows: {train: null, dev: null, test: null}", text, flags=re.MULTILINE)
         own = own.replace(f"dataset.{name}", f"dataset.my_{name}").replace(
             f"name: {name}\n", f"name: my_{name}\n"
@@ -253,7 +252,7 @@ def test_a_set_that_comes_later_is_filled_in_with_its_measure(run, data, tmp_pat
     words = [str(late), "--config-dir", str(tmp_path / "conf")]
     for name in KINDS:
         words += ["--dataset", f"my_{name}"]
-    assert evaluate_runs.main(words) == 0
+    assert main(["evaluate", *words]) == 0
     told = capsys.readouterr().out
     for measure in ("ranking accuracy", "triplet accuracy", "transfer accuracy"):
         assert measure in told
@@ -263,7 +262,7 @@ def test_a_set_that_comes_later_is_filled_in_with_its_measure(run, data, tmp_pat
             own = found.scores[key.replace(name, f"my_{name}")]
             assert own.value == pytest.approx(score.value, abs=0.03), key
     assert found.transfer["my_tnews"] == expected.transfer["tnews"]
-    assert evaluate_runs.main(words) == 0
+    assert main(["evaluate", *words]) == 0
     assert "nothing to do" in capsys.readouterr().out
 
 

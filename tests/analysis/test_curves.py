@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.__main__ import main
 from analysis.curves import choose_quantities, read_curves, told_apart
+from juzhen.cli.main import main
 from schema.errors import UserError
 
 COLUMNS = ["dev/csts/spearman", "dev/selection/spearman", "epoch", "step", "train/loss"]

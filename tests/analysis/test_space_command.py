@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from analysis.__main__ import main
 from datamodules.probe import Probe
 from encoders import load_backbone, load_encoder, save_encoder
+from juzhen.cli.main import main
 from metrics.geometry import mean_cosine, neighbour_similarity, norms, silhouette
 from schema.config import BackboneConfig
 from schema.examples import Examples, Kind

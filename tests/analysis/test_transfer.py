@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from analysis.__main__ import main
 from analysis.transfer import transfer
 from encoders import load_backbone, save_encoder
+from juzhen.cli.main import main
 from schema.config import BackboneConfig
 from schema.errors import UserError
 from schema.examples import Examples, Kind

@@ -15,9 +15,9 @@ import torch
 from callbacks import snapshot, snapshot_file
 from callbacks.snapshot import Snapshots
 from callbacks.snapshot_file import NoRoomError, put_together, read_snapshot, take_apart
+from juzhen.cli.main import main as sweeps_main
 from schema import snapshots as kept
 from schema.snapshots import POINTER, clear_away, find_snapshot, forget_snapshot, private_folder
-from sweeps.__main__ import main as sweeps_main
 
 pytestmark = pytest.mark.skipif(kept.boot_id() is None, reason="only Linux tells one start from another")
 

@@ -8,7 +8,7 @@ from encoders import load_encoder
 from encoders.grow import with_layers
 from encoders.projection import OutputNorm
 from encoders.token_whitening import SPARE, token_frequencies, whiten_tokens
-from mining.__main__ import main
+from juzhen.cli.main import main
 from schema.errors import UserError
 
 TEXTS = ["今天天气很好", "我们说的是天气", "你好吗", "他们在这为国说要就出会时年得"]

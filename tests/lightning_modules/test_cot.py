@@ -9,11 +9,11 @@ import torch
 from jobs import compose_job, forbid_reading, run_job
 from omegaconf import OmegaConf
 
-import predict
 import train
 from datamodules import loading
 from encoders import load_backbone, load_encoder
 from encoders.prompt_encoder import PromptEncoder
+from juzhen.cli.main import main
 from launch import typed_config
 from launch.language import with_language
 from launch.naming import run_key
@@ -131,7 +131,7 @@ def test_what_a_run_leaves_encodes_the_same_and_can_be_learnt_from_on(tmp_path, 
         first, second = (Result.read(one).scores["dev/demo_sts/spearman"].value for one in (run, other))
         assert first == pytest.approx(second, abs=1e-6)
     capsys.readouterr()
-    assert predict.main([str(run), "今天天气很好", "今天天气很好"]) == 0
+    assert main(["score", str(run), "今天天气很好", "今天天气很好"]) == 0
     assert capsys.readouterr().out.strip() == "1.0000"
 
 

@@ -8,10 +8,10 @@ import torch
 from jobs import compose_job, forbid_reading, run_job
 from omegaconf import OmegaConf
 
-import predict
 from datamodules import loading
 from encoders import load_encoder
 from encoders.joint_bundle import load_joint_encoder
+from juzhen.cli.main import main
 from launch import typed_config
 from lightning_modules.crossencoder import CrossEncoder
 from lightning_modules.joint_plan import JointPlan
@@ -128,7 +128,7 @@ def test_the_result_is_that_of_the_saved_encoder_and_of_predict(run, tmp_path):
     path, columns = tmp_path / "pairs.tsv", ("text_a", "text_b")
     rows = ["\t".join(pair) for pair in zip(*(dev.texts(column) for column in columns), strict=True)]
     path.write_text("\n".join(["sentence1\tsentence2", *rows]) + "\n", encoding="utf-8")
-    assert predict.main([str(run), "--file", str(path)]) == 0
+    assert main(["score", str(run), "--file", str(path)]) == 0
     with (tmp_path / "pairs.scored.tsv").open(encoding="utf-8") as file:
         written = [
             float(row["score"]) for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
@@ -139,11 +139,11 @@ def test_the_result_is_that_of_the_saved_encoder_and_of_predict(run, tmp_path):
 def test_predict_is_symmetric_and_names_what_needs_embeddings(run, tmp_path, capsys):
     shown = []
     for pair in (("今天天气很好", "我改密码"), ("我改密码", "今天天气很好")):
-        assert predict.main([str(run), *pair]) == 0
+        assert main(["score", str(run), *pair]) == 0
         shown.append(capsys.readouterr().out)
     assert shown[0] == shown[1]
     for more in (["--backend", "onnx"], ["--cache", str(tmp_path)]):
-        assert predict.main([str(run), "今天", "明天", *more]) == 2
+        assert main(["score", str(run), "今天", "明天", *more]) == 2
         assert "has no embeddings" in capsys.readouterr().err
 
 

@@ -9,8 +9,8 @@ from omegaconf import OmegaConf
 
 from datamodules.source import load_examples
 from encoders.joint_bundle import load_joint_encoder
+from juzhen.cli.main import main
 from launch.preflight import check_command_line
-from mining.__main__ import main
 from mining.distil import Pairs, distilled_pairs, graded, write_set
 from schema.config import DatasetConfig
 from schema.errors import UserError

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 from jobs import run_job
 
-import evaluate_runs
 from callbacks.pruning import PruneOnDev
+from juzhen.cli.main import main
 from launch import check_command_line
 from launch.explain import ConfigError
 from launch.signatures import check_target
@@ -88,7 +88,7 @@ def test_a_result_of_a_stranger_runs_nothing(place, trap, tmp_path, tiny_lexical
     text = path.read_text(encoding="utf-8")
     found = re.search(rf'"{place}": {{\s*"_target_": "([\w.]+)"', text)
     path.write_text(text.replace(f'"{found[1]}"', '"a_trap.Trap"'), encoding="utf-8")
-    status = evaluate_runs.main([str(tiny_lexical), "--again", "--without-leaks"])
+    status = main(["evaluate", str(tiny_lexical), "--again", "--without-leaks"])
     assert not trap.exists()
     if place == "model":  # of a model that learns nothing the loss is never asked for
         assert status == 2

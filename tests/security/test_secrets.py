@@ -10,7 +10,8 @@ import pytest
 from callbacks.tracking import build_loggers
 from launch.job import check_config, typed_config
 from schema.config import LoggerConfig
-from schema.errors import UserError, exit_status
+from schema.errors import UserError
+from schema.program import status_of
 from schema.result import Result
 from schema.secrets import READABLE, REDACTED, hide_in_logs, redacted
 from sweeps.ledger import Event, Ledger
@@ -135,7 +136,7 @@ def test_what_is_stored_and_logged_holds_no_secret(tmp_path, capsys, monkeypatch
     def fail():
         raise UserError(f"cannot read {TOKEN}")
 
-    assert exit_status(fail) == 2
+    assert status_of(fail) == 2
     assert capsys.readouterr().err == f"error: cannot read {REDACTED}\n"
     assert not leaks(tmp_path)
 

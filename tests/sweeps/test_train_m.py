@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from jobs import SMALL
 
+from juzhen.cli.main import main as sweeps_main
 from schema.result import Result
-from sweeps.__main__ import main as sweeps_main
 from sweeps.ledger import Event, Ledger
 from sweeps.matrix import build_matrix
 

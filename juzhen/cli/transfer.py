@@ -1,22 +1,27 @@
-"""The command line of transfer tasks: `python -m analysis transfer`."""
+"""`juzhen transfer`: what a classifier on frozen embeddings reaches."""
 
-import argparse
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
-from schema.arguments import add_batch_tokens, add_data_dir, add_seed
+from schema.arguments import (
+    BATCH_TOKENS,
+    SEED,
+    VerbParser,
+    add_batch_tokens,
+    add_data_dir,
+    add_seed,
+    data_folder,
+)
 from schema.errors import UserError
+from schema.files import DATASETS
 from schema.numerals import whole_number
 from schema.whole import write_json
 
-CONFIGURATION = Path(__file__).resolve().parents[1] / "conf"
 
-
-def add_transfer(commands: "argparse._SubParsersAction") -> None:
-    """Adds the command `transfer` to a program."""
-    parser = commands.add_parser(
+def parser() -> VerbParser:
+    parser = VerbParser(
         "transfer",
-        help="classify pairs or texts by a logistic regression on frozen embeddings",
         description="Trains a logistic regression on the embeddings of an encoder, which is not changed: on train, "
         "its penalty chosen on dev, its accuracy told on test. Where splits are missing, in folds of what is there.",
     )
@@ -36,31 +41,39 @@ def add_transfer(commands: "argparse._SubParsersAction") -> None:
     add_seed(parser, of="drawn rows and folds")
     add_batch_tokens(parser)
     parser.add_argument("--output", type=Path, metavar="FILE", help="also write the numbers here, as JSON")
-    parser.set_defaults(run=run)
+    return parser
 
 
-def run(options: argparse.Namespace) -> None:
+def run(
+    encoder: str | Path,
+    sets: Sequence[str],
+    *,
+    data_dir: Path | None = None,
+    limit: int | None = None,
+    seed: int = SEED,
+    batch_tokens: int = BATCH_TOKENS,
+    output: Path | None = None,
+) -> None:
     """Encodes, classifies, prints a table."""
     # An encoder is a folder here, the hub is never asked. transformers reads this when it is imported.
     os.environ["HF_HUB_OFFLINE"] = "1"
     from analysis.leaks.sources import ConfiguredSets
     from encoders import load_encoder
 
-    data_dir = options.data_dir or Path(os.environ.get("JUZHEN_DATA", "data"))
-    sets = ConfiguredSets(CONFIGURATION / "dataset", data_dir)
-    splits = {name: _read(sets, name) for name in options.sets}
-    encoder = load_encoder(options.encoder)
+    configured = ConfiguredSets(DATASETS, data_folder(data_dir))
+    splits = {name: _read(configured, name) for name in sets}
+    loaded = load_encoder(encoder)
     from analysis.transfer import transfer
 
-    numbers = {"batch_tokens": options.batch_tokens, "seed": options.seed, "limit": options.limit}
+    numbers = {"batch_tokens": batch_tokens, "seed": seed, "limit": limit}
     found = {}
     print("| set | accuracy | F1 | majority | rows | learnt from | how |\n|---|---|---|---|---|---|---|")
-    for name in options.sets:
-        one = found[name] = transfer(encoder, splits[name], **numbers)
+    for name in sets:
+        one = found[name] = transfer(loaded, splits[name], **numbers)
         percents = " | ".join(f"{100 * value:.1f}" for value in (one.accuracy, one.f1, one.majority))
         print(f"| {name} | {percents} | {one.rows:,} | {one.learnt_from:,} | {one.how} |", flush=True)
-    if options.output:
-        write_json(options.output, {name: one.as_dict() for name, one in found.items()})
+    if output:
+        write_json(output, {name: one.as_dict() for name, one in found.items()})
 
 
 def _read(sets, name: str) -> dict:
