@@ -35,7 +35,7 @@ embeddings = encoder.embed(["今天天气很好", "今天是个好天气"], batc
 
 _SCORE = f"""
 These are the embeddings alone. A pair was trained to be scored by uᵀWv and not by the cosine: sentence-transformers
-knows nothing of {SCORE_FILE}, `python predict.py` does, and `load_encoder("<this folder>").scores(first, second, …)`.
+knows nothing of {SCORE_FILE}, `juzhen score` does, and `load_encoder("<this folder>").scores(first, second, …)`.
 """
 
 

@@ -17,16 +17,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launch.lacking import Described, FinishedStage, fillable, finished_stages, uncounted
 from launch.run_folder import RunFolder
 from schema.arguments import VerbParser, add_batch_tokens
 from schema.caches import caches_below
 from schema.errors import UserError
-from schema.measures import FIRST_MEASURES
 from schema.result import WITHOUT_LEAKS, Result
 
 if TYPE_CHECKING:  # it loads torch, and neither --help nor a folder that lacks nothing should wait for that
     from launch.fill import Filled, Filler
+    from launch.lacking import Described, FinishedStage
 
 ROUNDING = 1e-6
 """Smaller differences are those of sentences that went through the encoder in other company."""
@@ -87,8 +86,10 @@ def run(
     """Fills in every finished run below `runs`. Raises UserError, at the end, where some failed."""
     options = argparse.Namespace(**locals())
     _check(options)
-    stages = finished_stages(options.runs)
+    from launch.lacking import finished_stages
     from launch.preflight import checked_job
+
+    stages = finished_stages(options.runs)
 
     words = [f"dataset=[{','.join(options.dataset)}]", f"suite={options.suite or 'none'}"]
     words += [f"hardware={options.hardware}"] if options.hardware else []
@@ -128,7 +129,7 @@ class _Visit:
         self.named: Described = named["evaluate"] | named["dataset"]
         self._filler: Filler | None = None
 
-    def __call__(self, stage: FinishedStage) -> str:
+    def __call__(self, stage: "FinishedStage") -> str:
         """Fills one result in, and says in a line what came of it."""
         if not self._wanted(stage):
             return f"nothing to do{self._without_file(stage)}"
@@ -140,13 +141,15 @@ class _Visit:
             filled = self.filler().fill(stage, wanted)
             return _spoken(filled, Result.read(stage.folder), time.monotonic() - since)
 
-    def _wanted(self, stage: FinishedStage) -> Described:
+    def _wanted(self, stage: "FinishedStage") -> "Described":
+        from launch.lacking import fillable, uncounted
+
         result = Result.read(stage.folder)
         folder = self.options.data_dir
         wanted = fillable(result, self.named, data_dir=folder, again=self.options.again)
         return wanted | uncounted(result, data_dir=folder) if self.options.without_leaks else wanted
 
-    def _without_file(self, stage: FinishedStage) -> str:
+    def _without_file(self, stage: "FinishedStage") -> str:
         """The sets that were asked for by name and are neither scored nor to be read anywhere."""
         result = Result.read(stage.folder)
         read = {key.split("/")[1] for key in result.data if not key.startswith("train/")}
@@ -172,6 +175,8 @@ class _Visit:
 
 def _spoken(filled: "Filled", result: Result, seconds: float) -> str:
     """New Spearman, or what else speaks for a set, ×100 of each split, what moved, and what could not be done."""
+    from schema.measures import FIRST_MEASURES
+
     spoken = []
     for key in filled.added:
         place, _, metric = key.rpartition("/")

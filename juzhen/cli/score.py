@@ -31,7 +31,6 @@ if TYPE_CHECKING:  # it loads numpy, and --help should not wait for that
     from encoders.joint_encoder import JointEncoder
 
 OWN_CACHES = True
-"""Libraries keep theirs below --cache, so that nothing is left where none was named."""
 
 
 def run(

@@ -316,11 +316,11 @@ def test_two_fused_runs_are_a_teacher(runs, fitted, tmp_path, capsys):
     values = [float(line.split("\t")[2]) for line in table.read_text("utf-8").splitlines()[1:]]
     assert 0 < min(values) < max(values) < 1
     moved = [*words[:1], str(fitted / "fusion-demo_sts.json"), *words[2:], "--grade", "probability"]
-    assert mine(moved) == 2
+    assert main(moved) == 2
     assert "without 0/1 labels" in capsys.readouterr().err
     assert main([*words, "--fuse", str(runs[1]), str(runs[0])]) == 2
     assert "and this is not" in capsys.readouterr().err
-    assert mine([words[0], str(runs[0]), *words[2:], "--fuse", *map(str, runs)]) == 2
+    assert main([words[0], str(runs[0]), *words[2:], "--fuse", *map(str, runs)]) == 2
     assert "--fuse says where the runs of a fusion-<set>.json are" in capsys.readouterr().err
 
 
