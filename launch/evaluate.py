@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launch.run_folder import RunFolder
-from schema.arguments import VerbParser, add_batch_tokens
+from schema.arguments import VerbParser
 from schema.caches import caches_below
 from schema.errors import UserError
 from schema.result import WITHOUT_LEAKS, Result
@@ -67,7 +67,7 @@ def parser() -> VerbParser:
     parser.add_argument(
         "--hardware", metavar="NAME", help="of conf/hardware; default: what each run has used, on one device"
     )
-    add_batch_tokens(parser, default="as the hardware says")
+    parser.add_batch_tokens(default="as the hardware says")
     return parser
 
 

@@ -86,29 +86,21 @@ class VerbParser(Parser):
     def _owners(self, flag: str) -> list[str]:
         return self.owners(flag)
 
+    def add_seed(self, *, of: str) -> None:
+        """The option --seed; `of`: what is drawn with it."""
+        number = whole_number("--seed", least=0, expected="a whole number, 0 or more")
+        self.add_argument("--seed", type=number, help=f"for {of} (default: {SEED})")
 
-def add_seed(parser: argparse.ArgumentParser, *, of: str) -> None:
-    """The option --seed; `of`: what is drawn with it."""
-    parser.add_argument(
-        "--seed",
-        type=whole_number("--seed", least=0, expected="a whole number, 0 or more"),
-        help=f"for {of} (default: {SEED})",
-    )
+    def add_batch_tokens(self, default: str = str(BATCH_TOKENS)) -> None:
+        """The option --batch-tokens: how many tokens an encoder sees at a time."""
+        number = whole_number("--batch-tokens", least=1, expected="a number of tokens, such as 16384")
+        self.add_argument(
+            "--batch-tokens", type=number, metavar="N", help=f"tokens at a time (default: {default})"
+        )
 
-
-def add_batch_tokens(parser: argparse.ArgumentParser, default: str = str(BATCH_TOKENS)) -> None:
-    """The option --batch-tokens: how many tokens an encoder sees at a time."""
-    parser.add_argument(
-        "--batch-tokens",
-        type=whole_number("--batch-tokens", least=1, expected="a number of tokens, such as 16384"),
-        metavar="N",
-        help=f"tokens at a time (default: {default})",
-    )
-
-
-def add_data_dir(parser: argparse.ArgumentParser) -> None:
-    """The option --data-dir: where sets lie."""
-    parser.add_argument("--data-dir", type=Path, help="default: $JUZHEN_DATA, or data")
+    def add_data_dir(self) -> None:
+        """The option --data-dir: where sets lie."""
+        self.add_argument("--data-dir", type=Path, help="default: $JUZHEN_DATA, or data")
 
 
 def data_folder(given: Path | None) -> Path:

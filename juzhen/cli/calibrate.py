@@ -1,12 +1,11 @@
 """`juzhen calibrate`: scores of a run as probabilities."""
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schema.arguments import BATCH_TOKENS, VerbParser, add_batch_tokens
+from schema.arguments import BATCH_TOKENS, VerbParser
 from schema.errors import UserError
 from schema.whole import whole_file, write_json
 
@@ -30,12 +29,12 @@ def parser() -> VerbParser:
     return parser
 
 
-def add_scoring(parser: argparse.ArgumentParser) -> None:
+def add_scoring(parser: VerbParser) -> None:
     """Arguments of every command that computes scores of runs."""
     parser.add_argument("--sets", nargs="+", metavar="SET", help="default: every fitting set of the run")
     parser.add_argument("--data-dir", type=Path, help="default: where the run read its sets")
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="default: analysis/ in the (first) run")
-    add_batch_tokens(parser)
+    parser.add_batch_tokens()
 
 
 def run(

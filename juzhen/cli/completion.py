@@ -4,8 +4,7 @@ Packages that do this for argparse want the parsers of all verbs at once; this o
 """
 
 import argparse
-from collections.abc import Iterator, Sequence
-from itertools import takewhile
+from collections.abc import Sequence
 from pathlib import Path
 
 from juzhen.cli.verbs import VERBS, parser_of
@@ -82,18 +81,18 @@ def candidates(words: Sequence[str]) -> list[str]:
 
 def _action_for(before: Sequence[str], parser: VerbParser) -> argparse.Action | None:
     """The option or the argument that the next word is a value of."""
-    given = list(takewhile(lambda one: not one.startswith("--"), reversed(before)))
-    if len(given) < len(before):
-        option = parser._option_string_actions.get(before[-len(given) - 1])
-        if option is not None and _takes(option, len(given)):
-            return option
-    positional = list(_positional_words(before, parser))
-    free = [action for action in parser._actions if not action.option_strings]
-    for action in free:
-        if _takes(action, len(positional)):
-            return action
-        positional = positional[1:]
-    return None
+    option, count, free = None, 0, [action for action in parser._actions if not action.option_strings]
+    filled = 0  # values of the first that is free
+    for word in before:
+        if word.startswith("--"):
+            option, count = parser._option_string_actions.get(word), 0
+        elif option is not None and _takes(option, count):
+            count += 1
+        elif free:
+            filled += 1
+            if not _takes(free[0], filled):
+                free, filled = free[1:], 0
+    return option if option is not None and _takes(option, count) else next(iter(free), None)
 
 
 def _takes(action: argparse.Action, count: int) -> bool:
@@ -101,17 +100,6 @@ def _takes(action: argparse.Action, count: int) -> bool:
     if isinstance(action.nargs, int):
         return count < action.nargs
     return action.nargs in ("+", "*") or count < 1
-
-
-def _positional_words(before: Sequence[str], parser: VerbParser) -> Iterator[str]:
-    option, count = None, 0
-    for word in before:
-        if word.startswith("--"):
-            option, count = parser._option_string_actions.get(word), 0
-        elif option is not None and _takes(option, count):
-            count += 1
-        else:
-            yield word
 
 
 def _values(action: argparse.Action | None) -> list[str]:

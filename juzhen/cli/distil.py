@@ -5,15 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from schema.arguments import (
-    BATCH_TOKENS,
-    SEED,
-    VerbParser,
-    add_batch_tokens,
-    add_data_dir,
-    add_seed,
-    data_folder,
-)
+from schema.arguments import BATCH_TOKENS, SEED, VerbParser, data_folder
 from schema.errors import UserError
 from schema.files import DATASETS
 from schema.numerals import whole_number
@@ -49,14 +41,14 @@ def parser() -> VerbParser:
     parser.add_argument(
         "--fuse", nargs=2, metavar="RUN", help="where the two runs of a fused teacher are, if they were moved"
     )
-    add_data_dir(parser)
+    parser.add_data_dir()
     parser.add_argument(
         "--limit",
         type=whole_number("--limit", least=2, expected="at least 2 pairs, such as 20000"),
         help="at most so many pairs, drawn at random",
     )
-    add_seed(parser, of="drawn pairs")
-    add_batch_tokens(parser)
+    parser.add_seed(of="drawn pairs")
+    parser.add_batch_tokens()
     return parser
 
 

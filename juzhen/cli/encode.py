@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from schema.arguments import BATCH_TOKENS, VerbParser, add_batch_tokens
+from schema.arguments import BATCH_TOKENS, VerbParser
 from schema.caches import caches_below
 from schema.config import BackendName, backend_name
 from schema.errors import UserError
@@ -22,7 +22,7 @@ def parser() -> VerbParser:
     parser.add_argument("encoder", help="run folder, or folder of an encoder")
     parser.add_argument("file", type=Path, help="one text per line: .txt, also .txt.zst or .txt.gz")
     parser.add_argument("--output", type=Path, metavar="FILE.npy", help="default: <file>.npy beside the file")
-    add_batch_tokens(parser)
+    parser.add_batch_tokens()
     add_backend(parser)
     return parser
 

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from schema.arguments import VerbParser, add_data_dir, data_folder
+from schema.arguments import VerbParser, data_folder
 from schema.errors import UserError
 from schema.files import DATASETS
 from schema.numerals import finite_number, whole_number
@@ -27,7 +27,7 @@ def parser() -> VerbParser:
         "--run", dest="run_folder", metavar="FOLDER", help="the very text that a run has learnt from"
     )
     parser.add_argument("--evaluate", nargs="+", metavar="SET", help="default: every dev and test split")
-    add_data_dir(parser)
+    parser.add_data_dir()
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="default: runs/leaks")
     parser.add_argument(
         "--threshold",

@@ -1,6 +1,5 @@
 """`juzhen report`: all that runs say, as files."""
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,7 +22,7 @@ def parser() -> VerbParser:
     return parser
 
 
-def add_report(parser: argparse.ArgumentParser) -> None:
+def add_report(parser: VerbParser) -> None:
     """What a report is made of and where it goes."""
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where to write; default: <folder>/report")
     parser.add_argument(

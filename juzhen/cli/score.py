@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from analysis.new_pairs import add_fitted, check_fitted, fused_scores, scaled
 from juzhen.cli.encode import add_backend
-from schema.arguments import BATCH_TOKENS, VerbParser, add_batch_tokens
+from schema.arguments import BATCH_TOKENS, VerbParser
 from schema.caches import caches_below
 from schema.config import BackendName, backend_name
 from schema.errors import UserError, nearest
@@ -90,7 +90,7 @@ def parser() -> VerbParser:
     parser.add_argument("--quoted", action="store_true", help='fields may be wrapped in double quotes ("")')
     parser.add_argument("--output", type=Path, help="default: <file>.scored.tsv or .csv beside the file")
     parser.add_argument("--score-column", help="name of the new column (default: score)")
-    add_batch_tokens(parser)
+    parser.add_batch_tokens()
     add_backend(parser)
     add_fitted(parser)
     return parser

@@ -5,15 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from schema.arguments import (
-    BATCH_TOKENS,
-    SEED,
-    VerbParser,
-    add_batch_tokens,
-    add_data_dir,
-    add_seed,
-    data_folder,
-)
+from schema.arguments import BATCH_TOKENS, SEED, VerbParser, data_folder
 from schema.errors import UserError
 from schema.files import DATASETS
 from schema.numerals import whole_number
@@ -53,9 +45,9 @@ def parser() -> VerbParser:
         type=whole_number("--sentences", least=10, expected="at least 10, such as 1000"),
         help="texts of each set, at most (default: 1000)",
     )
-    add_seed(parser, of="drawn texts")
-    add_data_dir(parser)
-    add_batch_tokens(parser)
+    parser.add_seed(of="drawn texts")
+    parser.add_data_dir()
+    parser.add_batch_tokens()
     parser.add_argument("--output", type=Path, metavar="FILE", help="also write the numbers here, as JSON")
     return parser
 

@@ -1,6 +1,5 @@
 """`juzhen table`: the transfer matrix on the console."""
 
-import argparse
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,13 +26,13 @@ def parser() -> VerbParser:
     return parser
 
 
-def add_runs(parser: argparse.ArgumentParser) -> None:
+def add_runs(parser: VerbParser) -> None:
     """The folder of runs that a verb reads, and the metric of its columns."""
     parser.add_argument("folder", type=Path, help="folder that holds runs, at any depth")
     parser.add_argument("--metric", help="spearman (default), pearson, accuracy, f1, …")
 
 
-def add_split(parser: argparse.ArgumentParser) -> None:
+def add_split(parser: VerbParser) -> None:
     """The option --split: which columns a matrix has."""
     parser.add_argument(
         "--split",

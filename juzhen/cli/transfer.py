@@ -4,15 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from schema.arguments import (
-    BATCH_TOKENS,
-    SEED,
-    VerbParser,
-    add_batch_tokens,
-    add_data_dir,
-    add_seed,
-    data_folder,
-)
+from schema.arguments import BATCH_TOKENS, SEED, VerbParser, data_folder
 from schema.errors import UserError
 from schema.files import DATASETS
 from schema.numerals import whole_number
@@ -32,14 +24,14 @@ def parser() -> VerbParser:
         metavar="SET",
         help="0/1 pairs, NLI pairs, texts with classes: mrpc, qqp, snli, tnews …",
     )
-    add_data_dir(parser)
+    parser.add_data_dir()
     parser.add_argument(
         "--limit",
         type=whole_number("--limit", least=10, expected="at least 10 rows, such as 20000"),
         help="at most this many rows of each split",
     )
-    add_seed(parser, of="drawn rows and folds")
-    add_batch_tokens(parser)
+    parser.add_seed(of="drawn rows and folds")
+    parser.add_batch_tokens()
     parser.add_argument("--output", type=Path, metavar="FILE", help="also write the numbers here, as JSON")
     return parser
 

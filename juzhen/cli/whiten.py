@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from schema.arguments import SEED, VerbParser, add_data_dir, add_seed, data_folder
+from schema.arguments import SEED, VerbParser, data_folder
 from schema.files import DATASETS
 from schema.numerals import finite_number, whole_number
 
@@ -39,8 +39,8 @@ def parser() -> VerbParser:
         type=whole_number("--limit", least=1, expected="at least 1 row, such as 20000"),
         help="rows of each set, drawn at random (default: 20000)",
     )
-    add_seed(parser, of="drawn rows")
-    add_data_dir(parser)
+    parser.add_seed(of="drawn rows")
+    parser.add_data_dir()
     return parser
 
 
