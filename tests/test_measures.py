@@ -130,7 +130,7 @@ def test_a_classifier_reaches_what_the_command_says(run, tmp_path):
     assert result.scores["test/demo_qmc/transfer_accuracy"].low is not None
     output = tmp_path / "transfer.json"
     words = ["transfer", str(run), "demo_qmc", "demo_nli", "--limit", "40", "--output", str(output)]
-    assert analyse(words) == 0
+    assert main(words) == 0
     told = json.loads(output.read_text())
     for name in ("demo_qmc", "demo_nli"):
         for metric in ("accuracy", "f1", "majority"):
