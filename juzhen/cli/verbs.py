@@ -77,7 +77,7 @@ def load_verb(name: str) -> ModuleType:
 
 def parser_of(name: str) -> VerbParser:
     """The parser of a verb, which knows which verbs of its group have the options that it lacks itself."""
-    parser = load_verb(name).parser()
+    parser: VerbParser = load_verb(name).parser()
     (group,) = [group for group in GROUPS.values() if name in group]
     others = [one for one in group if one != name and (find_suite() or one not in SUITE)]
     parser.owners = lambda flag: [one for one in others if flag in load_verb(one).parser().flags()]
