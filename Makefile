@@ -43,8 +43,8 @@ dashboards: $(READY) ## Report and panels of RUNS (default runs) on Weights & Bi
 	$(BIN)/python -m juzhen dashboards $(or $(RUNS),runs)
 
 data: $(READY) ## Write the built-in data sets and the built-in vocabulary again from their grammar
-	$(BIN)/python -m datamodules.synthetic
-	$(BIN)/python -m encoders.build_vocabulary
+	$(BIN)/python -m tools.synthetic
+	$(BIN)/python -m tools.build_vocabulary
 
 clean: ## Remove the environment and the caches of tools; never results, nor .cache (rm -r .cache)
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

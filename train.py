@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from schema.program import announce, checking, loading, run_program
+from juzhen.cli.program import announce, checking, loading, run_program
 
 if TYPE_CHECKING:  # loaded when the program has begun, so that Ctrl-C ends it in words from the start
     from omegaconf import DictConfig
 
-    from datamodules.loading import Known
+    from juzhen.data.loading import Known
 
 CONFIGURATION = Path(__file__).resolve().parent / "conf"
 
@@ -25,11 +25,11 @@ def run_job(config: "DictConfig", *, known: "Known | None" = None) -> None:
     """
     from omegaconf import OmegaConf
 
+    from juzhen.core.caches import caches_below
     from launch import typed_config
     from launch.first_look import first_look
     from launch.naming import run_key
     from launch.shown_again import show_finished
-    from schema.caches import caches_below
 
     typed = typed_config(config)
     if show_finished(OmegaConf.to_object(typed)):
@@ -72,7 +72,7 @@ def _checked() -> "Known | None":
 
 
 def main() -> None:
-    from schema.about import tell_about
+    from juzhen.cli.about import tell_about
 
     if tell_about(sys.argv[1:], conf_dir=CONFIGURATION):
         return

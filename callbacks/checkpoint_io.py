@@ -10,13 +10,13 @@ import torch
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from callbacks.snapshot_file import read_snapshot
-from schema.errors import UserError
-from schema.snapshots import SUFFIX
-from schema.whole import whole_file
+from callbacks.snapshots import SUFFIX
+from juzhen.core.errors import UserError
+from juzhen.core.whole import whole_file
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """A kill leaves the old checkpoint or the new one (`schema.whole`).
+    """A kill leaves the old checkpoint or the new one (`juzhen.core.whole`).
 
     Lightning's own goes through the temporary folder, which may be another file system, where a move copies.
     """

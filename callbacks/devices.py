@@ -2,8 +2,8 @@
 
 import torch
 
-from schema.config import HardwareConfig
-from schema.errors import UserError
+from conf.job import HardwareConfig
+from juzhen.core.errors import UserError
 
 
 def require_device(hardware: HardwareConfig) -> None:

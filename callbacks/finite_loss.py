@@ -3,8 +3,8 @@
 import pytorch_lightning as pl
 import torch
 
-from schema.batch import Batch
-from schema.errors import UserError
+from juzhen.core.batch import Batch
+from juzhen.core.errors import UserError
 
 
 class FiniteLoss(pl.Callback):

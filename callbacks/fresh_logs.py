@@ -2,7 +2,7 @@
 
 import pytorch_lightning as pl
 
-from schema.batch import Batch
+from juzhen.core.batch import Batch
 
 
 class FreshLogs(pl.Callback):

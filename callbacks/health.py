@@ -8,10 +8,10 @@ from pathlib import Path
 import pytorch_lightning as pl
 import torch
 
+from conf.job import HealthConfig
+from juzhen.core.errors import UserError
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.space import Probe, SpaceMeter
-from schema.config import HealthConfig
-from schema.errors import UserError
 
 log = logging.getLogger(__name__)
 

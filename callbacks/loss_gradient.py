@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from schema.batch import Batch
+from juzhen.core.batch import Batch
 
 log = logging.getLogger(__name__)
 

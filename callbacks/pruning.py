@@ -9,9 +9,9 @@ from pytorch_lightning.callbacks import Checkpoint
 
 from callbacks.resume import ValidationPoints
 from callbacks.tracking import finish_wandb
-from schema.config import JobConfig
-from schema.errors import UserError
-from schema.trial import TrialAddress, make_pruner
+from callbacks.trial import TrialAddress, make_pruner
+from conf.job import JobConfig
+from juzhen.core.errors import UserError
 
 PRUNER = "pruner"
 """Attribute of the study: how its pruner is made."""

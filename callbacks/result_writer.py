@@ -14,15 +14,15 @@ from callbacks.resume import ResumePoint
 from callbacks.selection import BEST, LAST, BestOnDev
 from callbacks.set_counts import SetCounts
 from callbacks.throughput import Throughput
-from datamodules.comparisons import NUM_CANDIDATES
+from conf.job import JobConfig
 from datamodules.datamodule import SentenceDataModule
-from datamodules.leaks import Seen
-from encoders.cut import Cut
+from juzhen.core.environment import describe_environment
+from juzhen.core.examples import Examples, Kind
+from juzhen.core.result import Result, Score
+from juzhen.data.comparisons import NUM_CANDIDATES
+from juzhen.data.leaks import Seen
+from juzhen.encoders.cut import Cut
 from lightning_modules.base import SentenceModule
-from schema.config import JobConfig
-from schema.environment import describe_environment
-from schema.examples import Examples, Kind
-from schema.result import Result, Score
 
 
 def build_result(

@@ -15,8 +15,8 @@ from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
 from callbacks.checkpoint_io import AtomicCheckpointIO, damaged, read_checkpoint
 from callbacks.snapshot import Snapshots
 from callbacks.snapshot_file import NoRoomError
-from schema.errors import UserError
-from schema.snapshots import Found, find_snapshot
+from callbacks.snapshots import Found, find_snapshot
+from juzhen.core.errors import UserError
 
 RESUME_FILE = "resume.ckpt"
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytorch_lightning as pl
 
 from callbacks.health import collapsed, gradient_norms
+from conf.job import HealthConfig
 from lightning_modules.base import SentenceModule
 from lightning_modules.score_summary import score_counts, score_summary
-from schema.config import HealthConfig
 
 SCORES_FILE = "scores.jsonl"
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 
-from schema.batch import Batch
+from juzhen.core.batch import Batch
 
 
 class SetCounts(pl.Callback):

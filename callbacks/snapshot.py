@@ -15,8 +15,8 @@ from typing import Any
 from torch import Tensor
 
 from callbacks.snapshot_file import NoRoomError, SnapshotFile, read_snapshot, take_apart
-from schema.snapshots import POINTER, SUFFIX, clear_away, find_snapshot, forget_snapshot, private_folder
-from schema.whole import write_json
+from callbacks.snapshots import POINTER, SUFFIX, clear_away, find_snapshot, forget_snapshot, private_folder
+from juzhen.core.whole import write_json
 
 COSTS_KEPT = 9
 """Writes whose median time decides when the next one is due."""

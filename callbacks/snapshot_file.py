@@ -11,16 +11,7 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor
 
-from schema.snapshots import (
-    HEADER_BYTES,
-    STATE_AT,
-    TOLD,
-    WHOLE,
-    boot_id,
-    lock,
-    read_header,
-    read_told,
-)
+from callbacks.snapshots import HEADER_BYTES, STATE_AT, TOLD, WHOLE, boot_id, lock, read_header, read_told
 
 ALIGNMENT = 64
 REMAINDER_BYTES = 2**18

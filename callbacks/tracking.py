@@ -10,10 +10,10 @@ from urllib.parse import urlparse
 
 from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
 
-from schema.config import LoggerConfig
-from schema.errors import UserError
-from schema.network import answers
-from schema.secrets import redacted
+from conf.job import LoggerConfig
+from juzhen.core.errors import UserError
+from juzhen.core.network import answers
+from juzhen.core.secrets import redacted
 
 log = logging.getLogger(__name__)
 PROBE_SECONDS = 3.0

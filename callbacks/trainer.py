@@ -22,11 +22,11 @@ from callbacks.score_health import ScoreHealth
 from callbacks.selection import BestOnDev, Patience
 from callbacks.set_counts import SetCounts
 from callbacks.snapshot import Snapshots
+from callbacks.snapshots import clear_away
 from callbacks.throughput import Throughput
 from callbacks.tracking import build_loggers
+from conf.job import HardwareConfig, JobConfig
 from datamodules.datamodule import SentenceDataModule
-from schema.config import HardwareConfig, JobConfig
-from schema.snapshots import clear_away
 
 CHECKPOINTS = "checkpoints"
 

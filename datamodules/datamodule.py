@@ -10,16 +10,16 @@ import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from datamodules.length_windows import Shape, strata, stratified
-from datamodules.loading import JobData
-from datamodules.sampler import BatchRows, BatchStream, TokenBudget
-from datamodules.selection import Selection
+from conf.duration import Duration
+from conf.job import JobConfig
+from conf.own_classes import own_class
 from datamodules.stages import Stage
-from schema.batch import Batch
-from schema.config import JobConfig
-from schema.duration import Duration
-from schema.examples import Examples
-from schema.own_classes import own_class
+from juzhen.core.batch import Batch
+from juzhen.core.examples import Examples
+from juzhen.data.length_windows import Shape, strata, stratified
+from juzhen.data.loading import JobData
+from juzhen.data.sampler import BatchRows, BatchStream, TokenBudget
+from juzhen.data.selection import Selection
 
 
 class _Rows(Dataset):

@@ -2,8 +2,8 @@
 
 import ast
 
+from juzhen.core.errors import nearest
 from launch.explain import ConfigError
-from schema.errors import nearest
 
 SPOKEN = {
     "float": "a number",

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from juzhen.core.accelerator import found_hardware
 from launch.explain import ConfigError
-from schema.accelerator import found_hardware
 
 ELSEWHERE = ("ray", "slurm")
 """Launchers whose runs are on other machines than the sweep."""

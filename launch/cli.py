@@ -7,9 +7,9 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
-from schema.errors import INTERRUPTED, INTERRUPTED_STATUS, MISTAKE_STATUS, UserError, print_error
-from schema.program import FULL_ERROR
-from schema.secrets import hide_in_logs
+from juzhen.cli.program import FULL_ERROR
+from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS, MISTAKE_STATUS, UserError, print_error
+from juzhen.core.secrets import hide_in_logs
 
 _wanted: ContextVar[str | None] = ContextVar("wanted")
 """What the user has set HYDRA_FULL_ERROR to, while `run_cli` has set it to something else."""

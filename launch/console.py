@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from schema.examples import Kind
-from schema.measures import FIRST_MEASURES, first_measure
-from schema.result import WITHOUT_LEAKS, Result, Score
-from schema.stacked_table import Column, StackedTable
-from schema.terminal import terminal
+from juzhen.core.examples import Kind
+from juzhen.core.measures import FIRST_MEASURES, first_measure
+from juzhen.core.result import WITHOUT_LEAKS, Result, Score
+from juzhen.report.stacked_table import Column, StackedTable
+from juzhen.report.terminal import terminal
 
 
 def show_result(result: Result, *, folder: str) -> None:

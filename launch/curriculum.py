@@ -11,11 +11,13 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
+from conf.job import JobConfig
+from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule
-from datamodules.leaks import SeenRows
-from datamodules.loading import JobData, Known, load_job_data
 from datamodules.stages import Stage
-from encoders.locate import ENCODER_FOLDER
+from juzhen.data.leaks import SeenRows
+from juzhen.data.loading import JobData, Known, load_job_data
+from juzhen.encoders.locate import ENCODER_FOLDER
 from launch.data_record import described_data, remember_data
 from launch.digests import stage_digest, start_digest
 from launch.run_folder import RunFolder
@@ -26,8 +28,6 @@ from lightning_modules.augment import check_augmentation
 from lightning_modules.chosen_losses import Match
 from lightning_modules.learnable import check_learnable
 from lightning_modules.matching import match_losses
-from schema.config import JobConfig
-from schema.own_classes import own_class
 
 log = logging.getLogger(__name__)
 

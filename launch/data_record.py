@@ -12,12 +12,12 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from conf.job import DatasetConfig, JobConfig, Source
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples
+from juzhen.core.result import RESULT_FILE, Result
+from juzhen.data.files import files_of
 from launch.run_folder import STAGES
-from schema.config import DatasetConfig, JobConfig, Source
-from schema.errors import UserError
-from schema.examples import Examples
-from schema.files import files_of
-from schema.result import RESULT_FILE, Result
 
 RECORD_FILE = "data.json"
 TRANSLATIONS = "model.translations"
@@ -103,9 +103,7 @@ def _now(
 @cache
 def _fingerprint(described: str, split: str, source: str, data_dir: str, on_bad_row: str, facts: str) -> str:
     """Fingerprint of the rows of a split. `facts` of its files only tell the cache when it is out of date."""
-    from datamodules.source import (
-        load_examples,  # which takes a second, and most often nothing has to be read
-    )
+    from juzhen.data.source import load_examples
 
     config = OmegaConf.merge(OmegaConf.structured(DatasetConfig), json.loads(described))
     how = {"source": source, "data_dir": data_dir, "on_bad_row": on_bad_row}

@@ -8,14 +8,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from datamodules.loading import JobData
+from conf.job import JobConfig
+from conf.own_classes import own_class
 from datamodules.stages import Stage
+from juzhen.core.examples import Examples
+from juzhen.data.loading import JobData
 from launch.maths_digest import maths_digest
 from launch.naming import deciding_augmentation, without_variant
 from lightning_modules.chosen_losses import Match
-from schema.config import JobConfig
-from schema.examples import Examples
-from schema.own_classes import own_class
 
 NOT_PART_OF_THE_WEIGHTS = ("checkpoint_every",)
 """Numbers of `training` that change no weights."""

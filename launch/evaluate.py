@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from juzhen.cli.arguments import VerbParser
+from juzhen.core.caches import caches_below
+from juzhen.core.errors import UserError
+from juzhen.core.result import WITHOUT_LEAKS, Result
 from launch.run_folder import RunFolder
-from schema.arguments import VerbParser
-from schema.caches import caches_below
-from schema.errors import UserError
-from schema.result import WITHOUT_LEAKS, Result
 
 if TYPE_CHECKING:  # it loads torch, and neither --help nor a folder that lacks nothing should wait for that
     from launch.fill import Filled, Filler
@@ -175,7 +175,7 @@ class _Visit:
 
 def _spoken(filled: "Filled", result: Result, seconds: float) -> str:
     """New Spearman, or what else speaks for a set, ×100 of each split, what moved, and what could not be done."""
-    from schema.measures import FIRST_MEASURES
+    from juzhen.core.measures import FIRST_MEASURES
 
     spoken = []
     for key in filled.added:

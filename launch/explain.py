@@ -9,8 +9,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 from yaml import MarkedYAMLError
 
-from schema.config import DatasetConfig
-from schema.errors import UserError, nearest
+from conf.job import DatasetConfig
+from juzhen.core.errors import UserError, nearest
 
 SPOKEN_TYPES = {
     "Integer": "a whole number",

@@ -9,18 +9,18 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from callbacks.result_writer import with_leaks
-from datamodules.leaks import Seen, SeenRows
-from datamodules.loading import JobData, load_job_data
+from conf.job import JobConfig
+from juzhen.core.environment import describe_environment
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples, Kind
+from juzhen.core.result import Result, Score
+from juzhen.data.leaks import Seen, SeenRows
+from juzhen.data.loading import JobData, load_job_data
+from juzhen.metrics.together import STS_SETS
 from launch.judge import Judge
 from launch.lacking import Described, FinishedStage
 from launch.learnt import learnt_sets, stage_job
 from launch.stored import stored_job
-from metrics.together import STS_SETS
-from schema.config import JobConfig
-from schema.environment import describe_environment
-from schema.errors import UserError
-from schema.examples import Examples, Kind
-from schema.result import Result, Score
 
 
 @dataclass

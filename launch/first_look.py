@@ -4,15 +4,15 @@ from dataclasses import replace
 
 from omegaconf import DictConfig, OmegaConf
 
-from datamodules.first_look import look_at_data
-from datamodules.loading import Known
-from encoders.first_look import look_at_encoder
+from conf.declared import declared
+from conf.job import JobConfig
+from juzhen.core.accelerator import require_accelerator
+from juzhen.core.caches import require_cache
+from juzhen.data.first_look import look_at_data
+from juzhen.data.loading import Known
+from juzhen.encoders.first_look import look_at_encoder
 from launch.stages import plan_job
 from lightning_modules.chosen_losses import chosen_losses
-from schema.accelerator import require_accelerator
-from schema.caches import require_cache
-from schema.config import JobConfig
-from schema.declared import declared
 
 
 def first_look(typed: DictConfig) -> Known:

@@ -12,6 +12,12 @@ from omegaconf.errors import (
     OmegaConfBaseException,
 )
 
+from callbacks.trial import TrialAddress
+from conf.job import JobConfig
+from juzhen.core.errors import nearest
+from juzhen.core.examples import Kind
+from juzhen.core.secrets import NO_SECRETS, place_of_secret
+from juzhen.core.source_code import ROOT
 from launch.explain import ConfigError, broken_reference, unknown_key, wrong_type
 from launch.language import settle_language
 from launch.naming import register_resolvers
@@ -20,12 +26,6 @@ from launch.signatures import check_target
 from launch.stages import plan_job
 from launch.values import check_values
 from launch.written import check_digits, check_forms
-from schema.config import JobConfig
-from schema.errors import nearest
-from schema.examples import Kind
-from schema.secrets import NO_SECRETS, place_of_secret
-from schema.source_code import ROOT
-from schema.trial import TrialAddress
 
 HEAD_PARAMETERS = ("dim", "num_classes")
 """What the code gives to a loss that owns a head."""

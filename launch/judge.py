@@ -10,21 +10,21 @@ from torch import nn
 from callbacks.devices import require_device
 from callbacks.result_writer import build_result
 from callbacks.trainer import build_trainer
+from conf.job import JobConfig
+from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule
-from datamodules.leaks import Seen
-from datamodules.loading import JobData
 from datamodules.stages import Stage
-from encoders.locate import ENCODER_FOLDER
+from juzhen.core.accelerator import require_accelerator
+from juzhen.core.errors import UserError
+from juzhen.core.result import Result
+from juzhen.core.weights import weights_digest
+from juzhen.data.leaks import Seen
+from juzhen.data.loading import JobData
+from juzhen.encoders.locate import ENCODER_FOLDER
 from launch.lacking import FinishedStage
 from lightning_modules.base import SentenceModule
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.cut import cut_in_evaluation
-from schema.accelerator import require_accelerator
-from schema.config import JobConfig
-from schema.errors import UserError
-from schema.own_classes import own_class
-from schema.result import Result
-from schema.weights import weights_digest
 
 EVALUATED_AS = {"lightning_modules.mlm.MaskedLanguageModel": BiEncoder}
 """Models whose head is not saved: pairs are scored by the cosine, as they were, and texts are left alone."""

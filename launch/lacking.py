@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from juzhen.core.errors import UserError
+from juzhen.core.examples import TEXT_COLUMNS, Kind
+from juzhen.core.result import RESULT_FILE, Result
+from juzhen.core.whole import KEPT_ASIDE
+from juzhen.data.files import has_split
 from launch.own_folder import STAGES
-from schema.errors import UserError
-from schema.examples import TEXT_COLUMNS, Kind
-from schema.files import has_split
-from schema.result import RESULT_FILE, Result
-from schema.whole import KEPT_ASIDE
 
 Described = dict[str, dict[str, Any]]
 """Dataset key → a DatasetConfig as plain containers."""

@@ -5,15 +5,15 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from datamodules.loading import load_job_data
+from conf.job import JobConfig
+from conf.own_classes import own_class
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples
+from juzhen.core.result import Result
+from juzhen.data.loading import load_job_data
 from launch.lacking import FinishedStage
 from launch.stages import plan_job
 from lightning_modules.chosen_losses import chosen_losses
-from schema.config import JobConfig
-from schema.errors import UserError
-from schema.examples import Examples
-from schema.own_classes import own_class
-from schema.result import Result
 
 
 def stage_job(stored: DictConfig, index: int) -> JobConfig:

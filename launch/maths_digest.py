@@ -7,7 +7,7 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-from schema.source_code import ROOT
+from juzhen.core.source_code import ROOT
 
 DECIDING = (
     "losses",
@@ -15,19 +15,19 @@ DECIDING = (
     "lightning_modules",
     "metrics",  # they choose the checkpoint, too
     "datamodules/datamodule.py",
-    "datamodules/leaks",
-    "datamodules/length_windows.py",
-    "datamodules/sampler.py",
+    "juzhen/data/leaks",
+    "juzhen/data/length_windows.py",
+    "juzhen/data/sampler.py",
     "datamodules/stages.py",
-    "datamodules/union.py",
+    "juzhen/data/union.py",
     "callbacks/resume.py",
     "callbacks/trainer.py",
     "launch/curriculum.py",
     "launch/stage_run.py",
-    "schema/batch.py",
-    "schema/config.py",
-    "schema/constants.py",
-    "schema/examples.py",
+    "juzhen/core/batch.py",
+    "conf/job.py",
+    "juzhen/core/constants.py",
+    "juzhen/core/examples.py",
 )
 """Files and folders. How rows are read and viewed is not among them: the rows themselves are in a stage's digest. A
 file too many has a stage trained again for nothing; one too few gives the numbers of other code."""

@@ -9,11 +9,12 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from conf import for_scores
+from conf.declared import declared
+from conf.own_classes import is_own
+from juzhen.core import accelerator
+from juzhen.core.errors import UserError
 from launch.language import with_language
-from schema import accelerator, for_scores
-from schema.declared import declared
-from schema.errors import UserError
-from schema.own_classes import is_own
 
 NOT_PART_OF_THE_RUN = (
     "hydra",

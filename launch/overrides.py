@@ -12,10 +12,10 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 
+from conf.job import JobConfig
+from juzhen.core.errors import UserError, nearest
+from juzhen.core.texts import short
 from launch.explain import option_hint
-from schema.config import JobConfig
-from schema.errors import UserError, nearest
-from schema.texts import short
 
 SHELLS = ("bash", "zsh", "fish")
 """Shells whose tab key Hydra can teach the options of a program."""

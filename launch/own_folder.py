@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
-from schema.errors import UserError
-from schema.result import RESULT_FILE, Result
-from schema.whole import KEPT_ASIDE, write_text
+from juzhen.core.errors import UserError
+from juzhen.core.result import RESULT_FILE, Result
+from juzhen.core.whole import KEPT_ASIDE, write_text
 
 MARKER = ".juzhen"
 """File by which the folder of a run is known."""

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from juzhen.core.names import name_fault
 from launch.explain import ConfigError
-from schema.names import name_fault
 
 TARGETS = re.compile(
     r"hydra\._internal\.core_plugins\.\w+\.Basic(Launcher|Sweeper)"

@@ -18,6 +18,10 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from juzhen.core.errors import UserError
+from juzhen.core.processor import lacks_bf16, slow_bf16_warning
+from juzhen.core.secrets import NO_SECRETS, place_of_secret
+from juzhen.core.source_code import ROOT
 from launch.auto_hardware import hardware_note
 from launch.explain import ConfigError, explain_composition
 from launch.job import check_job, explained, typed_config
@@ -28,10 +32,6 @@ from launch.own_folder import make_folder, take_folder
 from launch.own_hydra import check_hydra
 from launch.set_files import check_set_files
 from launch.sweep_rows import is_one_cell, parameters, rows, with_row
-from schema.errors import UserError
-from schema.processor import lacks_bf16, slow_bf16_warning
-from schema.secrets import NO_SECRETS, place_of_secret
-from schema.source_code import ROOT
 
 
 def check_command_line(

@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from types import TracebackType
 
+from callbacks.snapshots import forget_snapshot
+from juzhen.core.errors import UserError
+from juzhen.core.result import RESULT_FILE, Result
+from juzhen.core.whole import KEPT_ASIDE, clear_leftovers
 from launch.own_folder import CHECKPOINTS, LEFT_BY_RUNS, RESUME_FILE, STAGES, take_folder
-from schema.errors import UserError
-from schema.result import RESULT_FILE, Result
-from schema.snapshots import forget_snapshot
-from schema.whole import KEPT_ASIDE, clear_leftovers
 
 
 class RunFolder:

@@ -8,10 +8,10 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from conf.job import DatasetConfig
+from juzhen.core.errors import UserError, nearest
+from juzhen.data.labels import spelt_labels
 from launch.explain import ConfigError
-from schema.config import DatasetConfig
-from schema.errors import UserError, nearest
-from schema.labels import spelt_labels
 
 HEADER = re.compile(r"\A(?:\s*#.*\n)*?\s*#\s*@package\s+(\S+)")
 """A comment before the first key, as Hydra reads it."""

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
+from conf.job import JobConfig
 from launch.data_record import require_same_data
 from launch.run_folder import RunFolder
-from schema.config import JobConfig
 
 
 def is_finished(job: JobConfig | DictConfig) -> bool:

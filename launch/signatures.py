@@ -1,6 +1,6 @@
 """Checks `_target_` nodes against the constructors they name, without importing these: that would load torch.
 
-Modules are read with `ast`. Code outside the project is never named by a configuration (`schema.own_classes`).
+Modules are read with `ast`. Code outside the project is never named by a configuration (`conf.own_classes`).
 """
 
 import ast
@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from conf.own_classes import is_own, refusal
+from juzhen.core.errors import nearest
+from juzhen.core.source_code import ROOT, definitions, original_name, source_file
 from launch.annotations import check_value
 from launch.explain import ConfigError, key_hint
-from schema.errors import nearest
-from schema.own_classes import is_own, refusal
-from schema.source_code import ROOT, definitions, original_name, source_file
 
 HYDRA_KEYS = ("_target_", "_args_", "_partial_", "_recursive_", "_convert_")
 NO_PARAMETERS = ("Module", "LightningModule", "ABC", "Protocol", "object")

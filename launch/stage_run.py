@@ -17,13 +17,19 @@ from callbacks.checkpoint_io import read_checkpoint
 from callbacks.pruning import leave_if_pruned
 from callbacks.result_writer import best_weights, build_result, describe_training
 from callbacks.resume import RESUME_FILE, newest_state
+from callbacks.snapshots import forget_snapshot
 from callbacks.tracking import finish_wandb
 from callbacks.trainer import build_trainer
+from conf.job import JobConfig
+from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule
-from datamodules.leaks import SeenRows
-from datamodules.loading import JobData
 from datamodules.stages import Stage
-from encoders.locate import ENCODER_FOLDER
+from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS
+from juzhen.core.result import Result, Score
+from juzhen.core.weights import weights_digest
+from juzhen.data.leaks import SeenRows
+from juzhen.data.loading import JobData
+from juzhen.encoders.locate import ENCODER_FOLDER
 from launch.digests import evaluation_digest
 from launch.run_folder import require_free_space
 from launch.stage_store import StageEntry, share_files
@@ -31,12 +37,6 @@ from lightning_modules.base import SentenceModule
 from lightning_modules.chosen_losses import Match
 from lightning_modules.cut import cut_in_evaluation, cut_in_training, cut_line
 from lightning_modules.matching import build_losses
-from schema.config import JobConfig
-from schema.errors import INTERRUPTED, INTERRUPTED_STATUS
-from schema.own_classes import own_class
-from schema.result import Result, Score
-from schema.snapshots import forget_snapshot
-from schema.weights import weights_digest
 
 log = logging.getLogger(__name__)
 

@@ -14,13 +14,13 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from schema.errors import UserError
-from schema.result import Score
-from schema.result_shape import SCORES
-from schema.secrets import redacted
-from schema.shape import Object, require_shape
-from schema.texts import short
-from schema.whole import clear_leftovers, new_link, write_text
+from juzhen.core.errors import UserError
+from juzhen.core.result import Score
+from juzhen.core.result_shape import SCORES
+from juzhen.core.secrets import redacted
+from juzhen.core.shape import Object, require_shape
+from juzhen.core.texts import short
+from juzhen.core.whole import clear_leftovers, new_link, write_text
 
 CHECKPOINTS = "checkpoints"
 RECORD = "stage.json"

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from omegaconf import DictConfig
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, ValidationError
 
+from conf.duration import Duration
+from juzhen.core.errors import UserError, nearest
 from launch.explain import ConfigError
-from schema.duration import Duration
-from schema.errors import UserError, nearest
 
 
 @dataclass(frozen=True)

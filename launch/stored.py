@@ -5,8 +5,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from conf.job import JobConfig
 from launch.job import explained
-from schema.config import JobConfig
 
 WHOLE = ("model", "loss", "dataset", "evaluate", "backbone")
 """Groups that are taken as they are stored: two choices of one of them have different keys."""

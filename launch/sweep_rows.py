@@ -6,7 +6,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from schema.errors import UserError, nearest
+from juzhen.core.errors import UserError, nearest
 
 PARAMETERS = "hydra.sweeper.params"
 ROWS = "hydra.sweeper.rows"

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
+from conf.duration import Duration, Unit
+from conf.job import BackendName, Source
+from juzhen.core.errors import UserError, nearest
+from juzhen.core.examples import Kind
+from juzhen.core.measures import MEASURES
+from juzhen.core.names import name_fault
+from juzhen.data.files import DATASETS
 from launch.explain import ConfigError
 from launch.set_files import check_dataset, check_name
-from schema.config import BackendName, Source
-from schema.duration import Duration, Unit
-from schema.errors import UserError, nearest
-from schema.examples import Kind
-from schema.files import DATASETS
-from schema.measures import MEASURES
-from schema.names import name_fault
 
 
 @dataclass(frozen=True)

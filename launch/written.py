@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from juzhen.core.texts import short
 from launch.explain import ConfigError
-from schema.texts import short
 
 
 def check_forms(value: Any, hint: Any, key: str) -> None:

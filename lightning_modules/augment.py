@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 
-from encoders.augmentation import Augmentation
-from encoders.sentence_changes import SentenceChanges
-from encoders.sentence_encoder import SentenceEncoder
-from encoders.views import TokenViews, Views
-from encoders.views_text import TextViews
-from schema.config import AugmentationConfig, JobConfig
-from schema.errors import UserError, nearest
-from schema.examples import Kind
+from conf.job import AugmentationConfig, JobConfig
+from juzhen.core.errors import UserError, nearest
+from juzhen.core.examples import Kind
+from juzhen.encoders.augmentation import Augmentation
+from juzhen.encoders.sentence_changes import SentenceChanges
+from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.views import TokenViews, Views
+from juzhen.encoders.views_text import TextViews
 
 GROUP = "augmentation"
 

@@ -13,18 +13,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from datamodules.leaks import Seen
-from datamodules.transfer import TransferTask
-from encoders.bundle import save_encoder
+from conf.job import JobConfig
+from juzhen.core.batch import Batch, Encoded, Sharing
+from juzhen.core.examples import Examples, Kind
+from juzhen.core.measures import UNSCORED
+from juzhen.core.result import Score
+from juzhen.data.leaks import Seen
+from juzhen.data.transfer import TransferTask
+from juzhen.encoders.bundle import save_encoder
+from juzhen.losses.loss import LossOutput
 from lightning_modules.draws import seed_draws
 from lightning_modules.optimiser import build_optimiser, build_schedule
 from lightning_modules.scoring import EvaluationPlan, assemble_outputs, gather_rows, score_sets, score_tasks
-from losses.loss import LossOutput
-from schema.batch import Batch, Encoded, Sharing
-from schema.config import JobConfig
-from schema.examples import Examples, Kind
-from schema.measures import UNSCORED
-from schema.result import Score
 
 NORMS_KEPT = 1000
 """Lengths of the last gradients, before clipping, that are remembered."""

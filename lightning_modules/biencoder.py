@@ -12,30 +12,30 @@ from jaxtyping import Float
 from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 
-from datamodules.transfer import TransferTask
-from encoders import SentenceEncoder, compile_layers, load_backbone, load_encoder
-from encoders.collate import SentenceCollator
-from encoders.locate import has_score_head
-from encoders.pair_score import BilinearScore
-from encoders.token_cache import CachedTokenizer
+from conf.job import BackendName, JobConfig
+from conf.own_classes import own_class
+from juzhen.core.batch import Batch, Encoded
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples, Kind
+from juzhen.core.result import Score
+from juzhen.data.transfer import TransferTask
+from juzhen.encoders import SentenceEncoder, compile_layers, load_backbone, load_encoder
+from juzhen.encoders.collate import SentenceCollator
+from juzhen.encoders.locate import has_score_head
+from juzhen.encoders.pair_score import BilinearScore
+from juzhen.encoders.token_cache import CachedTokenizer
 from lightning_modules.augment import augmentation_of
 from lightning_modules.base import SentenceModule
 from lightning_modules.cosine_plan import CosinePlan
 from lightning_modules.embedding_pass import EmbeddingPass
 from lightning_modules.scoring import EvaluationPlan
-from schema.batch import Batch, Encoded
-from schema.config import BackendName, JobConfig
-from schema.errors import UserError
-from schema.examples import Examples, Kind
-from schema.own_classes import own_class
-from schema.result import Score
 
 
 class BiEncoder(SentenceModule):
     """Scores a pair by the cosine of two embeddings (Reimers and Gurevych 2019, https://arxiv.org/abs/1908.10084).
 
     encoder  backbone and pooling; each distinct sentence of a batch passes through it once
-    score    cosine, or bilinear: a learnt form of the two embeddings (encoders.pair_score.BilinearScore), which is part
+    score    cosine, or bilinear: a learnt form of the two embeddings (juzhen.encoders.pair_score.BilinearScore), which is part
              of the encoder and trained with it; None: what the folder that is started from says, else cosine
     """
 

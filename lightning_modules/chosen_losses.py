@@ -8,11 +8,11 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from schema.config import DatasetConfig, JobConfig
-from schema.contract import choose_view
-from schema.declared import Declared, declared
-from schema.errors import UserError
-from schema.examples import Kind
+from conf.declared import Declared, declared
+from conf.job import DatasetConfig, JobConfig
+from juzhen.core.contract import choose_view
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Kind
 
 MODEL = "lightning_modules.base.SentenceModule"
 LOSS_FOLDER = Path(__file__).resolve().parents[1] / "conf" / "loss"

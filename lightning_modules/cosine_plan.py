@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
-from datamodules.transfer import TransferTask
-from datamodules.union import SentenceUnion
-from encoders.pair_score import BilinearScore, sides
+from juzhen.core.examples import TEXT_COLUMNS, Examples
+from juzhen.data.transfer import TransferTask
+from juzhen.data.union import SentenceUnion
+from juzhen.encoders.pair_score import BilinearScore, sides
+from juzhen.metrics.ranking import COSINE_TEMPERATURE
+from juzhen.metrics.transfer import Features, combined
 from lightning_modules.scoring import NOTHING
-from metrics.ranking import COSINE_TEMPERATURE
-from metrics.transfer import Features, combined
-from schema.examples import TEXT_COLUMNS, Examples
 
 
 class CosinePlan:

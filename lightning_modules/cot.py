@@ -7,18 +7,18 @@ from typing import Any, Literal
 
 from pytorch_lightning.utilities import rank_zero_only
 
-from encoders.prompt_collate import PromptCollator
-from encoders.prompt_encoder import PromptEncoder
-from encoders.token_cache import CachedTokenizer
+from conf.job import JobConfig
+from conf.own_classes import own_class
+from juzhen.core.batch import Batch
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Kind
+from juzhen.encoders.prompt_collate import PromptCollator
+from juzhen.encoders.prompt_encoder import PromptEncoder
+from juzhen.encoders.prompts import Prompts
+from juzhen.encoders.token_cache import CachedTokenizer
+from juzhen.losses.loss import LossOutput
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.mask_sight import require_sight, require_trained_mask, start_of
-from losses.loss import LossOutput
-from schema.batch import Batch
-from schema.config import JobConfig
-from schema.errors import UserError
-from schema.examples import Kind
-from schema.own_classes import own_class
-from schema.prompts import Prompts
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 class CotEncoder(BiEncoder):
     """A sentence in the anchor's template shall find itself in the positive's, and not in the negative's.
 
-    Numbers and templates are those of schema.prompts.Prompts. Any set can be learnt from: of pairs, their sentences
+    Numbers and templates are those of juzhen.encoders.prompts.Prompts. Any set can be learnt from: of pairs, their sentences
     are. What stands for a sentence in evaluation, and in the encoder that a run leaves behind, is what the anchor's
     template gives, by the function that was trained. `variant` is read by those who name runs only.
 

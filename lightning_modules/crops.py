@@ -7,20 +7,20 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from encoders.crops import CropCollator, Crops
-from encoders.masking import Masking, Vocabulary
-from encoders.mlm_head import MaskedTokenHead
+from juzhen.core.batch import Batch
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Kind
+from juzhen.encoders.crops import CropCollator, Crops
+from juzhen.encoders.masking import Masking, Vocabulary
+from juzhen.encoders.mlm_head import MaskedTokenHead
+from juzhen.losses.loss import LossOutput
 from lightning_modules.biencoder import BiEncoder
-from losses.loss import LossOutput
-from schema.batch import Batch
-from schema.errors import UserError
-from schema.examples import Kind
 
 
 class CropEncoder(BiEncoder):
     """Pieces of one text are anchor and positive (Izacard et al. 2022, https://arxiv.org/abs/2112.09118, section 3.1).
 
-    Numbers are those of encoders.crops.Crops. Any set can be learnt from: of pairs, their sentences are. With an
+    Numbers are those of juzhen.encoders.crops.Crops. Any set can be learnt from: of pairs, their sentences are. With an
     `mlm_weight` above 0, tokens of the pieces are hidden, and their names are learnt in the same pass (Gao and Callan
     2022, https://arxiv.org/abs/2108.05540, section 3.2): loss + mlm_weight · mean loss per hidden token of the process.
     Evaluation is that of the bi-encoder: whole sentences.

@@ -11,27 +11,27 @@ from jaxtyping import Float
 from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 
-from datamodules.gold import NUM_CLASSES
-from datamodules.transfer import TransferTask
-from encoders import compile_layers, load_backbone, load_encoder
-from encoders.joint import PAIR, JointCollator
-from encoders.joint_bundle import load_joint_encoder, save_joint_encoder
-from encoders.joint_encoder import JointEncoder, similarity
-from encoders.locate import is_joint
-from encoders.token_cache import CachedTokenizer
+from conf.job import BackendName, JobConfig
+from conf.own_classes import own_class
+from juzhen.core.batch import Batch, Encoded
+from juzhen.core.errors import UserError, nearest
+from juzhen.core.examples import NLI_CLASSES, Examples, Kind
+from juzhen.core.measures import UNSCORED
+from juzhen.core.result import Score
+from juzhen.data.gold import NUM_CLASSES
+from juzhen.data.transfer import TransferTask
+from juzhen.encoders import compile_layers, load_backbone, load_encoder
+from juzhen.encoders.joint import PAIR, JointCollator
+from juzhen.encoders.joint_bundle import load_joint_encoder, save_joint_encoder
+from juzhen.encoders.joint_encoder import JointEncoder, similarity
+from juzhen.encoders.locate import is_joint
+from juzhen.encoders.token_cache import CachedTokenizer
+from juzhen.metrics.classes import score_classes
 from lightning_modules.augment import augmentation_of
 from lightning_modules.base import SentenceModule
 from lightning_modules.chosen_losses import chosen_losses
 from lightning_modules.joint_plan import JointPlan
 from lightning_modules.scoring import NOTHING
-from metrics.classes import score_classes
-from schema.batch import Batch, Encoded
-from schema.config import BackendName, JobConfig
-from schema.errors import UserError, nearest
-from schema.examples import NLI_CLASSES, Examples, Kind
-from schema.measures import UNSCORED
-from schema.own_classes import own_class
-from schema.result import Score
 
 log = logging.getLogger(__name__)
 

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from encoders.cut import Cut, cut_of, most_tokens
-from encoders.joint_encoder import JointEncoder
+from juzhen.core.examples import Examples
+from juzhen.data.text_table import TextTable
+from juzhen.encoders.cut import Cut, cut_of, most_tokens
+from juzhen.encoders.joint_encoder import JointEncoder
 from lightning_modules.base import SentenceModule
 from lightning_modules.scoring import EvaluationPlan
-from schema.examples import Examples
-from schema.text_table import TextTable
 
 
 def cut_in_training(module: SentenceModule, sets: Mapping[str, Examples]) -> dict[str, Cut]:

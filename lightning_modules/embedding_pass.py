@@ -6,14 +6,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from encoders import SentenceEncoder
-from encoders.backends import Backend, open_backend, require_packages
-from encoders.embedding_cache import EmbeddingCache, Shelf
+from conf.job import BackendName, JobConfig
+from juzhen.backends import Backend, open_backend, require_packages
+from juzhen.core.batch import Batch
+from juzhen.core.errors import UserError
+from juzhen.encoders import SentenceEncoder
+from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
 from lightning_modules.cosine_plan import CosinePlan
 from lightning_modules.scoring import NOTHING
-from schema.batch import Batch
-from schema.config import BackendName, JobConfig
-from schema.errors import UserError
 
 
 class EmbeddingPass:

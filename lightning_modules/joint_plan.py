@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
-from datamodules.transfer import TransferTask
-from datamodules.union import SentenceUnion
+from juzhen.core.examples import Examples, Kind
+from juzhen.data.transfer import TransferTask
+from juzhen.data.union import SentenceUnion
 from lightning_modules.scoring import NOTHING
-from schema.examples import Examples, Kind
 
 
 class JointPlan:

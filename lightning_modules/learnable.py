@@ -1,6 +1,6 @@
 """Whether a stage can learn anything from its rows: what cannot is refused, what hardly can is said, before a step.
 
-A loss says what rows must differ in (`losses.loss.Contrast`). Where the gradient would be 0 from the first step to the
+A loss says what rows must differ in (`juzhen.losses.loss.Contrast`). Where the gradient would be 0 from the first step to the
 last, or a classifier would have one answer, training is refused. Where something is learnt, but less than was meant,
 there is a line that says so.
 """
@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from conf.job import DatasetConfig, JobConfig
 from datamodules.datamodule import SentenceDataModule
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples, Kind
+from juzhen.losses.loss import Contrast, Loss
 from lightning_modules.chosen_losses import Match
 from lightning_modules.matching import build_loss
-from losses.loss import Contrast, Loss
-from schema.config import DatasetConfig, JobConfig
-from schema.errors import UserError
-from schema.examples import Examples, Kind
 
 SMALLEST_STEP = 1e-10
 """Weights of about 0.02 in float32 are 2e-9 apart: what is smaller than a twentieth of that changes none."""

@@ -7,18 +7,18 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from datamodules.comparisons import Comparisons
-from datamodules.transfer import TransferTask
-from encoders.collate import SentenceCollator
-from encoders.packing import pack
+from conf.job import JobConfig
+from juzhen.core.batch import Batch, Encoded
+from juzhen.core.examples import TEXT_COLUMNS, Examples
+from juzhen.data.comparisons import Comparisons
+from juzhen.data.transfer import TransferTask
+from juzhen.encoders.collate import SentenceCollator
+from juzhen.encoders.packing import pack
+from juzhen.metrics.lexical import lexical_vectors, similarities
+from juzhen.metrics.ranking import COSINE_TEMPERATURE
+from juzhen.metrics.transfer import Features, combined
 from lightning_modules.base import SentenceModule
 from lightning_modules.scoring import NOTHING
-from metrics.lexical import lexical_vectors, similarities
-from metrics.ranking import COSINE_TEMPERATURE
-from metrics.transfer import Features, combined
-from schema.batch import Batch, Encoded
-from schema.config import JobConfig
-from schema.examples import TEXT_COLUMNS, Examples
 
 
 class LexicalPlan:
@@ -32,7 +32,7 @@ class LexicalPlan:
         self.examples = NOTHING
 
     def scores(self, outputs: np.ndarray) -> list[np.ndarray]:
-        """Counted over the rows of each set, see `metrics.lexical.lexical_scores`."""
+        """Counted over the rows of each set, see `juzhen.metrics.lexical.lexical_scores`."""
         scored = []
         for one in self.sets:
             counted = [text for column in one.columns for text in one.texts(column)]

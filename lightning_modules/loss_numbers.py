@@ -10,8 +10,8 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from schema import for_scores
-from schema.own_classes import own_class
+from conf import for_scores
+from conf.own_classes import own_class
 
 CONFIGURATION = Path(__file__).resolve().parents[1] / "conf"
 

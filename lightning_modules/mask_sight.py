@@ -2,12 +2,12 @@
 
 import torch
 
-from encoders.layout import read_json, read_layout
-from encoders.locate import ENCODER_FOLDER, locate_folder
-from encoders.prompt_encoder import PromptEncoder
-from metrics.geometry import mean_cosine
-from schema.config import JobConfig
-from schema.errors import UserError
+from conf.job import JobConfig
+from juzhen.core.errors import UserError
+from juzhen.encoders.layout import read_json, read_layout
+from juzhen.encoders.locate import ENCODER_FOLDER, locate_folder
+from juzhen.encoders.prompt_encoder import PromptEncoder
+from juzhen.metrics.geometry import mean_cosine
 
 SAME = 0.9999
 """Mean cosine of the states at [MASK] above which they are the same for all sentences, but for rounding."""

@@ -5,12 +5,12 @@ from typing import Any
 
 from torch import nn
 
+from conf.job import JobConfig
+from conf.own_classes import own_class
+from juzhen.core.errors import UserError
+from juzhen.core.examples import NLI_CLASSES, TARGET_COLUMN, Kind
+from juzhen.losses.loss import Loss
 from lightning_modules.chosen_losses import Match, chosen_losses
-from losses.loss import Loss
-from schema.config import JobConfig
-from schema.errors import UserError
-from schema.examples import NLI_CLASSES, TARGET_COLUMN, Kind
-from schema.own_classes import own_class
 
 
 def match_losses(job: JobConfig) -> dict[str, Match]:

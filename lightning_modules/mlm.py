@@ -10,18 +10,18 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from datamodules.transfer import TransferTask
-from datamodules.views import apply_view
-from encoders.masking import Masking, Vocabulary
-from encoders.mlm_head import MaskedTokenHead
-from encoders.text_collate import TextCollator
+from juzhen.core.batch import Batch, Tokens
+from juzhen.core.examples import Examples, Kind
+from juzhen.core.result import Score
+from juzhen.data.transfer import TransferTask
+from juzhen.data.views import apply_view
+from juzhen.encoders.masking import Masking, Vocabulary
+from juzhen.encoders.mlm_head import MaskedTokenHead
+from juzhen.encoders.text_collate import TextCollator
+from juzhen.losses.loss import LossOutput
+from juzhen.metrics.ranking import COSINE_TEMPERATURE
+from juzhen.metrics.transfer import Features
 from lightning_modules.biencoder import BiEncoder, CosinePlan
-from losses.loss import LossOutput
-from metrics.ranking import COSINE_TEMPERATURE
-from metrics.transfer import Features
-from schema.batch import Batch, Tokens
-from schema.examples import Examples, Kind
-from schema.result import Score
 
 EVALUATION_STEP = -1
 """Stands for the step wherever dev is masked: each validation hides the same tokens."""
@@ -88,7 +88,7 @@ class MaskedLanguageModel(BiEncoder):
 
     Only hidden tokens pass through the head. Any set can be learnt from: of pairs, their sentences are. Pairs that
     are evaluated on are scored by the cosine of embeddings, which shows what the encoder is worth without
-    training for similarity. Numbers are those of encoders.masking.Masking.
+    training for similarity. Numbers are those of juzhen.encoders.masking.Masking.
 
     The head is the architecture's own, pretrained where the backbone's folder holds it; it is part of checkpoints,
     but not of the encoder that a run leaves behind.

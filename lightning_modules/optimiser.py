@@ -9,8 +9,8 @@ from transformers.optimization import (
     get_linear_schedule_with_warmup,
 )
 
-from schema.config import OptimiserConfig
-from schema.duration import Duration
+from conf.duration import Duration
+from conf.job import OptimiserConfig
 
 
 def parameter_groups(module: nn.Module, *, weight_decay: float) -> list[dict]:

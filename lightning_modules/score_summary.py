@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from metrics.distribution import POSITIVE_ABOVE, score_distribution
-from metrics.geometry import score_histograms
+from juzhen.metrics.distribution import POSITIVE_ABOVE, score_distribution
+from juzhen.metrics.geometry import score_histograms
 
 NUM_BINS = 40
 

@@ -8,17 +8,17 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 
-from datamodules.leaks import Seen
-from datamodules.transfer import TransferTask
-from metrics.ranking import COSINE_TEMPERATURE
-from metrics.scoring import CONFIDENCE, score_set
-from metrics.together import score_together
-from metrics.transfer import Features, classify
-from metrics.without_leaks import score_unseen
-from schema.batch import Encoded
-from schema.errors import UserError
-from schema.examples import Examples, Kind
-from schema.result import Score
+from juzhen.core.batch import Encoded
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples, Kind
+from juzhen.core.result import Score
+from juzhen.data.leaks import Seen
+from juzhen.data.transfer import TransferTask
+from juzhen.metrics.ranking import COSINE_TEMPERATURE
+from juzhen.metrics.scoring import CONFIDENCE, score_set
+from juzhen.metrics.together import score_together
+from juzhen.metrics.transfer import Features, classify
+from juzhen.metrics.without_leaks import score_unseen
 
 Outputs = list[tuple[np.ndarray, np.ndarray]]
 """Row numbers and the model's outputs for them, one entry per batch."""
@@ -45,7 +45,7 @@ class EvaluationPlan(Protocol):
     def scores(self, outputs: np.ndarray) -> list[np.ndarray]:
         """One similarity per row of each set, from the outputs for `examples` in order.
 
-        (rows, candidates) where an anchor is compared with several texts, see `datamodules.comparisons`
+        (rows, candidates) where an anchor is compared with several texts, see `juzhen.data.comparisons`
         """
 
     def features(self, outputs: np.ndarray) -> list[dict[str, Features]]:

@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from datamodules.probe import Probe
-from encoders import SentenceEncoder
-from encoders.backends import open_backend
-from encoders.sentence_encoder import batches_by_length
+from conf.job import BackendName
+from juzhen.backends import open_backend
+from juzhen.core.errors import UserError
+from juzhen.data.probe import Probe
+from juzhen.encoders import SentenceEncoder
+from juzhen.encoders.sentence_encoder import batches_by_length
+from juzhen.metrics.geometry import unit
+from juzhen.metrics.space import measure_space
 from lightning_modules.score_summary import score_counts, score_summary
-from metrics.geometry import unit
-from metrics.space import measure_space
-from schema.config import BackendName
-from schema.errors import UserError
 
 
 class SpaceMeter:

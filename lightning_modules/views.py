@@ -5,20 +5,20 @@ from typing import Any
 
 from pytorch_lightning.utilities import rank_zero_only
 
-from encoders.token_cache import CachedTokenizer
-from encoders.views import Views
-from encoders.views_collate import ViewCollator
-from encoders.views_text import TextViews
+from conf.job import JobConfig
+from juzhen.core.examples import Kind
+from juzhen.encoders.token_cache import CachedTokenizer
+from juzhen.encoders.views import Views
+from juzhen.encoders.views_collate import ViewCollator
+from juzhen.encoders.views_text import TextViews
 from lightning_modules.augment import changes_of
 from lightning_modules.biencoder import BiEncoder
-from schema.config import JobConfig
-from schema.examples import Kind
 
 
 class ViewEncoder(BiEncoder):
     """A sentence shall find its changed form among those of other sentences.
 
-    Numbers are those of encoders.views.Views. Any set can be learnt from: of pairs, their sentences are. Both forms
+    Numbers are those of juzhen.encoders.views.Views. Any set can be learnt from: of pairs, their sentences are. Both forms
     are encoded apart, each with a dropout mask of its own: without any views this is unsupervised SimCSE (Gao et al.
     2021, https://arxiv.org/abs/2104.08821). Evaluation is that of the bi-encoder: sentences as they are.
     """

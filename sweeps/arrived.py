@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from schema.errors import UserError
-from schema.files import has_split
-from schema.result import Result
+from juzhen.core.errors import UserError
+from juzhen.core.result import Result
+from juzhen.data.files import has_split
 from sweeps.ledger import Cell
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
 
-from schema.errors import UserError
-from schema.whole import write_text
-from sweeps.matrix import Matrix
-from sweeps.report.build import Report
-from sweeps.report.command import write_report
-from sweeps.table import heading
+from juzhen.core.errors import UserError
+from juzhen.core.whole import write_text
+from juzhen.report.build import Report
+from juzhen.report.command import write_report
+from juzhen.report.matrix import Matrix
+from juzhen.report.table import heading
 
 if TYPE_CHECKING:
     from wandb_workspaces.workspaces import Workspace

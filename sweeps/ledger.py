@@ -14,10 +14,10 @@ from typing import IO, Any
 
 from filelock import FileLock, Timeout
 
-from schema.errors import UserError
-from schema.result import RESULT_FILE
-from schema.secrets import redacted
-from schema.shape import Object, require_shape
+from juzhen.core.errors import UserError
+from juzhen.core.result import RESULT_FILE
+from juzhen.core.secrets import redacted
+from juzhen.core.shape import Object, require_shape
 
 FOLDER = ".sweep"
 EVENTS = "events.jsonl"

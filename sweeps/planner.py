@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from schema.errors import MISTAKE_STATUS
+from juzhen.core.errors import MISTAKE_STATUS
 from sweeps.arrived import arrived_line
 from sweeps.backends.interface import Backend, Ended, Work
 from sweeps.ledger import Cell, Event, Ledger

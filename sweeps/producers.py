@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from schema.result import Result
-from sweeps.compare import unlike
-from sweeps.figures import Published
-from sweeps.training import Training, stand_ins, training_of
+from juzhen.core.result import Result
+from juzhen.report.compare import unlike
+from juzhen.report.figures import Published
+from juzhen.report.training import Training, stand_ins, training_of
 
 CONFIGURATION = Path(__file__).parents[1] / "conf"
 NO_RUN_BY_ITSELF = "published"

@@ -14,8 +14,8 @@ from optuna.distributions import distribution_to_json
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
-from schema.errors import UserError, nearest
-from schema.trial import TrialAddress, open_journal
+from callbacks.trial import TrialAddress, open_journal
+from juzhen.core.errors import UserError, nearest
 from sweeps.ledger import FOLDER
 from sweeps.search_space import Space
 

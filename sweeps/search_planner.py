@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from schema.errors import UserError
-from schema.result import Result
+from juzhen.core.errors import UserError
+from juzhen.core.result import Result
 from sweeps.backends.interface import Backend, Ended
 from sweeps.ledger import Cell, Event, Ledger
 from sweeps.planner import Planner, Running, Summary, Turn

@@ -8,9 +8,9 @@ from typing import Any
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from schema.errors import UserError
-from schema.markup import in_markdown
-from schema.result import Result
+from juzhen.core.errors import UserError
+from juzhen.core.markup import in_markdown
+from juzhen.core.result import Result
 from sweeps.search import RUNS, Search, counts
 
 SHOWN = 10

@@ -13,7 +13,7 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from schema.errors import UserError
+from juzhen.core.errors import UserError
 
 LOG = "log"
 EXAMPLE = "'optimiser.lr=tag(log, interval(1e-5, 1e-3))'"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rich.console import Group
 
-from schema.errors import UserError
-from schema.stacked_table import Column, StackedTable
+from juzhen.core.errors import UserError
+from juzhen.report.stacked_table import Column, StackedTable
 from sweeps.arrived import arrived_line
 from sweeps.ledger import Event, History, Ledger
 from sweeps.planner import spoken

@@ -20,7 +20,7 @@ import pytest
 from jaxtyping import install_import_hook
 
 # Every Float[Tensor, "batch dim"] of these packages is checked while tests run, and only then.
-install_import_hook(["losses", "encoders.pooling"], "beartype.beartype")
+install_import_hook(["losses", "juzhen.encoders.pooling"], "beartype.beartype")
 
 # Looking for cycles among all that torch and pytest have loaded took a fifth of the time of composing a job.
 gc.set_threshold(50_000, 20, 20)

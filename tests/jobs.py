@@ -8,9 +8,9 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 import train
-from datamodules import loading
+from callbacks.snapshots import boot_id
+from juzhen.data import loading
 from launch.naming import register_resolvers
-from schema.snapshots import boot_id
 
 SMALL = (
     "dataset=[demo_sts]",

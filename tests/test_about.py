@@ -7,15 +7,15 @@ from importlib.metadata import version
 import pytest
 
 import train
+from juzhen.cli.about import info_lines, tell_about
 from juzhen.cli.main import main
+from juzhen.cli.program import status_of
+from juzhen.core.errors import UserError
 from launch.overrides import COMPLETION, parse_flags
-from schema.about import info_lines, tell_about
-from schema.errors import UserError
-from schema.program import status_of
 
 PROGRAM = """
 import sys, train
-from schema.program import run_program
+from juzhen.cli.program import run_program
 status = run_program(train.main)
 heavy = {"torch", "hydra", "numpy", "rich"} & set(sys.modules)
 assert not heavy, heavy

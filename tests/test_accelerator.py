@@ -11,10 +11,9 @@ import pytest
 from jobs import compose_job
 from omegaconf import OmegaConf
 
-from launch import check_command_line, typed_config
-from launch.naming import run_key
-from schema import accelerator
-from schema.accelerator import (
+from conf.job import HardwareConfig
+from juzhen.core import accelerator
+from juzhen.core.accelerator import (
     HARDWARE,
     cuda_devices,
     found_hardware,
@@ -22,8 +21,9 @@ from schema.accelerator import (
     require_accelerator,
     torch_has,
 )
-from schema.config import HardwareConfig
-from schema.errors import UserError
+from juzhen.core.errors import UserError
+from launch import check_command_line, typed_config
+from launch.naming import run_key
 from train import CONFIGURATION
 
 
@@ -141,7 +141,7 @@ def test_runs_of_a_cluster_are_elsewhere(machine, launcher):
 
 
 def test_torch_is_not_loaded_for_it(project_root):
-    code = "import sys; from schema.accelerator import found_hardware; found_hardware(); print('torch' in sys.modules)"
+    code = "import sys; from juzhen.core.accelerator import found_hardware; found_hardware(); print('torch' in sys.modules)"
     told = subprocess.run(
         [sys.executable, "-c", code], cwd=project_root, capture_output=True, text=True, check=True
     )

@@ -4,10 +4,10 @@ import numpy as np
 import torch
 from torch.utils.data._utils.pin_memory import pin_memory
 
-from encoders.packing import pack
-from encoders.prompt_templates import PromptTokens
-from schema.batch import Batch
-from schema.examples import Kind
+from juzhen.core.batch import Batch
+from juzhen.core.examples import Kind
+from juzhen.encoders.packing import pack
+from juzhen.encoders.prompt_templates import PromptTokens
 
 
 def batch(tokens) -> Batch:

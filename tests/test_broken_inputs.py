@@ -16,11 +16,11 @@ from jobs import SMALL, compose_job
 import train
 from callbacks import checkpoint_io, tracking
 from juzhen.cli.main import main
+from juzhen.core.result import Result
+from juzhen.losses.cosent import CoSENT
 from launch import check_command_line, run_cli, run_folder
 from launch.naming import register_resolvers
 from launch.run_folder import RunFolder
-from losses.cosent import CoSENT
-from schema.result import Result
 
 GOOD = "sentence1\tsentence2\tlabel\n今天天气好\t天气不错\t4.0\n我想退货\t怎么改密码\t1.0\n他在跑步\t他正在跑\t5.0\n"
 OWN = ("dataset.demo_sts.source=local", "dataset.demo_sts.rows={train:null,dev:null,test:null}")

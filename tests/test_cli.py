@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoders import load_encoder
 from juzhen.cli import completion, encode, export, verbs
 from juzhen.cli.main import main
 from juzhen.cli.verbs import SUITE, VERBS, load_verb, parser_of
+from juzhen.encoders import load_encoder
 
 MINI = Path(__file__).resolve().parents[1] / "builtin" / "mini_zh"
 
@@ -204,7 +204,7 @@ def test_what_cannot_be_encoded_or_exported(tmp_path, capsys, words, told):
 def test_an_exported_file_computes_what_the_encoder_does(tmp_path, capsys, int8):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
-    from encoders.backends.onnx_export import _computed
+    from juzhen.backends.onnx_export import _computed
 
     export.run(MINI, tmp_path / "encoder.onnx", int8=int8)
     assert "computes what" in capsys.readouterr().out

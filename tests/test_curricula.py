@@ -8,12 +8,12 @@ import pytorch_lightning as pl
 from jobs import compose_job, logged, run_job
 from test_resume import interrupt, weights
 
+from juzhen.core.errors import UserError
+from juzhen.core.result import Result
 from launch import digests, typed_config
 from launch.console import set_lines
 from launch.stored import stored_job
 from lightning_modules.base import SentenceModule
-from schema.errors import UserError
-from schema.result import Result
 
 WORDS = ("schedule=serial", "debug_rows=24", "training.duration=2 epochs", "loss=by_kind")
 STEPS = 6  # 24 rows in batches of 8, twice

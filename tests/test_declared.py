@@ -3,10 +3,10 @@
 import pytest
 from omegaconf import OmegaConf
 
+from conf.declared import declared
+from conf.own_classes import own_class
+from juzhen.core.errors import UserError
 from launch.naming import run_name
-from schema.declared import declared
-from schema.errors import UserError
-from schema.own_classes import own_class
 
 
 def targets(project_root, group):
@@ -33,13 +33,13 @@ def test_what_losses_declare_is_what_their_classes_have(project_root):
         assert (read.takes, read.reads) == (loss.takes, loss.reads), target
 
 
-@pytest.mark.parametrize("target", ["os.system", "losses.cosent.Nothing", "losses.nothing.CoSENT"])
+@pytest.mark.parametrize("target", ["os.system", "juzhen.losses.cosent.Nothing", "losses.nothing.CoSENT"])
 def test_nothing_but_classes_of_the_project_is_read(target):
     with pytest.raises(UserError, match="no class of juzhen's"):
         declared(target)
 
 
-LOSS = {"_target_": "losses.cosent.CoSENT"}
+LOSS = {"_target_": "juzhen.losses.cosent.CoSENT"}
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import torch
 from jobs import compose_job
 
 import train
+from juzhen.core.errors import UserError
 from launch import typed_config
-from schema.errors import UserError
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,11 @@ from forks import in_a_fork
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from datamodules.source import load_examples
 from juzhen.cli.verbs import VERBS, parser_of
+from juzhen.core.examples import Kind
+from juzhen.data.source import load_examples
 from launch import check_command_line, typed_config
 from launch.naming import register_resolvers
-from schema.examples import Kind
 
 ROOT = Path(__file__).resolve().parents[1]
 EDITIONS = ("README.md", "README.zh.md")
@@ -188,7 +188,7 @@ def take_a_step(root):
     for name in [name for name in sys.modules if name.partition(".")[0] in own]:
         del sys.modules[name]
     sys.path.insert(0, str(root))
-    names = ("lightning_modules.matching", "schema.batch", "schema.examples")
+    names = ("lightning_modules.matching", "juzhen.core.batch", "juzhen.core.examples")
     matching, batch, examples = map(importlib.import_module, names)
     assert Path(matching.__file__).is_relative_to(root)
     config = OmegaConf.load(root / "conf" / "loss" / "two_sided_margin.yaml")

@@ -10,10 +10,10 @@ from jobs import run_job
 
 import train
 from juzhen.cli.main import main
+from juzhen.core.result import Result
+from juzhen.data.files import BUILTIN_DATA
+from juzhen.report.matrix import build_matrix
 from lightning_modules.base import SentenceModule
-from schema.files import BUILTIN_DATA
-from schema.result import Result
-from sweeps.matrix import build_matrix
 
 WORDS = (
     "training.duration=2 steps",

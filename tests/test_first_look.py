@@ -9,12 +9,12 @@ from jobs import SMALL, compose_job
 from omegaconf import OmegaConf
 
 import train
-from datamodules import loading
-from datamodules.first_look import READ_AT_ONCE_BYTES, look_at_data
+from juzhen.core.measures import UNSCORED
+from juzhen.core.result import Result
+from juzhen.data import loading
+from juzhen.data.first_look import READ_AT_ONCE_BYTES, look_at_data
 from launch import typed_config
 from launch.first_look import first_look
-from schema.measures import UNSCORED
-from schema.result import Result
 
 GOOD = "sentence1\tsentence2\tlabel\n今天天气好\t天气不错\t4.0\n我想退货\t怎么改密码\t1.0\n他在跑步\t他正在跑\t5.0\n"
 OWN = ["dataset.demo_sts.source=local", "dataset.demo_sts.rows={train:null,dev:null,test:null}"]
@@ -30,7 +30,7 @@ class NoTorch(importlib.abc.MetaPathFinder):
 
 sys.meta_path.insert(0, NoTorch())
 import train
-from schema.program import status_of
+from juzhen.cli.program import status_of
 for words in json.loads(sys.argv[1]):
     sys.argv = ["train.py", *words]
     told, since = io.StringIO(), time.process_time()
@@ -149,7 +149,7 @@ def test_rows_of_small_files_are_read_once(place, tmp_path, tiny_backbone, monke
 
 def test_large_files_are_left_for_later(place, monkeypatch):
     job = OmegaConf.to_object(job_of(*OWN, f"data_dir={place}/label"))
-    monkeypatch.setattr("datamodules.first_look.READ_AT_ONCE_BYTES", 10)
+    monkeypatch.setattr("juzhen.data.first_look.READ_AT_ONCE_BYTES", 10)
     assert look_at_data(job, unscored=UNSCORED) == {}
     assert READ_AT_ONCE_BYTES > 10**6
 

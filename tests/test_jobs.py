@@ -14,16 +14,16 @@ from omegaconf import OmegaConf
 from scipy.stats import spearmanr
 
 import train
-from datamodules import loading
-from encoders import load_encoder
+from juzhen.core.errors import UserError
+from juzhen.core.result import Result
+from juzhen.data import loading
+from juzhen.encoders import load_encoder
+from juzhen.metrics.lexical import lexical_scores
 from launch import typed_config
 from launch.naming import run_key
 from launch.stage_run import StageRun
 from lightning_modules.base import SentenceModule
 from lightning_modules.matching import match_losses
-from metrics.lexical import lexical_scores
-from schema.errors import UserError
-from schema.result import Result
 
 STEPS = ("training.duration=2 steps", "debug_rows=24")
 STILL = "optimiser.lr=1e-30"

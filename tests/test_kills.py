@@ -20,9 +20,9 @@ from jobs import SMALL, compose_job
 from safetensors.torch import load_file
 
 import train
-from schema import whole
-from schema.result import Result
-from schema.weights import weights_digest
+from juzhen.core import whole
+from juzhen.core.result import Result
+from juzhen.core.weights import weights_digest
 
 KILLS = 50
 JOBS = {

@@ -10,20 +10,20 @@ import pytest
 from jobs import compose_job, run_job
 from omegaconf import OmegaConf
 
-from datamodules import loading
-from encoders import load_encoder
 from juzhen.cli.main import main
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Kind
+from juzhen.core.measures import MEASURES
+from juzhen.core.result import Result
+from juzhen.data import loading
+from juzhen.data.files import BUILTIN_DATA, DATASETS
+from juzhen.encoders import load_encoder
+from juzhen.metrics.ranking import score_ranking
+from juzhen.report.matrix import build_matrix
 from launch import typed_config
 from launch.values import check_values
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.crossencoder import CrossEncoder
-from metrics.ranking import score_ranking
-from schema.errors import UserError
-from schema.examples import Kind
-from schema.files import BUILTIN_DATA, DATASETS
-from schema.measures import MEASURES
-from schema.result import Result
-from sweeps.matrix import build_matrix
 
 FEW = ("training.duration=2 steps", "debug_rows=40", "evaluation.bootstrap_samples=20")
 NEWS = {"news_story": "故事小说人物", "news_sports": "足球篮球比赛", "news_tech": "手机电脑芯片"}

@@ -6,12 +6,12 @@ import threading
 
 import pytest
 
-from datamodules import hub
-from datamodules.hub import read_hub, require_hub
-from schema import network
-from schema.config import HubConfig
-from schema.errors import UserError
-from schema.network import answers
+from conf.job import HubConfig
+from juzhen.core import network
+from juzhen.core.errors import UserError
+from juzhen.core.network import answers
+from juzhen.data import hub
+from juzhen.data.hub import read_hub, require_hub
 
 
 @pytest.fixture(autouse=True)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from bench.__main__ import build_parser
+from callbacks.trial import TrialAddress
+from conf.duration import Duration
 from juzhen.cli.main import main
 from juzhen.cli.verbs import VERBS, parser_of
-from schema.duration import Duration
-from schema.errors import UserError
-from schema.trial import TrialAddress
+from juzhen.core.errors import UserError
+from tools.bench.__main__ import build_parser
 
 
 def told(words, capsys):

@@ -14,11 +14,11 @@ from omegaconf import OmegaConf
 from test_broken_inputs import GOOD, OWN, Desk, says
 
 from hydra_plugins.juzhen_sweeps.launcher import ProcessLauncher, SlurmLauncher, require_data_of
+from juzhen.core.errors import UserError
+from juzhen.core.result import RESULT_FILE
 from launch.data_record import RECORD_FILE, remember_data
 from launch.job import typed_config
 from launch.shown_again import show_finished
-from schema.errors import UserError
-from schema.result import RESULT_FILE
 
 CHANGED = GOOD.replace("5.0", "2.0")
 
@@ -56,12 +56,12 @@ def test_a_finished_run_is_shown_again_and_says_so(desk):
 
 
 def test_files_that_were_not_touched_are_not_opened(desk, monkeypatch):
-    monkeypatch.setattr("datamodules.source.load_examples", lambda *a, **b: pytest.fail("read again"))
+    monkeypatch.setattr("juzhen.data.source.load_examples", lambda *a, **b: pytest.fail("read again"))
     with pytest.raises(pytest.fail.Exception, match="read again"):
         again(desk)  # the fixture has written them anew
     monkeypatch.undo()
     assert again(desk)
-    monkeypatch.setattr("datamodules.source.load_examples", lambda *a, **b: pytest.fail("read again"))
+    monkeypatch.setattr("juzhen.data.source.load_examples", lambda *a, **b: pytest.fail("read again"))
     assert again(desk)
 
 

@@ -7,10 +7,10 @@ import sys
 import numpy as np
 import pytest
 
-from encoders import load_backbone, load_encoder, save_encoder
+from conf.job import BackboneConfig
 from juzhen.cli import score
 from juzhen.cli.main import main
-from schema.config import BackboneConfig
+from juzhen.encoders import load_backbone, load_encoder, save_encoder
 
 PAIRS = [("今天天气很好", "今天是个好天气"), ("怎么修改密码", "密码怎么改"), ('他说"好', "不，行")]
 

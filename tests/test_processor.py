@@ -2,9 +2,9 @@
 
 import pytest
 
-from bench.options import resolve
+from juzhen.core import processor
 from launch import check_command_line
-from schema import processor
+from tools.bench.options import resolve
 from train import CONFIGURATION
 
 WITH = "processor\t: 0\nmodel name\t: Fast One\nflags\t\t: fpu avx2 avx512_bf16\n\nmodel name\t: Fast One\n"

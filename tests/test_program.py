@@ -10,14 +10,14 @@ import pytest
 
 import launch
 import train
-from bench.__main__ import main as bench
+from juzhen.cli import program as program_module
 from juzhen.cli.main import main as verbs
-from schema import program as program_module
-from schema.streams import readable
+from juzhen.cli.streams import readable
+from tools.bench.__main__ import main as bench
 
 PROGRAM = """
 import sys
-from schema.program import run_program
+from juzhen.cli.program import run_program
 def main():
 {body}
 sys.exit(run_program(main))
@@ -135,7 +135,7 @@ def test_the_folder_is_gone(project_root, program, tmp_path):
     ("body", "status", "told"),
     [
         (
-            "from schema.errors import UserError\nraise UserError('no such thing')",
+            "from juzhen.core.errors import UserError\nraise UserError('no such thing')",
             2,
             "error: no such thing\n",
         ),
@@ -156,7 +156,7 @@ def test_how_a_program_ends(project_root, program, body, status, told):
 
 
 def test_tracebacks_are_shown_to_who_asks_for_them(project_root, program):
-    body = "from schema.errors import UserError\nraise UserError('no such thing')"
+    body = "from juzhen.core.errors import UserError\nraise UserError('no such thing')"
     ended = started(program(body), root=project_root, HYDRA_FULL_ERROR="1")
     assert (ended.returncode, ended.stderr.count("Traceback")) == (1, 1)
 
@@ -178,7 +178,7 @@ def test_nothing_that_takes_time_is_loaded_before_a_program_is_ready(project_roo
 
 SWALLOWED = """
 import signal, types
-from schema.program import loading
+from juzhen.cli.program import loading
 def slow():
     try:
         os.kill(os.getpid(), signal.SIGINT)
@@ -272,7 +272,7 @@ def test_a_slip_is_met_with_what_there_is(capsys, main, words, parts):
         assert part in told
 
 
-@pytest.mark.parametrize("module", ["bench.page", "lightning_modules.loss_table", "encoders.halve"])
+@pytest.mark.parametrize("module", ["tools.bench.page", "tools.loss_table", "tools.halve"])
 @pytest.mark.slow
 def test_a_program_of_one_module_starts(project_root, module):
     ended = subprocess.run(

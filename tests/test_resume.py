@@ -16,9 +16,9 @@ import callbacks.trainer as assembly
 from callbacks import snapshot_file
 from callbacks.resume import newest_state
 from callbacks.snapshot import Snapshots
+from callbacks.snapshots import boot_id, find_snapshot
+from juzhen.cli.program import status_of
 from launch import run_cli
-from schema.program import status_of
-from schema.snapshots import boot_id, find_snapshot
 
 INTERRUPTED = Path(__file__).with_name("interrupted_job.py")
 JOB = (

@@ -6,8 +6,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from schema.stacked_table import Column, StackedTable
-from schema.terminal import for_people
+from juzhen.report.stacked_table import Column, StackedTable
+from juzhen.report.terminal import for_people
 
 WIDTHS = (20, 30, 40, 60, 80, 100, 120, 160)
 LONG = "a_set_with_a_rather_long_name (test)"

@@ -7,8 +7,8 @@ from jobs import compose_job, run_job
 from omegaconf import OmegaConf
 from test_resume import interrupt, weights
 
-from encoders.sentence_encoder import SentenceEncoder
-from encoders.token_cache import read_table
+from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.token_cache import read_table
 from launch.naming import run_key
 
 LARGE = ("debug_rows=1500", "training.duration=12 steps", "training.checkpoint_every=2 steps")

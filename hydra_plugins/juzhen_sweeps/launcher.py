@@ -13,9 +13,9 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from juzhen.core.errors import UserError, nearest
 from launch.data_record import GoneError, require_same_data
 from launch.job import typed_config
-from schema.errors import UserError, nearest
 from sweeps.backends.interface import Backend
 from sweeps.backends.local import LocalBackend
 from sweeps.ledger import Cell, Ledger

@@ -15,12 +15,12 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
+from callbacks.trial import require_optuna
 from hydra_plugins.juzhen_sweeps.launcher import require_data_of
+from juzhen.core.errors import UserError
+from juzhen.core.result import RESULT_FILE
+from juzhen.core.whole import write_text
 from launch.naming import run_key
-from schema.errors import UserError
-from schema.result import RESULT_FILE
-from schema.trial import require_optuna
-from schema.whole import write_text
 from sweeps.ledger import Cell, Ledger
 from sweeps.planner import show
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from juzhen.cli.arguments import VerbParser
 from juzhen.cli.table import tell
-from schema.arguments import VerbParser
 
 
 def parser() -> VerbParser:
@@ -17,6 +17,6 @@ def parser() -> VerbParser:
 
 def run(folder: Path, target: Path) -> None:
     """Copies every result below `folder`; one that cannot be read is named and left out."""
-    from sweeps.export import export
+    from juzhen.report.export import export
 
     print(f"{target}: {export(folder, target, report=tell)} results")

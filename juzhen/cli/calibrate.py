@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schema.arguments import BATCH_TOKENS, VerbParser
-from schema.errors import UserError
-from schema.whole import whole_file, write_json
+from juzhen.cli.arguments import BATCH_TOKENS, VerbParser
+from juzhen.core.errors import UserError
+from juzhen.core.whole import whole_file, write_json
 
 if TYPE_CHECKING:  # it loads torch, and --help should not wait for it
-    from analysis.run_scores import ScoredRun
+    from juzhen.calibration.run_scores import ScoredRun
 
 METHODS = ("raw", "temperature", "platt")
 
@@ -49,8 +49,8 @@ def run(
     """Computes scores, fits, judges, writes files and prints a table."""
     if not no_plot:
         require_matplotlib(", or leave it out with --no-plot")
-    from analysis.run_scores import ScoredRun
-    from schema.examples import Kind
+    from juzhen.calibration.run_scores import ScoredRun
+    from juzhen.core.examples import Kind
 
     run = ScoredRun(run_folder, data_dir=data_dir, batch_tokens=batch_tokens)
     folder = output or run.folder / "analysis"
@@ -75,8 +75,8 @@ def run(
 
 def calibrate_set(run: "ScoredRun", name: str) -> dict[str, Any]:
     """What the two scalings make of the scores of one set."""
-    from analysis.calibration import calibrated
-    from analysis.run_scores import fitting_and_judging
+    from juzhen.calibration.calibration import calibrated
+    from juzhen.calibration.run_scores import fitting_and_judging
 
     fitted, judged, how = fitting_and_judging(run, name)
     return {

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from juzhen.cli.arguments import VerbParser
 from juzhen.cli.table import DRAWN, add_runs, read_matrix, write_page
-from schema.arguments import VerbParser
 
 
 def parser() -> VerbParser:
@@ -15,16 +15,16 @@ def parser() -> VerbParser:
 
 def run(folder: Path, *, metric: str = "spearman", markdown: Path | None = None) -> None:
     """Prints which published numbers the runs below `folder` match, which they miss, and which they do not have."""
-    from schema.terminal import for_people
-    from sweeps.claims import beside_claims, claims_markdown
-    from sweeps.compare import compare, comparison_markdown
-    from sweeps.figures import load_published
+    from juzhen.report.claims import beside_claims, claims_markdown
+    from juzhen.report.compare import compare, comparison_markdown
+    from juzhen.report.figures import load_published
+    from juzhen.report.terminal import for_people
 
     matrix, published = read_matrix(folder, metric=metric), load_published()
     compared, claims = compare(matrix, published), beside_claims(matrix, published)
     text = comparison_markdown(compared, metric=metric) + claims_markdown(claims)
     if console := for_people():
-        from sweeps.compare_console import to_console
+        from juzhen.report.compare_console import to_console
 
         console.print(to_console(compared, claims, metric=metric), highlight=False)
     else:

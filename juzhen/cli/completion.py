@@ -7,9 +7,9 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from juzhen.cli.arguments import VerbParser
 from juzhen.cli.verbs import VERBS, parser_of
-from schema.arguments import VerbParser
-from schema.errors import UserError
+from juzhen.core.errors import UserError
 
 FILES = "<files>"
 """What the scripts take for: a file or a folder."""

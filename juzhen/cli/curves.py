@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from analysis.curves import Curves, choose_quantities, read_curves, smoothed, told_apart
+from juzhen.cli.arguments import VerbParser
 from juzhen.cli.calibrate import require_matplotlib
-from schema.arguments import VerbParser
-from schema.errors import UserError
-from schema.numerals import as_number
-from schema.whole import whole_file
+from juzhen.core.errors import UserError
+from juzhen.core.numerals import as_number
+from juzhen.core.whole import whole_file
+from juzhen.report.curves import Curves, choose_quantities, read_curves, smoothed, told_apart
 
 PER_ROW = 3
 LOSS_WINDOW = 10

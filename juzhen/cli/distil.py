@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from schema.arguments import BATCH_TOKENS, SEED, VerbParser, data_folder
-from schema.errors import UserError
-from schema.files import DATASETS
-from schema.numerals import whole_number
+from juzhen.cli.arguments import BATCH_TOKENS, SEED, VerbParser, data_folder
+from juzhen.core.errors import UserError
+from juzhen.core.numerals import whole_number
+from juzhen.data.files import DATASETS
 
 if TYPE_CHECKING:  # --help should not wait for it
     import numpy as np
@@ -69,8 +69,8 @@ def run(
     _check_place(out, dataset)
     # An encoder is a folder here, the hub is never asked. transformers reads this when it is imported.
     os.environ["HF_HUB_OFFLINE"] = "1"
-    from mining.distil import distilled_pairs, graded, write_set
-    from mining.sets import read_set
+    from juzhen.mining.distil import distilled_pairs, graded, write_set
+    from juzhen.mining.sets import read_set
 
     folder = data_folder(data_dir)
     config, examples = read_set(DATASETS, dataset, split, data_dir=folder)
@@ -104,9 +104,9 @@ def _teacher(
 
     Raises UserError for a bi-encoder alone, which knows no more than the one that it would teach.
     """
-    from encoders.joint_bundle import load_joint_encoder
-    from encoders.pair_scorer import FusedScorer
-    from schema.fitted import Fusion
+    from juzhen.core.fitted import Fusion
+    from juzhen.encoders.joint_bundle import load_joint_encoder
+    from juzhen.encoders.pair_scorer import FusedScorer
 
     if Path(teacher).suffix != ".json":
         if fuse is not None:

@@ -4,12 +4,12 @@ import os
 import sys
 from pathlib import Path
 
-from schema.arguments import BATCH_TOKENS, VerbParser
-from schema.caches import caches_below
-from schema.config import BackendName, backend_name
-from schema.errors import UserError
-from schema.texts import text_fault
-from schema.whole import whole_file
+from conf.job import BackendName, backend_name
+from juzhen.cli.arguments import BATCH_TOKENS, VerbParser
+from juzhen.core.caches import caches_below
+from juzhen.core.errors import UserError
+from juzhen.core.texts import text_fault
+from juzhen.core.whole import whole_file
 
 OWN_CACHES = True
 
@@ -48,7 +48,7 @@ def run(
     """Writes an array (lines, dim). Raises UserError for an empty line and for a file that cannot be read."""
     caches_below(cache)
     backend_name(backend, key="--backend")
-    from analysis.leaks.sources import text_lines
+    from juzhen.data.audit.sources import text_lines
 
     texts = text_lines(file, option="encode")
     for number, text in enumerate(texts, start=1):
@@ -58,8 +58,8 @@ def run(
     os.environ["HF_HUB_OFFLINE"] = "1"
     import numpy as np
 
-    from encoders import load_encoder
-    from encoders.embedding_cache import EmbeddingCache
+    from juzhen.encoders import load_encoder
+    from juzhen.encoders.embedding_cache import EmbeddingCache
 
     embeddings = load_encoder(encoder).embed(
         texts,

@@ -5,10 +5,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from schema.arguments import VerbParser
-from schema.config import BackendName
-from schema.errors import UserError
-from schema.whole import whole_file
+from conf.job import BackendName
+from juzhen.cli.arguments import VerbParser
+from juzhen.core.errors import UserError
+from juzhen.core.whole import whole_file
 
 
 def parser() -> VerbParser:
@@ -29,15 +29,15 @@ def run(encoder: str | Path, file: Path, *, int8: bool = False) -> None:
         raise UserError(f"{file}: expected a file that ends in .onnx")
     # An encoder is a folder here, the hub is never asked. transformers reads this when it is imported.
     os.environ["HF_HUB_OFFLINE"] = "1"
-    from encoders import load_encoder
-    from encoders.backends.backend import require_packages
-    from encoders.prompt_encoder import PromptEncoder
+    from juzhen.backends.backend import require_packages
+    from juzhen.encoders import load_encoder
+    from juzhen.encoders.prompt_encoder import PromptEncoder
 
     require_packages(BackendName.ONNX_INT8 if int8 else BackendName.ONNX)
     loaded = load_encoder(encoder)
     if isinstance(loaded, PromptEncoder):
         raise UserError(f"{encoder}: an encoder with templates cannot be exported; only one without can")
-    from encoders.backends.onnx_export import export_onnx
+    from juzhen.backends.onnx_export import export_onnx
 
     with tempfile.TemporaryDirectory() as folder:
         made = export_onnx(loaded, Path(folder) / "encoder.onnx", quantised=int8)

@@ -6,13 +6,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from juzhen.cli.arguments import BATCH_TOKENS, VerbParser
 from juzhen.cli.calibrate import add_scoring
-from schema.arguments import BATCH_TOKENS, VerbParser
-from schema.errors import UserError
-from schema.whole import write_json
+from juzhen.core.errors import UserError
+from juzhen.core.whole import write_json
 
 if TYPE_CHECKING:  # it loads torch, and --help should not wait for it
-    from analysis.run_scores import ScoredRun
+    from juzhen.calibration.run_scores import ScoredRun
 
 BOOTSTRAP_SAMPLES = 1000
 SEED = 42
@@ -41,8 +41,8 @@ def run(
     batch_tokens: int = BATCH_TOKENS,
 ) -> None:
     """Computes scores of both runs, fits α, judges, writes files and prints a table."""
-    from analysis.run_scores import ScoredRun
-    from schema.examples import Kind
+    from juzhen.calibration.run_scores import ScoredRun
+    from juzhen.core.examples import Kind
 
     kinds = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
     runs = [ScoredRun(folder, data_dir=data_dir, batch_tokens=batch_tokens) for folder in run_folders]
@@ -67,11 +67,11 @@ def run(
 
 def fuse_set(runs: list["ScoredRun"], name: str) -> dict[str, Any]:
     """Scores of both runs and of their fusion on one set. Raises UserError when the runs have seen other rows."""
-    from analysis.calibration import calibrated
-    from analysis.fusion import fit_weight, standardised
-    from analysis.run_scores import fitting_and_judging
-    from metrics.scoring import score_set
-    from schema.examples import Kind
+    from juzhen.calibration.calibration import calibrated
+    from juzhen.calibration.fusion import fit_weight, standardised
+    from juzhen.calibration.run_scores import fitting_and_judging
+    from juzhen.core.examples import Kind
+    from juzhen.metrics.scoring import score_set
 
     first, second = (fitting_and_judging(run, name) for run in runs)
     fitted, judged, how = first

@@ -4,10 +4,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from schema.arguments import VerbParser, data_folder
-from schema.errors import UserError
-from schema.files import DATASETS
-from schema.numerals import finite_number, whole_number
+from juzhen.cli.arguments import VerbParser, data_folder
+from juzhen.core.errors import UserError
+from juzhen.core.numerals import finite_number, whole_number
+from juzhen.data.files import DATASETS
 
 
 def parser() -> VerbParser:
@@ -61,9 +61,9 @@ def run(
 ) -> None:
     """Reads, compares, writes two files and prints the second of them. One of the first four says what is looked at."""
     # Here, because --help should not wait for numpy and scipy.
-    from analysis.leaks.pairs import Detail
-    from analysis.leaks.sources import ConfiguredSets
-    from analysis.leaks.write import write_report
+    from juzhen.data.audit.pairs import Detail
+    from juzhen.data.audit.sources import ConfiguredSets
+    from juzhen.data.audit.write import write_report
 
     _check(threshold, of_text=bool(text or run_folder))
     if data_dir and not data_dir.is_dir():
@@ -71,9 +71,9 @@ def run(
     sets = ConfiguredSets(DATASETS, data_folder(data_dir))
     detail = Detail(counts, examples, progress=not no_progress)
     if text or run_folder:
-        from analysis.leaks.markdown import text_markdown
-        from analysis.leaks.sources import learnt_texts, read_lines
-        from analysis.leaks.text import audit_text
+        from juzhen.data.audit.markdown import text_markdown
+        from juzhen.data.audit.sources import learnt_texts, read_lines
+        from juzhen.data.audit.text import audit_text
 
         if run_folder:
             sources = learnt_texts(run_folder, data_dir=data_dir)
@@ -82,8 +82,8 @@ def run(
         report = audit_text(sources, sets.evaluation(evaluate), detail=detail)
         name, markdown = "text", text_markdown(report)
     else:
-        from analysis.leaks.markdown import pairs_markdown
-        from analysis.leaks.pairs import audit_pairs
+        from juzhen.data.audit.markdown import pairs_markdown
+        from juzhen.data.audit.pairs import audit_pairs
 
         both = sets.training(train), sets.evaluation(evaluate)
         report = audit_pairs(*both, sets.absent, threshold=threshold, detail=detail)

@@ -3,11 +3,11 @@
 import sys
 from collections.abc import Sequence
 
+from juzhen.cli.about import version_line
+from juzhen.cli.program import run_program, status_of
 from juzhen.cli.verbs import load_verb, overview, parser_of
-from schema.about import version_line
-from schema.caches import caches_below, default_cache
-from schema.errors import UserError
-from schema.program import run_program, status_of
+from juzhen.core.caches import caches_below, default_cache
+from juzhen.core.errors import UserError
 
 COMPLETE = "--complete"
 """Asked by the shell's completion: the words so far, the last of which is unfinished."""

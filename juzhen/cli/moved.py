@@ -4,8 +4,8 @@ import shlex
 import sys
 from typing import NoReturn
 
-from schema.errors import MISTAKE_STATUS
-from schema.texts import in_a_line
+from juzhen.core.errors import MISTAKE_STATUS
+from juzhen.core.texts import in_a_line
 
 RENAMED = {"python -m sweeps export": "juzhen archive"}
 

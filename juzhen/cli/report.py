@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from juzhen.cli.arguments import VerbParser
 from juzhen.cli.table import add_runs, add_split, tell
-from schema.arguments import VerbParser
 
 
 def parser() -> VerbParser:
@@ -46,8 +46,8 @@ def run(
     into: Sequence[Path] = (),
 ) -> None:
     """Writes the report of all runs below `folder` and prints the paths of its files."""
-    from sweeps.report.command import read_report, write_report
-    from sweeps.report.into import fill_pages
+    from juzhen.report.command import read_report, write_report
+    from juzhen.report.into import fill_pages
 
     report = read_report(folder, metric=metric, split=split, reference=reference, leaks=leaks)
     for path in write_report(report, out or folder / "report", title=title):

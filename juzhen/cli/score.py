@@ -15,20 +15,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analysis.new_pairs import add_fitted, check_fitted, fused_scores, scaled
+from conf.job import BackendName, backend_name
+from juzhen.calibration.new_pairs import add_fitted, check_fitted, fused_scores, scaled
+from juzhen.cli.arguments import BATCH_TOKENS, VerbParser
 from juzhen.cli.encode import add_backend
-from schema.arguments import BATCH_TOKENS, VerbParser
-from schema.caches import caches_below
-from schema.config import BackendName, backend_name
-from schema.errors import UserError, nearest
-from schema.numerals import is_position
-from schema.texts import short, text_fault
-from schema.whole import write_text
+from juzhen.core.caches import caches_below
+from juzhen.core.errors import UserError, nearest
+from juzhen.core.numerals import is_position
+from juzhen.core.texts import short, text_fault
+from juzhen.core.whole import write_text
 
 if TYPE_CHECKING:  # it loads numpy, and --help should not wait for that
-    from datamodules.readers import Table
-    from encoders import SentenceEncoder
-    from encoders.joint_encoder import JointEncoder
+    from juzhen.data.readers import Table
+    from juzhen.encoders import SentenceEncoder
+    from juzhen.encoders.joint_encoder import JointEncoder
 
 OWN_CACHES = True
 
@@ -107,7 +107,7 @@ def score_file(options: argparse.Namespace) -> Path:
 
     Raises UserError for a file that cannot be read, a row that is not like the others and an empty sentence.
     """
-    from datamodules.readers import DELIMITERS, read_table
+    from juzhen.data.readers import DELIMITERS, read_table
 
     path = options.file
     if not path.is_file():
@@ -142,7 +142,7 @@ def _check_output(output: Path, options: argparse.Namespace) -> None:
 
 def _text_columns(table: "Table", options: argparse.Namespace) -> list[Sequence[str]]:
     """The two columns of sentences, none of them empty."""
-    from datamodules.verify import place_in
+    from juzhen.data.verify import place_in
 
     names = table.names or [str(position) for position in range(len(table.columns))]
     wanted = options.columns or (("0", "1") if options.no_header else ("sentence1", "sentence2"))
@@ -171,7 +171,7 @@ def _text_columns(table: "Table", options: argparse.Namespace) -> list[Sequence[
 
 def _no_column(name: str, table: "Table", options: argparse.Namespace) -> str:
     """What to type where a column is not there: without --columns the first line may be a pair already."""
-    from datamodules.verify import listed
+    from juzhen.data.verify import listed
 
     names = table.names or [str(position) for position in range(len(table.columns))]
     hint = nearest(name, map(short, names))
@@ -187,15 +187,15 @@ def _scores(
 ) -> Sequence[float]:
     # An encoder is a folder here, the hub is never asked. transformers reads this when it is imported.
     os.environ["HF_HUB_OFFLINE"] = "1"
-    from encoders import load_encoder
-    from encoders.locate import is_joint
+    from juzhen.encoders import load_encoder
+    from juzhen.encoders.locate import is_joint
 
     if options.fuse is not None:
         scores = fused_scores(first, second, options, progress=progress)
     elif is_joint(options.encoder):
         scores = _joint_scores(first, second, options, progress=progress)
     else:
-        from encoders.embedding_cache import EmbeddingCache
+        from juzhen.encoders.embedding_cache import EmbeddingCache
 
         encoder = load_encoder(options.encoder)
         _tell_cut(encoder, first, second)
@@ -217,7 +217,7 @@ def _joint_scores(
         raise UserError(
             f"{options.encoder} holds a cross-encoder, which has no embeddings: leave out --cache and --backend"
         )
-    from encoders.joint_bundle import load_joint_encoder
+    from juzhen.encoders.joint_bundle import load_joint_encoder
 
     encoder = load_joint_encoder(options.encoder)
     scores = encoder.scores(first, second, batch_tokens=options.batch_tokens, progress=progress)
@@ -227,8 +227,8 @@ def _joint_scores(
 
 def _tell_cut(encoder: "SentenceEncoder | JointEncoder", first: Sequence[str], second: Sequence[str]) -> None:
     """One line where sentences are longer than the encoder reads: their scores are those of their beginnings."""
-    from encoders.cut import cut_of
-    from schema.examples import Examples, Kind
+    from juzhen.core.examples import Examples, Kind
+    from juzhen.encoders.cut import cut_of
 
     texts = {"text_a": list(first), "text_b": list(second)}
     cut = cut_of(encoder, Examples.from_texts("file", "test", kind=Kind.SCORED_PAIR, texts=texts))

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from schema.arguments import BATCH_TOKENS, SEED, VerbParser, data_folder
-from schema.errors import UserError
-from schema.files import DATASETS
-from schema.numerals import whole_number
+from juzhen.cli.arguments import BATCH_TOKENS, SEED, VerbParser, data_folder
+from juzhen.core.errors import UserError
+from juzhen.core.numerals import whole_number
+from juzhen.data.files import DATASETS
 
 if TYPE_CHECKING:
-    from datamodules.probe import Probe
+    from juzhen.data.probe import Probe
 
 MEANINGS = {
     "norm_mean": "mean length of an embedding",
@@ -67,8 +67,8 @@ def run(
     """Draws, encodes, measures, prints a table: a row per measure, a column per set."""
     # An encoder is a folder here, the hub is never asked. transformers reads this when it is imported.
     os.environ["HF_HUB_OFFLINE"] = "1"
-    from encoders import load_encoder
-    from metrics.space import measure_space
+    from juzhen.encoders import load_encoder
+    from juzhen.metrics.space import measure_space
 
     drawn = {"num_sentences": sentences, "seed": seed}
     probes = dict(_probes(dataset, split, file, data_dir=data_folder(data_dir), drawn=drawn))
@@ -80,7 +80,7 @@ def run(
         found[name] = {"texts": len(probe.sentences), "dimensions": loaded.dim, **measured}
     print(_table(found))
     if output:
-        from schema.whole import write_json
+        from juzhen.core.whole import write_json
 
         write_json(output, found)
 
@@ -89,9 +89,9 @@ def _probes(
     dataset: Sequence[str], split: str | None, file: Path | None, *, data_dir: Path, drawn: dict[str, int]
 ) -> "Iterator[tuple[str, Probe]]":
     """Name of a sample and its texts. Raises UserError for a set or a file that is not there."""
-    from analysis.leaks.sources import ConfiguredSets, text_lines
-    from datamodules.probe import Probe
-    from schema.errors import nearest
+    from juzhen.core.errors import nearest
+    from juzhen.data.audit.sources import ConfiguredSets, text_lines
+    from juzhen.data.probe import Probe
 
     sets = ConfiguredSets(DATASETS, data_dir)
     for name in dataset or ([] if file else ["demo_sts"]):

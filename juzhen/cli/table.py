@@ -4,12 +4,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from schema.arguments import VerbParser
-from schema.errors import UserError
-from schema.whole import write_text
+from juzhen.cli.arguments import VerbParser
+from juzhen.core.errors import UserError
+from juzhen.core.whole import write_text
 
 if TYPE_CHECKING:  # it loads numpy, and --help should not wait for that
-    from sweeps.matrix import Matrix
+    from juzhen.report.matrix import Matrix
 
 DRAWN = (
     "Draws a table as wide as the terminal; in a pipe, or into a file, writes Markdown, a line per row. COLUMNS=120 in "
@@ -50,8 +50,8 @@ def run(
     csv: Path | None = None,
 ) -> None:
     """Prints the matrix of all runs below `folder`; a result that cannot be read is named and left out."""
-    from schema.terminal import for_people
-    from sweeps.table import caption, to_console, to_csv, to_markdown
+    from juzhen.report.table import caption, to_console, to_csv, to_markdown
+    from juzhen.report.terminal import for_people
 
     matrix = read_matrix(folder, metric=metric, split=split)
     if console := for_people():
@@ -65,8 +65,8 @@ def run(
 
 def read_matrix(folder: Path, *, metric: str, split: str | None = None) -> "Matrix":
     """The matrix of all runs below a folder."""
-    from sweeps.collect import collect
-    from sweeps.matrix import build_matrix
+    from juzhen.report.collect import collect
+    from juzhen.report.matrix import build_matrix
 
     return build_matrix(collect(folder, report=tell), metric=metric, split=split)
 

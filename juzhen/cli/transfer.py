@@ -4,11 +4,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from schema.arguments import BATCH_TOKENS, SEED, VerbParser, data_folder
-from schema.errors import UserError
-from schema.files import DATASETS
-from schema.numerals import whole_number
-from schema.whole import write_json
+from juzhen.cli.arguments import BATCH_TOKENS, SEED, VerbParser, data_folder
+from juzhen.core.errors import UserError
+from juzhen.core.numerals import whole_number
+from juzhen.core.whole import write_json
+from juzhen.data.files import DATASETS
 
 
 def parser() -> VerbParser:
@@ -49,13 +49,13 @@ def run(
     """Encodes, classifies, prints a table."""
     # An encoder is a folder here, the hub is never asked. transformers reads this when it is imported.
     os.environ["HF_HUB_OFFLINE"] = "1"
-    from analysis.leaks.sources import ConfiguredSets
-    from encoders import load_encoder
+    from juzhen.data.audit.sources import ConfiguredSets
+    from juzhen.encoders import load_encoder
 
     configured = ConfiguredSets(DATASETS, data_folder(data_dir))
     splits = {name: _read(configured, name) for name in sets}
     loaded = load_encoder(encoder)
-    from analysis.transfer import transfer
+    from juzhen.evaluation.transfer import transfer
 
     numbers = {"batch_tokens": batch_tokens, "seed": seed, "limit": limit}
     found = {}
@@ -70,7 +70,7 @@ def run(
 
 def _read(sets, name: str) -> dict:
     """Split → rows of a set, None where there is no file. Raises UserError where there is none at all."""
-    from schema.errors import nearest
+    from juzhen.core.errors import nearest
 
     if name not in sets.files:
         raise UserError(f"{name}: no conf/dataset/{name}.yaml; {nearest(name, sets.files)}")

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from schema.arguments import VerbParser, nearest_of
-from schema.errors import UserError
+from juzhen.cli.arguments import VerbParser, nearest_of
+from juzhen.core.errors import UserError
 
 GROUPS = {
     "use a model": {

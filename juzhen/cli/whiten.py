@@ -4,9 +4,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from schema.arguments import SEED, VerbParser, data_folder
-from schema.files import DATASETS
-from schema.numerals import finite_number, whole_number
+from juzhen.cli.arguments import SEED, VerbParser, data_folder
+from juzhen.core.numerals import finite_number, whole_number
+from juzhen.data.files import DATASETS
 
 
 def parser() -> VerbParser:
@@ -60,9 +60,9 @@ def run(
     os.environ["HF_HUB_OFFLINE"] = "1"
     import numpy as np
 
-    from encoders.bundle import load_encoder, save_encoder
-    from encoders.token_whitening import token_frequencies, whiten_tokens
-    from mining.sets import read_set
+    from juzhen.encoders.bundle import load_encoder, save_encoder
+    from juzhen.encoders.token_whitening import token_frequencies, whiten_tokens
+    from juzhen.mining.sets import read_set
 
     loaded = load_encoder(encoder)
     texts: list[str] = []

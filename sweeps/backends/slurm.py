@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from schema.errors import UserError
+from juzhen.core.errors import UserError
 from sweeps.backends import remote
 from sweeps.backends.attend import command_for
 from sweeps.backends.interface import Ended

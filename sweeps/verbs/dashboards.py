@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from juzhen.cli.arguments import VerbParser
 from juzhen.cli.report import add_report
 from juzhen.cli.table import add_runs, add_split
-from schema.arguments import VerbParser
 
 
 def parser() -> VerbParser:
@@ -35,8 +35,8 @@ def run(
     group: str | None = None,
 ) -> None:
     """Writes the report and the workspace's specification; publishes both when there is a key and a server."""
+    from juzhen.report.command import read_report
     from sweeps.dashboards import publish
-    from sweeps.report.command import read_report
 
     report = read_report(folder, metric=metric, split=split, reference=reference, leaks=leaks)
     publish(report, out or folder / "report", title=title, project=project, entity=entity, group=group)

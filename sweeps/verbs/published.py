@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from juzhen.cli.arguments import VerbParser
 from juzhen.cli.table import write_page
-from schema.arguments import VerbParser
 
 
 def parser() -> VerbParser:
@@ -16,7 +16,7 @@ def parser() -> VerbParser:
 
 def run(page: Path | None = None) -> None:
     """Writes the page, or prints it."""
-    from sweeps.figures import load_published
+    from juzhen.report.figures import load_published
     from sweeps.producers import all_jobs
     from sweeps.published_page import page as text_of
 

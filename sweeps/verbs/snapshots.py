@@ -4,10 +4,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from schema.arguments import VerbParser
-from schema.errors import UserError
-from schema.snapshots import SHARED, Snapshot, Use, delete, folder_in, snapshots
-from schema.terminal import terminal
+from callbacks.snapshots import SHARED, Snapshot, Use, delete, folder_in, snapshots
+from juzhen.cli.arguments import VerbParser
+from juzhen.core.errors import UserError
+from juzhen.report.terminal import terminal
 
 if TYPE_CHECKING:  # --help should not wait for it
     from rich.console import Group
@@ -41,7 +41,7 @@ def to_console(found: list[Snapshot], folder: Path) -> "Group":
     from rich.console import Group
     from rich.text import Text
 
-    from schema.stacked_table import Column, StackedTable
+    from juzhen.report.stacked_table import Column, StackedTable
     from sweeps.planner import spoken
 
     line = f"{folder}: {len(found)} states of training, {_mib(found)} MiB"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from schema.arguments import VerbParser
+from juzhen.cli.arguments import VerbParser
 
 
 def parser() -> VerbParser:
@@ -15,7 +15,7 @@ def parser() -> VerbParser:
 
 def run(folder: Path) -> None:
     """Prints a line for each state of the cells."""
-    from schema.terminal import terminal
+    from juzhen.report.terminal import terminal
     from sweeps.status import read_status, to_console
 
     terminal().print(to_console(read_status(folder)), highlight=False)

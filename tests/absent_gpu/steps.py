@@ -23,9 +23,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import train
-from encoders import packing, ragged
+from juzhen.core.batch import mapped
+from juzhen.encoders import packing, ragged
 from launch.stage_run import StageRun
-from schema.batch import mapped
 
 STEPS = 2
 DEVICE = torch.device("cuda", 0)

@@ -7,7 +7,7 @@ import pytest
 from jobs import run_job
 from scipy.special import expit
 
-from analysis.calibration import (
+from juzhen.calibration.calibration import (
     expected_calibration_error,
     fit_platt,
     fit_temperature,
@@ -15,12 +15,12 @@ from analysis.calibration import (
     nll,
     reliability,
 )
-from analysis.fusion import fit_weight, standardised
-from analysis.run_scores import halves
+from juzhen.calibration.fusion import fit_weight, standardised
+from juzhen.calibration.run_scores import halves
 from juzhen.cli import score
 from juzhen.cli.main import main
-from metrics.correlation import spearman
-from schema.errors import UserError
+from juzhen.core.errors import UserError
+from juzhen.metrics.correlation import spearman
 
 
 def drawn(rows=40_000, *, slope=1.0, shift=0.0, seed=0):
@@ -144,7 +144,7 @@ def test_fuse_joins_a_logit_and_a_cosine(runs, tmp_path, capsys):
 
 
 def test_scores_are_those_of_the_verb_score(runs, tmp_path):
-    from analysis.run_scores import ScoredRun
+    from juzhen.calibration.run_scores import ScoredRun
 
     for run in runs:
         scored = ScoredRun(run, data_dir=None, batch_tokens=2048).scored("demo_qmc", "dev")

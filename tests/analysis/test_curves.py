@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis.curves import choose_quantities, read_curves, told_apart
 from juzhen.cli.main import main
-from schema.errors import UserError
+from juzhen.core.errors import UserError
+from juzhen.report.curves import choose_quantities, read_curves, told_apart
 
 COLUMNS = ["dev/csts/spearman", "dev/selection/spearman", "epoch", "step", "train/loss"]
 

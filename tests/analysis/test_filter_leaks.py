@@ -5,13 +5,13 @@ import pytest
 from jobs import compose_job, run_job
 from omegaconf import OmegaConf
 
-from datamodules.loading import load_job_data
+from juzhen.core.examples import Kind
+from juzhen.core.result import Result
+from juzhen.data.loading import load_job_data
+from juzhen.report.identity import identify
 from launch import typed_config
 from launch.console import leaky_counts
 from launch.naming import run_key
-from schema.examples import Kind
-from schema.result import Result
-from sweeps.identity import identify
 
 HEADER = "sentence1\tsentence2\tlabel"
 TRAIN = [

@@ -29,7 +29,7 @@ def data(tmp_path, monkeypatch):
 @pytest.fixture(autouse=True)
 def _without_promised_rows(monkeypatch):
     """The small files of these tests have not the rows that the real sets promise."""
-    from analysis.leaks import sources
+    from juzhen.data.audit import sources
 
     load = sources.load_examples
 

@@ -7,7 +7,7 @@ import zstandard
 from jobs import run_job
 
 from juzhen.cli.main import main
-from schema.result import Result
+from juzhen.core.result import Result
 
 PLANTED = "我想知道花呗分期以后提前还款怎么算利息"
 LINES = [f"第{number}天我们去了一个没有人知道的地方" for number in range(60)]
@@ -56,7 +56,7 @@ def audited(run, folder):
 def test_a_filtered_run_has_learnt_from_no_evaluation_sentence(
     tmp_path, tiny_backbone, data, monkeypatch, capsys, model
 ):
-    from analysis.leaks import sources
+    from juzhen.data.audit import sources
 
     load = sources.load_examples
 
@@ -73,7 +73,7 @@ def test_a_filtered_run_has_learnt_from_no_evaluation_sentence(
     assert leaky["lines"] == clean["lines"] + 1
     result = Result.read(runs["false"])
     result.config["earlier"] = {
-        "loss": {"_target_": "losses.cosent.CoSENT"}
+        "loss": {"_target_": "juzhen.losses.cosent.CoSENT"}
     }  # as of a stage that is not the first
     result.write(runs["false"])
     assert audited(runs["false"], tmp_path / "again")[1] == leaky

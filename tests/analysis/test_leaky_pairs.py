@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.leaks.pairs import repeated_and_contradictory
-from datamodules.leaks import LeakFilter, leaky_rows
-from datamodules.leaks.normalise import normalise
-from datamodules.leaks.pairs import PairIndex
-from schema.errors import UserError
-from schema.examples import TEXT_COLUMNS, Examples, Kind
+from juzhen.core.errors import UserError
+from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
+from juzhen.data.audit.pairs import repeated_and_contradictory
+from juzhen.data.leaks import LeakFilter, leaky_rows
+from juzhen.data.leaks.normalise import normalise
+from juzhen.data.leaks.pairs import PairIndex
 
 LONG = "我想知道花呗分期以后提前还款怎么算利息"
 NEARLY = "我想知道花呗分期以后提前还款怎样算利息"

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.leaks.text import clean_lines, lines_with
-from datamodules.leaks import text as text_module
-from datamodules.leaks.normalise import normalise, weight, without_end_marks
-from datamodules.leaks.text import LEAST_INSIDE, SentenceSearch
+from juzhen.data.audit.text import clean_lines, lines_with
+from juzhen.data.leaks import text as text_module
+from juzhen.data.leaks.normalise import normalise, weight, without_end_marks
+from juzhen.data.leaks.text import LEAST_INSIDE, SentenceSearch
 
 SENTENCE = "今天晚上花呗怎么还款"
 

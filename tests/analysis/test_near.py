@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datamodules.leaks import near
-from datamodules.leaks.near import NearIndex
-from datamodules.leaks.normalise import letters_only, normalise, weight, without_end_marks
+from juzhen.data.leaks import near
+from juzhen.data.leaks.near import NearIndex
+from juzhen.data.leaks.normalise import letters_only, normalise, weight, without_end_marks
 
 SHORT_TEXTS = st.lists(st.text("ab花呗", max_size=9), max_size=12)
 

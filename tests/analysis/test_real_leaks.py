@@ -3,10 +3,10 @@
 import zstandard
 from omegaconf import OmegaConf
 
-from analysis.leaks.sources import ConfiguredSets
-from datamodules.leaks import leaky_rows
-from datamodules.leaks.normalise import normalise
-from datamodules.leaks.pairs import PairIndex
+from juzhen.data.audit.sources import ConfiguredSets
+from juzhen.data.leaks import leaky_rows
+from juzhen.data.leaks.normalise import normalise
+from juzhen.data.leaks.pairs import PairIndex
 
 
 def read(project_root, real_data):

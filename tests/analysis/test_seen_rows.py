@@ -7,12 +7,12 @@ import pytest
 from jobs import run_job
 from scipy.stats import spearmanr
 
-from datamodules.leaks import SeenRows, leaky_rows
-from datamodules.views import apply_view
-from encoders import load_encoder
 from juzhen.cli.main import main
-from schema.examples import Examples, Kind
-from schema.result import Result
+from juzhen.core.examples import Examples, Kind
+from juzhen.core.result import Result
+from juzhen.data.leaks import SeenRows, leaky_rows
+from juzhen.data.views import apply_view
+from juzhen.encoders import load_encoder
 
 HEADER = "sentence1\tsentence2\tlabel"
 SEEN = [

@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from datamodules.probe import Probe
-from encoders import load_backbone, load_encoder, save_encoder
+from conf.job import BackboneConfig
 from juzhen.cli.main import main
-from metrics.geometry import mean_cosine, neighbour_similarity, norms, silhouette
-from schema.config import BackboneConfig
-from schema.examples import Examples, Kind
+from juzhen.core.examples import Examples, Kind
+from juzhen.data.probe import Probe
+from juzhen.encoders import load_backbone, load_encoder, save_encoder
+from juzhen.metrics.geometry import mean_cosine, neighbour_similarity, norms, silhouette
 
 
 @pytest.fixture(scope="module")

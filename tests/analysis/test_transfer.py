@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from analysis.transfer import transfer
-from encoders import load_backbone, save_encoder
+from conf.job import BackboneConfig
 from juzhen.cli.main import main
-from schema.config import BackboneConfig
-from schema.errors import UserError
-from schema.examples import Examples, Kind
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples, Kind
+from juzhen.encoders import load_backbone, save_encoder
+from juzhen.evaluation.transfer import transfer
 
 NUMBERS = {"batch_tokens": 512, "seed": 0, "limit": None}
 

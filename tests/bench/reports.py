@@ -1,6 +1,6 @@
 """Small made-up reports, one per benchmark, with the keys that the benchmarks write."""
 
-from bench.report import Report
+from tools.bench.report import Report
 
 MACHINE = {"cpu_cores": 2, "packages": {"torch": "2"}}
 RATIO = {"ratio": 2.0, "ratio_low": 1.5, "ratio_high": 2.25}

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from bench import __main__ as command
-from bench import device
-from bench.options import BENCHMARKS, resolve
-from schema.config import BackendName
-from schema.errors import UserError
+from conf.job import BackendName
+from juzhen.core.errors import UserError
+from tools.bench import __main__ as command
+from tools.bench import device
+from tools.bench.options import BENCHMARKS, resolve
 
 
 @pytest.fixture
@@ -62,6 +62,6 @@ def test_on_a_processor_a_step_is_the_median(monkeypatch):
 
 
 def test_back_ends_are_those_of_the_device(gpu, monkeypatch):
-    monkeypatch.setattr("bench.options.lacks_bf16", lambda: True)
+    monkeypatch.setattr("tools.bench.options.lacks_bf16", lambda: True)
     assert device.back_ends(BackendName) == [BackendName.TORCH, BackendName.TORCH_BF16]
     assert "bf16" in resolve("training", "modest", {"device": "cuda"})["precisions"]

@@ -12,9 +12,9 @@ def other_side():
 
 
 def trained(tmp_path, precision, loss="cosent", **options):
-    from bench.ours import train_ours
-    from bench.theirs import train_theirs
-    from bench.work import order_of, training_work, write_bert
+    from tools.bench.ours import train_ours
+    from tools.bench.theirs import train_theirs
+    from tools.bench.work import order_of, training_work, write_bert
 
     folder = write_bert(tmp_path / "bert", "tiny", dropout=0.0)
     sets = ["demo_sts", "demo_qmc"] if loss == "cosent" else ["demo_qmc"]
@@ -35,7 +35,7 @@ def test_the_loss_curves_are_one_without_dropout(tmp_path, precision, tolerance)
 
 
 def test_both_see_the_same_rows_in_the_same_order(tmp_path):
-    from bench.work import order_of, training_work, write_bert
+    from tools.bench.work import order_of, training_work, write_bert
 
     folder = write_bert(tmp_path / "bert", "tiny", dropout=0.0)
     work = training_work(folder, datasets=["demo_sts", "demo_qmc"], batch_size=8, steps=40)
@@ -52,8 +52,8 @@ def test_both_see_the_same_rows_in_the_same_order(tmp_path):
 def test_both_optimisers_and_schedules_have_the_same_numbers(tmp_path):
     from sentence_transformers.training_args import SentenceTransformerTrainingArguments
 
-    from bench.theirs import training_numbers
-    from bench.work import order_of, training_work, write_bert
+    from tools.bench.theirs import training_numbers
+    from tools.bench.work import order_of, training_work, write_bert
 
     folder = write_bert(tmp_path / "bert", "tiny", dropout=0.0)
     work = training_work(folder, datasets=["demo_sts"], batch_size=8, steps=2)
@@ -69,7 +69,7 @@ def test_both_optimisers_and_schedules_have_the_same_numbers(tmp_path):
 
 
 def test_cosent_gives_one_number_in_three_ways():
-    from bench.cosent import DEFINITION, OURS, THEIRS, draw_rows, loss_of, step
+    from tools.bench.cosent import DEFINITION, OURS, THEIRS, draw_rows, loss_of, step
 
     found = {}
     for side in (OURS, THEIRS, DEFINITION):
@@ -81,7 +81,7 @@ def test_cosent_gives_one_number_in_three_ways():
 
 
 def test_cross_encoders_learn_the_same_without_dropout(tmp_path):
-    from bench.crossencoder import joint_work, turn
+    from tools.bench.crossencoder import joint_work, turn
 
     work = joint_work(tmp_path / "bert", "tiny", ["demo_qmc"], dropout=0.0, batch_size=8, steps=6)
     ours, theirs = (turn(work, side, seed=0).losses for side in ("ours", "theirs"))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bench.page import END, START, table, write_into
-from bench.report import Report
+from tools.bench.page import END, START, table, write_into
+from tools.bench.report import Report
 
 SIDE = {
     "size": "S",

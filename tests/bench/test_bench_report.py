@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bench.options import BENCHMARKS
-from bench.report import Report, show, shown, tables
+from tools.bench.options import BENCHMARKS
+from tools.bench.report import Report, show, shown, tables
 
 sys.path.append(str(Path(__file__).parent))
 from reports import ROWS, report
@@ -78,7 +78,7 @@ def test_values_have_three_digits(value, text):
 @pytest.mark.sampled(3)
 def test_every_report_has_a_picture(benchmark, tmp_path):
     pytest.importorskip("matplotlib")
-    from bench.plots import draw
+    from tools.bench.plots import draw
 
     drawn = draw(report(benchmark), tmp_path)
     assert [path.name for path in drawn] == [f"{benchmark}.svg", f"{benchmark}.png"]
@@ -87,7 +87,7 @@ def test_every_report_has_a_picture(benchmark, tmp_path):
 
 def test_a_picture_that_is_drawn_again_is_the_same(tmp_path):
     pytest.importorskip("matplotlib")
-    from bench.plots import draw
+    from tools.bench.plots import draw
 
     svgs = [draw(report("training"), tmp_path)[0].read_bytes() for _ in range(2)]
     assert svgs[0] == svgs[1]
@@ -95,14 +95,14 @@ def test_a_picture_that_is_drawn_again_is_the_same(tmp_path):
 
 def test_a_report_without_rows_has_no_picture(tmp_path):
     pytest.importorskip("matplotlib")
-    from bench.plots import draw
+    from tools.bench.plots import draw
 
     assert draw(Report("cosent", {}, {}, []), tmp_path) == []
 
 
 def test_points_that_could_not_be_measured_are_not_drawn():
     pytest.importorskip("matplotlib")
-    from bench.plots import cosent
+    from tools.bench.plots import cosent
 
     left = cosent(report("cosent")).axes[0]
     assert {line.get_label(): len(line.get_xdata()) for line in left.lines} == {"ours": 2, "all pairs": 1}

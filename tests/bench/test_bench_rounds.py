@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch import nn
 
-from bench import rounds
-from bench.__main__ import build_parser
-from bench.child import in_child
-from bench.flops import linear_weights, training_flops
-from bench.memory import predicted_mib
-from bench.options import BENCHMARKS, SCALES, resolve
-from bench.rounds import alternate, compare, seconds_per_call
-from bench.steps import Order, Steps
+from tools.bench import rounds
+from tools.bench.__main__ import build_parser
+from tools.bench.child import in_child
+from tools.bench.flops import linear_weights, training_flops
+from tools.bench.memory import predicted_mib
+from tools.bench.options import BENCHMARKS, SCALES, resolve
+from tools.bench.rounds import alternate, compare, seconds_per_call
+from tools.bench.steps import Order, Steps
 
 
 def test_turns_alternate_and_every_second_round_runs_backwards():

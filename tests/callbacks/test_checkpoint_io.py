@@ -9,8 +9,8 @@ from callbacks import checkpoint_io
 from callbacks.checkpoint_io import AtomicCheckpointIO, read_checkpoint
 from callbacks.resume import newest_state
 from callbacks.snapshot import Snapshots
-from schema import whole
-from schema.errors import UserError
+from juzhen.core import whole
+from juzhen.core.errors import UserError
 
 
 def save_and_be_killed_before_the_rename(path):

@@ -10,12 +10,12 @@ import torch
 from jobs import run_job
 
 from callbacks.health import SpaceHealth
-from encoders import load_backbone
+from conf.job import BackboneConfig, HealthConfig
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples, Kind
+from juzhen.encoders import load_backbone
+from juzhen.metrics.geometry import alignment, mean_cosine, uniformity
 from lightning_modules.space import Probe, SpaceMeter
-from metrics.geometry import alignment, mean_cosine, uniformity
-from schema.config import BackboneConfig, HealthConfig
-from schema.errors import UserError
-from schema.examples import Examples, Kind
 
 QUICK = ("training.duration=6 steps", "training.validate_every=3 steps", "evaluation.splits=[dev]")
 

@@ -8,10 +8,10 @@ from jobs import compose_job, logged, run_job
 from omegaconf import OmegaConf
 
 from callbacks.loss_gradient import READINGS, LossGradient, _square
-from encoders import load_backbone
+from juzhen.encoders import load_backbone
+from juzhen.losses.cosent import cosent
 from launch import typed_config
 from lightning_modules.biencoder import BiEncoder
-from losses.cosent import cosent
 
 QUICK = (
     "training.duration=1 epochs",

@@ -7,10 +7,10 @@ import pytest
 from jobs import run_job
 
 from callbacks.pruning import PruneOnDev, pruning
+from callbacks.trial import TrialAddress, open_journal
+from juzhen.core.errors import UserError
+from juzhen.core.result import RESULT_FILE, Result
 from launch.naming import run_key
-from schema.errors import UserError
-from schema.result import RESULT_FILE, Result
-from schema.trial import TrialAddress, open_journal
 
 optuna = pytest.importorskip("optuna")
 

@@ -9,9 +9,9 @@ import pytest
 from jobs import logged, run_job
 
 from callbacks.score_health import ScoreHealth
+from conf.job import HealthConfig
+from juzhen.core.errors import UserError
 from lightning_modules.score_summary import score_summary
-from schema.config import HealthConfig
-from schema.errors import UserError
 
 QUICK = ("training.duration=6 steps", "training.validate_every=3 steps", "evaluation.splits=[dev]")
 JOINT = ("model=crossencoder", *QUICK)

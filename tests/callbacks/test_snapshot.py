@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from callbacks import snapshot, snapshot_file
+from callbacks import snapshots as kept
 from callbacks.snapshot import Snapshots
 from callbacks.snapshot_file import NoRoomError, put_together, read_snapshot, take_apart
+from callbacks.snapshots import POINTER, clear_away, find_snapshot, forget_snapshot, private_folder
 from juzhen.cli.main import main as sweeps_main
-from schema import snapshots as kept
-from schema.snapshots import POINTER, clear_away, find_snapshot, forget_snapshot, private_folder
 
 pytestmark = pytest.mark.skipif(kept.boot_id() is None, reason="only Linux tells one start from another")
 

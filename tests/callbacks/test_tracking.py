@@ -11,9 +11,9 @@ from jobs import run_job
 
 from callbacks import tracking
 from callbacks.tracking import finish_wandb, wandb_mode
+from juzhen.core.errors import UserError
+from juzhen.core.result import Result
 from launch import stage_run
-from schema.errors import UserError
-from schema.result import Result
 
 
 @pytest.fixture

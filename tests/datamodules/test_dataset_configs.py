@@ -8,9 +8,9 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from datamodules.source import load_examples
-from schema.config import DatasetConfig, Source
-from schema.examples import TARGET_COLUMN, TEXT_COLUMNS, Kind
+from conf.job import DatasetConfig, Source
+from juzhen.core.examples import TARGET_COLUMN, TEXT_COLUMNS, Kind
+from juzhen.data.source import load_examples
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 DATASETS = sorted(

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datamodules.length_windows import Shape, arrange, fifths, strata, stratified
-from datamodules.sampler import BatchStream
+from juzhen.data.length_windows import Shape, arrange, fifths, strata, stratified
+from juzhen.data.sampler import BatchStream
 
 
 def made(lengths, classes=None, *, batch_size=8, window=4, seed=0):

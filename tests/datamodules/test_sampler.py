@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datamodules.sampler import BatchStream, TokenBudget
+from juzhen.data.sampler import BatchStream, TokenBudget
 
 sizes = st.dictionaries(st.sampled_from("abc"), st.integers(1, 200), min_size=1)
 

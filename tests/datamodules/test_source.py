@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from datamodules.readers import read_table
-from datamodules.source import load_examples
-from schema.config import DatasetConfig, HubConfig, LayoutConfig
-from schema.errors import UserError
-from schema.examples import Kind
-from schema.texts import text_fault
+from conf.job import DatasetConfig, HubConfig, LayoutConfig
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Kind
+from juzhen.core.texts import text_fault
+from juzhen.data.readers import read_table
+from juzhen.data.source import load_examples
 
 ROWS = [
     ("一个男人在弹吉他。", "一个人在弹吉他。", 1),

@@ -10,11 +10,11 @@ from scipy.stats import spearmanr
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from datamodules.synthetic.build import FOLDER, Ledger, generate, write
-from datamodules.synthetic.grammar import Draw, fold, spell
-from datamodules.synthetic.roles import Roles
-from datamodules.synthetic.scenes import Scene, Scenes
-from schema.config import DatasetConfig
+from conf.job import DatasetConfig
+from tools.synthetic.build import FOLDER, Ledger, generate, write
+from tools.synthetic.grammar import Draw, fold, spell
+from tools.synthetic.roles import Roles
+from tools.synthetic.scenes import Scene, Scenes
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 NAMES = ("demo_sts", "demo_qmc", "demo_order", "demo_nli")

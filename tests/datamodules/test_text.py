@@ -8,12 +8,12 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datamodules import text
-from datamodules.loading import _cut
-from datamodules.source import load_examples
-from schema.config import DatasetConfig, LayoutConfig
-from schema.errors import UserError
-from schema.text_table import TextTable
+from conf.job import DatasetConfig, LayoutConfig
+from juzhen.core.errors import UserError
+from juzhen.data import text
+from juzhen.data.loading import _cut
+from juzhen.data.source import load_examples
+from juzhen.data.text_table import TextTable
 
 LINES = [
     "今天天气很好。我们去公园吧！你去吗？",

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from datamodules.union import SentenceUnion
-from schema.examples import Examples, Kind
+from juzhen.core.examples import Examples, Kind
+from juzhen.data.union import SentenceUnion
 
 
 def pairs(name, rows):

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datamodules.views import apply_view
-from schema.contract import VIEWS
-from schema.errors import UserError
-from schema.examples import TARGET_COLUMN, TEXT_COLUMNS, Examples, Kind
+from juzhen.core.contract import VIEWS
+from juzhen.core.errors import UserError
+from juzhen.core.examples import TARGET_COLUMN, TEXT_COLUMNS, Examples, Kind
+from juzhen.data.views import apply_view
 
 PAIRED = {Kind.NLI_PAIR: (0, 2), Kind.LABELLED_PAIR: (1, 0)}  # class of a positive, class of a negative
 WORDS = st.sampled_from("甲乙丙丁戊")

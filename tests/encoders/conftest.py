@@ -14,9 +14,9 @@ from transformers import (
     RobertaModel,
 )
 
-from encoders import SentenceEncoder, load_backbone
-from encoders.build_vocabulary import tokenizer, tokenizer_config
-from schema.config import BackboneConfig
+from conf.job import BackboneConfig
+from juzhen.encoders import SentenceEncoder, load_backbone
+from tools.build_vocabulary import tokenizer, tokenizer_config
 
 WORDS = list("今天气很好吗我你他们是的在不了有和人这中大为上个国说要就出会也时年得")
 SIZES = {"hidden": 32, "layers": 2, "heads": 2, "inner": 64, "positions": 32}

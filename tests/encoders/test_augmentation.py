@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from encoders.augmentation import Augmentation
-from encoders.collate import SentenceCollator
-from encoders.joint import JointCollator, JointTemplate, pack_joint
-from encoders.packing import pack
-from encoders.sentence_changes import SentenceChanges
-from encoders.views import VIEWS, TokenViews, Views
-from encoders.views_text import TextViews, reordered, sentences_of
+from juzhen.core.batch import Sharing
+from juzhen.core.examples import Examples, Kind
+from juzhen.encoders.augmentation import Augmentation
+from juzhen.encoders.collate import SentenceCollator
+from juzhen.encoders.joint import JointCollator, JointTemplate, pack_joint
+from juzhen.encoders.packing import pack
+from juzhen.encoders.sentence_changes import SentenceChanges
+from juzhen.encoders.views import VIEWS, TokenViews, Views
+from juzhen.encoders.views_text import TextViews, reordered, sentences_of
 from launch.values import ALLOWED
-from schema.batch import Sharing
-from schema.examples import Examples, Kind
 
 FIRST = ["一二三四五六七八", "甲乙丙丁戊己庚辛", "一二三四五六七八"]
 SECOND = ["天地玄黄宇宙洪荒", "一二三四五六七八", "春夏秋冬东西南北"]

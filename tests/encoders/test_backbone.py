@@ -6,11 +6,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from encoders import load_backbone
-from encoders.locate import ROOT
-from encoders.projection import Projection
-from schema.config import BackboneConfig
-from schema.errors import UserError
+from conf.job import BackboneConfig
+from juzhen.core.errors import UserError
+from juzhen.encoders import load_backbone
+from juzhen.encoders.locate import ROOT
+from juzhen.encoders.projection import Projection
 
 
 @pytest.fixture

@@ -8,15 +8,15 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from encoders import SentenceEncoder
-from encoders.backends import backend as backends
-from encoders.backends import open_backend, require_packages
-from encoders.packing import PACKED
-from encoders.pooling import POOLINGS
-from encoders.projection import Projection
-from schema import processor
-from schema.config import BackendName
-from schema.errors import UserError
+from conf.job import BackendName
+from juzhen.backends import backend as backends
+from juzhen.backends import open_backend, require_packages
+from juzhen.core import processor
+from juzhen.core.errors import UserError
+from juzhen.encoders import SentenceEncoder
+from juzhen.encoders.packing import PACKED
+from juzhen.encoders.pooling import POOLINGS
+from juzhen.encoders.projection import Projection
 
 TEXTS = ["今天天气很好吗", "我", "你他们是的在不了有和人这中大", "今天", "我", "ab cd", "今" * 50]
 ONNX = (BackendName.ONNX, BackendName.ONNX_INT8)
@@ -47,8 +47,8 @@ def projected(encoder: SentenceEncoder) -> SentenceEncoder:
 def graph(bert_folder, tmp_path_factory):
     """A small encoder with projections, and its graph in float32; an export takes seconds."""
     require(BackendName.ONNX)
-    from encoders import load_encoder
-    from encoders.backends.onnx_export import export_onnx
+    from juzhen.backends.onnx_export import export_onnx
+    from juzhen.encoders import load_encoder
 
     encoder = projected(load_encoder(bert_folder))
     return encoder, export_onnx(encoder, tmp_path_factory.mktemp("graph") / "bert.onnx", quantised=False)
@@ -57,7 +57,7 @@ def graph(bert_folder, tmp_path_factory):
 @pytest.fixture
 def opened(graph, monkeypatch):
     """Opens ONNX back ends for the encoder of `graph`, without exporting it again."""
-    from encoders.backends import onnx_export
+    from juzhen.backends import onnx_export
 
     monkeypatch.setattr(onnx_export, "_export", lambda module, path: shutil.copy(graph[1], path))
     return lambda name, encoder=graph[0]: open_backend(name, encoder)
@@ -115,7 +115,7 @@ def test_bf16_rounds(any_folder, load):
 
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_poolings_of_padded_sentences_are_those_of_packed_ones(bert_folder, load, pooling):
-    from encoders.backends.padded import POOLINGS as PADDED
+    from juzhen.backends.padded import POOLINGS as PADDED
 
     encoder = load(bert_folder)
     tokens = encoder.collate(encoder.tokenize(TEXTS))
@@ -155,7 +155,7 @@ def test_rounding_hardly_changes_a_correlation(project_root, load, backend):
 @pytest.mark.slow
 def test_weights_that_do_not_bear_8_bits_are_refused(bert_folder, load, monkeypatch):
     require(BackendName.ONNX_INT8)
-    from encoders.backends import onnx_export
+    from juzhen.backends import onnx_export
 
     monkeypatch.setattr(onnx_export, "LEAST_COSINE", 1.001)
     with pytest.raises(UserError, match="onnx_int8: these weights do not bear 8 bits"):
@@ -163,7 +163,7 @@ def test_weights_that_do_not_bear_8_bits_are_refused(bert_folder, load, monkeypa
 
 
 def test_an_embedding_does_not_depend_on_the_calls(graph, opened, monkeypatch):
-    from encoders.backends import onnx_backend
+    from juzhen.backends import onnx_backend
 
     encoder, backend = graph[0], opened("onnx")
     expected = embed(encoder, "torch")
@@ -175,7 +175,7 @@ def test_an_embedding_does_not_depend_on_the_calls(graph, opened, monkeypatch):
 
 
 def test_rows_are_scaled_one_by_one():
-    from encoders.backends.padded import RowScaledLinear
+    from juzhen.backends.padded import RowScaledLinear
 
     linear = torch.nn.Linear(6, 3)
     states = torch.randn(2, 4, 6) * torch.logspace(-4, 4, 4)[None, :, None]
@@ -209,7 +209,7 @@ def test_an_architecture_that_cannot_be_exported_is_named(bert_folder, load, mon
 
 
 def test_a_missing_package_is_named_with_the_command(bert_folder, load, monkeypatch):
-    from encoders.backends import backend
+    from juzhen.backends import backend
 
     monkeypatch.setattr(backend, "find_spec", lambda name: None if name == "onnxruntime" else Path())
     with pytest.raises(UserError, match=r'needs onnxruntime, .*pip install -e "\.\[onnx\]"'):

@@ -7,13 +7,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from encoders import load_backbone, load_encoder, save_encoder
-from encoders.joint_bundle import load_joint_encoder, save_joint_encoder
-from encoders.joint_encoder import JointEncoder
-from encoders.layout import read_layout
-from encoders.projection import Projection
-from schema.config import BackboneConfig
-from schema.errors import UserError
+from conf.job import BackboneConfig
+from juzhen.core.errors import UserError
+from juzhen.encoders import load_backbone, load_encoder, save_encoder
+from juzhen.encoders.joint_bundle import load_joint_encoder, save_joint_encoder
+from juzhen.encoders.joint_encoder import JointEncoder
+from juzhen.encoders.layout import read_layout
+from juzhen.encoders.projection import Projection
 
 DEEP = "[" * 100_000
 

@@ -4,7 +4,7 @@ import sys
 import pytest
 from transformers import AutoTokenizer, BertTokenizer
 
-from encoders.build_vocabulary import SPECIAL, gb2312_hanzi, vocabulary, write_files
+from tools.build_vocabulary import SPECIAL, gb2312_hanzi, vocabulary, write_files
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def test_the_committed_files_are_what_the_script_writes(project_root, tmp_path):
 
 @pytest.mark.slow
 def test_the_command_writes_the_same_in_a_fresh_process(project_root, tmp_path):
-    command = [sys.executable, "-m", "encoders.build_vocabulary", str(tmp_path)]
+    command = [sys.executable, "-m", "tools.build_vocabulary", str(tmp_path)]
     subprocess.run(command, cwd=project_root, check=True, env={"PYTHONHASHSEED": "7"})
     vocab = (project_root / "builtin" / "encoder" / "vocab.txt").read_bytes()
     assert (tmp_path / "vocab.txt").read_bytes() == vocab

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from encoders import load_encoder, save_encoder
-from encoders.pooling import POOLINGS
-from encoders.projection import Projection
-from schema.errors import UserError
+from juzhen.core.errors import UserError
+from juzhen.encoders import load_encoder, save_encoder
+from juzhen.encoders.pooling import POOLINGS
+from juzhen.encoders.projection import Projection
 
 TEXTS = ["今天天气很好吗", "我", "你他们是的在不了有和人"]
 CARD = {

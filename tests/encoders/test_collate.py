@@ -8,12 +8,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoders.collate import SentenceCollator
-from encoders.packing import pack
-from losses import InfoNCE
-from losses.loss import Loss
-from schema.batch import Sharing
-from schema.examples import Examples, Kind
+from juzhen.core.batch import Sharing
+from juzhen.core.examples import Examples, Kind
+from juzhen.encoders.collate import SentenceCollator
+from juzhen.encoders.packing import pack
+from juzhen.losses import InfoNCE
+from juzhen.losses.loss import Loss
 
 TEXTS = list("abcdef")
 
@@ -139,7 +139,7 @@ def test_the_loss_and_the_configuration_decide(tiny_backbone, needs, share_sente
     from jobs import compose_job
     from omegaconf import OmegaConf
 
-    from encoders import load_backbone
+    from juzhen.encoders import load_backbone
     from launch import typed_config
     from lightning_modules.biencoder import BiEncoder
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from encoders import compile_layers
+from juzhen.encoders import compile_layers
 
 pytestmark = pytest.mark.slow  # a C++ compiler is at work
 TEXTS = ["今天天气很好", "我", "你好吗，我的朋友，今天一起去吃饭吗", "天气"]

@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_broken_inputs import GOOD, OWN, Desk
 
-from encoders import load_backbone, save_encoder
-from encoders.cut import Cut, cut_of, cut_texts
-from encoders.joint_encoder import JointEncoder
+from conf.job import BackboneConfig
 from juzhen.cli.main import main
+from juzhen.core.examples import Examples, Kind
+from juzhen.core.result import Result
+from juzhen.encoders import load_backbone, save_encoder
+from juzhen.encoders.cut import Cut, cut_of, cut_texts
+from juzhen.encoders.joint_encoder import JointEncoder
 from lightning_modules.cut import cut_line
-from schema.config import BackboneConfig
-from schema.examples import Examples, Kind
-from schema.result import Result
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from encoders.sentence_encoder import layer_at
+from juzhen.encoders.sentence_encoder import layer_at
 
 TEXTS = ["今天天气很好", "我", "你好吗，我的朋友，今天一起去吃饭吗", "天气", "今天天气很好吗"]
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 from tokenizers import normalizers
 
-from encoders import embedding_cache as module
-from encoders import load_encoder, save_encoder, sentence_encoder
-from encoders.embedding_cache import EmbeddingCache
-from encoders.fingerprint import encoder_digest
-from schema import whole
+from juzhen.core import whole
+from juzhen.encoders import embedding_cache as module
+from juzhen.encoders import load_encoder, save_encoder, sentence_encoder
+from juzhen.encoders.embedding_cache import EmbeddingCache
+from juzhen.encoders.fingerprint import encoder_digest
 
 TEXTS = ["今天天气很好吗", "我", "你他们是的在不了有和人这中大", "今天", "我", "ab cd"]
 
@@ -186,7 +186,7 @@ def test_large_arrays_go_to_several_segments(encoder, cache, monkeypatch):
 WRITER = """
 import sys
 from encoders import load_encoder
-from encoders.embedding_cache import EmbeddingCache
+from juzhen.encoders.embedding_cache import EmbeddingCache
 folder, cache, *texts = sys.argv[1:]
 load_encoder(folder).embed(texts, batch_tokens=64, progress=False, cache=EmbeddingCache(cache))
 """

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from encoders import layout, load_backbone, pooling
-from encoders.first_look import look_at_encoder
-from schema.config import BackboneConfig
-from schema.errors import UserError
+from conf.job import BackboneConfig
+from juzhen.core.errors import UserError
+from juzhen.encoders import layout, load_backbone, pooling
+from juzhen.encoders.first_look import look_at_encoder
 
 
 @pytest.fixture
@@ -81,8 +81,10 @@ def test_the_start_of_a_job_goes_before_its_backbone(folder, tmp_path):
 
 def test_what_must_be_fetched_is_not_looked_at(monkeypatch):
     config = BackboneConfig(path="google-bert/not-there", initialise="pretrained")
-    monkeypatch.setattr("encoders.first_look.hub_problem", lambda: None)
-    monkeypatch.setattr("encoders.first_look.download", lambda *given: pytest.fail("something is fetched"))
+    monkeypatch.setattr("juzhen.encoders.first_look.hub_problem", lambda: None)
+    monkeypatch.setattr(
+        "juzhen.encoders.first_look.download", lambda *given: pytest.fail("something is fetched")
+    )
     look_at_encoder(config)
 
 
@@ -94,7 +96,7 @@ def test_a_hub_that_cannot_be_asked_is_told(monkeypatch):
 
 def test_a_look_needs_no_torch(bert_folder, project_root):
     look = (
-        "import sys; from encoders.first_look import look_at_encoder; from schema.config import BackboneConfig; "
+        "import sys; from juzhen.encoders.first_look import look_at_encoder; from conf.job import BackboneConfig; "
         f"look_at_encoder(BackboneConfig(path={str(bert_folder)!r}, initialise='pretrained')); "
         "print({'torch', 'transformers'} & set(sys.modules))"
     )

@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from encoders import load_encoder, save_encoder
+from juzhen.encoders import load_encoder, save_encoder
 
 pytestmark = pytest.mark.oracle
 SENTENCES = [
@@ -88,7 +88,7 @@ def test_dense_layers_agree(minilm, load, tmp_path):
 
 
 def test_zero_shot_correlation_agrees_on_sts_benchmark(minilm, real_data):
-    from datamodules.readers import read_table
+    from juzhen.data.readers import read_table
 
     table = read_table(real_data / "stsb_en" / "dev.tsv.zst", header=True, quoted=False)
     first, second, gold = (

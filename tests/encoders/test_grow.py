@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from encoders.grow import with_layers
-from schema.errors import UserError
+from juzhen.core.errors import UserError
+from juzhen.encoders.grow import with_layers
 
 TEXTS = ["今天天气很好", "我们在中国", "你好吗"]
 

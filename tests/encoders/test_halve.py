@@ -5,9 +5,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from encoders import load_encoder
-from encoders.halve import main, save_halved
-from schema.errors import UserError
+from juzhen.core.errors import UserError
+from juzhen.encoders import load_encoder
+from tools.halve import main, save_halved
 
 TEXTS = ["今天天气很好", "你好吗", "我们在中国"]
 

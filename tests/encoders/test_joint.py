@@ -10,16 +10,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from datamodules.readers import read_table
-from encoders import load_backbone
-from encoders.joint import JointCollator, JointTemplate, pack_joint
-from encoders.joint_bundle import load_joint_encoder, save_joint_encoder
-from encoders.joint_encoder import JointEncoder, similarity
-from encoders.locate import is_joint
-from encoders.token_table import TokenTable
-from schema.config import BackboneConfig
-from schema.errors import UserError
-from schema.examples import Examples, Kind
+from conf.job import BackboneConfig
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples, Kind
+from juzhen.data.readers import read_table
+from juzhen.encoders import load_backbone
+from juzhen.encoders.joint import JointCollator, JointTemplate, pack_joint
+from juzhen.encoders.joint_bundle import load_joint_encoder, save_joint_encoder
+from juzhen.encoders.joint_encoder import JointEncoder, similarity
+from juzhen.encoders.locate import is_joint
+from juzhen.encoders.token_table import TokenTable
 
 LONG = "今天天气很好吗我你他们是的在不了有和人这中大为上个国说要就出会也时年得" * 2
 FIRST = ["今天天气很好", "我", LONG, LONG, "你好吗", "我们是人", "天"]
@@ -155,7 +155,7 @@ def test_a_filled_up_row_is_that_of_an_exact_one(bert_folder, joint, monkeypatch
     tokens = encoder.join(*tables(encoder, FIRST * 6, SECOND * 6))
     assert len(tokens.input_ids) > 512
     for start in (512, 10**9):
-        monkeypatch.setattr("encoders.packing.FILL_FROM", start)
+        monkeypatch.setattr("juzhen.encoders.packing.FILL_FROM", start)
         found.append(encoder(tokens).detach())
     torch.testing.assert_close(*found, rtol=0, atol=1e-5)
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from encoders.masking import LONGEST_SPAN, Masking, Vocabulary, mixed, span_start_rate, uniform
-from encoders.packing import pack
-from schema.errors import UserError
+from juzhen.core.errors import UserError
+from juzhen.encoders.masking import LONGEST_SPAN, Masking, Vocabulary, mixed, span_start_rate, uniform
+from juzhen.encoders.packing import pack
 
 CLS, SEP, MASK = 0, 1, 2
 SIZE = 200

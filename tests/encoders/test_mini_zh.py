@@ -10,10 +10,10 @@ import torch
 from omegaconf import OmegaConf
 from transformers import AutoModel, AutoTokenizer
 
-from datamodules.source import load_examples
-from encoders import load_backbone, load_encoder
-from metrics.correlation import spearman
-from schema.config import BackboneConfig, DatasetConfig
+from conf.job import BackboneConfig, DatasetConfig
+from juzhen.data.source import load_examples
+from juzhen.encoders import load_backbone, load_encoder
+from juzhen.metrics.correlation import spearman
 
 RESULTS = "results/pretrain/mini_zh"
 TEXTS = ["我想知道怎么还款", "怎么还花呗", "今天天气很好"]

@@ -6,9 +6,9 @@ import pytest
 import torch
 from transformers import AutoModelForMaskedLM, GPT2Config, GPT2Model
 
-from encoders import save_encoder
-from encoders.mlm_head import MaskedTokenHead
-from schema.errors import UserError
+from juzhen.core.errors import UserError
+from juzhen.encoders import save_encoder
+from juzhen.encoders.mlm_head import MaskedTokenHead
 
 TEXTS = ["今天天气很好吗", "我你他们是的在不", "好"]
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from encoders.packing import _by_groups, pack
+from juzhen.encoders.packing import _by_groups, pack
 
 LENGTHS = [3, 9, 4, 4, 12, 1, 30, 31, 7, 2]
 

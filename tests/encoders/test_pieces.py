@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from encoders import pieces
-from encoders.packing import pack
-from encoders.pieces import FreedMemory, in_pieces
+from juzhen.encoders import pieces
+from juzhen.encoders.packing import pack
+from juzhen.encoders.pieces import FreedMemory, in_pieces
 
 ROOT = Path(__file__).resolve().parents[2]
 CHILD = """
 import sys, numpy as np, torch
 torch.set_num_threads(2)
 from transformers import AutoTokenizer, BertConfig, BertModel
-from bench.machine import peak_mib
-from encoders.sentence_encoder import SentenceEncoder
+from tools.bench.machine import peak_mib
+from juzhen.encoders.sentence_encoder import SentenceEncoder
 backbone = BertModel(BertConfig.from_pretrained("builtin/encoder"), add_pooling_layer=False)
 tokenizer = AutoTokenizer.from_pretrained("builtin/encoder")
 encoder = SentenceEncoder(backbone, tokenizer, pooling="mean", normalise=False, max_length=128, projections=[])

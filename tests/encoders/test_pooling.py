@@ -5,10 +5,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoders.layout import check_pooling
-from encoders.packing import pack
-from encoders.pooling import POOLINGS, READS_FIRST_LAYER
-from schema.errors import UserError
+from juzhen.core.errors import UserError
+from juzhen.encoders.layout import check_pooling
+from juzhen.encoders.packing import pack
+from juzhen.encoders.pooling import POOLINGS, READS_FIRST_LAYER
 
 
 def layers_and_tokens(lengths: list[int], *, dtype=torch.float32):

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from encoders import load_encoder, save_encoder
-from encoders.fingerprint import encoder_digest
-from encoders.packing import PACKED
-from encoders.prompt_encoder import PromptEncoder
-from encoders.prompt_templates import Frame, Template, read_template, wrap
-from encoders.token_table import TokenTable
-from schema.errors import UserError
-from schema.prompts import INJECTED, SENTENCE, Prompts
+from juzhen.core.errors import UserError
+from juzhen.encoders import load_encoder, save_encoder
+from juzhen.encoders.fingerprint import encoder_digest
+from juzhen.encoders.packing import PACKED
+from juzhen.encoders.prompt_encoder import PromptEncoder
+from juzhen.encoders.prompt_templates import Frame, Template, read_template, wrap
+from juzhen.encoders.prompts import INJECTED, SENTENCE, Prompts
+from juzhen.encoders.token_table import TokenTable
 
 TEXTS = ["今天天气很好", "我", "你好吗，我的朋友，今天一起去吃饭吗", "天气 [MASK] 好", "abc 今天天气很好吗"]
 ANCHOR, POSITIVE, NEGATIVE = "“[X]”的 [MASK]。", "我：“[X]” [MASK]", "不 [MASK] 是 [X]"
@@ -259,7 +259,7 @@ def test_models_whose_positions_cannot_be_set_are_refused(build, distilbert_fold
 
 
 def test_onnx_and_masked_language_models_are_refused(build):
-    from encoders.backends import open_backend
+    from juzhen.backends import open_backend
 
     encoder = build()
     with pytest.raises(UserError, match="templates"):

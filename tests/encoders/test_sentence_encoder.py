@@ -4,9 +4,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoders.pooling import POOLINGS
-from encoders.sentence_encoder import batches_by_length
-from schema.errors import UserError
+from juzhen.core.errors import UserError
+from juzhen.encoders.pooling import POOLINGS
+from juzhen.encoders.sentence_encoder import batches_by_length
 
 TEXTS = ["今天天气很好吗", "我", "你他们是的在不了有和人这中大", "今天", "我", "ab cd"]
 
@@ -42,7 +42,7 @@ def test_tokenize_adds_special_tokens_and_cuts(bert_folder, load):
 def test_tokenize_in_portions_equals_one_call(bert_folder, load, monkeypatch):
     encoder = load(bert_folder)
     whole = encoder.tokenize(TEXTS)
-    monkeypatch.setattr("encoders.sentence_encoder.TEXTS_PER_CALL", 2)
+    monkeypatch.setattr("juzhen.encoders.sentence_encoder.TEXTS_PER_CALL", 2)
     assert encoder.tokenize(TEXTS) == whole
 
 
@@ -52,7 +52,7 @@ def test_tokenize_in_portions_equals_one_call(bert_folder, load, monkeypatch):
 def test_a_bar_is_shown_for_many_texts_and_on_demand(
     bert_folder, load, monkeypatch, num_texts, progress, shown
 ):
-    import encoders.sentence_encoder as module
+    import juzhen.encoders.sentence_encoder as module
 
     told = []
     plain = module.Progress
@@ -75,7 +75,7 @@ def test_embed_keeps_the_order_whatever_the_batches(shared_encoder, order, batch
 
 @pytest.fixture(scope="module")
 def shared_encoder(bert_folder):
-    from encoders import load_encoder
+    from juzhen.encoders import load_encoder
 
     encoder = load_encoder(bert_folder)
     single = [encoder.embed([text], batch_tokens=100, progress=False)[0] for text in TEXTS]

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import encoders.token_cache as token_cache
-from encoders.token_cache import CachedTokenizer, MappedTable, limit_size, read_table, tokenizer_digest
+import juzhen.encoders.token_cache as token_cache
+from juzhen.encoders.token_cache import CachedTokenizer, MappedTable, limit_size, read_table, tokenizer_digest
 
 TEXTS = ["今天天气很好", "我", "你好吗，我的朋友", "abc", "今天天气很好吗"]
 
@@ -23,7 +23,7 @@ def small_tables_too(monkeypatch):
 
 @pytest.fixture(scope="module")
 def encoder(bert_folder):
-    from encoders import load_encoder
+    from juzhen.encoders import load_encoder
 
     return load_encoder(bert_folder)
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from encoders import load_encoder
-from encoders.grow import with_layers
-from encoders.projection import OutputNorm
-from encoders.token_whitening import SPARE, token_frequencies, whiten_tokens
 from juzhen.cli.main import main
-from schema.errors import UserError
+from juzhen.core.errors import UserError
+from juzhen.encoders import load_encoder
+from juzhen.encoders.grow import with_layers
+from juzhen.encoders.projection import OutputNorm
+from juzhen.encoders.token_whitening import SPARE, token_frequencies, whiten_tokens
 
 TEXTS = ["今天天气很好", "我们说的是天气", "你好吗", "他们在这为国说要就出会时年得"]
 
@@ -96,7 +96,7 @@ def test_without_power_only_the_directions_of_least_variance_are_lost(bag):
 
 
 def test_transformers_layout_and_further_layers_keep_it(bag, tmp_path):
-    from encoders import save_encoder
+    from juzhen.encoders import save_encoder
 
     changed = whiten_tokens(bag, token_frequencies(bag, TEXTS), power=0.5, special=2).eval()
     read = load_encoder(save_encoder(changed, tmp_path / "white", card={"name": "white"})).eval()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from schema.errors import UserError
+from juzhen.core.errors import UserError
 
 QUICK, LARGE = 25, 4000
 LONGEST = 1200

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import train
+from conf.duration import Duration
+from conf.job import JobConfig
 from juzhen.cli.verbs import GROUPS, parser_of
 from launch import check_command_line
 from launch.naming import register_resolvers
 from launch.overrides import Groups, parse_flags
 from launch.preflight import _Check, _opened
 from launch.signatures import ROOT
-from schema.config import JobConfig
-from schema.duration import Duration
 
 KEYS = [
     "dataset",

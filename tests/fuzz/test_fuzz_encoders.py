@@ -9,12 +9,12 @@ from fuzzing import answer, any_file, changed, examples, memory_bound, sizes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoders import load_backbone, load_encoder, save_encoder
-from encoders.joint_bundle import load_joint_encoder, save_joint_encoder
-from encoders.joint_encoder import JointEncoder
-from encoders.layout import read_layout
-from encoders.projection import OutputNorm, Projection
-from schema.config import BackboneConfig
+from conf.job import BackboneConfig
+from juzhen.encoders import load_backbone, load_encoder, save_encoder
+from juzhen.encoders.joint_bundle import load_joint_encoder, save_joint_encoder
+from juzhen.encoders.joint_encoder import JointEncoder
+from juzhen.encoders.layout import read_layout
+from juzhen.encoders.projection import OutputNorm, Projection
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"今天气好明", "a", "##a"]
 CONFIG = {

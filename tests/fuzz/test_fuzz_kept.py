@@ -15,11 +15,7 @@ from hypothesis import strategies as st
 
 from callbacks import tracking
 from callbacks.resume import RESUME_FILE, newest_state
-from encoders.embedding_cache import EmbeddingCache, Shelf
-from encoders.token_cache import _is_whole, read_table, write_table
-from launch.stage_store import RECORD, StageEntry
-from schema.result import Score
-from schema.snapshots import (
+from callbacks.snapshots import (
     HEADER_BYTES,
     POINTER,
     STATE_AT,
@@ -30,8 +26,12 @@ from schema.snapshots import (
     find_snapshot,
     snapshots,
 )
+from juzhen.core.result import Score
+from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
+from juzhen.encoders.token_cache import _is_whole, read_table, write_table
+from juzhen.report.into import fill_pages
+from launch.stage_store import RECORD, StageEntry
 from sweeps.backends.interface import Ended
-from sweeps.report.into import fill_pages
 
 
 @pytest.fixture(scope="module")

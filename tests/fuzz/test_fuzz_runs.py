@@ -10,26 +10,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from analysis.curves import read_curves
+from juzhen.core.fitted import Calibration, Fusion, is_fusion
+from juzhen.core.result import RESULT_FILE, Result
+from juzhen.report.build import build_report
+from juzhen.report.collect import read_all
+from juzhen.report.compare import compare, load_published
+from juzhen.report.curves import read_curves
+from juzhen.report.export import export
+from juzhen.report.leaks import Audit
+from juzhen.report.matrix import build_matrix
+from juzhen.report.page import html
+from juzhen.report.reference import Reference, load_reference
+from juzhen.report.table import to_console, to_csv, to_markdown
+from juzhen.report.text import markdown
 from launch.console import result_table, show_result
 from launch.data_record import RECORD_FILE, remember_data
 from launch.lacking import fillable, finished_stages, uncounted
-from schema.fitted import Calibration, Fusion, is_fusion
-from schema.result import RESULT_FILE, Result
 from sweeps.arrived import arrived_line
-from sweeps.collect import read_all
-from sweeps.compare import compare, load_published
-from sweeps.export import export
 from sweeps.ledger import EVENTS, Cell, Ledger
-from sweeps.matrix import build_matrix
-from sweeps.report.build import build_report
-from sweeps.report.leaks import Audit
-from sweeps.report.page import html
-from sweeps.report.reference import Reference, load_reference
-from sweeps.report.text import markdown
 from sweeps.status import read_status
 from sweeps.status import to_console as status_to_console
-from sweeps.table import to_console, to_csv, to_markdown
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = sorted(
@@ -169,7 +169,7 @@ def test_ledgers(folder, size):
 @sizes
 def test_journals(folder, size):
     optuna = pytest.importorskip("optuna")
-    from schema.trial import TrialAddress, open_journal
+    from callbacks.trial import TrialAddress, open_journal
 
     path = folder / "study.journal"
     storage = open_journal(path)

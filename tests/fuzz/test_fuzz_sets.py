@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from omegaconf import DictConfig
 
 import train
+from conf.job import DatasetConfig
+from juzhen.data.labels import read_description
 from launch import check_command_line
 from launch.job import check_job, typed_config
 from launch.naming import register_resolvers
 from launch.preflight import checked_job
 from launch.stored import stored_job
-from schema.config import DatasetConfig
-from schema.labels import read_description
 
 SHIPPED = (train.CONFIGURATION / "dataset" / "demo_qmc.yaml").read_bytes()
 OWN = re.sub(rb"demo_qmc", b"mine", SHIPPED)

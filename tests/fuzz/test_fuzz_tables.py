@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from analysis.leaks.sources import text_lines
-from datamodules.gold import read_targets
-from datamodules.readers import Table
-from datamodules.source import load_examples
-from encoders.views_text import Translations
+from conf.job import DatasetConfig, LayoutConfig
 from juzhen.cli import score
-from schema.config import DatasetConfig, LayoutConfig
-from schema.examples import Examples
+from juzhen.core.examples import Examples
+from juzhen.data.audit.sources import text_lines
+from juzhen.data.gold import read_targets
+from juzhen.data.readers import Table
+from juzhen.data.source import load_examples
+from juzhen.encoders.views_text import Translations
 
 ROWS = [("一个人在弹吉他。", "他在弹琴", "1"), ('他说"好"', "行", "0"), ("a b", "c,d", "1")]
 NAMES = ("text_a", "text_b", "label")

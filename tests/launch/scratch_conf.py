@@ -137,17 +137,17 @@ max_length: null
 dropout: null
 learning_rate: 2.0e-5
 """,
-    "loss/cosent.yaml": "_target_: losses.cosent.CoSENT\ntemperature: 0.05\n",
-    "loss/triplet.yaml": "_target_: losses.triplet.Triplet\nmargin: 0.2\nreduction: mean\n",
-    "loss/softmax.yaml": "_target_: losses.softmax.Softmax\n",
-    "loss/incomplete.yaml": "_target_: losses.cosent.CoSENT\n",
+    "loss/cosent.yaml": "_target_: juzhen.losses.cosent.CoSENT\ntemperature: 0.05\n",
+    "loss/triplet.yaml": "_target_: juzhen.losses.triplet.Triplet\nmargin: 0.2\nreduction: mean\n",
+    "loss/softmax.yaml": "_target_: juzhen.losses.softmax.Softmax\n",
+    "loss/incomplete.yaml": "_target_: juzhen.losses.cosent.CoSENT\n",
     "loss/misplaced.yaml": "_target_: losses.cosnet.CoSENT\ntemperature: 0.05\n",
     "loss/by_kind.yaml": """\
 scored_pair:
-  _target_: losses.cosent.CoSENT
+  _target_: juzhen.losses.cosent.CoSENT
   temperature: 0.05
 triplet:
-  _target_: losses.triplet.Triplet
+  _target_: juzhen.losses.triplet.Triplet
   margin: 0.2
 """,
     "dataset/demo_sts.yaml": DATASET.format(
@@ -216,35 +216,35 @@ hydra:
 
 
 MODULES = {
-    "losses/__init__.py": "",
-    "losses/cosent.py": """\
+    "juzhen/losses/__init__.py": "",
+    "juzhen/losses/cosent.py": """\
 import heavy_library
-from losses.loss import Loss
+from juzhen.losses.loss import Loss
 
 
 class CoSENT(Loss):
     def __init__(self, *, temperature: float) -> None:
         super().__init__()
 """,
-    "losses/triplet.py": """\
+    "juzhen/losses/triplet.py": """\
 from typing import Literal
 
-from losses.loss import Loss
+from juzhen.losses.loss import Loss
 
 
 class Triplet(Loss):
     def __init__(self, *, margin: float, reduction: Literal["mean", "sum"] = "mean") -> None:
         super().__init__()
 """,
-    "losses/softmax.py": """\
-from losses.loss import Loss
+    "juzhen/losses/softmax.py": """\
+from juzhen.losses.loss import Loss
 
 
 class Softmax(Loss):
     def __init__(self, dim: int, num_classes: int) -> None:
         super().__init__()
 """,
-    "losses/loss.py": "from heavy_library import nn\n\n\nclass Loss(nn.Module):\n    has_head = False\n",
+    "juzhen/losses/loss.py": "from heavy_library import nn\n\n\nclass Loss(nn.Module):\n    has_head = False\n",
     "lightning_modules/base.py": """\
 import heavy_library
 

@@ -6,9 +6,9 @@ import pytest
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from schema import for_scores
-from schema.errors import UserError
-from schema.for_scores import unit_of_scores
+from conf import for_scores
+from conf.for_scores import unit_of_scores
+from juzhen.core.errors import UserError
 
 BASE = """
 class Base:

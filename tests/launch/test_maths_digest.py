@@ -2,9 +2,9 @@
 
 import pytest
 
+from juzhen.core.source_code import ROOT
 from launch import maths_digest as digests
 from launch.maths_digest import DECIDING, maths_digest, meaning, source_files
-from schema.source_code import ROOT
 
 CODE = '''"""A module."""
 
@@ -45,10 +45,10 @@ def test_another_number_or_sign_means_another_thing(old, new):
 def test_what_decides_is_there_and_holds_the_maths():
     files = {path.relative_to(ROOT).as_posix() for path in source_files(ROOT, DECIDING)}
     assert {
-        "losses/cosent.py",
-        "metrics/correlation.py",
-        "encoders/pooling.py",
-        "datamodules/sampler.py",
+        "juzhen/losses/cosent.py",
+        "juzhen/metrics/correlation.py",
+        "juzhen/encoders/pooling.py",
+        "juzhen/data/sampler.py",
     } <= files
     with pytest.raises(FileNotFoundError):
         source_files(ROOT, ["losses", "gone.py"])

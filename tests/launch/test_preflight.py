@@ -10,8 +10,8 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 from scratch_conf import FILES, MODULES, write_tree
 
+from juzhen.core.errors import UserError
 from launch import check_command_line
-from schema.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -298,7 +298,7 @@ JOB = """
 import sys
 import hydra
 from launch import run_cli
-from schema.errors import UserError
+from juzhen.core.errors import UserError
 
 @hydra.main(version_base="1.3", config_path=None)
 @run_cli

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from juzhen.core.errors import UserError
 from launch import check_command_line
 from launch.values import ALLOWED
-from schema.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "conf"

@@ -5,10 +5,10 @@ import sys
 
 import pytest
 
+from juzhen.core.errors import UserError
 from launch.naming import run_key, run_name
 from launch.own_folder import MARKER
 from launch.run_folder import RunFolder, require_free_space
-from schema.errors import UserError
 
 CONFIG = {
     "name": "x",
@@ -16,7 +16,7 @@ CONFIG = {
     "schedule": {"name": "serial", "order": None},
     "dataset": {"nli": {"limit": None}, "sts": {"limit": None}},
     "model": {"_target_": "lightning_modules.biencoder.BiEncoder"},
-    "loss": {"_target_": "losses.cosent.CoSENT", "temperature": 0.05},
+    "loss": {"_target_": "juzhen.losses.cosent.CoSENT", "temperature": 0.05},
     "hardware": {"devices": 1},
     "data_dir": "here",
 }
@@ -45,7 +45,7 @@ def test_name_says_what_was_trained():
 def test_a_second_process_is_refused(tmp_path):
     other = (
         "import sys; from launch.run_folder import RunFolder\n"
-        "from schema.errors import UserError\n"
+        "from juzhen.core.errors import UserError\n"
         "try:\n    RunFolder(sys.argv[1], resume='auto').__enter__()\n"
         "except UserError as error:\n    print(error); sys.exit(2)\n"
     )

@@ -3,11 +3,11 @@
 import pytest
 from omegaconf import OmegaConf
 
+from conf.job import DatasetConfig
+from juzhen.core.errors import UserError
+from juzhen.data.labels import read_description
 from launch.job import explained
 from launch.set_files import check_name, check_set_files, spelt_sets
-from schema.config import DatasetConfig
-from schema.errors import UserError
-from schema.labels import read_description
 
 PLAIN = "name: {name}\nkind: labelled_pair\nlabels: {{0: 0, 1: 1}}\n"
 

@@ -73,7 +73,7 @@ def test_what_lies_outside_the_project_is_refused(root: Path) -> None:
     ):
         check_target({"_target_": "fractions.Fraction", "numerator": 1}, "loss", root=root)
     with pytest.raises(ConfigError, match="known: lightning_modules"):
-        check_target({"_target_": "losses.cosent.CoSENT", "temperature": 1}, "model")
+        check_target({"_target_": "juzhen.losses.cosent.CoSENT", "temperature": 1}, "model")
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 import pytest
 from jobs import compose_job
 
+from juzhen.core.errors import UserError
 from launch import check_config, typed_config
 from launch.stages import history, plan_job
-from schema.errors import UserError
 
 SERIAL = ("schedule=serial", "dataset=[demo_nli,demo_sts]", "loss=by_kind")
 TWICE = (

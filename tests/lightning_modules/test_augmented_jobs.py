@@ -4,10 +4,10 @@ import pytest
 from jobs import compose_job, forbid_reading, run_job
 from omegaconf import OmegaConf
 
+from juzhen.core.errors import UserError
+from juzhen.core.result import Result
 from launch import check_command_line, typed_config
 from launch.naming import deciding_augmentation, run_key
-from schema.errors import UserError
-from schema.result import Result
 from train import CONFIGURATION
 
 JOB = ("debug_rows=24", "training.duration=3 steps", "seed=3")

@@ -7,12 +7,12 @@ from jobs import compose_job
 from omegaconf import OmegaConf
 from torch import nn
 
-from encoders import load_backbone, save_encoder
+from conf.job import BackboneConfig
+from juzhen.core.examples import Examples, Kind
+from juzhen.encoders import load_backbone, save_encoder
 from launch import typed_config
 from lightning_modules.biencoder import BiEncoder, CosinePlan
 from lightning_modules.scoring import assemble_outputs
-from schema.config import BackboneConfig
-from schema.examples import Examples, Kind
 
 FIRST = ["今天天气很好", "怎么改密码", "今天天气很好", "他在跑步"]
 SECOND = ["天气不错", "今天天气很好", "他在跑步", "他在跑步"]

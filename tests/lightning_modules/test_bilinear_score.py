@@ -9,22 +9,22 @@ from jobs import compose_job, forbid_reading, logged, run_job
 from omegaconf import OmegaConf
 from torch import nn
 
-from analysis.run_scores import ScoredRun
-from encoders import load_backbone, load_encoder, save_encoder
-from encoders.backends import require_packages
-from encoders.grow import with_layers
-from encoders.joint_encoder import JointEncoder
-from encoders.locate import SCORE_FILE
-from encoders.pair_score import BilinearScore, sides
-from encoders.token_whitening import whiten_tokens
+from conf.job import BackboneConfig, BackendName
+from juzhen.backends import require_packages
+from juzhen.calibration.run_scores import ScoredRun
 from juzhen.cli.main import main
+from juzhen.core.errors import UserError
+from juzhen.core.result import Result
+from juzhen.core.weights import weights_digest
+from juzhen.encoders import load_backbone, load_encoder, save_encoder
+from juzhen.encoders.grow import with_layers
+from juzhen.encoders.joint_encoder import JointEncoder
+from juzhen.encoders.locate import SCORE_FILE
+from juzhen.encoders.pair_score import BilinearScore, sides
+from juzhen.encoders.token_whitening import whiten_tokens
 from launch import typed_config
 from launch.naming import run_key
 from lightning_modules.biencoder import BiEncoder
-from schema.config import BackboneConfig, BackendName
-from schema.errors import UserError
-from schema.result import Result
-from schema.weights import weights_digest
 
 QUICK = ("training.duration=2 epochs", "evaluation.splits=[dev]", "logger.every_steps=1")
 BILINEAR = ("model.score=bilinear", "loss=cosent")
@@ -70,7 +70,7 @@ def test_half_precision_does_not_round_it():
 
 def test_it_can_tell_an_order_that_no_cosine_can():
     """Pairs (u, v) are to score higher than (v, u), whose cosine is the same."""
-    from losses.cosent import cosent
+    from juzhen.losses.cosent import cosent
 
     u, v = torch.randn(2, 12, 6, generator=torch.Generator().manual_seed(0))
     head, targets = BilinearScore(6), torch.cat([torch.ones(12), torch.zeros(12)])

@@ -10,21 +10,21 @@ from jobs import compose_job, forbid_reading, run_job
 from omegaconf import OmegaConf
 
 import train
-from datamodules import loading
-from encoders import load_backbone, load_encoder
-from encoders.prompt_encoder import PromptEncoder
+from conf.job import BackboneConfig
 from juzhen.cli.main import main
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples, Kind
+from juzhen.core.result import Result
+from juzhen.data import loading
+from juzhen.encoders import load_backbone, load_encoder
+from juzhen.encoders.prompt_encoder import PromptEncoder
+from juzhen.encoders.prompts import Prompts
 from launch import typed_config
 from launch.language import with_language
 from launch.naming import run_key
 from lightning_modules.cot import CotEncoder
 from lightning_modules.mask_sight import require_sight
 from lightning_modules.matching import match_losses
-from schema.config import BackboneConfig
-from schema.errors import UserError
-from schema.examples import Examples, Kind
-from schema.prompts import Prompts
-from schema.result import Result
 
 STEADY = ("logger.every_steps=1", "seed=42", "evaluation.splits=[dev]", "training.monitor=auto")
 FROM_NOTHING = "model.untrained_mask=true"

@@ -9,14 +9,14 @@ from jobs import compose_job, run_job
 from omegaconf import OmegaConf
 from transformers import AutoTokenizer
 
-from encoders.crops import CropCollator, Crops
-from encoders.packing import pack
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples, Kind
+from juzhen.core.result import Result
+from juzhen.data.text_table import TextTable
+from juzhen.encoders.crops import CropCollator, Crops
+from juzhen.encoders.packing import pack
 from launch import typed_config
 from lightning_modules.matching import match_losses
-from schema.errors import UserError
-from schema.examples import Examples, Kind
-from schema.result import Result
-from schema.text_table import TextTable
 
 LINES = ["一二三四五六七八九十", "天地玄黄宇宙洪荒", "日月盈昃辰宿列张寒来暑往", "好"]
 

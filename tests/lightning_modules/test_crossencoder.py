@@ -8,20 +8,20 @@ import torch
 from jobs import compose_job, forbid_reading, run_job
 from omegaconf import OmegaConf
 
-from datamodules import loading
-from encoders import load_encoder
-from encoders.joint_bundle import load_joint_encoder
 from juzhen.cli.main import main
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples, Kind
+from juzhen.core.result import Result
+from juzhen.data import loading
+from juzhen.encoders import load_encoder
+from juzhen.encoders.joint_bundle import load_joint_encoder
+from juzhen.metrics.classes import score_classes
+from juzhen.metrics.correlation import spearman
 from launch import typed_config
 from lightning_modules.crossencoder import CrossEncoder
 from lightning_modules.joint_plan import JointPlan
 from lightning_modules.loss_numbers import losses_for, options
 from lightning_modules.matching import match_losses
-from metrics.classes import score_classes
-from metrics.correlation import spearman
-from schema.errors import UserError
-from schema.examples import Examples, Kind
-from schema.result import Result
 
 JOINT = ("model=crossencoder", "training.duration=2 steps", "evaluation.splits=[dev]")
 GRADED = {"demo_sts", "demo_qmc", "demo_order", "demo_nli"}

@@ -6,14 +6,14 @@ from jobs import compose_job, run_job
 from omegaconf import OmegaConf
 from test_ddp import TWO, start
 
-from encoders import SentenceEncoder
-from encoders.backends.torch_backend import TorchBackend
+from juzhen.backends.torch_backend import TorchBackend
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples, Kind
+from juzhen.core.result import Result
+from juzhen.encoders import SentenceEncoder
 from launch.naming import run_key
 from lightning_modules.cosine_plan import CosinePlan
 from lightning_modules.scoring import NOTHING
-from schema.errors import UserError
-from schema.examples import Examples, Kind
-from schema.result import Result
 
 TWO_SETS = ("suite=none", *(f"+dataset@evaluate.{name}={name}" for name in ("demo_sts", "demo_qmc")))
 UNTRAINED = ("dataset=[]", *TWO_SETS)

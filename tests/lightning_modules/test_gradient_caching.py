@@ -7,11 +7,11 @@ from jobs import compose_job, run_job
 from omegaconf import OmegaConf
 from safetensors.torch import load_file
 
-from encoders import load_backbone
+from juzhen.core.examples import Examples, Kind
+from juzhen.encoders import load_backbone
 from launch import typed_config
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.matching import build_losses, match_losses
-from schema.examples import Examples, Kind
 
 PIECE = 24
 TEXTS = [f"第{number}句说的是{'很' * (number % 7)}好的天气" for number in range(24)]

@@ -9,15 +9,15 @@ from omegaconf import OmegaConf
 from test_broken_inputs import GOOD, OWN, Desk, says
 
 from datamodules.datamodule import SentenceDataModule
-from datamodules.loading import JobData
 from datamodules.stages import only_stage
+from juzhen.core.errors import UserError
+from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
+from juzhen.data.loading import JobData
 from launch import typed_config
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.chosen_losses import Match
 from lightning_modules.learnable import check_learnable
 from lightning_modules.matching import build_loss
-from schema.errors import UserError
-from schema.examples import TEXT_COLUMNS, Examples, Kind
 
 NAMES = {
     Kind.SCORED_PAIR: "demo_sts",

@@ -8,11 +8,11 @@ from hydra.utils import get_class
 from jobs import compose_job
 from omegaconf import OmegaConf
 
+from conf.for_scores import unit_of_scores
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Kind
 from launch import check_command_line, typed_config
 from lightning_modules import loss_numbers
-from schema.errors import UserError
-from schema.examples import Kind
-from schema.for_scores import unit_of_scores
 
 ROOT = Path(__file__).resolve().parents[2]
 LOSSES = sorted(path.stem for path in (ROOT / "conf" / "loss").glob("*.yaml") if path.stem != "by_kind")

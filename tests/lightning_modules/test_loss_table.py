@@ -4,16 +4,16 @@ import pytest
 from jobs import compose_job, run_job
 from omegaconf import OmegaConf
 
-from datamodules import loading
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Kind
+from juzhen.core.result import Result
+from juzhen.data import loading
 from launch import typed_config
 from launch.curriculum import Curriculum
-from lightning_modules import loss_table
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.crossencoder import CrossEncoder
 from lightning_modules.matching import match_losses
-from schema.errors import UserError
-from schema.examples import Kind
-from schema.result import Result
+from tools import loss_table
 
 SETS = {
     Kind.SCORED_PAIR: "demo_sts",
@@ -52,7 +52,7 @@ def outcomes():
 def test_the_page_is_what_the_code_says(project_root, outcomes, monkeypatch):
     monkeypatch.setattr(loss_table, "outcomes", lambda: outcomes)
     assert (project_root / "docs" / "losses.md").read_text(encoding="utf-8") == loss_table.page(), (
-        "write it again: python -m lightning_modules.loss_table docs/losses.md"
+        "write it again: python -m tools.loss_table docs/losses.md"
     )
 
 

@@ -4,12 +4,12 @@ import pytest
 from jobs import compose_job
 from omegaconf import OmegaConf
 
-from datamodules.loading import load_job_data
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Kind
+from juzhen.data.loading import load_job_data
 from launch import typed_config
 from lightning_modules.chosen_losses import chosen_losses
 from lightning_modules.matching import match_losses
-from schema.errors import UserError
-from schema.examples import Kind
 
 
 def job_of(*overrides):
@@ -66,7 +66,7 @@ def test_a_loss_that_a_model_would_not_read_is_refused(owner):
 
 def test_losses_of_a_finished_run_need_not_have_the_numbers_of_today():
     job = job_of("dataset=[demo_sts]")
-    job.loss = {"_target_": "losses.mse.SquaredError", "activation": "sigmoid"}
+    job.loss = {"_target_": "juzhen.losses.mse.SquaredError", "activation": "sigmoid"}
     assert chosen_losses(job)["demo_sts"].kind is Kind.SCORED_PAIR
 
 

@@ -14,12 +14,12 @@ from jobs import compose_job, run_job
 from omegaconf import OmegaConf
 from transformers import AutoModelForMaskedLM
 
-from encoders import load_encoder
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples, Kind
+from juzhen.core.result import Result
+from juzhen.encoders import load_encoder
 from launch import typed_config
 from lightning_modules.mlm import MaskedPlan
-from schema.errors import UserError
-from schema.examples import Examples, Kind
-from schema.result import Result
 
 TEXT = ("dataset=[text_tatoeba]", "model=mlm")
 INTERRUPTED = Path(__file__).parents[1] / "interrupted_job.py"

@@ -5,8 +5,8 @@ import csv
 import pytest
 from jobs import forbid_reading, run_job
 
-from schema.errors import UserError
-from schema.result import Result
+from juzhen.core.errors import UserError
+from juzhen.core.result import Result
 
 JOB = (
     "model=views",

@@ -9,7 +9,9 @@ from loss_cases import DIM, Case, expected_info_nce, expected_nt_xent
 from score_cases import GRADED, grades
 from torch import Tensor
 
-from losses import (
+from juzhen.core.batch import Encoded
+from juzhen.core.examples import Kind
+from juzhen.losses import (
     AnglE,
     ArcFace,
     Bilinear,
@@ -20,8 +22,6 @@ from losses import (
     SimCSE,
     SimCSENTXent,
 )
-from schema.batch import Encoded
-from schema.examples import Kind
 
 NO_MIX = {"angle_weight": 1, "cosine_weight": 0, "batch_weight": 0, "positive_from": 1.0}
 MIX = {"angle_weight": 0.5, "cosine_weight": 2, "batch_weight": 0.7, "positive_from": 0.8}

@@ -7,7 +7,9 @@ import loop_oracles as oracle
 import torch
 from torch import Tensor
 
-from losses import (
+from juzhen.core.batch import Encoded
+from juzhen.core.examples import NLI_GRADES, TEXT_COLUMNS, Kind
+from juzhen.losses import (
     Contrastive,
     CoSENT,
     CosineSimilarity,
@@ -21,8 +23,6 @@ from losses import (
     TripletMargin,
     TripletOnline,
 )
-from schema.batch import Encoded
-from schema.examples import NLI_GRADES, TEXT_COLUMNS, Kind
 
 DIM = 5
 

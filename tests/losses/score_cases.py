@@ -7,7 +7,9 @@ import torch
 from loss_cases import Case
 from torch import Tensor
 
-from losses import (
+from juzhen.core.batch import Encoded
+from juzhen.core.examples import NLI_GRADES, Kind
+from juzhen.losses import (
     BinaryCrossEntropy,
     Circle,
     CoSENTAdaptive,
@@ -22,10 +24,8 @@ from losses import (
     Quantile,
     SquaredError,
 )
-from losses.mse import Regression
-from losses.score_order import SMALLEST_SPREAD, UNITS
-from schema.batch import Encoded
-from schema.examples import NLI_GRADES, Kind
+from juzhen.losses.mse import Regression
+from juzhen.losses.score_order import SMALLEST_SPREAD, UNITS
 
 CIRCLES = {
     "published": {

@@ -9,15 +9,15 @@ import torch.nn.functional as F
 from class_cases import MIX, NO_MIX
 from loss_cases import DIM, encoded_rows
 
-from losses import AnglE, ArcFace, Bilinear, Circle, Clustering, CoSENTAndSoftmax, Prototype, SimCSE
-from losses.angle import angle_scores, batch_search
-from losses.arcface import arcface, with_margin
-from losses.circle import circle
-from losses.clustering import clustering
-from losses.cosent import cosent
-from losses.prototype import prototype_entropy
-from schema.errors import UserError
-from schema.examples import Kind
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Kind
+from juzhen.losses import AnglE, ArcFace, Bilinear, Circle, Clustering, CoSENTAndSoftmax, Prototype, SimCSE
+from juzhen.losses.angle import angle_scores, batch_search
+from juzhen.losses.arcface import arcface, with_margin
+from juzhen.losses.circle import circle
+from juzhen.losses.clustering import clustering
+from juzhen.losses.cosent import cosent
+from juzhen.losses.prototype import prototype_entropy
 
 
 def test_angle_scores_by_hand():

@@ -2,8 +2,8 @@ import pytest
 import torch
 from loss_cases import encoded_rows
 
-from losses import Contrastive
-from schema.examples import Kind
+from juzhen.core.examples import Kind
+from juzhen.losses import Contrastive
 
 
 def labelled(scores, labels):

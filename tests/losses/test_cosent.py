@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loss_cases import encoded_rows
 
-from losses import CoSENT
-from losses.cosent import cosent
-from schema.examples import Kind
+from juzhen.core.examples import Kind
+from juzhen.losses import CoSENT
+from juzhen.losses.cosent import cosent
 
 # Few different targets, so that ties are the rule; scores repeat as well.
 tied_rows = st.lists(

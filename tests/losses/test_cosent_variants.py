@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from loss_cases import encoded_rows
 from torch.nn import functional as F
 
-from losses import CoSENTAdaptive, CoSENTSampled, CoSENTWeighted
-from losses.cosent import cosent
-from losses.cosent_sampled import cosent_sampled
-from losses.cosent_weighted import cosent_weighted
-from losses.scores import row_cosine
-from schema.examples import Kind
+from juzhen.core.examples import Kind
+from juzhen.losses import CoSENTAdaptive, CoSENTSampled, CoSENTWeighted
+from juzhen.losses.cosent import cosent
+from juzhen.losses.cosent_sampled import cosent_sampled
+from juzhen.losses.cosent_weighted import cosent_weighted
+from juzhen.losses.scores import row_cosine
 
 tied_rows = st.lists(
     st.tuples(

@@ -7,7 +7,9 @@ import torch
 import torch.nn.functional as F
 from loss_cases import encoded_rows
 
-from losses import (
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Kind
+from juzhen.losses import (
     BinaryCrossEntropy,
     CosineSimilarity,
     CrossEntropy,
@@ -16,14 +18,12 @@ from losses import (
     MarginRanking,
     SquaredError,
 )
-from losses.bce import binary_cross_entropy
-from losses.ce import class_cross_entropy
-from losses.ce_mse import cross_entropy_and_error
-from losses.huber import huber
-from losses.margin_ranking import margin_ranking
-from losses.mse import squared_error
-from schema.errors import UserError
-from schema.examples import Kind
+from juzhen.losses.bce import binary_cross_entropy
+from juzhen.losses.ce import class_cross_entropy
+from juzhen.losses.ce_mse import cross_entropy_and_error
+from juzhen.losses.huber import huber
+from juzhen.losses.margin_ranking import margin_ranking
+from juzhen.losses.mse import squared_error
 
 PLAIN = {"smoothing": 0.0, "focal_gamma": 0.0}
 

@@ -6,9 +6,9 @@ from class_cases import CLASS_CASES
 from loss_cases import CASES, Case, gradients, leaves, rows_of
 from score_cases import SCORE_CASES
 
-from losses.loss import Contrast, Loss
-from schema.batch import Encoded
-from schema.examples import Kind
+from juzhen.core.batch import Encoded
+from juzhen.core.examples import Kind
+from juzhen.losses.loss import Contrast, Loss
 
 each_case = pytest.mark.parametrize("case", [*CASES, *SCORE_CASES, *CLASS_CASES], ids=lambda case: case.name)
 

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loss_cases import encoded_rows, expected_info_nce, gradients
 
-from losses import InfoNCE
-from losses.info_nce import false_negatives, info_nce
-from schema.examples import Kind
+from juzhen.core.examples import Kind
+from juzhen.losses import InfoNCE
+from juzhen.losses.info_nce import false_negatives, info_nce
 
 NO, YES = False, True
 

@@ -5,9 +5,9 @@ import torch
 from loop_oracles import cosine
 from loss_cases import encoded_rows, gradients
 
-from losses import InfoNCE, InfoNCEExtended, InfoNCEPool
-from schema.errors import UserError
-from schema.examples import Kind
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Kind
+from juzhen.losses import InfoNCE, InfoNCEExtended, InfoNCEPool
 
 TAU = 0.1
 

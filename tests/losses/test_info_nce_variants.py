@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loss_cases import encoded_rows, expected_info_nce_own, expected_nt_xent, gradients
 
-from losses import InfoNCE, InfoNCEInBatch, InfoNCEOwn, NTXent, SimCSENTXent
-from schema.batch import Encoded
-from schema.examples import Kind
+from juzhen.core.batch import Encoded
+from juzhen.core.examples import Kind
+from juzhen.losses import InfoNCE, InfoNCEInBatch, InfoNCEOwn, NTXent, SimCSENTXent
 
 
 @pytest.fixture(scope="module")

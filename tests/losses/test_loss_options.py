@@ -9,8 +9,9 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import get_class, instantiate
 from omegaconf import OmegaConf
 
-from lightning_modules.loss_numbers import losses_for, options
-from losses import (
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Kind
+from juzhen.losses import (
     AnglE,
     ArcFace,
     Bilinear,
@@ -35,9 +36,8 @@ from losses import (
     TripletMargin,
     TripletOnline,
 )
-from losses.options import number, switch
-from schema.errors import UserError
-from schema.examples import Kind
+from juzhen.losses.options import number, switch
+from lightning_modules.loss_numbers import losses_for, options
 
 CONF = Path(__file__).parents[2] / "conf"
 FILES = sorted(path.stem for path in (CONF / "loss").glob("*.yaml"))
@@ -210,5 +210,5 @@ def test_by_kind_gives_every_kind_a_loss_that_takes_it():
 
 def test_one_entry_of_by_kind_can_be_exchanged():
     config = composed("loss@loss.scored_pair=cosent", "loss.scored_pair.temperature=0.1")
-    assert config.scored_pair == {"_target_": "losses.cosent.CoSENT", "temperature": 0.1}
+    assert config.scored_pair == {"_target_": "juzhen.losses.cosent.CoSENT", "temperature": 0.1}
     assert config.labelled_pair == composed().labelled_pair

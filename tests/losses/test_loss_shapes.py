@@ -7,31 +7,31 @@ import torch
 from beartype import beartype
 from jaxtyping import TypeCheckError, jaxtyped
 
-from losses.angle import angle_scores
-from losses.arcface import arcface
-from losses.bce import binary_cross_entropy
-from losses.bilinear import bilinear_logits
-from losses.ce import class_cross_entropy
-from losses.circle import circle
-from losses.clustering import clustering
-from losses.contrastive import contrastive
-from losses.cosent import cosent
-from losses.cosent_sampled import cosent_sampled
-from losses.cosent_weighted import cosent_weighted
-from losses.cosine import cosine_regression, rescale
-from losses.huber import huber
-from losses.info_nce import false_negatives, info_nce, ranking_summary
-from losses.info_nce_own import info_nce_own
-from losses.margin_ranking import margin_ranking
-from losses.mse import squared_error
-from losses.online_contrastive import hard_rows, online_contrastive
-from losses.prototype import prototype_entropy
-from losses.quantile import pinball
-from losses.score_order import spread
-from losses.scores import all_cosines, mean_where, row_cosine
-from losses.softmax import cross_entropy, pair_features
-from losses.triplet import adapted_margin, row_nearness, triplet_margin
-from losses.triplet_online import mined
+from juzhen.losses.angle import angle_scores
+from juzhen.losses.arcface import arcface
+from juzhen.losses.bce import binary_cross_entropy
+from juzhen.losses.bilinear import bilinear_logits
+from juzhen.losses.ce import class_cross_entropy
+from juzhen.losses.circle import circle
+from juzhen.losses.clustering import clustering
+from juzhen.losses.contrastive import contrastive
+from juzhen.losses.cosent import cosent
+from juzhen.losses.cosent_sampled import cosent_sampled
+from juzhen.losses.cosent_weighted import cosent_weighted
+from juzhen.losses.cosine import cosine_regression, rescale
+from juzhen.losses.huber import huber
+from juzhen.losses.info_nce import false_negatives, info_nce, ranking_summary
+from juzhen.losses.info_nce_own import info_nce_own
+from juzhen.losses.margin_ranking import margin_ranking
+from juzhen.losses.mse import squared_error
+from juzhen.losses.online_contrastive import hard_rows, online_contrastive
+from juzhen.losses.prototype import prototype_entropy
+from juzhen.losses.quantile import pinball
+from juzhen.losses.score_order import spread
+from juzhen.losses.scores import all_cosines, mean_where, row_cosine
+from juzhen.losses.softmax import cross_entropy, pair_features
+from juzhen.losses.triplet import adapted_margin, row_nearness, triplet_margin
+from juzhen.losses.triplet_online import mined
 
 
 def floats(*shape):

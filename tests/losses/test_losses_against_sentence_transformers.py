@@ -8,9 +8,17 @@ from class_cases import NO_MIX
 from loss_cases import DIM, encoded_rows, gradients, seeded_head
 from torch import nn
 
-from losses import AnglE, Contrastive, CoSENT, CosineSimilarity, InfoNCE, OnlineContrastive, TripletMargin
-from losses.scores import row_cosine
-from schema.examples import Kind
+from juzhen.core.examples import Kind
+from juzhen.losses import (
+    AnglE,
+    Contrastive,
+    CoSENT,
+    CosineSimilarity,
+    InfoNCE,
+    OnlineContrastive,
+    TripletMargin,
+)
+from juzhen.losses.scores import row_cosine
 
 pytestmark = pytest.mark.oracle
 theirs = pytest.importorskip("sentence_transformers.losses", reason="needs the extra `oracle`")

@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loss_cases import encoded_rows
 
-from losses import OnlineContrastive
-from losses.online_contrastive import hard_rows, online_contrastive
-from schema.examples import Kind
+from juzhen.core.examples import Kind
+from juzhen.losses import OnlineContrastive
+from juzhen.losses.online_contrastive import hard_rows, online_contrastive
 
 labelled_scores = st.lists(
     st.tuples(st.sampled_from([0.0, 1.0]), st.sampled_from([-1.0, -0.2, 0.3, 0.5, 0.7, 0.71, 1.0])),

@@ -2,9 +2,9 @@ import pytest
 import torch
 from loss_cases import DIM, encoded_rows, seeded_head
 
-from losses import SoftmaxClassifier
-from losses.softmax import pair_features
-from schema.examples import Kind
+from juzhen.core.examples import Kind
+from juzhen.losses import SoftmaxClassifier
+from juzhen.losses.softmax import pair_features
 
 
 @pytest.mark.parametrize(

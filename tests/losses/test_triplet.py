@@ -2,9 +2,9 @@ import pytest
 import torch
 from loss_cases import encoded_rows
 
-from losses import TripletMargin
-from losses.triplet import triplet_margin
-from schema.examples import Kind
+from juzhen.core.examples import Kind
+from juzhen.losses import TripletMargin
+from juzhen.losses.triplet import triplet_margin
 
 
 def test_violations_by_hand():

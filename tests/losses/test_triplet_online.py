@@ -4,10 +4,10 @@ import pytest
 import torch
 from loss_cases import encoded_rows
 
-from losses import TripletMargin, TripletOnline
-from losses.triplet import adapted_margin
-from losses.triplet_online import mined
-from schema.examples import Kind
+from juzhen.core.examples import Kind
+from juzhen.losses import TripletMargin, TripletOnline
+from juzhen.losses.triplet import adapted_margin
+from juzhen.losses.triplet_online import mined
 
 SCORES = torch.tensor([[0.6, 0.9, 0.5, 0.1], [0.7, 0.4, 0.8, 0.5], [0.2, 0.3, 0.9, 0.4]])
 NEGATIVE = ~torch.eye(3, 4, dtype=torch.bool)

@@ -6,8 +6,8 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metrics import correlation
-from metrics.correlation import bootstrap_interval, pearson, spearman
+from juzhen.metrics import correlation
+from juzhen.metrics.correlation import bootstrap_interval, pearson, spearman
 
 FUNCTIONS = [(spearman, scipy.stats.spearmanr), (pearson, scipy.stats.pearsonr)]
 

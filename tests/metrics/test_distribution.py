@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import ks_2samp
 
-from metrics.distribution import kolmogorov_smirnov, score_distribution
+from juzhen.metrics.distribution import kolmogorov_smirnov, score_distribution
 
 
 def test_by_hand():

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from metrics import geometry
-from metrics.geometry import (
+from juzhen.metrics import geometry
+from juzhen.metrics.geometry import (
     alignment,
     effective_rank,
     explained_variance,

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metrics.lexical import lexical_scores
+from juzhen.metrics.lexical import lexical_scores
 
 pairs = st.lists(
     st.tuples(*[st.text(alphabet="今天气很好不AB ", min_size=1, max_size=8)] * 2), min_size=1, max_size=10

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from metrics.ranking import score_ranking
-from schema.examples import Examples, Kind
+from juzhen.core.examples import Examples, Kind
+from juzhen.metrics.ranking import score_ranking
 
 NAMES = {Kind.POSITIVE_PAIR: ("anchor", "positive"), Kind.TRIPLET: ("anchor", "positive", "negative")}
 

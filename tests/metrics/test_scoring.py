@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from metrics.scoring import score_set
-from metrics.threshold import cross_fitted_accuracy
-from schema.examples import Examples, Kind
-from schema.measures import MEASURES
-from schema.result import Score
+from juzhen.core.examples import Examples, Kind
+from juzhen.core.measures import MEASURES
+from juzhen.core.result import Score
+from juzhen.metrics.scoring import score_set
+from juzhen.metrics.threshold import cross_fitted_accuracy
 
 
 def examples(split: str, targets: list[float] | None, *, kind: Kind = Kind.LABELLED_PAIR) -> Examples:

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score
 
-from metrics.threshold import (
+from juzhen.metrics.threshold import (
     accuracy_at,
     area_under_curve,
     average_precision,

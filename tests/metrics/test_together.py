@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from metrics.scoring import score_set
-from metrics.together import STS_SETS, score_together
-from schema.examples import Examples, Kind
+from juzhen.core.examples import Examples, Kind
+from juzhen.metrics.scoring import score_set
+from juzhen.metrics.together import STS_SETS, score_together
 
 
 def seven(*, without=()):

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from metrics.scoring import score_set
-from metrics.without_leaks import score_unseen
-from schema.examples import Examples, Kind
+from juzhen.core.examples import Examples, Kind
+from juzhen.metrics.scoring import score_set
+from juzhen.metrics.without_leaks import score_unseen
 
 ROWS = 40
 SCORES = np.random.default_rng(0).random(ROWS).astype(np.float32)

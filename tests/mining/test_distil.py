@@ -7,15 +7,15 @@ import pytest
 from jobs import run_job
 from omegaconf import OmegaConf
 
-from datamodules.source import load_examples
-from encoders.joint_bundle import load_joint_encoder
+from conf.job import DatasetConfig
 from juzhen.cli.main import main
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples, Kind
+from juzhen.core.result import Result
+from juzhen.data.source import load_examples
+from juzhen.encoders.joint_bundle import load_joint_encoder
+from juzhen.mining.distil import Pairs, distilled_pairs, graded, write_set
 from launch.preflight import check_command_line
-from mining.distil import Pairs, distilled_pairs, graded, write_set
-from schema.config import DatasetConfig
-from schema.errors import UserError
-from schema.examples import Examples, Kind
-from schema.result import Result
 
 
 @pytest.fixture(scope="module")

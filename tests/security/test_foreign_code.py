@@ -11,13 +11,13 @@ import pytest
 from jobs import run_job
 
 from callbacks.pruning import PruneOnDev
+from callbacks.trial import TrialAddress, open_journal
+from conf.own_classes import own_class
 from juzhen.cli.main import main
+from juzhen.core.errors import UserError
 from launch import check_command_line
 from launch.explain import ConfigError
 from launch.signatures import check_target
-from schema.errors import UserError
-from schema.own_classes import own_class
-from schema.trial import TrialAddress, open_journal
 from sweeps.backends import ray_cluster, remote, slurm
 from sweeps.backends.interface import Ended
 from sweeps.backends.ray_cluster import RayWork
@@ -31,20 +31,18 @@ def trap(tmp_path, monkeypatch):
     folder = tmp_path / "path"
     folder.mkdir()
     sprung = tmp_path / "sprung"
-    text = (
-        f"import pathlib\npathlib.Path({str(sprung)!r}).touch()\nfrom losses.cosent import CoSENT as Trap\n"
-    )
+    text = f"import pathlib\npathlib.Path({str(sprung)!r}).touch()\nfrom juzhen.losses.cosent import CoSENT as Trap\n"
     (folder / "a_trap.py").write_text(text)
     monkeypatch.syspath_prepend(str(folder))
     return sprung
 
 
 def test_a_module_and_a_loss_of_the_project_are_found():
+    from juzhen.losses.cosent import CoSENT
     from lightning_modules.lexical import Lexical
-    from losses.cosent import CoSENT
 
     assert own_class("lightning_modules.lexical.Lexical") is Lexical
-    assert own_class("losses.cosent.CoSENT") is CoSENT
+    assert own_class("juzhen.losses.cosent.CoSENT") is CoSENT
 
 
 @pytest.mark.parametrize(
@@ -52,21 +50,21 @@ def test_a_module_and_a_loss_of_the_project_are_found():
     [
         "a_trap.Trap",
         "os.system",
-        "losses.cosent.CoSENT.__init__",
-        "losses.cosent.nn",
-        "losses.cosent.Loss",
+        "juzhen.losses.cosent.CoSENT.__init__",
+        "juzhen.losses.cosent.nn",
+        "juzhen.losses.cosent.Loss",
         "losses..cosent.CoSENT",
         "losses.none.CoSENT",
-        "losses.cosent.Nothing",
+        "juzhen.losses.cosent.Nothing",
         "lightning_modules.biencoder.partial",
         "lightning_modules.biencoder.Batch",
-        "schema.files.Path",
-        "bench.child.Path",
+        "juzhen.data.files.Path",
+        "tools.bench.child.Path",
         "losses",
         "",
         None,
         3,
-        ["losses.cosent.CoSENT"],
+        ["juzhen.losses.cosent.CoSENT"],
     ],
 )
 def test_nothing_else_is(target, trap):
@@ -117,12 +115,12 @@ FORBIDDEN = {
 """Module → what runs the code that its argument names."""
 
 MAY = {
-    ("schema/own_classes.py", "import_module"),
-    ("encoders/__init__.py", "import_module"),  # a name of the table in it
+    ("conf/own_classes.py", "import_module"),
+    ("juzhen/encoders/__init__.py", "import_module"),  # a name of the table in it
     ("launch/__init__.py", "import_module"),  # a name of the table in it
     ("juzhen/cli/verbs.py", "import_module"),  # a name of the table in it
-    ("bench/child.py", "import_module"),  # what bench itself has put into an order
-    ("bench/__main__.py", "import_module"),  # a name of the table beside it
+    ("tools/bench/child.py", "import_module"),  # what bench itself has put into an order
+    ("tools/bench/__main__.py", "import_module"),  # a name of the table beside it
 }
 
 

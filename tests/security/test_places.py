@@ -12,13 +12,13 @@ from forks import in_a_fork
 from jobs import SMALL
 from omegaconf import OmegaConf
 
+from juzhen.core.caches import FOLDERS, caches_below
+from juzhen.core.errors import UserError
+from juzhen.core.result import Result
 from launch.job import check_config, typed_config
 from launch.own_folder import MARKER, make_folder, take_folder
 from launch.run_folder import RunFolder
 from launch.stored import stored_job
-from schema.caches import FOLDERS, caches_below
-from schema.errors import UserError
-from schema.result import Result
 
 
 def tree(folder: Path) -> dict[str, str]:

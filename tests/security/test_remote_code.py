@@ -5,10 +5,10 @@ import shutil
 
 import pytest
 
-from datamodules import hub
-from encoders import load_backbone
-from schema.config import BackboneConfig, HubConfig
-from schema.errors import UserError
+from conf.job import BackboneConfig, HubConfig
+from juzhen.core.errors import UserError
+from juzhen.data import hub
+from juzhen.encoders import load_backbone
 
 CODE = "import pathlib\npathlib.Path('sprung').touch()\n"
 

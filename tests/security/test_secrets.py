@@ -8,12 +8,12 @@ import sys
 import pytest
 
 from callbacks.tracking import build_loggers
+from conf.job import LoggerConfig
+from juzhen.cli.program import status_of
+from juzhen.core.errors import UserError
+from juzhen.core.result import Result
+from juzhen.core.secrets import READABLE, REDACTED, hide_in_logs, redacted
 from launch.job import check_config, typed_config
-from schema.config import LoggerConfig
-from schema.errors import UserError
-from schema.program import status_of
-from schema.result import Result
-from schema.secrets import READABLE, REDACTED, hide_in_logs, redacted
 from sweeps.ledger import Event, Ledger
 
 TOKEN = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz01234567"
@@ -49,7 +49,7 @@ def test_what_is_on_the_list_is_read(monkeypatch, job_with):
 def test_the_list_holds_where_only_a_data_set_is_read(project_root):
     """In a process of its own, which knows no command line of train.py."""
     code = (
-        "from omegaconf import OmegaConf; import mining.sets\n"
+        "from omegaconf import OmegaConf; import juzhen.mining.sets\n"
         "print(OmegaConf.create({'about': '${oc.env:HF_TOKEN}'}).about)"
     )
     command = [sys.executable, "-c", code]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from forks import in_a_fork
 
-from schema import whole
-from schema.whole import clear_leftovers, new_link, whole_file, whole_folder, write_json, write_text
+from juzhen.core import whole
+from juzhen.core.whole import clear_leftovers, new_link, whole_file, whole_folder, write_json, write_text
 
 
 def names(folder: Path) -> list[str]:

@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
-from schema.result import Result, Score
+from juzhen.core.result import Result, Score
 
 MakeResult = Callable[..., Result]
 
@@ -37,7 +37,7 @@ def make_result() -> MakeResult:
                 "run_dir": f"runs/{seed}",
                 "model": {"_target_": model},
                 "backbone": {"path": "embedded", "pooling": "mean"},
-                "loss": {"_target_": "losses.cosent.CoSENT", "temperature": 0.05},
+                "loss": {"_target_": "juzhen.losses.cosent.CoSENT", "temperature": 0.05},
                 "training": {"duration": "3 epochs"},
                 "dataset": {name: {"name": name, "limit": None} for name in trained_on},
                 "schedule": schedule,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from schema.result import Result, Score
+from juzhen.core.result import Result, Score
 
 AUDIT = {
     "format_version": 1,
@@ -58,8 +58,8 @@ def counted(result: Result, column: str, by_set: dict[str, int], rest: Score | N
 
 KINDS = {"csts": "scored_pair", "lcqmc": "labelled_pair"}
 BY_KIND = {
-    "scored_pair": {"_target_": "losses.cosine.CosineSimilarity"},
-    "labelled_pair": {"_target_": "losses.online_contrastive.OnlineContrastive"},
+    "scored_pair": {"_target_": "juzhen.losses.cosine.CosineSimilarity"},
+    "labelled_pair": {"_target_": "juzhen.losses.online_contrastive.OnlineContrastive"},
 }
 PROMISED = {"csts": 5231, "lcqmc": 238766}
 

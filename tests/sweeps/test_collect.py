@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from schema.errors import UserError
-from sweeps.collect import collect
+from juzhen.core.errors import UserError
+from juzhen.report.collect import collect
 
 
 def saved(folder, result):

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from schema.result import Score
-from sweeps.collect import collect
-from sweeps.compare import Published, compare, comparison_markdown, load_published
-from sweeps.figures import CLAIM, MEASURED, NOT_IN_THE_PAPER, REQUIRED, figure
-from sweeps.matrix import build_matrix
-from sweeps.training import set_names
+from juzhen.core.result import Score
+from juzhen.report.collect import collect
+from juzhen.report.compare import Published, compare, comparison_markdown, load_published
+from juzhen.report.figures import CLAIM, MEASURED, NOT_IN_THE_PAPER, REQUIRED, figure
+from juzhen.report.matrix import build_matrix
+from juzhen.report.training import set_names
 
 ROOT = Path(__file__).parents[2]
 

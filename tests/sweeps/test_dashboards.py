@@ -9,10 +9,10 @@ import pytest
 from report_fixture import small_picture, write_audit, write_results
 
 from juzhen.cli.main import main
-from schema.result import Result
+from juzhen.core.result import Result
+from juzhen.report.build import build_report
+from juzhen.report.reference import Reference
 from sweeps import dashboards
-from sweeps.report.build import build_report
-from sweeps.report.reference import Reference
 
 ROOT = Path(__file__).parents[2]
 COLUMNS = ("dev/bq", "dev/csts", "dev/lcqmc", "dev/pawsx_zh")

@@ -4,9 +4,9 @@ import shutil
 
 import pytest
 
-from schema.errors import UserError
-from schema.result import RESULT_FILE
-from sweeps.export import export
+from juzhen.core.errors import UserError
+from juzhen.core.result import RESULT_FILE
+from juzhen.report.export import export
 
 
 def test_a_file_in_the_place_of_a_folder_is_told(tmp_path, project_root):

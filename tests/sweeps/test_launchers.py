@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from schema.result import Result
+from juzhen.core.result import Result
 from sweeps.ledger import Event, Ledger
 
 pytestmark = pytest.mark.slow

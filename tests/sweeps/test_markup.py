@@ -4,15 +4,15 @@ import re
 
 import pytest
 
-from encoders.card import fact_table
-from schema.markup import in_markdown
-from sweeps.compare import compare, comparison_markdown, load_published
-from sweeps.matrix import build_matrix
-from sweeps.report.build import build_report
-from sweeps.report.page import html
-from sweeps.report.reference import load_reference
-from sweeps.report.text import latex, markdown
-from sweeps.table import to_markdown
+from juzhen.core.markup import in_markdown
+from juzhen.encoders.card import fact_table
+from juzhen.report.build import build_report
+from juzhen.report.compare import compare, comparison_markdown, load_published
+from juzhen.report.matrix import build_matrix
+from juzhen.report.page import html
+from juzhen.report.reference import load_reference
+from juzhen.report.table import to_markdown
+from juzhen.report.text import latex, markdown
 
 SCRIPT = "<script>alert(1)</script>"
 TAG = re.compile(r"<\s*/?\s*[a-z!?]", re.IGNORECASE)

@@ -2,9 +2,9 @@ import math
 
 import pytest
 
-from schema.errors import UserError
-from schema.result import Score
-from sweeps.matrix import build_matrix
+from juzhen.core.errors import UserError
+from juzhen.core.result import Score
+from juzhen.report.matrix import build_matrix
 
 
 def labels(results) -> list[str]:
@@ -158,7 +158,7 @@ def test_what_later_stages_started_from_is_not_untrained(make_result):
 def test_untrained_weights_are_one_row_wherever_they_were_measured(make_result):
     results = [
         make_result(["a"], {"dev/bq/spearman": 0.5}, untrained={"dev/bq/spearman": 0.1}),
-        make_result([], {"dev/csts/spearman": 0.2}, loss={"_target_": "losses.cosine.Cosine"}),
+        make_result([], {"dev/csts/spearman": 0.2}, loss={"_target_": "juzhen.losses.cosine.Cosine"}),
     ]
     untrained = build_matrix(results, metric="spearman").rows[0]
     assert (untrained.label, set(untrained.cells)) == ("untrained", {"dev/bq", "dev/csts"})
@@ -167,16 +167,18 @@ def test_untrained_weights_are_one_row_wherever_they_were_measured(make_result):
 def test_namesakes_are_told_apart_by_what_differs(make_result):
     scores = {"dev/bq/spearman": 0.5}
     cosent = make_result(["a"], scores)
-    colder = make_result(["a"], scores, loss={"_target_": "losses.cosent.CoSENT", "temperature": 0.01})
-    cosine = make_result(["a"], scores, loss={"_target_": "losses.cosine.Cosine", "target_range": [0, 1]})
-    by_kind = make_result(["a"], scores, loss={"scored_pair": {"_target_": "losses.cosine.Cosine"}})
+    colder = make_result(["a"], scores, loss={"_target_": "juzhen.losses.cosent.CoSENT", "temperature": 0.01})
+    cosine = make_result(
+        ["a"], scores, loss={"_target_": "juzhen.losses.cosine.Cosine", "target_range": [0, 1]}
+    )
+    by_kind = make_result(["a"], scores, loss={"scored_pair": {"_target_": "juzhen.losses.cosine.Cosine"}})
     longer = make_result(["b"], scores, training={"duration": "9 epochs"})
     assert labels([cosent, longer]) == ["a", "b"]
     assert labels([cosent, cosine]) == ["a · loss=cosent", "a · loss=cosine"]
     assert labels([cosent, by_kind]) == ["a · loss=by_kind", "a · loss=cosent"]
     dataset = {"a": {"name": "a", "kind": "scored_pair", "view": None}}
     of_kinds = {
-        "scored_pair": {"_target_": "losses.cosine.Cosine"},
+        "scored_pair": {"_target_": "juzhen.losses.cosine.Cosine"},
         "labelled_text": {"_target_": "losses.x.X"},
     }
     narrow, wide = (

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.figures import MEASURED, load_published
+from juzhen.report.figures import MEASURED, load_published
+from juzhen.report.training import training_of
 from sweeps.producers import all_jobs, giving, offers, stage_results, sweep_jobs
 from sweeps.published_page import page, reason
-from sweeps.training import training_of
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "published.md"

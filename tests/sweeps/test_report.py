@@ -7,7 +7,7 @@ import pytest
 from report_fixture import small_picture, write_audit, write_reference, write_results
 
 from juzhen.cli.main import main
-from schema.result import Score
+from juzhen.core.result import Score
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden_report"
@@ -151,7 +151,7 @@ def test_a_report_needs_no_torch_and_few_seconds(tmp_path, make_result):
 
 
 def test_without_matplotlib_the_rest_is_written_and_it_says_so(report, monkeypatch, capsys):
-    monkeypatch.setattr("sweeps.report.command.find_spec", lambda name: None)
+    monkeypatch.setattr("juzhen.report.command.find_spec", lambda name: None)
     folder = report()
     assert not (folder / "matrix.svg").exists()
     assert (folder / "index.html").exists()

@@ -8,17 +8,17 @@ import pytest
 from report_fixture import AUDIT, scored, small_picture, write_reference
 from scipy.stats import norm, spearmanr, ttest_rel
 
-from schema.errors import UserError
-from schema.result import Score
-from sweeps.compare import Published
-from sweeps.matrix import build_matrix
-from sweeps.report.build import build_report
-from sweeps.report.complement import clustered, complementary_pairs, greedy_order
-from sweeps.report.entries import with_entries
-from sweeps.report.fidelity import ALL, CENTRED, shape_fidelity
-from sweeps.report.leaks import Audit
-from sweeps.report.reference import Reference, load_reference
-from sweeps.report.significance import Differences
+from juzhen.core.errors import UserError
+from juzhen.core.result import Score
+from juzhen.report.build import build_report
+from juzhen.report.compare import Published
+from juzhen.report.complement import clustered, complementary_pairs, greedy_order
+from juzhen.report.entries import with_entries
+from juzhen.report.fidelity import ALL, CENTRED, shape_fidelity
+from juzhen.report.leaks import Audit
+from juzhen.report.matrix import build_matrix
+from juzhen.report.reference import Reference, load_reference
+from juzhen.report.significance import Differences
 
 SETS = ("csts", "lcqmc", "bq", "pawsx_zh")
 NOTHING_PUBLISHED = Reference([], [])

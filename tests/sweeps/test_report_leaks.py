@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 from report_fixture import AUDIT, COUNTS, counted, scored
 
-from schema.result import Score
-from sweeps.matrix import build_matrix
-from sweeps.report.build import build_report
-from sweeps.report.entries import with_entries
-from sweeps.report.leaks import Audit, Rest
-from sweeps.report.page import html
-from sweeps.report.reference import Reference
-from sweeps.report.text import markdown, matrix_csv
+from juzhen.core.result import Score
+from juzhen.report.build import build_report
+from juzhen.report.entries import with_entries
+from juzhen.report.leaks import Audit, Rest
+from juzhen.report.matrix import build_matrix
+from juzhen.report.page import html
+from juzhen.report.reference import Reference
+from juzhen.report.text import markdown, matrix_csv
 
 REST = Score(0.48, 0.46, 0.50, 9500)
 

@@ -12,8 +12,8 @@ from hydra.utils import instantiate
 from jobs import SMALL
 from search_cells import planner_of, result_text, search_in
 
-from schema.errors import UserError
-from schema.trial import TrialAddress, open_journal
+from callbacks.trial import TrialAddress, open_journal
+from juzhen.core.errors import UserError
 from sweeps.ledger import Event, Ledger
 from sweeps.status import State, read_status
 

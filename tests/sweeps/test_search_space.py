@@ -8,8 +8,8 @@ from hydra.core.plugins import Plugins
 from omegaconf import OmegaConf
 from search_cells import settings, space
 
+from juzhen.core.errors import UserError
 from launch import check_command_line
-from schema.errors import UserError
 
 pytest.importorskip("optuna")
 

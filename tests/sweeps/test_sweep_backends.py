@@ -13,7 +13,7 @@ import pytest
 from cluster_cells import SLURM
 from fake_cells import FAKE, plan
 
-from schema.errors import UserError
+from juzhen.core.errors import UserError
 from sweeps.backends import ray_cluster, remote
 from sweeps.backends.attend import command_for
 from sweeps.backends.interface import Ended

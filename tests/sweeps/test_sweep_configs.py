@@ -9,9 +9,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
 from omegaconf import OmegaConf
 
+from juzhen.core.errors import UserError
 from launch import check_command_line
 from launch.sweep_rows import with_row
-from schema.errors import UserError
 
 CONF = Path(__file__).parents[2] / "conf"
 SWEEPS = [

@@ -7,11 +7,11 @@ import pytest
 from rich.cells import cell_len
 
 from juzhen.cli.main import main
-from schema.result import Result
-from sweeps.collect import collect
-from sweeps.compare import compare, compared_lines, load_published
-from sweeps.matrix import build_matrix
-from sweeps.table import heading, shown
+from juzhen.core.result import Result
+from juzhen.report.collect import collect
+from juzhen.report.compare import compare, compared_lines, load_published
+from juzhen.report.matrix import build_matrix
+from juzhen.report.table import heading, shown
 
 ROOT = Path(__file__).parents[2]
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from sweeps.matrix import build_matrix
-from sweeps.table import to_console, to_csv, to_markdown
+from juzhen.report.matrix import build_matrix
+from juzhen.report.table import to_console, to_csv, to_markdown
 
 GOLDEN = Path(__file__).parent / "golden_matrix.md"
 

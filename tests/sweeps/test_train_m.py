@@ -14,9 +14,9 @@ import pytest
 from jobs import SMALL
 
 from juzhen.cli.main import main as sweeps_main
-from schema.result import Result
+from juzhen.core.result import Result
+from juzhen.report.matrix import build_matrix
 from sweeps.ledger import Event, Ledger
-from sweeps.matrix import build_matrix
 
 STEPS = ("training.duration=6 steps", "training.checkpoint_every=1 steps", "debug_rows=24")
 ROWS = (

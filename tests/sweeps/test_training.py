@@ -6,8 +6,8 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from sweeps.identity import identify
-from sweeps.training import BY_KIND, CUSTOMARY, stand_ins, training_of, whole_rows
+from juzhen.report.identity import identify
+from juzhen.report.training import BY_KIND, CUSTOMARY, stand_ins, training_of, whole_rows
 
 TABLE = {kind: {"_target_": f"losses.{loss}.Loss"} for kind, loss in CUSTOMARY.items()}
 

@@ -1,0 +1,143 @@
+"""Where a run that belongs to a search says how it does: a journal that processes share, and a trial's number."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock
+
+from juzhen.core.errors import UserError
+from juzhen.core.numerals import is_position
+from juzhen.core.texts import short
+
+if TYPE_CHECKING:
+    from optuna.pruners import BasePruner
+    from optuna.storages import JournalStorage
+
+SEPARATOR = "#"
+FIRST_BYTES = b'{"op_code":'
+"""What a journal begins with."""
+
+
+@dataclass(frozen=True)
+class TrialAddress:
+    """One trial of the study that a journal holds; the study is named after the file.
+
+    >>> TrialAddress.parse("runs/.sweep/rates.journal#3")
+    TrialAddress(journal='runs/.sweep/rates.journal', number=3)
+    """
+
+    journal: str
+    number: int
+
+    @property
+    def study(self) -> str:
+        return Path(self.journal).stem
+
+    def __str__(self) -> str:
+        return f"{self.journal}{SEPARATOR}{self.number}"
+
+    @classmethod
+    def parse(cls, text: str) -> "TrialAddress":
+        journal, _, number = text.rpartition(SEPARATOR)
+        if not journal or not is_position(number):
+            raise UserError(
+                f"trial={text}: expected <journal>{SEPARATOR}<number>; a search sets it, leave it out"
+            )
+        return cls(journal, int(number))
+
+    def check(self) -> None:
+        """Raises UserError where there is no journal of a search. Changes nothing and needs no Optuna."""
+        if not _is_journal(Path(self.journal)):
+            raise UserError(
+                f"trial={self}: {self.journal} is no journal of a search; a search sets trial, leave it out"
+            )
+
+    def open(self) -> "JournalStorage":
+        """The journal that the trial is in. Raises UserError where there is none."""
+        self.check()
+        return open_journal(self.journal)
+
+
+def require_optuna() -> None:
+    """Raises UserError where the package that searches is not installed."""
+    try:
+        import optuna
+    except ImportError as error:
+        raise UserError(
+            f"a search needs optuna ({error}); type: pip install -e '.[search]' -c constraints.txt"
+        ) from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+def open_journal(path: str | Path) -> "JournalStorage":
+    """The journal in that file, made where there is none; any number of processes may write to it.
+
+    Raises UserError for a file that is something else. The lock is the system's, which a process gives up when it dies,
+    however that happens.
+    """
+    require_optuna()
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    path = Path(path)
+    if path.exists() and path.stat().st_size and not _is_journal(path):
+        raise UserError(
+            f"{path}: no journal of a search, and it is left as it is; choose another name for the study"
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(f"{path}.lock", is_singleton=False)
+    with lock:
+        _drop_torn_line(path)
+    try:
+        return JournalStorage(JournalFileBackend(str(path), lock_obj=lock))
+    except Exception as error:  # Optuna asks lines for keys, and numbers for studies that they name
+        raise UserError(
+            f"{path}: a damaged journal of a search ({type(error).__name__}: {short(str(error))}); move it away, and "
+            "begin another: hydra.sweeper.study=<name>"
+        ) from error
+
+
+def _drop_torn_line(path: Path) -> None:
+    """A process was stopped while it wrote the last line; what comes after would make it unreadable for all."""
+    if not path.exists():
+        return
+    with path.open("rb+") as file:
+        content = file.read()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            file.truncate(whole)
+            os.fsync(file.fileno())
+
+
+def _is_journal(path: Path) -> bool:
+    """Its first line is one of Optuna's operations, perhaps torn by a kill."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(FIRST_BYTES)) == FIRST_BYTES
+    except OSError:
+        return False
+
+
+def make_pruner(described: Any, *, journal: str) -> "BasePruner":
+    """The pruner that a journal describes: `_target_` a class of optuna.pruners, and its numbers.
+
+    A journal may come from anybody, so nothing else is made. Raises UserError.
+    """
+    import optuna
+
+    named = described.get("_target_") if isinstance(described, Mapping) else None
+    module, _, name = str(named).rpartition(".")
+    found = getattr(optuna.pruners, name, None) if module == "optuna.pruners" else None
+    numbers = {key: value for key, value in described.items() if key != "_target_"} if found else {}
+    is_pruner = isinstance(found, type) and issubclass(found, optuna.pruners.BasePruner)
+    if not is_pruner or not all(isinstance(value, int | float) for value in numbers.values()):
+        raise UserError(
+            f"{journal}: {described} is no pruner of a search; the journal is damaged, or no search wrote it"
+        )
+    try:
+        return found(**numbers)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{journal}: {described} is no pruner of a search ({error})") from error

@@ -1,0 +1,59 @@
+"""Lengths of training: an amount and one unit, as configuration writes them. Needs no torch."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from juzhen.core.errors import UserError
+
+
+class Unit(StrEnum):
+    STEPS = "steps"
+    EPOCHS = "epochs"
+    EXAMPLES = "examples"
+    PERCENT = "percent"
+
+
+@dataclass(frozen=True)
+class Duration:
+    """A length of training in exactly one unit.
+
+    >>> Duration.parse("3 epochs").in_steps(steps_per_epoch=10, batch_size=32, total_steps=None)
+    30
+    >>> Duration.parse("10 percent").in_steps(steps_per_epoch=10, batch_size=32, total_steps=200)
+    20
+    """
+
+    amount: float
+    unit: Unit
+
+    @classmethod
+    def parse(cls, text: str, *, key: str = "duration") -> "Duration":
+        """Reads "<number> <unit>"; `key` names the configuration key in the error."""
+        match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s+(\w+)\s*", str(text))
+        units = {unit.value: unit for unit in Unit} | {unit.value.rstrip("s"): unit for unit in Unit}
+        if not match or match[2] not in units:
+            raise UserError(
+                f"{key}={text!r}: expected a number and one unit of {', '.join(Unit)}, "
+                f"for example '{key}=3 epochs' (in quotes on the command line)"
+            )
+        return cls(float(match[1]), units[match[2]])
+
+    def in_steps(self, *, steps_per_epoch: int, batch_size: float, total_steps: int | None) -> int:
+        """Optimiser steps, at least 1 unless the amount is 0. Percent: of `total_steps`, else of one epoch."""
+        steps = self.exact_steps(
+            steps_per_epoch=steps_per_epoch, batch_size=batch_size, total_steps=total_steps
+        )
+        return max(round(steps), 1) if self.amount else 0
+
+    def exact_steps(self, *, steps_per_epoch: int, batch_size: float, total_steps: int | None) -> float:
+        """`in_steps` before it is rounded: a part of a step is none."""
+        match self.unit:
+            case Unit.STEPS:
+                return self.amount
+            case Unit.EPOCHS:
+                return self.amount * steps_per_epoch
+            case Unit.EXAMPLES:
+                return self.amount / batch_size
+            case Unit.PERCENT:
+                return self.amount / 100 * (total_steps or steps_per_epoch)

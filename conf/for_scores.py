@@ -1,0 +1,55 @@
+"""Numbers of a loss that depend on what the scores of the job's model are: cosines, or logits. Needs no torch.
+
+In a file of conf/loss, `temperature: ${for_scores:{cosine:0.05,logit:1}}` is 0.05 wherever that loss is chosen for a
+bi-encoder, and 1 for a cross-encoder. A number that is typed, or that another file gives, stands in its place.
+"""
+
+import ast
+from pathlib import Path
+from typing import Any
+
+from omegaconf import Container, DictConfig, OmegaConf
+
+from juzhen.core.errors import UserError
+from juzhen.core.source_code import ROOT, class_attribute, definitions, source_file
+
+COSINE, LOGIT, SPREAD = "cosine", "logit", "spread"
+"""Units of a score: from −1 to 1 · of any size · standard deviations of the scores in a batch."""
+
+
+def unit_of_scores(model: str, *, root: Path = ROOT) -> str:
+    """COSINE or LOGIT: what a model, given by the dotted path of its class, scores a pair by.
+
+    The class says so itself: one that `offers` cosines to a loss scores by them. A path that leads to no class counts
+    as COSINE; the check of targets refuses it in better words. Raises UserError for a class that offers nothing.
+    """
+    module, _, name = model.rpartition(".")
+    if source_file(root, module) is None or name not in definitions(root, module):
+        return COSINE
+    offers = _offers(root, module, name)
+    if offers is None:
+        raise UserError(f"{model} names no `offers`: what a loss may read of the model (ARCHITECTURE.md)")
+    return COSINE if "cosines" in offers else LOGIT
+
+
+def _offers(root: Path, module: str, name: str) -> tuple[str, ...] | None:
+    found = class_attribute(root, module, name, "offers")
+    return None if found is None else ast.literal_eval(found)
+
+
+def for_scores(numbers: DictConfig, *, _root_: DictConfig, _parent_: Container) -> Any:
+    """The one of `numbers`, unit → number, that suits the model of the job whose configuration is `_root_`.
+
+    `_parent_` is the loss. Where its `temperature_unit` is a spread, the number for SPREAD is taken, whatever the
+    model. Raises UserError without a model.
+    """
+    if isinstance(_parent_, DictConfig) and _parent_.get("temperature_unit", "score") != "score":
+        return numbers[SPREAD]
+    if not OmegaConf.select(_root_, "model._target_"):
+        raise UserError("no model is chosen whose scores this number could suit; type model=biencoder")
+    return numbers[unit_of_scores(_root_.model["_target_"])]
+
+
+def register() -> None:
+    """Makes `${for_scores:…}` known to OmegaConf; may be called again."""
+    OmegaConf.register_new_resolver("for_scores", for_scores, replace=True)

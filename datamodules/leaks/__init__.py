@@ -1,6 +1,0 @@
-"""Evaluation rows that training has seen: found in pairs and in running text, without an N² comparison."""
-
-from datamodules.leaks.filter import LeakFilter, leaky_rows
-from datamodules.leaks.seen import Seen, SeenRows
-
-__all__ = ["LeakFilter", "Seen", "SeenRows", "leaky_rows"]

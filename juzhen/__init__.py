@@ -1,0 +1,1 @@
+"""Sentence embeddings, Chinese and English: data, encoders, losses, metrics, evaluation, reports."""

@@ -1,0 +1,97 @@
+"""The encoder as a function of padded tensors: the form in which it can be written down as a graph."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from juzhen.encoders.pooling import READS_FIRST_LAYER
+from juzhen.encoders.sentence_encoder import SentenceEncoder
+
+Layers = Sequence[Float[Tensor, "sentences length dim"]]
+Mask = Float[Tensor, "sentences length 1"]
+Pooled = Float[Tensor, "sentences dim"]
+
+
+def _average(states: Tensor, weights: Mask) -> Pooled:
+    return (states * weights).sum(1) / weights.sum(1)
+
+
+def _places(mask: Mask) -> Mask:
+    """1, 2, 3, … on tokens, 0 on padding."""
+    return mask.cumsum(1) * mask
+
+
+POOLINGS: dict[str, Callable[[Layers, Mask], Pooled]] = {
+    "mean": lambda layers, mask: _average(layers[-1], mask),
+    "cls": lambda layers, mask: layers[-1][:, 0],
+    "max": lambda layers, mask: layers[-1].masked_fill(mask == 0, torch.finfo(torch.float32).min).amax(1),
+    "first_last": lambda layers, mask: (_average(layers[0], mask) + _average(layers[-1], mask)) / 2,
+    "weighted": lambda layers, mask: _average(layers[-1], _places(mask)),
+}
+"""The poolings of juzhen.encoders.pooling over padded token states; their tests hold them to those."""
+
+
+class PaddedEncoder(nn.Module):
+    """`encoder` from padded token numbers and their mask (1 = token, padding on the right) to embeddings.
+
+    The encoder's attention is changed to one that graphs can express: hand in a copy.
+    """
+
+    def __init__(self, encoder: SentenceEncoder) -> None:
+        super().__init__()
+        encoder.backbone.set_attn_implementation("eager")
+        self.encoder = encoder
+
+    def forward(
+        self, input_ids: Int[Tensor, "sentences length"], attention_mask: Int[Tensor, "sentences length"]
+    ) -> Float[Tensor, "sentences dim"]:
+        encoder = self.encoder
+        embeddings = POOLINGS[encoder.pooling](
+            self._layers(input_ids, attention_mask), attention_mask.unsqueeze(-1).float()
+        )
+        for projection in encoder.projections:
+            embeddings = projection(embeddings)
+        return F.normalize(embeddings, dim=-1) if encoder.normalise else embeddings
+
+    def _layers(self, input_ids: Tensor, attention_mask: Tensor) -> Layers:
+        encoder = self.encoder
+        needs_layers = encoder.pooling in READS_FIRST_LAYER
+        segments = {"token_type_ids": torch.zeros_like(input_ids)} if encoder.takes_segments else {}
+        output = encoder.backbone(
+            input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=needs_layers, **segments
+        )
+        layers = (output.last_hidden_state,)
+        if needs_layers and len(output.hidden_states) > 2:
+            layers = (output.hidden_states[1], *layers)
+        return layers
+
+
+class RowScaledLinear(nn.Module):
+    """W x + b, computed as s · W (x / s) + b with s = max |x| of each token.
+
+    Dynamic quantisation gives one scale to all tokens of a call, so that one large state makes the steps of all
+    others coarse. Divided by its own largest value, every token uses the whole range of 8 bits.
+    """
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.weight = linear.weight
+        self.bias = linear.bias
+
+    def forward(self, states: Float[Tensor, "*sentences inner"]) -> Float[Tensor, "*sentences outer"]:
+        scale = states.abs().amax(-1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
+        # Written as a plain product: the quantiser turns a Gemm round and then trips over its old shape.
+        products = (states / scale) @ self.weight.T * scale
+        return products if self.bias is None else products + self.bias
+
+
+def scale_rows(module: nn.Module) -> None:
+    """Replaces every nn.Linear inside `module` by a RowScaledLinear of the same weights."""
+    for name, inner in list(module.named_children()):
+        if isinstance(inner, nn.Linear):
+            setattr(module, name, RowScaledLinear(inner))
+        else:
+            scale_rows(inner)

@@ -1,0 +1,118 @@
+"""From scores to probabilities: temperature and Platt scaling, and how far a probability is to be believed."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize, minimize_scalar
+from scipy.special import expit, log_expit
+
+from juzhen.core.errors import UserError
+
+NUM_BINS = 15
+Labelled = tuple[np.ndarray, np.ndarray]
+"""Scores of rows, and their 0/1 labels."""
+
+LOG_TEMPERATURES = (-7.0, 7.0)
+"""Temperatures from 0.001 to 1,100 times the spread of the scores are looked at."""
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Rows whose probability falls into one stretch of [0, 1]: how many, their mean probability, share of positives."""
+
+    count: int
+    probability: float | None
+    positives: float | None
+
+
+def nll(logits: np.ndarray, labels: np.ndarray) -> float:
+    """Mean negative log likelihood of 0/1 labels, in nats."""
+    return float(-np.mean(labels * log_expit(logits) + (1 - labels) * log_expit(-logits)))
+
+
+def fit_temperature(scores: np.ndarray, labels: np.ndarray) -> float:
+    """The T > 0 that makes sigmoid(score / T) likeliest (Guo et al. 2017, section 4.2, https://arxiv.org/abs/1706.04599).
+
+    T changes no order and moves no 0: a score of 0 stays a probability of one half. Raises UserError for one class.
+    """
+    _check(labels)
+    unit = float(np.std(scores)) or 1.0
+    found = minimize_scalar(
+        lambda log: nll(scores / (unit * np.exp(log)), labels),
+        bounds=LOG_TEMPERATURES,
+        method="bounded",
+        options={"xatol": 1e-8},
+    )
+    return unit * float(np.exp(found.x))
+
+
+def fit_platt(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+    """(a, b) of sigmoid(a · score + b), by Platt's own targets (Platt 1999, section 2.2).
+
+    These are (N₊ + 1)/(N₊ + 2) and 1/(N₋ + 2) instead of 1 and 0, so that separable rows have a finite answer.
+    Raises UserError for one class.
+    """
+    _check(labels)
+    positives, negatives = labels.sum(), (1 - labels).sum()
+    targets = np.where(labels > 0, (positives + 1) / (positives + 2), 1 / (negatives + 2))
+    mean, unit = float(np.mean(scores)), float(np.std(scores)) or 1.0
+    standard = (scores - mean) / unit
+
+    def cost(parameters: np.ndarray) -> tuple[float, np.ndarray]:
+        logits = parameters[0] * standard + parameters[1]
+        errors = expit(logits) - targets
+        return nll(logits, targets), np.array([np.mean(errors * standard), np.mean(errors)])
+
+    slope, shift = minimize(cost, np.array([1.0, 0.0]), jac=True, method="BFGS", options={"gtol": 1e-9}).x
+    return float(slope / unit), float(shift - slope * mean / unit)
+
+
+def reliability(probabilities: np.ndarray, labels: np.ndarray, *, num_bins: int = NUM_BINS) -> list[Bin]:
+    """Rows in bins of equal width by their probability of label 1; an empty bin has no means."""
+    places = np.minimum((probabilities * num_bins).astype(int), num_bins - 1)
+    bins = []
+    for place in range(num_bins):
+        rows = places == place
+        count = int(rows.sum())
+        means = (float(probabilities[rows].mean()), float(labels[rows].mean())) if count else (None, None)
+        bins.append(Bin(count, *means))
+    return bins
+
+
+def expected_calibration_error(bins: list[Bin]) -> float:
+    """Mean |probability − share of positives| over the bins, each weighted by its rows; 0 is perfect.
+
+    Of the probability of label 1. Guo et al. 2017 take that of the likelier class, which for two classes folds the
+    bins below one half onto those above.
+    """
+    total = sum(one.count for one in bins)
+    return sum(one.count * abs(one.probability - one.positives) for one in bins if one.count) / total
+
+
+def judge(logits: np.ndarray, labels: np.ndarray) -> dict[str, object]:
+    """ECE, Brier score, negative log likelihood and the bins of sigmoid(logits)."""
+    probabilities = expit(logits)
+    bins = reliability(probabilities, labels)
+    return {
+        "ece": expected_calibration_error(bins),
+        "brier": float(np.mean((probabilities - labels) ** 2)),
+        "nll": nll(logits, labels),
+        "bins": [vars(one) for one in bins],
+    }
+
+
+def calibrated(fitted: Labelled, judged: Labelled) -> dict[str, object]:
+    """Temperature and Platt scaling of scores that come with labels: what was fitted, and how each does.
+
+    `fitted` holds T, and a and b; `raw`, `temperature` and `platt` what `judge` says of the other rows.
+    """
+    temperature, (slope, shift) = fit_temperature(*fitted), fit_platt(*fitted)
+    scores, labels = judged
+    logits = {"raw": scores, "temperature": scores / temperature, "platt": slope * scores + shift}
+    found = {method: judge(values, labels) for method, values in logits.items()}
+    return {"fitted": {"temperature": [temperature], "platt": [slope, shift]}, **found}
+
+
+def _check(labels: np.ndarray) -> None:
+    if len(np.unique(labels)) < 2:
+        raise UserError("calibration needs rows of both labels to be fitted on; these have one or none")

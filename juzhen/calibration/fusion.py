@@ -1,0 +1,31 @@
+"""Two runs as one: score = α · first + (1 − α) · second, with the α that does best on dev."""
+
+import numpy as np
+
+from juzhen.core.errors import UserError
+from juzhen.metrics.correlation import spearman
+
+STEPS = 100
+"""α is looked for among 0, 1/100, …, 1."""
+
+
+def standardised(fitted: np.ndarray, judged: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both less the mean of `fitted`, in units of its standard deviation: a logit and a cosine become comparable."""
+    mean, unit = fitted.mean(), fitted.std() or 1.0
+    return (fitted - mean) / unit, (judged - mean) / unit
+
+
+def fit_weight(first: np.ndarray, second: np.ndarray, grades: np.ndarray) -> float:
+    """The α of [0, 1] at which α · first + (1 − α) · second has the highest Spearman correlation with `grades`.
+
+    Among equals the one nearest to one half. Raises UserError where the correlation is undefined.
+    """
+    weights = np.linspace(0, 1, STEPS + 1)
+    found = [spearman(weight * first + (1 - weight) * second, grades) for weight in weights]
+    if all(value is None for value in found):
+        raise UserError(
+            "fusion needs rows of different gold values and scores that differ; these are constant"
+        )
+    best = max(value for value in found if value is not None)
+    ties = [weight for weight, value in zip(weights, found, strict=True) if value == best]
+    return float(min(ties, key=lambda weight: abs(weight - 0.5)))

@@ -1,0 +1,127 @@
+"""Scores of a finished run's evaluation pairs, computed again with the encoder that it left behind."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from omegaconf import OmegaConf
+
+from conf.job import DatasetConfig
+from juzhen.core.errors import UserError, nearest
+from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
+from juzhen.core.result import Result
+from juzhen.core.weights import weights_digest
+from juzhen.data.source import load_examples
+from juzhen.encoders.locate import ENCODER_FOLDER
+from juzhen.encoders.pair_scorer import PairScorer
+
+
+@dataclass(frozen=True)
+class ScoredSet:
+    """One split of one set: its rows, and the run's score of each, float64."""
+
+    examples: Examples
+    scores: np.ndarray
+
+    def select(self, rows: np.ndarray) -> "ScoredSet":
+        return ScoredSet(self.examples.select(rows), self.scores[rows])
+
+
+class ScoredRun:
+    """A finished run, as far as its scores are concerned.
+
+    data_dir  where sets are read from; None: where the run read them
+
+    A Result holds no scores of single rows, so they are computed here, without gradients and in float32.
+    """
+
+    def __init__(self, folder: str | Path, *, data_dir: Path | None, batch_tokens: int) -> None:
+        self.folder = Path(folder)
+        self.result = Result.read(folder)
+        self._scorer = PairScorer(folder)
+        self._data_dir = data_dir or Path(self.result.config["data_dir"])
+        self._batch_tokens = batch_tokens
+
+    def sets(self, kinds: tuple[Kind, ...]) -> list[str]:
+        """Names of the sets of these kinds that the run was evaluated on and that have a dev split."""
+        read = self.result.data
+        return [
+            key.split("/")[1]
+            for key, rows in read.items()
+            if key.startswith("dev/") and rows["kind"] in kinds
+        ]
+
+    def choose(self, wanted: list[str] | None, kinds: tuple[Kind, ...]) -> list[str]:
+        """`wanted`, or every fitting set. Raises UserError when there is none, or one does not fit."""
+        known = self.sets(kinds)
+        spoken = " or ".join(f"{kind}s".replace("_", " ") for kind in kinds)
+        if not known:
+            raise UserError(
+                f"{self.folder}: was evaluated on no dev split of {spoken}; run it with a suite that has one"
+            )
+        for name in wanted or ():
+            if name not in known:
+                raise UserError(
+                    f"--sets {name}: {self.folder} has no dev split of {spoken} with this name; {nearest(name, known)}"
+                )
+        return list(wanted or known)
+
+    def scored(self, name: str, split: str) -> ScoredSet | None:
+        """The rows of a split with their scores; None where the run had no such split."""
+        if f"{split}/{name}" not in self.result.data:
+            return None
+        examples = self._examples(name, split)
+        first, second, *_ = (examples.texts(column) for column in TEXT_COLUMNS[examples.kind])
+        return ScoredSet(
+            examples, self._scorer(first, second, batch_tokens=self._batch_tokens, progress=True)
+        )
+
+    @property
+    def weights(self) -> str:
+        """Digest of the weights that the scores are of."""
+        return weights_digest(self.folder / ENCODER_FOLDER)
+
+    def _examples(self, name: str, split: str) -> Examples:
+        config = self.result.config
+        group = "dataset" if name in config["dataset"] else "evaluate"
+        described = OmegaConf.merge(OmegaConf.structured(DatasetConfig), self.result.described(name))
+        examples = load_examples(
+            OmegaConf.to_object(described),
+            split,
+            source=config["source"],
+            data_dir=self._data_dir,
+            on_bad_row=config["on_bad_row"],
+            required=True,
+            group=group,
+        )
+        told = self.result.data[f"{split}/{name}"]
+        if examples.fingerprint != told["fingerprint"]:
+            raise UserError(
+                f"{name}/{split} below {self._data_dir} holds other rows than the run {self.folder} has seen; point "
+                "--data-dir at the same files"
+            )
+        return examples
+
+
+def fitting_and_judging(run: ScoredRun, name: str) -> tuple[ScoredSet, ScoredSet, str]:
+    """The rows that numbers are fitted on, those they are judged by, and in words which these are.
+
+    dev and test; without a test split two halves of dev, which share the gold values evenly and depend on them
+    alone, never on scores.
+    """
+    dev, test = run.scored(name, "dev"), run.scored(name, "test")
+    if test is not None:
+        return dev, test, "fitted on dev, judged on test"
+    fitted, judged = halves(dev.examples.targets)
+    return (
+        dev.select(fitted),
+        dev.select(judged),
+        "no test split: fitted on one half of dev, judged on the other",
+    )
+
+
+def halves(targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Row numbers of two halves with like targets; rows are shuffled first, since files often alternate classes."""
+    shuffled = np.random.default_rng(0).permutation(len(targets))
+    ordered = shuffled[np.argsort(targets[shuffled], kind="stable")]
+    return np.sort(ordered[::2]), np.sort(ordered[1::2])

@@ -1,0 +1,136 @@
+"""What stands around every program: its streams, its exit status, and what it says while torch is loaded.
+
+Imports nothing that takes time, so that Ctrl-C finds this in place.
+"""
+
+import codecs
+import errno
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from juzhen.cli.streams import open_streams
+from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS, MISTAKE_STATUS, UserError, print_error
+from juzhen.core.texts import short
+
+FULL_ERROR = "HYDRA_FULL_ERROR"
+"""A variable that asks for tracebacks with 1, of Hydra and of us."""
+
+
+def run_program(main: Callable[[], int | None]) -> int:
+    """Runs `main` and gives the exit status: its own, 2 after a mistake of the user, 130 after Ctrl-C, 1 where
+    its output could not be written (a full disk). A reader that has gone (`| head -1`) is no error.
+    """
+    _take_utf8()
+    _forget_odd_sizes()
+    output = open_streams()
+    status = status_of(main)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    if output.problem is not None:
+        print(f"error: the output could not be written: {output.problem.strerror}", file=sys.stderr)
+        return status or 1
+    return status
+
+
+def status_of(main: Callable[[], int | None]) -> int:
+    try:
+        _require_folder()
+        return main() or 0
+    except UserError as error:
+        if os.environ.get(FULL_ERROR) == "1":
+            raise
+        print_error(error)
+        return MISTAKE_STATUS
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG or os.environ.get(FULL_ERROR) == "1":
+            raise
+        print_error(UserError(f"{short(str(error.filename))}: {error.strerror}; give a shorter one"))
+        return MISTAKE_STATUS
+    except KeyboardInterrupt:
+        print(INTERRUPTED, file=sys.stderr)
+        return INTERRUPTED_STATUS
+    except SystemExit as ended:
+        if ended.code is None or isinstance(ended.code, int):
+            return ended.code or 0
+        print(ended.code, file=sys.stderr)
+        return 1
+
+
+_announced: set[str] = set()
+
+
+def announce(what: str) -> None:
+    """Says once that `what` is being loaded; nothing where it is loaded already."""
+    if what not in sys.modules and what not in _announced:
+        _announced.add(what)
+        print(f"loading {what} …", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def checking() -> Iterator[None]:
+    """Around what takes a moment before the first word: a person at a terminal sees that it is done."""
+    shown = sys.stderr.isatty() and os.environ.get("TERM") not in (None, "dumb")
+    if shown:
+        print("checking the job …", end="\r", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        if shown:
+            print("\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def loading(what: str = "torch") -> Iterator[None]:
+    """Around the import of `what`, which takes seconds: says so, and lets Ctrl-C end the program at once.
+
+    Somewhere in an import an exception of Ctrl-C may be swallowed, and the program would run on. Nothing is said where
+    it is loaded already.
+    """
+    if what in sys.modules:
+        yield
+        return
+    announce(what)
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # ignored, or somebody else's
+        yield
+        return
+    signal.signal(signal.SIGINT, _end_at_once)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _end_at_once(signum: int, frame: object) -> None:
+    print(INTERRUPTED, file=sys.stderr, flush=True)
+    os._exit(INTERRUPTED_STATUS)
+
+
+def _require_folder() -> None:
+    try:
+        os.getcwd()
+    except OSError:
+        raise UserError(
+            "the folder that this was started in is no longer there; go to another one (cd) and start again"
+        ) from None
+
+
+def _forget_odd_sizes() -> None:
+    """Sizes of the terminal that are no numbers, or none at all, would end or mislead what draws tables and bars."""
+    for name in ("COLUMNS", "LINES"):
+        if not re.fullmatch(r"[1-9][0-9]{0,4}", os.environ.get(name, "1")):
+            del os.environ[name]
+
+
+def _take_utf8() -> None:
+    """Arguments as UTF-8. Where the locale knows ASCII alone, Python starts again in its UTF-8 mode.
+
+    File names and what libraries write would otherwise fail at the first Chinese sign.
+    """
+    if codecs.lookup(sys.getfilesystemencoding()).name == "ascii":
+        os.environ["PYTHONUTF8"] = "1"
+        os.environ.setdefault("PYTHONIOENCODING", "ascii")
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])

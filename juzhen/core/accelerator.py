@@ -1,0 +1,110 @@
+"""Which accelerator this machine has, told without loading torch: a driver is asked, and a file of torch is read."""
+
+import ctypes
+import importlib.util
+import platform
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from conf.job import HardwareConfig
+from juzhen.core.errors import UserError
+
+HARDWARE = Path(__file__).resolve().parents[1] / "conf" / "hardware"
+DRIVERS = {"Linux": "libcuda.so.1", "Windows": "nvcuda.dll"}
+"""Name of NVIDIA's driver library, by system."""
+
+FIRST_MAC_WITH_METAL = (12, 3)
+"""The macOS from which on torch computes on Apple's GPUs."""
+
+
+def cuda_devices() -> int:
+    """CUDA devices that a process here may use, as NVIDIA's driver says; CUDA_VISIBLE_DEVICES counts."""
+    name = DRIVERS.get(platform.system())
+    if name is None:
+        return 0
+    try:
+        driver = ctypes.CDLL(name)
+    except OSError:
+        return 0
+    count = ctypes.c_int()
+    failed = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+    return 0 if failed else count.value
+
+
+def torch_has(platform_name: str) -> bool:
+    """Whether the installed torch was built for "cuda" or "hip"; its own account is read, and nothing of it is run."""
+    found = importlib.util.find_spec("torch")
+    if found is None or found.origin is None:
+        return False
+    try:
+        told = Path(found.origin).with_name("version.py").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return re.search(rf"^{platform_name}\b[^=]*=\s*['\"]", told, flags=re.MULTILINE) is not None
+
+
+def has_metal() -> bool:
+    """Whether this is a Mac whose GPU torch can compute on."""
+    if platform.system() != "Darwin" or platform.machine() != "arm64":
+        return False
+    version = tuple(int(part) for part in platform.mac_ver()[0].split(".")[:2] if part.isdigit())
+    return version >= FIRST_MAC_WITH_METAL
+
+
+def require_accelerator(hardware: HardwareConfig) -> None:
+    """Raises UserError where this machine cannot have what is asked for, as far as drivers and files tell.
+
+    What passes may still be refused by `callbacks.devices`, which asks torch.
+    """
+    there = ", ".join(["cpu", *(["cuda"] if cuda_devices() else []), *(["mps"] if has_metal() else [])])
+    asked = f"hardware.accelerator={hardware.accelerator}"
+    if hardware.accelerator == "cuda" and not torch_has("hip"):
+        if not torch_has("cuda"):
+            raise UserError(
+                f"{asked}: the installed torch was built without CUDA; type hardware=cpu, or install one with it"
+            )
+        if not (devices := cuda_devices()):
+            raise UserError(
+                f"{asked}: NVIDIA's driver is not there, or shows no device. There is: {there}; type hardware=cpu"
+            )
+        if hardware.devices > devices:
+            raise UserError(f"hardware.devices={hardware.devices}: {devices} CUDA devices are visible here")
+    if hardware.accelerator == "mps" and platform.system() != "Darwin":
+        raise UserError(
+            f"{asked}: Metal is Apple's, and this is {platform.system()}. There is: {there}; type hardware=cpu"
+        )
+    if hardware.accelerator == "mps" and hardware.devices > 1:
+        raise UserError(f"hardware.devices={hardware.devices}: Metal has one device; type hardware.devices=1")
+    if hardware.accelerator != "cuda" and hardware.precision == "16-mixed":
+        # Lightning would quietly take bfloat16 instead on a CPU.
+        raise UserError(
+            f"hardware.precision=16-mixed needs CUDA, and the accelerator is {hardware.accelerator}; "
+            f"type hardware.precision=bf16-mixed or 32-true"
+        )
+
+
+@cache
+def found_hardware() -> tuple[str, str]:
+    """The option of conf/hardware that suits this machine, and why, in words. Asked once per process."""
+    devices = cuda_devices()
+    if devices and torch_has("cuda"):
+        return "cuda", f"NVIDIA's driver has {devices} device{'s' if devices > 1 else ''}, one is used"
+    if has_metal():
+        return "mps_m4", "a Mac with Metal"
+    if devices:
+        return "cpu", "there is a CUDA device, but this build of torch has no CUDA"
+    return "cpu", "no CUDA device and no Metal"
+
+
+def this_machine(key: str) -> Any:
+    """The value of a key in the file of conf/hardware that suits this machine."""
+    return OmegaConf.load(HARDWARE / f"{found_hardware()[0]}.yaml")[key]
+
+
+def register() -> None:
+    """Makes `${this_machine:key}` known to OmegaConf; may be called again."""
+    OmegaConf.register_new_resolver("this_machine", this_machine, replace=True)

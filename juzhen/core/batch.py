@@ -1,0 +1,202 @@
+"""Batch: the tensors of one step.
+
+Axis legend, used in every shape annotation of the project:
+
+    batch      rows of the dataset in this step (pairs, triplets, …)
+    sentences  sentences of the step that are encoded: the distinct ones, unless a loss needs several views
+    tokens     tokens of all sentences of the step, one sentence after another, without padding
+    length     tokens of a sentence, padding included, where a padded form is needed
+    dim        size of an embedding
+    negatives  explicit negatives of a row
+    classes    classes of a classification head
+    candidates texts that an anchor is compared with
+    layers     layers of the backbone whose scores a loss reads
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from enum import StrEnum
+from functools import cached_property
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn.functional import pad
+
+from juzhen.core.examples import Kind
+
+
+class Sharing(StrEnum):
+    """Which appearances of a sentence in a batch are one sentence to the encoder, and see one dropout mask.
+
+    Without dropout they are all the same numbers, and sharing only saves time.
+    """
+
+    BATCH = "batch"  # all of them
+    COLUMN = "column"  # those in one text column: a sentence paired with itself is seen in two views
+    NONE = "none"  # each appearance is encoded, as other toolkits do
+
+
+@dataclass
+class Group:
+    """Neighbouring sentences of like length, which attention handles together.
+
+    slots  place of each token in the padded form (sentences × length), None when all have the same length
+    mask   True on tokens of the padded form, None when all have the same length
+    """
+
+    num_sentences: int
+    length: int
+    num_tokens: int
+    slots: Int[Tensor, "tokens"] | None
+    mask: Bool[Tensor, "sentences 1 1 length"] | None
+
+    def to(self, device: torch.device, **options: object) -> "Group":
+        return _moved(self, device, **options)
+
+
+@dataclass
+class Tokens:
+    """Token numbers of several sentences, packed one after another, the shortest first; there is no padding.
+
+    lengths   tokens of each sentence, in packed order
+    restored  for each sentence in the order given, its place in packed order
+    groups    the packed sentences in runs of like length
+    segments  of each token, which of two joined sentences it belongs to, 0 or 1; None: all are 0
+    """
+
+    input_ids: Int[Tensor, "tokens"]
+    lengths: Int[Tensor, "sentences"]
+    restored: Int[Tensor, "sentences"]
+    groups: list[Group]
+    segments: Int[Tensor, "tokens"] | None = None
+
+    def __len__(self) -> int:
+        return self.lengths.shape[0]
+
+    def to(self, device: torch.device, **options: object) -> "Tokens":
+        return _moved(self, device, **options)
+
+    def pieces(self, max_tokens: int) -> Iterator["Tokens"]:
+        """The same sentences in packed order, in pieces of whole groups with at most `max_tokens` tokens each.
+
+        A group that is larger than that is a piece of its own.
+        """
+        runs: list[list[Group]] = [[]]
+        for group in self.groups:
+            if runs[-1] and sum(one.num_tokens for one in runs[-1]) + group.num_tokens > max_tokens:
+                runs.append([])
+            runs[-1].append(group)
+        sizes = [sum(group.num_tokens for group in run) for run in runs]
+        counts = [sum(group.num_sentences for group in run) for run in runs]
+        input_ids, lengths = self.input_ids.split(sizes), self.lengths.split(counts)
+        segments = [None] * len(runs) if self.segments is None else self.segments.split(sizes)
+        for run, count, ids, of_run, its in zip(runs, counts, input_ids, lengths, segments, strict=True):
+            yield Tokens(ids, of_run, torch.arange(count, device=ids.device), run, its)
+
+    @property
+    def sentence_of_token(self) -> Int[Tensor, "tokens"]:
+        """Packed place of the sentence that each token belongs to."""
+        places = torch.arange(len(self), device=self.lengths.device)
+        # The size is told because otherwise a GPU would have to be waited for.
+        return places.repeat_interleave(self.lengths, output_size=self.input_ids.shape[0])
+
+    @cached_property
+    def boundaries(self) -> Int[Tensor, "sentences+1"]:
+        """Where each sentence begins among the tokens, and where the last one ends; int32, as GPU kernels read it."""
+        return pad(self.lengths.cumsum(0, dtype=torch.int32), (1, 0))
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest sentence; nothing has to be fetched from a GPU for it."""
+        return self.groups[-1].length
+
+    @property
+    def starts(self) -> Int[Tensor, "sentences"]:
+        """Where each sentence begins among the tokens."""
+        return self.lengths.cumsum(0) - self.lengths
+
+    @property
+    def positions(self) -> Int[Tensor, "tokens"]:
+        """Position of each token in its sentence, from 0."""
+        every = torch.arange(self.input_ids.shape[0], device=self.input_ids.device)
+        return every - self.starts[self.sentence_of_token]
+
+    @property
+    def places(self) -> tuple[Int[Tensor, "tokens"], Int[Tensor, "tokens"]]:
+        """Row and column of each token where sentences are padded on the right. A mask would be counted on a GPU."""
+        return self.sentence_of_token, self.positions
+
+
+@dataclass
+class Batch:
+    """Rows of one dataset, ready for a model.
+
+    task          dataset key; it chooses the loss in a mixture
+    tokens        the sentences of the step: each distinct one once, or more often, as `Sharing` says
+    sentence_ids  number in the dataset's table of each sentence of `tokens`; equal numbers = equal texts
+    columns       text column → position of its sentence in `tokens`, per row
+    targets       gold value per row (see Examples.targets), None for kinds without one
+    rows          row numbers in the dataset, to name a batch in a message
+    """
+
+    task: str
+    kind: Kind
+    tokens: Tokens
+    sentence_ids: Int[Tensor, "sentences"]
+    columns: dict[str, Int[Tensor, "batch"]]
+    targets: Float[Tensor, "batch"] | None
+    rows: Int[Tensor, "batch"]
+
+    def __len__(self) -> int:
+        return self.rows.shape[0]
+
+    def to(self, device: torch.device, **options: object) -> "Batch":
+        return _moved(self, device, **options)
+
+    def pin_memory(self) -> "Batch":
+        """The same batch where a GPU fetches it by itself. A DataLoader calls this where it is asked to pin."""
+        return mapped(self, lambda tensor: tensor.pin_memory())
+
+
+@dataclass
+class Encoded:
+    """What a model hands to a loss: one row per example, whatever the model.
+
+    embeddings  text column → embedding (not normalised unless the encoder normalises); empty for a cross-encoder
+    text_ids    text column → number of the text; equal numbers = equal texts (masks false negatives)
+    scores      the model's similarity per row, higher = closer (cosine, or a cross-encoder's logit)
+    targets     gold value per row, as in Batch
+    logits      one number per class and row, from a cross-encoder that classifies; None from other models
+    layer_scores  as scores, of the states at each of the loss's `depths`; None where it names none
+    """
+
+    kind: Kind
+    embeddings: dict[str, Float[Tensor, "batch dim"]]
+    text_ids: dict[str, Int[Tensor, "batch"]]
+    scores: Float[Tensor, "batch"] | None
+    targets: Float[Tensor, "batch"] | None
+    logits: Float[Tensor, "batch classes"] | None = None
+    layer_scores: Float[Tensor, "batch layers"] | None = None
+
+
+def _moved(value: object, device: torch.device, **options: object) -> object:
+    """The same dataclass with every tensor on `device`; out of pinned memory without waiting for it."""
+    if torch.device(device).type == "cuda":
+        options.setdefault("non_blocking", True)
+    return mapped(value, lambda tensor: tensor.to(device, **options))
+
+
+def mapped(value: object, change: Callable[[Tensor], Tensor]) -> object:
+    """The same value with every tensor in it changed, inside dictionaries, lists and dataclasses too."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: mapped(inner, change) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [mapped(inner, change) for inner in value]
+    if is_dataclass(value):
+        return type(value)(
+            **{field.name: mapped(getattr(value, field.name), change) for field in fields(value)}
+        )
+    return value

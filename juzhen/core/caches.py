@@ -1,0 +1,50 @@
+"""Where libraries keep what they can make again: below our own cache, and not in the home of whoever runs a job."""
+
+import atexit
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from juzhen.core.errors import UserError
+
+FOLDERS = {
+    "MPLCONFIGDIR": "matplotlib",
+    "WANDB_CACHE_DIR": "wandb",
+    "WANDB_DATA_DIR": "wandb",
+    "TORCHINDUCTOR_CACHE_DIR": "torchinductor",
+    "TRITON_CACHE_DIR": "triton",
+    "CUDA_CACHE_PATH": "cuda",
+}
+"""Variable that a library reads → its folder below the cache. What is fetched from the hub stays in HF_HOME."""
+
+
+def default_cache() -> str:
+    """`cache_dir` of a command that has no such option, as conf/train.yaml has it."""
+    return os.environ.get("JUZHEN_CACHE", ".cache")
+
+
+def require_cache(folder: str | Path | None) -> None:
+    """Raises UserError where a file stands in the way of a cache."""
+    place = Path(folder or ".").expanduser()
+    there = next((one for one in (place, *place.parents) if one.exists()), place)
+    if not there.is_dir():
+        raise UserError(
+            f"cache_dir={folder}: {there} is a file, not a folder; type another cache_dir, or null for none"
+        )
+
+
+def caches_below(folder: str | Path | None) -> None:
+    """Tells libraries where to keep their caches; call it before they are imported. What is set already stays.
+
+    None: a folder that is gone when the program ends
+
+    Raises UserError where a file stands in the way.
+    """
+    require_cache(folder)
+    wanted = {name: own for name, own in FOLDERS.items() if name not in os.environ}
+    if folder is None and wanted:
+        folder = tempfile.mkdtemp(prefix="juzhen-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    for name, own in wanted.items():
+        os.environ[name] = str(Path(folder).expanduser().resolve() / own)

@@ -1,0 +1,64 @@
+"""What a loss says it needs, what a dataset gives, and the one view that may lead from one to the other.
+
+A loss declares the example kinds it takes. A dataset of another kind is turned into one of them by at most one
+view, and no view guesses: a threshold on graded scores, for instance, is not among them.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Kind
+
+VIEWS: dict[Kind, tuple[Kind, ...]] = {
+    Kind.NLI_PAIR: (Kind.TRIPLET, Kind.POSITIVE_PAIR, Kind.SENTENCE),
+    Kind.LABELLED_PAIR: (Kind.POSITIVE_PAIR, Kind.TRIPLET, Kind.SENTENCE),
+    Kind.TRIPLET: (Kind.POSITIVE_PAIR, Kind.LABELLED_PAIR, Kind.SENTENCE),
+    Kind.POSITIVE_PAIR: (Kind.SENTENCE,),
+    Kind.SCORED_PAIR: (Kind.SENTENCE,),
+    Kind.LABELLED_TEXT: (Kind.SENTENCE,),
+    Kind.SENTENCE: (),
+}
+"""Kinds reachable by one view, the most natural first. `juzhen.data.views` holds the functions."""
+
+
+def choose_view(
+    dataset: str,
+    kind: Kind,
+    loss: str,
+    takes: Sequence[Kind],
+    *,
+    wanted: str | None = None,
+    alternatives: Mapping[str, Sequence[Kind]] | None = None,
+    chooser: str = "loss",
+) -> Kind:
+    """The kind of examples that `loss` is fed from `dataset`: its own kind, or the first that one view reaches.
+
+    wanted        the dataset's `view` key: take this kind or fail
+    chooser       the configuration key that `loss` is a value of, for messages: a model may ask for a kind, too
+    alternatives  loss name → kinds it takes, to suggest losses that would fit
+
+    Raises UserError naming the losses that take the dataset's kind.
+    """
+    reachable = (kind, *VIEWS[kind])
+    if wanted is not None:
+        if wanted not in reachable:
+            raise UserError(
+                f"dataset.{dataset}.view={wanted}: no view leads there from a {kind}; "
+                f"possible: {', '.join(VIEWS[kind])}"
+            )
+        reachable = (Kind(wanted),)
+    for candidate in reachable:
+        if candidate in takes:
+            return candidate
+    fitting = sorted(
+        name for name, kinds in (alternatives or {}).items() if any(one in kinds for one in reachable)
+    )
+    raise UserError(
+        f"{chooser}={loss} needs {_spoken(takes)}; {dataset} gives {_spoken(reachable[:1])} and no view leads there."
+        + (f" Losses that take {dataset}: {', '.join(fitting)}." if fitting else "")
+    )
+
+
+def _spoken(kinds: Sequence[Kind]) -> str:
+    """Kinds as words of a sentence: `NLI pairs or triplets`."""
+    return " or ".join(f"{kind}s".replace("_", " ").replace("nli", "NLI") for kind in kinds)

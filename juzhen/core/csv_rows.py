@@ -1,0 +1,44 @@
+"""Rows of a CSV file by the names in its first line: of published numbers, of learning curves."""
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+from juzhen.core.errors import UserError
+from juzhen.core.texts import short
+
+
+def csv_rows(path: Path) -> tuple[list[str], Iterator[tuple[int, dict[str, str]]]]:
+    """Names of the columns, and line and values of each row; a value that a row lacks is "".
+
+    Raises UserError for a file that is no CSV in UTF-8, and for a row with more values than there are names.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path}: byte {error.start + 1} is not UTF-8; expected a CSV file in UTF-8"
+        ) from error
+    reader = csv.reader(io.StringIO(text, newline=""))
+    names = next(_told(path, reader), (0, []))[1]
+    return names, _named(path, names, reader)
+
+
+def _named(path: Path, names: list[str], reader) -> Iterator[tuple[int, dict[str, str]]]:
+    for line, row in _told(path, reader):
+        if len(row) > len(names):
+            raise UserError(f"{path}, line {line}: {len(row)} values, expected {len(names)}")
+        if row:
+            yield line, dict(zip(names, row + [""] * (len(names) - len(row)), strict=True))
+
+
+def _told(path: Path, reader) -> Iterator[tuple[int, list[str]]]:
+    """The rows with the line that each ends on."""
+    try:
+        for row in reader:
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise UserError(f"{path}, line {reader.line_num}: no CSV ({short(str(error))})") from error

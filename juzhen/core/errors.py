@@ -1,0 +1,64 @@
+"""The one exception for mistakes of the person at the keyboard, and the hint that goes with it."""
+
+import difflib
+import re
+import sys
+from collections.abc import Iterable
+
+from juzhen.core.texts import in_a_line, short
+
+MOST_WORDS = 60
+"""Known words that a message lists; of classes of texts there may be thousands."""
+
+MISTAKE_STATUS = 2
+"""Exit status of a program after a mistake of the user: to start it again would not help."""
+INTERRUPTED = "stopped by Ctrl-C"
+INTERRUPTED_STATUS = 130
+"""128 and the number of SIGINT, as shells expect it."""
+
+
+class UserError(Exception):
+    """Something the user can mend: shown as plain text without a traceback, exit status 2.
+
+    The message says what was given, what was expected, and what to type instead. It is one line on any terminal,
+    whatever a file or a command line has put into it.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(in_a_line(message))
+
+
+def foreign_reason(error: Exception, *, length: int = 300) -> str:
+    """What another library says, in one line, and never its advice to run code that comes with a model or with data."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    if re.search("trust_remote_code|(custom|remote) code", text):
+        return "it brings code of its own, and juzhen runs no code that comes with a model or with data"
+    return text[:length]
+
+
+def print_error(error: UserError) -> None:
+    """Shows a mistake on stderr, without what looks like a secret."""
+    from juzhen.core.secrets import redacted  # loads OmegaConf, which a program that goes well may not need
+
+    print(f"error: {redacted(str(error))}", file=sys.stderr)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known words closest to `word`, as the end of a sentence; all of them when none is close.
+
+    >>> nearest("cosnet", ["cosent", "cosine", "triplet"])
+    'did you mean cosent?'
+    >>> nearest("zzz", ["a", "b"])
+    'known: a, b'
+    """
+    known = sorted(set(known))
+    close = difflib.get_close_matches(word, known, n=3, cutoff=0.6)
+    if same := [one for one in known if one.lower() == word.lower()]:
+        return f"did you mean {short(same[0])}?"
+    # Letters that are all there and only in another order are the likeliest slip.
+    close.sort(key=lambda one: sorted(one) != sorted(word))
+    if close:
+        shown = close[:1] if close[0].startswith(word[:2]) else close
+        return f"did you mean {' or '.join(map(short, shown))}?"
+    more = f" and {len(known) - MOST_WORDS:,} more" if len(known) > MOST_WORDS else ""
+    return f"known: {', '.join(map(short, known[:MOST_WORDS]))}{more}" if known else "there are none"

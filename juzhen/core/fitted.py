@@ -1,0 +1,163 @@
+"""What `juzhen calibrate` and `fuse` have fitted on a set, for scores of new pairs. Needs no torch."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from juzhen.core.errors import UserError
+from juzhen.core.shape import Object, require_shape
+from juzhen.core.texts import short
+from juzhen.core.weights import weights_digest
+
+SCALINGS = ("temperature", "platt")
+"""Ways from a score to the logit of label 1: score / T, and a · score + b."""
+
+NUMBERS = {"temperature": 1, "platt": 2}
+"""Numbers that each of them has."""
+
+FITTED = Object(optional={name: [float] for name in SCALINGS})
+CALIBRATION = Object({"fitted": FITTED, "run": str, "weights": str})
+FUSION = Object(
+    {
+        "runs": [str],
+        "weights": [str],
+        "fitted": FITTED,
+        "alpha": float,
+        "means": [float],
+        "deviations": [float],
+    }
+)
+
+Scores = TypeVar("Scores")
+"""A number, or an array of them."""
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Numbers that make probabilities of scores; fitted on one set of 0/1 pairs.
+
+    path    file that they were read from
+    fitted  name of SCALINGS → T, or a and b; empty where the set has no 0/1 labels
+    """
+
+    path: Path
+    fitted: Mapping[str, Sequence[float]]
+
+    def logits(self, scores: Scores, method: str) -> Scores:
+        """The scores, scaled; sigmoid makes probabilities of them. Raises UserError where nothing was fitted."""
+        if method not in self.fitted:
+            raise UserError(
+                f"{self.path}: was fitted on a set without 0/1 labels, so there is no probability to scale to; leave "
+                "--scaling out, or fit on a set of 0/1 pairs"
+            )
+        if method == "temperature":
+            (temperature,) = self.fitted[method]
+            return scores / temperature
+        slope, shift = self.fitted[method]
+        return slope * scores + shift
+
+
+@dataclass(frozen=True)
+class Calibration(Scaling):
+    """The scaling of one run's scores.
+
+    weights  digest of the run's weights
+    """
+
+    weights: str
+
+    @classmethod
+    def read(cls, path: str | Path) -> "Calibration":
+        """Raises UserError for a file that is none of `juzhen calibrate`."""
+        report = _report(path, CALIBRATION, "calibrate runs/NAME")
+        return cls(Path(path), report["fitted"], report["weights"])
+
+    def require(self, encoder: str | Path) -> None:
+        """Raises UserError when the encoder is not the one whose scores were looked at."""
+        _require(encoder, self.weights, f"{self.path} was fitted to the scores of another encoder")
+
+
+@dataclass(frozen=True)
+class Fusion(Scaling):
+    """Two runs as one score: α · first + (1 − α) · second, each less its mean, in units of its deviation.
+
+    runs     folders of the two, as they were typed
+    weights  digests of their weights
+    """
+
+    runs: tuple[str, str]
+    weights: tuple[str, str]
+    alpha: float
+    means: tuple[float, float]
+    deviations: tuple[float, float]
+
+    @classmethod
+    def read(cls, path: str | Path) -> "Fusion":
+        """Raises UserError for a file that is none of `juzhen fuse`."""
+        report = _report(path, FUSION, "fuse runs/ONE runs/OTHER")
+        lists = {key: tuple(report[key]) for key in ("runs", "weights", "means", "deviations")}
+        return cls(Path(path), report["fitted"], alpha=report["alpha"], **lists)
+
+    def require(self, folders: Sequence[str | Path]) -> None:
+        """Raises UserError when the encoders are not the two that were fused, in their order."""
+        for folder, digest, run in zip(folders, self.weights, self.runs, strict=True):
+            told = f"{self.path} weighs {self.runs[0]} and then {self.runs[1]}, and this is not {run}"
+            _require(folder, digest, told)
+
+    def fused(self, first: Scores, second: Scores) -> Scores:
+        """The one score of scores of both."""
+        one, other = (
+            (scores - mean) / (deviation or 1.0)
+            for scores, mean, deviation in zip((first, second), self.means, self.deviations, strict=True)
+        )
+        return self.alpha * one + (1 - self.alpha) * other
+
+
+def is_fusion(path: str | Path) -> bool:
+    """Whether a file holds a fusion and not a calibration. Raises UserError for one that cannot be read."""
+    return "alpha" in _report(path, Object(), "fuse runs/ONE runs/OTHER")
+
+
+def _report(path: str | Path, shape: Object, command: str) -> dict[str, Any]:
+    expected = f"expected what this version writes: juzhen {command}"
+    try:
+        report = json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file; it is written by juzhen {command}") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(
+            f"{path}: cannot be read ({short(str(error), 200)}); expected a file of juzhen {command}"
+        ) from None
+    missing = [key for key in shape.required if not isinstance(report, dict) or key not in report]
+    if not isinstance(report, dict) or missing:
+        raise UserError(f"{path}: has no {missing[0] if missing else 'keys'}; {expected}")
+    try:
+        require_shape(report, shape, "it")
+        _require_counts(report, shape)
+    except ValueError as error:
+        raise UserError(f"{path}: {error}; {expected}") from None
+    return report
+
+
+def _require_counts(report: Mapping[str, Any], shape: Object) -> None:
+    """Raises ValueError where a list has more or fewer numbers than is meant, and for a temperature of 0."""
+    counts = {key: (report[key], 2) for key in shape.required if isinstance(shape.required[key], list)}
+    fitted = report["fitted"] if "fitted" in shape.required else {}
+    counts |= {f"fitted.{name}": (fitted[name], NUMBERS[name]) for name in SCALINGS if name in fitted}
+    for key, (numbers, count) in counts.items():
+        if len(numbers) != count:
+            raise ValueError(f"{key} has {len(numbers)} values, expected {count}")
+    if fitted.get("temperature") == [0]:
+        raise ValueError("fitted.temperature is 0, which divides nothing")
+
+
+def _require(folder: str | Path, digest: str, told: str) -> None:
+    """Raises UserError unless the weights in a run folder, or an encoder folder, have that digest."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder; expected a run that was fitted on")
+    inner = folder / "encoder"
+    if weights_digest(inner if inner.is_dir() else folder) != digest:
+        raise UserError(f"{folder}: {told}; name the folder of that run, or fit again")

@@ -1,0 +1,51 @@
+"""What a set is measured by, by the kind of its rows. Needs no torch."""
+
+from collections.abc import Mapping
+
+from juzhen.core.examples import Kind
+
+CORRELATIONS = ("spearman", "pearson")
+SPACING = ("positive_score", "negative_score", "score_gap")
+"""Mean score of a row's positive and of what it is told from, and their difference."""
+
+MEASURES: dict[Kind, tuple[str, ...]] = {
+    Kind.SCORED_PAIR: CORRELATIONS,
+    Kind.LABELLED_PAIR: (*CORRELATIONS, "accuracy", "f1", "average_precision", "auc"),
+    Kind.NLI_PAIR: (*CORRELATIONS, "accuracy", "macro_f1"),
+    Kind.POSITIVE_PAIR: ("ranking_accuracy", "ranking_loss", *SPACING),
+    Kind.TRIPLET: ("triplet_accuracy", *SPACING),
+    Kind.LABELLED_TEXT: ("transfer_accuracy", "transfer_f1", "transfer_majority"),
+    Kind.SENTENCE: (),
+}
+"""Kind → metrics, the one that speaks for the set first. The last two of NLI pairs need a model that names classes."""
+
+UNSCORED: Mapping[Kind, str] = {
+    Kind.SENTENCE: "a sentence alone has nothing that it could be compared with; model=mlm measures how well its "
+    "hidden tokens are named"
+}
+"""Kinds of sets of which no embedding has a measure, and why."""
+
+FIRST_MEASURES = tuple(dict.fromkeys(names[0] for names in MEASURES.values() if names))
+"""The metrics that speak for a set, each once."""
+
+RANKED = (Kind.POSITIVE_PAIR, Kind.TRIPLET)
+"""Kinds in which an anchor is compared with several texts, of which one is its own."""
+
+
+def first_measure(kind: Kind) -> str | None:
+    """The metric that speaks for a set of that kind; None where there is nothing to compare."""
+    return next(iter(MEASURES[kind]), None)
+
+
+def is_beside(found: str, asked: str) -> bool:
+    """Whether a set with the metric `found` belongs in a table of the metric `asked`.
+
+    It does where `found` speaks for a kind of sets that can have `asked`; what is measured otherwise has no place
+    there. A metric that is no kind's own is asked of every set.
+    """
+    kinds = {kind for kind, names in MEASURES.items() if asked in names}
+    return (
+        not kinds
+        or found == asked
+        or (found in FIRST_MEASURES and any(found == first_measure(kind) for kind in kinds))
+    )

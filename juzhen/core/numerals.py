@@ -1,0 +1,62 @@
+"""Numbers as people write them in files and on the command line: ASCII digits, and nothing that Python adds to them."""
+
+import math
+from collections.abc import Callable
+
+from juzhen.core.errors import UserError
+
+LARGEST = 2**32 - 1
+"""That numpy and scikit-learn take for a seed; no number of rows or tokens is beyond it."""
+
+
+def as_number(text: str) -> float:
+    """The number that `text` spells. Raises ValueError for anything else.
+
+    float() also takes the digits of other scripts and 1_0, which is a slip or a damaged file wherever it is found.
+
+    >>> as_number(" 2.5 ")
+    2.5
+    >>> as_number("٣")
+    Traceback (most recent call last):
+    ValueError: '٣' is not a number in ASCII digits
+    """
+    if not text.isascii() or "_" in text:
+        raise ValueError(f"{text!r} is not a number in ASCII digits")
+    return float(text)
+
+
+def is_position(text: str) -> bool:
+    """Whether `text` is a place counted from 0, in ASCII digits: isdigit() alone is also true of ² and ３."""
+    return text.isascii() and text.isdigit()
+
+
+def whole_number(option: str, *, least: int, expected: str) -> Callable[[str], int]:
+    """A `type` for argparse: the whole number that a text spells.
+
+    expected  what is meant, for the message, as in "at least 2 pairs, such as 20000"
+
+    Raises UserError for another text, and for a number below `least` or above LARGEST.
+    """
+
+    def read(text: str) -> int:
+        digits = text.strip().removeprefix("-")
+        if not is_position(digits) or len(digits) > 10 or not least <= int(text) <= LARGEST:
+            raise UserError(f"{option} {text}: expected {expected}")
+        return int(text)
+
+    return read
+
+
+def finite_number(option: str, *, example: float) -> Callable[[str], float]:
+    """A `type` for argparse: the number that a text spells. Raises UserError for another, and for nan and inf."""
+
+    def read(text: str) -> float:
+        try:
+            number = as_number(text)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            raise UserError(f"{option} {text}: expected a number, such as {option} {example:g}")
+        return number
+
+    return read

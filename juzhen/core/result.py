@@ -1,0 +1,116 @@
+"""Result: the numbers that a stage leaves behind, as plain data. Written once, read by `sweeps` without torch."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from juzhen.core.errors import UserError
+from juzhen.core.result_shape import ANYTHING, BEST_DEV, RESULT
+from juzhen.core.secrets import redacted
+from juzhen.core.shape import require_shape
+from juzhen.core.texts import short
+from juzhen.core.whole import write_json
+
+RESULT_FILE = "result.json"
+FORMAT_VERSION = 1
+WITHOUT_LEAKS = "_without_leaks"
+"""End of a metric's name: the same metric on the rows that training has not seen. Only sets with a leak have it."""
+
+
+@dataclass
+class Score:
+    """One number of one evaluation set; correlations are fractions, not percent.
+
+    low, high  95 % bootstrap interval, None where none was asked for
+    count      rows it was computed from
+    """
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    count: int = 0
+
+
+@dataclass
+class Result:
+    """All that one stage measured, and what it takes to get the same numbers again.
+
+    scores      metric key `split/dataset/metric` → Score; a set that could not be scored has value None
+    trained_on  dataset keys of this stage and of the stages before it, oldest first
+    data        `train/dataset` or `split/dataset` → rows, dropped rows, fingerprint; `cut`: how many of its texts, or
+                of its pairs for a cross-encoder, are longer than is read; with `evaluation.without_leaks` `leaked` of
+                an evaluation split: `rows` that training has seen, their `share`, and rows `by_set`
+    untrained   scores of the weights before this run's training, where `evaluation.untrained` asked for them
+    training    steps, pairs, seconds, pairs per second, last and best validation; `sets`: batches and rows of each set
+    weights     digest of the weights that were left behind (`juzhen.core.weights`), "" where there are none
+    filled      what was scored after the run had ended, oldest first: when, which splits, with which versions, and the
+                descriptions of the sets; scores and `data` of them are among those of the run
+    transfer    set whose classes a classifier told apart → the split that it was judged on, rows and fingerprints
+    unscored    set that was to be evaluated on → why the model has no measure of it
+    """
+
+    name: str
+    key: str
+    trained_on: list[str]
+    scores: dict[str, Score]
+    config: dict[str, Any]
+    data: dict[str, dict[str, Any]]
+    training: dict[str, Any]
+    environment: dict[str, Any]
+    seed: int
+    stage: int = 0
+    untrained: dict[str, Score] = field(default_factory=dict)
+    finished_at: str = ""
+    weights: str = ""
+    filled: list[dict[str, Any]] = field(default_factory=list)
+    transfer: dict[str, dict[str, Any]] = field(default_factory=dict)
+    unscored: dict[str, str] = field(default_factory=dict)
+    format_version: int = field(default=FORMAT_VERSION)
+
+    @property
+    def absent(self) -> list[str]:
+        """`split/dataset` of the evaluation splits that had no file when they were looked for."""
+        columns = [key.rpartition("/")[0] for key, score in self.scores.items() if score.value is None]
+        return [
+            column
+            for column in dict.fromkeys(columns)
+            if column not in self.data and self.described(column.split("/")[1]) is not None
+        ]
+
+    def described(self, name: str) -> dict[str, Any] | None:
+        """What a set was read by, a DatasetConfig as plain containers; None for one that this result knows not of."""
+        for fill in reversed(self.filled):
+            if name in fill["sets"]:
+                return fill["sets"][name]
+        return self.config["dataset"].get(name) or self.config.get("evaluate", {}).get(name)
+
+    def write(self, folder: str | Path) -> Path:
+        """Writes `<folder>/result.json` in one piece: a killed process leaves the old file or the new one."""
+        path = Path(folder) / RESULT_FILE
+        write_json(path, redacted(asdict(self)))
+        return path
+
+    @classmethod
+    def read(cls, path: str | Path) -> "Result":
+        """Reads a result file or the folder that holds one. Raises UserError when it is missing or broken."""
+        path = Path(path)
+        path = path / RESULT_FILE if path.is_dir() else path
+        try:
+            fields = json.loads(path.read_text(encoding="utf-8"))
+            require_shape(fields, RESULT, "it")
+            for key, value in fields["training"].items():
+                require_shape(
+                    value, BEST_DEV if key.startswith("best_dev_") else ANYTHING, f"it.training.{key}"
+                )
+            for name in ("scores", "untrained"):
+                fields[name] = {key: Score(**score) for key, score in fields.get(name, {}).items()}
+            return cls(**fields)
+        except FileNotFoundError:
+            raise UserError(
+                f"{path}: no result here; the run did not finish, or this is no run folder"
+            ) from None
+        except (ValueError, TypeError, RecursionError) as error:
+            raise UserError(f"{path}: not a result of juzhen ({short(str(error), 300)})") from error
+        except OSError as error:
+            raise UserError(f"{path}: cannot be read ({error.strerror})") from error

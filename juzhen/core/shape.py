@@ -1,0 +1,110 @@
+"""Whether plain data, as JSON gives them, have the form that those expect who read them: a file may be anybody's."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from juzhen.core.texts import short
+
+SPOKEN = {
+    str: "a text",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    list: "a list",
+    dict: "an object {…}",
+    type(None): "null",
+}
+
+Shape = Any
+"""A type · a tuple of shapes, one of which must fit · [shape] for a list of such · a Table · an Object."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """An object whose keys are any texts, or those that match `keys`, and whose values have one shape."""
+
+    values: Shape
+    keys: str = r"(?s).*"
+
+
+@dataclass(frozen=True)
+class Object:
+    """An object whose keys are known; others may be there as well and are not looked at."""
+
+    required: Mapping[str, Shape] = field(default_factory=dict)
+    optional: Mapping[str, Shape] = field(default_factory=dict)
+
+
+def require_shape(value: Any, shape: Shape, place: str) -> None:
+    """Raises ValueError that names the first place where the value has another shape; `place` is where it stands.
+
+    Numbers are finite, a whole number passes for a number, and true for none.
+
+    >>> require_shape({"scores": [1, "x"]}, Object({"scores": [float]}), "file")
+    Traceback (most recent call last):
+    ValueError: file.scores[1] is 'x', expected a number
+    """
+    match shape:
+        case tuple():
+            fitting = [one for one in shape if _is_kind(value, one)]
+            if not fitting:
+                raise _unfit(value, shape, place)
+            require_shape(value, fitting[0], place)
+        case _ if not _is_kind(value, shape):
+            raise _unfit(value, shape, place)
+        case list():
+            for number, one in enumerate(value):
+                require_shape(one, shape[0], f"{place}[{number}]")
+        case Table():
+            for key, one in value.items():
+                if not re.fullmatch(shape.keys, key):
+                    raise ValueError(f"{place} has the key {short(repr(key))}, which is none there")
+                require_shape(one, shape.values, f"{place}.{short(key)}")
+        case Object():
+            for key, inner in shape.required.items():
+                if key not in value:
+                    raise ValueError(f"{place} lacks {key}")
+                require_shape(value[key], inner, f"{place}.{key}")
+            for key in shape.optional.keys() & value.keys():
+                require_shape(value[key], shape.optional[key], f"{place}.{key}")
+
+
+def _is_kind(value: Any, shape: Shape) -> bool:
+    """Whether the value is of the outermost kind of a shape."""
+    kind = _kind(shape)
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+    return isinstance(value, kind) and (kind is not str or _is_text(value))
+
+
+def _is_finite(number: int | float) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:  # a whole number that no float holds
+        return False
+
+
+def _is_text(value: str) -> bool:
+    """Half a surrogate pair, which JSON can spell, could be neither printed nor written."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _kind(shape: Shape) -> type:
+    if isinstance(shape, list):
+        return list
+    return dict if isinstance(shape, Table | Object) else shape
+
+
+def _unfit(value: Any, shape: Shape, place: str) -> ValueError:
+    shapes = shape if isinstance(shape, tuple) else (shape,)
+    expected = " or ".join(dict.fromkeys(SPOKEN[_kind(one)] for one in shapes))
+    return ValueError(f"{place} is {short(repr(value))}, expected {expected}")

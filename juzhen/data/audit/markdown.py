@@ -1,0 +1,157 @@
+"""Reports as Markdown: one table per question, row: trained on, column: evaluated on."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from juzhen.core.markup import in_markdown
+
+EMPTY = "·"
+
+
+def pairs_markdown(report: dict[str, Any]) -> str:
+    """The tables of `audit_pairs`."""
+    threshold = report["near_threshold"]
+    return "\n\n".join(
+        [
+            "# Leaks between training sets and evaluation splits",
+            "Row: trained on, column: evaluated on. Numbers are evaluation rows, and their share of the split. "
+            f"{EMPTY} is none, – means that one of the two has no pairs, or that labels mean different things. "
+            "Compared after NFKC, lower case and folding "
+            "white space. Sets without any leak are left out of a table.",
+            "## The same pair, in either order",
+            _matrix(report, lambda cell: cell["exact_pairs"]),
+            f"## The same pair, or both sentences near duplicates (Jaccard of character trigrams ≥ {threshold:g})",
+            _matrix(report, lambda cell: _sum(cell["exact_pairs"], cell["near_pairs"])),
+            "## One of the sentences at least",
+            _matrix(report, lambda cell: cell["exact_sentences"]),
+            "## The same pair with another label",
+            _matrix(report, lambda cell: cell["other_label"]),
+            "## Training rows that a filtered run leaves out",
+            _matrix(
+                report, lambda cell: cell["train_rows"], of=lambda cell: report["sets"][cell["train"]]["rows"]
+            ),
+            "## Within one set",
+            _sets(report),
+            f"Without a file, and so not looked at: {', '.join(report['absent']) or 'none'}.",
+            *_examples(report),
+        ]
+    )
+
+
+def text_markdown(report: dict[str, Any]) -> str:
+    """The tables of `audit_text`."""
+    texts = report["texts"]
+    columns = [
+        name for name in report["evaluation"] if any(name in text["by_evaluation"] for text in texts.values())
+    ]
+    summary = [
+        [
+            name,
+            *(f"{text[key]:,}" for key in ("lines", "characters", "whole_lines", "leaky_lines")),
+            _share(text),
+        ]
+        for name, text in texts.items()
+    ]
+    by_set = [
+        [name, *(_lines_and_sentences(text["by_evaluation"].get(column)) for column in columns)]
+        for name, text in texts.items()
+        if text["by_evaluation"]
+    ]
+    quoted = [
+        f"- {name}:{one['line']} {in_markdown(one['sentence'])}"
+        for name, text in texts.items()
+        for one in text.get("examples", ())
+    ]
+    return "\n\n".join(
+        [
+            "# Evaluation sentences in running text",
+            "A line holds an evaluation sentence when it is nothing else, or when the sentence stands in it and has at "
+            f"least {report['least_characters_inside_a_line']} characters (a Latin word or a number counts as two). "
+            "Compared after NFKC, lower case and folding white space, without the punctuation around the sentence. "
+            f"Looked for: {', '.join(report['evaluation'])}.",
+            _table(["text", "lines", "characters", "nothing else", "leaky lines", "share"], summary),
+            "## Lines (distinct sentences) by evaluation split",
+            _table(["text", *columns], by_set) if by_set else "None.",
+            *(["## Examples", "\n".join(quoted)] if quoted else []),
+        ]
+    )
+
+
+def _matrix(
+    report: dict[str, Any],
+    value: Callable[[dict], int | None],
+    of: Callable[[dict], int] = lambda cell: cell["rows"],
+) -> str:
+    cells = {(cell["train"], cell["evaluation"]): cell for cell in report["cells"]}
+    leaky = {key for key, cell in cells.items() if value(cell)}
+    rows = [name for name in report["train"] if any(train == name for train, _ in leaky)]
+    columns = [name for name in report["evaluation"] if any(evaluation == name for _, evaluation in leaky)]
+    if not leaky:
+        return "None."
+    body = [
+        [row.removesuffix("/train"), *(_cell(cells.get((row, column)), value, of) for column in columns)]
+        for row in rows
+    ]
+    return _table(["", *columns], body)
+
+
+def _cell(cell: dict | None, value: Callable[[dict], int | None], of: Callable[[dict], int]) -> str:
+    count = None if cell is None else value(cell)
+    if count is None:
+        return "–"
+    return f"{count:,} ({_percent(count, of(cell))})" if count else EMPTY
+
+
+def _percent(count: int, total: int) -> str:
+    share = 100 * count / total
+    return f"{share:.0f} %" if share >= 9.5 else f"{share:.1f} %" if share >= 0.05 else "<0.1 %"
+
+
+def _share(text: dict) -> str:
+    return _percent(text["leaky_lines"], text["lines"]) if text["leaky_lines"] else EMPTY
+
+
+def _sum(*counts: int | None) -> int | None:
+    return None if None in counts else sum(counts)
+
+
+def _lines_and_sentences(entry: dict | None) -> str:
+    return f"{entry['lines']:,} ({entry['sentences']:,})" if entry else EMPTY
+
+
+def _sets(report: dict[str, Any]) -> str:
+    keys = ("rows", "faulty_rows", "repeated_rows", "contradictory_pairs", "contradictory_rows")
+    body = [
+        [name, *(f"{one[key]:,}" if one.get(key) is not None else "–" for key in keys)]
+        for name, one in report["sets"].items()
+    ]
+    header = [
+        "set",
+        "rows",
+        "faulty rows",
+        "rows repeating a pair",
+        "pairs with several labels",
+        "rows of these",
+    ]
+    return _table(header, body)
+
+
+def _examples(report: dict[str, Any]) -> list[str]:
+    quoted = []
+    for cell in report["cells"]:
+        for one in cell.get("examples", ()):
+            kind = "same" if one["is_exact"] else "near"
+            quoted.append(
+                f"- {cell['train']} → {cell['evaluation']}, {kind}: {in_markdown(str(one['train']))} | "
+                f"{in_markdown(str(one['evaluation']))}"
+            )
+    for name, one in report["sets"].items():
+        quoted += [
+            f"- {name}, several labels: {in_markdown(str(group))}" for group in one.get("examples", ())
+        ]
+    return ["## Examples", "\n".join(quoted)] if quoted else []
+
+
+def _table(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    rule = ["---"] + ["---:"] * (len(header) - 1)
+    return "\n".join(f"| {' | '.join(map(in_markdown, row))} |" for row in [header, rule, *body])

@@ -1,0 +1,144 @@
+"""What the audit reads: the configured sets that have a file, and lines of running text."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from conf.job import JobConfig, Source
+from juzhen.core.errors import UserError, nearest
+from juzhen.core.examples import Examples, Kind
+from juzhen.core.result import Result
+from juzhen.data.labels import read_description
+from juzhen.data.loading import load_job_data
+from juzhen.data.source import load_examples
+from juzhen.data.unpack import decompressed
+
+EVALUATION_SPLITS = ("dev", "test")
+TEXT_SUFFIXES = (".txt", ".txt.zst", ".txt.gz")
+
+
+class ConfiguredSets:
+    """The datasets of conf/dataset as they lie below `data_dir`; demo sets come with juzhen.
+
+    absent  `set/split` that has no file, in the order in which they were looked for
+    """
+
+    def __init__(self, folder: Path, data_dir: Path) -> None:
+        self.files = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+        self.data_dir = data_dir
+        self.absent: list[str] = []
+        self._read: dict[str, Examples | None] = {}
+
+    def training(self, names: Sequence[str] | None) -> list[Examples]:
+        """The named sets, each its train split unless another is named; when None all that have a file.
+
+        All are those of rows: running text, of kind `sentence`, is another audit.
+        """
+        return self._all(names, ("train",), option="--train")
+
+    def evaluation(self, names: Sequence[str] | None) -> list[Examples]:
+        """The dev and test splits of the named sets, or of all."""
+        return self._all(names, EVALUATION_SPLITS, option="--evaluate")
+
+    def _all(self, names: Sequence[str] | None, splits: Sequence[str], *, option: str) -> list[Examples]:
+        found: dict[str, Examples] = {}
+        for name in self._of_rows() if names is None else names:
+            key, _, split = name.partition("/")
+            if key not in self.files:
+                raise UserError(f"{option} {name}: no conf/dataset/{key}.yaml; {nearest(key, self.files)}")
+            for one in [split] if split else splits:
+                examples = self.load(key, one)
+                if examples is not None:
+                    found[f"{key}/{one}"] = examples
+        if not found:
+            raise UserError(
+                f"{option}: no file of {' or '.join(splits)} of {', '.join(names or self._of_rows())} below "
+                f"{self.data_dir}; type --data-dir <folder that holds the data sets>, or {option} demo_sts"
+            )
+        return list(found.values())
+
+    def _of_rows(self) -> list[str]:
+        return [key for key, path in self.files.items() if OmegaConf.load(path).kind != Kind.SENTENCE]
+
+    def load(self, key: str, split: str) -> Examples | None:
+        """One split, faulty rows left out and counted; None, noted in `absent`, where there is no file."""
+        name = f"{key}/{split}"
+        if name not in self._read:
+            config = read_description(self.files[key])
+            # Without a folder there are the sets that juzhen ships.
+            has_files = config.source == Source.BUILTIN or self.data_dir.is_dir()
+            self._read[name] = None
+            if has_files:
+                self._read[name] = load_examples(
+                    config, split, source=Source.LOCAL, data_dir=self.data_dir, on_bad_row="drop"
+                )
+            if self._read[name] is None:
+                self.absent.append(name)
+        return self._read[name]
+
+
+def read_lines(name: str, sets: ConfiguredSets) -> list[str]:
+    """The lines of a text file, or the texts of a configured training set."""
+    path = Path(name)
+    if path.name.endswith(TEXT_SUFFIXES):
+        return text_lines(path, option="--text")
+    if path.is_file():
+        raise UserError(
+            f"--text {name}: expected {', '.join(TEXT_SUFFIXES)}, one text per line; a table of pairs is a "
+            f"dataset: see conf/dataset, and type --train <set>"
+        )
+    examples = sets.training([name])[0]
+    if "text" not in examples.columns:
+        raise UserError(f"--text {name}: its rows are {examples.kind}s, no single texts; type --train {name}")
+    return examples.texts("text")
+
+
+def text_lines(path: Path, *, option: str) -> list[str]:
+    """The lines of a text file. Raises UserError, which begins with the `option`, where it is none or not there."""
+    if not path.name.endswith(TEXT_SUFFIXES):
+        raise UserError(f"{option} {path}: expected {', '.join(TEXT_SUFFIXES)}, one text per line")
+    if not path.is_file():
+        raise UserError(f"{option} {path}: no such file")
+    text = decompressed(path).decode("utf-8", errors="replace").removeprefix("\ufeff")
+    return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+
+
+def _job_of(run: str | Path, told: Result) -> JobConfig:
+    """The job of a result. What a result tells beside it, such as `earlier`, is left out."""
+    asked = {key: value for key, value in told.config.items() if key in JobConfig.__dataclass_fields__}
+    try:
+        return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(JobConfig), asked))
+    except OmegaConfBaseException as error:
+        raise UserError(
+            f"--run {run}: its configuration is none of this version ({str(error).splitlines()[0]}); audit it with "
+            "the version that has made it"
+        ) from error
+
+
+def learnt_texts(run: str | Path, *, data_dir: Path | None) -> dict[str, list[str]]:
+    """Set → the texts that a finished run of model=mlm or model=crops has learnt from, its filter applied again.
+
+    data_dir  where the sets lie; None: where the run read them
+
+    Raises UserError where the run has learnt from pairs, and where the files hold other rows than they did.
+    """
+    told = Result.read(run)
+    learnt = {key: rows for key, rows in told.data.items() if key.startswith("train/")}
+    if not learnt or any(rows["kind"] != Kind.SENTENCE for rows in learnt.values()):
+        raise UserError(f"--run {run}: has learnt from no running text; for sets of pairs type --train <set>")
+    job = _job_of(run, told)
+    job.data_dir = str(data_dir or job.data_dir)
+    job.evaluation.transfer = []
+    scored = {Kind(rows["kind"]) for key, rows in told.data.items() if not key.startswith("train/")}
+    unscored = {kind: "" for kind in Kind if kind not in scored}
+    read = load_job_data(job, dict.fromkeys(job.dataset, Kind.SENTENCE), unscored=unscored).train
+    for name, examples in read.items():
+        then = learnt[f"train/{name}"]
+        if (examples.fingerprint, len(examples)) != (then["fingerprint"], then["rows"]):
+            raise UserError(
+                f"--run {run}: {name} below {job.data_dir} holds other rows than the run has seen; point --data-dir at "
+                "the same files"
+            )
+    return {name: examples.texts("text") for name, examples in read.items()}

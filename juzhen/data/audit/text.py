@@ -1,0 +1,93 @@
+"""Lines of running text that hold evaluation sentences, and which sets these are from."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from rich.progress import Progress
+
+from juzhen.core.examples import Examples
+from juzhen.data.audit.pairs import FORMAT_VERSION, Detail, name_of
+from juzhen.data.leaks.filter import used_sentences
+from juzhen.data.leaks.text import LEAST_INSIDE, SentenceSearch, clean_lines, lines_with
+
+__all__ = ["audit_text", "clean_lines", "lines_with"]
+
+
+def audit_text(
+    sources: Mapping[str, Sequence[str]], evaluation: Sequence[Examples], *, detail: Detail
+) -> dict[str, Any]:
+    """The report: per text how many lines hold evaluation sentences, altogether and by evaluation split.
+
+    sources  name → lines
+    """
+    sentences: list[str] = []
+    owner: list[int] = []
+    for position, one in enumerate(evaluation):
+        found = used_sentences(one)
+        sentences += found
+        owner += [position] * len(found)
+    search, owners, texts = SentenceSearch(sentences), np.array(owner), {}
+    with Progress(disable=not detail.progress, transient=True) as progress:
+        for name, lines in sources.items():
+            task = progress.add_task(_short(name), total=len(lines))
+            hits = search.search(lines, advance=lambda count, task=task: progress.advance(task, count))
+            texts[_short(name)] = _describe(lines, hits, sentences, owners, evaluation, detail)
+    return {
+        "format_version": FORMAT_VERSION,
+        "what": "lines of running text that hold evaluation sentences",
+        "least_characters_inside_a_line": LEAST_INSIDE,
+        "evaluation": {
+            name_of(one): {
+                "rows": len(one),
+                "sentences": owner.count(position),
+                "fingerprint": one.fingerprint,
+            }
+            for position, one in enumerate(evaluation)
+        },
+        "texts": texts,
+    }
+
+
+def _short(name: str) -> str:
+    """The file name alone: where it lies is no one's business."""
+    return name.rsplit("/", 1)[-1] if name.endswith((".txt", ".zst", ".gz")) else name
+
+
+def _describe(
+    lines: Sequence[str],
+    hits: tuple[np.ndarray, np.ndarray, np.ndarray],
+    sentences: Sequence[str],
+    owners: np.ndarray,
+    evaluation: Sequence[Examples],
+    detail: Detail,
+) -> dict[str, Any]:
+    found, numbers, is_whole = hits
+    leaky = np.unique(found)
+    by_set = {}
+    for position, one in enumerate(evaluation):
+        here = owners[numbers] == position
+        if here.any():
+            by_set[name_of(one)] = {
+                "lines": len(np.unique(found[here])),
+                "sentences": len(np.unique(numbers[here])),
+            }
+    described: dict[str, Any] = {
+        "lines": len(lines),
+        "characters": sum(map(len, lines)),
+        "leaky_lines": len(leaky),
+        "whole_lines": len(np.unique(found[is_whole])),
+        "by_evaluation": by_set,
+    }
+    if not detail.counts:
+        described["line_numbers"] = (leaky + 1).tolist()
+    if detail.examples:
+        described["examples"] = [
+            {
+                "line": int(found[hit]) + 1,
+                "sentence": sentences[numbers[hit]],
+                "is_whole": bool(is_whole[hit]),
+            }
+            for hit in range(min(detail.examples, len(found)))
+        ]
+    return described

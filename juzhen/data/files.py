@@ -1,0 +1,79 @@
+"""Where the files of a data set lie, for all who read them and for those who only ask whether they are there."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from conf.job import Source
+from juzhen.core.errors import UserError
+from juzhen.core.texts import short
+
+BUILTIN_DATA = Path(__file__).resolve().parents[1] / "builtin" / "data"
+DATASETS = Path(__file__).resolve().parents[1] / "conf" / "dataset"
+COMPRESSIONS = (".zst", ".gz")
+
+
+def on_disk(path: Path) -> Path | None:
+    """The file, compressed as it is named or otherwise; None when it is not there.
+
+    Raises UserError when only other forms are there, and more than one.
+    """
+    there = forms_of(path)
+    if path in there:
+        return path
+    if len(there) > 1:
+        raise UserError(
+            f"{path}: not there, but {' and '.join(form.name for form in there)} are; keep only one"
+        )
+    return there[0] if there else None
+
+
+def forms_of(path: Path) -> list[Path]:
+    """The files that are there under that name, packed or not. Raises UserError for what cannot be a file's name."""
+    plain = path.with_suffix("") if path.suffix in COMPRESSIONS else path
+    try:
+        forms = [plain, *(plain.with_name(plain.name + suffix) for suffix in COMPRESSIONS)]
+        return [form for form in forms if form.is_file()]
+    except (OSError, ValueError) as error:  # too long; without a name; a NUL byte in it
+        raise UserError(f"{short(str(path), 200)}: cannot be a file ({error})") from error
+
+
+def has_split(described: Mapping[str, Any], split: str, *, source: str, data_dir: str | Path) -> bool:
+    """Whether a split can be read now: all of its files are there, or the hub has it.
+
+    described  a DatasetConfig as plain containers
+    source     the job's; the set's own goes before it
+
+    Opens no file. Raises UserError where it is not clear which file is meant.
+    """
+    if (described.get("source") or source) == Source.HUB:
+        return split in ((described.get("hub") or {}).get("splits") or {})
+    found = _found(described, split, source=source, data_dir=data_dir)
+    return bool(found) and all(found)
+
+
+def files_of(
+    described: Mapping[str, Any], split: str, *, source: str, data_dir: str | Path
+) -> list[Path] | None:
+    """The files that a split is read from; None where one of them is missing, or it is read from the hub.
+
+    Arguments and errors: as `has_split`. A dev split that is held out of the lines of train is read from that file.
+    """
+    if (described.get("source") or source) == Source.HUB:
+        return None
+    found = _found(described, split, source=source, data_dir=data_dir)
+    if not found and split == "dev":
+        found = _found(described, "train", source=source, data_dir=data_dir)
+    return found if found and all(found) else None
+
+
+def _found(
+    described: Mapping[str, Any], split: str, *, source: str, data_dir: str | Path
+) -> list[Path | None]:
+    """Where each file of a split lies, None for one that is missing; empty where the layout names none."""
+    is_builtin = (described.get("source") or source) == Source.BUILTIN
+    folder = BUILTIN_DATA if is_builtin else Path(data_dir).expanduser()
+    layout = described["layouts"].get(described["layout"]) or {}
+    named = (layout.get("files") or {}).get(split) or []
+    paths = [named] if isinstance(named, str) else list(named)
+    return [on_disk(folder / path) for path in paths]

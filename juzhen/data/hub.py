@@ -1,0 +1,92 @@
+"""A split of a Hugging Face hub dataset as columns."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from conf.job import HubConfig
+from juzhen.core.errors import UserError, foreign_reason
+from juzhen.core.network import hub_problem
+from juzhen.data.readers import Table
+
+
+def read_hub(name: str, hub: HubConfig, split: str, *, labels: Mapping[str, int]) -> Table:
+    """The hub's split that `hub.splits` gives for ours.
+
+    labels  known gold labels: a hub's class goes by its name where that is among them, else by its number
+
+    Raises UserError when the hub cannot be reached, or has no such dataset or split.
+    """
+    require_hub(name, hub.id)
+    # Imported here: it costs a second, and whoever reads local files does not need it.
+    import datasets
+    from huggingface_hub import constants
+
+    if hub_problem() is not None:  # there is a copy, and no use in asking
+        datasets.config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
+    try:
+        rows = datasets.load_dataset(hub.id, name=hub.subset, revision=hub.revision, split=hub.splits[split])
+    except (
+        Exception
+    ) as error:  # the library raises a dozen unrelated types, those of its network layers included
+        raise UserError(
+            f"{name}/{split}: cannot be read from the hub as {hub.id}, split {hub.splits[split]} "
+            f"({foreign_reason(error)}). "
+            f"With the files in a folder of yours type source=local data_dir=<folder>"
+        ) from error
+    wanted = set(hub.columns.values())
+    columns = [
+        _values(rows, column, labels) if wanted & {column, position} else ()
+        for position, column in enumerate(rows.column_names)
+    ]
+    place = f"{hub.id}/{hub.splits[split]}"
+    return Table(
+        place, rows.column_names, columns, np.arange(1, len(rows) + 1, dtype=np.int32), has_lines=False
+    )
+
+
+def require_hub(name: str, hub_id: str) -> None:
+    """Raises UserError, within seconds, when neither the hub nor a copy on this machine can give a dataset.
+
+    The library asks for half a minute before it gives up. A folder may stand for a hub id.
+    """
+    problem = hub_problem()
+    if problem is None or Path(hub_id).exists() or _is_kept(hub_id):
+        return
+    raise UserError(
+        f"{name}: source=hub, but {problem}, and {hub_id} is not in the local cache. Try again with a network (and "
+        "without HF_HUB_OFFLINE), or fetch the files elsewhere and type source=local data_dir=<folder>"
+    )
+
+
+def _is_kept(hub_id: str) -> bool:
+    """Whether the caches of the hub's libraries have something of that name; they spell it in two ways."""
+    home = Path(
+        os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "huggingface"
+    )
+    places = {
+        os.environ.get("HF_HUB_CACHE") or home / "hub": f"datasets--{hub_id}",
+        os.environ.get("HF_DATASETS_CACHE") or home / "datasets": hub_id,
+    }
+    return any(
+        _letters(entry.name) == _letters(wanted)
+        for place, wanted in places.items()
+        if (folder := Path(os.path.expanduser(place))).is_dir()
+        for entry in folder.iterdir()
+    )
+
+
+def _letters(name: str) -> str:
+    return "".join(filter(str.isalnum, name.lower()))
+
+
+def _values(rows: "datasets.Dataset", column: str, labels: Mapping[str, int]) -> Sequence:
+    """One column as a list, class numbers as the words that `labels` knows."""
+    values = rows[column][:]
+    names = getattr(rows.features[column], "names", None)
+    if names is None:
+        return values
+    words = {number: word if word in labels else str(number) for number, word in enumerate(names)}
+    return [words.get(number, number) for number in values]  # -1: no label given

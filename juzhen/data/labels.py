@@ -1,0 +1,53 @@
+"""Descriptions of data sets, with labels as the data files spell them, whatever YAML has made of them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from conf.job import DatasetConfig
+from juzhen.core.errors import UserError
+
+
+def read_description(path: Path) -> DatasetConfig:
+    """What a file of conf/dataset says. Raises UserError where it is no such file."""
+    try:
+        plain = OmegaConf.to_container(OmegaConf.load(path))
+        spelt = spelt_labels(plain if isinstance(plain, Mapping) else {}, key=str(path))
+        return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(DatasetConfig), spelt))
+    except (OSError, UnicodeDecodeError, YAMLError, OmegaConfBaseException) as error:
+        raise UserError(f"{path}: describes no data set: {' '.join(str(error).split())[:300]}") from error
+
+
+def spelt_labels(described: Mapping[str, Any], *, key: str) -> dict[str, Any]:
+    """A data set's description with the keys of `labels` and the members of `ignore_labels` as texts.
+
+    In a YAML file `{0: 0, 1: 1}` has numbers for keys, which is what people write, and a data file has texts. Raises
+    UserError where YAML has taken words for truth values, and where two keys are one text.
+
+    >>> spelt_labels({"labels": {0: 0, 1: 1}, "ignore_labels": [-1]}, key="dataset.x")
+    {'labels': {'0': 0, '1': 1}, 'ignore_labels': ['-1']}
+    """
+    spelt = dict(described)
+    if isinstance(described.get("labels"), Mapping):
+        labels = {_text(label, f"{key}.labels"): number for label, number in described["labels"].items()}
+        if len(labels) < len(described["labels"]):
+            raise UserError(f"{key}.labels: a label is there twice, as a number and as a text; keep one")
+        spelt["labels"] = labels
+    if isinstance(described.get("ignore_labels"), list):
+        spelt["ignore_labels"] = [
+            _text(label, f"{key}.ignore_labels") for label in described["ignore_labels"]
+        ]
+    return spelt
+
+
+def _text(label: object, key: str) -> str:
+    if isinstance(label, bool) or label is None:
+        raise UserError(
+            f"{key}: YAML reads yes, no, on, off, true, false and null as values of its own; put the label in quotes, "
+            'as in {"yes": 1, "no": 0}'
+        )
+    return str(label)

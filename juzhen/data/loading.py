@@ -1,0 +1,225 @@
+"""All rows a job needs, read and checked before any model is loaded."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from conf.job import DatasetConfig, JobConfig
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples, Kind
+from juzhen.core.measures import UNSCORED, first_measure
+from juzhen.data.files import has_split
+from juzhen.data.selection import Selection, select
+from juzhen.data.source import load_examples
+from juzhen.data.text_table import TextTable
+from juzhen.data.transfer import TransferTask, asked_tasks, text_task
+from juzhen.data.views import apply_view
+
+if TYPE_CHECKING:
+    from juzhen.data.leaks import LeakFilter
+
+Known = dict[tuple[str, str], Examples | None]
+"""Name of a set and split → rows that have been read before; None: there is no file for it."""
+
+
+@dataclass(frozen=True)
+class JobData:
+    """What a job reads.
+
+    train       dataset key → rows to learn from, in the kind its loss takes
+    evaluation  every set that is scored, one entry per split
+    absent      `split/dataset` of evaluation splits that have no file → the metric that is null in the result
+    tasks       sets whose classes a classifier tells apart at the end of a stage
+    unscored    sets that were to be evaluated on → why the model has no measure of them
+    """
+
+    train: dict[str, Examples]
+    evaluation: list[Examples]
+    absent: dict[str, str] = field(default_factory=dict)
+    tasks: list[TransferTask] = field(default_factory=list)
+    unscored: dict[str, str] = field(default_factory=dict)
+
+    def selection(self, trained: tuple[str, ...], *, monitor: str, metric: str) -> Selection:
+        """What chooses the checkpoint; see `juzhen.data.selection.select`."""
+        return select(self.evaluation, trained, monitor=monitor, metric=metric)
+
+
+def load_job_data(
+    job: JobConfig,
+    kinds: Mapping[str, Kind],
+    *,
+    unscored: Mapping[Kind, str] = UNSCORED,
+    known: Known | None = None,
+) -> JobData:
+    """Reads every training set (as the kind in `kinds`) and every evaluation split of a job.
+
+    unscored  kinds of which the model has nothing to measure, and why; sets of these kinds are not evaluated on
+    known     what a first look has read (`juzhen.data.first_look`)
+    """
+    known = {} if known is None else known
+    if job.evaluation.transfer and Kind.LABELLED_TEXT in unscored:
+        raise UserError(f"evaluation.transfer: {unscored[Kind.LABELLED_TEXT]}; leave it at []")
+    asked = asked_tasks(job, lambda config, split: _task_rows(job, load_split(job, config, split), split))
+    read = {
+        name: _known_or_read(job, config, "train", known, required=True)
+        for name, config in job.dataset.items()
+    }
+    evaluated = {**job.evaluate, **job.dataset}
+    evaluation, absent = [], {}
+    for config in evaluated.values():
+        kind = Kind(config.kind)
+        for split in job.evaluation.splits if kind not in unscored else ():
+            found, measure = _known_or_read(job, config, split, known), first_measure(kind)
+            if found is not None:
+                evaluation.append(found)
+            elif measure is not None:  # a text without test file lacks nothing that anybody asked for
+                absent[f"{split}/{config.name}"] = measure
+    reasons = unscored_reasons(job, unscored)
+    require_evaluation(job, reasons, has_some=bool(evaluation or asked))
+    leaks = _leak_filter([*evaluation, *_unscored(job, evaluated, unscored)]) if job.filter_leaks else None
+    train = {
+        name: _training_rows(job, config, kinds[name], read[name], leaks)
+        for name, config in job.dataset.items()
+    }
+    evaluation = [_cut(one, job.debug_rows, job.seed) for one in evaluation]
+    tasks, without = _text_tasks(job, evaluation, read, made={one.name for one in asked})
+    return JobData(train, evaluation, absent, [*asked, *tasks], reasons | without)
+
+
+def _text_tasks(
+    job: JobConfig, evaluation: Sequence[Examples], read: Mapping[str, Examples], *, made: set[str]
+) -> tuple[list[TransferTask], dict[str, str]]:
+    """The tasks of texts with classes that are evaluated on, and why some have none."""
+    tasks, reasons = [], {}
+    for name in dict.fromkeys(one.name for one in evaluation if one.kind is Kind.LABELLED_TEXT):
+        if name in made:
+            continue
+        config = job.dataset.get(name) or job.evaluate[name]
+        train = read.get(name) or load_split(job, config, "train")
+        evaluated = {one.split: one for one in evaluation if one.name == name}
+        task, reason = text_task(evaluated, _task_rows(job, train, "train"))
+        if task is not None:
+            tasks.append(task)
+        else:
+            reasons[name] = reason
+    return tasks, reasons
+
+
+def _task_rows(job: JobConfig, examples: Examples | None, split: str) -> Examples | None:
+    """The rows of a split that a classifier is made with."""
+    limits = [job.evaluation.transfer_limit] if split == "train" else []
+    limit = min((one for one in (*limits, job.debug_rows) if one is not None), default=None)
+    return None if examples is None else _cut(examples, limit, job.seed)
+
+
+def unscored_reasons(job: JobConfig, unscored: Mapping[Kind, str]) -> dict[str, str]:
+    """Sets that the job was to evaluate on and has files of → why the model has no measure of them."""
+    found = {}
+    for name, config in job.evaluate.items():
+        where = {"source": job.source, "data_dir": job.data_dir}
+        splits = job.evaluation.splits if Kind(config.kind) in unscored else ()
+        if any(has_split(asdict(config), split, **where) for split in splits):
+            found[name] = f"{_spoken(config.kind)}: {unscored[Kind(config.kind)]}"
+    return found
+
+
+def _spoken(kind: str) -> str:
+    """A kind of rows, in the plural."""
+    return f"{kind.replace('_', ' ')}s"
+
+
+def _leak_filter(evaluation: list[Examples]) -> "LeakFilter":
+    from juzhen.data.leaks import LeakFilter  # scipy comes with it, which takes its time
+
+    return LeakFilter(evaluation)
+
+
+def require_evaluation(job: JobConfig, reasons: Mapping[str, str], *, has_some: bool) -> None:
+    """Raises UserError for a job that was to be evaluated on something, and no set can be.
+
+    reasons  sets that have files → why the model has no measure of them
+    """
+    if has_some or not (job.evaluate or not job.dataset):
+        return
+    evaluated = {**job.evaluate, **job.dataset}
+    lost = [name for name in evaluated if name not in reasons]
+    told = [f"{name} cannot be scored ({reason})" for name, reason in reasons.items()]
+    if reasons:
+        told += [f"no file of {', '.join(lost)} below data_dir={job.data_dir}"] if lost else []
+        raise UserError(
+            f"there is nothing to evaluate: {'; '.join(told)}. Choose a suite with sets of pairs, such as suite=demo"
+        )
+    raise UserError(
+        f"no evaluation set has a file: looked for {', '.join(lost) or 'nothing (suite=none and dataset=[])'} with "
+        f"source={job.source}, data_dir={job.data_dir}. Set data_dir=<folder that holds <set>/dev.tsv.zst>, or "
+        "suite=demo."
+    )
+
+
+def _unscored(
+    job: JobConfig, evaluated: Mapping[str, DatasetConfig], unscored: Mapping[Kind, str]
+) -> list[Examples]:
+    """Evaluation splits that this model has nothing to measure on, but that others are measured on."""
+    found = [
+        load_split(job, config, split)
+        for name, config in evaluated.items()
+        for split in job.evaluation.splits
+        if Kind(config.kind) in unscored and Kind(config.kind) is not Kind.SENTENCE and name in job.evaluate
+    ]
+    return [one for one in found if one is not None]
+
+
+def _known_or_read(
+    job: JobConfig, config: DatasetConfig, split: str, known: Known, *, required: bool = False
+) -> Examples | None:
+    if (config.name, split) in known:
+        return known[config.name, split]
+    return load_split(job, config, split, required=required)
+
+
+def load_split(
+    job: JobConfig, config: DatasetConfig, split: str, *, required: bool = False
+) -> Examples | None:
+    """The rows of one split of a job, as `load_examples` gives them."""
+    return load_examples(
+        config,
+        split,
+        source=job.source,
+        data_dir=job.data_dir,
+        on_bad_row=job.on_bad_row,
+        required=required,
+        group="dataset" if config.name in job.dataset else "evaluate",
+    )
+
+
+def _training_rows(
+    job: JobConfig, config: DatasetConfig, kind: Kind, examples: Examples, leaks: "LeakFilter | None"
+) -> Examples:
+    # Pairs are looked at before a view makes triplets of them, but sentences one by one if that is what is learnt.
+    if leaks and kind is not Kind.SENTENCE:
+        examples = leaks.without_leaks(examples)
+    examples = apply_view(examples, kind)
+    if leaks and kind is Kind.SENTENCE:
+        examples = leaks.without_leaks(examples)
+    limits = [limit for limit in (config.limit, job.debug_rows) if limit is not None]
+    return _cut(examples, min(limits, default=None), job.seed)
+
+
+def _cut(examples: Examples, limit: int | None, seed: int) -> Examples:
+    """At most `limit` rows, drawn without replacement and kept in file order; the table keeps what they need."""
+    if limit is None or len(examples) <= limit:
+        return examples
+    rows = np.sort(np.random.default_rng(seed).permutation(len(examples))[:limit])
+    chosen = examples.select(rows)
+    if isinstance(chosen.sentences, TextTable):
+        return chosen  # holds places, no texts: there is nothing to save
+    again = Examples.from_texts(
+        chosen.name,
+        chosen.split,
+        kind=chosen.kind,
+        texts={column: chosen.texts(column) for column in chosen.columns},
+        targets=chosen.targets,
+    )
+    return replace(chosen, sentences=again.sentences, columns=again.columns)

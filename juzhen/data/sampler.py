@@ -1,0 +1,160 @@
+"""Which rows make up which batch: a pure function of the seed and the sizes, so that a run can be continued."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from torch.utils.data import Sampler
+
+from juzhen.data.length_windows import Shape, arrange
+
+
+class BatchRows(NamedTuple):
+    """Row numbers of one batch of one dataset; `index` counts batches from the start of the stage."""
+
+    index: int
+    task: str
+    rows: np.ndarray
+
+
+class BatchStream(Sampler[BatchRows]):
+    """All batches of a stage as one stream, epoch after epoch.
+
+    Every row appears once per epoch; a batch holds rows of one dataset; the batches of several datasets are
+    shuffled together, so each is seen in proportion to its size. Batch `index` depends on `seed`, the sizes and
+    `index` alone: setting `start` continues a stream exactly where it stopped.
+
+    sizes        dataset key → rows
+    batch_size   rows per batch over all processes, for all sets or dataset key → rows; a short rest is shared by the
+                 last two batches of an epoch
+    num_batches  length of the stream
+    rank, world  this process takes the rows rank, rank + world, … of each batch
+    shapes       dataset key → lengths and strata; with `window` > 1 the rows of so many batches are put in order of
+                 length, and strata are spread evenly, before they are cut into batches (set both before the first
+                 batch is asked for)
+    shares       dataset key → its part of the batches of an epoch, in any unit; an epoch has as many batches as
+                 without them, and a set is gone through as often as its part asks for: a row comes again only when
+                 all others of its set have come. None: every row once per epoch
+    """
+
+    def __init__(
+        self,
+        sizes: Mapping[str, int],
+        *,
+        batch_size: int | Mapping[str, int],
+        num_batches: int,
+        seed: int,
+        rank: int = 0,
+        world: int = 1,
+        shares: Mapping[str, float] | None = None,
+    ) -> None:
+        self.sizes = dict(sizes)
+        self.batch_sizes = (
+            dict.fromkeys(sizes, batch_size) if isinstance(batch_size, int) else dict(batch_size)
+        )
+        self.num_batches = num_batches
+        self.seed = seed
+        self.rank = rank
+        self.world = world
+        self.start = 0
+        self.shapes: Mapping[str, Shape] = {}
+        self.window = 1
+        self.batches_of = {task: -(-size // self.batch_sizes[task]) for task, size in self.sizes.items()}
+        self.batches_per_epoch = sum(self.batches_of.values())
+        self.counts = None if shares is None else apportion(self.batches_per_epoch, shares)
+        if self.counts is not None:
+            self.batches_per_epoch = sum(self.counts.values())
+
+    @property
+    def mean_batch_size(self) -> float:
+        """Rows of a batch, on average over an epoch and not counting short rests."""
+        counts = self.counts or self.batches_of
+        return sum(self.batch_sizes[task] * count for task, count in counts.items()) / self.batches_per_epoch
+
+    def __len__(self) -> int:
+        return self.num_batches
+
+    def __iter__(self) -> Iterator[BatchRows]:
+        index = self.start
+        while index < self.num_batches:
+            epoch, position = divmod(index, self.batches_per_epoch)
+            for task, rows in self.epoch(epoch)[position : position + self.num_batches - index]:
+                yield BatchRows(index, task, rows[self.rank :: self.world])
+                index += 1
+
+    def epoch(self, epoch: int) -> list[tuple[str, np.ndarray]]:
+        """The batches of one epoch, over all processes, in order."""
+        generator = np.random.default_rng([self.seed, epoch])
+        batches = []
+        for number, task in enumerate(self.sizes):
+            if self.counts is None:
+                batches += [(task, rows) for rows in self._pass(task, generator)]
+            else:
+                batches += [(task, rows) for rows in self._turns(task, number, epoch)]
+        return [batches[position] for position in generator.permutation(len(batches))]
+
+    def _pass(self, task: str, generator: np.random.Generator) -> list[np.ndarray]:
+        """All rows of a set once, in batches."""
+        order, size = generator.permutation(self.sizes[task]), self.batch_sizes[task]
+        if task in self.shapes:
+            order = arrange(order, self.shapes[task], window_rows=self.window * size)
+        return _cut(order, size)
+
+    def _turns(self, task: str, number: int, epoch: int) -> Iterator[np.ndarray]:
+        """The batches that a set has in an epoch by its share; they go on where its last epoch stopped."""
+        passes: dict[int, list[np.ndarray]] = {}
+        for turn in range(epoch * self.counts[task], (epoch + 1) * self.counts[task]):
+            passed, position = divmod(turn, self.batches_of[task])
+            if passed not in passes:
+                passes[passed] = self._pass(task, np.random.default_rng([self.seed, number, passed, 1]))
+            yield passes[passed][position]
+
+
+def apportion(total: int, shares: Mapping[str, float]) -> dict[str, int]:
+    """Whole numbers in proportion to `shares` that sum to `total`, or to more where each is to be at least 1.
+
+    >>> apportion(10, {"a": 1, "b": 2})
+    {'a': 3, 'b': 7}
+    """
+    whole = sum(shares.values())
+    exact = {name: total * share / whole for name, share in shares.items()}
+    counts = {name: int(part) for name, part in exact.items()}
+    by_rest = sorted(exact, key=lambda name: counts[name] - exact[name])
+    for name in by_rest[: total - sum(counts.values())]:
+        counts[name] += 1
+    return {name: max(1, count) for name, count in counts.items()}
+
+
+def _cut(order: np.ndarray, batch_size: int) -> list[np.ndarray]:
+    """Pieces of `batch_size`; the last two are evened out when the rest is less than half a batch.
+
+    A tail of one or two rows would teach a coupled loss nothing and leave a process without work.
+    """
+    ends = list(range(batch_size, len(order), batch_size))
+    rest = len(order) - (ends[-1] if ends else 0)
+    if ends and rest < batch_size / 2:
+        ends[-1] -= (batch_size - rest) // 2
+    return np.split(order, ends)
+
+
+class TokenBudget(Sampler[np.ndarray]):
+    """Batches of similar length that hold at most `max_tokens` tokens with padding; for passes that learn nothing.
+
+    The longest come first, so that a batch too large for memory fails at once. With several processes each
+    takes every `world`-th batch: nothing is padded or seen twice.
+    """
+
+    def __init__(self, lengths: np.ndarray, *, max_tokens: int, rank: int = 0, world: int = 1) -> None:
+        order = np.argsort(-lengths, kind="stable")
+        self.batches, first = [], 0
+        while first < len(order):
+            size = max(1, max_tokens // max(1, int(lengths[order[first]])))
+            self.batches.append(order[first : first + size])
+            first += size
+        self.batches = self.batches[rank::world]
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return iter(self.batches)

@@ -1,0 +1,157 @@
+"""Source: one split of one dataset, from the place that was named, verified at the door."""
+
+from pathlib import Path
+
+from omegaconf import DictConfig, OmegaConf
+
+from conf.job import DatasetConfig, LayoutConfig, Source
+from juzhen.core.errors import UserError, nearest
+from juzhen.core.examples import Examples, Kind
+from juzhen.data.files import BUILTIN_DATA, forms_of, on_disk
+from juzhen.data.hub import read_hub
+from juzhen.data.joined import joined, parts_of
+from juzhen.data.readers import Table, read_table
+from juzhen.data.text import load_text
+from juzhen.data.unpack import decompressed
+from juzhen.data.verify import verified
+
+ROW_POLICIES = ("error", "drop")
+
+
+def load_examples(
+    config: DatasetConfig | DictConfig,
+    split: str,
+    *,
+    source: str,
+    data_dir: str | Path,
+    on_bad_row: str,
+    required: bool = False,
+    group: str = "dataset",
+) -> Examples | None:
+    """The rows of one split, verified; None when there is no file for it.
+
+    source      builtin, local or hub; the dataset's own `source` goes before it; nothing else is tried
+    data_dir    folder that the paths of a layout start from, for source=local
+    on_bad_row  error: the first faulty row stops the job · drop: faulty rows are left out and counted
+    required    a missing split is a UserError that says where it was looked for
+    group       dataset or evaluate: where the set stands in the configuration, for what messages say to type
+
+    A promise of rows binds files only: a hub dataset has the rows of its pinned revision.
+    """
+    config = OmegaConf.to_object(config) if isinstance(config, DictConfig) else config
+    source = _one_of(config.source or source, [member.value for member in Source], "source")
+    _one_of(on_bad_row, ROW_POLICIES, "on_bad_row")
+    key = f"{group}.{config.name}"
+    if source == Source.HUB:
+        found = _from_hub(config, split, key=key, required=required)
+    else:
+        folder = BUILTIN_DATA if source == Source.BUILTIN else Path(data_dir).expanduser()
+        if config.layout in config.layouts and config.layouts[config.layout].window is not None:
+            return _text_from_file(config, split, folder, key=key, required=required, on_bad_row=on_bad_row)
+        layout = config.layouts.get(config.layout)
+        if layout is not None and isinstance(layout.files.get(split), list):
+            how = {"source": source, "data_dir": data_dir, "on_bad_row": on_bad_row, "group": group}
+            parts = [load_examples(part, split, **how) for part in parts_of(config, layout, split)]
+            found = joined(parts, layout.files[split], split=split, key=key, required=required)
+            if found is None and required:
+                raise UserError(_absence(config, layout, split, folder, key))
+            return found
+        found = _from_files(config, split, folder, key=key, required=required)
+    if found is None:
+        return None
+    table, columns, promised = found
+    return verified(table, config, split, key=key, columns=columns, promised=promised, on_bad_row=on_bad_row)
+
+
+def _from_hub(
+    config: DatasetConfig, split: str, *, key: str, required: bool
+) -> tuple[Table, dict, None] | None:
+    if config.hub is None:
+        raise UserError(
+            f"{config.name} is on no hub that juzhen knows of; type source=local data_dir=<folder>, "
+            f"or for this set alone {key}.source=local"
+        )
+    if split not in config.hub.splits:
+        if required:
+            raise UserError(f"{config.name}/{split}: {config.hub.id} has only {', '.join(config.hub.splits)}")
+        return None
+    return read_hub(config.name, config.hub, split, labels=config.labels or {}), config.hub.columns, None
+
+
+def _from_files(
+    config: DatasetConfig, split: str, folder: Path, *, key: str, required: bool
+) -> tuple[Table, dict, int | None] | None:
+    _one_of(config.layout, config.layouts, f"{key}.layout")
+    layout = config.layouts[config.layout]
+    path = _file(config, layout, split, folder, key=key, required=required)
+    if path is None:
+        return None
+    promised = (config.rows if layout.rows is None else layout.rows).get(split)
+    return read_table(path, header=layout.header, quoted=layout.quoted), layout.columns, promised
+
+
+def _text_from_file(
+    config: DatasetConfig, split: str, folder: Path, *, key: str, required: bool, on_bad_row: str
+) -> Examples | None:
+    """The windows of a plain-text file; dev is held out from the train file where it has no file of its own."""
+    layout = config.layouts[config.layout]
+    if config.kind != Kind.SENTENCE:
+        raise UserError(
+            f"{key}.layouts.{config.layout}.window={layout.window}: windows are cut from running text, "
+            f"of kind sentence; {config.name} is of kind {config.kind}. Type window=null"
+        )
+    dev = _file(config, layout, "dev", folder, key=key, required=False)
+    holds_out = dev is None and layout.held_out_percent > 0 and split in ("train", "dev")
+    named = "train" if holds_out else split
+    path = _file(config, layout, named, folder, key=key, required=required)
+    if path is None:
+        return None
+    return load_text(path, layout, name=config.name, split=split, holds_out=holds_out, on_bad_row=on_bad_row)
+
+
+def _file(
+    config: DatasetConfig, layout: LayoutConfig, split: str, folder: Path, *, key: str, required: bool
+) -> Path | None:
+    """Where the split lies; None when it has no file and may do without."""
+    if not folder.is_dir():
+        raise UserError(f"data_dir={folder}: no such folder; type data_dir=<folder that holds the data sets>")
+    named = layout.files.get(split)
+    path = on_disk(folder / named) if named else None
+    if path is None and required:
+        raise UserError(_absence(config, layout, split, folder, key))
+    if path is not None:
+        _refuse_another_form(path)
+    return path
+
+
+def _refuse_another_form(path: Path) -> None:
+    """Raises UserError where the same name, packed otherwise, lies beside the file and holds something else."""
+    for other in forms_of(path):
+        if other != path and decompressed(other) != decompressed(path):
+            raise UserError(
+                f"{path}: {other.name} lies beside it and holds something else, so it is not clear which is meant; "
+                "keep only one"
+            )
+
+
+def _absence(config: DatasetConfig, layout: LayoutConfig, split: str, folder: Path, key: str) -> str:
+    """Where a required split was looked for, and what to type."""
+    named = layout.files.get(split)
+    named = named[0] if isinstance(named, list) else named
+    looked_for = (
+        f"there is no file {folder / named}"
+        if named
+        else f"its layout {config.layout} names no such file (only {', '.join(layout.files)})"
+    )
+    others = [name for name in config.layouts if name != config.layout]
+    ways = [f"type data_dir=<folder that holds {named}>"] if named else []
+    ways += [f"{key}.layout={name}" for name in others]
+    ways += [f"{key}.source=hub"] if config.hub and split in config.hub.splits else []
+    ways += [] if named else [f"type +{key}.layouts.{config.layout}.files.{split}=<path>"]
+    return f"{config.name}/{split}: {looked_for}; {', or '.join(ways)}"
+
+
+def _one_of(word: str, known: list[str] | tuple[str, ...] | dict, key: str) -> str:
+    if word not in known:
+        raise UserError(f"{key}={word}: {nearest(str(word), known)}")
+    return word

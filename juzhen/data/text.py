@@ -1,0 +1,253 @@
+"""Running text as rows: windows of a plain-text file, cut where sentences end, and a held-out part of its lines.
+
+Lines of less than SHORTEST characters are left out; a longer line than a window is cut into several, each as
+long as fits. A window never crosses a line. Whether a line is held out depends on its bytes alone, so equal
+lines fall on the same side in every file and on every machine.
+"""
+
+import hashlib
+import mmap
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Int, UInt8
+
+from conf.job import LayoutConfig
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples, Kind
+from juzhen.core.texts import NUL_FAULT
+from juzhen.data.encoding import BYTE_ORDER_MARK, LOOKED_AT, refuse_lone_returns, refuse_other_encodings
+from juzhen.data.files import COMPRESSIONS
+from juzhen.data.text_table import TextTable
+from juzhen.data.unpack import decompressed
+
+SHORTEST = 4
+"""Characters; shorter lines, and shorter rests of cut lines, say too little."""
+
+BLOCK_BYTES = 1 << 22
+SENTENCE_ENDS = "。！？；!?;…"
+CLAUSE_ENDS = "，、：,:"
+CLOSING = "”’」』）》】〉)\"'"
+NEW_LINE, SPACE = ord("\n"), ord(" ")
+
+
+@dataclass
+class Windows:
+    """Stretches of a text: byte places (starts, ends), the line each is in (from 1), and whether it is held out."""
+
+    starts: Int[np.ndarray, "windows"]
+    ends: Int[np.ndarray, "windows"]
+    lines: Int[np.ndarray, "windows"]
+    held_out: Bool[np.ndarray, "windows"]
+
+    def chosen(self, rows: np.ndarray) -> "Windows":
+        return Windows(self.starts[rows], self.ends[rows], self.lines[rows], self.held_out[rows])
+
+    @classmethod
+    def joined(cls, parts: "list[Windows]") -> "Windows":
+        return cls(
+            *(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__)
+        )
+
+
+def load_text(
+    path: Path,
+    layout: LayoutConfig,
+    *,
+    name: str,
+    split: str,
+    holds_out: bool,
+    on_bad_row: str,
+) -> Examples:
+    """The windows of a text file, as sentences in the order of the file.
+
+    holds_out  whether the file holds dev and train: then `split` chooses between the lines held out and the rest
+    """
+    content = _content(path)
+    found, faults = _all_windows(content, layout)
+    if faults and on_bad_row == "error":
+        line, reason = min(faults.items())
+        raise UserError(
+            f"{path}:{line}: {reason}. Mend the file, or type on_bad_row=drop to leave such lines out and count them"
+        )
+    if holds_out:
+        found = found.chosen(np.flatnonzero(found.held_out == (split == "dev")))
+        if split == "dev" and layout.held_out_rows is not None:
+            # Spread over the file, which may be about one thing here and another there.
+            places = np.linspace(0, len(found.starts) - 1, min(layout.held_out_rows, len(found.starts)))
+            found = found.chosen(places.astype(np.int64))
+    if not len(found.starts):
+        raise UserError(f"{path}: no line of {SHORTEST} or more characters is left for {split}")
+    table: TextTable | list[str] = TextTable(content, found.starts, found.ends)
+    return Examples(
+        name,
+        split,
+        Kind.SENTENCE,
+        list(table) if split != "train" else table,
+        {"text": np.arange(len(found.starts), dtype=np.int32)},
+        None,
+        fingerprint=_fingerprint(content, found),
+        num_dropped=len(faults),
+        lines=found.lines.astype(np.int32),
+    )
+
+
+def _content(path: Path) -> UInt8[np.ndarray, "bytes"]:
+    """The bytes of the file: mapped into memory, or, where it is compressed, unpacked there as one block."""
+    plain = path.with_suffix("") if path.suffix in COMPRESSIONS else path
+    if plain.suffix.lower() != ".txt":
+        raise UserError(
+            f"{path}: a layout with `window` reads plain text; expected .txt, .txt.zst or .txt.gz"
+        )
+    if path.suffix in COMPRESSIONS:
+        content = np.frombuffer(decompressed(path), dtype=np.uint8)
+    else:
+        content = _mapped(path)
+    refuse_other_encodings(path, content[:LOOKED_AT].tobytes())
+    mark = len(BYTE_ORDER_MARK)
+    content = content[mark:] if content[:mark].tobytes() == BYTE_ORDER_MARK else content
+    if not len(content):
+        raise UserError(f"{path}: the file is empty")
+    refuse_lone_returns(path, content[:LOOKED_AT].tobytes().decode(errors="replace"))
+    return content
+
+
+def _mapped(path: Path) -> UInt8[np.ndarray, "bytes"]:
+    try:
+        if not path.stat().st_size:
+            raise UserError(f"{path}: the file is empty")
+        with path.open("rb") as file:
+            return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype=np.uint8)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def _fingerprint(content: UInt8[np.ndarray, "bytes"], found: Windows) -> str:
+    digest = hashlib.blake2b(content, digest_size=16)
+    digest.update(np.stack([found.starts, found.ends]).astype("<i8").tobytes())
+    return digest.hexdigest()
+
+
+def _all_windows(content: UInt8[np.ndarray, "bytes"], layout: LayoutConfig) -> tuple[Windows, dict[int, str]]:
+    """Windows of the whole text, and line → fault."""
+    parts, faults, line = [], {}, 1
+    for start, end in _blocks(content):
+        block = content[start:end].tobytes()
+        if bad := _bad_lines(block, first_line=line):
+            faults |= bad
+            block = b"\n".join(
+                b" " * len(one) if line + number in bad else one
+                for number, one in enumerate(block.split(b"\n"))
+            )
+        text = block.decode()
+        found = _windows(text, window=layout.window, held_out_percent=layout.held_out_percent)
+        found.starts += start
+        found.ends += start
+        found.lines += line
+        parts.append(found)
+        line += block.count(b"\n")
+    return Windows.joined(parts), faults
+
+
+def _blocks(content: UInt8[np.ndarray, "bytes"]) -> Iterator[tuple[int, int]]:
+    """Stretches of about BLOCK_BYTES that end with a line."""
+    start = 0
+    while start < len(content):
+        end = start + BLOCK_BYTES
+        while end < len(content):
+            (breaks,) = np.nonzero(content[end : end + BLOCK_BYTES] == NEW_LINE)
+            if len(breaks):
+                end += int(breaks[0]) + 1
+                break
+            end += BLOCK_BYTES
+        yield start, min(end, len(content))
+        start = end
+
+
+def _bad_lines(block: bytes, *, first_line: int) -> dict[int, str]:
+    """Line → why it is no text: it is not UTF-8, or holds a NUL byte."""
+    try:
+        block.decode()
+        if b"\0" not in block:
+            return {}
+    except UnicodeDecodeError:
+        pass
+    faults = {}
+    for number, line in enumerate(block.split(b"\n"), start=first_line):
+        if b"\0" in line:
+            faults[number] = f"the line {NUL_FAULT}"
+        try:
+            line.decode()
+        except UnicodeDecodeError as error:
+            faults[number] = (
+                f"byte {error.start + 1} of the line is 0x{line[error.start]:02x}, which is not UTF-8"
+            )
+    return faults
+
+
+def _windows(text: str, *, window: int, held_out_percent: float) -> Windows:
+    """Windows of some whole lines; bytes count from their beginning, lines from 0."""
+    points = np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
+    widths = 1 + (points > 0x7F).astype(np.int64) + (points > 0x7FF) + (points > 0xFFFF)
+    places = np.concatenate([[0], np.cumsum(widths)])  # character → byte
+    breaks = np.flatnonzero(points == NEW_LINE)
+    starts, ends = np.append(0, breaks + 1), np.append(breaks, len(points))
+    raw = text.encode()
+    buckets = [
+        zlib.crc32(raw[first:last])
+        for first, last in zip(places[starts].tolist(), places[ends].tolist(), strict=True)
+    ]
+    held_out = np.array(buckets) % 10_000 < held_out_percent * 100
+    starts, ends, lines = _cut(points, starts, ends, window=window)
+    solid = np.concatenate([[0], np.cumsum(points > SPACE)])  # characters that are no ASCII white space
+    kept = solid[ends] - solid[starts] >= SHORTEST
+    starts, ends, lines = starts[kept], ends[kept], lines[kept]
+    return Windows(places[starts], places[ends], lines, held_out[lines])
+
+
+def _cut(
+    points: np.ndarray, starts: np.ndarray, ends: np.ndarray, *, window: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Each line in stretches of at most `window` characters: (starts, ends, line), in order.
+
+    All lines take one cut at a time: behind the last sentence end of the window, else behind its last comma, else
+    behind its last space, else at its end. A cut in the first third of a window is none, or windows would become
+    splinters.
+    """
+    levels = [
+        _ends_behind(points, SENTENCE_ENDS, with_full_stop=True),
+        _ends_behind(points, CLAUSE_ENDS),
+        np.flatnonzero(points == SPACE) + 1,
+    ]
+    lines = np.arange(len(starts))
+    done: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    while len(starts):
+        cuts = np.minimum(starts + window, ends)
+        undecided = cuts < ends
+        for marks in levels:
+            if not len(marks):
+                continue
+            last = marks[np.maximum(np.searchsorted(marks, cuts, side="right") - 1, 0)]
+            found = undecided & (last > starts + window // 3) & (last <= cuts)
+            cuts = np.where(found, last, cuts)
+            undecided &= ~found
+        done.append((starts, cuts, lines))
+        goes_on = cuts < ends
+        starts, ends, lines = cuts[goes_on], ends[goes_on], lines[goes_on]
+    starts, cuts, lines = (np.concatenate(columns) for columns in zip(*done, strict=True))
+    order = np.argsort(starts, kind="stable")
+    return starts[order], cuts[order], lines[order]
+
+
+def _ends_behind(points: np.ndarray, marks: str, *, with_full_stop: bool = False) -> np.ndarray:
+    """Places right behind one of the marks, or behind the closing quotes that follow it."""
+    is_end = np.isin(points, np.array([ord(mark) for mark in marks], dtype=np.uint32))
+    following = np.append(points[1:], NEW_LINE)
+    if with_full_stop:  # of Latin text; the point of 3.5 is none
+        is_end |= (points == ord(".")) & (following == SPACE)
+    closes = np.isin(points, np.array([ord(mark) for mark in CLOSING], dtype=np.uint32))
+    is_end = (is_end & ~np.append(closes[1:], False)) | (closes & np.append(False, is_end[:-1]))
+    return np.flatnonzero(is_end) + 1

@@ -1,0 +1,100 @@
+"""Sets whose classes a classifier is to tell apart, on what a model makes of their texts."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from conf.job import DatasetConfig, JobConfig
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples, Kind
+from juzhen.core.transfer import KINDS, judged_split, too_few
+from juzhen.data.configured import configured_set
+
+SPLITS = ("train", "dev", "test")
+
+
+@dataclass(frozen=True)
+class TransferTask:
+    """Rows with classes; of train, dev and test those splits that there are."""
+
+    name: str
+    splits: dict[str, Examples]
+
+    @property
+    def kind(self) -> Kind:
+        return next(iter(self.splits.values())).kind
+
+    @property
+    def judged(self) -> str:
+        """The split that the classifier is judged on."""
+        return judged_split(self.splits)[0]
+
+    @property
+    def labels(self) -> dict[str, np.ndarray]:
+        """Class number of each row, by split."""
+        return {name: one.targets.astype(np.int64) for name, one in self.splits.items()}
+
+    def described(self) -> dict[str, Any]:
+        """What a result says of it: which rows were learnt from, and which judged by."""
+        name, in_folds = judged_split(self.splits)
+        return {
+            "judged_on": f"folds of {name}" if in_folds else name,
+            "splits": {
+                split: {"rows": len(one), "fingerprint": one.fingerprint}
+                for split, one in self.splits.items()
+            },
+        }
+
+
+Load = Callable[[DatasetConfig, str], Examples | None]
+"""Reads a split of a set; None where there is no file."""
+
+
+def asked_tasks(job: JobConfig, load: Load) -> list[TransferTask]:
+    """The tasks of `evaluation.transfer`, each set as the job describes it, or else as conf/dataset does.
+
+    Raises UserError for a set that is not known, has no file, no classes, or too few rows of one.
+    """
+    known = {**job.evaluate, **job.dataset}
+    tasks = []
+    for name in dict.fromkeys(job.evaluation.transfer):
+        try:
+            config = known.get(name) or configured_set(name)
+            tasks.append(_task(config, job, load))
+        except UserError as error:
+            raise UserError(f"evaluation.transfer: {error}") from error
+    return tasks
+
+
+def _task(config: DatasetConfig, job: JobConfig, load: Load) -> TransferTask:
+    if Kind(config.kind) not in KINDS:
+        raise UserError(
+            f"{config.name} has {config.kind.replace('_', ' ')}s, and a classifier needs classes: 0/1 pairs or NLI "
+            "pairs, such as mrpc, qqp or snli, or texts with a class, such as tnews"
+        )
+    found = {split: load(config, split) for split in SPLITS}
+    splits = {split: one for split, one in found.items() if one is not None}
+    if not splits:
+        raise UserError(
+            f"{config.name} has no file: source={config.source or job.source}, data_dir={job.data_dir}; set data_dir="
+            "<folder that holds the sets>, or leave it out"
+        )
+    task = TransferTask(config.name, splits)
+    if reason := too_few(task.labels):
+        raise UserError(f"{config.name}: {reason}")
+    return task
+
+
+def text_task(
+    evaluated: Mapping[str, Examples], train: Examples | None
+) -> tuple[TransferTask | None, str | None]:
+    """The task of a set of texts with classes that is evaluated on, or why there is none.
+
+    evaluated  dev and test, of which there is at least one
+    """
+    name = next(iter(evaluated.values())).name
+    task = TransferTask(name, ({} if train is None else {"train": train}) | dict(evaluated))
+    reason = too_few(task.labels)
+    return (None, reason) if reason else (task, None)

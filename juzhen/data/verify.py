@@ -1,0 +1,200 @@
+"""From columns to Examples: every row is checked before it may enter."""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from conf.job import DatasetConfig
+from juzhen.core.errors import UserError, nearest
+from juzhen.core.examples import TARGET_COLUMN, TEXT_COLUMNS, Examples, Kind
+from juzhen.core.texts import is_unseen, short, text_fault
+from juzhen.data.gold import read_targets
+from juzhen.data.readers import Table
+
+MOST_NAMES = 20
+"""Columns that a message names; a file that is no table may have thousands."""
+
+
+def verified(
+    table: Table,
+    config: DatasetConfig,
+    split: str,
+    *,
+    key: str,
+    columns: dict,
+    promised: int | None,
+    on_bad_row: str,
+) -> Examples:
+    """The rows of `table` as Examples, or a UserError that names the first faulty line.
+
+    key         where the set stands in the configuration, such as dataset.csts
+    columns     field of the example → column name or 0-based position
+    promised    rows expected after those with an ignored label are left out; None: any number
+    on_bad_row  "error", or "drop": faulty rows are left out and counted
+    """
+    kind = Kind(config.kind)
+    fields = _text_fields(kind, columns, key)
+    faults = dict(table.faults)
+    if faults and not len(table.lines):  # then columns that a file without a header would have are not known
+        _refuse_faults(table, faults, on_bad_row)
+        _check_count(table, f"{key}.rows.{split}", 0, len(faults), promised)
+    texts = {field: _raw(table, field, columns[field], key) for field in fields}
+    keep, targets = np.ones(len(table.lines), dtype=bool), None
+    if kind in TARGET_COLUMN:
+        gold = _raw(table, TARGET_COLUMN[kind], columns[TARGET_COLUMN[kind]], key)
+        targets, keep = read_targets(gold, table, config, key=key, faults=faults)
+    for field in fields:
+        texts[field] = _stripped(texts[field], field, table, keep, faults)
+    _refuse_faults(table, faults, on_bad_row)
+    if faults:
+        keep &= ~np.isin(table.lines, list(faults))
+    num_rows = int(keep.sum())
+    _check_count(table, f"{key}.rows.{split}", num_rows, len(faults), promised)
+    if num_rows < len(keep):
+        rows = np.flatnonzero(keep).tolist()
+        texts = {field: [values[row] for row in rows] for field, values in texts.items()}
+        targets = None if targets is None else targets[keep]
+    return Examples.from_texts(
+        config.name,
+        split,
+        kind=kind,
+        texts=texts,
+        targets=targets,
+        fingerprint=fingerprint_of(kind, texts, targets),
+        num_dropped=len(faults),
+        lines=table.lines[keep],
+        num_classes=1 + max(config.labels.values()) if config.labels else 0,
+    )
+
+
+def fingerprint_of(kind: Kind, texts: dict[str, list[str]], targets: np.ndarray | None) -> str:
+    """Hex digest (128 bit BLAKE2b) of kind, texts and targets in order; the file format leaves no trace."""
+    digest = hashlib.blake2b(kind.encode(), digest_size=16)
+    for field, values in texts.items():
+        digest.update(f"\n{field}\n".encode())
+        digest.update("\0".join(values).encode())
+    if targets is not None:
+        digest.update(targets.astype("<f4").tobytes())
+    return digest.hexdigest()
+
+
+def _text_fields(kind: Kind, columns: dict, key: str) -> list[str]:
+    """Text fields that the column map fills, in order. Raises UserError for a field too few or too many."""
+    required = [*TEXT_COLUMNS[kind], *([TARGET_COLUMN[kind]] if kind in TARGET_COLUMN else [])]
+    negatives = [field for field in columns if kind is Kind.TRIPLET and field.startswith("negative_")]
+    for field in required:
+        if columns.get(field) is None:
+            raise UserError(f"{key}: a {kind} needs a column for {field}, `columns` gives none")
+    for field in columns:
+        if field not in (*required, *negatives):
+            raise UserError(
+                f"{key}: `columns` names the field {field}, which a {kind} does not have; "
+                f"{nearest(field, required)}"
+            )
+    return [*TEXT_COLUMNS[kind], *sorted(negatives, key=lambda field: (len(field), field))]
+
+
+def _raw(table: Table, field: str, column: str | int, key: str) -> Sequence:
+    """The values of one column, by name or position."""
+    names = table.names
+    found = f"the columns found are {listed(names)}" if names else "it has no header line that names columns"
+    if isinstance(column, int):
+        if not 0 <= column < len(table.columns):
+            raise UserError(
+                f"{table.place}: {field} is read from column {column} (counted from 0), but there are "
+                f"only {len(table.columns)} columns; {found}. Mend `columns` in the layout of {key}"
+            )
+        position = column
+    elif names and column in names:
+        position = place_in(names, column, table.place)
+    else:
+        raise UserError(
+            f"{table.place}: no column {column}, from which {field} is read; {found}{_hint(column, names or (), key)}"
+        )
+    values = table.columns[position]
+    return values.to_pylist() if hasattr(values, "to_pylist") else values
+
+
+def _hint(column: str, names: Sequence[str], key: str) -> str:
+    """What to do where a column is not found, as the end of a sentence."""
+    if f'"{column}"' in names:
+        return f". The fields are in quotes: say `quoted: true` in the layout of {key}"
+    sign = next((sign for sign in ",;|\t" if len(names) == 1 and column in names[0].split(sign)), None)
+    if sign:
+        kind = (
+            ".csv"
+            if sign == ","
+            else ".tsv"
+            if sign == "\t"
+            else ".tsv or .csv, and put tabs or commas there"
+        )
+        return f". They are divided by {sign!r}: give the file a name that ends with {kind}"
+    hint = nearest(column, names)
+    meant = f"; {hint}" if hint.startswith("did you mean") else "."
+    return f"{meant} Choose another {key}.layout, or mend `columns` in it"
+
+
+def listed(names: Sequence[str]) -> str:
+    """The names of columns for a message, which they do not drown.
+
+    >>> listed(["a", "b"])
+    'a, b'
+    """
+    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+    return short(", ".join(names[:MOST_NAMES]), 300) + more
+
+
+def place_in(names: Sequence[str], column: str, place: str) -> int:
+    """Where a column stands. Raises UserError when the header has that name twice."""
+    places = [number for number, name in enumerate(names) if name == column]
+    if len(places) > 1:
+        raise UserError(
+            f"{place}: the header has the column {short(column)} {len(places)} times, and it is not clear which is "
+            f"meant; name it by its place, from 0: {' or '.join(map(str, places))}"
+        )
+    return places[0]
+
+
+def _stripped(
+    values: Sequence, field: str, table: Table, keep: np.ndarray, faults: dict[int, str]
+) -> list[str]:
+    """The texts without surrounding whitespace; those that are no text are noted in `faults`."""
+    try:
+        values = list(map(str.strip, values))
+        joined = "".join(values)
+        joined.encode()  # half a surrogate pair, which JSON can spell, would fail much later
+        if "" not in values and "\0" not in joined and not any(map(is_unseen, values)):
+            return values
+    except (TypeError, UnicodeEncodeError):
+        pass
+    for row, value in enumerate(values):
+        if keep[row] and (fault := text_fault(value)):
+            faults.setdefault(int(table.lines[row]), f"{field} {fault}")
+    return [value.strip() if isinstance(value, str) else "" for value in values]
+
+
+def _refuse_faults(table: Table, faults: dict[int, str], on_bad_row: str) -> None:
+    """Raises UserError that names the first faulty line, unless such lines are to be left out."""
+    if not faults or on_bad_row != "error":
+        return
+    first = min(faults)
+    more = f" {len(faults) - 1} more rows are faulty." if len(faults) > 2 else ""
+    more = " One more row is faulty." if len(faults) == 2 else more
+    raise UserError(
+        f"{table.at(first)}: {faults[first]}.{more} Mend the file, or type on_bad_row=drop to leave such "
+        f"rows out and count them"
+    )
+
+
+def _check_count(table: Table, rows_key: str, num_rows: int, num_dropped: int, promised: int | None) -> None:
+    """Raises UserError when nothing is left, or when another number of rows was read than promised."""
+    dropped = f", {num_dropped} of them faulty" if num_dropped else ""
+    if not num_rows:
+        raise UserError(f"{table.place}: no rows are left ({num_rows + num_dropped} were read{dropped})")
+    if promised is not None and num_rows + num_dropped != promised:
+        raise UserError(
+            f"{table.place}: {num_rows + num_dropped} rows{dropped}, but {rows_key} promises "
+            f"{promised}; is the file complete? If this is another release, type "
+            f"{rows_key}=null"
+        )

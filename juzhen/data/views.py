@@ -1,0 +1,134 @@
+"""Views: examples of one kind as examples of another, without a guess.
+
+`juzhen.core.contract.VIEWS` lists them. All keep the sentence table and rearrange numbers; rows come out
+in the order of the file.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from juzhen.core.errors import UserError
+from juzhen.core.examples import NLI_CLASSES, TEXT_COLUMNS, Examples, Kind
+
+ENTAILMENT, CONTRADICTION = NLI_CLASSES.index("entailment"), NLI_CLASSES.index("contradiction")
+SAME, DIFFERENT = 1, 0
+
+
+def apply_view(examples: Examples, wanted: Kind) -> Examples:
+    """The examples as `wanted` kind; themselves when they are of that kind already.
+
+    Raises UserError when no row is left, for instance because no premise has both classes.
+    """
+    if examples.kind == wanted:
+        return examples
+    if wanted is Kind.SENTENCE:
+        return _distinct_sentences(examples)
+    if (examples.kind, wanted) not in _VIEWS:
+        raise ValueError(f"there is no view from {examples.kind} to {wanted}")
+    function, reason = _VIEWS[examples.kind, wanted]
+    viewed = function(examples)
+    if not len(viewed):
+        name = examples.name
+        raise UserError(
+            f"{name}/{examples.split}: {reason}, so there is no {wanted} in it; choose a loss that takes "
+            f"a {examples.kind}, or another view with dataset.{name}.view=…"
+        )
+    return viewed
+
+
+def _positives(examples: Examples, target: int) -> Examples:
+    """The pairs whose target is `target`, as anchor and positive."""
+    first, second = TEXT_COLUMNS[examples.kind]
+    rows = np.flatnonzero(examples.targets == target)
+    columns = {"anchor": examples.columns[first][rows], "positive": examples.columns[second][rows]}
+    return _rebuilt(examples, Kind.POSITIVE_PAIR, columns, rows)
+
+
+def _grouped_triplets(examples: Examples, positive: int, negative: int) -> Examples:
+    """Pairs grouped by their first sentence: each positive with one negative of its group, taken in turn.
+
+    The k-th positive of a group meets negative k modulo their number: each positive is used once and
+    nothing is drawn.
+    """
+    first, second = TEXT_COLUMNS[examples.kind]
+    anchors = examples.columns[first]
+    positives = np.flatnonzero(examples.targets == positive)
+    negatives = np.flatnonzero(examples.targets == negative)
+    negatives = negatives[np.argsort(anchors[negatives], kind="stable")]
+    starts = np.searchsorted(anchors[negatives], anchors[positives], side="left")
+    counts = np.searchsorted(anchors[negatives], anchors[positives], side="right") - starts
+    turns = _rank_in_group(anchors[positives])
+    has_negative = counts > 0
+    rows = positives[has_negative]
+    partners = negatives[(starts + turns % np.maximum(counts, 1))[has_negative]]
+    columns = {
+        "anchor": anchors[rows],
+        "positive": examples.columns[second][rows],
+        "negative": examples.columns[second][partners],
+    }
+    return _rebuilt(examples, Kind.TRIPLET, columns, rows)
+
+
+def _rank_in_group(groups: np.ndarray) -> np.ndarray:
+    """How many earlier rows have the same group number, per row."""
+    order = np.argsort(groups, kind="stable")
+    ranks = np.empty(len(groups), dtype=np.int64)
+    ranks[order] = np.arange(len(groups)) - np.searchsorted(groups[order], groups[order], side="left")
+    return ranks
+
+
+def _triplet_positives(examples: Examples) -> Examples:
+    columns = {column: examples.columns[column] for column in ("anchor", "positive")}
+    return _rebuilt(examples, Kind.POSITIVE_PAIR, columns, np.arange(len(examples)))
+
+
+def _triplet_pairs(examples: Examples) -> Examples:
+    """Each triplet as one pair with label 1 and one with label 0 per negative, in this order."""
+    others = [column for column in examples.columns if column != "anchor"]  # the positive, then the negatives
+    rows = np.repeat(np.arange(len(examples)), len(others))
+    columns = {
+        "text_a": examples.columns["anchor"][rows],
+        "text_b": np.stack([examples.columns[column] for column in others], axis=1).ravel(),
+    }
+    labels = [SAME if column == "positive" else DIFFERENT for column in others]
+    targets = np.tile(np.asarray(labels, dtype=np.float32), len(examples))
+    return replace(_rebuilt(examples, Kind.LABELLED_PAIR, columns, rows), targets=targets, num_classes=2)
+
+
+def _distinct_sentences(examples: Examples) -> Examples:
+    """Every sentence that occurs in the rows, once, by first occurrence."""
+    columns = list(examples.columns.values())
+    _, places = np.unique(np.stack(columns, axis=1).ravel(), return_index=True)
+    places = np.sort(places)
+    rows = places // len(columns)
+    return _rebuilt(examples, Kind.SENTENCE, {"text": np.stack(columns, axis=1).ravel()[places]}, rows)
+
+
+def _rebuilt(examples: Examples, kind: Kind, columns: dict[str, np.ndarray], rows: np.ndarray) -> Examples:
+    """Examples of another kind over the same table; `rows` says which row each comes from."""
+    lines = None if examples.lines is None else examples.lines[rows]
+    return replace(examples, kind=kind, columns=columns, targets=None, lines=lines, num_classes=0)
+
+
+_VIEWS: dict[tuple[Kind, Kind], tuple[Callable[[Examples], Examples], str]] = {
+    (Kind.NLI_PAIR, Kind.TRIPLET): (
+        lambda examples: _grouped_triplets(examples, ENTAILMENT, CONTRADICTION),
+        "no premise has both an entailment and a contradiction",
+    ),
+    (Kind.NLI_PAIR, Kind.POSITIVE_PAIR): (
+        lambda examples: _positives(examples, ENTAILMENT),
+        "no pair is an entailment",
+    ),
+    (Kind.LABELLED_PAIR, Kind.POSITIVE_PAIR): (
+        lambda examples: _positives(examples, SAME),
+        "no pair has label 1",
+    ),
+    (Kind.LABELLED_PAIR, Kind.TRIPLET): (
+        lambda examples: _grouped_triplets(examples, SAME, DIFFERENT),
+        "no first sentence occurs with label 1 and with label 0",
+    ),
+    (Kind.TRIPLET, Kind.POSITIVE_PAIR): (_triplet_positives, "there are no rows"),
+    (Kind.TRIPLET, Kind.LABELLED_PAIR): (_triplet_pairs, "there are no rows"),
+}

@@ -1,0 +1,123 @@
+"""From a configuration to a sentence encoder: any Hugging Face encoder, from a folder or from the hub."""
+
+from pathlib import Path
+
+import torch
+from torch import nn
+from transformers import AutoTokenizer, PreTrainedModel
+from transformers import PreTrainedTokenizerBase as Tokenizer
+
+from conf.job import BackboneConfig
+from juzhen.core.errors import UserError
+from juzhen.encoders.first_look import check_vocabulary, find_encoder, read_tokenizer_file
+from juzhen.encoders.foreign import told_simply
+from juzhen.encoders.grow import with_layers
+from juzhen.encoders.layout import Layout, check_pooling
+from juzhen.encoders.pair_score import BilinearScore
+from juzhen.encoders.projection import load_projections
+from juzhen.encoders.prompt_encoder import PromptEncoder
+from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.transformer import from_scratch, from_weights, quiet, read_architecture
+
+
+def load_backbone(config: BackboneConfig, *, seed: int) -> SentenceEncoder:
+    """The sentence encoder that `config` describes, in float32 on the CPU, in training mode.
+
+    seed  draws the weights under `initialise=random`; the global random state is left as it was
+
+    What the configuration leaves open (null) is taken from the folder; what the folder leaves open is pooling
+    mean, not normalised, as many tokens as the model can take. Raises UserError for every mistake that can be
+    seen in the files.
+    """
+    found = find_encoder(config)
+    layout = found.layout
+    with quiet(), torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        architecture = read_architecture(layout.transformer, dropout=config.dropout)
+        if config.initialise == "random":
+            if config.layers is not None:
+                architecture.num_hidden_layers = config.layers
+            backbone = from_scratch(architecture, shown=found.shown)
+        elif found.on_hub_only:
+            backbone = from_weights(config.path, architecture, revision=config.revision)
+        else:
+            backbone = from_weights(str(layout.transformer), architecture, local_files_only=True)
+        tokenizer = _read_tokenizer(layout.transformer)
+    encoder = _assemble(config, layout, backbone, tokenizer)
+    encoder.score_head = (
+        BilinearScore.load(found.folder, dim=encoder.dim) if config.initialise == "pretrained" else None
+    )
+    return encoder if config.layers is None else with_layers(encoder, config.layers, seed=seed)
+
+
+def _read_tokenizer(folder: Path) -> Tokenizer:
+    with told_simply(f"{folder}: the tokenizer does not load"):
+        try:
+            return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        except Exception:
+            read_tokenizer_file(folder)  # transformers says no more than which key was not there
+            raise
+
+
+def _assemble(
+    config: BackboneConfig, layout: Layout, backbone: PreTrainedModel, tokenizer: Tokenizer
+) -> SentenceEncoder:
+    rows = backbone.get_input_embeddings().num_embeddings
+    check_vocabulary(tokenizer.get_vocab(), rows, shown=config.path)
+    if config.pooling is None and layout.pooling_error:
+        raise UserError(layout.pooling_error)
+    encoder = SentenceEncoder(
+        backbone,
+        tokenizer,
+        pooling=check_pooling(config.pooling or layout.pooling or "mean"),
+        normalise=bool(layout.normalise) if config.normalise is None else config.normalise,
+        max_length=_max_length(config, layout, backbone, tokenizer),
+        projections=load_projections(
+            layout.projections, width=backbone.config.hidden_size, layer_norm=config.layer_norm
+        ),
+    )
+    if layout.prompts is not None:
+        encoder = PromptEncoder.around(encoder, layout.prompts)
+    return encoder.train()
+
+
+def _max_length(
+    config: BackboneConfig, layout: Layout, backbone: PreTrainedModel, tokenizer: Tokenizer
+) -> int:
+    """Tokens per sentence: what was asked for if the model can take it, else what the folder says."""
+    limit = num_positions(backbone)
+    wanted = config.max_length
+    if wanted is not None:
+        smallest = tokenizer.num_special_tokens_to_add() + 1
+        if wanted < smallest or (limit is not None and wanted > limit):
+            raise UserError(
+                f"backbone.max_length={wanted}: {config.path} takes {smallest} to "
+                f"{limit or 'any number of'} tokens per sentence"
+            )
+        return wanted
+    told = [layout.max_length or tokenizer.model_max_length, limit]
+    # Tokenizers that do not know their length say 10^30.
+    known = [number for number in told if number is not None and number < 10**9]
+    if not known:
+        raise UserError(f"{config.path} does not say how many tokens it takes; add backbone.max_length=128")
+    if min(known) <= (special := tokenizer.num_special_tokens_to_add()):
+        raise UserError(
+            f"{config.path} takes {min(known)} tokens, and {special} of them are special: none is left for the text"
+        )
+    return min(known)
+
+
+def num_positions(backbone: PreTrainedModel) -> int | None:
+    """The most tokens a sentence may have, or None for models without a limit.
+
+    RoBERTa and its kin count positions from padding_idx + 1, so two of their 514 rows are never used.
+    """
+    limit = getattr(backbone.config, "max_position_embeddings", None)
+    for name, module in backbone.named_modules():
+        if (
+            name.endswith("position_embeddings")
+            and isinstance(module, nn.Embedding)
+            and module.padding_idx is not None
+        ):
+            limit = module.num_embeddings - module.padding_idx - 1
+    return limit if limit is not None and limit > 0 else None

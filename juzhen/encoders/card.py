@@ -1,0 +1,92 @@
+"""The README of a saved encoder."""
+
+from typing import Any
+
+from juzhen.core.markup import in_markdown
+from juzhen.encoders.locate import SCORE_FILE
+from juzhen.encoders.prompt_encoder import PromptEncoder
+from juzhen.encoders.sentence_encoder import SentenceEncoder
+
+_FRONT_MATTER = """---
+library_name: sentence-transformers
+pipeline_tag: sentence-similarity
+tags: [sentence-similarity, feature-extraction, juzhen]
+---
+"""
+
+_USE = {
+    True: """```python
+from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("<this folder>")
+embeddings = model.encode(["今天天气很好", "今天是个好天气"])
+```
+""",
+    False: """sentence-transformers cannot compute it, so there is no `modules.json`; load it with juzhen:
+
+```python
+from encoders import load_encoder
+
+encoder = load_encoder("<this folder>")
+embeddings = encoder.embed(["今天天气很好", "今天是个好天气"], batch_tokens=16384, progress=False)
+```
+""",
+}
+
+_SCORE = f"""
+These are the embeddings alone. A pair was trained to be scored by uᵀWv and not by the cosine: sentence-transformers
+knows nothing of {SCORE_FILE}, `juzhen score` does, and `load_encoder("<this folder>").scores(first, second, …)`.
+"""
+
+
+def model_card(encoder: SentenceEncoder, facts: dict[str, Any], *, loads_elsewhere: bool) -> str:
+    """Markdown: what the encoder is, how to load it, and the facts as tables.
+
+    facts            `name` is the title; values that are dicts become sections of their own
+    loads_elsewhere  whether sentence-transformers can load the folder
+    """
+    facts = dict(facts)
+    title = facts.pop("name", "Sentence encoder")
+    own = {
+        "architecture": encoder.backbone.config.model_type,
+        "pooling": encoder.pooling,
+        "normalised": "yes" if encoder.normalise else "no",
+        "dimensions": encoder.dim,
+        "tokens at most": encoder.max_length,
+    }
+    own |= {"score": f"uᵀWv of embeddings of length 1, W in {SCORE_FILE}"} if encoder.score_head else {}
+    if isinstance(encoder, PromptEncoder):
+        prompts = encoder.prompts.as_dict().items()
+        facts |= {"templates": {key: value for key, value in prompts if value is not None}}
+    plain = {key: value for key, value in facts.items() if not isinstance(value, dict)}
+    sections = {key: value for key, value in facts.items() if isinstance(value, dict)}
+    parts = [
+        _FRONT_MATTER if loads_elsewhere else "",
+        f"# {in_markdown(title)}\n\nA sentence encoder trained with juzhen.\n\n",
+        fact_table(own | plain),
+        f"\n## Use\n\n{_USE[loads_elsewhere]}",
+        _SCORE if encoder.score_head else "",
+        *(
+            f"\n## {in_markdown(_words(name)).capitalize()}\n\n{fact_table(rows)}"
+            for name, rows in sections.items()
+        ),
+    ]
+    return "".join(parts)
+
+
+def fact_table(rows: dict[str, Any]) -> str:
+    """A Markdown table of two columns without headings."""
+    lines = [f"| {in_markdown(_words(key))} | {in_markdown(_cell(value))} |" for key, value in rows.items()]
+    return "\n".join(["| | |", "|---|---|", *lines]) + "\n"
+
+
+def _words(key: str) -> str:
+    return str(key).replace("_", " ")
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_cell, value))
+    return "–" if value is None else str(value)

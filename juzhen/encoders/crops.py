@@ -1,0 +1,112 @@
+"""Two random pieces of a text, as the pair that a sentence encoder learns from when there are no pairs."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from juzhen.core.batch import Batch, Tokens
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples, Kind
+from juzhen.data.text_table import TextTable
+from juzhen.encoders.special_tokens import special_around
+from juzhen.encoders.text_collate import TextCollator
+from juzhen.encoders.token_table import TokenTable
+
+
+class Crops:
+    """How a piece is cut from the tokens of a text.
+
+    shares           shortest and longest piece, as shares of the text without its special tokens
+    delete           share of a piece's tokens that are left out
+    neighbour_share  share of pairs whose second piece is cut from the next text
+    """
+
+    def __init__(
+        self,
+        shares: tuple[float, ...],
+        *,
+        delete: float,
+        neighbour_share: float,
+        tokenizer: PreTrainedTokenizerBase,
+    ) -> None:
+        if len(shares) != 2 or not 0 < shares[0] <= shares[1] <= 1:
+            raise UserError(
+                f"model.shares={list(shares)}: expected the shortest and the longest share of a text, as in [0.3, 0.8]"
+            )
+        if not 0 <= delete < 1:
+            raise UserError(f"model.delete={delete}: expected a share of at least 0 and less than 1")
+        if not 0 <= neighbour_share <= 1:
+            raise UserError(f"model.neighbour_share={neighbour_share}: expected a share of 0 to 1")
+        self.shares = shares
+        self.delete = delete
+        self.neighbour_share = neighbour_share
+        self._before, self._after = special_around(tokenizer)
+
+    def cut(self, ids: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """A piece of `ids` between the special tokens of `ids`; of at least one token."""
+        last = len(ids) - self._after
+        body = ids[self._before : last]
+        size = max(round(generator.uniform(*self.shares) * len(body)), 1)
+        start = int(generator.integers(0, len(body) - size + 1)) if len(body) else 0
+        piece = body[start : start + size]
+        kept = generator.random(len(piece)) >= self.delete
+        piece = piece[kept] if kept.any() else piece[:1]
+        return np.concatenate([ids[: self._before], piece, ids[last:]])
+
+
+class CropCollator(TextCollator):
+    """In training, makes a positive pair of each sentence: two pieces of it, or of it and the next one.
+
+    What is drawn depends on the seed, the number of the batch and the number of the sentence alone. When nothing is
+    learnt, batches are those of every other encoder.
+    """
+
+    def __init__(
+        self,
+        tokenize: Callable[[Sequence[str]], TokenTable | Sequence[Sequence[int]]],
+        pack: Callable[[TokenTable], Tokens],
+        *,
+        crops: Crops,
+        seed: int,
+    ) -> None:
+        super().__init__(tokenize, pack)
+        self.crops = crops
+        self.seed = seed
+
+    def training_batch(self, examples: Examples, rows: np.ndarray, *, index: int) -> Batch:
+        """The Batch of the given rows, which is the `index`-th of the stage."""
+        numbers = examples.columns["text"][rows].astype(np.int64)
+        generators = [np.random.default_rng([self.seed, index, number]) for number in numbers.tolist()]
+        seconds = self._seconds(examples, numbers, generators)
+        wanted, places = np.unique(np.concatenate([numbers, seconds]), return_inverse=True)
+        tokens = self.token_lists(examples)[wanted]
+        pieces = [
+            self.crops.cut(tokens[place], generator)
+            for place, generator in zip(places.tolist(), [*generators, *generators], strict=True)
+        ]
+        count = len(numbers)
+        return Batch(
+            task=examples.name,
+            kind=Kind.POSITIVE_PAIR,
+            tokens=self._pack(TokenTable.of(pieces)),
+            # Two pieces are two texts: each has a number of its own.
+            sentence_ids=torch.from_numpy(np.concatenate([2 * numbers, 2 * numbers + 1])),
+            columns={"anchor": torch.arange(count), "positive": torch.arange(count, 2 * count)},
+            targets=None,
+            rows=torch.from_numpy(np.asarray(rows, dtype=np.int64)),
+        )
+
+    def _seconds(
+        self, examples: Examples, numbers: np.ndarray, generators: Sequence[np.random.Generator]
+    ) -> np.ndarray:
+        """The sentence from which the second piece of each pair is cut."""
+        seconds = numbers.copy()
+        texts = examples.sentences
+        if not self.crops.neighbour_share:
+            return seconds
+        for place, generator in enumerate(generators):
+            if generator.random() < self.crops.neighbour_share and isinstance(texts, TextTable):
+                seconds[place] += texts.follows(int(numbers[place]))
+        return seconds

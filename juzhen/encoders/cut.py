@@ -1,0 +1,99 @@
+"""How many texts are longer than an encoder reads: what it leaves out of them, nobody would notice otherwise."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from unicodedata import normalize
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from juzhen.core.examples import Examples
+from juzhen.data.text_table import TextTable
+from juzhen.encoders.joint_encoder import JointEncoder
+from juzhen.encoders.sentence_encoder import TEXTS_PER_CALL, SentenceEncoder
+
+SAMPLED = 1000
+"""Rows of running text that are looked at: it is tokenised when it is learnt from, and not before."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How many of some texts are cut.
+
+    unit  texts, or pairs where two are read as one input
+    """
+
+    looked_at: int
+    cut: int
+    max_length: int
+    unit: str = "texts"
+
+    @property
+    def share(self) -> float:
+        return self.cut / self.looked_at if self.looked_at else 0.0
+
+    def __str__(self) -> str:
+        return f"{self.cut:,} of {self.looked_at:,} {self.unit} ({100 * self.share:.2g} %)"
+
+
+def cut_texts(
+    encoder: SentenceEncoder, texts: Sequence[str], lengths: np.ndarray | None = None
+) -> Bool[np.ndarray, "texts"]:
+    """Which texts have more tokens than the encoder reads.
+
+    lengths  tokens of each as the encoder reads it, or more; None: not known. What fills the encoder is tokenised again
+    """
+    lengths = most_tokens(encoder, texts) if lengths is None else lengths
+    long = np.flatnonzero(lengths >= encoder.max_length)
+    is_cut = np.zeros(len(texts), dtype=bool)
+    for start in range(0, len(long), TEXTS_PER_CALL):
+        chosen = long[start : start + TEXTS_PER_CALL]
+        whole = encoder.tokenizer(
+            [texts[place] for place in chosen.tolist()],
+            truncation=False,
+            padding=False,
+            return_attention_mask=False,
+            return_token_type_ids=False,
+            verbose=False,  # it would warn of what is asked here
+        )["input_ids"]
+        is_cut[chosen] = [len(ids) > encoder.max_length for ids in whole]
+    return is_cut
+
+
+def most_tokens(encoder: SentenceEncoder, texts: Sequence[str]) -> Int[np.ndarray, "texts"]:
+    """Tokens that each text has at most: one is a byte at least, and special ones come on top.
+
+    Tokenizers may fold signs first: ㍿ is then four characters.
+    """
+    special = encoder.tokenizer.num_special_tokens_to_add()
+    folded = (text if text.isascii() else normalize("NFKC", text) for text in texts)
+    return np.array([len(text.encode()) + special for text in folded], dtype=np.int64)
+
+
+def cut_of(
+    encoder: SentenceEncoder | JointEncoder, examples: Examples, lengths: np.ndarray | None = None
+) -> Cut:
+    """How many distinct texts of the rows are cut, of running text in a sample; of a cross-encoder how many pairs.
+
+    lengths  tokens of each sentence of the table as the encoder reads it alone; None: not known
+    """
+    columns = list(examples.columns.values())
+    if isinstance(encoder, JointEncoder) and len(columns) > 1:
+        if lengths is None:
+            lengths = encoder.inner.tokenize(examples.sentences).lengths
+        return _of_pairs(encoder, lengths[columns[0]], lengths[columns[1]])
+    encoder = encoder.inner if isinstance(encoder, JointEncoder) else encoder
+    if isinstance(examples.sentences, TextTable):
+        rows = np.unique(np.linspace(0, len(examples) - 1, min(SAMPLED, len(examples))).astype(np.int64))
+        texts = [examples.sentences[int(place)] for place in columns[0][rows]]
+        return Cut(len(texts), int(cut_texts(encoder, texts).sum()), encoder.max_length)
+    used = np.unique(np.concatenate(columns))
+    is_cut = cut_texts(encoder, examples.sentences, lengths)
+    return Cut(len(used), int(is_cut[used].sum()), encoder.max_length)
+
+
+def _of_pairs(encoder: JointEncoder, first: np.ndarray, second: np.ndarray) -> Cut:
+    """A sentence that was cut alone fills all the room, and the other one does not fit in."""
+    room = encoder.inner.max_length
+    needed = first + second - 2 * sum(encoder.template.margins) + encoder.template.num_special
+    return Cut(len(first), int((needed > room).sum()), room, unit="pairs")

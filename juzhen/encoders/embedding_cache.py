@@ -1,0 +1,144 @@
+"""Embeddings on disk: the same weights encode the same sentence once, over all runs.
+
+One folder per encoder and back end, named by a digest of all that decides the embeddings. In it segments: files of
+(digest of the text, embedding) rows, named by a digest of their own bytes. A segment is written whole, renamed into
+place and never changed, so processes need no lock: two that write the same rows cost space and nothing else.
+"""
+
+import hashlib
+import io
+import warnings
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from juzhen.core.whole import whole_file
+from juzhen.encoders.fingerprint import encoder_digest
+from juzhen.encoders.sentence_encoder import SentenceEncoder
+
+DIGEST_BYTES = 16
+
+SEGMENT_BYTES = 64 * 2**20
+"""More rows than fit in this go to several segments."""
+
+MOST_SMALL = 32
+"""Small segments, of at most SMALL_ROWS rows, are merged when there are more than this."""
+SMALL_ROWS = 4096
+
+
+class EmbeddingCache:
+    """Embeddings below `<folder>/embeddings/`. Nothing is ever removed: delete the folder to have the space back."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder).expanduser() / "embeddings"
+
+    def shelf(self, encoder: SentenceEncoder, variant: str) -> "Shelf":
+        """What is kept for the weights that `encoder` has now; `variant` is the back end and all else that counts."""
+        return Shelf(self.folder / encoder_digest(encoder, variant), dim=encoder.dim)
+
+
+class Shelf:
+    """Embeddings of one encoder.
+
+    A segment that cannot be read is named in a warning, removed, and its sentences are encoded again. Where
+    nothing can be written, a warning says so and the work goes on.
+    """
+
+    def __init__(self, folder: Path, *, dim: int) -> None:
+        self.folder = folder
+        self._row = np.dtype([("text", f"V{DIGEST_BYTES}"), ("embedding", "<f4", (dim,))])
+        self._segments = self._read_segments()
+
+    def fill(self, texts: Sequence[str], embeddings: Float[np.ndarray, "sentences dim"]) -> np.ndarray:
+        """Writes the embeddings that are known into their rows; gives the row numbers that are not, in order."""
+        places: dict[bytes, tuple[str, int]] = {}
+        for name, rows in self._segments.items():
+            places |= {text: (name, place) for place, text in enumerate(rows["text"].tolist())}
+        found: dict[str, list[tuple[int, int]]] = {name: [] for name in self._segments}
+        pending = []
+        for row, text in enumerate(texts):
+            name, place = places.get(_digest(text), (None, 0))
+            (pending if name is None else found[name]).append(row if name is None else (row, place))
+        for name, pairs in found.items():
+            if pairs:
+                rows, taken = np.asarray(pairs).T
+                embeddings[rows] = self._segments[name]["embedding"][taken]
+        return np.asarray(pending, dtype=np.int64)
+
+    def add(self, texts: Sequence[str], embeddings: Float[np.ndarray, "sentences dim"]) -> None:
+        """Keeps the embeddings of the texts for all who open this shelf later."""
+        rows = np.empty(len(texts), dtype=self._row)
+        rows["text"] = np.frombuffer(b"".join(_digest(text) for text in texts), dtype=f"V{DIGEST_BYTES}")
+        rows["embedding"] = embeddings
+        size = max(SEGMENT_BYTES // self._row.itemsize, 1)
+        try:
+            for start in range(0, len(rows), size):
+                self._write(rows[start : start + size])
+            self._merge_small()
+        except OSError as error:
+            warnings.warn(
+                f"{self.folder}: embeddings cannot be kept here ({error.strerror or error}); the work goes on without",
+                stacklevel=2,
+            )
+
+    def _read_segments(self) -> dict[str, np.ndarray]:
+        segments = {}
+        for path in sorted(self.folder.glob("*.npy")):
+            try:
+                segments[path.name] = self._read(path)
+            except FileNotFoundError:
+                continue  # another process has merged it
+            except (OSError, ValueError, EOFError) as error:
+                warnings.warn(
+                    f"{path}: no segment of embeddings that can be used ({error}); its sentences are encoded again",
+                    stacklevel=2,
+                )
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
+        return segments
+
+    def _read(self, path: Path) -> np.ndarray:
+        """The rows of a segment, mapped. Raises OSError, ValueError or EOFError for anything but a whole one."""
+        with path.open("rb") as file:
+            if hashlib.file_digest(file, _new_digest).hexdigest() != path.stem:
+                raise ValueError("its bytes are not those that were written")
+        rows = np.load(path, mmap_mode="r", allow_pickle=False)
+        if rows.dtype != self._row or rows.ndim != 1:
+            raise ValueError("rows of another form")
+        return rows
+
+    def _write(self, rows: np.ndarray) -> None:
+        """A new segment, down to the disk. Raises OSError where that is not possible."""
+        buffer = io.BytesIO()
+        np.save(buffer, rows, allow_pickle=False)
+        content = buffer.getbuffer()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / f"{_new_digest(content).hexdigest()}.npy"
+        with whole_file(path, "wb") as file:
+            file.write(content)
+        self._segments[path.name] = rows
+
+    def _merge_small(self) -> None:
+        """One segment in place of many small ones, which single sentences leave behind."""
+        small = {name: rows for name, rows in self._segments.items() if len(rows) <= SMALL_ROWS}
+        if len(small) <= MOST_SMALL:
+            return
+        rows = np.concatenate(list(small.values()))
+        _, first = np.unique(
+            rows["text"].copy().view(np.uint64).reshape(len(rows), -1), axis=0, return_index=True
+        )
+        self._write(rows[first])
+        for name in small:
+            self._segments.pop(name)
+            (self.folder / name).unlink(missing_ok=True)
+
+
+def _new_digest(content: bytes | memoryview = b"") -> "hashlib.blake2b":
+    return hashlib.blake2b(content, digest_size=DIGEST_BYTES)
+
+
+def _digest(text: str) -> bytes:
+    return _new_digest(text.encode("utf-8", "surrogatepass")).digest()

@@ -1,0 +1,137 @@
+"""What the files of an encoder tell before torch is loaded: seconds sooner, and in the words of who loads them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from conf.job import BackboneConfig
+from juzhen.core.errors import UserError, nearest
+from juzhen.core.network import hub_problem
+from juzhen.encoders.foreign import told_simply
+from juzhen.encoders.layout import Layout, check_pooling, read_layout
+from juzhen.encoders.locate import WEIGHTS, check_files, download, encoder_folder, has_weights, locate_folder
+from juzhen.encoders.settings_file import Settings
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+INITIALISE = ("pretrained", "random")
+TOKENIZER_FILE = "tokenizer.json"
+
+
+@dataclass(frozen=True)
+class Found:
+    """The files of an encoder.
+
+    shown        how messages name the folder of the transformer
+    on_hub_only  its weights: the hub may hold converted ones that the repository lacks, and transformers knows where
+    """
+
+    folder: Path
+    layout: Layout
+    shown: str
+    on_hub_only: bool
+
+
+def find_encoder(config: BackboneConfig) -> Found:
+    """Where the files lie that a configuration means, and what they say; they are fetched from the hub if need be.
+
+    Raises UserError for a folder without them, and for a hub that cannot be asked.
+    """
+    if config.initialise not in INITIALISE:
+        raise UserError(
+            f"backbone.initialise={config.initialise}: expected one of {', '.join(INITIALISE)}; "
+            f"{nearest(config.initialise, INITIALISE)}"
+        )
+    folder = locate_folder(config.path)
+    is_local = folder is not None
+    folder = folder or download(config.path, config.revision)
+    layout = read_layout(folder)
+    on_hub_only = not is_local and layout.transformer == folder and not has_weights(folder)
+    shown = config.path if layout.transformer == folder else f"{config.path}/{layout.transformer.name}"
+    needs_weights = config.initialise == "pretrained" and not on_hub_only
+    check_files(layout.transformer, needs_weights=needs_weights, shown=shown)
+    return Found(folder, layout, shown, on_hub_only)
+
+
+def look_at_encoder(config: BackboneConfig, *, start: str | None = None) -> None:
+    """Raises UserError for an encoder that could not be loaded, as far as its files say so. Needs no torch.
+
+    start  a run, or an encoder's folder, that goes before the backbone of the configuration
+
+    What would have to be fetched is not looked at: that comes after everything that may still be refused.
+    """
+    if start is not None:
+        config = BackboneConfig(path=str(encoder_folder(start)), initialise="pretrained")
+    if locate_folder(config.path) is None and hub_problem() is None:
+        return
+    layout = find_encoder(config).layout
+    if config.pooling is None and layout.pooling_error:
+        raise UserError(layout.pooling_error)
+    check_pooling(config.pooling or layout.pooling or "mean")
+    architecture = _architecture(layout.transformer)
+    _look_at_tokenizer(layout.transformer, architecture, shown=config.path)
+    if config.initialise == "pretrained":
+        _look_at_weights(layout.transformer, architecture)
+
+
+def _architecture(folder: Path) -> Mapping[str, Any]:
+    found = Settings.read(folder / "config.json")
+    if not isinstance(found.values.get("model_type"), str):
+        raise UserError(
+            f"{found.path}: no model_type in it; expected the config.json of a transformers encoder, "
+            'such as {"model_type": "bert", …}'
+        )
+    return found.values
+
+
+def _look_at_tokenizer(folder: Path, architecture: Mapping[str, Any], *, shown: str) -> None:
+    tokenizer = read_tokenizer_file(folder)
+    if tokenizer is not None:
+        check_vocabulary(tokenizer.get_vocab(), architecture.get("vocab_size"), shown=shown)
+
+
+def read_tokenizer_file(folder: Path) -> "Tokenizer | None":
+    """What tokenizer.json holds; None where there is none: an older kind, that transformers converts."""
+    from tokenizers import Tokenizer
+
+    path = folder / TOKENIZER_FILE
+    if not path.is_file():
+        return None
+    with told_simply(f"{path}: the tokenizer does not load; fetch or copy the file again"):
+        return Tokenizer.from_file(str(path))
+
+
+def check_vocabulary(numbers: Mapping[str, int], rows: Any, *, shown: str) -> None:
+    """Raises UserError for a tokenizer that gives a token a number for which there is no embedding."""
+    largest = max(numbers.values(), default=-1)
+    if isinstance(rows, int) and largest >= rows:
+        raise UserError(
+            f"{shown}: the tokenizer has {max(len(numbers), largest + 1)} tokens, but the model embeds {rows}; "
+            "tokenizer and config.json do not belong together"
+        )
+
+
+def _look_at_weights(folder: Path, architecture: Mapping[str, Any]) -> None:
+    """Reads the list at the start of the file: is it one, and are its token embeddings those of config.json?"""
+    path = folder / WEIGHTS[0]
+    if not path.is_file():
+        return
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path}: the weights do not load: {error}; fetch or copy the file again") from error
+    expected = [
+        architecture.get("vocab_size"),
+        architecture.get("embedding_size", architecture.get("hidden_size")),
+    ]
+    for name, shape in shapes.items():
+        if name.endswith("word_embeddings.weight") and None not in expected and shape != expected:
+            raise UserError(
+                f"{path}: {name} is {shape[0]} × {shape[1]}, and config.json beside it says {expected[0]} × "
+                f"{expected[1]}; the two do not belong together"
+            )

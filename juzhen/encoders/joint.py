@@ -1,0 +1,202 @@
+"""Two sentences as one input: token numbers of single sentences joined by arithmetic, not tokenised as pairs again."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from transformers import PreTrainedTokenizerBase
+
+from juzhen.core.batch import Batch, Tokens
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples
+from juzhen.encoders.augmentation import Augmentation
+from juzhen.encoders.collate import SentenceCollator
+from juzhen.encoders.packing import pack
+from juzhen.encoders.token_table import TokenTable
+
+PAIR, SWAPPED = "pair", "swapped"
+"""Columns of a joint batch: the sentences as they stand in the row, and in the other order."""
+
+_PROBE = ("a", "b")
+
+
+@dataclass(frozen=True)
+class JointTemplate:
+    """How a tokenizer joins two sentences: `before a between b after`, BERT's [CLS] a [SEP] b [SEP].
+
+    parts     the special tokens: before the first sentence, between the two, after the second
+    types     segment of the special tokens of each part
+    segments  segment of the tokens of the first and of the second sentence
+    margins   special tokens before and after a sentence that stands alone
+    keeps_end  sentences are cut at the front, as the tokenizer does it
+    """
+
+    parts: tuple[np.ndarray, np.ndarray, np.ndarray]
+    types: tuple[np.ndarray, np.ndarray, np.ndarray]
+    segments: tuple[int, int]
+    margins: tuple[int, int]
+    keeps_end: bool
+
+    @classmethod
+    def of(cls, tokenizer: PreTrainedTokenizerBase) -> "JointTemplate":
+        """Reads the format off a pair of one-letter sentences. Raises UserError where nothing tells the two apart."""
+        wanted = {"return_special_tokens_mask": True, "return_token_type_ids": True}
+        single, joined = tokenizer(_PROBE[0], **wanted), tokenizer(*_PROBE, **wanted)
+        (margins,) = [_gaps(single["special_tokens_mask"])]
+        places = np.flatnonzero(np.asarray(joined["special_tokens_mask"]) == 0)
+        ids, types = np.asarray(joined["input_ids"]), np.asarray(joined["token_type_ids"])
+        first, second = places[0], places[-1]
+        if len(places) != 2 or second - first < 2:
+            raise UserError(
+                f"{tokenizer.name_or_path or 'this encoder'}: its tokenizer puts no special token between two "
+                "sentences, which model=crossencoder needs; choose an encoder such as BERT or RoBERTa"
+            )
+        cuts = (slice(0, first), slice(first + 1, second), slice(second + 1, None))
+        return cls(
+            parts=tuple(ids[cut].astype(np.int32) for cut in cuts),
+            types=tuple(types[cut].astype(np.int32) for cut in cuts),
+            segments=(int(types[first]), int(types[second])),
+            margins=margins,
+            keeps_end=tokenizer.truncation_side == "left",
+        )
+
+    @property
+    def num_special(self) -> int:
+        return sum(len(part) for part in self.parts)
+
+    def lengths(
+        self, first: np.ndarray, second: np.ndarray, *, max_length: int
+    ) -> tuple[Int[np.ndarray, "rows"], Int[np.ndarray, "rows"]]:
+        """Tokens that are left of each sentence, when the longer one is cut first.
+
+        first, second  tokens of the sentences as they stand alone, special tokens included
+
+        As the tokenizers library does it: a sentence of less than half the room stays whole, else both get half of
+        it, and the longer one the odd token (the second, where they are equally long). Which one was longer is not
+        known where both filled `max_length` alone, since they were cut then: the odd token may be the other's.
+        """
+        room = max_length - self.num_special
+        first, second = first - sum(self.margins), second - sum(self.margins)
+        shorter, longer = np.minimum(first, second), np.maximum(first, second)
+        cut = np.minimum(longer, np.maximum(shorter, room - shorter))
+        halved = shorter + cut > room
+        shorter, longer = np.where(halved, room // 2, shorter), np.where(halved, room - room // 2, cut)
+        is_first = first > second
+        return np.where(is_first, longer, shorter), np.where(is_first, shorter, longer)
+
+    def join(
+        self, first: TokenTable, second: TokenTable, *, max_length: int
+    ) -> tuple[TokenTable, TokenTable]:
+        """Token numbers of each pair, and the segments of the same tokens, from sentences as they stand alone."""
+        kept = self.lengths(first.lengths, second.lengths, max_length=max_length)
+        before, between, _ = (len(part) for part in self.parts)
+        ends = np.cumsum(kept[0] + kept[1] + self.num_special)
+        starts = ends - kept[0] - kept[1] - self.num_special
+        ids = np.empty(ends[-1] if len(ends) else 0, dtype=np.int32)
+        types = np.empty_like(ids)
+        middles = starts + before + kept[0]
+        lasts = middles + between + kept[1]
+        for part, its, places in zip(self.parts, self.types, (starts, middles, lasts), strict=True):
+            for offset, (token, segment) in enumerate(zip(part, its, strict=True)):
+                ids[places + offset], types[places + offset] = token, segment
+        targets = (starts + before, middles + between)
+        for table, lengths, target, segment in zip(
+            (first, second), kept, targets, self.segments, strict=True
+        ):
+            origins = table.starts + self.margins[0]
+            if self.keeps_end:
+                origins = table.ends - self.margins[1] - lengths
+            places = _runs(target, lengths)
+            ids[places], types[places] = table.ids[_runs(origins, lengths)], segment
+        return TokenTable(ids, starts, ends), TokenTable(types, starts, ends)
+
+
+def _gaps(special: Sequence[int]) -> tuple[int, int]:
+    """Special tokens before and after the one that is none.
+
+    >>> _gaps([1, 0, 1, 1])
+    (1, 2)
+    """
+    place = list(special).index(0)
+    return place, len(special) - place - 1
+
+
+def _runs(starts: np.ndarray, lengths: np.ndarray) -> Int[np.ndarray, "tokens"]:
+    """start, start + 1, … of each run, one run after another.
+
+    >>> _runs(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(starts - before, lengths) + np.arange(lengths.sum())
+
+
+class JointCollator(SentenceCollator):
+    """Makes a Batch whose `tokens` are joint inputs, one per row, or two where both orders are asked for.
+
+    join    tables of first and second sentences → Tokens of the pairs
+    room    lengths of first and second sentences as they stand alone → tokens of the pairs
+    both    whether training, and evaluation, sees each pair in both orders
+    augmentation  as of SentenceCollator
+
+    In the Batch, `columns` says which joint input belongs to a row (PAIR and, for both orders, SWAPPED), and
+    `sentence_ids` numbers rows: equal pairs are encoded as often as they appear.
+    """
+
+    def __init__(
+        self,
+        tokenize: Callable[[Sequence[str]], TokenTable],
+        *,
+        join: Callable[[TokenTable, TokenTable], Tokens],
+        room: Callable[[np.ndarray, np.ndarray], np.ndarray],
+        both_in_training: bool,
+        both_in_evaluation: bool,
+        augmentation: Augmentation | None = None,
+    ) -> None:
+        super().__init__(tokenize, pack, augmentation=augmentation)
+        self._join = join
+        self._room = room
+        self._both_in_training = both_in_training
+        self._both_in_evaluation = both_in_evaluation
+
+    def row_lengths(self, examples: Examples) -> np.ndarray:
+        """Tokens of the joint input of each row, int64 (rows,)."""
+        lengths = self.lengths(examples)
+        first, second, *_ = examples.columns.values()
+        return self._room(lengths[first], lengths[second])
+
+    def training_batch(self, examples: Examples, rows: np.ndarray, *, index: int) -> Batch:
+        return self._joint(examples, rows, both=self._both_in_training, index=index)
+
+    def __call__(self, examples: Examples, rows: np.ndarray) -> Batch:
+        return self._joint(examples, rows, both=self._both_in_evaluation)
+
+    def _joint(self, examples: Examples, rows: np.ndarray, *, both: bool, index: int | None = None) -> Batch:
+        first, second = (values[rows].astype(np.int64) for values in list(examples.columns.values())[:2])
+        if both:
+            first, second = np.concatenate([first, second]), np.concatenate([second, first])
+        numbers = torch.from_numpy(np.asarray(rows, dtype=np.int64))
+        places = torch.arange(len(first)).split(len(rows))
+        return Batch(
+            task=examples.name,
+            kind=examples.kind,
+            tokens=self._join(
+                self.shown(examples, first, index=index), self.shown(examples, second, index=index)
+            ),
+            sentence_ids=numbers.repeat(len(places)),
+            columns=dict(zip((PAIR, SWAPPED), places, strict=False)),
+            targets=None if examples.targets is None else torch.from_numpy(examples.targets[rows]),
+            rows=numbers,
+        )
+
+
+def pack_joint(ids: TokenTable, segments: TokenTable | None, *, max_group_tokens: int | None) -> Tokens:
+    """Joint inputs, packed from the shortest to the longest, each token with its segment (None: all are 0)."""
+    tokens = pack(ids, max_group_tokens=max_group_tokens)
+    if segments is None:
+        return tokens
+    order = np.empty(len(ids), dtype=np.int64)
+    order[tokens.restored.numpy()] = np.arange(len(ids))
+    return replace(tokens, segments=torch.from_numpy(segments[order].flat().astype(np.int64)))

@@ -1,0 +1,166 @@
+"""The cross-encoder itself: both sentences in one input → transformer → [CLS] or mean → head → logits."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from rich.progress import Progress
+from torch import Tensor, nn
+from transformers import PretrainedConfig, PreTrainedModel
+
+from juzhen.core.batch import Tokens
+from juzhen.core.constants import constants
+from juzhen.core.errors import UserError
+from juzhen.core.examples import NLI_GRADES
+from juzhen.encoders.dropout import use_cheap_dropout
+from juzhen.encoders.joint import JointTemplate, pack_joint
+from juzhen.encoders.sentence_encoder import SentenceEncoder, batches_by_length, check_texts
+from juzhen.encoders.token_table import TokenTable
+from juzhen.encoders.transformer import DROPOUTS
+
+GRADES = {2: (0.0, 1.0), len(NLI_GRADES): NLI_GRADES}
+"""Number of classes → how close the sentences are in each: 0/1 labels, NLI classes."""
+
+
+class JointEncoder(nn.Module):
+    """Logits of sentence pairs: one (a similarity), or one per class.
+
+    inner     backbone, tokenizer and pooling ([CLS] or mean); its `dim` numbers go into the head
+    outputs   1, or the number of classes
+    segments  tokens of the second sentence are marked as such, where the architecture has marks
+    symmetric  `score` is the mean of both orders
+    """
+
+    poolings: ClassVar[tuple[str, ...]] = ("cls", "mean")
+
+    def __init__(
+        self, inner: SentenceEncoder, *, outputs: int, segments: bool, symmetric: bool, seed: int
+    ) -> None:
+        super().__init__()
+        self.inner = inner
+        # An embedding's projections, length and score mean nothing to a head.
+        inner.projections, inner.normalise, inner.score_head = nn.ModuleList(), False, None
+        self.symmetric = symmetric
+        self.segments = segments and marks_segments(inner.backbone)
+        self.template = JointTemplate.of(inner.tokenizer)
+        if inner.max_length < self.template.num_special + 2:
+            raise UserError(
+                f"backbone.max_length={inner.max_length}: two sentences and {self.template.num_special} special "
+                f"tokens need {self.template.num_special + 2} at least; 128 is customary"
+            )
+        self.dropout = nn.Dropout(dropout_rate(inner.backbone.config))
+        use_cheap_dropout(self.dropout)
+        self.head = nn.Linear(inner.dim, outputs)
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            nn.init.normal_(self.head.weight, std=0.02)
+        nn.init.zeros_(self.head.bias)
+
+    def set(
+        self,
+        *,
+        pooling: str | None,
+        segments: bool | None,
+        symmetric: bool | None,
+        head_dropout: float | None = None,
+    ) -> None:
+        """Takes over what is not None."""
+        self.inner.pooling = pooling or self.inner.pooling
+        if segments is not None:
+            self.segments = segments and marks_segments(self.backbone)
+        self.symmetric = self.symmetric if symmetric is None else symmetric
+        self.dropout.p = self.dropout.p if head_dropout is None else head_dropout
+
+    def with_head(self, outputs: int, *, seed: int) -> "JointEncoder":
+        """The same transformer under a new head."""
+        return JointEncoder(
+            self.inner, outputs=outputs, segments=self.segments, symmetric=self.symmetric, seed=seed
+        )
+
+    @property
+    def backbone(self) -> PreTrainedModel:
+        return self.inner.backbone
+
+    @property
+    def dim(self) -> int:
+        return self.inner.dim
+
+    @property
+    def outputs(self) -> int:
+        return self.head.out_features
+
+    def forward(self, tokens: Tokens) -> Float[Tensor, "pairs outputs"]:
+        """Logits in float32, also under autocast: rounded ones tie, and ties change ranks."""
+        pooled = self.dropout(self.inner(tokens))
+        with torch.autocast(pooled.device.type, enabled=False):
+            return self.head(pooled.float())
+
+    def join(self, first: TokenTable, second: TokenTable) -> Tokens:
+        """Packed joint inputs of sentences that were tokenised alone."""
+        ids, segments = self.template.join(first, second, max_length=self.inner.max_length)
+        return pack_joint(ids, segments if self.segments else None, max_group_tokens=self.inner.piece_tokens)
+
+    def room(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """Tokens of the joint inputs of sentences of these lengths."""
+        kept = self.template.lengths(first, second, max_length=self.inner.max_length)
+        return kept[0] + kept[1] + self.template.num_special
+
+    def scores(
+        self, first: Sequence[str], second: Sequence[str], *, batch_tokens: int, progress: bool
+    ) -> Float[np.ndarray, "pairs"]:
+        """`similarity` of the pairs in their order. Errors: as `logits`."""
+        found = self.logits(first, second, batch_tokens=batch_tokens, progress=progress)
+        return similarity(torch.from_numpy(found)).numpy()
+
+    @torch.no_grad()
+    def logits(
+        self, first: Sequence[str], second: Sequence[str], *, batch_tokens: int, progress: bool
+    ) -> Float[np.ndarray, "pairs outputs"]:
+        """Logits of the pairs in their order, float32, without dropout; the mean of both orders if `symmetric`.
+
+        Raises UserError for a text that is empty or no string.
+        """
+        check_texts([*first, *second])
+        table = self.inner.tokenize([*first, *second], progress=progress)
+        sides = np.arange(len(first)), np.arange(len(first), 2 * len(first))
+        orders = [sides, sides[::-1]] if self.symmetric else [sides]
+        lengths = self.room(table.lengths[sides[0]], table.lengths[sides[1]])
+        found = np.empty((len(first), self.outputs), dtype=np.float32)
+        was_training, device = self.training, self.head.weight.device
+        self.eval()
+        try:
+            with Progress(disable=not progress, transient=True) as bar:
+                task = bar.add_task("scoring pairs", total=len(first))
+                for rows in batches_by_length(lengths, batch_tokens=batch_tokens):
+                    parts = [self(self.join(table[a[rows]], table[b[rows]]).to(device)) for a, b in orders]
+                    found[rows] = torch.stack(parts).mean(dim=0).cpu().numpy()
+                    bar.advance(task, len(rows))
+        finally:
+            self.train(was_training)
+        return found
+
+
+def similarity(logits: Float[Tensor, "pairs outputs"]) -> Float[Tensor, "pairs"]:
+    """One number per pair, higher = closer: the logit itself, or the logit of the expected grade.
+
+    With class probabilities p and grades g (1, 0.5, 0 for NLI), s = log Σ p_c g_c − log Σ p_c (1 − g_c). For two
+    classes that is z_1 − z_0, whose sigmoid is the probability of label 1.
+    """
+    if logits.shape[1] == 1:
+        return logits[:, 0]
+    grades = constants(GRADES[logits.shape[1]], like=logits)
+    closer, apart = (logits + part.log() for part in (grades, 1 - grades))
+    return closer.logsumexp(dim=1) - apart.logsumexp(dim=1)
+
+
+def dropout_rate(architecture: PretrainedConfig) -> float:
+    """The dropout of the transformer's layers, which the head shares unless told; 0 where the architecture has none."""
+    found = [getattr(architecture, name) for name in DROPOUTS if hasattr(architecture, name)]
+    return float(found[0]) if found else 0.0
+
+
+def marks_segments(backbone: PreTrainedModel) -> bool:
+    """Whether the architecture tells the two sentences apart: BERT does, RoBERTa has one segment only."""
+    return getattr(backbone.config, "type_vocab_size", 0) > 1

@@ -1,0 +1,150 @@
+"""Where an encoder lies: from what the user typed to a folder whose files have been seen.
+
+Nothing is downloaded before the text has proved not to be a path, and no pickled weights are ever read.
+"""
+
+from pathlib import Path
+
+from juzhen.core.errors import UserError, foreign_reason
+from juzhen.core.network import hub_problem
+from juzhen.encoders.layout import MODULES_FILE
+
+ROOT = Path(__file__).resolve().parent.parent
+"""The repository: paths such as builtin/encoder are found from any working directory."""
+
+ENCODER_FOLDER = "encoder"
+"""Subfolder of a run that holds its encoder."""
+
+SCORE_FILE = "score.safetensors"
+"""Beside the transformer of an encoder whose pairs are not scored by the cosine."""
+
+HEAD_FILE = "head.safetensors"
+"""Beside the transformer of a cross-encoder."""
+
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+_PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+_TOKENIZERS = (
+    "tokenizer.json",
+    "vocab.txt",
+    "vocab.json",
+    "spiece.model",
+    "spm.model",
+    "sentencepiece.bpe.model",
+    "tokenizer.model",
+)
+_WANTED = ["*.json", "*.safetensors", "*.txt", "*.model"]
+_UNWANTED = ["onnx/*", "openvino/*", "coreml/*", "*.onnx", "*.h5"]
+
+
+def locate_folder(path: str) -> Path | None:
+    """The local folder that `path` names, or None when it can only be a hub id.
+
+    Relative paths are taken from the working directory, then from the repository. Raises UserError when the
+    text can only be a path and there is no such folder.
+    """
+    if not path.strip():
+        raise UserError("backbone.path is empty; expected a folder or a hub id, for example builtin/encoder")
+    given = Path(path).expanduser()
+    for candidate in (given, ROOT / given):
+        if candidate.is_dir():
+            return candidate.resolve()
+    if given.exists():
+        raise UserError(f"{path}: this is a file; an encoder is a folder with config.json and a tokenizer")
+    could_be_hub_id = path.count("/") <= 1 and not path.startswith((".", "/", "~")) and "\\" not in path
+    if not could_be_hub_id:
+        places = " and from ".join(dict.fromkeys(map(str, (Path.cwd(), ROOT))))
+        raise UserError(f"{path}: no such folder (looked from {places})")
+    return None
+
+
+def encoder_folder(folder_or_run: str | Path) -> Path:
+    """Where the encoder of a run, or an encoder's folder, lies. Raises UserError when there is none."""
+    given = str(folder_or_run)
+    folder = locate_folder(given)
+    if folder is None:
+        raise UserError(f"{given}: no such folder; expected a run, or a folder that holds an encoder")
+    if (folder / ENCODER_FOLDER).is_dir():
+        folder = folder / ENCODER_FOLDER
+    elif not any((folder / name).is_file() for name in ("config.json", MODULES_FILE)):
+        raise UserError(
+            f"{given}: neither a run with an encoder nor an encoder: there is no {ENCODER_FOLDER}/ and no "
+            "config.json. A run has its encoder once training is finished"
+        )
+    return folder
+
+
+def has_score_head(folder_or_run: str | Path) -> bool:
+    """Whether an encoder scores pairs by another form than the cosine; false where there is none to ask."""
+    try:
+        folder = locate_folder(str(folder_or_run))
+    except UserError:
+        return False  # who loads it says what is wrong
+    return folder is not None and any(
+        (one / SCORE_FILE).is_file() for one in (folder, folder / ENCODER_FOLDER)
+    )
+
+
+def is_joint(folder_or_run: str | Path) -> bool:
+    """Whether a run, or a folder of an encoder, holds a cross-encoder. Raises UserError when there is no encoder."""
+    return (encoder_folder(folder_or_run) / HEAD_FILE).is_file()
+
+
+def check_files(folder: Path, *, needs_weights: bool, shown: str) -> None:
+    """Raises UserError naming the first file of an encoder that `folder` lacks, and what to do about it."""
+    if not (folder / "config.json").is_file():
+        raise UserError(
+            f"{shown}: config.json is missing; "
+            "expected a folder in transformers or sentence-transformers layout"
+        )
+    if not any((folder / name).is_file() for name in _TOKENIZERS):
+        raise UserError(
+            f"{shown}: no tokenizer; expected one of {', '.join(_TOKENIZERS)}. "
+            "Write it with AutoTokenizer.from_pretrained(…).save_pretrained(folder)"
+        )
+    if needs_weights and not has_weights(folder):
+        raise UserError(f"{shown}: {_missing_weights(folder)}")
+
+
+def has_weights(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in WEIGHTS)
+
+
+def _missing_weights(folder: Path) -> str:
+    if any((folder / name).is_file() for name in _PICKLED):
+        return (
+            "only pytorch_model.bin is here, and pickled weights are not read because they can run code. "
+            'If you trust the file, convert it once: python -c "from transformers import AutoModel; '
+            "AutoModel.from_pretrained('<folder>', use_safetensors=False).save_pretrained('<folder>')\""
+        )
+    return (
+        "model.safetensors is missing; put the weights there, "
+        "or train from scratch with backbone.initialise=random"
+    )
+
+
+def download(hub_id: str, revision: str | None) -> Path:
+    """Folder of a hub model's files in the local cache, fetched when the hub answers.
+
+    Raises UserError when they cannot be had; without a network that takes seconds.
+    """
+    from huggingface_hub import snapshot_download
+
+    problem = hub_problem()
+    try:
+        return Path(
+            snapshot_download(
+                hub_id,
+                revision=revision,
+                allow_patterns=_WANTED,
+                ignore_patterns=_UNWANTED,
+                local_files_only=problem is not None,
+            )
+        )
+    except Exception as error:  # the hub client raises a dozen unrelated types, from OSError to httpx errors
+        reason = foreign_reason(error)
+        if problem is not None:
+            reason = f"{problem} and the model is not in the local cache"
+        raise UserError(
+            f"backbone.path={hub_id}: no such folder, and it could not be fetched from the Hugging Face hub: "
+            f"{reason}. Check the name, or use a folder you have: backbone=local backbone.path=<folder>"
+        ) from error

@@ -1,0 +1,195 @@
+"""Which tokens a masked language model must guess, and what it sees in their place.
+
+Everything is drawn by hashing (seed, step, sentence, place): no generator has a state, so a continued run, another
+number of processes or another order of rows hides the very same tokens.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from juzhen.core.batch import Tokens
+from juzhen.core.errors import UserError, nearest
+
+STRATEGIES = ("token", "word", "span")
+LONGEST_SPAN = 10
+"""Words; longer spans are cut, as in SpanBERT."""
+
+BITS = 24
+"""Of a draw; as many as float32 can hold."""
+
+_START, _LENGTH, _REPLACE, _RANDOM = range(4)
+"""What a number is drawn for."""
+
+
+def _logical_shift(keys: Int[Tensor, "*any"], bits: int) -> Int[Tensor, "*any"]:
+    return (keys >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def mixed(keys: Int[Tensor, "*any"]) -> Int[Tensor, "*any"]:
+    """splitmix64's finaliser (Steele et al. 2014, https://doi.org/10.1145/2660193.2660195): scrambles 64 bits."""
+    keys = keys + (0x9E3779B97F4A7C15 - 2**64)
+    keys = (keys ^ _logical_shift(keys, 30)) * (0xBF58476D1CE4E5B9 - 2**64)
+    keys = (keys ^ _logical_shift(keys, 27)) * (0x94D049BB133111EB - 2**64)
+    return keys ^ _logical_shift(keys, 31)
+
+
+def bits(keys: Int[Tensor, "*any"]) -> Int[Tensor, "*any"]:
+    """The first BITS bits of scrambled keys."""
+    return _logical_shift(keys, 64 - BITS)
+
+
+def uniform(keys: Int[Tensor, "*any"]) -> Float[Tensor, "*any"]:
+    """Scrambled keys as numbers of [0, 1)."""
+    return bits(keys).float() / 2**BITS
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What masking must know of a tokenizer.
+
+    mask       number of the mask token
+    special    per token: True for special ones, which are never hidden
+    continues  per token: True when it goes on with the word of the token before it
+    ordinary   numbers of the tokens that may stand in for another one
+    """
+
+    mask: int
+    special: Bool[Tensor, "vocabulary"]
+    continues: Bool[Tensor, "vocabulary"]
+    ordinary: Int[Tensor, "some"]
+
+    @classmethod
+    def of(cls, tokenizer: PreTrainedTokenizerBase, *, size: int) -> "Vocabulary":
+        """`size` is that of the embedding table, which may be larger than the tokenizer's."""
+        if tokenizer.mask_token_id is None:
+            raise UserError(
+                f"{tokenizer.name_or_path or 'this encoder'}: its tokenizer has no mask token, which model=mlm "
+                "puts in place of hidden tokens; choose an encoder that was pretrained with masks, such as a BERT"
+            )
+        numbers = tokenizer.get_vocab()
+        special = torch.zeros(size, dtype=torch.bool)
+        special[tokenizer.all_special_ids] = True
+        continues = torch.zeros(size, dtype=torch.bool)
+        continues[[numbers[token] for token in numbers if continues_word(token, numbers)]] = True
+        ordinary = torch.tensor(sorted(set(numbers.values()) - set(tokenizer.all_special_ids)))
+        return cls(tokenizer.mask_token_id, special, continues & ~special, ordinary)
+
+    def to(self, device: torch.device) -> "Vocabulary":
+        return Vocabulary(
+            self.mask, self.special.to(device), self.continues.to(device), self.ordinary.to(device)
+        )
+
+
+def continues_word(token: str, vocabulary: dict[str, int]) -> bool:
+    """WordPiece marks what goes on (##ing), BPE and SentencePiece what begins (Ġthe, ▁the).
+
+    Where beginnings are marked, only Latin letters and digits go on: Chinese has no spaces to mark.
+    """
+    if "##a" in vocabulary or "##s" in vocabulary:
+        return token.startswith("##")
+    return token.isascii() and token.isalnum()
+
+
+def span_start_rate(rate: float, *, mean: float) -> float:
+    """How often a span must begin at a word, so that a word is inside of one with probability `rate`.
+
+    A word is hidden unless none of the spans that begin at it or up to LONGEST_SPAN − 1 words before reaches it:
+    rate = 1 − Π_k (1 − p · P(length > k)), with P(length > k) = (1 − 1/mean)^k. Solved by bisection.
+    """
+    low, high = 0.0, rate
+    for _ in range(60):
+        middle = (low + high) / 2
+        spared = 1.0
+        for lag in range(LONGEST_SPAN):
+            spared *= 1 - middle * (1 - 1 / mean) ** lag
+        low, high = (middle, high) if 1 - spared < rate else (low, middle)
+    return high
+
+
+@dataclass(frozen=True)
+class Masking:
+    """Hides a share of the tokens (Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 3.1).
+
+    rate          share of tokens to be guessed, above 0 and below 1
+    strategy      token: each for itself · word: all tokens of a word or number together; a Chinese character is a
+                  word · span: runs of words, of geometric length (Joshi et al. 2020,
+                  https://arxiv.org/abs/1907.10529, section 3.1)
+    mean_span     words per span, before the cut at LONGEST_SPAN
+    mask_share    of the tokens to be guessed, those replaced by the mask token
+    random_share  those replaced by any other token; the rest stays as it is
+    """
+
+    rate: float
+    strategy: str
+    mean_span: float
+    mask_share: float
+    random_share: float
+
+    def __post_init__(self) -> None:
+        if self.strategy not in STRATEGIES:
+            raise UserError(
+                f"model.strategy={self.strategy} is not an option; {nearest(str(self.strategy), STRATEGIES)}"
+            )
+        if not 0 < self.rate < 1:
+            raise UserError(
+                f"model.mask_rate={self.rate}: expected a share above 0 and below 1, for example 0.15"
+            )
+        if not 1 <= self.mean_span <= LONGEST_SPAN:
+            raise UserError(f"model.mean_span={self.mean_span}: expected 1 to {LONGEST_SPAN} words")
+        shares = (self.mask_share, self.random_share)
+        if min(shares) < 0 or sum(shares) > 1:
+            raise UserError(
+                f"model.mask_share={self.mask_share}, model.random_share={self.random_share}: "
+                "expected two shares of at least 0 and at most 1 together, for example 0.8 and 0.1"
+            )
+
+    def __call__(
+        self,
+        tokens: Tokens,
+        numbers: Int[Tensor, "sentences"],
+        vocabulary: Vocabulary,
+        *,
+        seed: int,
+        step: int,
+    ) -> tuple[Int[Tensor, "tokens"], Bool[Tensor, "tokens"]]:
+        """(What the model sees, which tokens it must guess), both in packed order.
+
+        numbers  of the sentences in the order given to collate; together with seed and step they decide
+        """
+        ids = tokens.input_ids
+        keys = torch.empty_like(numbers)
+        keys[tokens.restored] = numbers
+        keys = mixed(mixed(mixed(torch.full_like(keys, seed)) ^ step) ^ keys)[tokens.sentence_of_token]
+        special = vocabulary.special[ids]
+        hidden = self._hidden(tokens, keys, vocabulary.continues[ids]) & ~special
+        place = mixed(keys + tokens.positions)
+        draw = uniform(mixed(place ^ _REPLACE))
+        # In whole numbers: float32 would round up to the size of the vocabulary, and a Mac's GPU has no float64.
+        others = bits(mixed(place ^ _RANDOM)) * len(vocabulary.ordinary) >> BITS
+        seen = torch.where(hidden & (draw < self.mask_share), torch.full_like(ids, vocabulary.mask), ids)
+        at_random = hidden & (draw >= self.mask_share) & (draw < self.mask_share + self.random_share)
+        return torch.where(at_random, vocabulary.ordinary[others], seen), hidden
+
+    def _hidden(
+        self, tokens: Tokens, keys: Int[Tensor, "tokens"], continues: Bool[Tensor, "tokens"]
+    ) -> Bool[Tensor, "tokens"]:
+        """Which tokens are hidden, special ones not yet left out."""
+        if self.strategy == "token":
+            return uniform(mixed(mixed(keys + tokens.positions) ^ _START)) < self.rate
+        begun = (~continues).long().cumsum(0)
+        words = begun - begun[tokens.starts][tokens.sentence_of_token]
+        if self.strategy == "word":
+            return uniform(mixed(mixed(keys + words) ^ _START)) < self.rate
+        start_rate = span_start_rate(self.rate, mean=self.mean_span)
+        reaches = 1 - 1 / self.mean_span  # probability that a span goes on by one more word
+        hidden = torch.zeros_like(continues)
+        for lag in range(LONGEST_SPAN if reaches else 1):
+            # Spans may begin before the sentence does, or its first words would be spared.
+            first = mixed(keys + words - lag)
+            begins = uniform(mixed(first ^ _START)) < start_rate
+            hidden |= begins & (uniform(mixed(first ^ _LENGTH)) < reaches**lag)
+        return hidden

@@ -1,0 +1,195 @@
+"""Attention over packed sentences: every linear layer sees real tokens only, attention stays inside a sentence.
+
+A batch of question pairs is about half padding when it is padded to its longest sentence. Here sentences are
+laid one after another, and only attention, the one place where a sentence's tokens meet, looks at them in
+groups of like length. The outputs are those of the padded forward; dropout draws other random numbers.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+from juzhen.core.batch import Group, Tokens
+from juzhen.encoders.dropout import drop
+from juzhen.encoders.ragged import ragged_kernel
+from juzhen.encoders.token_table import TokenTable
+
+PACKED = "packed"
+"""Name under which transformers knows this attention."""
+
+POSITION_OFFSETS = {"bert": False, "roberta": True, "xlm-roberta": True, "camembert": True}
+"""Model type → whether positions start after the padding number (as in RoBERTa). Other types are padded."""
+
+LENGTH_RATIO = 1.3
+"""Longest to shortest sentence of a group. Measured: 1.0 costs many small kernels, 2.5 more padding."""
+
+FILL_FROM, FILL_TO = 512, 64
+"""Rows of at least so many tokens are filled up to a multiple of 64: a bf16 product on a CPU has code generated and
+kept for each new shape, and every batch has another number of tokens. Measured: a fifth less time, a third of the
+memory (LOG.md)."""
+
+
+def pack(token_lists: TokenTable | Sequence[Sequence[int]], *, max_group_tokens: int | None = None) -> Tokens:
+    """Tokens of the sentences, packed from the shortest to the longest.
+
+    max_group_tokens  no group is larger than this, single sentences apart; null: groups as large as they come
+    """
+    table = TokenTable.of(token_lists)
+    order = np.argsort(table.lengths, kind="stable")
+    restored = np.empty_like(order)
+    restored[order] = np.arange(len(order))
+    table = table[order]
+    lengths = table.lengths
+    return Tokens(
+        input_ids=torch.from_numpy(table.flat().astype(np.int64)),
+        lengths=torch.from_numpy(lengths),
+        restored=torch.from_numpy(restored),
+        groups=[_group(run) for run in _runs(lengths, max_tokens=max_group_tokens)],
+    )
+
+
+def _runs(lengths: np.ndarray, *, max_tokens: int | None) -> Iterator[np.ndarray]:
+    """Ascending lengths cut into runs whose longest is at most LENGTH_RATIO times the shortest, plus 2."""
+    tokens_before = np.concatenate([[0], np.cumsum(lengths)]).tolist()
+    start, known = 0, lengths.tolist()
+    while start < len(known):
+        end = bisect_right(known, LENGTH_RATIO * known[start] + 2, lo=start)
+        if max_tokens is not None:
+            fitting = bisect_right(tokens_before, tokens_before[start] + max_tokens, lo=start) - 1
+            end = min(end, max(fitting, start + 1))
+        yield lengths[start:end]
+        start = end
+
+
+def _group(lengths: np.ndarray) -> Group:
+    """The group of sentences with these ascending lengths."""
+    longest, num_tokens = int(lengths[-1]), int(lengths.sum())
+    if lengths[0] == longest:
+        return Group(len(lengths), longest, num_tokens, slots=None, mask=None)
+    mask = np.arange(longest) < lengths[:, None]
+    return Group(
+        len(lengths),
+        longest,
+        num_tokens,
+        slots=torch.from_numpy(np.flatnonzero(mask)),
+        mask=torch.from_numpy(mask)[:, None, None, :],
+    )
+
+
+@torch.compiler.disable  # its groups differ from batch to batch: each would be compiled anew
+def packed_attention(
+    module: nn.Module,
+    query: Float[Tensor, "one heads tokens head_dim"],
+    key: Float[Tensor, "one heads tokens head_dim"],
+    value: Float[Tensor, "one heads tokens head_dim"],
+    attention_mask: Tensor | None,
+    *,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    tokens: Tokens | None = None,
+    **more: object,
+) -> tuple[Tensor, None]:
+    """Attention of each sentence to itself, (1, tokens, heads, head_dim); without `tokens` it is plain sdpa."""
+    if tokens is None:
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **more
+        )
+    attend = ragged_kernel(query, key, value, rate=dropout) or _by_groups
+    columns = [states[0].transpose(0, 1) for states in (query, key, value)]
+    return attend(*columns, tokens, scale=scaling, rate=dropout).unsqueeze(0), None
+
+
+def _by_groups(
+    query: Tensor, key: Tensor, value: Tensor, tokens: Tokens, *, scale: float | None, rate: float
+) -> Float[Tensor, "tokens heads head_dim"]:
+    """Neighbours of like length together, padded to the longest of them."""
+    parts, start = [], 0
+    for group in tokens.groups:
+        taken = [_unpacked(states[start : start + group.num_tokens], group) for states in (query, key, value)]
+        states = _attended(*taken, group.mask, scale=scale, rate=rate)
+        states = states.transpose(1, 2).flatten(0, 1)
+        parts.append(states if group.slots is None else states.index_select(0, group.slots))
+        start += group.num_tokens
+    return torch.cat([*parts, torch.zeros_like(query[start:])])
+
+
+def _attended(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, scale: float | None, rate: float
+) -> Tensor:
+    """Attention within padded sentences, (sentences, heads, length, head_dim).
+
+    On a CPU torch's fused kernel cannot drop, and its bf16 backward pass is slower than plain products. These are
+    taken in float32: in bf16 each new shape of a group would have code generated for it, which costs more than the
+    products do.
+    """
+    learns = torch.is_grad_enabled() and query.requires_grad
+    if query.device.type != "cpu" or not (rate or (learns and query.dtype is torch.bfloat16)):
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate, scale=scale)
+    given = query.dtype
+    if given is torch.bfloat16:
+        query, key, value = query.float(), key.float(), value.float()
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    with torch.autocast("cpu", enabled=False):
+        scores = (query * scale) @ key.transpose(-1, -2)
+        if mask is not None:
+            scores = scores.masked_fill(~mask, float("-inf"))
+        weights = scores.softmax(-1)
+        return ((drop(weights, rate) if rate else weights) @ value).to(given)
+
+
+def _unpacked(states: Float[Tensor, "tokens heads head_dim"], group: Group) -> Tensor:
+    """The padded form (sentences, heads, length, head_dim) of one group."""
+    if group.slots is not None:
+        shape = (group.num_sentences * group.length, *states.shape[1:])
+        states = states.new_zeros(shape).index_copy(0, group.slots, states)
+    return states.unflatten(0, (group.num_sentences, group.length)).transpose(1, 2)
+
+
+def use_packed_attention(backbone: PreTrainedModel) -> bool:
+    """Turns packed attention on where the architecture is known to allow it; says whether it did."""
+    if backbone.config.model_type not in POSITION_OFFSETS:
+        return False
+    backbone.set_attn_implementation(PACKED)
+    return True
+
+
+def packed_inputs(backbone: PreTrainedModel, tokens: Tokens, *, pad: int) -> dict[str, object]:
+    """Keyword arguments with which the backbone reads packed tokens as one row.
+
+    On a CPU the row of a large batch is filled up to a multiple of FILL_TO: its last states are to be thrown away.
+    """
+    offset = 1 + backbone.config.pad_token_id if POSITION_OFFSETS[backbone.config.model_type] else 0
+    missing = 0
+    if tokens.input_ids.device.type == "cpu" and len(tokens.input_ids) >= FILL_FROM:
+        missing = -len(tokens.input_ids) % FILL_TO
+    input_ids = F.pad(tokens.input_ids, (0, missing), value=pad).unsqueeze(0)
+    segments = torch.zeros_like(input_ids)
+    if tokens.segments is not None:
+        segments = F.pad(tokens.segments, (0, missing)).unsqueeze(0)
+    return {
+        "input_ids": input_ids,
+        "position_ids": F.pad(tokens.positions + offset, (0, missing), value=offset).unsqueeze(0),
+        "token_type_ids": segments,
+        "tokens": tokens,
+    }
+
+
+def padded_inputs(tokens: Tokens, *, pad: int) -> tuple[Tensor, Tensor]:
+    """input_ids and attention_mask, both (sentences, length), padded on the right, in packed order."""
+    columns = torch.arange(tokens.longest, device=tokens.lengths.device)
+    mask = columns < tokens.lengths.unsqueeze(1)
+    input_ids = torch.full(mask.shape, pad, device=mask.device)
+    input_ids[tokens.places] = tokens.input_ids
+    return input_ids, mask.long()
+
+
+AttentionInterface.register(PACKED, packed_attention)
+AttentionMaskInterface.register(PACKED, sdpa_mask)

@@ -1,0 +1,93 @@
+"""A batch piece by piece: its gradients are those of the whole, its activations in memory those of one piece.
+
+This is gradient caching (Gao et al. 2021, https://arxiv.org/abs/2101.06983) for any loss: each piece keeps its tokens
+and its outputs only, and is computed again, with the same dropout, when its gradients are needed.
+"""
+
+import ctypes
+import resource
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from juzhen.core.batch import Tokens
+
+SLACK_BYTES = 64 << 20
+"""Memory that may pile up before it is given back. What it saves is in LOG.md."""
+
+STATUS = Path("/proc/self/statm")
+
+
+def in_pieces(function: Callable[[Tokens], Tensor], pieces: Iterable[Tokens]) -> Tensor:
+    """`function` of each piece, one below the other, without keeping what the pieces need to be learnt from."""
+    freed = FreedMemory()
+    parts = []
+    for piece in pieces:
+        # The numbers are handed over for their device alone: `checkpoint` keeps the generator of the devices of the
+        # tensors that it sees, and does not look into a piece.
+        part = checkpoint(_alike(function), piece.input_ids, piece, use_reentrant=False)
+        freed.give_back()
+        # On the way back this is called when the gradient of the part is there, before it is computed again.
+        part.register_hook(freed.before_gradient)
+        parts.append(part)
+    return torch.cat(parts)
+
+
+def _alike(function: Callable[[Tokens], Tensor]) -> Callable[[Tensor, Tokens], Tensor]:
+    """`function` of a piece, drawing the same numbers each time on MPS, too: `checkpoint` keeps CPU's and CUDA's."""
+    drawn_from: Tensor | None = None
+
+    def call(numbers: Tensor, piece: Tokens) -> Tensor:
+        nonlocal drawn_from
+        if numbers.device.type != "mps":
+            return function(piece)
+        now = torch.mps.get_rng_state()
+        if drawn_from is None:
+            drawn_from = now
+            return function(piece)
+        torch.mps.set_rng_state(drawn_from)
+        try:
+            return function(piece)
+        finally:
+            torch.mps.set_rng_state(now)
+
+    return call
+
+
+class FreedMemory:
+    """Gives memory that was freed back to the system, each time that SLACK_BYTES have piled up.
+
+    Pieces differ in shape, and glibc's allocator keeps what they leave behind: it cannot reuse all of it, so that
+    a process grows with the number of its pieces although none of them is kept. Elsewhere than on Linux with glibc
+    this does nothing.
+    """
+
+    def __init__(self) -> None:
+        self._trim = _malloc_trim()
+        self._least = _resident_bytes() if self._trim else 0
+
+    def give_back(self) -> None:
+        if self._trim is None:
+            return
+        now = _resident_bytes()
+        if now > self._least + SLACK_BYTES:
+            self._trim(0)
+            now = _resident_bytes()
+        self._least = now if now > self._least + SLACK_BYTES else min(self._least, now)
+
+    def before_gradient(self, _gradient: Tensor) -> None:
+        self.give_back()
+
+
+def _resident_bytes() -> int:
+    return int(STATUS.read_text().split()[1]) * resource.getpagesize()
+
+
+def _malloc_trim() -> Callable[[int], int] | None:
+    if not sys.platform.startswith("linux") or not STATUS.exists():
+        return None
+    return getattr(ctypes.CDLL(None), "malloc_trim", None)

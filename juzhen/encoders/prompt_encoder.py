@@ -1,0 +1,257 @@
+"""Sentences read through templates: the state at [MASK] in one pass, or in two, the first one put into the second."""
+
+from collections.abc import Iterator, Sequence
+from typing import NoReturn
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+from transformers import AddedToken, PreTrainedModel, PreTrainedTokenizerBase
+
+from juzhen.backends import Backend
+from juzhen.core.batch import Group, Tokens
+from juzhen.core.errors import UserError
+from juzhen.encoders.packing import POSITION_OFFSETS, pack, packed_inputs, padded_inputs
+from juzhen.encoders.pooling import POOLINGS
+from juzhen.encoders.prompt_templates import Frame, PromptTokens, blanks, mask_table, read_template, wrap
+from juzhen.encoders.prompts import INJECTED, SENTENCE, Prompts
+from juzhen.encoders.sentence_encoder import SentenceEncoder, batches_by_length
+from juzhen.encoders.token_table import TokenTable
+
+
+class PromptEncoder(SentenceEncoder):
+    """template → backbone → state at [MASK] → (template of stage 2 → backbone → state at [MASK]) → embedding.
+
+    h = f(stage 1 template with the sentence), h⁺ = f(stage 2 template with the word embedding of
+    [IT_SPECIAL_TOKEN] replaced by h), f the last layer at [MASK]. One function in training and evaluation.
+    Templates with one stage are PromptBERT's (Jiang et al. 2022, https://arxiv.org/abs/2201.04337) and, with two
+    [MASK]s of which the last is read, CoT-BERT's (Zhang et al. 2024, https://arxiv.org/abs/2309.11143).
+
+    prompts     templates, and how they are read
+    max_length  as given: tokens of the whole input; as attribute: what that leaves to the sentence with its special
+                tokens beside the longest template. Longer sentences are cut, templates never.
+    norm_ratio  mean length of the last states that were put in stage 2, over that of a word embedding
+    """
+
+    def __init__(
+        self,
+        backbone: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        prompts: Prompts,
+        max_length: int,
+        **options: object,
+    ) -> None:
+        super().__init__(backbone, tokenizer, max_length=max_length, **options)
+        self.prompts = prompts
+        self.norm_ratio: Tensor | None = None
+        self._check()
+        self.frame = Frame.of(tokenizer)
+        self.templates = [
+            read_template(getattr(prompts, view), SENTENCE, tokenizer, self.frame) for view in prompts.views
+        ]
+        self.input_length = max_length
+        self.max_length = self._left_to_sentences(max_length)
+        if prompts.read != "pooling":
+            places, weights = mask_table(self.templates, read=prompts.read)
+            self.register_buffer("_mask_places", places, persistent=False)
+            self.register_buffer("_mask_weights", weights, persistent=False)
+        if prompts.stage_2 is not None:
+            self._prepare_stage_2(prompts.stage_2)
+
+    @classmethod
+    def around(cls, encoder: SentenceEncoder, prompts: Prompts) -> "PromptEncoder":
+        """The same backbone, read through `prompts`."""
+        return cls(
+            encoder.backbone,
+            encoder.tokenizer,
+            prompts=prompts,
+            pooling=encoder.pooling,
+            normalise=encoder.normalise,
+            max_length=getattr(encoder, "input_length", encoder.max_length),
+            projections=list(encoder.projections),
+        )
+
+    def _check(self) -> None:
+        """Raises UserError for a backbone that cannot do what the templates ask."""
+        config, prompts = self.backbone.config, self.prompts
+        if prompts.read != "pooling" and self.tokenizer.mask_token_id is None:
+            raise UserError(
+                "the tokenizer has no [MASK], which templates are read at; choose another backbone, or model=simcse"
+            )
+        if prompts.denoise == "positions" and config.model_type not in POSITION_OFFSETS:
+            raise UserError(
+                f"model.denoise=positions: positions of {config.model_type} cannot be set; choose model.denoise=pads"
+            )
+        width = self.backbone.get_input_embeddings().embedding_dim
+        if prompts.stage_2 is not None and width != config.hidden_size:
+            raise UserError(
+                f"two stages: states of {config.hidden_size} numbers cannot stand for word embeddings of {width}; "
+                "choose another backbone, or model=cot_single"
+            )
+
+    def _left_to_sentences(self, max_length: int) -> int:
+        taken = max(template.size for template in self.templates)
+        special = len(self.frame.before) + len(self.frame.after)
+        if max_length - taken <= special:
+            raise UserError(
+                f"backbone.max_length={max_length}: the longest template takes {taken} tokens of it, which leaves "
+                f"none for the sentence; set at least backbone.max_length={taken + special + 16}"
+            )
+        return max_length - taken
+
+    def _prepare_stage_2(self, text: str) -> None:
+        """Adds [IT_SPECIAL_TOKEN] to the vocabulary, with the mean of all word embeddings as its own."""
+        tokenizer, backbone = self.tokenizer, self.backbone
+        tokenizer.add_tokens([AddedToken(INJECTED, special=True)], special_tokens=True)
+        number = tokenizer.convert_tokens_to_ids(INJECTED)
+        rows = backbone.get_input_embeddings().num_embeddings
+        if number >= rows:
+            with torch.random.fork_rng(devices=[]), torch.no_grad():
+                mean = backbone.get_input_embeddings().weight.mean(dim=0)
+                backbone.resize_token_embeddings(number + 1, mean_resizing=False)
+                backbone.get_input_embeddings().weight[rows:] = mean
+        template = read_template(text, INJECTED, tokenizer, self.frame)
+        head = np.concatenate([self.frame.before, template.prefix])
+        ids = np.concatenate([head, [number], template.suffix, self.frame.after])
+        self._injected_at = len(head)
+        self.register_buffer("_stage_2", torch.from_numpy(ids.astype(np.int64)), persistent=False)
+        places, weights = mask_table([template], read=self.prompts.read)
+        # Counted from the end, since what stands between the halves is one token.
+        self.register_buffer(
+            "_stage_2_places", torch.where(places < 0, places + len(ids), places)[0], persistent=False
+        )
+        self.register_buffer("_stage_2_weights", weights[0], persistent=False)
+
+    def collate(
+        self, token_lists: TokenTable | Sequence[Sequence[int]], views: np.ndarray | None = None
+    ) -> PromptTokens:
+        """The sentences in their templates, packed. views: number of each one's template; None: the anchor's."""
+        table = TokenTable.of(token_lists)
+        views = np.zeros(len(table), dtype=np.int64) if views is None else np.asarray(views)
+        tokens = pack(
+            wrap(table, self.templates, views, frame=self.frame), max_group_tokens=self.piece_tokens
+        )
+        packed = torch.empty(len(table), dtype=torch.long)
+        packed[tokens.restored] = torch.from_numpy(views)
+        return PromptTokens.of(tokens, packed)
+
+    def stage_1(self, tokens: PromptTokens) -> Float[Tensor, "sentences dim"]:
+        """States h of stage 1, in packed order; what denoising takes off is still in them."""
+        return self._read(self._states(tokens), tokens)
+
+    def _packed_order(self, tokens: PromptTokens) -> Float[Tensor, "sentences dim"]:
+        embeddings = self._through_stages(tokens)
+        if self.prompts.denoise != "none":
+            blank, positions, places = self._blanks(tokens)
+            embeddings = embeddings - self._through_stages(blank, positions)[places]
+        for projection in self.projections:
+            embeddings = projection(embeddings)
+        return embeddings.float()
+
+    def _through_stages(
+        self, tokens: PromptTokens, positions: Tensor | None = None
+    ) -> Float[Tensor, "sentences dim"]:
+        if self.prompts.read == "pooling":
+            return POOLINGS[self.pooling](self._layers(tokens), tokens)
+        state = self._read(self._states(tokens, positions=positions), tokens)
+        return state if self.prompts.stage_2 is None else self._second_stage(state)
+
+    def _read(
+        self, states: Float[Tensor, "tokens dim"], tokens: PromptTokens
+    ) -> Float[Tensor, "sentences dim"]:
+        """The states at the [MASK]s of each sentence's template. Found by place: a sentence may hold a [MASK], too."""
+        places, weights = self._mask_places[tokens.views], self._mask_weights[tokens.views]
+        starts = tokens.starts.unsqueeze(1)
+        places = torch.where(places < 0, starts + tokens.lengths.unsqueeze(1) + places, starts + places)
+        return (states[places] * weights.unsqueeze(-1)).sum(dim=1)
+
+    def _second_stage(self, state: Float[Tensor, "sentences dim"]) -> Float[Tensor, "sentences dim"]:
+        """The states at [MASK] of stage 2, with `state` where the word embedding of [IT_SPECIAL_TOKEN] would be."""
+        table = self.backbone.get_input_embeddings()
+        if not self.prompts.end_to_end:
+            state = state.detach()
+        with torch.no_grad():
+            mean_norm = table.weight.norm(dim=1).mean()
+            self.norm_ratio = state.norm(dim=1).mean() / mean_norm
+        if self.prompts.match_norm:
+            state = F.normalize(state, dim=-1) * mean_norm
+        count, length = len(state), len(self._stage_2)
+        words = table(self._stage_2).expand(count, -1, -1)
+        place = self._injected_at
+        words = torch.cat(
+            [words[:, :place], state.to(words.dtype).unsqueeze(1), words[:, place + 1 :]], dim=1
+        )
+        tokens = Tokens(
+            self._stage_2.repeat(count),
+            torch.full((count,), length, device=state.device),
+            torch.arange(count, device=state.device),
+            [Group(count, length, count * length, slots=None, mask=None)],
+        )
+        states = self._states(tokens, words=words.flatten(0, 1)).unflatten(0, (count, length))
+        return (states[:, self._stage_2_places] * self._stage_2_weights.unsqueeze(-1)).sum(dim=1)
+
+    def _blanks(self, tokens: PromptTokens) -> tuple[PromptTokens, Tensor, Int[Tensor, "sentences"]]:
+        """Each template without a sentence, once per length present; positions; which one belongs to each sentence."""
+        pairs, places = torch.unique(torch.stack([tokens.views, tokens.lengths]), dim=1, return_inverse=True)
+        views, lengths = pairs.tolist()
+        special = len(self.frame.before) + len(self.frame.after)
+        bodies = [
+            length - special - self.templates[view].size for view, length in zip(views, lengths, strict=True)
+        ]
+        pad = self.pad if self.prompts.denoise == "pads" else None
+        ids, positions = blanks(self.templates, views, bodies, frame=self.frame, pad=pad)
+        blank = pack(ids)
+        order = blank.restored.argsort()
+        in_order = torch.from_numpy(positions[order.numpy()].flat().astype(np.int64))
+        device = tokens.lengths.device
+        packed = PromptTokens.of(blank, torch.tensor(views)[order])
+        return packed.to(device), in_order.to(device), blank.restored.to(device)[places]
+
+    def _states(
+        self,
+        tokens: Tokens,
+        *,
+        positions: Tensor | None = None,
+        words: Float[Tensor, "tokens dim"] | None = None,
+    ) -> Float[Tensor, "tokens dim"]:
+        """Last layer, with other positions or other word embeddings than those of the tokens where they are given."""
+        if self._packs:
+            inputs = packed_inputs(self.backbone, tokens, pad=self.pad)
+            real = (0, slice(len(tokens.input_ids)))
+        else:
+            input_ids, mask = padded_inputs(tokens, pad=self.pad)
+            inputs, real = {"input_ids": input_ids, "attention_mask": mask}, tokens.places
+            if self.takes_segments:
+                inputs["token_type_ids"] = torch.zeros_like(input_ids)
+        input_ids = inputs["input_ids"]
+        if positions is not None:
+            config = self.backbone.config
+            offset = 1 + config.pad_token_id if POSITION_OFFSETS[config.model_type] else 0
+            inputs["position_ids"] = torch.full_like(input_ids, offset)
+            inputs["position_ids"][real] = positions + offset
+        if words is not None:
+            del inputs["input_ids"]
+            embedded = words.new_zeros(*input_ids.shape, words.shape[-1])
+            embedded[real] = words
+            inputs["inputs_embeds"] = embedded
+        return self.backbone(**inputs).last_hidden_state[real]
+
+    def _encoded(
+        self, texts: Sequence[str], backend: Backend, *, batch_tokens: int
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        table = self.tokenize(texts)
+        lengths = table.lengths + self.templates[0].size
+        for rows in batches_by_length(lengths, batch_tokens=batch_tokens):
+            yield rows, backend.encode(self.collate(table[rows]))
+
+    def token_states(self, tokens: Tokens) -> NoReturn:
+        """Raises UserError: states of the tokens of templates are no states of the sentence's."""
+        raise UserError(
+            "this encoder reads sentences through templates, which model=mlm cannot learn from; start it from an "
+            "encoder without templates, as in backbone=local backbone.path=<folder>"
+        )
+
+    states_and_embeddings = token_states

@@ -1,0 +1,165 @@
+"""The transformer itself: its config.json and its weights, with every way to fail told in one line."""
+
+import inspect
+import logging
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+import transformers
+from torch import nn
+from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel
+
+from juzhen.core.errors import UserError, foreign_reason
+from juzhen.encoders.foreign import told_simply
+
+DROPOUTS = (
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "hidden_dropout",
+    "attention_dropout",
+    "embedding_dropout",
+    "mlp_dropout",
+    "dropout",
+)
+"""What architectures call the dropout of their layers; those of classification heads are not here."""
+
+
+def read_architecture(folder: Path, *, dropout: float | None) -> PretrainedConfig:
+    """config.json with the dropout that was asked for."""
+    try:
+        architecture = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # a dozen unrelated types, down to RecursionError
+        raise UserError(
+            f"{folder}/config.json: transformers cannot read it: {foreign_reason(error)}. Take a model whose "
+            "architecture transformers has itself, such as backbone=bert_zh, or another folder: backbone=local "
+            "backbone.path=<folder>"
+        ) from error
+    # How layers are computed is ours to choose: a name of the hub here would fetch code from there and run it.
+    architecture._attn_implementation_internal = architecture._experts_implementation_internal = None
+    if architecture.is_encoder_decoder:
+        raise UserError(
+            f"{folder}: {architecture.model_type} is an encoder with decoder; expected an encoder"
+        )
+    if dropout is not None:
+        _set_dropout(architecture, dropout)
+    return architecture
+
+
+def _set_dropout(architecture: PretrainedConfig, dropout: float) -> None:
+    if not 0 <= dropout < 1:
+        raise UserError(f"backbone.dropout={dropout}: expected a share between 0 and 1, for example 0.1")
+    names = [name for name in DROPOUTS if hasattr(architecture, name)]
+    if not names:
+        raise UserError(
+            f"backbone.dropout={dropout}: {architecture.model_type} has no dropout to set; "
+            "use backbone.dropout=null"
+        )
+    for name in names:
+        setattr(architecture, name, dropout)
+
+
+def _without_pooler(architecture: PretrainedConfig) -> dict[str, bool]:
+    """Arguments that leave BERT's pooler out: we do our own pooling, and unused weights upset DDP."""
+    model_class = AutoModel._model_mapping[type(architecture)]
+    model_class = model_class[0] if isinstance(model_class, tuple | list) else model_class
+    takes = "add_pooling_layer" in inspect.signature(model_class.__init__).parameters
+    return {"add_pooling_layer": False} if takes else {}
+
+
+def from_scratch(architecture: PretrainedConfig, *, shown: str) -> PreTrainedModel:
+    """A model with random weights. Raises UserError for a config.json that describes none; `shown` names its folder."""
+    with told_simply(f"{shown}: config.json describes no model that can be built"):
+        return AutoModel.from_config(architecture, dtype=torch.float32, **_without_pooler(architecture))
+
+
+def from_weights(source: str, architecture: PretrainedConfig, **options: object) -> PreTrainedModel:
+    """A model with the weights of a folder or of the hub. Raises UserError where these are not those of its config."""
+    with told_simply(f"{source}: the weights do not load"):
+        backbone, report = AutoModel.from_pretrained(
+            source,
+            config=architecture,
+            use_safetensors=True,
+            trust_remote_code=False,
+            dtype=torch.float32,  # otherwise the precision of the file
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # they are told below, with their names
+            **_without_pooler(architecture),
+            **options,
+        )
+    _require_shapes(source, report["mismatched_keys"])
+    missing = sorted(name for name in report["missing_keys"] if "pooler" not in name)
+    if missing:
+        raise UserError(
+            f"{source}: weights missing for {', '.join(missing[:3])}{' …' if len(missing) > 3 else ''} "
+            f"({len(missing)} in all); config.json and model.safetensors do not belong together"
+        )
+    _require_all_layers(source, backbone, report["unexpected_keys"])
+    broken = next((name for name, one in backbone.named_parameters() if not torch.isfinite(one).all()), None)
+    if broken is not None:
+        raise UserError(
+            f"{source}: {broken} holds NaN or infinite numbers; copy the weights again, or train anew"
+        )
+    return backbone
+
+
+def _require_shapes(source: str, mismatched: Iterable[tuple]) -> None:
+    """Raises UserError naming the first tensors whose size is another in config.json than in the weights."""
+    found = sorted((name, _size(stored), _size(wanted)) for name, stored, wanted in mismatched)
+    if found:
+        told = "; ".join(
+            f"{name} has {stored} numbers in the weights, {wanted} by config.json"
+            for name, stored, wanted in found[:3]
+        )
+        more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
+        raise UserError(
+            f"{source}: the weights do not load, they are not those of config.json: {told}{more}. "
+            "Copy both from one place"
+        )
+
+
+def _size(shape: Sequence[int]) -> str:
+    return " × ".join(map(str, shape))
+
+
+def _require_all_layers(source: str, backbone: nn.Module, unexpected: Iterable[str]) -> None:
+    """Raises UserError where the weights hold further layers: a shorter model would be used, and nobody would know.
+
+    What else is left over (heads, poolers) is of no use here.
+    """
+    known = {re.sub(r"\d+", "#", name) for name in backbone.state_dict()}
+    prefix = f"{backbone.base_model_prefix}."
+    lost = sorted(name for name in unexpected if re.sub(r"\d+", "#", name.removeprefix(prefix)) in known)
+    if lost:
+        raise UserError(
+            f"{source}: the weights have {lost[0]}, which config.json does not have ({len(lost)} such tensors): is "
+            "num_hidden_layers too low? To use the first layers alone set backbone.layers"
+        )
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keeps transformers' progress bars and table of left-out weights off the screen; we check ourselves."""
+    logger = transformers.utils.logging
+    verbosity, had_bars = logger.get_verbosity(), logger.is_progress_bar_enabled()
+    logger.set_verbosity(logging.ERROR)
+    logger.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logger.set_verbosity(verbosity)
+        if had_bars:
+            logger.enable_progress_bar()
+
+
+def compile_layers(backbone: nn.Module) -> None:
+    """Lets torch.compile fuse what is between the products of each layer, in place; the weights keep their names.
+
+    One layer is compiled and serves all of its kind. The first step takes tens of seconds longer.
+    """
+    for stack in [module for module in backbone.modules() if isinstance(module, nn.ModuleList)]:
+        if len({type(layer) for layer in stack}) == 1:
+            for layer in stack:
+                layer.compile(dynamic=True)

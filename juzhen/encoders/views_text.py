@@ -1,0 +1,177 @@
+"""Changes of a sentence's text: synonyms from a lexicon, translations from a file, the order of sentences."""
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from juzhen.core.errors import UserError
+from juzhen.encoders.views import Views
+
+LEXICON = Path(__file__).resolve().parents[1] / "builtin" / "lexicon"
+
+_SENTENCE_END = re.compile(
+    r"[。！？；…]+[”’」』）》]*\s*"  # Chinese
+    r"|(?:(?<=[a-z0-9]{2})\.|[!?;])[.!?;]*[\"'”’)\]]*\s+"  # Latin: not the points of U.S. and Dr.
+    r"|\n+"
+)
+
+_RUN = re.compile(r"[A-Za-z]+|[\u4e00-\u9fff]+")
+
+
+class Synonyms:
+    """Words that may stand for each other, Chinese and English.
+
+    groups  words that mean the same; a word is in one group only
+
+    In Chinese, where words are not told apart, the longest known word is taken from left to right. Latin words count
+    as whole words, in any case; the replacement begins with a capital where the word did.
+    """
+
+    def __init__(self, groups: Iterable[Sequence[str]]) -> None:
+        self._others: dict[str, list[str]] = {}
+        for group in groups:
+            for word in group:
+                if word in self._others or len(group) < 2:
+                    raise UserError(
+                        f"lexicon: {word}: expected a word in one group, and two words in a group"
+                    )
+                self._others[word] = [other for other in group if other != word]
+        self._longest = max(map(len, self._others), default=0)
+
+    def __len__(self) -> int:
+        return len(self._others)
+
+    def replaced(self, text: str, share: float, generator: np.random.Generator) -> str:
+        """`text`, each known word replaced with probability `share`."""
+
+        def run(match: re.Match[str]) -> str:
+            return "".join(self._drawn(word, share, generator) for word in self._words(match[0]))
+
+        return _RUN.sub(run, text)
+
+    def _drawn(self, word: str, share: float, generator: np.random.Generator) -> str:
+        others = self._others.get(word.lower())
+        if others is None or generator.random() >= share:
+            return word
+        other = others[int(generator.integers(len(others)))]
+        return other.capitalize() if word[0].isupper() else other
+
+    def _words(self, run: str) -> list[str]:
+        """A run of letters as one word; a run of hanzi as known words and single signs."""
+        if run.isascii():
+            return [run]
+        words, start = [], 0
+        while start < len(run):
+            sizes = range(min(self._longest, len(run) - start), 1, -1)
+            size = next((size for size in sizes if run[start : start + size] in self._others), 1)
+            words.append(run[start : start + size])
+            start += size
+        return words
+
+
+@cache
+def builtin_synonyms() -> Synonyms:
+    """The lexicon that comes with juzhen: a line is a group, its words separated by tabs."""
+    lines = [
+        line
+        for path in sorted(LEXICON.glob("*.tsv"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+    ]
+    return Synonyms(line.split("\t") for line in lines if line and not line.startswith("#"))
+
+
+class Translations:
+    """Sentences that were translated into another language and back, by whatever translator.
+
+    A file in UTF-8 without header: text, tab, translation, and more translations behind further tabs. A text may have
+    several lines.
+
+    group  key of the configuration that names the file, for messages
+    """
+
+    def __init__(self, path: str | Path, *, group: str = "model") -> None:
+        self.path = Path(path).expanduser()
+        self.group = group
+        self._of: dict[str, list[str]] = {}
+        try:
+            lines = self.path.read_text(encoding="utf-8-sig").split("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"{group}.translations={path}: cannot be read ({error})") from error
+        for number, line in enumerate(lines, start=1):
+            text, *others = (part.strip() for part in line.split("\t"))
+            if not line.strip():
+                continue
+            if not text or not others or not all(others):
+                raise UserError(
+                    f"{path}:{number}: expected a text, a tab and its translation there and back, got {line[:60]!r}"
+                )
+            self._of.setdefault(text, []).extend(others)
+
+    def drawn(self, text: str, generator: np.random.Generator) -> str:
+        """One of the text's translations; the text itself where the file has none."""
+        others = self._of.get(text)
+        return text if others is None else others[int(generator.integers(len(others)))]
+
+    def require(self, name: str, texts: Iterable[str]) -> None:
+        """Raises UserError where the file has none of the texts of the set `name`."""
+        example = ""
+        for text in texts:
+            if text in self._of:
+                return
+            example = example or text
+        known = next(iter(self._of), "")
+        raise UserError(
+            f"{self.group}.translations={self.path}: has no sentence of {name}, such as {example[:30]!r}; its first "
+            f"text is {known[:30]!r}. Translate the sentences of {name}, or leave translation out of {self.group}.views"
+        )
+
+
+class TextViews:
+    """The changes of texts that a configuration asks for, in its order."""
+
+    def __init__(self, views: Views) -> None:
+        self._names = views.of_text
+        self._share = views.synonym
+        self._synonyms = builtin_synonyms() if "synonym" in self._names else None
+        self.translations = None
+        if "translation" in self._names:
+            self.translations = Translations(views.translations, group=views.group)
+
+    def __bool__(self) -> bool:
+        return bool(self._names)
+
+    def __call__(self, text: str, generator: np.random.Generator) -> str:
+        for name in self._names:
+            match name:
+                case "synonym":
+                    text = self._synonyms.replaced(text, self._share, generator)
+                case "translation":
+                    text = self.translations.drawn(text, generator)
+                case "sentence_order":
+                    text = reordered(text, generator)
+        return text
+
+
+def sentences_of(text: str) -> list[str]:
+    """The sentences of a text, without the blanks around them.
+
+    >>> sentences_of("今天下雨。“走吧！”他说 Dr. Li came. We left")
+    ['今天下雨。', '“走吧！”', '他说 Dr. Li came.', 'We left']
+    """
+    ends = [match.end() for match in _SENTENCE_END.finditer(text)]
+    pieces = [text[start:end].strip() for start, end in zip([0, *ends], [*ends, len(text)], strict=True)]
+    return [piece for piece in pieces if piece]
+
+
+def reordered(text: str, generator: np.random.Generator) -> str:
+    """The sentences of a text in another order; a text of one sentence as it is."""
+    pieces = sentences_of(text)
+    if len(pieces) < 2:
+        return text
+    if pieces[-1][-1].isalnum():  # it may come to stand before another one
+        pieces[-1] += "." if pieces[-1][-1].isascii() else "。"
+    drawn = [pieces[place] for place in generator.permutation(len(pieces))]
+    return "".join(one + " " * one[-1].isascii() for one in drawn).rstrip()

@@ -1,0 +1,1 @@
+"""From an encoder and sets to columns of numbers."""

@@ -1,0 +1,53 @@
+"""Transfer tasks: what a classifier gets out of the embeddings of a finished encoder, which is not changed."""
+
+import sys
+from collections.abc import Mapping
+
+import numpy as np
+
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples
+from juzhen.core.transfer import KINDS
+from juzhen.encoders import SentenceEncoder
+from juzhen.metrics.transfer import Features, TransferScore, classify, combined
+
+
+def transfer(
+    encoder: SentenceEncoder,
+    splits: Mapping[str, Examples | None],
+    *,
+    batch_tokens: int,
+    seed: int,
+    limit: int | None,
+) -> TransferScore:
+    """What `juzhen.metrics.transfer.classify` makes of the embeddings.
+
+    splits  train, dev and test; None where there is no file
+    limit   at most this many rows of each split, drawn with the seed
+    """
+    there = {name: _drawn(one, limit, seed) for name, one in splits.items() if one is not None}
+    if not there:
+        raise UserError("no split has a file; type --data-dir <folder that holds the data sets>")
+    some = next(iter(there.values()))
+    if some.kind not in KINDS:
+        raise UserError(
+            f"{some.name}: its rows are {some.kind}s; transfer needs 0/1 pairs or NLI pairs, such as mrpc, qqp or "
+            "snli, or texts with a class, such as tnews"
+        )
+    data = {
+        name: (_features(encoder, one, batch_tokens), one.targets.astype(np.int64))
+        for name, one in there.items()
+    }
+    return classify(data, seed=seed)
+
+
+def _drawn(examples: Examples, limit: int | None, seed: int) -> Examples:
+    if limit is None or len(examples) <= limit:
+        return examples
+    return examples.select(np.sort(np.random.default_rng(seed).permutation(len(examples))[:limit]))
+
+
+def _features(encoder: SentenceEncoder, examples: Examples, batch_tokens: int) -> Features:
+    texts = [text for column in examples.columns for text in examples.texts(column)]
+    embeddings = encoder.embed(texts, batch_tokens=batch_tokens, progress=sys.stdout.isatty())
+    return combined(np.split(embeddings, len(examples.columns)), examples.kind)

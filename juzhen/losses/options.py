@@ -1,0 +1,63 @@
+"""Checks of what a configuration gives a loss: a wrong value is named before anything is trained."""
+
+import math
+from collections.abc import Sequence
+
+from juzhen.core.errors import UserError, nearest
+
+
+def choice(key: str, value: object, known: Sequence[str]) -> str:
+    """`value` when it is one of the known words. Raises UserError with the nearest one otherwise."""
+    if value not in known:
+        raise UserError(f"{key}={value} is not an option; {nearest(str(value), known)}")
+    return str(value)
+
+
+def number(key: str, value: object, *, low: float, high: float = math.inf, open_low: bool = False) -> float:
+    """`value` as a number of [low, high], or of (low, high] where `open_low`. Raises UserError otherwise."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not is_number or not low <= value <= high or (open_low and value == low):
+        lower = f"above {low:g}" if open_low else f"from {low:g}"
+        upper = f" to {high:g}" if math.isfinite(high) else ""
+        raise UserError(f"{key}={value}: expected a number {lower}{upper}")
+    return float(value)
+
+
+LEAST_DIVISOR, LARGEST_DIVISOR = 1e-5, 1e5
+"""Cosines are known to 6e-8. Divided by less than 1e-5, the exponentials of all rows but one are 0, and gradients too
+large to be squared; by more than 1e5, no difference is left."""
+
+
+def divisor(key: str, value: object) -> float:
+    """`value` as a temperature, which divides scores. Raises UserError for one that leaves nothing to learn from."""
+    temperature = number(key, value, low=0.0, open_low=True)
+    if not LEAST_DIVISOR <= temperature <= LARGEST_DIVISOR:
+        raise UserError(
+            f"{key}={value}: it divides scores, and float32 cannot learn from what is left; expected {LEAST_DIVISOR:g} "
+            f"to {LARGEST_DIVISOR:g}, 0.05 is customary for cosines and 1 for logits"
+        )
+    return temperature
+
+
+def interval(key: str, value: object, *, low: float, high: float) -> tuple[float, float]:
+    """`value` as two numbers of [low, high], the lower one first. Raises UserError otherwise."""
+    if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != 2:
+        raise UserError(f"{key}={value}: expected two numbers, [0, 1] or [-1, 1]")
+    first, last = (number(key, one, low=low, high=high) for one in value)
+    if first >= last:
+        raise UserError(f"{key}={list(value)}: expected the lower number first")
+    return first, last
+
+
+def switch(key: str, value: object) -> bool:
+    """`value` when it is true or false. Raises UserError otherwise: the text "no" would count as true."""
+    if not isinstance(value, bool):
+        raise UserError(f"{key}={value}: expected true or false")
+    return value
+
+
+def whole_number(key: str, value: object, *, low: int) -> int:
+    """`value` as a whole number, `low` or more. Raises UserError otherwise."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < low:
+        raise UserError(f"{key}={value}: expected a whole number from {low}")
+    return value

@@ -1,0 +1,70 @@
+"""What the variants of CoSENT share: a temperature that may follow the spread of the scores."""
+
+from abc import abstractmethod
+
+from jaxtyping import Float
+from torch import Tensor
+
+from juzhen.core.batch import Encoded
+from juzhen.core.examples import Kind
+from juzhen.losses.loss import Contrast, Loss, LossOutput
+from juzhen.losses.options import choice, divisor
+from juzhen.losses.scores import full_precision, graded_targets, score_gap
+
+UNITS = ("score", "spread", "spread_with_gradient")
+SMALLEST_SPREAD = 1e-3
+"""Scores that lie closer together are treated as if they had this spread: the temperature stays above 0."""
+
+
+def spread(scores: Float[Tensor, "batch"]) -> Float[Tensor, ""]:
+    """Standard deviation of the scores of the batch (divided by N, not N − 1), at least SMALLEST_SPREAD."""
+    # The bound is set on the variance: the root has no derivative at 0.
+    return full_precision(scores).var(correction=0).clamp(min=SMALLEST_SPREAD**2).sqrt()
+
+
+def temperature_of(scores: Float[Tensor, "batch"], *, temperature: float, unit: str) -> Float[Tensor, ""]:
+    """What the scores are divided by: `temperature`, in the unit that the configuration says.
+
+    score                 as it stands, in units of the score
+    spread                times the spread of the batch: τ = temperature · σ. A scale λ = α/σ, α from 10 to 30, is
+                          a temperature from 0.1 to 0.03 here. σ counts as a constant: scores that move apart are
+                          still rewarded, as they are with a fixed temperature.
+    spread_with_gradient  the same value, differentiated through σ. The loss is then a function of standardised
+                          scores: stretching or shifting all of them changes nothing and gets no gradient.
+    """
+    if unit == "score":
+        return full_precision(scores).new_full((), temperature)
+    scale = spread(scores)
+    return temperature * (scale if unit == "spread_with_gradient" else scale.detach())
+
+
+class ScoreOrder(Loss):
+    """A loss of the order of the model's scores; what it adds up over pairs of rows is `cost`.
+
+    temperature, temperature_unit  see `temperature_of`
+
+    Logs the temperature in units of the score, and the mean score of the rows whose target is above the batch's
+    mean target, of the others, and the gap.
+    """
+
+    takes = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
+    reads = "scores"
+    couples = True
+    compares = True
+    contrast = Contrast.ORDER
+
+    def __init__(self, *, temperature: float | int, temperature_unit: str) -> None:
+        super().__init__()
+        self.temperature = divisor("loss.temperature", temperature)
+        self.temperature_unit = choice("loss.temperature_unit", temperature_unit, UNITS)
+
+    @abstractmethod
+    def cost(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> Float[Tensor, ""]:
+        """The scalar for scores that are divided by the temperature already."""
+
+    def forward(self, encoded: Encoded) -> LossOutput:
+        targets = graded_targets(encoded)
+        temperature = temperature_of(encoded.scores, temperature=self.temperature, unit=self.temperature_unit)
+        is_upper = targets > targets.mean()
+        loss = self.cost(full_precision(encoded.scores) / temperature, targets)
+        return loss, {"temperature": temperature.detach()} | score_gap(encoded.scores, is_upper, ~is_upper)

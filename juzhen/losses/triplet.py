@@ -1,0 +1,98 @@
+"""Triplet margin: the positive shall be closer to the anchor than each negative, by a margin."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from juzhen.core.batch import Encoded
+from juzhen.core.examples import Kind
+from juzhen.losses.loss import Contrast, Loss, LossOutput, first_two, negatives
+from juzhen.losses.options import choice, number
+from juzhen.losses.scores import full_precision, row_cosine
+
+
+def row_nearness(
+    first: Float[Tensor, "batch dim"], second: Float[Tensor, "batch dim"]
+) -> Float[Tensor, "batch"]:
+    """Negative Euclidean distance of each row of `first` to the same row of `second`: higher = closer."""
+    return -torch.linalg.vector_norm(full_precision(first) - full_precision(second), dim=-1)
+
+
+DISTANCES = {"cosine": row_cosine, "euclidean": row_nearness}
+
+
+def triplet_margin(
+    positive_scores: Float[Tensor, "batch"],
+    negative_scores: Float[Tensor, "batch negatives"],
+    *,
+    margin: float | Float[Tensor, ""],
+) -> Float[Tensor, ""]:
+    """Violation of the margin, averaged over rows and their negatives.
+
+    loss = mean of max(0, m + d(a, p) − d(a, n)). (Schroff et al. 2015, section 3.1, who square the distances;
+    Reimers and Gurevych 2019, section 3, do not, nor does this.) Written in scores, higher = closer:
+    d = 1 − cosine, or d = −score for the Euclidean distance; the 1 cancels.
+    """
+    return (margin + negative_scores - positive_scores[:, None]).relu().mean()
+
+
+@torch.no_grad()
+def adapted_margin(gap: Float[Tensor, ""], *, margin: float, share: float) -> Float[Tensor, ""]:
+    """max(m, w · gap): the better positives and negatives are apart already, the farther apart they shall be.
+
+    gap    mean score of the batch's positives less that of its negatives; NaN, where there are none, counts as 0
+    share  w; 0 leaves the margin as it is
+
+    (Chen et al. 2017, https://arxiv.org/abs/1704.01719, margin-based online hard negative mining, of squared
+    distances and without m, so that the margin of a fresh model is about 0.)
+    """
+    return (share * gap.nan_to_num()).clamp(min=margin)
+
+
+class TripletMargin(Loss):
+    """`triplet_margin` of each row's own negatives; rows do not meet, unless the margin follows the batch.
+
+    distance         cosine, or euclidean for encoders that do not normalise (choose a margin of its scale)
+    adaptive_margin  see `adapted_margin`
+
+    Logs the share of triplets that violate the margin, and the mean score of positives and of negatives (for
+    euclidean the negative distance), and a margin that follows the batch.
+    """
+
+    takes = (Kind.TRIPLET,)
+    reads = "embeddings"
+    couples = False
+    contrast = Contrast.NEGATIVES
+
+    def __init__(
+        self,
+        *,
+        margin: float | int,
+        distance: str,
+        adaptive_margin: float | int = 0.0,  # stored configurations of earlier runs lack it
+    ) -> None:
+        super().__init__()
+        self.margin = number("loss.margin", margin, low=0.0)
+        self.distance = choice("loss.distance", distance, tuple(DISTANCES))
+        self.adaptive_margin = number("loss.adaptive_margin", adaptive_margin, low=0.0)
+        self.couples = self.adaptive_margin > 0
+
+    def forward(self, encoded: Encoded) -> LossOutput:
+        score = DISTANCES[self.distance]
+        anchors, positives = first_two(encoded)
+        positive_scores = score(anchors, positives)
+        negative_scores = torch.stack(
+            [score(anchors, encoded.embeddings[column]) for column in negatives(encoded)], dim=-1
+        )
+        logs = {
+            "positive_score": positive_scores.detach().mean(),
+            "negative_score": negative_scores.detach().mean(),
+        }
+        margin: float | Tensor = self.margin
+        if self.adaptive_margin:
+            gap = logs["positive_score"] - logs["negative_score"]
+            margin = logs["margin"] = adapted_margin(gap, margin=self.margin, share=self.adaptive_margin)
+        loss = triplet_margin(positive_scores, negative_scores, margin=margin)
+        with torch.no_grad():
+            violates = margin + negative_scores > positive_scores[:, None]
+        return loss, {"violating_share": violates.float().mean()} | logs

@@ -1,0 +1,167 @@
+"""Transfer: a logistic regression on frozen features tells classes apart.
+
+Features of pairs are those of InferSent and SentEval (Conneau et al. 2017, https://arxiv.org/abs/1705.02364): |u − v|
+and u ⊙ v for 0/1 pairs, u and v besides for NLI pairs; of a single text u itself. What the classifier gets out of them
+says what the encoder has put in, whatever the cosine makes of it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import scipy.sparse
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score, f1_score
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Kind
+from juzhen.core.result import Score
+from juzhen.core.transfer import judged_split
+from juzhen.metrics.correlation import bootstrap_mean
+
+STRENGTHS = (0.001, 0.01, 0.1, 1.0)
+"""Inverse of the penalty on weights; the best on dev is taken."""
+
+SPARSE_STRENGTHS = (0.1, 1.0, 10.0, 100.0)
+"""The same for sparse features, which are not scaled."""
+
+NUM_FOLDS = 5
+MAX_ITERATIONS = 300
+
+Features = np.ndarray | scipy.sparse.csr_array
+"""(rows, features)."""
+
+Labelled = tuple[Features, np.ndarray]
+"""Features, and the class number of each row."""
+
+
+@dataclass(frozen=True)
+class TransferScore:
+    """What one classifier reaches.
+
+    accuracy, f1  on the rows it is judged by; f1 is that of label 1, and macro for more than two classes
+    low, high     bootstrap interval of the accuracy over these rows, None without samples
+    majority      accuracy of always naming the most frequent class
+    learnt_from   rows that the classifier learnt from
+    how           train → test, or folds where there is no test split
+    """
+
+    accuracy: float
+    f1: float
+    majority: float
+    learnt_from: int
+    rows: int
+    how: str
+    strength: float
+    low: float | None = None
+    high: float | None = None
+
+    def as_dict(self) -> dict[str, float | int | str | None]:
+        return asdict(self)
+
+    def as_scores(self) -> dict[str, Score]:
+        """`transfer_accuracy`, `transfer_f1` and `transfer_majority`."""
+        return {
+            "transfer_accuracy": Score(self.accuracy, self.low, self.high, count=self.rows),
+            "transfer_f1": Score(self.f1, count=self.rows),
+            "transfer_majority": Score(self.majority, count=self.rows),
+        }
+
+
+def combined(texts: list[Features], kind: Kind) -> Features:
+    """What the classifier sees of a row, from the features of its one or two texts."""
+    if kind is Kind.LABELLED_TEXT:
+        return texts[0]
+    u, v = texts
+    parts = [abs(u - v), u * v]
+    parts = [u, v, *parts] if kind is Kind.NLI_PAIR else parts
+    return (
+        scipy.sparse.hstack(parts, format="csr")
+        if scipy.sparse.issparse(u)
+        else np.concatenate(parts, axis=1)
+    )
+
+
+def classify(
+    splits: Mapping[str, Labelled], *, seed: int, bootstrap_samples: int = 0, confidence: float = 0.95
+) -> TransferScore:
+    """Trains on train, chooses the penalty on dev (on folds of train without one), judges by `judged_split`.
+
+    splits  of train, dev and test those that there are
+
+    Raises UserError where a class has too few rows for folds.
+    """
+    name, in_folds = judged_split({name: labels for name, (_, labels) in splits.items()})
+    if in_folds:
+        gold, found, learnt, strength, how = _in_folds(*splits[name], name=name, seed=seed)
+    else:
+        dev = splits.get("dev") if name == "test" else None
+        gold, found, learnt, strength, how = _held_out(
+            splits["train"], splits[name], dev, name=name, seed=seed
+        )
+    right = (gold == found).astype(np.float64)
+    low, high = bootstrap_mean(right, samples=bootstrap_samples, confidence=confidence, seed=seed)
+    average = "binary" if len(np.unique(learnt)) <= 2 else "macro"
+    return TransferScore(
+        accuracy=float(accuracy_score(gold, found)),
+        f1=float(f1_score(gold, found, average=average, zero_division=0.0)),
+        majority=float((gold == np.bincount(learnt).argmax()).mean()),
+        learnt_from=len(learnt),
+        rows=len(gold),
+        how=how,
+        strength=strength,
+        low=low,
+        high=high,
+    )
+
+
+def _classifier(strength: float, features: Features):
+    model = LogisticRegression(C=strength, max_iter=MAX_ITERATIONS)
+    # Scaled, so that one penalty means the same for every feature and every encoder; rows of TF-IDF have length 1.
+    return model if scipy.sparse.issparse(features) else make_pipeline(StandardScaler(), model)
+
+
+def _strengths(features: Features) -> tuple[float, ...]:
+    return SPARSE_STRENGTHS if scipy.sparse.issparse(features) else STRENGTHS
+
+
+def _folds(labels: np.ndarray, seed: int) -> StratifiedKFold:
+    count = min(NUM_FOLDS, int(np.bincount(labels)[np.unique(labels)].min()))
+    if count < 2:
+        raise UserError(f"a class has {count} row only; a classifier needs at least 2 of each")
+    return StratifiedKFold(count, shuffle=True, random_state=seed)
+
+
+def _best_strength(features: Features, labels: np.ndarray, dev: Labelled | None, seed: int) -> float:
+    def quality(strength: float) -> float:
+        if dev is not None:
+            return accuracy_score(
+                dev[1], _classifier(strength, features).fit(features, labels).predict(dev[0])
+            )
+        folds = _folds(labels, seed)
+        return accuracy_score(
+            labels, cross_val_predict(_classifier(strength, features), features, labels, cv=folds)
+        )
+
+    return max(_strengths(features), key=quality)  # the strongest penalty among equals
+
+
+def _held_out(train: Labelled, judged: Labelled, dev: Labelled | None, *, name: str, seed: int) -> tuple:
+    features, labels = train
+    if dev is None and np.bincount(labels)[np.unique(labels)].min() < 2:
+        strength = _strengths(features)[1]  # a class with one row has no part in folds
+    else:
+        strength = _best_strength(features, labels, dev, seed)
+    found = _classifier(strength, features).fit(features, labels).predict(judged[0])
+    return judged[1], found, labels, strength, f"train → {name}"
+
+
+def _in_folds(features: Features, labels: np.ndarray, *, name: str, seed: int) -> tuple:
+    """One penalty for all folds, of a middle strength: chosen on the rows it is judged by it would flatter."""
+    strength = _strengths(features)[1]
+    folds = _folds(labels, seed)
+    found = cross_val_predict(_classifier(strength, features), features, labels, cv=folds)
+    return labels, found, labels, strength, f"{folds.get_n_splits()} folds of {name}"

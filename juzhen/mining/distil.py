@@ -1,0 +1,136 @@
+"""A cross-encoder's scores as graded labels (Hinton et al. 2015, https://arxiv.org/abs/1503.02531).
+
+For sentence pairs: Thakur et al. 2021, https://arxiv.org/abs/2010.08240, who call the set that a cross-encoder has
+labelled the silver one.
+"""
+
+import csv
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+from omegaconf import OmegaConf
+
+from conf.job import DatasetConfig
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples, Kind
+from juzhen.core.whole import write_text
+from juzhen.data.views import apply_view
+from juzhen.metrics.correlation import spearman
+
+PAIR_KINDS = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR, Kind.POSITIVE_PAIR)
+COLUMNS = ("sentence1", "sentence2", "score")
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of sentences, each once.
+
+    grades  gold similarity, of a pair that occurs several times the first one; None where there is none
+    """
+
+    first: list[str]
+    second: list[str]
+    grades: np.ndarray | None
+
+    def agreement(self, scores: Float[np.ndarray, "pairs"]) -> float | None:
+        """Spearman correlation of `scores` with the gold labels; None where there are none."""
+        return None if self.grades is None else spearman(scores, self.grades)
+
+
+def distilled_pairs(examples: Examples, *, limit: int | None, seed: int) -> Pairs:
+    """The distinct pairs of a set, a triplet being several, in order of appearance; at most `limit` of them."""
+    if examples.kind is Kind.TRIPLET:
+        examples = apply_view(examples, Kind.LABELLED_PAIR)
+    if examples.kind not in PAIR_KINDS:
+        raise UserError(
+            f"{examples.name} holds {examples.kind.replace('_', ' ')}s; a cross-encoder scores pairs. Choose a set of "
+            "pairs or triplets"
+        )
+    first, second, *_ = examples.columns.values()
+    _, places = np.unique(np.stack([first, second], axis=1), axis=0, return_index=True)
+    if limit is not None and len(places) > limit:
+        places = np.random.default_rng(seed).permutation(np.sort(places))[:limit]
+    chosen = examples.select(np.sort(places))
+    texts = [chosen.texts(column) for column in list(chosen.columns)[:2]]
+    return Pairs(*texts, chosen.grades())
+
+
+def graded(scores: Float[np.ndarray, "pairs"], grade: str) -> list[str]:
+    """The scores as they are written: logits, or their sigmoid. Raises UserError where all are the same."""
+    values = scores.astype(np.float64)
+    if grade == "probability":
+        values = 1 / (1 + np.exp(-values))
+    written = [f"{value:.6f}" for value in values]
+    if len(set(written)) < 2:
+        shown = written[0] if written else "—"
+        raise UserError(
+            f"all {len(written)} pairs have the score {shown}, from which nothing can be learnt. Is the cross-encoder "
+            "trained? With --grade probability, try --grade logit"
+        )
+    return written
+
+
+def write_set(
+    path: Path,
+    pairs: Pairs,
+    written: list[str],
+    *,
+    grade: str,
+    source: str,
+    like: DatasetConfig,
+    graded_by: str = "a cross-encoder",
+) -> Path:
+    """Writes the table and, in conf/dataset beside it, the configuration, whose path it gives.
+
+    written  a score for each pair
+    source   `set/split` that the pairs are of
+    like     the configuration of that set, for language and licence
+    graded_by  who gave the scores, in words
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter="\t", lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(zip(pairs.first, pairs.second, written, strict=True))
+    _write(path, text.getvalue())
+    numbers = [float(one) for one in written]
+    config = {
+        "name": path.stem,
+        "kind": str(Kind.SCORED_PAIR),
+        "language": like.language,
+        "about": f"Pairs of {source}, graded by {graded_by} ({grade})",
+        "licence": like.licence,
+        "origin": f"juzhen distil, from {source} ({like.origin})",
+        "source": "local",
+        "layout": "tsv",
+        "layouts": {
+            "tsv": {
+                # From anywhere: data_dir stays free for the sets that are evaluated on.
+                "files": {"train": str(path.resolve())},
+                "columns": dict(zip(("text_a", "text_b", "score"), COLUMNS, strict=True)),
+                "header": True,
+                "quoted": True,
+            }
+        },
+        "rows": {"train": len(written), "dev": None, "test": None},
+        "hub": None,
+        "labels": None,
+        "ignore_labels": None,
+        "score_range": [0.0, 1.0] if grade == "probability" else [min(numbers), max(numbers)],
+        "view": None,
+        "limit": None,
+    }
+    yaml = path.parent / "conf" / "dataset" / f"{path.stem}.yaml"
+    _write(yaml, f"# @package dataset.{path.stem}\n{OmegaConf.to_yaml(OmegaConf.create(config))}")
+    return yaml
+
+
+def _write(path: Path, text: str) -> None:
+    """The whole file or none of it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, text)
+    except OSError as error:
+        raise UserError(f"--out {path}: cannot be written ({error.strerror})") from error

@@ -1,0 +1,112 @@
+"""Everything that the report shows, put together from results."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from juzhen.core.result import Result
+from juzhen.report.claims import beside_claims
+from juzhen.report.compare import compare
+from juzhen.report.complement import clustered, complementary_pairs, greedy_order
+from juzhen.report.costs import Cost, row_costs
+from juzhen.report.entries import BASELINES, trained_sets, untrained_row, with_entries
+from juzhen.report.fidelity import Fidelity, shape_fidelity
+from juzhen.report.figures import MEASURED
+from juzhen.report.leaks import Audit
+from juzhen.report.matrix import Matrix, Row, build_matrix
+from juzhen.report.questions import (
+    averages_table,
+    greedy_table,
+    helpers_table,
+    pairs_table,
+    single_set_rows,
+    targets_table,
+)
+from juzhen.report.reference import Reference
+from juzhen.report.significance import Differences
+from juzhen.report.tables import (
+    Table,
+    claims_table,
+    cost_table,
+    fidelity_table,
+    leak_table,
+    published_tables,
+    rows_table,
+    significance_table,
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    """matrix      every cell an Entry
+    clustered   rows and columns in the order of the heat map
+    tables      all others, in the order of the page
+    num_results how many files it was made from
+    """
+
+    matrix: Matrix
+    clustered: tuple[list[Row], list[str]]
+    costs: dict[str, Cost]
+    fidelity: list[Fidelity]
+    differences: Differences
+    tables: list[Table]
+    num_results: int
+
+    def table(self, key: str) -> Table:
+        return next(one for one in self.tables if one.key == key)
+
+
+def build_report(
+    results: Sequence[Result],
+    *,
+    metric: str,
+    reference: Reference,
+    audit: Audit | None,
+    split: str | None = None,
+) -> Report:
+    """Raises UserError when no result has the metric, or the split, as `build_matrix` takes it."""
+    matrix = with_entries(build_matrix(results, metric=metric, split=split), audit)
+    columns = _own_columns(matrix, results)
+    untrained = {
+        row.label: untrained_row(row, matrix.rows) for row in matrix.rows if row.trained_on not in BASELINES
+    }
+    differences = Differences(matrix)
+    singles = single_set_rows(matrix)
+    joint = [row for row in matrix.rows if len(trained_sets(row.trained_on)) == 2]
+    fidelity = shape_fidelity(matrix, reference.numbers)
+    costs = row_costs(matrix.rows, results)
+    measured = {one.source for one in reference.numbers if one.standing == MEASURED}
+    published = published_tables(compare(matrix, reference.numbers), len(measured))
+    tables = [
+        *rows_table(matrix),
+        averages_table(matrix, columns, untrained),
+        helpers_table(matrix, columns, untrained, differences),
+        targets_table(matrix, columns),
+        pairs_table(complementary_pairs(singles, joint, columns)),
+        greedy_table(greedy_order(singles, columns)),
+        fidelity_table(fidelity),
+        *published,
+        *claims_table(beside_claims(matrix, reference.numbers)),
+        *_unknown(reference),
+        significance_table(matrix, differences),
+        leak_table(matrix),
+        cost_table(costs, matrix),
+    ]
+    return Report(
+        matrix, clustered(matrix, matrix.columns), costs, fidelity, differences, tables, len(results)
+    )
+
+
+def _own_columns(matrix: Matrix, results: Sequence[Result]) -> list[str]:
+    """Columns that are sets, each once, not averages of other columns: those whose rows a result has read."""
+    read = {key for one in results for key in one.data}
+    scored = [column for column in matrix.counted if any(column in row.cells for row in matrix.rows)]
+    return [column for column in scored if not read or column in read]
+
+
+def _unknown(reference: Reference) -> list[Table]:
+    if not reference.unknown:
+        return []
+    note = "Names of the reference that have no equal here; their numbers are not compared."
+    return [
+        Table("unknown", "Not compared", note, ("name",), [(name,) for name in reference.unknown]),
+    ]

@@ -1,0 +1,183 @@
+"""Published numbers beside ours, each with its source; like with like, and a reason where there is none."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from juzhen.core.markup import in_markdown
+from juzhen.core.result import Result
+from juzhen.report.figures import MEASURED, PUBLISHED, Published, load_published
+from juzhen.report.matrix import Cell, Matrix, Row
+from juzhen.report.table import heading, percent
+from juzhen.report.training import Training, stand_ins, training_of
+
+__all__ = ["PUBLISHED", "Comparison", "Published", "compare", "comparison_markdown", "load_published"]
+
+TOLERANCE_POINTS = 1.0
+"""Two numbers ×100 this close count as the same: seeds alone move a fine-tuned encoder as far."""
+
+NO_REFERENCE = "no reference"
+LESS = "learnt from less"
+"""Heading: in what way one of our rows stands in for what the source has trained on."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One of our cells, and a published number for it or None.
+
+    verdict   `matches`, `differs by +1.3` (ours less theirs, in points) or `no reference`
+    stands_in in what way our row has learnt from less than theirs, empty where it has not
+    reason    why there is no reference, empty where there is one
+    """
+
+    row: str
+    setup: str
+    column: str
+    ours: Cell
+    published: Published | None
+    verdict: str
+    stands_in: str = ""
+    reason: str = ""
+
+
+def compare(matrix: Matrix, published: Sequence[Published]) -> list[Comparison]:
+    """Our trained rows against every measured number of the like: model family, training, loss, split, set, metric.
+
+    A training is the sets of each stage and what they were read as (`juzhen.report.training`); a source that does not name its
+    loss is compared with any. Backbones need not be the same: both setups are named, the reader judges. A number
+    that a source repeats unchanged in several tables appears once.
+    """
+    references = [one for one in published if one.standing == MEASURED]
+    compared = []
+    for row in matrix.rows:
+        if row.trained_on in ("", "lexical"):
+            continue
+        training, stands_in = training_of_row(row), "; ".join(stand_ins(_latest(row)))
+        for column, cell in sorted(row.cells.items()):
+            shown: dict[tuple[str, str, float], Published] = {}
+            for one in references:
+                if not unlike(one, training, column, matrix.metric):
+                    shown.setdefault((one.source, one.setup, one.percent), one)
+            told = (row.label, row.setup, column, cell)
+            for number in shown.values():
+                compared.append(Comparison(*told, number, _verdict(cell, number), stands_in))
+            if not shown:
+                reason = why_none(references, training, column, matrix.metric)
+                compared.append(Comparison(*told, None, NO_REFERENCE, stands_in, reason))
+    return compared
+
+
+def unlike(number: Published, training: Training, column: str, metric: str) -> list[str]:
+    """In what a published number is not of the like of a cell, most telling first; empty: it is a reference for it."""
+    split, dataset = column.split("/")
+    differs = {
+        "start": training.start,
+        "training": training.sets not in number.trainings,
+        "set": number.dataset != dataset,
+        "model": number.family != training.family,
+        "loss": number.loss not in ("", training.loss),
+        "metric": number.metric != metric,
+        "split": number.split != split,
+    }
+    return [name for name, is_other in differs.items() if is_other]
+
+
+def why_none(references: Iterable[Published], training: Training, column: str, metric: str) -> str:
+    """Why no published number is a reference for a cell; the nearest one is named where there is one."""
+    if training.start:
+        return f"went on from {training.start}, of which no source says what it had learnt"
+    differences = [(unlike(one, training, column, metric), one) for one in references]
+    same = [(found, one) for found, one in differences if "training" not in found]
+    if not same:
+        return f"no source has this training ({training.sets})"
+    near = [(found, one) for found, one in same if "set" not in found]
+    if not near:
+        return "the sources that have this training do not score this set"
+    found, one = min(near, key=lambda pair: len(pair[0]))
+    words = {
+        "model": f"of a {one.family}",
+        "loss": f"by another loss ({one.loss})",
+        "metric": f"of {one.metric}",
+        "split": f"of {one.split or 'a split that is not named'}, not {column.split('/')[0]}",
+    }
+    told = ", ".join(words[name] for name in found)
+    return f"the nearest, {one.percent:.2f} ({one.place}), is {told}"
+
+
+def comparison_markdown(compared: Sequence[Comparison], *, metric: str) -> str:
+    """Markdown: the cells that have a reference, those that have none and why, and how many these are."""
+    lines = [
+        pipes(COMPARED_COLUMNS),
+        "|---|---|---|--:|--:|---|---|---|---|",
+        *map(pipes, compared_lines(compared)),
+    ]
+    missing = sum(one.published is None for one in compared)
+    parts = [meaning(metric), "\n".join(lines) if len(lines) > 2 else NOTHING]
+    if missing:
+        parts.append("\n".join([pipes(REASON_COLUMNS), "|---|---|---|", *map(pipes, reason_lines(compared))]))
+    return "\n\n".join([*parts, f"no reference: {missing} of our numbers"]) + "\n"
+
+
+NOTHING = "Nothing of ours has a reference."
+
+
+def meaning(metric: str) -> str:
+    """What the numbers and the verdicts are, in one line."""
+    return (
+        f"{metric} ×100. matches: published lies in our 95 % interval, or within ±{TOLERANCE_POINTS} points."
+    )
+
+
+COMPARED_COLUMNS = (
+    "trained on", "our setup", "set", "ours", "published", "its setup", "source", "verdict", LESS
+)  # fmt: skip
+
+
+def compared_lines(compared: Sequence[Comparison]) -> list[tuple[str, ...]]:
+    """A line of text for each cell that has a reference, in the order of COMPARED_COLUMNS."""
+    return [
+        (
+            one.row,
+            one.setup,
+            one.column,
+            percent(one.ours.mean),
+            f"{one.published.percent:.1f}",
+            one.published.setup,
+            one.published.place,
+            one.verdict,
+            one.stands_in,
+        )
+        for one in compared
+        if one.published is not None
+    ]
+
+
+REASON_COLUMNS = ("trained on", "set", "why there is no reference")
+
+
+def reason_lines(compared: Sequence[Comparison]) -> list[tuple[str, str, str]]:
+    """Row, sets and reason, one line for the sets of a row that have the same."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for one in compared:
+        if one.published is None:
+            found.setdefault((one.row, one.reason), []).append(heading(one.column))
+    return [(row, ", ".join(columns), reason) for (row, reason), columns in found.items()]
+
+
+def training_of_row(row: Row) -> Training:
+    return training_of(_latest(row))
+
+
+def _latest(row: Row) -> Result:
+    """One of the results of a row: all agree in what they have learnt from."""
+    return list(row.runs.results.values())[-1][-1]
+
+
+def pipes(cells: Iterable[str]) -> str:
+    """A line of a Markdown table."""
+    return f"| {' | '.join(map(in_markdown, cells))} |"
+
+
+def _verdict(cell: Cell, number: Published) -> str:
+    difference = 100 * cell.mean - number.percent
+    inside = cell.low is not None and cell.high is not None and cell.low <= number.percent / 100 <= cell.high
+    return "matches" if inside or abs(difference) <= TOLERANCE_POINTS else f"differs by {difference:+.1f}"

@@ -1,0 +1,55 @@
+"""What the training of a row took: its stage and the stages before it."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from juzhen.core.result import Result
+from juzhen.report.entries import BASELINES
+from juzhen.report.matrix import Row
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Means over seeds; None where a result does not say.
+
+    seconds    of training without validation, summed over the stages
+    rows_seen  rows that were learnt from, a row that came twice counted twice
+    stages     of the curriculum
+    device     what it was trained on
+    """
+
+    seconds: float | None
+    rows_seen: float | None
+    stages: int
+    device: str
+
+
+def row_costs(rows: Sequence[Row], results: Sequence[Result]) -> dict[str, Cost]:
+    """Label → Cost of each trained row. A stage that several runs share counts in each of them."""
+    chains: dict[tuple[str, int], dict[int, Result]] = {}
+    for one in results:
+        chains.setdefault((one.key, one.seed), {})[one.stage] = one
+    costs = {}
+    for row in rows:
+        if row.trained_on in BASELINES:
+            continue
+        lasts = [found[-1] for found in row.runs.results.values()]
+        whole = [[chains[one.key, one.seed].get(i) for i in range(one.stage + 1)] for one in lasts]
+        costs[row.label] = Cost(
+            seconds=_mean([_total(stages, "train_seconds") for stages in whole]),
+            rows_seen=_mean([_total(stages, "rows_seen") for stages in whole]),
+            stages=lasts[0].stage + 1,
+            device=str(lasts[0].environment.get("device") or "unknown"),
+        )
+    return costs
+
+
+def _total(stages: Sequence[Result | None], key: str) -> float | None:
+    found = [None if one is None else one.training.get(key) for one in stages]
+    return None if None in found else sum(found)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [one for one in values if one is not None]
+    return statistics.fmean(known) if known else None

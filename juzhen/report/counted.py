@@ -1,0 +1,65 @@
+"""Leaks that a run counted itself, on the very rows it trained on, and its score without them."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from juzhen.core.result import WITHOUT_LEAKS, Result
+from juzhen.report.leaks import Leak, Rest
+from juzhen.report.matrix import Row
+
+
+def counted_leak(row: Row, column: str, metric: str, seeds: Sequence[int]) -> Leak | None:
+    """What `evaluation.without_leaks` found of a cell; None unless the results of all its seeds have it.
+
+    Of several seeds, which may have drawn other rows under a limit, means; an undefined rest of one seed leaves
+    the others' mean.
+    """
+    results = [_counting(row.runs.results[seed], column) for seed in seeds]
+    if not results or None in results:
+        return None
+    found = [one.data[column]["leaked"] for one in results]
+    rows = round(statistics.fmean(one["rows"] for one in found))
+    share = statistics.fmean(one["share"] for one in found)
+    return Leak(_most(found), rows, share, is_counted=True, rest=_rest(results, f"{column}/{metric}"))
+
+
+def _counting(results: Sequence[Result], column: str) -> Result | None:
+    """The latest result that counted, if the latest that read the set read the same rows."""
+    read = [one for one in reversed(results) if column in one.data]
+    counted = next((one for one in read if one.data[column].get("leaked")), None)
+    if counted is None or counted.data[column].get("fingerprint") != read[0].data[column].get("fingerprint"):
+        return None
+    return counted
+
+
+def _most(found: Sequence[Mapping[str, Any]]) -> str:
+    """The training set that holds most of the seen rows; "" where nothing was seen."""
+    by_set: dict[str, int] = {}
+    for one in found:
+        for name, rows in one["by_set"].items():
+            by_set[name] = by_set.get(name, 0) + rows
+    return max(by_set, key=lambda name: by_set[name], default="")
+
+
+def _rest(results: Sequence[Result], key: str) -> Rest | None:
+    """None where no row was seen, or the metric has no second number."""
+    pairs = [(one.scores.get(key), one.scores.get(f"{key}{WITHOUT_LEAKS}")) for one in results]
+    pairs = [(whole, rest) for whole, rest in pairs if whole is not None and rest is not None]
+    if not pairs:
+        return None
+    defined = [(whole, rest) for whole, rest in pairs if None not in (whole.value, rest.value)]
+    if not defined:
+        whole = _mean([whole.value for whole, _ in pairs])
+        return Rest(whole, None, None, None, max(rest.count for _, rest in pairs))
+    return Rest(
+        whole=_mean([whole.value for whole, _ in defined]),
+        value=_mean([rest.value for _, rest in defined]),
+        low=_mean([rest.low for _, rest in defined]),
+        high=_mean([rest.high for _, rest in defined]),
+        count=round(statistics.fmean(rest.count for _, rest in defined)),
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    return None if None in values else statistics.fmean(values)

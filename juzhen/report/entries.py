@@ -1,0 +1,174 @@
+"""Cells with all that a reader may ask of them: interval, seeds, rows, leaks, the command that gives them again."""
+
+import shlex
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from juzhen.core.result import Result, Score
+from juzhen.report.counted import counted_leak
+from juzhen.report.leaks import NO_LEAK, Audit, Leak
+from juzhen.report.matrix import Cell, Matrix, Row
+
+BASELINES = ("", "lexical")
+"""`trained_on` of rows that no training made."""
+
+
+@dataclass(frozen=True)
+class Entry(Cell):
+    """A cell of the report.
+
+    low, high      95 % bootstrap interval over evaluation rows; of several seeds the mean of their bounds
+    values         seed → value
+    count          evaluation rows, None where the result does not say
+    in_domain      the row was trained on this set (on its train split, alone or among others)
+    below_lexical  the lexical baseline does better on the same split
+    leak           as the runs counted it, else as the audit did; None: neither
+    command        what was typed for the run, of the first seed; "" where the result does not say
+    commit         of the code, "" likewise; a `+` at its end: with changes that were not committed
+    """
+
+    values: tuple[tuple[int, float], ...] = ()
+    count: int | None = None
+    in_domain: bool = False
+    below_lexical: bool = False
+    leak: Leak | None = None
+    command: str = ""
+    commit: str = ""
+
+    @property
+    def is_leaky(self) -> bool:
+        return self.leak is not None and self.leak.is_marked
+
+    @property
+    def flatters(self) -> bool:
+        """It leaks, and not from the set's own train split, where a reader expects it to do well."""
+        return self.is_leaky and not self.in_domain
+
+
+def with_entries(matrix: Matrix, audit: Audit | None) -> Matrix:
+    """The same matrix with an Entry in every cell."""
+    rows = [
+        replace(row, cells={column: _entry(row, column, matrix.metric, audit) for column in row.cells})
+        for row in matrix.rows
+    ]
+    lexical = lexical_scores(rows)
+    for row in rows:
+        if row.trained_on != "lexical":
+            for column, entry in row.cells.items():
+                below = column in lexical and entry.mean < lexical[column]
+                row.cells[column] = replace(entry, below_lexical=below)
+    return replace(matrix, rows=rows)
+
+
+def lexical_scores(rows: Sequence[Row]) -> dict[str, float]:
+    """Column → the best score of a lexical row."""
+    best: dict[str, float] = {}
+    for row in rows:
+        if row.trained_on == "lexical":
+            for column, cell in row.cells.items():
+                best[column] = max(cell.mean, best.get(column, cell.mean))
+    return best
+
+
+def trained_sets(trained_on: str) -> list[str]:
+    """Names in the order of training, each once: "a>b+a" → a, b; none for a baseline."""
+    if trained_on in BASELINES:
+        return []
+    return list(dict.fromkeys(trained_on.replace("+", ">").split(">")))
+
+
+def untrained_row(row: Row, rows: Sequence[Row]) -> Row | None:
+    """The row of the weights that `row` started from: same backbone and start, and pooling and model if there is
+    a choice; None where nobody measured them."""
+    own = _config(row)
+    candidates = [
+        one
+        for one in rows
+        if one.trained_on == ""
+        and _config(one)["backbone"]["path"] == own["backbone"]["path"]
+        and _config(one).get("init_from") == own.get("init_from")
+    ]
+
+    def likeness(one: Row) -> int:
+        other = _config(one)
+        same_pooling = other["backbone"].get("pooling") == own["backbone"].get("pooling")
+        return 2 * (other["model"] == own["model"]) + same_pooling
+
+    return max(candidates, key=likeness, default=None)
+
+
+def _config(row: Row) -> Mapping[str, Any]:
+    return next(iter(row.runs.results.values()))[-1].config
+
+
+def _entry(row: Row, column: str, metric: str, audit: Audit | None) -> Entry:
+    key = f"{column}/{metric}"
+    scores = {
+        seed: found[key]
+        for seed, found in sorted(row.runs.scores.items())
+        if key in found and found[key].value is not None
+    }
+    result = _source(row, next(iter(scores)), key)
+    low, high = _interval(list(scores.values()))
+    names = trained_sets(row.trained_on)
+    parts = {part for name in names for part in _parts(name, result.config)}
+    return Entry(
+        **(vars(row.cells[column]) | {"low": low, "high": high}),
+        values=tuple((seed, score.value) for seed, score in scores.items()),
+        count=next((score.count for score in scores.values() if score.count), None),
+        in_domain=column.split("/")[1] in parts,
+        leak=(counted_leak(row, column, metric, list(scores)) if names else None)
+        or _audited_leak(names, column, result, audit),
+        command=_command(result),
+        commit=_commit(result),
+    )
+
+
+def _source(row: Row, seed: int, key: str) -> Result:
+    """The result that a cell's value of one seed is from: the latest that has it."""
+    results = row.runs.results[seed]
+    return next((one for one in reversed(results) if key in one.scores or key in one.untrained), results[-1])
+
+
+def _interval(scores: Sequence[Score]) -> tuple[float | None, float | None]:
+    if any(score.low is None or score.high is None for score in scores):
+        return None, None
+    return statistics.fmean(one.low for one in scores), statistics.fmean(one.high for one in scores)
+
+
+def _audited_leak(names: Sequence[str], column: str, result: Result, audit: Audit | None) -> Leak | None:
+    if not names or result.config.get("filter_leaks"):
+        return NO_LEAK  # nothing was learnt from, or the leaked rows were left out
+    if audit is None:
+        return None
+    audited: list[str] = []
+    for name in names:
+        parts = [part for part in _parts(name, result.config) if part != name]
+        audited += parts if name not in audit.train and parts else [name]
+    return audit.leak(audited, column, result.data.get(column, {}).get("fingerprint"))
+
+
+def _parts(name: str, config: Mapping[str, Any]) -> list[str]:
+    """A set and those whose training files it is joined from, as far as the configuration knows them."""
+    known = {**config.get("evaluate", {}), **config["dataset"]}
+    own = _train_files(known.get(name, {}))
+    inside = [other for other, node in known.items() if (files := _train_files(node)) and files <= own]
+    return list(dict.fromkeys([name, *inside]))
+
+
+def _train_files(node: Mapping[str, Any]) -> set[str]:
+    files = (node.get("layouts") or {}).get(node.get("layout") or "", {}).get("files") or {}
+    train = files.get("train") or []
+    return {train} if isinstance(train, str) else set(train)
+
+
+def _command(result: Result) -> str:
+    command = result.environment.get("command")
+    return shlex.join(["python", *command]) if command else ""
+
+
+def _commit(result: Result) -> str:
+    commit = result.environment.get("git_commit")
+    return f"{commit[:10]}{'+' if result.environment.get('git_dirty') else ''}" if commit else ""

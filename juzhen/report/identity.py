@@ -1,0 +1,223 @@
+"""Which results belong to one row of a matrix, and what that row is called."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from juzhen.core.result import Result
+
+NOT_PART_OF_THE_ROW = (
+    "seed",
+    "name",
+    "hydra",
+    "data_dir",
+    "cache_dir",
+    "output_dir",
+    "run_dir",
+    "resume",
+    "trial",
+    "sweep_row",
+    "hardware",
+    "health",
+    "logger",
+    "evaluate",
+    "evaluation",
+    "dataset",
+    "schedule",
+)
+"""Configuration that changes no numbers, but for what `_arithmetic` takes of it; `dataset` and `schedule` are told by
+what was trained on."""
+
+TRAINING_ONLY = ("loss", "training", "optimiser", "augmentation")
+"""Configuration that means nothing for weights that were not trained."""
+
+DESCRIPTIONS = ("about", "licence", "origin", "rows")
+"""Keys of a data set that say something about it, or check it, and change no row."""
+
+WEIGHTS_ONLY = ("backbone", "init_from")
+"""Configuration that means nothing for the lexical baseline."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What two results share when only their seeds differ.
+
+    trained_on  "a>b" for a curriculum, "a+b" for a mixture, "" for no training, "lexical" for the baseline
+    settings    the deciding configuration as sorted (dotted key, value) pairs
+    """
+
+    trained_on: str
+    settings: tuple[tuple[str, str], ...]
+
+
+def identify(result: Result, *, before_training: bool) -> Identity:
+    """The identity of a result, or of the weights it started from."""
+    config = result.config
+    left_out = set(NOT_PART_OF_THE_ROW)
+    if short_target(config["model"]) == "lexical":
+        trained_on = "lexical"
+        left_out.update(TRAINING_ONLY, WEIGHTS_ONLY)
+    elif before_training or not result.trained_on:
+        trained_on = ""
+        left_out.update(TRAINING_ONLY)
+    else:
+        trained_on = _curriculum(result)
+    settings = {key: value for key, value in config.items() if key not in left_out}
+    if trained_on != "lexical":
+        settings |= _arithmetic(config)
+    if not (settings.get("augmentation") or {}).get("views"):
+        settings.pop("augmentation", None)  # nothing was changed, as before there was such a thing
+    if settings.pop("filter_leaks", False) and trained_on not in ("", "lexical"):
+        # Then what is evaluated on decides what was trained on.
+        settings["filter_leaks"] = "+".join(sorted({*config.get("evaluate", {}), *config["dataset"]}))
+    if trained_on not in ("", "lexical"):
+        # A dataset's own view or limit decides too, but only of the sets that this stage has seen.
+        seen = [name for stage in result.trained_on for name in stage.split("+")]
+        settings["dataset"] = {name: _rows_of(config["dataset"].get(name) or {}) for name in seen}
+        settings["loss"] = _losses_in_use(config["loss"], settings["dataset"])
+        settings |= _own_numbers(config["schedule"], result.stage, seen)
+    return Identity(trained_on, tuple(sorted(_flatten(settings).items())))
+
+
+def _arithmetic(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What numbers are computed in: the same weights and rows give others in bf16, or in 8 bits.
+
+    A result from before there was a choice of back ends was encoded by torch.
+    """
+    hardware, evaluation = config.get("hardware") or {}, config.get("evaluation") or {}
+    found = {"evaluation.backend": evaluation.get("backend", "torch")}
+    return found | ({"hardware.precision": hardware["precision"]} if "precision" in hardware else {})
+
+
+def _losses_in_use(
+    loss: Mapping[str, Any], sets: Mapping[str, Mapping[str, Any] | None]
+) -> Mapping[str, Any]:
+    """Of a table kind → loss the kinds that the sets have, or are turned into; all where they have none of them."""
+    kinds = {one.get("view") or one.get("kind") for one in sets.values() if one is not None}
+    return {kind: one for kind, one in loss.items() if kind in kinds} or loss
+
+
+def short_target(node: Mapping[str, Any]) -> str:
+    """The file a `_target_` lives in: juzhen.losses.cosent.CoSENT → cosent; `by_kind` for a node without one."""
+    target = node.get("_target_")
+    return target.split(".")[-2] if target else "by_kind"
+
+
+def label_rows(identities: Sequence[Identity], given: Sequence[str] = ()) -> list[str]:
+    """One label per row: its name, and the settings in which it differs from its namesakes.
+
+    given  names that sweeps gave to rows, "" for a row without one; it is then called by what it was trained on
+    """
+    given = given or [""] * len(identities)
+    names = [name or _name(identity) for name, identity in zip(given, identities, strict=True)]
+    labels = []
+    for name, identity in zip(names, identities, strict=True):
+        namesakes = [
+            dict(other.settings) for other, its in zip(identities, names, strict=True) if its == name
+        ]
+        labels.append(" · ".join([name, *_differences(dict(identity.settings), namesakes)]))
+    return labels
+
+
+def row_name(result: Result) -> str:
+    """The row of a sweep that the result is the end of; "" for a stage on the way there, or where no sweep named it."""
+    schedule = result.config["schedule"]
+    stages = 1
+    if is_curriculum(result) and not isinstance(schedule, str):
+        stages = len(schedule["order"] or result.config["dataset"])
+    return str(result.config.get("sweep_row") or "") if result.stage == stages - 1 else ""
+
+
+def _rows_of(described: Mapping[str, Any]) -> dict[str, Any]:
+    """What decides the training rows of a set; of its layouts the chosen one."""
+    kept = {key: value for key, value in described.items() if key not in DESCRIPTIONS}
+    if described.get("layouts"):
+        kept["layouts"] = {
+            name: one for name, one in described["layouts"].items() if name == described["layout"]
+        }
+    return kept
+
+
+def _own_numbers(schedule: Mapping[str, Any] | str, stage: int, seen: Sequence[str]) -> dict[str, Any]:
+    """What sets, and the stages before this one, had of their own; this one's numbers are the result's."""
+    if isinstance(schedule, str):
+        return {}
+    own = {"schedule.sets": {name: one for name, one in schedule["sets"].items() if name in seen}}
+    order = schedule["order"] or seen
+    earlier = {str(i): schedule["stages"].get(name) for i, name in enumerate(order[:stage])}
+    own["schedule.stages"] = {place: one for place, one in earlier.items() if one}
+    if schedule["sample_by"] != "size" or schedule["temperature"] != 1:
+        own["schedule.sampling"] = f"{schedule['sample_by']}, temperature {schedule['temperature']}"
+    return {key: one for key, one in own.items() if one}
+
+
+def is_curriculum(result: Result) -> bool:
+    """Several stages. A serial job of one stage that mixes its sets is none, though it names them one by one."""
+    schedule = result.config["schedule"]
+    if isinstance(schedule, str):
+        return schedule == "serial"
+    return schedule["name"] == "serial" and len(schedule["order"] or result.config["dataset"]) > 1
+
+
+def _curriculum(result: Result) -> str:
+    return ">".join(result.trained_on) if is_curriculum(result) else "+".join(sorted(result.trained_on))
+
+
+def _name(identity: Identity) -> str:
+    if identity.trained_on == "lexical":
+        return "lexical"
+    start = dict(identity.settings).get("init_from", "None")
+    steps = identity.trained_on.replace("+", " + ").split(">") if identity.trained_on else []
+    if start != "None":
+        steps.insert(0, start)
+    return " → ".join(steps) or "untrained"
+
+
+def _differences(own: Mapping[str, str], namesakes: Sequence[Mapping[str, str]]) -> list[str]:
+    """Settings as `key=value` in which `own` differs from any of its namesakes.
+
+    Another class of loss or model is told by its name alone, and so are another variant of a model and another
+    backbone: that their keys differ too goes without saying.
+    """
+    keys = sorted({key for settings in namesakes for key in settings}, key=_names_first)
+    spoken = []
+    for key in keys:
+        node = key.split(".")[0]
+        target, variant = f"{node}._target_", f"{node}.variant"
+        told_before = {target: (), variant: (target,), BACKBONE: ()}.get(key, (target, variant))
+        if node == "backbone" and key != BACKBONE:
+            told_before = (BACKBONE,)
+        peers = [one for one in namesakes if all(one.get(other) == own.get(other) for other in told_before)]
+        if len({settings.get(key) for settings in peers}) == 1:
+            continue
+        if key == target:
+            spoken.append(f"{node}={short_target({'_target_': own.get(key)})}")
+        elif key == BACKBONE:
+            paths = {settings.get(key, "no backbone") for settings in peers}
+            short = {"/".join(path.split("/")[-2:]) for path in paths}
+            path = own.get(key, "no backbone")
+            spoken.append("/".join(path.split("/")[-2:]) if len(short) == len(paths) else path)
+        else:
+            spoken.append(f"{node if key == variant else key}={own.get(key, 'absent')}")
+    return spoken
+
+
+BACKBONE = "backbone.path"
+"""What another backbone is told by: the last two parts of it, `builtin/mini_zh`."""
+
+
+def _names_first(key: str) -> tuple[str, bool, str]:
+    """Sorts the names that a node goes by before its numbers."""
+    node, _, rest = key.partition(".")
+    return node, rest not in ("_target_", "variant", "path"), rest
+
+
+def _flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested mappings as dotted keys and printed values."""
+    flat: dict[str, str] = {}
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            flat |= _flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = str(value)
+    return flat

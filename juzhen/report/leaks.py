@@ -1,0 +1,130 @@
+"""Leaks of the cells of a matrix: what one is, and what an audit says about them."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from juzhen.core.errors import UserError
+from juzhen.core.shape import Object, Table, require_shape
+from juzhen.core.texts import short
+
+FORMAT_VERSION = 1
+LEAKY_SHARE = 0.01
+"""From this share of leaked evaluation rows on a cell is marked: fewer can hardly move a correlation by a point."""
+
+
+@dataclass(frozen=True)
+class Rest:
+    """The score of a cell on the evaluation rows that training has not seen.
+
+    whole      the score on all rows, by the same results
+    value      the score on the rest, None where no row is left or they have no correlation
+    low, high  95 % interval of `value`
+    count      rows of the rest
+    """
+
+    whole: float | None
+    value: float | None
+    low: float | None
+    high: float | None
+    count: int
+
+
+@dataclass(frozen=True)
+class Leak:
+    """What a row of the matrix has seen of an evaluation split.
+
+    source      the training set that shares most with it
+    rows        evaluation rows whose pair was trained on, exactly or nearly; by an audit those in `source` alone, so
+                that with several sets the true number may be larger
+    share       of the split, as a fraction
+    is_counted  by the run itself, on the rows it trained on; else by an audit of whole training sets
+    rest        the score without these rows, where the run has one
+    """
+
+    source: str
+    rows: int
+    share: float
+    is_counted: bool = False
+    rest: Rest | None = None
+
+    @property
+    def is_marked(self) -> bool:
+        return self.share >= LEAKY_SHARE
+
+
+NO_LEAK = Leak("", 0, 0.0)
+
+COLUMN = r"[^/]+/[^/]+"
+COUNT = (int, type(None))
+AUDIT = Object(
+    {
+        "format_version": int,
+        "train": [str],
+        "sets": Table(Object({"fingerprint": str}), keys=COLUMN),
+        "cells": [
+            Object({"train": str, "evaluation": str, "rows": int, "exact_pairs": COUNT, "near_pairs": COUNT})
+        ],
+    }
+)
+"""What is read of an audit file."""
+
+
+class Audit:
+    """The cells of one audit file, as `juzhen leaks` writes it."""
+
+    def __init__(self, report: dict[str, Any]) -> None:
+        self.train = {name.split("/")[0] for name in report["train"]}
+        self._sets = {_column(name): one for name, one in report["sets"].items()}
+        self._cells = {
+            (one["train"].split("/")[0], _column(one["evaluation"])): one for one in report["cells"]
+        }
+
+    @classmethod
+    def read(cls, path: Path) -> "Audit":
+        """Raises UserError when the file is missing or no audit of pairs."""
+        try:
+            report = json.loads(path.read_text(encoding="utf-8"))
+            require_shape(report, AUDIT, "it")
+            if report["format_version"] != FORMAT_VERSION:
+                raise ValueError(f"format {report['format_version']}, this version reads {FORMAT_VERSION}")
+            return cls(report)
+        except OSError as error:
+            raise UserError(
+                f"--leaks {path}: cannot be read ({error.strerror}); juzhen leaks writes one"
+            ) from error
+        except (ValueError, RecursionError) as error:
+            raise UserError(
+                f"--leaks {path}: not an audit of pairs ({short(str(error), 200)}); juzhen leaks writes one"
+            ) from error
+
+    def leak(self, trained: Iterable[str], column: str, fingerprint: str | None) -> Leak | None:
+        """The largest leak from any of the training sets; None where one was not audited, or against other rows.
+
+        fingerprint  of the evaluation rows that were scored, None where it is not known
+        """
+        known = self._sets.get(column)
+        if known is None or (fingerprint is not None and fingerprint != known["fingerprint"]):
+            return None
+        largest = NO_LEAK
+        for name in trained:
+            if name not in self.train:
+                return None
+            found = self._leak_of(name, column)
+            largest = found if found.share > largest.share else largest
+        return largest
+
+    def _leak_of(self, name: str, column: str) -> Leak:
+        cell = self._cells.get((name, column))
+        if cell is None or None in (cell["exact_pairs"], cell["near_pairs"]) or not cell["rows"]:
+            return NO_LEAK  # one of the two has no pairs
+        rows = cell["exact_pairs"] + cell["near_pairs"]
+        return Leak(name, rows, rows / cell["rows"])
+
+
+def _column(name: str) -> str:
+    """The audit's `lcqmc/dev` as a column of the matrix, `dev/lcqmc`."""
+    dataset, _, split = name.partition("/")
+    return f"{split}/{dataset}"

@@ -1,0 +1,158 @@
+"""The questions a transfer matrix is made for, answered from its cells."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+from juzhen.report.complement import Pair, Step
+from juzhen.report.entries import BASELINES, Entry, lexical_scores, trained_sets
+from juzhen.report.matrix import Matrix, Row
+from juzhen.report.significance import Differences
+from juzhen.report.table import MISSING, heading, percent
+from juzhen.report.tables import Table, signed
+
+MOST_PAIRS = 10
+
+
+def single_set_rows(matrix: Matrix) -> list[Row]:
+    return [row for row in matrix.rows if len(trained_sets(row.trained_on)) == 1]
+
+
+def averages_table(matrix: Matrix, columns: Sequence[str], untrained: Mapping[str, Row | None]) -> Table:
+    """Means over columns, each set counted once whatever its size."""
+    note = (
+        "In-domain: the row was trained on the set's train split, alone or among others. Zero-shot: the other sets, "
+        "without leaky ones. Each set counts once, whatever its size. Rows that lack a score have fewer sets, so "
+        "compare gains: over the untrained weights, on the same sets."
+    )
+    head = ("trained on", "in-domain", "sets", "zero-shot", "sets", "gain in-domain", "gain zero-shot")
+    lines = []
+    for row in matrix.rows:
+        groups = [_in_domain(row, columns), _zero_shot(row, columns)]
+        means, gains = [], []
+        for group in groups:
+            means += [percent(_mean(row, group)) if group else MISSING, str(len(group))]
+            gains.append(signed(_gain(row, untrained.get(row.label), group)))
+        lines.append((row.label, *means, *gains))
+    return Table("averages", "In-domain against zero-shot", note, head, lines)
+
+
+def helpers_table(
+    matrix: Matrix, columns: Sequence[str], untrained: Mapping[str, Row | None], differences: Differences
+) -> Table:
+    """Single training sets, the one that helps most targets first."""
+    note = (
+        "Rows of one training set, on sets they were not trained on and that do not leak, beside the untrained "
+        "weights. Certain: more than chance, as tested below."
+    )
+    head = ("trained on", "of sets", "higher", "certain", "certainly lower", "mean gain", "helps most")
+    ranked = []
+    for row in single_set_rows(matrix):
+        before = untrained.get(row.label)
+        targets = [] if before is None else [one for one in _zero_shot(row, columns) if one in before.cells]
+        if before is None or not targets:
+            continue
+        gains = {one: 100 * (row.cells[one].mean - before.cells[one].mean) for one in targets}
+        verdicts = [differences.verdict(row.label, before.label, one) for one in targets]
+        certain, lower = verdicts.count("higher"), verdicts.count("lower")
+        most = max(gains, key=lambda one: gains[one])
+        mean = statistics.fmean(gains.values())
+        line = (row.label, str(len(targets)), str(sum(gain > 0 for gain in gains.values())), str(certain))
+        line += (str(lower), signed(mean), f"{heading(most)} {signed(gains[most])}")
+        ranked.append(((certain - lower, mean), line))
+    ranked.sort(key=lambda one: one[0], reverse=True)
+    return Table(
+        "helpers", "Which training set helps most targets?", note, head, [line for _, line in ranked]
+    )
+
+
+def targets_table(matrix: Matrix, columns: Sequence[str]) -> Table:
+    """Evaluation sets, the hardest for other sets' rows first."""
+    note = (
+        "Hardest first: by the median over rows that were not trained on the set and do not leak into it. A set that "
+        "its own training reaches and no other does needs training of its own."
+    )
+    head = ("set", "median zero-shot", "best zero-shot", "by", "trained on it", "lexical", "below lexical")
+    lexical = lexical_scores(matrix.rows)
+    ranked = []
+    for column in columns:
+        trained = [row for row in matrix.rows if row.trained_on not in BASELINES and column in row.cells]
+        zero = [row for row in trained if column in _zero_shot(row, [column])]
+        own = [row.cells[column].mean for row in trained if row.cells[column].in_domain]
+        if not zero and not own:
+            continue
+        median = statistics.median(row.cells[column].mean for row in zero) if zero else None
+        best = max(zero, key=lambda row: row.cells[column].mean, default=None)
+        below = sum(row.cells[column].below_lexical for row in zero)
+        line = (
+            heading(column),
+            MISSING if median is None else percent(median),
+            percent(best.cells[column].mean) if best else MISSING,
+            best.label if best else MISSING,
+            percent(max(own)) if own else MISSING,
+            percent(lexical[column]) if column in lexical else MISSING,
+            f"{below} of {len(zero)}" if column in lexical else MISSING,
+        )
+        ranked.append((1.0 if median is None else median, line))
+    ranked.sort(key=lambda one: one[0])
+    return Table("targets", "Which target is hard?", note, head, [line for _, line in ranked])
+
+
+def pairs_table(pairs: Sequence[Pair]) -> Table:
+    note = (
+        "Best of both: in each set the better of the two rows, on average, less the better row's average; what a model "
+        "could gain that kept both, own sets included. Observed: the same for a row that was trained on both."
+    )
+    head = ("pair", "sets", "best of both", "observed", "by")
+    lines = [
+        (
+            f"{one.first} + {one.second}",
+            str(one.columns),
+            signed(one.best_of),
+            signed(one.observed),
+            one.joint or MISSING,
+        )
+        for one in pairs
+    ]
+    shown = [line for place, line in enumerate(lines) if place < MOST_PAIRS or line[3] != MISSING]
+    return Table("pairs", "Which pairs complement one another?", note, head, shown)
+
+
+def greedy_table(steps: Sequence[Step]) -> Table:
+    note = (
+        "Starts with the best single row; each step adds the one that raises the mean of the best-of most, over "
+        "sets in which every row has a score without a leak from another set. A proposal for the next stage, "
+        "not a measurement of it."
+    )
+    lines = [
+        (
+            str(place),
+            one.added,
+            f"{one.mean:.1f}",
+            signed(one.gain) if place > 1 else MISSING,
+            ", ".join(heading(column) for column in one.improves) or MISSING,
+        )
+        for place, one in enumerate(steps, start=1)
+    ]
+    head = ("step", "add", "best-of mean", "gain", "improves")
+    return Table("greedy", "What should the next stage be?", note, head, lines)
+
+
+def _in_domain(row: Row, columns: Sequence[str]) -> list[str]:
+    return [one for one in columns if one in row.cells and row.cells[one].in_domain]
+
+
+def _zero_shot(row: Row, columns: Sequence[str]) -> list[str]:
+    def counts(entry: Entry) -> bool:
+        return not entry.in_domain and not entry.is_leaky
+
+    return [one for one in columns if one in row.cells and counts(row.cells[one])]
+
+
+def _mean(row: Row, columns: Sequence[str]) -> float:
+    return statistics.fmean(row.cells[one].mean for one in columns)
+
+
+def _gain(row: Row, before: Row | None, columns: Sequence[str]) -> float | None:
+    if before is None or before is row or not columns or not all(one in before.cells for one in columns):
+        return None
+    return 100 * (_mean(row, columns) - _mean(before, columns))

@@ -1,0 +1,190 @@
+"""The report as Markdown, CSV and LaTeX."""
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+
+from juzhen.core.markup import in_markdown
+from juzhen.report.build import Report
+from juzhen.report.leaks import Leak
+from juzhen.report.matrix import Matrix, Row
+from juzhen.report.table import CSV_COLUMNS, MISSING, caption, heading, percent, shown
+from juzhen.report.tables import BELOW, LEAKY, Table, signs
+
+CSV_EXTRA = (
+    "count",
+    "in_domain",
+    "below_lexical",
+    "leaky_rows",
+    "leaky_share",
+    "leaks_counted_by",
+    "without_leaks",
+    "without_leaks_low",
+    "without_leaks_high",
+    "without_leaks_count",
+    "command",
+)
+REST_COLUMNS = ("value", "low", "high", "count")
+LEGEND = (
+    f"**bold** best of the set, *italic* trained on it, {LEAKY} leaky, {BELOW} below the lexical baseline."
+)
+
+
+def markdown(report: Report) -> str:
+    """The whole report as one page."""
+    matrix = report.matrix
+    parts = ["# Transfer matrix", f"From {report.num_results} results.", matrix_markdown(matrix)]
+    for table in report.tables:
+        parts += [f"## {in_markdown(table.title)}", in_markdown(table.note), table_markdown(table)]
+    return "\n\n".join(parts) + "\n"
+
+
+def matrix_markdown(matrix: Matrix) -> str:
+    """Caption, legend and table."""
+    best = best_of_columns(matrix)
+    lines = [
+        (
+            row.label,
+            str(row.num_seeds),
+            *(_cell(row, column, is_best=best.get(column) == row.label) for column in matrix.columns),
+        )
+        for row in matrix.rows
+    ]
+    head = ("trained on", "seeds", *map(heading, matrix.columns))
+    return f"{caption(matrix)} {LEGEND}\n\n{_pipes(head, lines)}"
+
+
+def table_markdown(table: Table) -> str:
+    return _pipes(table.head, table.lines) if table.lines else table.empty
+
+
+def best_of_columns(matrix: Matrix) -> dict[str, str]:
+    """Column → label of its best row."""
+    best = {}
+    for column in matrix.columns:
+        rows = [row for row in matrix.rows if column in row.cells]
+        if rows:
+            best[column] = max(rows, key=lambda row: row.cells[column].mean).label
+    return best
+
+
+def is_numeric(lines: Sequence[Sequence[str]], place: int) -> bool:
+    """A column of numbers, which stands to the right."""
+    return all(line[place][:1] in f"0123456789+-.<[*{MISSING}" for line in lines)
+
+
+def _cell(row: Row, column: str, *, is_best: bool) -> str:
+    if column not in row.cells:
+        return MISSING
+    entry = row.cells[column]
+    mark = "*" * (2 * is_best + entry.in_domain)
+    return f"{mark}{shown(row, column)}{mark}{signs(entry)}"
+
+
+def _pipes(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    rules = ["--:" if is_numeric(lines, place) else "---" for place in range(len(head))]
+    return "\n".join(f"| {' | '.join(map(in_markdown, line))} |" for line in (head, rules, *lines))
+
+
+def matrix_csv(matrix: Matrix) -> str:
+    """One line per row and split, as fractions in full precision; also splits that the table leaves out."""
+
+    def lines() -> Iterable[tuple[object, ...]]:
+        for row in matrix.rows:
+            for column, one in sorted(row.cells.items()):
+                split, dataset = column.split("/")
+                values = (one.mean, one.std, one.low, one.high, one.num_seeds, one.count)
+                marks = (int(one.in_domain), int(one.below_lexical), *_leak_values(one.leak), one.command)
+                yield (row.label, row.setup, split, dataset, matrix.metric, *values, *marks)
+
+    return _csv((*CSV_COLUMNS, *CSV_EXTRA), lines())
+
+
+def _leak_values(leak: Leak | None) -> tuple[object, ...]:
+    """Rows, share, by whom they were counted; then the score on the rest, its interval and its rows."""
+    if leak is None:
+        return (None,) * 7
+    rest = (None,) * 4 if leak.rest is None else tuple(vars(leak.rest)[name] for name in REST_COLUMNS)
+    counted_by = "run" if leak.is_counted else "audit" if leak.rows else None
+    return (leak.rows, leak.share, counted_by, *rest)
+
+
+def differences_csv(report: Report) -> str:
+    """Every pair of rows in every column that both have."""
+    head = ("first", "second", "column", "points", "tested_by", "p", "p_holm", "verdict")
+    lines = []
+    for one in report.differences.all:
+        tested = (one.tested_by, _p(one.p), _p(one.p_holm), one.verdict)
+        lines.append((one.first, one.second, one.column, f"{one.points:.2f}", *tested))
+    return _csv(head, lines)
+
+
+def _p(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}"
+
+
+def table_csv(tables: Sequence[Table]) -> str:
+    """Tables of one form below each other, each line with its table's title before it."""
+    head = ("table", *(tables[0].head if tables else ()))
+    return _csv(head, ((table.title, *line) for table in tables for line in table.lines))
+
+
+def _csv(head: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows(lines)
+    return file.getvalue()
+
+
+SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "→": r"$\rightarrow$",
+    "·": r"$\cdot$",
+    "±": r"$\pm$",
+    "—": "---",
+    LEAKY: r"$^{\dagger}$",
+    BELOW: r"$^{\vee}$",
+} | {sign: f"\\{sign}" for sign in "&%$#_{}"}
+
+
+def latex(matrix: Matrix) -> str:
+    """A booktabs table; it needs \\usepackage{booktabs} and nothing else."""
+    best = best_of_columns(matrix)
+    lines = [
+        "% \\usepackage{booktabs}",
+        f"% {caption(matrix)}",
+        "% bold: best of the column; italic: trained on it; dagger: leaky; vee: below the lexical baseline",
+        f"\\begin{{tabular}}{{l{'r' * len(matrix.columns)}}}",
+        "\\toprule",
+        " & ".join(["trained on", *(escaped(heading(column)) for column in matrix.columns)]) + " \\\\",
+        "\\midrule",
+    ]
+    for row in matrix.rows:
+        cells = [_latex_cell(row, column, best.get(column) == row.label) for column in matrix.columns]
+        lines.append(" & ".join([escaped(row.label), *cells]) + " \\\\")
+    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
+
+
+def _latex_cell(row: Row, column: str, is_best: bool) -> str:
+    if column not in row.cells:
+        return "---"
+    entry = row.cells[column]
+    text = percent(entry.mean) + (f" ± {percent(entry.std)}" if entry.std is not None else "")
+    text = escaped(text)
+    if entry.in_domain:
+        text = f"\\textit{{{text}}}"
+    if is_best:
+        text = f"\\textbf{{{text}}}"
+    return text + escaped(signs(entry))
+
+
+def escaped(text: str) -> str:
+    """Text for LaTeX.
+
+    >>> escaped("a_b → c & 5 %")
+    'a\\\\_b $\\\\rightarrow$ c \\\\& 5 \\\\%'
+    """
+    return "".join(SPECIAL.get(sign, sign) for sign in text)

@@ -1,0 +1,187 @@
+"""What a result has learnt from, in the words by which a published figure is found; and what stood in for more."""
+
+import csv
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from juzhen.core.result import Result
+from juzhen.report.identity import is_curriculum, short_target
+
+BY_KIND = "by_kind"
+CUSTOMARY = {
+    "scored_pair": "cosine",
+    "labelled_pair": "online_contrastive",
+    "nli_pair": "softmax",
+    "positive_pair": "info_nce",
+    "triplet": "info_nce",
+}
+"""Kind of examples → the loss of the published Chinese report, which is what `loss=by_kind` gives it."""
+
+READINGS = {"simclue_positive": "simclue", "simclue_rank": "simclue"}
+"""Data sets that are another reading of a set: files of their own, rows of another kind."""
+
+WHOLE_SETS = Path(__file__).parent / "published" / "sets" / "train_rows.csv"
+
+
+@dataclass(frozen=True)
+class Training:
+    """What decides whether a published figure is of the like of a row.
+
+    family  biencoder, crossencoder, cot, …
+    sets    stages from the oldest on, `a>b`; the sets of a stage `a+b`, by name; a set that is read as another kind
+            than its own names that kind: `simclue[positive_pair]`
+    loss    by_kind where every set had the loss that is customary for its kind, else the names: `ce`, `cosine+softmax`
+    start   weights that it went on from, "" for those of the backbone
+    """
+
+    family: str
+    sets: str
+    loss: str
+    start: str = ""
+
+
+def training_of(result: Result) -> Training:
+    """Told by the configuration and by the kinds that the rows were read as."""
+    stages = [sorted(_lessons(result, index, names)) for index, names in enumerate(stage_sets(result))]
+    customary = all(CUSTOMARY.get(kind) == loss for stage in stages for _, kind, loss in stage)
+    losses = dict.fromkeys(loss for stage in stages for _, _, loss in stage)
+    return Training(
+        family=family_of(result.config["model"]),
+        sets=">".join("+".join(name for name, _, _ in stage) for stage in stages),
+        loss=BY_KIND if customary else "+".join(losses),
+        start=str(result.config.get("init_from") or ""),
+    )
+
+
+def family_of(model: Mapping[str, Any]) -> str:
+    """A prompt encoder that reads no [MASK] is a bi-encoder."""
+    family = short_target(model)
+    return "biencoder" if family == "cot" and model.get("read") == "pooling" else family
+
+
+def stage_sets(result: Result) -> list[list[str]]:
+    """The sets of each stage, oldest first."""
+    if is_curriculum(result):
+        return [stage.split("+") for stage in result.trained_on]
+    return [list(result.trained_on)] if result.trained_on else []
+
+
+def set_names(sets: str) -> list[str]:
+    """The sets of a training, without the kinds that they are read as.
+
+    >>> set_names("a[triplet]+b>c")
+    ['a', 'b', 'c']
+    """
+    return re.sub(r"\[\w+\]", "", sets).replace("+", ">").split(">") if sets else []
+
+
+def stand_ins(result: Result) -> list[str]:
+    """In what way the row has learnt from less than the sets' names say, one phrase a set."""
+    found = []
+    for name in dict.fromkeys(name for stage in stage_sets(result) for name in stage):
+        told = [*_missing_files(result, name), *_rows(result, name)]
+        if told:
+            found.append(f"{name}: {', '.join(told)}")
+    if result.config.get("debug_rows"):
+        found.append(f"scored on at most {result.config['debug_rows']:,} rows of a split")
+    if result.config.get("filter_leaks"):
+        found.append("without the rows that an evaluation set has too")
+    return found
+
+
+def _lessons(result: Result, index: int, names: Sequence[str]) -> list[tuple[str, str, str]]:
+    """For each set of a stage its name as a reference has it, the kind that it was read as, and the loss."""
+    lessons = []
+    for name in names:
+        own = result.config["dataset"].get(name) or {}
+        loss = _loss_node(result, index, name)
+        kind = _kind_read(result, index, name, loss)
+        target = loss if "_target_" in loss else loss.get(kind, {})
+        is_own = kind == own.get("kind", kind) and name not in READINGS
+        text = READINGS.get(name, name) if is_own else f"{READINGS.get(name, name)}[{kind}]"
+        lessons.append((text, kind, short_target(target)))
+    return lessons
+
+
+def _loss_node(result: Result, index: int, name: str) -> Mapping[str, Any]:
+    """The loss of a set in a stage, or the table of losses by kind that it had.
+
+    A stage's result has the stage's own loss in place of the job's, which is then under `earlier` where an earlier
+    stage had it; in results of before there was such a key it is not known.
+    """
+    schedule = result.config["schedule"]
+    if isinstance(schedule, str):
+        return result.config["loss"]
+    own = (schedule.get("sets") or {}).get(name) or {}
+    if own.get("loss"):
+        return own["loss"]
+    order = schedule["order"] or list(result.config["dataset"])
+    stages = [(schedule.get("stages") or {}).get(stage) or {} for stage in order]
+    if index < len(stages) and stages[index].get("loss"):
+        return stages[index]["loss"]
+    if index >= result.stage or not (result.stage < len(stages) and stages[result.stage].get("loss")):
+        return result.config["loss"]
+    return (result.config.get("earlier") or {}).get("loss") or {"_target_": "losses.unknown.Unknown"}
+
+
+def _kind_read(result: Result, index: int, name: str, loss: Mapping[str, Any]) -> str:
+    read = result.data.get(f"train/{name}", {}).get("kind") if index == result.stage else None
+    described = result.config["dataset"].get(name) or {}
+    return read or described.get("view") or described.get("kind") or ""
+
+
+def _missing_files(result: Result, name: str) -> list[str]:
+    """Of a set that is joined from several: those of its files that the chosen layout leaves out."""
+    described = result.config["dataset"].get(name) or {}
+    layouts = {key: _train_files(one) for key, one in (described.get("layouts") or {}).items()}
+    used = layouts.get(described.get("layout") or "", [])
+    whole = max((files for files in layouts.values() if set(used) < set(files)), key=len, default=[])
+    left_out = [Path(one).parts[0] for one in whole if one not in used]
+    return (
+        [f"{' and '.join(Path(one).parts[0] for one in used)} without {' and '.join(left_out)}"]
+        if whole
+        else []
+    )
+
+
+def _train_files(layout: Mapping[str, Any]) -> list[str]:
+    files = (layout.get("files") or {}).get("train") or []
+    return [files] if isinstance(files, str) else list(files)
+
+
+def _rows(result: Result, name: str) -> list[str]:
+    """How many rows were learnt from, where the set has more or may have."""
+    described = result.config["dataset"].get(name) or {}
+    limits = [one for one in (described.get("limit"), result.config.get("debug_rows")) if one]
+    about, whole = result.data.get(f"train/{name}", {}), whole_rows(name, described)
+    is_own = (about.get("kind") or described.get("view") or described.get("kind")) == described.get("kind")
+    given = min(
+        [*([about["rows"]] if about and is_own else []), *limits, *_promised(described)], default=None
+    )
+    if limits and (whole is None or not is_own):
+        return [f"at most {min(limits):,} rows"]  # of another kind: so many are left after the view
+    if given is None or whole is None or given >= whole:
+        return []
+    return [f"{'' if is_own else 'made of '}{given:,} of {whole:,} rows"]
+
+
+def whole_rows(name: str, described: Mapping[str, Any]) -> int | None:
+    """Training rows of the set as its authors publish it: as it is on file, else as its description promises."""
+    promised = _promised(described)
+    return _on_file().get(name) or (promised[0] if promised else None)
+
+
+def _promised(described: Mapping[str, Any]) -> list[int]:
+    layout = (described.get("layouts") or {}).get(described.get("layout") or "") or {}
+    promised = (layout.get("rows") or described.get("rows") or {}).get("train")
+    return [promised] if promised is not None else []
+
+
+@cache
+def _on_file() -> dict[str, int]:
+    with WHOLE_SETS.open(encoding="utf-8", newline="") as file:
+        return {line["dataset"]: int(line["rows"]) for line in csv.DictReader(file)}

@@ -1,0 +1,101 @@
+"""Where both sides run: the processor, or one CUDA device. Told to processes of their own by the environment.
+
+A GPU works through what it has been given while the program goes on, so a clock waits for it: where steps begin to
+count and after the last one. Single steps have no time of their own there.
+"""
+
+import os
+import statistics
+import time
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from conf.job import BackendName
+from juzhen.core.errors import UserError
+from juzhen.core.processor import lacks_bf16
+from tools.bench.machine import peak_mib, resident_mib
+from tools.bench.options import DEVICES
+from tools.bench.steps import Steps
+
+VARIABLE = "JUZHEN_BENCH_DEVICE"
+WARM_UP_STEPS = 4
+
+
+def choose_device(name: str) -> None:
+    """Sets the device of this process and of those it starts. Raises UserError where it is not there."""
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UserError("--device cuda: torch sees no CUDA device here; leave the option out")
+    os.environ[VARIABLE] = name
+
+
+def device() -> str:
+    return os.environ.get(VARIABLE, DEVICES[0])
+
+
+def device_name() -> str:
+    """What a GPU is called by its maker; else cpu, of which more is told elsewhere."""
+    return torch.cuda.get_device_name() if on_gpu() else device()
+
+
+def on_gpu() -> bool:
+    return device() == "cuda"
+
+
+def back_ends(names: Iterable[BackendName]) -> list[BackendName]:
+    """Those that are worth a turn: no ONNX on a GPU, which it would not use, no bf16 where it is only imitated."""
+    if on_gpu():
+        return [name for name in names if not name.needs_onnx]
+    return [name for name in names if name is not BackendName.TORCH_BF16 or not lacks_bf16()]
+
+
+def wait() -> None:
+    """Until a GPU is done with all it was given."""
+    if on_gpu():
+        torch.cuda.synchronize()
+
+
+def typical(seconds: Sequence[float]) -> float:
+    """Seconds of a step after the warm-up: the median; on a GPU, where only their sum is known, the mean."""
+    counted = seconds[WARM_UP_STEPS:]
+    return statistics.fmean(counted) if on_gpu() else statistics.median(counted)
+
+
+def held_mib() -> float:
+    """What this process holds now, on the device where it trains."""
+    return torch.cuda.memory_allocated() / 2**20 if on_gpu() else resident_mib()
+
+
+def most_mib() -> float:
+    """The most that it has held there."""
+    return torch.cuda.max_memory_allocated() / 2**20 if on_gpu() else peak_mib()
+
+
+class StepClock:
+    """When training began and when each step ended. Losses are fetched after the last step: fetching is waiting."""
+
+    def __init__(self) -> None:
+        self._ends: list[float] = []
+        self._losses: list[Tensor] = []
+
+    def begin(self) -> None:
+        wait()
+        self._ends.append(time.perf_counter())
+
+    def note(self, loss: Tensor) -> None:
+        """The loss of the step that is under way."""
+        self._losses.append(loss.detach())
+
+    def step(self) -> None:
+        """A step has ended."""
+        if len(self._ends) == WARM_UP_STEPS:
+            wait()
+        self._ends.append(time.perf_counter())
+
+    def end(self) -> Steps:
+        """All steps. To be called right after the last one."""
+        if on_gpu():
+            wait()
+            self._ends[-1] = time.perf_counter()
+        return Steps.between(self._ends, [float(loss) for loss in self._losses])

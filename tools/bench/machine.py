@@ -1,0 +1,99 @@
+"""What the numbers were measured on: cores, versions, memory, and the matrix throughput that is really there."""
+
+import os
+import platform
+import resource
+import sys
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from juzhen.core.environment import describe_environment
+from juzhen.core.processor import lacks_bf16, processor_name
+
+SHAPES = {"cpu": (3000, 1024), "cuda": (16384, 8192)}
+"""Rows and width of the products that tell what a device can do."""
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+STATUS = Path("/proc/self/status")
+CLEAR = Path("/proc/self/clear_refs")
+
+
+def describe_machine() -> dict[str, Any]:
+    """Commit, cores, threads, versions and the load before measuring; no host name and no path."""
+    environment = describe_environment()
+    return {
+        "git_commit": environment["git_commit"],
+        "git_dirty": environment["git_dirty"],
+        "processor": _processor(),
+        "platform": environment["platform"],
+        "python": environment["python"],
+        "cpu_cores": environment["cpu_cores"],
+        "threads": torch.get_num_threads(),
+        "packages": environment["packages"] | {"sentence-transformers": _version("sentence-transformers")},
+        "load_before": round(os.getloadavg()[0], 2),
+    }
+
+
+def _processor() -> str:
+    """Maker and instruction sets that decide the speed of matrix products."""
+    capability = torch.backends.cpu.get_cpu_capability()
+    bf16 = "" if lacks_bf16() else ", bf16"
+    return f"{processor_name() or platform.processor() or 'unknown'}, {capability}{bf16}"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def matrix_gflops(precision: str, *, seconds: float, device: str) -> float:
+    """GFLOP/s of plain matrix products on this device, now: the ceiling for a model in that precision."""
+    how = {"dtype": DTYPES[precision], "device": device}
+    rows, width = SHAPES[device]
+    left, right = torch.randn(rows, width, **how), torch.randn(width, width, **how)
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
+    left @ right
+    wait()
+    start, count = time.perf_counter(), 0
+    while time.perf_counter() - start < seconds:
+        left @ right
+        wait()
+        count += 1
+    return 2 * rows * width**2 * count / (time.perf_counter() - start) / 1e9
+
+
+def resident_mib() -> float:
+    """Memory of this process now, in MiB; the peak where the system does not tell (macOS)."""
+    return _status("VmRSS") or peak_mib()
+
+
+def peak_mib() -> float:
+    """The most memory this process has had, in MiB.
+
+    On Linux from VmHWM: ru_maxrss also counts what the parent had when it started this process.
+    """
+    told = _status("VmHWM")
+    if told is not None:
+        return told
+    per_mib = 2**20 if sys.platform == "darwin" else 2**10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / per_mib
+
+
+def forget_peak() -> None:
+    """Lets peak_mib start again from what is resident now, where the system can (Linux)."""
+    if CLEAR.exists():
+        CLEAR.write_text("5")
+
+
+def _status(key: str) -> float | None:
+    if not STATUS.exists():
+        return None
+    for line in STATUS.read_text().splitlines():
+        if line.startswith(f"{key}:"):
+            return int(line.split()[1]) / 2**10
+    return None

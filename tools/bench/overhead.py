@@ -1,0 +1,91 @@
+"""What Lightning costs: a step of our Trainer beside a bare loop over the same batches."""
+
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+
+from tools.bench.ours import build_module, train_ours
+from tools.bench.report import Value
+from tools.bench.rounds import alternate, compare
+from tools.bench.work import Work, training_sets, training_work, write_bert
+
+NOTES = [
+    "same module, objective, batches, optimiser, clipping and schedule; the bare loop has no Trainer, no callbacks "
+    "and logs nothing",
+    "overhead: ratio of the two times less 1; median over rounds, lowest, highest",
+]
+SKIPPED_STEPS = 1
+
+
+def measure(
+    *, sizes: Sequence[str], batch_size: int, steps: int, rounds: int, datasets: Sequence[str]
+) -> dict[str, Any]:
+    """Rows, checks and notes of a Report."""
+    rows: list[dict[str, Value]] = []
+    largest = 0.0
+    for size in sizes:
+        with tempfile.TemporaryDirectory() as folder:
+            write_bert(Path(folder), size, dropout=0.1)
+            sets = training_sets(datasets)
+            work = training_work(Path(folder), datasets=sets, batch_size=batch_size, steps=steps)
+            losses: dict[str, list[float]] = {}
+            turns = {
+                "Lightning": lambda seed, work=work, losses=losses: _lightning(work, seed, losses),
+                "bare loop": lambda seed, work=work, losses=losses: _bare(work, seed, losses),
+            }
+            seconds = alternate(turns, rounds=rounds)
+        pairs_of_losses = zip(losses["Lightning"], losses["bare loop"], strict=True)
+        largest = max(largest, *(abs(one / other - 1) for one, other in pairs_of_losses))
+        ratio = compare(seconds["Lightning"], seconds["bare loop"])
+        rows.append(
+            {
+                "size": size,
+                "lightning_seconds_per_step": statistics.median(seconds["Lightning"]),
+                "bare_seconds_per_step": statistics.median(seconds["bare loop"]),
+                "overhead_percent": 100 * (ratio.median - 1),
+                "overhead_low": 100 * (ratio.low - 1),
+                "overhead_high": 100 * (ratio.high - 1),
+            }
+        )
+    return {"rows": rows, "checks": {"largest_relative_difference_of_losses": largest}, "notes": NOTES}
+
+
+def _lightning(work: Work, seed: int, losses: dict[str, list[float]]) -> float:
+    found = train_ours(work, seed=seed)
+    losses["Lightning"] = found.losses
+    return statistics.median(found.seconds[SKIPPED_STEPS:])
+
+
+def _bare(work: Work, seed: int, losses: dict[str, list[float]]) -> float:
+    """The same steps written out."""
+    pl.seed_everything(seed, verbose=False)
+    data = work.data_module()
+    module = build_module(work.job, data, work)
+    configured = module.configure_optimizers()
+    optimiser, schedule = configured["optimizer"], configured["lr_scheduler"]["scheduler"]
+    for examples in work.data.train.values():
+        module.collate.token_lists(examples)
+    bf16 = work.job.hardware.precision == "bf16-mixed"
+    ends, values = [time.perf_counter()], []
+    for _, task, rows in data.stream:
+        batch = module.collate(work.data.train[task], rows)
+        with torch.autocast("cpu", dtype=torch.bfloat16) if bf16 else nullcontext():
+            # What module.objective does on one process; with several it asks its Trainer for the other rows.
+            loss, _ = module.losses[batch.task](module.encode(batch))
+        optimiser.zero_grad()
+        loss.backward()
+        module.configure_gradient_clipping(optimiser)
+        optimiser.step()
+        schedule.step()
+        values.append(float(loss.detach()))
+        ends.append(time.perf_counter())
+    losses["bare loop"] = values
+    return statistics.median([later - earlier for earlier, later in pairwise(ends)][SKIPPED_STEPS:])

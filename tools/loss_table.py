@@ -1,0 +1,182 @@
+"""Which losses train which models, as a page: python -m tools.loss_table docs/losses.md
+
+Asks the very functions that refuse a job before anything is loaded; no data are read and no weights.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from conf.job import BackendName
+from conf.own_classes import own_class
+from juzhen.cli.arguments import Parser
+from juzhen.cli.program import run_program
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Kind
+from juzhen.core.whole import write_text
+from lightning_modules.chosen_losses import NEEDS
+from lightning_modules.loss_numbers import CONFIGURATION, losses_for, number_table, options
+from lightning_modules.matching import match_losses
+
+WORDS = {
+    Kind.SCORED_PAIR: "graded",
+    Kind.LABELLED_PAIR: "0/1",
+    Kind.NLI_PAIR: "NLI",
+    Kind.POSITIVE_PAIR: "positives",
+    Kind.TRIPLET: "triplets",
+    Kind.SENTENCE: "sentences",
+    Kind.LABELLED_TEXT: "classes",
+}
+"""Kind of a set → its name in the table."""
+
+
+@dataclass
+class Outcome:
+    """What becomes of a model and a loss.
+
+    kinds   kind of a set → kind that its rows are read as; sets of other kinds are refused
+    reason  why no set can be learnt from, where that is so
+    """
+
+    kinds: dict[Kind, Kind] = field(default_factory=dict)
+    reason: str = ""
+
+
+def outcome(model: Mapping[str, Any], loss: Mapping[str, Any]) -> Outcome:
+    """Tries a set of every kind."""
+    target = own_class(model["_target_"])
+    if not target.trains:
+        return Outcome(reason=f"{target.__name__} learns nothing")
+    if target.reads is not None and target.gives is None:
+        return Outcome(reason=f"{target.__name__} learns without a loss, and reads none")
+    kinds: dict[Kind, Kind] = {}
+    refusals: dict[Kind, str] = {}
+    for kind in Kind:
+        try:
+            kinds[kind] = match_losses(_job(model, loss, kind))["the set"].kind
+        except UserError as error:
+            refusals[kind] = str(error)
+    if kinds:
+        return Outcome(kinds)
+    natural = own_class(loss["_target_"]).takes[0] if "_target_" in loss else Kind.SCORED_PAIR
+    return Outcome(reason=refusals[natural].partition(";")[0])
+
+
+def _job(model: Mapping[str, Any], loss: Mapping[str, Any], kind: Kind) -> SimpleNamespace:
+    """As much of a job as is asked before anything is loaded: one set of the given kind."""
+    settled = {"language": next(iter(model["templates"]))} if "templates" in model else {}
+    return SimpleNamespace(
+        model=dict(model) | settled,
+        loss=dict(loss),
+        dataset={"the set": SimpleNamespace(kind=kind, view=None)},
+        schedule=SimpleNamespace(sets={}, stages={}),
+        training=SimpleNamespace(stratify_by="none"),
+        backbone=SimpleNamespace(layer_norm=None, path="builtin/encoder"),
+        init_from=None,
+        evaluation=SimpleNamespace(backend=BackendName.TORCH, cache_embeddings=False),
+    )
+
+
+def outcomes() -> dict[str, dict[str, Outcome]]:
+    """Model → loss → outcome, over all of conf/model and conf/loss."""
+    return {
+        model: {name: outcome(config, loss) for name, loss in losses_for(config).items()}
+        for model, config in options("model").items()
+    }
+
+
+def page() -> str:
+    """The page in Markdown."""
+    table = outcomes()
+    columns: dict[str, list[str]] = {}
+    for model, row in table.items():
+        # Models that take the same losses in the same way share a column, whatever their messages say.
+        columns.setdefault(str([one.kinds for one in row.values()]), []).append(model)
+    losses = options("loss")
+    lines = [_HEAD, "| loss | what it is | reads | couples rows |", "|---|---|---|---|"]
+    lines += [f"| `{name}` | {' | '.join(_facts(name, loss))} |" for name, loss in losses.items()]
+    lines += [_NUMBERS, *number_table()]
+    lines += [
+        _PAIRS,
+        f"| loss | {' | '.join(', '.join(f'`{one}`' for one in group) for group in columns.values())} |",
+    ]
+    lines.append("|---" * (1 + len(columns)) + "|")
+    reasons: dict[str, int] = {}
+    for name in losses:
+        cells = [_cell(name, [table[model][name] for model in group], reasons) for group in columns.values()]
+        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    lines += [_REASONS, *(f"{number}. {reason}" for reason, number in reasons.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _facts(name: str, loss: Mapping[str, Any]) -> tuple[str, str, str]:
+    """The sentences at the head of a loss's file, what it reads, whether it couples rows."""
+    lines = (CONFIGURATION / "loss" / f"{name}.yaml").read_text(encoding="utf-8").split("\n")
+    head = takewhile(lambda line: line.startswith("#"), lines)
+    about = " ".join(line.removeprefix("# ") for line in head).replace("|", "\\|")
+    if "_target_" not in loss:
+        return about, "", ""
+    target = own_class(loss["_target_"])
+    return about, NEEDS[target.reads], "yes" if target.couples else "no"
+
+
+def _cell(loss: str, found: Sequence[Outcome], reasons: dict[str, int]) -> str:
+    """The kinds of sets that train, or the numbers of the reasons why none does."""
+    kinds = found[0].kinds
+    if not kinds:
+        said = dict.fromkeys(one.reason.replace(f"loss={loss}", "loss=…", 1) for one in found)
+        return "no (" + ", ".join(str(reasons.setdefault(one, len(reasons) + 1)) for one in said) + ")"
+    if len(kinds) == len(Kind) and set(kinds.values()) == {Kind.SENTENCE}:
+        return "all → sentences"
+    return ", ".join(
+        WORDS[kind] if kind == read else f"{WORDS[kind]} → {WORDS[read]}" for kind, read in kinds.items()
+    )
+
+
+_HEAD = """# Losses and models
+
+This page is written by `python -m tools.loss_table docs/losses.md`; a test keeps it as the code is.
+
+## Losses
+"""
+_NUMBERS = """
+## Numbers
+
+What `conf/loss/` gives a loss, wherever it is chosen: for the job, a stage, a set, or a kind of examples in `by_kind`.
+The scores of a cross-encoder are logits, those of all other models cosines, and some numbers follow what scores are.
+A value that is typed, or that an experiment gives, stands in its place. *refused*: a model with such scores does not
+give what the loss reads.
+"""
+_PAIRS = """
+## Which pairs train
+
+For each model and loss, the kinds of sets that can be learnt from: graded pairs, 0/1 pairs, NLI pairs, pairs that
+belong together (positives), triplets, sentences, texts with a class. `0/1 → triplets`: the rows are turned into the
+other kind by a view. A kind that is not named is refused, since no view leads from it to what the loss takes; the
+message names losses that would do. *no* means that no set can be learnt from, for the reasons below. Whatever is
+refused is refused before data are read or weights are loaded. Models in one column take the same. With
+`model.score=bilinear` a bi-encoder learns from losses that read one score per pair, and from no others.
+"""
+_REASONS = """
+## Reasons
+"""
+
+
+def main() -> None:
+    parser = Parser("python -m tools.loss_table", description=__doc__.splitlines()[0])
+    parser.add_argument("page", type=Path, help="the file to write")
+    given = parser.parse_args()
+    text = page()
+    try:
+        given.page.parent.mkdir(parents=True, exist_ok=True)
+        write_text(given.page, text)
+    except OSError as error:
+        raise UserError(f"{given.page}: cannot write there ({error.strerror})") from error
+
+
+if __name__ == "__main__":
+    sys.exit(run_program(main))

@@ -1,0 +1,8 @@
+"""The data sets that juzhen ships: written by its own grammar from its own lexicon, nothing downloaded.
+
+`python -m tools.synthetic` writes `builtin/data` again, byte for byte.
+"""
+
+from tools.synthetic.build import generate, write
+
+__all__ = ["generate", "write"]
