@@ -25,7 +25,7 @@ demo: $(READY) ## Train and evaluate on what the repository ships; ends in a tab
 	$(BIN)/python train.py experiment=demo resume=auto
 	$(BIN)/python train.py model=lexical 'dataset=[]' logger=csv resume=auto
 	$(BIN)/python train.py backbone=embedded 'dataset=[]' logger=csv resume=auto
-	$(BIN)/python -m sweeps table runs
+	$(BIN)/python -m juzhen table runs
 
 test: $(READY) ## Run the tests (minutes, no network)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
@@ -41,7 +41,7 @@ bench: $(READY) ## Measure speed and memory beside sentence-transformers (instal
 
 dashboards: $(READY) ## Report and panels of RUNS (default runs) on Weights & Biases; without a key it says what to do
 	$(BIN)/pip install --quiet --editable ".[dashboards]" --constraint constraints.txt
-	$(BIN)/python -m sweeps dashboards $(or $(RUNS),runs)
+	$(BIN)/python -m juzhen dashboards $(or $(RUNS),runs)
 
 data: $(READY) ## Write the built-in data sets and the built-in vocabulary again from their grammar
 	$(BIN)/python -m tools.synthetic

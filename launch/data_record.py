@@ -96,7 +96,7 @@ def _now(
     except UserError as error:
         raise GoneError(
             f"{folder}: the run of this command is finished, but {split}/{described['name']}, which it was made from, "
-            f"cannot be read again: {error}. To see its numbers all the same: python -m sweeps table {folder}"
+            f"cannot be read again: {error}. To see its numbers all the same: juzhen table {folder}"
         ) from error
     return {"fingerprint": found, "files": facts}
 

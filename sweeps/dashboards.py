@@ -1,6 +1,5 @@
 """A report on Weights & Biases: a summary run with its files, and a workspace whose panels are written here."""
 
-import argparse
 import hashlib
 import json
 import os
@@ -12,7 +11,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.network import wandb_problem
 from juzhen.core.whole import write_text
 from juzhen.report.build import Report
-from juzhen.report.command import read_report, write_report
+from juzhen.report.command import write_report
 from juzhen.report.matrix import Matrix
 from juzhen.report.table import heading
 
@@ -29,13 +28,13 @@ DIMENSIONS = {
 """Name of a section → the configuration by which its bars are grouped."""
 
 
-def run(options: argparse.Namespace) -> None:
+def publish(
+    report: Report, folder: Path, *, title: str, project: str, entity: str | None, group: str | None
+) -> None:
     """Writes the report and the workspace's specification; publishes both when there is a key and a server."""
-    report = read_report(options)
-    group = options.group or group_of(report)
-    folder = options.out or options.folder / "report"
-    files = write_report(report, folder, title=options.title)
-    workspace = build_workspace(report.matrix, options.entity or "", options.project, group)
+    group = group or group_of(report)
+    files = write_report(report, folder, title=title)
+    workspace = build_workspace(report.matrix, entity or "", project, group)
     specification = folder / SPECIFICATION
     write_text(specification, specification_text(workspace))
     problem = wandb_problem()
@@ -44,8 +43,8 @@ def run(options: argparse.Namespace) -> None:
         [*files, specification],
         folder,
         group=group,
-        project=options.project,
-        entity=options.entity,
+        project=project,
+        entity=entity,
         mode="offline" if problem else "online",
     )
     print(specification)
@@ -54,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
             f"nothing published: {problem}. Then type the same again; or send the summary alone: wandb sync {place}"
         )
     else:
-        workspace.entity = options.entity or _own_entity()
+        workspace.entity = entity or _own_entity()
         print(workspace.save().url)
 
 

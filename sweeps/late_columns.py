@@ -24,4 +24,4 @@ def late_columns_line(cells: Iterable[Cell]) -> str | None:
         return None
     folder = Path(lacking[0].run_dir).parent
     which = "1 finished cell lacks" if len(lacking) == 1 else f"{len(lacking)} finished cells lack"
-    return f"{which} columns whose files are there now: python evaluate_runs.py {folder}"
+    return f"{which} columns whose files are there now: juzhen evaluate {folder}"

@@ -50,8 +50,8 @@ LAST_STEP = {
     "launch/data_record.py",
     "launch/first_look.py",
 }
-"""Reached from train.py alone, once torch is welcome: they tie modules and callbacks together. The
-record of data and the first look read rows, which needs no torch."""
+"""Reached from train.py and launch/evaluate.py alone, once torch is welcome: they tie modules and callbacks together.
+The record of data and the first look read rows, which needs no torch."""
 
 
 def imports(path):
@@ -102,11 +102,8 @@ def test_arrows_of_the_suite_go_one_way(project_root, package):
         "juzhen",
         "launch.console",
         "launch.run_folder",
-        "sweeps.__main__",
-        "predict",
-        "evaluate_runs",
-        "juzhen.calibration.__main__",
-        "juzhen.mining.__main__",
+        "juzhen.cli.main",
+        "launch.evaluate",
     ],
 )
 def test_the_door_does_not_load_torch(project_root, module):

@@ -13,9 +13,9 @@ import torch
 import zstandard
 from jobs import SMALL, compose_job
 
-import predict
 import train
 from callbacks import checkpoint_io, tracking
+from juzhen.cli.main import main
 from juzhen.core.result import Result
 from juzhen.losses.cosent import CoSENT
 from launch import check_command_line, run_cli, run_folder
@@ -384,7 +384,7 @@ def test_the_program_names_a_broken_line(desk, project_root):
 
 
 def test_predict_from_nowhere(desk, capsys):
-    assert predict.main([str(desk.root / "nowhere"), "今天", "明天"]) == 2
+    assert main(["score", str(desk.root / "nowhere"), "今天", "明天"]) == 2
     told = capsys.readouterr().err
     says(told, "error: ", "nowhere", "no such folder")
     assert "Traceback" not in told

@@ -16,7 +16,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 import juzhen.losses
-import predict
+from juzhen.cli.verbs import VERBS, parser_of
 from juzhen.core.examples import Kind
 from juzhen.data.source import load_examples
 from launch import check_command_line, typed_config
@@ -116,23 +116,18 @@ def test_every_sweep_is_accepted_with_its_suite(line, extended_root):
 
 
 def test_the_other_commands_exist():
-    parsers = {
-        "predict.py": predict._parser(),
-        "sweeps": importlib.import_module("sweeps.__main__")._parser(),
-    }
     verbs = re.findall(r"^([a-z]+):.*## ", page("Makefile"), flags=re.MULTILINE)
     seen = set()
     for line in commands("README.md") + commands("CONTRIBUTING.md"):
         program, *arguments = shlex.split(line)
         if program == "make":
             assert arguments[0] in verbs
-        elif arguments[0] == "predict.py" or arguments[:2] == ["-m", "sweeps"]:
-            name = arguments[0] if arguments[0] in parsers else arguments[1]
-            parsers[name].parse_args(arguments[arguments.index(name) + 1 :])
+        elif program == "juzhen":
+            parser_of(arguments[0]).parse_intermixed_args(arguments[1:])
         else:
             continue
         seen.add(arguments[0])
-    assert seen >= {"demo", "test", "check", "predict.py", "-m"}
+    assert seen >= {"demo", "test", "check", *VERBS} - {"published", "dashboards", "snapshots", "completion"}
 
 
 def test_markers_and_extras_named_in_contributing_are_declared():

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from jobs import run_job
 
-import evaluate_runs
 import train
+from juzhen.cli.main import main
 from juzhen.core.result import Result
 from juzhen.data.files import BUILTIN_DATA
 from juzhen.encoders import load_encoder
@@ -55,7 +55,7 @@ def suite_of(data_dir: Path, *names: str) -> list[str]:
 
 
 def fill(*arguments: str | Path) -> int:
-    return evaluate_runs.main([str(one) for one in arguments])
+    return main(["evaluate", *map(str, arguments)])
 
 
 def assert_alike(run: Path, whole: Path) -> None:

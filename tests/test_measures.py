@@ -10,14 +10,13 @@ import pytest
 from jobs import compose_job, run_job
 from omegaconf import OmegaConf
 
-import evaluate_runs
-from juzhen.calibration.__main__ import main as analyse
+from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.measures import MEASURES
 from juzhen.core.result import Result
 from juzhen.data import loading
-from juzhen.data.files import BUILTIN_DATA
+from juzhen.data.files import BUILTIN_DATA, DATASETS
 from juzhen.encoders import load_encoder
 from juzhen.evaluation.joint_plan import JointPlan
 from juzhen.metrics.ranking import score_ranking
@@ -132,7 +131,7 @@ def test_a_classifier_reaches_what_the_command_says(run, tmp_path):
     assert result.scores["test/demo_qmc/transfer_accuracy"].low is not None
     output = tmp_path / "transfer.json"
     words = ["transfer", str(run), "demo_qmc", "demo_nli", "--limit", "40", "--output", str(output)]
-    assert analyse(words) == 0
+    assert main(words) == 0
     told = json.loads(output.read_text())
     for name in ("demo_qmc", "demo_nli"):
         for metric in ("accuracy", "f1", "majority"):
@@ -245,7 +244,7 @@ def test_a_set_that_comes_later_is_filled_in_with_its_measure(run, data, tmp_pat
     late = run_job(tmp_path, tiny_backbone, *FEW, f"data_dir={data}")
     (tmp_path / "conf" / "dataset").mkdir(parents=True)
     for name in KINDS:
-        text = (evaluate_runs.CONFIGURATION / "dataset" / f"{name}.yaml").read_text(encoding="utf-8")
+        text = (DATASETS / f"{name}.yaml").read_text(encoding="utf-8")
         own = re.sub(r"^rows: .*$", "rows: {train: null, dev: null, test: null}", text, flags=re.MULTILINE)
         own = own.replace(f"dataset.{name}", f"dataset.my_{name}").replace(
             f"name: {name}\n", f"name: my_{name}\n"
@@ -254,7 +253,7 @@ def test_a_set_that_comes_later_is_filled_in_with_its_measure(run, data, tmp_pat
     words = [str(late), "--config-dir", str(tmp_path / "conf")]
     for name in KINDS:
         words += ["--dataset", f"my_{name}"]
-    assert evaluate_runs.main(words) == 0
+    assert main(["evaluate", *words]) == 0
     told = capsys.readouterr().out
     for measure in ("ranking accuracy", "triplet accuracy", "transfer accuracy"):
         assert measure in told
@@ -264,7 +263,7 @@ def test_a_set_that_comes_later_is_filled_in_with_its_measure(run, data, tmp_pat
             own = found.scores[key.replace(name, f"my_{name}")]
             assert own.value == pytest.approx(score.value, abs=0.03), key
     assert found.transfer["my_tnews"] == expected.transfer["tnews"]
-    assert evaluate_runs.main(words) == 0
+    assert main(["evaluate", *words]) == 0
     assert "nothing to do" in capsys.readouterr().out
 
 

@@ -93,7 +93,7 @@ def test_other_rows_of_the_same_size_and_time_are_refused(desk, made):
 def test_data_that_is_gone_is_an_error_that_says_how_to_see_the_numbers(desk, made):
     with pytest.raises(UserError, match="nowhere: no such folder") as caught:
         again(desk, data_dir=str(desk.root / "nowhere"))
-    says(str(caught.value), "cannot be read again", f"python -m sweeps table {made[1]}")
+    says(str(caught.value), "cannot be read again", f"juzhen table {made[1]}")
     (desk.data_dir / "demo_sts" / "dev.tsv").unlink()
     with pytest.raises(UserError, match=r"dev/demo_sts.*cannot be read again: .*there is no file"):
         again(desk)

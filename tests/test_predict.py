@@ -1,4 +1,5 @@
 import gzip
+import os
 import re
 import subprocess
 import sys
@@ -6,7 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-import predict
+from juzhen.cli import score
+from juzhen.cli.main import main
 from juzhen.encoders import load_backbone, load_encoder, save_encoder
 from juzhen.encoders.spec import BackboneConfig
 
@@ -40,9 +42,9 @@ def write_pairs(path, *, header="id\tsentence1\tsentence2\tlabel\n", opened=open
 
 
 def test_two_sentences_print_their_cosine(run, cosines, capsys):
-    assert predict.main([run, *PAIRS[0]]) == 0
+    assert main(["score", run, *PAIRS[0]]) == 0
     assert float(capsys.readouterr().out) == pytest.approx(cosines[0], abs=1e-4)
-    assert predict.main([f"{run}/encoder", *PAIRS[0]]) == 0
+    assert main(["score", f"{run}/encoder", *PAIRS[0]]) == 0
     assert float(capsys.readouterr().out) == pytest.approx(cosines[0], abs=1e-4)
 
 
@@ -54,7 +56,7 @@ def test_a_back_end_and_a_cache_change_how_a_score_is_computed_not_the_score(
         pytest.importorskip("onnxruntime")
         pytest.importorskip("onnxscript")
     for _ in range(2):
-        assert predict.main([run, *PAIRS[1], "--backend", backend, "--cache", str(tmp_path)]) == 0
+        assert main(["score", run, *PAIRS[1], "--backend", backend, "--cache", str(tmp_path)]) == 0
         assert float(capsys.readouterr().out) == pytest.approx(cosines[1], abs=2e-3)
         (segment,) = tmp_path.rglob("*.npy")
     assert len(np.load(segment)) == 2
@@ -62,7 +64,7 @@ def test_a_back_end_and_a_cache_change_how_a_score_is_computed_not_the_score(
 
 def test_a_file_gets_one_more_column_and_keeps_the_others(run, cosines, tmp_path):
     path = write_pairs(tmp_path / "pairs.tsv")
-    assert predict.main([run, "--file", str(path)]) == 0
+    assert main(["score", run, "--file", str(path)]) == 0
     given = path.read_text(encoding="utf-8").splitlines()
     scored = (tmp_path / "pairs.scored.tsv").read_text(encoding="utf-8").splitlines()
     assert scored[0] == given[0] + "\tscore"
@@ -76,9 +78,9 @@ def test_a_file_holds_the_very_scores_and_so_their_order(run, tmp_path, monkeypa
     """Of an encoder whose cosines differ in the seventh decimal only."""
     close = np.nextafter(np.float32(0.75), np.float32(1), dtype=np.float32)
     scores = np.array([0.75, close, 1e-9], dtype=np.float32)
-    monkeypatch.setattr(predict, "_scores", lambda *given, **options: scores)
+    monkeypatch.setattr(score, "_scores", lambda *given, **options: scores)
     path = write_pairs(tmp_path / "pairs.tsv")
-    assert predict.main([run, "--file", str(path)]) == 0
+    assert main(["score", run, "--file", str(path)]) == 0
     lines = (tmp_path / "pairs.scored.tsv").read_text(encoding="utf-8").splitlines()[1:]
     written = [line.rpartition("\t")[2] for line in lines]
     assert np.array(written, dtype=np.float32).tolist() == scores.tolist()
@@ -89,7 +91,7 @@ def test_other_columns_no_header_compressed_and_a_chosen_output(run, cosines, tm
     path = write_pairs(tmp_path / "pairs.tsv.gz", header="", opened=gzip.open)
     output = tmp_path / "out.tsv"
     command = [run, "--file", str(path), "--no-header", "--columns", "2", "1", "--output", str(output)]
-    assert predict.main(command) == 0
+    assert main(["score", *command]) == 0
     rows = [line.split("\t") for line in output.read_text(encoding="utf-8").splitlines()]
     assert [tuple(row[1:3]) for row in rows] == PAIRS
     np.testing.assert_allclose([float(row[4]) for row in rows], cosines, atol=2e-6)
@@ -98,7 +100,7 @@ def test_other_columns_no_header_compressed_and_a_chosen_output(run, cosines, tm
 def test_quoted_csv_stays_quoted(run, tmp_path):
     path = tmp_path / "pairs.csv"
     path.write_text('a,b\n"今天,好","他说""行"""\n', encoding="utf-8")
-    assert predict.main([run, "--file", str(path), "--quoted", "--columns", "a", "b"]) == 0
+    assert main(["score", run, "--file", str(path), "--quoted", "--columns", "a", "b"]) == 0
     header, row = (tmp_path / "pairs.scored.csv").read_text(encoding="utf-8").splitlines()
     assert header == "a,b,score"
     assert row.startswith('"今天,好","他说""行""",')
@@ -140,7 +142,7 @@ def test_a_bad_file_is_named_and_nothing_is_written(run, tmp_path, capsys, conte
     path = tmp_path / "pairs.tsv"
     path.write_bytes(content)
     more = [word.format(folder=tmp_path) for word in more]
-    assert predict.main([run, "--file", str(path), *more]) == 2
+    assert main(["score", run, "--file", str(path), *more]) == 2
     printed = capsys.readouterr().err
     assert printed.startswith("error: ")
     assert "Traceback" not in printed
@@ -168,14 +170,14 @@ def test_mistakes_on_the_command_line(run, tmp_path, capsys, arguments, message)
     if "docx" in arguments[-1]:
         (tmp_path / "empty" / "pairs.docx").write_bytes(b"x")
     filled = [one.format(run=run, empty=tmp_path / "empty") for one in arguments]
-    assert predict.main(filled) == 2
+    assert main(["score", *filled]) == 2
     assert message in capsys.readouterr().err
 
 
 def test_a_score_column_may_be_renamed(run, tmp_path):
     path = tmp_path / "sts.tsv"
     path.write_text("sentence1\tsentence2\tscore\n今天\t明天\t2.5\n", encoding="utf-8")
-    assert predict.main([run, "--file", str(path), "--score-column", "predicted"]) == 0
+    assert main(["score", run, "--file", str(path), "--score-column", "predicted"]) == 0
     assert (
         (tmp_path / "sts.scored.tsv")
         .read_text(encoding="utf-8")
@@ -184,7 +186,7 @@ def test_a_score_column_may_be_renamed(run, tmp_path):
 
 
 def test_torch_waits_until_the_command_line_is_right(project_root):
-    code = "import sys, predict; predict.main({}); print('torch' in sys.modules)"
+    code = "import sys; from juzhen.cli.main import main; main(['score', *{}]); print('torch' in sys.modules)"
     for arguments in (
         ["nowhere", "--file", "no.tsv"],
         ["nowhere"],
@@ -202,10 +204,11 @@ def test_torch_waits_until_the_command_line_is_right(project_root):
 
 
 def test_the_script_runs_from_anywhere_and_a_mistake_exits_2(project_root, run, tmp_path):
-    command = [sys.executable, str(project_root / "predict.py")]
-    shown = subprocess.run([*command, "--help"], cwd=tmp_path, capture_output=True, check=True)
+    command = [sys.executable, "-m", "juzhen", "score"]
+    how = {"cwd": tmp_path, "env": os.environ | {"PYTHONPATH": str(project_root)}, "capture_output": True}
+    shown = subprocess.run([*command, "--help"], check=True, **how)
     assert b"--file" in shown.stdout
-    wrong = subprocess.run([*command, run, "今天"], cwd=tmp_path, capture_output=True, check=False, text=True)
+    wrong = subprocess.run([*command, run, "今天"], check=False, text=True, **how)
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert wrong.stderr.startswith("error: ")
 
@@ -217,6 +220,6 @@ def test_a_link_that_was_planted_beside_the_output_is_not_followed(run, tmp_path
     path = write_pairs(folder / "p.tsv")
     for name in ("p.scored.tsv.part", ".p.scored.tsv.part", "p.scored.tsv"):
         (folder / name).symlink_to(precious)
-    assert predict.main([run, "--file", str(path)]) == 0
+    assert main(["score", run, "--file", str(path)]) == 0
     assert precious.read_text() == "mine"
     assert (folder / "p.scored.tsv").read_text(encoding="utf-8").endswith("\n")

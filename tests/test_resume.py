@@ -17,7 +17,7 @@ from callbacks import snapshot_file
 from callbacks.resume import newest_state
 from callbacks.snapshot import Snapshots
 from callbacks.snapshots import boot_id, find_snapshot
-from juzhen.core.errors import exit_status
+from juzhen.cli.program import status_of
 from launch import run_cli
 
 INTERRUPTED = Path(__file__).with_name("interrupted_job.py")
@@ -121,7 +121,7 @@ def test_ctrl_c_before_the_first_step_and_elsewhere(
     assert "stopped by Ctrl-C before anything was saved" in capsys.readouterr().err
     with pytest.raises(SystemExit) as end:
         run_cli(interrupted)()
-    assert end.value.code == exit_status(interrupted) == 130
+    assert end.value.code == status_of(interrupted) == 130
     assert capsys.readouterr().err == "stopped by Ctrl-C\n" * 2
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from juzhen.cli.arguments import Parser
-from juzhen.cli.program import run_program
-from juzhen.core.errors import UserError, exit_status
+from juzhen.cli.program import run_program, status_of
+from juzhen.core.errors import UserError
 from juzhen.encoders.bundle import load_encoder, save_encoder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 
@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("folder", type=Path, help="where the halved encoder is written")
     parser.add_argument("--name", help="title of its README (default: the name of the folder)")
     options = parser.parse_args(arguments)
-    return exit_status(lambda: _halve(options))
+    return status_of(lambda: _halve(options))
 
 
 def _halve(options: argparse.Namespace) -> None:

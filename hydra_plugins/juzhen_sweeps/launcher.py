@@ -160,7 +160,7 @@ def _returned(config: DictConfig, words: Sequence[str]) -> JobReturn:
 def _conclude(summary: Summary, folder: str) -> None:
     show(
         f"{len(summary.finished)} cells finished, {len(summary.skipped)} were finished before, "
-        f"{len(summary.failed)} failed. Show them: python -m sweeps table {folder}"
+        f"{len(summary.failed)} failed. Show them: juzhen table {folder}"
     )
     for cell, error in summary.failed.items():
         show(f"failed: {cell.name}: {error} ({Ledger(folder).log_of(cell)})")

@@ -1,4 +1,4 @@
-"""Scores of new pairs by what was fitted on a set: the options of predict.py for it, and what they do to scores."""
+"""Scores of new pairs by what was fitted on a set: the options of `juzhen score` for it, and what they do to scores."""
 
 import argparse
 from collections.abc import Sequence
@@ -18,15 +18,14 @@ def add_fitted(parser: argparse.ArgumentParser) -> None:
         "--calibration",
         type=Path,
         metavar="FILE",
-        help="calibration-<set>.json of python -m analysis calibrate: the score becomes the probability of label 1 · "
-        "with --fuse, fusion-<set>.json of python -m analysis fuse: the weights of the two",
+        help="calibration-<set>.json of juzhen calibrate: the score becomes the probability of label 1 · "
+        "with --fuse, fusion-<set>.json of juzhen fuse: the weights of the two",
     )
     parser.add_argument(
         "--scaling",
         choices=SCALINGS,
         help="how a score becomes a probability (default: platt; with --fuse: it stays a score)",
     )
-    parser.set_defaults(fitted=None)
 
 
 def check_fitted(options: argparse.Namespace) -> None:
@@ -54,7 +53,7 @@ def check_fitted(options: argparse.Namespace) -> None:
 def _require_file_for(options: argparse.Namespace) -> None:
     for name, command in (("fuse", "fuse"), ("scaling", "calibrate")):
         if getattr(options, name) is not None:
-            raise UserError(f"--{name} needs --calibration FILE, which python -m analysis {command} writes")
+            raise UserError(f"--{name} needs --calibration FILE, which juzhen {command} writes")
 
 
 def _require_as_they_are(options: argparse.Namespace) -> None:

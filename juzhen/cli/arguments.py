@@ -4,6 +4,7 @@ import argparse
 import errno
 import os
 import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -13,6 +14,8 @@ from juzhen.core.numerals import whole_number
 from juzhen.core.texts import in_a_line, short
 
 HELP = "see {prog} --help"
+SEED = 42
+BATCH_TOKENS = 16384
 
 
 class Parser(argparse.ArgumentParser):
@@ -37,11 +40,9 @@ class Parser(argparse.ArgumentParser):
         if found := re.fullmatch(r"argument (.+?): invalid choice: '?(.*?)'? \(choose from (.*)\)", message):
             name, given, listed = found.groups()
             known = [one.strip(" '\"") for one in listed.split(",")]
-            return (
-                f"{_place(name, given)}: there is no such {_noun(name)}; {_hint(given, known)}; {help_line}"
-            )
+            return f"{_place(name, given)}: there is no such {_noun(name)}; {nearest_of(given, known)}; {help_line}"
         if found := re.fullmatch(r"unrecognized arguments: (.*)", message, re.DOTALL):
-            word = found[1].split()[0]
+            word = (found[1].split() or ["''"])[0]  # an empty text is a word too
             if not word.startswith("-"):
                 return f"{word}: one argument too many; {help_line}"
             if owners := self._owners(word.partition("=")[0]):
@@ -68,33 +69,47 @@ class Parser(argparse.ArgumentParser):
         return [name for name, child in self._commands().items() if flag in child.flags()]
 
 
-def add_seed(parser: argparse.ArgumentParser, *, of: str) -> None:
-    """The option --seed; `of`: what is drawn with it."""
-    parser.add_argument(
-        "--seed",
-        type=whole_number("--seed", least=0, expected="a whole number, 0 or more"),
-        default=42,
-        help=f"for {of} (default: 42)",
-    )
+class VerbParser(Parser):
+    """The command line of one verb of `juzhen`. Options that are not given are not in what it reads: their default
+    stands in the signature of the function that the verb calls.
+    """
+
+    has_version = False
+
+    def __init__(self, name: str, description: str, **options: Any) -> None:
+        super().__init__(
+            f"juzhen {name}", description=description, argument_default=argparse.SUPPRESS, **options
+        )
+        self.owners: Callable[[str], list[str]] = lambda flag: []
+        """Other verbs that have an option, for who has given it to this one."""
+
+    def _owners(self, flag: str) -> list[str]:
+        return self.owners(flag)
+
+    def add_seed(self, *, of: str) -> None:
+        """The option --seed; `of`: what is drawn with it."""
+        number = whole_number("--seed", least=0, expected="a whole number, 0 or more")
+        self.add_argument("--seed", type=number, help=f"for {of} (default: {SEED})")
+
+    def add_batch_tokens(self, default: str = str(BATCH_TOKENS)) -> None:
+        """The option --batch-tokens: how many tokens an encoder sees at a time."""
+        number = whole_number("--batch-tokens", least=1, expected="a number of tokens, such as 16384")
+        self.add_argument(
+            "--batch-tokens", type=number, metavar="N", help=f"tokens at a time (default: {default})"
+        )
+
+    def add_data_dir(self) -> None:
+        """The option --data-dir: where sets lie."""
+        self.add_argument("--data-dir", type=Path, help="default: $JUZHEN_DATA, or data")
 
 
-def add_batch_tokens(parser: argparse.ArgumentParser) -> None:
-    """The option --batch-tokens: how many tokens an encoder sees at a time."""
-    parser.add_argument(
-        "--batch-tokens",
-        type=whole_number("--batch-tokens", least=1, expected="a number of tokens, such as 16384"),
-        default=16384,
-        help="tokens at a time (default: 16384)",
-    )
-
-
-def add_data_dir(parser: argparse.ArgumentParser) -> None:
-    """The option --data-dir: where sets lie; None where it was not given."""
-    parser.add_argument("--data-dir", type=Path, help="default: $JUZHEN_DATA, or data")
+def data_folder(given: Path | None) -> Path:
+    """Where sets lie: the folder of --data-dir, else what the environment says."""
+    return given or Path(os.environ.get("JUZHEN_DATA", "data"))
 
 
 class _Command(Parser):
-    """One command of a program."""
+    """One command of a program that has several."""
 
     has_version = False
 
@@ -125,7 +140,7 @@ def _noun(name: str) -> str:
     return "choice" if name.startswith("-") else name
 
 
-def _hint(given: str, known: list[str]) -> str:
+def nearest_of(given: str, known: Iterable[str]) -> str:
     """The nearest, then all: a person who meets a program wants to see what there is."""
     hint = nearest(given, known)
     return hint if hint.startswith("known") else f"{hint} Known: {', '.join(known)}"

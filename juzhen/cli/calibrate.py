@@ -1,11 +1,11 @@
-"""The command line of calibration: `python -m analysis calibrate`."""
+"""`juzhen calibrate`: scores of a run as probabilities."""
 
-import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from juzhen.cli.arguments import add_batch_tokens
+from juzhen.cli.arguments import BATCH_TOKENS, VerbParser
 from juzhen.core.errors import UserError
 from juzhen.core.whole import whole_file, write_json
 
@@ -15,46 +15,52 @@ if TYPE_CHECKING:  # it loads torch, and --help should not wait for it
 METHODS = ("raw", "temperature", "platt")
 
 
-def add_calibrate(commands: "argparse._SubParsersAction") -> None:
-    """Adds the command `calibrate` to a program."""
-    parser = commands.add_parser(
+def parser() -> VerbParser:
+    parser = VerbParser(
         "calibrate",
-        help="scores of a run as probabilities: temperature and Platt scaling, ECE, reliability",
         description="Fits temperature and Platt scaling on dev and judges them on test, for each set of 0/1 pairs.",
         epilog="Before scaling, a cross-encoder's probability is sigmoid(score); so is a cosine's, which never says "
-        "more than 0.73. Written are calibration-<set>.json and .svg. Of new pairs: python predict.py <run> "
+        "more than 0.73. Written are calibration-<set>.json and .svg. Of new pairs: juzhen score <run> "
         "--calibration calibration-<set>.json …",
     )
     parser.add_argument("run_folder", metavar="run", help="run folder of a finished run")
     add_scoring(parser)
     parser.add_argument("--no-plot", action="store_true", help="no picture (matplotlib is then not needed)")
-    parser.set_defaults(run=calibrate)
+    return parser
 
 
-def add_scoring(parser: argparse.ArgumentParser) -> None:
+def add_scoring(parser: VerbParser) -> None:
     """Arguments of every command that computes scores of runs."""
     parser.add_argument("--sets", nargs="+", metavar="SET", help="default: every fitting set of the run")
     parser.add_argument("--data-dir", type=Path, help="default: where the run read its sets")
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="default: analysis/ in the (first) run")
-    add_batch_tokens(parser)
+    parser.add_batch_tokens()
 
 
-def calibrate(options: argparse.Namespace) -> None:
+def run(
+    run_folder: str | Path,
+    *,
+    sets: Sequence[str] | None = None,
+    data_dir: Path | None = None,
+    output: Path | None = None,
+    batch_tokens: int = BATCH_TOKENS,
+    no_plot: bool = False,
+) -> None:
     """Computes scores, fits, judges, writes files and prints a table."""
-    if not options.no_plot:
+    if not no_plot:
         require_matplotlib(", or leave it out with --no-plot")
     from juzhen.calibration.run_scores import ScoredRun
     from juzhen.core.examples import Kind
 
-    run = ScoredRun(options.run_folder, data_dir=options.data_dir, batch_tokens=options.batch_tokens)
-    folder = options.output or run.folder / "analysis"
+    run = ScoredRun(run_folder, data_dir=data_dir, batch_tokens=batch_tokens)
+    folder = output or run.folder / "analysis"
     folder.mkdir(parents=True, exist_ok=True)
     lines = ["| set | rows | scaling | T or a, b | ECE | Brier | NLL |", "|---|--:|---|---|--:|--:|--:|"]
     notes = []
-    for name in run.choose(options.sets, (Kind.LABELLED_PAIR,)):
+    for name in run.choose(sets, (Kind.LABELLED_PAIR,)):
         report = calibrate_set(run, name)
         write_json(folder / f"calibration-{name}.json", report)
-        if not options.no_plot:
+        if not no_plot:
             draw_reliability(report, folder / f"calibration-{name}.svg")
         for method in METHODS:
             one = report[method]

@@ -1,6 +1,5 @@
-"""The command line of learning curves: `python -m analysis curves`."""
+"""`juzhen curves`: learning curves of runs side by side."""
 
-import argparse
 import csv
 import sys
 from collections.abc import Mapping, Sequence
@@ -8,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from juzhen.cli.arguments import VerbParser
 from juzhen.cli.calibrate import require_matplotlib
 from juzhen.core.errors import UserError
 from juzhen.core.numerals import as_number
@@ -19,15 +19,13 @@ LOSS_WINDOW = 10
 """Logged losses are of single batches; drawn is their mean over so many."""
 
 
-def add_curves(commands: "argparse._SubParsersAction") -> None:
-    """Adds the command `curves` to a program."""
-    parser = commands.add_parser(
+def parser() -> VerbParser:
+    parser = VerbParser(
         "curves",
-        help="learning curves of runs side by side, as a picture and a table",
         description="Draws what runs logged while they trained: every dev correlation and the loss, a panel each, "
         "a line per run. Of mixtures also the loss of each set, and how often each was drawn. Runs that are still "
         "training can be looked at as well.",
-        epilog="Written are curves.svg and curves.csv. Example: python -m analysis curves runs/csts-* --of "
+        epilog="Written are curves.svg and curves.csv. Example: juzhen curves runs/csts-* --of "
         'dev/csts/spearman --line "TF-IDF=0.731"',
     )
     parser.add_argument(
@@ -38,33 +36,37 @@ def add_curves(commands: "argparse._SubParsersAction") -> None:
     parser.add_argument(
         "--line",
         action="append",
-        default=[],
         metavar="NAME=VALUE",
         help="a level to compare scores with; repeatable",
     )
-    parser.add_argument(
-        "--output", type=Path, metavar="FOLDER", default=Path(), help="default: where you are"
-    )
-    parser.set_defaults(run=curves)
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help="default: where you are")
+    return parser
 
 
-def curves(options: argparse.Namespace) -> None:
+def run(
+    folders: Sequence[str | Path],
+    *,
+    of: Sequence[str] | None = None,
+    names: Sequence[str] | None = None,
+    line: Sequence[str] = (),
+    output: Path = Path(),
+) -> None:
     """Reads the runs, writes a table and a picture."""
     require_matplotlib()
-    levels = dict(_level(line) for line in options.line)
-    runs = told_apart([read_curves(folder) for folder in options.folders], options.folders)
-    if options.names:
-        if len(options.names) != len(runs):
-            raise UserError(f"--names: {len(options.names)} names for {len(runs)} runs; give one for each")
-        runs = [replace(run, name=name) for name, run in zip(options.names, runs, strict=True)]
-    quantities = choose_quantities(runs, options.of)
+    levels = dict(map(_level, line))
+    runs = told_apart([read_curves(folder) for folder in folders], folders)
+    if names:
+        if len(names) != len(runs):
+            raise UserError(f"--names: {len(names)} names for {len(runs)} runs; give one for each")
+        runs = [replace(run, name=name) for name, run in zip(names, runs, strict=True)]
+    quantities = choose_quantities(runs, of)
     try:
-        options.output.mkdir(parents=True, exist_ok=True)
-        write_table(runs, quantities, options.output / "curves.csv")
-        draw(runs, quantities, options.output / "curves.svg", levels=levels)
+        output.mkdir(parents=True, exist_ok=True)
+        write_table(runs, quantities, output / "curves.csv")
+        draw(runs, quantities, output / "curves.svg", levels=levels)
     except OSError as error:
-        raise UserError(f"{options.output}: cannot write there ({error.strerror}); give --output") from error
-    print(f"written: {options.output / 'curves.svg'}, {options.output / 'curves.csv'}", file=sys.stderr)
+        raise UserError(f"{output}: cannot write there ({error.strerror}); give --output") from error
+    print(f"written: {output / 'curves.svg'}, {output / 'curves.csv'}", file=sys.stderr)
 
 
 def _level(line: str) -> tuple[str, float]:

@@ -1,25 +1,22 @@
-"""The command line of distillation: `python -m mining distil`."""
+"""`juzhen distil`: scores of a teacher as graded labels."""
 
-import argparse
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from juzhen.cli.arguments import add_batch_tokens, add_data_dir, add_seed
+from juzhen.cli.arguments import BATCH_TOKENS, SEED, VerbParser, data_folder
 from juzhen.core.errors import UserError
 from juzhen.core.numerals import whole_number
-from juzhen.core.places import CONFIGURATION
+from juzhen.core.places import DATASETS
 
 if TYPE_CHECKING:  # --help should not wait for it
     import numpy as np
 
 
-def add_distil(commands: "argparse._SubParsersAction") -> None:
-    """Adds the command `distil` to a program."""
-    parser = commands.add_parser(
+def parser() -> VerbParser:
+    parser = VerbParser(
         "distil",
-        help="score the pairs of a set with a cross-encoder, as graded labels for a bi-encoder",
         description="Scores the pairs of a set with a finished cross-encoder, or with two runs fused, and writes them "
         "as a set of graded pairs: a table, and the configuration that reads it. Gold labels are not read, so positive "
         "pairs will do as well. A cross-encoder is too sure of pairs that it has learnt from itself: others make a "
@@ -27,17 +24,16 @@ def add_distil(commands: "argparse._SubParsersAction") -> None:
     )
     parser.add_argument(
         "teacher",
-        help="run folder of model=crossencoder, or folder of its encoder · or fusion-<set>.json, which python -m "
-        "analysis fuse writes: two runs as one teacher",
+        help="run folder of model=crossencoder, or folder of its encoder · or fusion-<set>.json, which juzhen "
+        "fuse writes: two runs as one teacher",
     )
     parser.add_argument("dataset", help="a set of pairs or triplets: lcqmc, snli …")
     parser.add_argument(
         "--out", type=Path, required=True, metavar="FILE.tsv", help="table to write; its name names the set"
     )
-    parser.add_argument("--split", default="train", choices=("train", "dev", "test"), help="default: train")
+    parser.add_argument("--split", choices=("train", "dev", "test"), help="default: train")
     parser.add_argument(
         "--grade",
-        default="logit",
         choices=("logit", "probability"),
         help="logit: as it is, for losses of order · probability: its sigmoid, for losses that meet a value, from a "
         "teacher trained with bce or ce; of a fused teacher the one that fuse has fitted on 0/1 pairs (default: logit)",
@@ -45,52 +41,65 @@ def add_distil(commands: "argparse._SubParsersAction") -> None:
     parser.add_argument(
         "--fuse", nargs=2, metavar="RUN", help="where the two runs of a fused teacher are, if they were moved"
     )
-    add_data_dir(parser)
+    parser.add_data_dir()
     parser.add_argument(
         "--limit",
         type=whole_number("--limit", least=2, expected="at least 2 pairs, such as 20000"),
         help="at most so many pairs, drawn at random",
     )
-    add_seed(parser, of="drawn pairs")
-    add_batch_tokens(parser)
-    parser.set_defaults(run=run)
+    parser.add_seed(of="drawn pairs")
+    parser.add_batch_tokens()
+    return parser
 
 
-def run(options: argparse.Namespace) -> None:
+def run(
+    teacher: str | Path,
+    dataset: str,
+    *,
+    out: Path,
+    split: str = "train",
+    grade: str = "logit",
+    fuse: Sequence[str | Path] | None = None,
+    data_dir: Path | None = None,
+    limit: int | None = None,
+    seed: int = SEED,
+    batch_tokens: int = BATCH_TOKENS,
+) -> None:
     """Reads, scores, writes, and says how the new set is trained on."""
-    check_options(options)
+    _check_place(out, dataset)
     # An encoder is a folder here, the hub is never asked. transformers reads this when it is imported.
     os.environ["HF_HUB_OFFLINE"] = "1"
     from juzhen.mining.distil import distilled_pairs, graded, write_set
     from juzhen.mining.sets import read_set
 
-    data_dir = options.data_dir or Path(os.environ.get("JUZHEN_DATA", "data"))
-    config, examples = read_set(CONFIGURATION / "dataset", options.dataset, options.split, data_dir=data_dir)
-    pairs = distilled_pairs(examples, limit=options.limit, seed=options.seed)
-    teacher, graded_by = teacher_of(options)
-    scores = teacher(pairs.first, pairs.second, batch_tokens=options.batch_tokens, progress=True)
-    source = f"{options.dataset}/{options.split}"
+    folder = data_folder(data_dir)
+    config, examples = read_set(DATASETS, dataset, split, data_dir=folder)
+    pairs = distilled_pairs(examples, limit=limit, seed=seed)
+    score, graded_by = _teacher(teacher, grade, fuse)
+    scores = score(pairs.first, pairs.second, batch_tokens=batch_tokens, progress=True)
+    source = f"{dataset}/{split}"
     written = write_set(
-        options.out,
+        out,
         pairs,
-        graded(scores, options.grade),
-        grade=options.grade,
+        graded(scores, grade),
+        grade=grade,
         source=source,
         like=config,
         graded_by=graded_by,
     )
-    print(f"{len(pairs.first):,} pairs of {source} with scores: {options.out}")
+    print(f"{len(pairs.first):,} pairs of {source} with scores: {out}")
     print(f"configuration: {written}")
     if (agreement := pairs.agreement(scores)) is not None:
         print(f"Spearman of the scores with the gold labels: {100 * agreement:.2f}")
-    folder = data_dir if data_dir.is_dir() else options.out.parent
     print(
-        f"train on it:\n  python train.py --config-dir {written.parents[1]} 'dataset=[{options.out.stem}]' "
-        f"loss=cosent data_dir={folder}"
+        f"train on it:\n  python train.py --config-dir {written.parents[1]} 'dataset=[{out.stem}]' "
+        f"loss=cosent data_dir={folder if folder.is_dir() else out.parent}"
     )
 
 
-def teacher_of(options: argparse.Namespace) -> tuple["Callable[..., np.ndarray]", str]:
+def _teacher(
+    teacher: str | Path, grade: str, fuse: Sequence[str | Path] | None
+) -> tuple["Callable[..., np.ndarray]", str]:
     """What scores pairs, as logits where probabilities are asked for, and in words who that is.
 
     Raises UserError for a bi-encoder alone, which knows no more than the one that it would teach.
@@ -100,30 +109,27 @@ def teacher_of(options: argparse.Namespace) -> tuple["Callable[..., np.ndarray]"
     from juzhen.encoders.locate import encoder_folder
     from juzhen.encoders.pair_scorer import FusedScorer
 
-    if Path(options.teacher).suffix != ".json":
-        if options.fuse is not None:
-            raise UserError(
-                f"--fuse says where the runs of a fusion-<set>.json are, and {options.teacher} is none"
-            )
-        encoder_folder(options.teacher)  # the hub is not asked
-        encoder = CrossEncoder.load(options.teacher)
+    if Path(teacher).suffix != ".json":
+        if fuse is not None:
+            raise UserError(f"--fuse says where the runs of a fusion-<set>.json are, and {teacher} is none")
+        encoder_folder(teacher)  # the hub is not asked
+        encoder = CrossEncoder.load(teacher)
         return lambda *pair, **how: encoder.score(list(zip(*pair, strict=True)), **how), "a cross-encoder"
-    fusion = Fusion.read(options.teacher)
-    fused = FusedScorer(fusion, options.fuse or fusion.runs)
-    if options.grade == "logit":
+    fusion = Fusion.read(teacher)
+    fused = FusedScorer(fusion, fuse or fusion.runs)
+    if grade == "logit":
         return fused, "two fused models"
     fusion.logits(0.0, "platt")  # refused before anything is scored, where it was not fitted
     return lambda *pairs, **how: fusion.logits(fused(*pairs, **how), "platt"), "two fused models"
 
 
-def check_options(options: argparse.Namespace) -> None:
-    """Raises UserError for what the file cannot be called, and for numbers that make no sense."""
-    out = options.out
+def _check_place(out: Path, dataset: str) -> None:
+    """Raises UserError for what the file cannot be called."""
     name = out.stem
     if out.suffix != ".tsv" or not (name.isascii() and name.isidentifier()):
         raise UserError(
             f"--out {out}: expected a .tsv whose name is letters, digits and _, such as "
-            f"distilled/{options.dataset}_graded.tsv"
+            f"distilled/{dataset}_graded.tsv"
         )
-    if (CONFIGURATION / "dataset" / f"{name}.yaml").exists():
+    if (DATASETS / f"{name}.yaml").exists():
         raise UserError(f"--out {out}: there is a dataset {name} already; choose {name}_graded.tsv")

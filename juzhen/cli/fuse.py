@@ -1,10 +1,12 @@
-"""The command line of fusion: `python -m analysis fuse`."""
+"""`juzhen fuse`: two runs as one score."""
 
-import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from juzhen.cli.arguments import BATCH_TOKENS, VerbParser
 from juzhen.cli.calibrate import add_scoring
 from juzhen.core.errors import UserError
 from juzhen.core.whole import write_json
@@ -16,39 +18,42 @@ BOOTSTRAP_SAMPLES = 1000
 SEED = 42
 
 
-def add_fuse(commands: "argparse._SubParsersAction") -> None:
-    """Adds the command `fuse` to a program."""
-    parser = commands.add_parser(
+def parser() -> VerbParser:
+    parser = VerbParser(
         "fuse",
-        help="two runs as one score, such as a cross-encoder trained with ce and one trained with cosent",
-        description="score = α · first + (1 − α) · second. α is fitted on dev, where both scores are also brought to "
+        description="Two runs as one score, such as a cross-encoder trained with ce and one trained with cosent: "
+        "score = α · first + (1 − α) · second. α is fitted on dev, where both scores are also brought to "
         "mean 0 and deviation 1, and judged on test.",
         epilog="Written is fusion-<set>.json; of 0/1 pairs it also scales the fused score to a probability. Of new "
-        "pairs: python predict.py --fuse <first> <second> --calibration fusion-<set>.json …",
+        "pairs: juzhen score --fuse <first> <second> --calibration fusion-<set>.json …",
     )
     parser.add_argument("run_folders", nargs=2, metavar="run", help="run folders of two finished runs")
     add_scoring(parser)
-    parser.set_defaults(run=fuse)
+    return parser
 
 
-def fuse(options: argparse.Namespace) -> None:
+def run(
+    run_folders: Sequence[str | Path],
+    *,
+    sets: Sequence[str] | None = None,
+    data_dir: Path | None = None,
+    output: Path | None = None,
+    batch_tokens: int = BATCH_TOKENS,
+) -> None:
     """Computes scores of both runs, fits α, judges, writes files and prints a table."""
     from juzhen.calibration.run_scores import ScoredRun
     from juzhen.core.examples import Kind
 
     kinds = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
-    runs = [
-        ScoredRun(folder, data_dir=options.data_dir, batch_tokens=options.batch_tokens)
-        for folder in options.run_folders
-    ]
-    names = [one.choose(options.sets, kinds) for one in runs]
+    runs = [ScoredRun(folder, data_dir=data_dir, batch_tokens=batch_tokens) for folder in run_folders]
+    names = [one.choose(sets, kinds) for one in runs]
     shared = [name for name in names[0] if name in names[1]]
     if not shared:
         raise UserError(
             f"{runs[0].folder} was evaluated on {', '.join(names[0])} and {runs[1].folder} on {', '.join(names[1])}: "
             "no set in common; evaluate one of them again with dataset=[] init_from=<run> suite=<the other's>"
         )
-    folder = options.output or runs[0].folder / "analysis"
+    folder = output or runs[0].folder / "analysis"
     folder.mkdir(parents=True, exist_ok=True)
     lines, notes = ["| set | α | who | Spearman | 95 % | accuracy |", "|---|--:|---|--:|---|--:|"], []
     for name in shared:

@@ -1,21 +1,18 @@
-"""The command line of the audit: `python -m analysis leaks`."""
+"""`juzhen leaks`: the audit of what training sets share with evaluation sets."""
 
-import argparse
-import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from juzhen.cli.arguments import add_data_dir
+from juzhen.cli.arguments import VerbParser, data_folder
 from juzhen.core.errors import UserError
 from juzhen.core.numerals import finite_number, whole_number
-from juzhen.core.places import CONFIGURATION
+from juzhen.core.places import DATASETS
 
 
-def add_leaks(commands: "argparse._SubParsersAction") -> None:
-    """Adds the command `leaks` to a program."""
-    parser = commands.add_parser(
+def parser() -> VerbParser:
+    parser = VerbParser(
         "leaks",
-        help="evaluation rows that training sets or running text give away",
         description="Which rows of dev and test splits are in training sets: the same pair, near duplicates, single "
         "sentences, other labels. With --text and --run: which lines of running text hold evaluation sentences.",
         epilog="A set is named as in conf/dataset, or with a split, such as csts/dev. Written are pairs.json and "
@@ -30,8 +27,8 @@ def add_leaks(commands: "argparse._SubParsersAction") -> None:
         "--run", dest="run_folder", metavar="FOLDER", help="the very text that a run has learnt from"
     )
     parser.add_argument("--evaluate", nargs="+", metavar="SET", help="default: every dev and test split")
-    add_data_dir(parser)
-    parser.add_argument("--output", type=Path, metavar="FOLDER", default=Path("runs/leaks"))
+    parser.add_data_dir()
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help="default: runs/leaks")
     parser.add_argument(
         "--threshold",
         type=finite_number("--threshold", example=0.7),
@@ -41,56 +38,68 @@ def add_leaks(commands: "argparse._SubParsersAction") -> None:
     parser.add_argument(
         "--examples",
         type=whole_number("--examples", least=0, expected="a number of rows, such as 3"),
-        default=0,
         metavar="N",
         help="also quote N rows per cell",
     )
     parser.add_argument("--no-progress", action="store_true", help="no progress bars")
-    parser.set_defaults(run=run)
+    return parser
 
 
-def run(options: argparse.Namespace) -> None:
-    """Reads, compares, writes two files and prints the second of them."""
+def run(
+    *,
+    train: Sequence[str] | None = None,
+    all: bool = False,
+    text: Sequence[str] = (),
+    run_folder: str | Path | None = None,
+    evaluate: Sequence[str] | None = None,
+    data_dir: Path | None = None,
+    output: Path = Path("runs/leaks"),
+    threshold: float | None = None,
+    counts: bool = False,
+    examples: int = 0,
+    no_progress: bool = False,
+) -> None:
+    """Reads, compares, writes two files and prints the second of them. One of the first four says what is looked at."""
     # Here, because --help should not wait for numpy and scipy.
-    from juzhen.data.audit.sources import ConfiguredSets, learnt_texts, read_lines
+    from juzhen.data.audit.pairs import Detail
+    from juzhen.data.audit.sources import ConfiguredSets
     from juzhen.data.audit.write import write_report
 
-    _check(options)
-    if options.data_dir and not options.data_dir.is_dir():
-        raise UserError(
-            f"--data-dir {options.data_dir}: no such folder; expected the one that holds lcqmc, atec, …"
-        )
-    data_dir = options.data_dir or Path(os.environ.get("JUZHEN_DATA", "data"))
-    sets = ConfiguredSets(CONFIGURATION / "dataset", data_dir)
-    if options.text or options.run_folder:
+    _check(threshold, of_text=bool(text or run_folder))
+    if data_dir and not data_dir.is_dir():
+        raise UserError(f"--data-dir {data_dir}: no such folder; expected the one that holds lcqmc, atec, …")
+    sets = ConfiguredSets(DATASETS, data_folder(data_dir))
+    detail = Detail(counts, examples, progress=not no_progress)
+    if text or run_folder:
         from juzhen.data.audit.markdown import text_markdown
+        from juzhen.data.audit.sources import learnt_texts, read_lines
         from juzhen.data.audit.text import audit_text
 
-        if options.run_folder:
-            sources = learnt_texts(options.run_folder, data_dir=options.data_dir)
+        if run_folder:
+            sources = learnt_texts(run_folder, data_dir=data_dir)
         else:
-            sources = {name: read_lines(name, sets) for name in options.text}
-        report = audit_text(sources, sets.evaluation(options.evaluate), options=options)
+            sources = {name: read_lines(name, sets) for name in text}
+        report = audit_text(sources, sets.evaluation(evaluate), detail=detail)
         name, markdown = "text", text_markdown(report)
     else:
         from juzhen.data.audit.markdown import pairs_markdown
         from juzhen.data.audit.pairs import audit_pairs
 
-        train, evaluation = sets.training(options.train), sets.evaluation(options.evaluate)
-        report = audit_pairs(train, evaluation, sets.absent, options=options)
+        both = sets.training(train), sets.evaluation(evaluate)
+        report = audit_pairs(*both, sets.absent, threshold=threshold, detail=detail)
         name, markdown = "pairs", pairs_markdown(report)
-    written = write_report(report, markdown, options.output, name)
+    written = write_report(report, markdown, output, name)
     print(markdown)
     print(f"written to {' and '.join(map(str, written))}", file=sys.stderr)
 
 
-def _check(options: argparse.Namespace) -> None:
-    """Raises UserError for numbers outside of their range."""
-    if options.threshold is not None and not 0 < options.threshold <= 1:
+def _check(threshold: float | None, *, of_text: bool) -> None:
+    """Raises UserError for a threshold outside of its range, and for one that nothing reads."""
+    if threshold is not None and not 0 < threshold <= 1:
         raise UserError(
-            f"--threshold {options.threshold:g}: expected more than 0 and at most 1, such as 0.7 (1: the same letters)"
+            f"--threshold {threshold:g}: expected more than 0 and at most 1, such as 0.7 (1: the same letters)"
         )
-    if options.threshold is not None and (options.text or options.run_folder):
+    if threshold is not None and of_text:
         raise UserError(
             "--threshold: running text is searched for whole sentences; leave it out with --text and --run"
         )

@@ -1,15 +1,14 @@
-"""The command line that measures a finished encoder: `python -m analysis space`."""
+"""`juzhen space`: where the embeddings of a finished encoder lie."""
 
-import argparse
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from juzhen.cli.arguments import add_batch_tokens, add_data_dir, add_seed
+from juzhen.cli.arguments import BATCH_TOKENS, SEED, VerbParser, data_folder
 from juzhen.core.errors import UserError
 from juzhen.core.numerals import whole_number
-from juzhen.core.places import CONFIGURATION
+from juzhen.core.places import DATASETS
 
 if TYPE_CHECKING:
     from juzhen.data.probe import Probe
@@ -30,16 +29,14 @@ MEANINGS = {
 """Measure → what it says, in the order in which they are shown."""
 
 
-def add_space(commands: "argparse._SubParsersAction") -> None:
-    """Adds the command `space` to a program."""
-    parser = commands.add_parser(
+def parser() -> VerbParser:
+    parser = VerbParser(
         "space",
-        help="measure the embedding space of a finished encoder: lengths, spread, directions, neighbours, classes",
         description="Encodes a sample of texts and measures where they lie. Alignment needs a set of pairs, silhouette "
         "one with classes; without --dataset and --file the sample is of demo_sts.",
     )
     parser.add_argument("encoder", help="run folder, or folder of an encoder")
-    parser.add_argument("--dataset", nargs="+", metavar="SET", default=[], help="sets of conf/dataset")
+    parser.add_argument("--dataset", nargs="+", metavar="SET", help="sets of conf/dataset")
     parser.add_argument(
         "--split", choices=("dev", "test", "train"), help="default: the first that has a file"
     )
@@ -47,60 +44,71 @@ def add_space(commands: "argparse._SubParsersAction") -> None:
     parser.add_argument(
         "--sentences",
         type=whole_number("--sentences", least=10, expected="at least 10, such as 1000"),
-        default=1000,
         help="texts of each set, at most (default: 1000)",
     )
-    add_seed(parser, of="drawn texts")
-    add_data_dir(parser)
-    add_batch_tokens(parser)
+    parser.add_seed(of="drawn texts")
+    parser.add_data_dir()
+    parser.add_batch_tokens()
     parser.add_argument("--output", type=Path, metavar="FILE", help="also write the numbers here, as JSON")
-    parser.set_defaults(run=run)
+    return parser
 
 
-def run(options: argparse.Namespace) -> None:
+def run(
+    encoder: str | Path,
+    *,
+    dataset: Sequence[str] = (),
+    split: str | None = None,
+    file: Path | None = None,
+    sentences: int = 1000,
+    seed: int = SEED,
+    data_dir: Path | None = None,
+    batch_tokens: int = BATCH_TOKENS,
+    output: Path | None = None,
+) -> None:
     """Draws, encodes, measures, prints a table: a row per measure, a column per set."""
     # An encoder is a folder here, the hub is never asked. transformers reads this when it is imported.
     os.environ["HF_HUB_OFFLINE"] = "1"
     from juzhen.encoders import load_encoder
     from juzhen.metrics.space import measure_space
 
-    probes = dict(_probes(options))
-    encoder = load_encoder(options.encoder)
+    drawn = {"num_sentences": sentences, "seed": seed}
+    probes = dict(_probes(dataset, split, file, data_dir=data_folder(data_dir), drawn=drawn))
+    loaded = load_encoder(encoder)
     found = {}
     for name, probe in probes.items():
-        embeddings = encoder.encode(probe.sentences, batch_tokens=options.batch_tokens)
+        embeddings = loaded.encode(probe.sentences, batch_tokens=batch_tokens, progress=False)
         measured = measure_space(embeddings, pairs=probe.pairs, grades=probe.grades, classes=probe.classes)
-        found[name] = {"texts": len(probe.sentences), "dimensions": encoder.dim, **measured}
+        found[name] = {"texts": len(probe.sentences), "dimensions": loaded.dim, **measured}
     print(_table(found))
-    if options.output:
+    if output:
         from juzhen.core.whole import write_json
 
-        write_json(options.output, found)
+        write_json(output, found)
 
 
-def _probes(options: argparse.Namespace) -> "Iterator[tuple[str, Probe]]":
+def _probes(
+    dataset: Sequence[str], split: str | None, file: Path | None, *, data_dir: Path, drawn: dict[str, int]
+) -> "Iterator[tuple[str, Probe]]":
     """Name of a sample and its texts. Raises UserError for a set or a file that is not there."""
     from juzhen.core.errors import nearest
     from juzhen.data.audit.sources import ConfiguredSets, text_lines
     from juzhen.data.probe import Probe
 
-    how = {"num_sentences": options.sentences, "seed": options.seed}
-    data_dir = options.data_dir or Path(os.environ.get("JUZHEN_DATA", "data"))
-    sets = ConfiguredSets(CONFIGURATION / "dataset", data_dir)
-    for name in options.dataset or ([] if options.file else ["demo_sts"]):
+    sets = ConfiguredSets(DATASETS, data_dir)
+    for name in dataset or ([] if file else ["demo_sts"]):
         if name not in sets.files:
             raise UserError(f"--dataset {name}: no conf/dataset/{name}.yaml; {nearest(name, sets.files)}")
-        splits = [options.split] if options.split else ["dev", "test", "train"]
-        read = next((one for split in splits if (one := sets.load(name, split)) is not None), None)
+        splits = [split] if split else ["dev", "test", "train"]
+        read = next((rows for one in splits if (rows := sets.load(name, one)) is not None), None)
         if read is None:
             raise UserError(
                 f"--dataset {name}: no file of {' or '.join(splits)} below {data_dir}; type --data-dir <folder that "
                 "holds the data sets>"
             )
-        yield f"{name} ({read.split})", Probe.of(read, **how)
-    if options.file:
-        lines = [line for line in text_lines(options.file, option="--file") if line.strip()]
-        yield options.file.name, Probe.of_texts(list(dict.fromkeys(lines)), **how)
+        yield f"{name} ({read.split})", Probe.of(read, **drawn)
+    if file:
+        lines = [line for line in text_lines(file, option="--file") if line.strip()]
+        yield file.name, Probe.of_texts(list(dict.fromkeys(lines)), **drawn)
 
 
 def _table(found: dict[str, dict[str, float | None]]) -> str:

@@ -1,21 +1,19 @@
-"""The command line of transfer tasks: `python -m analysis transfer`."""
+"""`juzhen transfer`: what a classifier on frozen embeddings reaches."""
 
-import argparse
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
-from juzhen.cli.arguments import add_batch_tokens, add_data_dir, add_seed
+from juzhen.cli.arguments import BATCH_TOKENS, SEED, VerbParser, data_folder
 from juzhen.core.errors import UserError
 from juzhen.core.numerals import whole_number
-from juzhen.core.places import CONFIGURATION
+from juzhen.core.places import DATASETS
 from juzhen.core.whole import write_json
 
 
-def add_transfer(commands: "argparse._SubParsersAction") -> None:
-    """Adds the command `transfer` to a program."""
-    parser = commands.add_parser(
+def parser() -> VerbParser:
+    parser = VerbParser(
         "transfer",
-        help="classify pairs or texts by a logistic regression on frozen embeddings",
         description="Trains a logistic regression on the embeddings of an encoder, which is not changed: on train, "
         "its penalty chosen on dev, its accuracy told on test. Where splits are missing, in folds of what is there.",
     )
@@ -26,40 +24,48 @@ def add_transfer(commands: "argparse._SubParsersAction") -> None:
         metavar="SET",
         help="0/1 pairs, NLI pairs, texts with classes: mrpc, qqp, snli, tnews …",
     )
-    add_data_dir(parser)
+    parser.add_data_dir()
     parser.add_argument(
         "--limit",
         type=whole_number("--limit", least=10, expected="at least 10 rows, such as 20000"),
         help="at most this many rows of each split",
     )
-    add_seed(parser, of="drawn rows and folds")
-    add_batch_tokens(parser)
+    parser.add_seed(of="drawn rows and folds")
+    parser.add_batch_tokens()
     parser.add_argument("--output", type=Path, metavar="FILE", help="also write the numbers here, as JSON")
-    parser.set_defaults(run=run)
+    return parser
 
 
-def run(options: argparse.Namespace) -> None:
+def run(
+    encoder: str | Path,
+    sets: Sequence[str],
+    *,
+    data_dir: Path | None = None,
+    limit: int | None = None,
+    seed: int = SEED,
+    batch_tokens: int = BATCH_TOKENS,
+    output: Path | None = None,
+) -> None:
     """Encodes, classifies, prints a table."""
     # An encoder is a folder here, the hub is never asked. transformers reads this when it is imported.
     os.environ["HF_HUB_OFFLINE"] = "1"
     from juzhen.data.audit.sources import ConfiguredSets
     from juzhen.encoders import load_encoder
 
-    data_dir = options.data_dir or Path(os.environ.get("JUZHEN_DATA", "data"))
-    sets = ConfiguredSets(CONFIGURATION / "dataset", data_dir)
-    splits = {name: _read(sets, name) for name in options.sets}
-    encoder = load_encoder(options.encoder)
+    configured = ConfiguredSets(DATASETS, data_folder(data_dir))
+    splits = {name: _read(configured, name) for name in sets}
+    loaded = load_encoder(encoder)
     from juzhen.evaluation.transfer import transfer
 
-    numbers = {"batch_tokens": options.batch_tokens, "seed": options.seed, "limit": options.limit}
+    numbers = {"batch_tokens": batch_tokens, "seed": seed, "limit": limit}
     found = {}
     print("| set | accuracy | F1 | majority | rows | learnt from | how |\n|---|---|---|---|---|---|---|")
-    for name in options.sets:
-        one = found[name] = transfer(encoder, splits[name], **numbers)
+    for name in sets:
+        one = found[name] = transfer(loaded, splits[name], **numbers)
         percents = " | ".join(f"{100 * value:.1f}" for value in (one.accuracy, one.f1, one.majority))
         print(f"| {name} | {percents} | {one.rows:,} | {one.learnt_from:,} | {one.how} |", flush=True)
-    if options.output:
-        write_json(options.output, {name: one.as_dict() for name, one in found.items()})
+    if output:
+        write_json(output, {name: one.as_dict() for name, one in found.items()})
 
 
 def _read(sets, name: str) -> dict:

@@ -1,21 +1,17 @@
-"""The command line of whitening: `python -m mining whiten`."""
+"""`juzhen whiten`: an encoder of token embeddings alone, whitened in part."""
 
-import argparse
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
-from juzhen.cli.arguments import add_data_dir, add_seed
+from juzhen.cli.arguments import SEED, VerbParser, data_folder
 from juzhen.core.numerals import finite_number, whole_number
-from juzhen.core.places import CONFIGURATION
+from juzhen.core.places import DATASETS
 
 
-def add_whiten(commands: "argparse._SubParsersAction") -> None:
-    """Adds the command `whiten` to a program."""
-    parser = commands.add_parser(
+def parser() -> VerbParser:
+    parser = VerbParser(
         "whiten",
-        help="whiten an encoder of token embeddings alone, in part",
         description="Writes a copy of an encoder without layers, of which the directions vary less unequally over the "
         "tokens of some text. backbone.layers puts layers on it as on any other.",
     )
@@ -31,46 +27,52 @@ def add_whiten(commands: "argparse._SubParsersAction") -> None:
     parser.add_argument(
         "--power",
         type=finite_number("--power", example=0.45),
-        default=0.45,
         help="0: not at all, 1: wholly (default: 0.45)",
     )
     parser.add_argument(
         "--special",
         type=finite_number("--special", example=6),
-        default=6.0,
         help="special tokens around a text add what so many mean tokens would (default: 6)",
     )
     parser.add_argument(
         "--limit",
         type=whole_number("--limit", least=1, expected="at least 1 row, such as 20000"),
-        default=20000,
         help="rows of each set, drawn at random (default: 20000)",
     )
-    add_seed(parser, of="drawn rows")
-    add_data_dir(parser)
-    parser.set_defaults(run=whiten)
+    parser.add_seed(of="drawn rows")
+    parser.add_data_dir()
+    return parser
 
 
-def whiten(options: argparse.Namespace) -> None:
+def run(
+    encoder: str | Path,
+    folder: Path,
+    *,
+    dataset: Sequence[str],
+    power: float = 0.45,
+    special: float = 6.0,
+    limit: int = 20000,
+    seed: int = SEED,
+    data_dir: Path | None = None,
+) -> None:
     """Reads the encoder and the texts, whitens, writes, and says how to go on."""
     # An encoder is a folder here, the hub is never asked. transformers reads this when it is imported.
     os.environ["HF_HUB_OFFLINE"] = "1"
+    import numpy as np
+
     from juzhen.encoders.bundle import load_encoder, save_encoder
     from juzhen.encoders.token_whitening import token_frequencies, whiten_tokens
     from juzhen.mining.sets import read_set
 
-    encoder = load_encoder(options.encoder)
-    data_dir = options.data_dir or Path(os.environ.get("JUZHEN_DATA", "data"))
+    loaded = load_encoder(encoder)
     texts: list[str] = []
-    for name in options.dataset:
-        _, examples = read_set(CONFIGURATION / "dataset", name, "train", data_dir=data_dir)
+    for name in dataset:
+        _, examples = read_set(DATASETS, name, "train", data_dir=data_folder(data_dir))
         sentences = examples.sentences
-        drawn = np.random.default_rng(options.seed).permutation(len(sentences))[: options.limit]
+        drawn = np.random.default_rng(seed).permutation(len(sentences))[:limit]
         texts += [sentences[row] for row in np.sort(drawn).tolist()]
-    changed = whiten_tokens(
-        encoder, token_frequencies(encoder, texts), power=options.power, special=options.special
-    )
-    about = {"power": options.power, "special": options.special, "text": ", ".join(options.dataset)}
-    save_encoder(changed, options.folder, card={"name": options.folder.name, "whitened": about})
-    print(f"{options.folder}: whitened by the tokens of {len(texts):,} texts")
-    print(f"train on from it:\n  python train.py backbone.path={options.folder} …")
+    changed = whiten_tokens(loaded, token_frequencies(loaded, texts), power=power, special=special)
+    about = {"power": power, "special": special, "text": ", ".join(dataset)}
+    save_encoder(changed, folder, card={"name": folder.name, "whitened": about})
+    print(f"{folder}: whitened by the tokens of {len(texts):,} texts")
+    print(f"train on from it:\n  python train.py backbone.path={folder} …")

@@ -3,7 +3,7 @@
 import difflib
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from juzhen.core.texts import in_a_line, short
 
@@ -26,19 +26,6 @@ class UserError(Exception):
 
     def __init__(self, message: str) -> None:
         super().__init__(in_a_line(message))
-
-
-def exit_status(run: Callable[[], None]) -> int:
-    """Of a program that does `run`: 0, 2 after a mistake of the user, or 130 after Ctrl-C; none shows a traceback."""
-    try:
-        run()
-    except UserError as error:
-        print_error(error)
-        return MISTAKE_STATUS
-    except KeyboardInterrupt:
-        print(INTERRUPTED, file=sys.stderr)
-        return INTERRUPTED_STATUS
-    return 0
 
 
 def foreign_reason(error: BaseException, *, length: int = 300) -> str:

@@ -1,4 +1,4 @@
-"""What `python -m analysis calibrate` and `fuse` have fitted on a set, for scores of new pairs. Needs no torch."""
+"""What `juzhen calibrate` and `fuse` have fitted on a set, for scores of new pairs. Needs no torch."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -70,7 +70,7 @@ class Calibration(Scaling):
 
     @classmethod
     def read(cls, path: str | Path) -> "Calibration":
-        """Raises UserError for a file that is none of `analysis calibrate`."""
+        """Raises UserError for a file that is none of `juzhen calibrate`."""
         report = _report(path, CALIBRATION, "calibrate runs/NAME")
         return cls(Path(path), report["fitted"], report["weights"])
 
@@ -95,7 +95,7 @@ class Fusion(Scaling):
 
     @classmethod
     def read(cls, path: str | Path) -> "Fusion":
-        """Raises UserError for a file that is none of `analysis fuse`."""
+        """Raises UserError for a file that is none of `juzhen fuse`."""
         report = _report(path, FUSION, "fuse runs/ONE runs/OTHER")
         lists = {key: tuple(report[key]) for key in ("runs", "weights", "means", "deviations")}
         return cls(Path(path), report["fitted"], alpha=report["alpha"], **lists)
@@ -121,14 +121,14 @@ def is_fusion(path: str | Path) -> bool:
 
 
 def _report(path: str | Path, shape: Object, command: str) -> dict[str, Any]:
-    expected = f"expected what this version writes: python -m analysis {command}"
+    expected = f"expected what this version writes: juzhen {command}"
     try:
         report = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UserError(f"{path}: no such file; it is written by python -m analysis {command}") from None
+        raise UserError(f"{path}: no such file; it is written by juzhen {command}") from None
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(
-            f"{path}: cannot be read ({short(str(error), 200)}); expected a file of python -m analysis {command}"
+            f"{path}: cannot be read ({short(str(error), 200)}); expected a file of juzhen {command}"
         ) from None
     missing = [key for key in shape.required if not isinstance(report, dict) or key not in report]
     if not isinstance(report, dict) or missing:

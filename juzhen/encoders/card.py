@@ -34,7 +34,7 @@ embeddings = encoder.encode(["今天天气很好", "今天是个好天气"])
 
 _SCORE = f"""
 These are the embeddings alone. A pair was trained to be scored by uᵀWv and not by the cosine: sentence-transformers
-knows nothing of {SCORE_FILE}, `python predict.py` does, and `SentenceEncoder.load("<this folder>").score(pairs)`.
+knows nothing of {SCORE_FILE}, `juzhen score` does, and `SentenceEncoder.load("<this folder>").score(pairs)`.
 """
 
 

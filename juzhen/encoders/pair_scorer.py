@@ -31,7 +31,7 @@ class PairScorer:
 
 
 class FusedScorer:
-    """Two runs as one score, weighed as `python -m analysis fuse` has fitted it.
+    """Two runs as one score, weighed as `juzhen fuse` has fitted it.
 
     folders  of the two runs, in the order in which they were fitted. Raises UserError for others.
     """

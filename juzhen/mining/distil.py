@@ -102,7 +102,7 @@ def write_set(
         "language": like.language,
         "about": f"Pairs of {source}, graded by {graded_by} ({grade})",
         "license": like.license,
-        "origin": f"python -m mining distil, from {source} ({like.origin})",
+        "origin": f"juzhen distil, from {source} ({like.origin})",
         "source": "local",
         "layout": "tsv",
         "layouts": {

@@ -1,6 +1,5 @@
-"""python -m sweeps report: from results to files."""
+"""From results to the files of a report."""
 
-import argparse
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,7 +9,6 @@ from juzhen.core.places import ROOT
 from juzhen.core.whole import write_text
 from juzhen.report.build import Report, build_report
 from juzhen.report.collect import collect
-from juzhen.report.into import fill_pages
 from juzhen.report.leaks import Audit
 from juzhen.report.page import html
 from juzhen.report.reference import load_reference
@@ -19,21 +17,16 @@ from juzhen.report.text import differences_csv, latex, markdown, matrix_csv, tab
 SHIPPED_AUDIT = ROOT / "results" / "leaks" / "pairs.json"
 
 
-def run(options: argparse.Namespace) -> None:
-    report = read_report(options)
-    folder = options.out or options.folder / "report"
-    for path in write_report(report, folder, title=options.title):
-        print(path)
-    fill_pages(options.into, report, tell=_tell)
-
-
-def read_report(options: argparse.Namespace) -> Report:
-    audit_file = options.leaks or (SHIPPED_AUDIT if SHIPPED_AUDIT.exists() else None)
+def read_report(
+    folder: Path, *, metric: str, split: str | None, reference: Path | None, leaks: Path | None
+) -> Report:
+    """What the runs below `folder` say, beside published numbers and an audit of leaks; None: the shipped ones."""
+    audit_file = leaks or (SHIPPED_AUDIT if SHIPPED_AUDIT.exists() else None)
     return build_report(
-        collect(options.folder, report=_tell),
-        metric=options.metric,
-        split=options.split,
-        reference=load_reference(options.reference),
+        collect(folder, report=_tell),
+        metric=metric,
+        split=split,
+        reference=load_reference(reference),
         audit=Audit.read(audit_file) if audit_file else None,
     )
 

@@ -73,7 +73,7 @@ AUDIT = Object(
 
 
 class Audit:
-    """The cells of one audit file, as `python -m analysis leaks pairs` writes it."""
+    """The cells of one audit file, as `juzhen leaks` writes it."""
 
     def __init__(self, report: dict[str, Any]) -> None:
         self.train = {name.split("/")[0] for name in report["train"]}
@@ -93,12 +93,11 @@ class Audit:
             return cls(report)
         except OSError as error:
             raise UserError(
-                f"--leaks {path}: cannot be read ({error.strerror}); python -m analysis leaks pairs writes one"
+                f"--leaks {path}: cannot be read ({error.strerror}); juzhen leaks writes one"
             ) from error
         except (ValueError, RecursionError) as error:
             raise UserError(
-                f"--leaks {path}: not an audit of pairs ({short(str(error), 200)}); "
-                "python -m analysis leaks pairs writes one"
+                f"--leaks {path}: not an audit of pairs ({short(str(error), 200)}); juzhen leaks writes one"
             ) from error
 
     def leak(self, trained: Iterable[str], column: str, fingerprint: str | None) -> Leak | None:

@@ -7,8 +7,6 @@ import pytest
 from jobs import run_job
 from scipy.special import expit
 
-import predict
-from juzhen.calibration.__main__ import main
 from juzhen.calibration.calibration import (
     expected_calibration_error,
     fit_platt,
@@ -19,6 +17,8 @@ from juzhen.calibration.calibration import (
 )
 from juzhen.calibration.fusion import fit_weight, standardised
 from juzhen.calibration.run_scores import halves
+from juzhen.cli import score
+from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.metrics.correlation import spearman
 
@@ -143,14 +143,17 @@ def test_fuse_joins_a_logit_and_a_cosine(runs, tmp_path, capsys):
     assert "accuracy" in json.loads((tmp_path / "fusion-demo_qmc.json").read_text())["fused"]
 
 
-def test_scores_are_those_of_predict(runs, tmp_path):
+def test_scores_are_those_of_the_verb_score(runs, tmp_path):
     from juzhen.calibration.run_scores import ScoredRun
 
     for run in runs:
         scored = ScoredRun(run, data_dir=None, batch_tokens=2048).scored("demo_qmc", "dev")
         pair = [scored.examples.texts(column)[7] for column in ("text_a", "text_b")]
-        options = predict._parser().parse_args([str(run), *pair])
-        assert predict.score_pair(options) == pytest.approx(scored.scores[7], abs=1e-5)
+        table, output = tmp_path / "pair.tsv", tmp_path / "scored.tsv"
+        table.write_text("\t".join(pair) + "\n", encoding="utf-8")
+        score.run(run, file=table, no_header=True, output=output)
+        found = float(output.read_text(encoding="utf-8").split("\t")[2])
+        assert found == pytest.approx(scored.scores[7], abs=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -164,12 +167,12 @@ def fitted(runs, tmp_path_factory):
 
 @pytest.fixture
 def predicted(project_root, tmp_path):
-    """A function: the scores that predict.py gives the test pairs of demo_qmc."""
-    pairs = project_root / "juzhen/builtin/data/demo_qmc/test.tsv"
+    """A function: the scores that `juzhen score` gives the test pairs of demo_qmc."""
+    pairs = project_root / "builtin/data/demo_qmc/test.tsv"
 
     def run(*words):
         output = tmp_path / "scored.tsv"
-        assert predict.main([*map(str, words), "--file", str(pairs), "--output", str(output)]) == 0
+        assert main(["score", *map(str, words), "--file", str(pairs), "--output", str(output)]) == 0
         return np.array([float(line.split("\t")[-1]) for line in output.read_text("utf-8").splitlines()[1:]])
 
     return run
@@ -216,15 +219,15 @@ def test_a_calibrated_run_gives_probabilities(runs, fitted, predicted, capsys):
     np.testing.assert_allclose(scaled, expit(raw / temperature), atol=1e-4)
     capsys.readouterr()
     words = ["--calibration", str(file), str(runs[1] / "encoder"), "怎么改密码", "密码怎么修改"]
-    assert predict.main(words) == 0
+    assert main(["score", *words]) == 0
     assert 0 < float(capsys.readouterr().out) < 1
 
 
 def test_two_sentences_are_scored_by_two_runs(runs, fitted, capsys):
     words = ["--fuse", *map(str, runs), "--calibration", str(fitted / "fusion-demo_sts.json")]
-    assert predict.main([*words, "今天下雨", "今天有雨"]) == 0
+    assert main(["score", *words, "今天下雨", "今天有雨"]) == 0
     one = float(capsys.readouterr().out)
-    assert predict.main(["今天下雨", *words, "今天有雨"]) == 0
+    assert main(["score", "今天下雨", *words, "今天有雨"]) == 0
     assert float(capsys.readouterr().out) == one
 
 
@@ -233,11 +236,11 @@ def test_two_sentences_are_scored_by_two_runs(runs, fitted, capsys):
     [
         (
             ["--fuse", "{joint}", "{other}"],
-            "--fuse needs --calibration FILE, which python -m analysis fuse writes",
+            "--fuse needs --calibration FILE, which juzhen fuse writes",
         ),
         (
             ["{joint}", "--scaling", "platt"],
-            "--scaling needs --calibration FILE, which python -m analysis calibrate",
+            "--scaling needs --calibration FILE, which juzhen calibrate",
         ),
         (["{joint}", "--calibration", "{fusion}"], "is of two runs; name both: --fuse RUN RUN"),
         (
@@ -259,7 +262,7 @@ def test_two_sentences_are_scored_by_two_runs(runs, fitted, capsys):
         ),
         (
             ["{joint}", "--calibration", "none.json"],
-            "none.json: no such file; it is written by python -m analysis",
+            "none.json: no such file; it is written by juzhen",
         ),
         (
             ["--fuse", "{joint}", "{other}", "--calibration", "{graded}", "--scaling", "platt"],
@@ -281,13 +284,11 @@ def test_what_was_not_fitted_is_refused(runs, fitted, words, message, capsys):
         "calibration": fitted / "calibration-demo_qmc.json",
     }
     filled = [word.format(**places) for word in words]
-    assert predict.main([*filled, "今天", "明天"] if words else []) == 2
+    assert main(["score", *([*filled, "今天", "明天"] if words else [])]) == 2
     assert message.format(**places) in capsys.readouterr().err
 
 
 def test_two_fused_runs_are_a_teacher(runs, fitted, tmp_path, capsys):
-    from juzhen.mining.__main__ import main as mine
-
     table = tmp_path / "silver" / "fused.tsv"
     words = [
         "distil",
@@ -298,12 +299,12 @@ def test_two_fused_runs_are_a_teacher(runs, fitted, tmp_path, capsys):
         "--out",
         str(table),
     ]
-    assert mine([*words, "--limit", "40"]) == 0
+    assert main([*words, "--limit", "40"]) == 0
     lines = [line.split("\t") for line in table.read_text("utf-8").splitlines()[1:]]
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("".join("\t".join(line[:2]) + "\n" for line in lines), encoding="utf-8")
     options = ["--fuse", *map(str, runs), "--calibration", str(fitted / "fusion-demo_qmc.json")]
-    assert predict.main([*options, "--file", str(pairs), "--no-header"]) == 0
+    assert main(["score", *options, "--file", str(pairs), "--no-header"]) == 0
     scored = (tmp_path / "pairs.scored.tsv").read_text("utf-8").splitlines()
     np.testing.assert_allclose(
         [float(line[2]) for line in lines], [float(line.split("\t")[2]) for line in scored], atol=1e-4
@@ -311,15 +312,15 @@ def test_two_fused_runs_are_a_teacher(runs, fitted, tmp_path, capsys):
     about = (tmp_path / "silver" / "conf" / "dataset" / "fused.yaml").read_text("utf-8")
     assert "graded by two fused models (logit)" in about
 
-    assert mine([*words, "--limit", "40", "--grade", "probability"]) == 0
+    assert main([*words, "--limit", "40", "--grade", "probability"]) == 0
     values = [float(line.split("\t")[2]) for line in table.read_text("utf-8").splitlines()[1:]]
     assert 0 < min(values) < max(values) < 1
     moved = [*words[:1], str(fitted / "fusion-demo_sts.json"), *words[2:], "--grade", "probability"]
-    assert mine(moved) == 2
+    assert main(moved) == 2
     assert "without 0/1 labels" in capsys.readouterr().err
-    assert mine([*words, "--fuse", str(runs[1]), str(runs[0])]) == 2
+    assert main([*words, "--fuse", str(runs[1]), str(runs[0])]) == 2
     assert "and this is not" in capsys.readouterr().err
-    assert mine([words[0], str(runs[0]), *words[2:], "--fuse", *map(str, runs)]) == 2
+    assert main([words[0], str(runs[0]), *words[2:], "--fuse", *map(str, runs)]) == 2
     assert "--fuse says where the runs of a fusion-<set>.json are" in capsys.readouterr().err
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from juzhen.calibration.__main__ import main
+from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.report.curves import choose_quantities, read_curves, told_apart
 

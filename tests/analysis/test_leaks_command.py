@@ -1,4 +1,4 @@
-"""`python -m analysis leaks`: files, tables, and what is said about mistakes."""
+"""`juzhen leaks`: files, tables, and what is said about mistakes."""
 
 import gzip
 import json
@@ -6,7 +6,7 @@ import json
 import pytest
 import zstandard
 
-from juzhen.calibration.__main__ import main
+from juzhen.cli.main import main
 
 HEADER = "sentence1\tsentence2\tlabel\n"
 SECRET = "我想知道花呗分期以后提前还款怎么算利息"

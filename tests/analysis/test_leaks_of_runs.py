@@ -1,4 +1,4 @@
-"""`python -m analysis leaks --run`: the text that a run has really learnt from."""
+"""`juzhen leaks --run`: the text that a run has really learnt from."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 import zstandard
 from jobs import run_job
 
-from juzhen.calibration.__main__ import main
+from juzhen.cli.main import main
 from juzhen.core.result import Result
 
 PLANTED = "我想知道花呗分期以后提前还款怎么算利息"

@@ -7,7 +7,7 @@ import pytest
 from jobs import run_job
 from scipy.stats import spearmanr
 
-import evaluate_runs
+from juzhen.cli.main import main
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
 from juzhen.data.leaks import SeenRows, leaky_rows
@@ -182,16 +182,16 @@ def test_a_finished_run_is_told_afterwards_what_it_has_seen(words, tmp_path, tin
         key: one for key, one in run_before["scores"].items() if not key.endswith("_without_leaks")
     }
     (run / "result.json").write_text(json.dumps(run_before))
-    assert evaluate_runs.main([str(run)]) == 0
+    assert main(["evaluate", str(run)]) == 0
     assert "nothing to do" in capsys.readouterr().out
 
-    assert evaluate_runs.main([str(run), "--without-leaks"]) == 0
+    assert main(["evaluate", str(run), "--without-leaks"]) == 0
     assert "training has seen 3 rows of dev/atec (42.9 %)" in capsys.readouterr().out
     found = Result.read(run)
     assert found.data == expected.data
     assert found.scores == expected.scores
     assert "dev/atec/spearman_without_leaks" in found.filled[0]["added"]
-    assert evaluate_runs.main([str(run), "--without-leaks"]) == 0
+    assert main(["evaluate", str(run), "--without-leaks"]) == 0
     assert "nothing to do" in capsys.readouterr().out
 
 
@@ -201,7 +201,7 @@ def test_a_run_that_has_seen_nothing_is_told_so_without_scoring(
 ):
     run = run_job(tmp_path, tiny_backbone, *words, "dataset=[bq]", "dataset.bq.rows.train=null")
     before = Result.read(run)
-    assert evaluate_runs.main([str(run), "--without-leaks"]) == 0
+    assert main(["evaluate", str(run), "--without-leaks"]) == 0
     assert "training has seen no row of any set" in capsys.readouterr().out
     found = Result.read(run)
     assert found.scores == before.scores

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from juzhen.calibration.__main__ import main
+from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.encoders import load_backbone, save_encoder

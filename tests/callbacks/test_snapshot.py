@@ -17,7 +17,7 @@ from callbacks import snapshots as kept
 from callbacks.snapshot import Snapshots
 from callbacks.snapshot_file import NoRoomError, put_together, read_snapshot, take_apart
 from callbacks.snapshots import POINTER, clear_away, find_snapshot, forget_snapshot, private_folder
-from sweeps.__main__ import main as sweeps_main
+from juzhen.cli.main import main as sweeps_main
 
 pytestmark = pytest.mark.skipif(kept.boot_id() is None, reason="only Linux tells one start from another")
 
@@ -356,6 +356,6 @@ def test_a_command_lists_them_with_their_owners_and_clears_them(tmp_path, shared
     assert find_snapshot(tmp_path / "live" / "checkpoints").steps == 7
     (tmp_path / "empty").mkdir()
     assert sweeps_main(["snapshots", "--memory", str(tmp_path / "empty")]) == 0
-    assert "0 states of training, 0 MiB" in capsys.readouterr().out
+    assert "0 states of training, 0 MiB" in " ".join(capsys.readouterr().out.split())
     assert sweeps_main(["snapshots", "--memory", str(tmp_path / "nowhere")]) == 2
     assert "no such folder" in capsys.readouterr().err

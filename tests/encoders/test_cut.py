@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_broken_inputs import GOOD, OWN, Desk
 
-import predict
+from juzhen.cli.main import main
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
 from juzhen.encoders import load_backbone, save_encoder
@@ -88,13 +88,13 @@ def test_a_job_says_it_once_and_stores_it(tmp_path, tiny_backbone, capsys, model
 
 def test_predict_says_it_once(tmp_path, encoder, capsys):
     save_encoder(encoder, tmp_path / "encoder", card={})
-    assert predict.main([str(tmp_path), "今天天气很好很好", "今天"]) == 0
+    assert main(["score", str(tmp_path), "今天天气很好很好", "今天"]) == 0
     assert (
         "1 of 2 texts (50 %) are longer than the 8 tokens that the encoder reads" in capsys.readouterr().err
     )
-    assert predict.main([str(tmp_path), "今天", "明天"]) == 0
+    assert main(["score", str(tmp_path), "今天", "明天"]) == 0
     assert capsys.readouterr().err == ""
     path = tmp_path / "pairs.tsv"
     path.write_text("sentence1\tsentence2\n" + "今天天气很好很好\t今天\n" * 3, encoding="utf-8")
-    assert predict.main([str(tmp_path), "--file", str(path)]) == 0
+    assert main(["score", str(tmp_path), "--file", str(path)]) == 0
     assert "1 of 2 texts" in capsys.readouterr().err

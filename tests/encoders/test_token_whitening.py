@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.encoders import load_encoder
 from juzhen.encoders.grow import with_layers
 from juzhen.encoders.projection import OutputNorm
 from juzhen.encoders.token_whitening import SPARE, token_frequencies, whiten_tokens
-from juzhen.mining.__main__ import main
 
 TEXTS = ["今天天气很好", "我们说的是天气", "你好吗", "他们在这为国说要就出会时年得"]
 

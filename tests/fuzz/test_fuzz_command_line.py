@@ -8,18 +8,14 @@ from fuzzing import answer, examples, memory_bound, sizes
 from hypothesis import given
 from hypothesis import strategies as st
 
-import evaluate_runs
-import predict
 import train
 from conf.duration import Duration
 from conf.job import JobConfig
-from juzhen.calibration.__main__ import _parser as analysis_parser
-from juzhen.mining.__main__ import _parser as mining_parser
+from juzhen.cli.verbs import GROUPS, parser_of
 from launch import check_command_line
 from launch.naming import register_resolvers
 from launch.overrides import Groups, parse_flags
 from launch.preflight import _Check, _opened
-from sweeps.__main__ import _parser as sweeps_parser
 
 KEYS = [
     "dataset",
@@ -149,30 +145,25 @@ def test_whole_command_lines():
     holds()
 
 
-PROGRAMS = {
-    "predict": predict._parser,
-    "evaluate_runs": evaluate_runs._parser,
-    "analysis": analysis_parser,
-    "mining": mining_parser,
-    "sweeps": sweeps_parser,
-}
 OPTIONS = [
-    "calibrate", "fuse", "leaks", "curves", "transfer", "distil", "whiten", "table", "compare", "report", "status",
     "--file", "--columns", "--batch-tokens", "--batch-tokens=0", "--limit", "--seed=-1", "--threshold=nan", "--out",
     "--output", "--metric", "--train", "--all", "--line=x=y", "--dataset", "--names", "--of", "-h", "--", "-x", "---",
 ]  # fmt: skip
 
 
 @sizes
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_options_of_programs(program, size):
+@pytest.mark.parametrize("group", GROUPS)
+def test_options_of_verbs(group, size):
     @examples(size, 2)
-    @given(words=st.lists(st.one_of(st.sampled_from(OPTIONS), TEXT, st.sampled_from(VALUES)), max_size=5))
-    def holds(words):
+    @given(
+        verb=st.sampled_from(sorted(GROUPS[group])),
+        words=st.lists(st.one_of(st.sampled_from(OPTIONS), TEXT, st.sampled_from(VALUES)), max_size=5),
+    )
+    def holds(verb, words):
         told = io.StringIO()
         try:
             with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(told):
-                answer(lambda: PROGRAMS[program]().parse_args(words))
+                answer(lambda: parser_of(verb).parse_intermixed_args(words))
         except SystemExit as ended:
             assert ended.code in (0, 2)  # noqa: PT017
             assert ended.code == 0 or told.getvalue().strip()  # noqa: PT017

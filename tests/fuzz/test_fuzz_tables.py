@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-import predict
+from juzhen.cli import score
 from juzhen.core.examples import Examples
 from juzhen.data.audit.sources import text_lines
 from juzhen.data.gold import read_targets
@@ -210,9 +210,9 @@ def test_labels_and_scores(size):
 
 
 @sizes
-def test_files_for_predict(folder, size, monkeypatch):
+def test_files_to_score(folder, size, monkeypatch):
     """What is written has the rows and columns that were read, and one more."""
-    monkeypatch.setattr(predict, "_scores", lambda first, second, *more, **options: np.zeros(len(first)))
+    monkeypatch.setattr(score, "_scores", lambda first, second, *more, **options: np.zeros(len(first)))
 
     @examples(size)
     @given(
@@ -228,13 +228,13 @@ def test_files_for_predict(folder, size, monkeypatch):
         words = [word for word in words if not word.startswith("--columns")]
         more = [] if columns is None else ["--columns", *columns]
         options = (
-            predict._parser().parse_args(["run", "--file", str(path), "--output", str(output), *words, *more])
+            score.parser().parse_args(["run", "--file", str(path), "--output", str(output), *words, *more])
             if columns is None or "-1" not in columns
             else None
         )
         if options is None:
             return
-        found = answer(lambda: predict.score_file(options))
+        found = answer(lambda: score.run(**vars(options)))
         assert isinstance(found, str) != output.exists()
 
     holds()

@@ -9,11 +9,10 @@ from jobs import compose_job, forbid_reading, logged, run_job
 from omegaconf import OmegaConf
 from torch import nn
 
-import evaluate_runs
-import predict
 from juzhen.backends import require_packages
 from juzhen.backends.names import BackendName
 from juzhen.calibration.run_scores import ScoredRun
+from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.core.weights import weights_digest
@@ -111,7 +110,7 @@ def test_it_is_what_evaluation_predict_and_analysis_score_by(run, tmp_path, caps
     path = tmp_path / "pairs.tsv"
     lines = ["sentence1\tsentence2", *("\t".join(pair) for pair in zip(*texts, strict=True))]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    assert predict.main([str(run), "--file", str(path)]) == 0
+    assert main(["score", str(run), "--file", str(path)]) == 0
     with (tmp_path / "pairs.scored.tsv").open(encoding="utf-8") as file:
         written = [
             float(row["score"]) for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
@@ -138,7 +137,7 @@ def test_a_run_that_starts_from_it_scores_by_it_or_leaves_it_out(run, tmp_path, 
 
 def test_a_finished_run_is_filled_in_by_its_form(run, capsys):
     before = Result.read(run).scores[KEY]
-    assert evaluate_runs.main([str(run), "--again", "--dataset", "demo_sts"]) == 0
+    assert main(["evaluate", str(run), "--again", "--dataset", "demo_sts"]) == 0
     assert "moved" not in capsys.readouterr().out
     assert Result.read(run).scores[KEY].value == pytest.approx(before.value, abs=1e-9)
 

@@ -9,8 +9,8 @@ import torch
 from jobs import compose_job, forbid_reading, run_job
 from omegaconf import OmegaConf
 
-import predict
 import train
+from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
@@ -130,7 +130,7 @@ def test_what_a_run_leaves_encodes_the_same_and_can_be_learnt_from_on(tmp_path, 
         first, second = (Result.read(one).scores["dev/demo_sts/spearman"].value for one in (run, other))
         assert first == pytest.approx(second, abs=1e-6)
     capsys.readouterr()
-    assert predict.main([str(run), "今天天气很好", "今天天气很好"]) == 0
+    assert main(["score", str(run), "今天天气很好", "今天天气很好"]) == 0
     assert capsys.readouterr().out.strip() == "1.0000"
 
 

@@ -9,8 +9,8 @@ from expected_losses import EXPECTED
 from jobs import compose_job, forbid_reading, run_job
 from omegaconf import OmegaConf
 
-import predict
 from conf.declared import declared
+from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
@@ -118,7 +118,7 @@ def test_the_result_is_that_of_the_saved_encoder_and_of_predict(run, tmp_path):
     path, columns = tmp_path / "pairs.tsv", ("text_a", "text_b")
     rows = ["\t".join(pair) for pair in zip(*(dev.texts(column) for column in columns), strict=True)]
     path.write_text("\n".join(["sentence1\tsentence2", *rows]) + "\n", encoding="utf-8")
-    assert predict.main([str(run), "--file", str(path)]) == 0
+    assert main(["score", str(run), "--file", str(path)]) == 0
     with (tmp_path / "pairs.scored.tsv").open(encoding="utf-8") as file:
         written = [
             float(row["score"]) for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
@@ -129,11 +129,11 @@ def test_the_result_is_that_of_the_saved_encoder_and_of_predict(run, tmp_path):
 def test_predict_is_symmetric_and_names_what_needs_embeddings(run, tmp_path, capsys):
     shown = []
     for pair in (("今天天气很好", "我改密码"), ("我改密码", "今天天气很好")):
-        assert predict.main([str(run), *pair]) == 0
+        assert main(["score", str(run), *pair]) == 0
         shown.append(capsys.readouterr().out)
     assert shown[0] == shown[1]
     for more in (["--backend", "onnx"], ["--cache", str(tmp_path)]):
-        assert predict.main([str(run), "今天", "明天", *more]) == 2
+        assert main(["score", str(run), "今天", "明天", *more]) == 2
         assert "has no embeddings" in capsys.readouterr().err
 
 

@@ -7,13 +7,13 @@ import pytest
 from jobs import run_job
 from omegaconf import OmegaConf
 
+from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig
 from juzhen.encoders import CrossEncoder
-from juzhen.mining.__main__ import main
 from juzhen.mining.distil import Pairs, distilled_pairs, graded, write_set
 from launch.preflight import check_command_line
 

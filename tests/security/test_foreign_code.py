@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import pytest
 from jobs import run_job
 
-import evaluate_runs
 from callbacks.pruning import PruneOnDev
 from callbacks.trial import TrialAddress, open_journal
 from conf.own_classes import own_class
+from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from launch import check_command_line
 from launch.explain import ConfigError
@@ -86,7 +86,7 @@ def test_a_result_of_a_stranger_runs_nothing(place, trap, tmp_path, tiny_lexical
     text = path.read_text(encoding="utf-8")
     found = re.search(rf'"{place}": {{\s*"_target_": "([\w.]+)"', text)
     path.write_text(text.replace(f'"{found[1]}"', '"a_trap.Trap"'), encoding="utf-8")
-    status = evaluate_runs.main([str(tiny_lexical), "--again", "--without-leaks"])
+    status = main(["evaluate", str(tiny_lexical), "--again", "--without-leaks"])
     assert not trap.exists()
     if place == "model":  # of a model that learns nothing the loss is never asked for
         assert status == 2
@@ -118,13 +118,16 @@ MAY = {
     ("conf/own_classes.py", "import_module"),
     ("juzhen/encoders/__init__.py", "import_module"),  # a name of the table in it
     ("juzhen/losses/__init__.py", "import_module"),  # a file of its own folder
+    ("launch/__init__.py", "import_module"),  # a name of the table in it
+    ("juzhen/cli/verbs.py", "import_module"),  # a name of the table in it
     ("tools/bench/child.py", "import_module"),  # what bench itself has put into an order
     ("tools/bench/__main__.py", "import_module"),  # a name of the table beside it
 }
 
 
 def test_no_other_place_can_run_what_a_file_names(project_root):
-    packages = {path.parent for path in project_root.glob("*/__init__.py")} | {project_root / "hydra_plugins"}
+    packages = {path.parent for path in project_root.glob("*/__init__.py")}
+    packages |= {project_root / "hydra_plugins", project_root / "juzhen"}
     found = set()
     for path in [*project_root.glob("*.py"), *(file for one in packages for file in one.rglob("*.py"))]:
         name = path.relative_to(project_root).as_posix()

@@ -305,9 +305,9 @@ def test_nothing_is_written_outside_output_dir_and_cache_dir(tmp_path, tiny_back
     start(root / "train.py", *words, "output_dir=../runs", "evaluation.without_leaks=true")
     (run,) = (tmp_path / "runs").glob("demo_sts-*")
     assert (run / "wandb").is_dir()
-    start(root / "evaluate_runs.py", run, "--again")
-    start(root / "predict.py", run, "--file", tmp_path / "pairs.tsv")
-    start("-m", "sweeps", "report", tmp_path / "runs")
+    start("-m", "juzhen", "evaluate", run, "--again")
+    start("-m", "juzhen", "score", run, "--file", tmp_path / "pairs.tsv")
+    start("-m", "juzhen", "report", tmp_path / "runs")
     expected = {"home", "tmp", "here", "runs", "pairs.tsv", "pairs.scored.tsv", "cache"}
     assert {path.name for path in tmp_path.iterdir()} == expected
     assert not [name for name in listing(tmp_path / "runs") if name.endswith((".part", ".old"))]

@@ -9,7 +9,8 @@ import pytest
 
 from callbacks.tracking import build_loggers
 from conf.job import LoggerConfig
-from juzhen.core.errors import UserError, exit_status
+from juzhen.cli.program import status_of
+from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.core.secrets import READABLE, REDACTED, hide_in_logs, redacted
 from launch.job import check_config, typed_config
@@ -135,7 +136,7 @@ def test_what_is_stored_and_logged_holds_no_secret(tmp_path, capsys, monkeypatch
     def fail():
         raise UserError(f"cannot read {TOKEN}")
 
-    assert exit_status(fail) == 2
+    assert status_of(fail) == 2
     assert capsys.readouterr().err == f"error: cannot read {REDACTED}\n"
     assert not leaks(tmp_path)
 

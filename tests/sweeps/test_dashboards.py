@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from report_fixture import small_picture, write_audit, write_results
 
+from juzhen.cli.main import main
 from juzhen.core.network import wandb_problem
 from juzhen.core.result import Result
 from juzhen.report.build import build_report
 from juzhen.report.reference import Reference
 from sweeps import dashboards
-from sweeps.__main__ import main
 
 ROOT = Path(__file__).parents[2]
 COLUMNS = ("dev/bq", "dev/csts", "dev/lcqmc", "dev/pawsx_zh")
@@ -113,7 +113,7 @@ def test_without_a_key_all_is_built_and_the_summary_waits_on_the_disk(tmp_path, 
     pytest.importorskip("wandb_workspaces", reason='pip install -e ".[dashboards]"')
     runs = write_results(tmp_path / "runs", grouped(small_picture(make_result), "picture"))
     program = (
-        "import sys; from sweeps.__main__ import main\n"
+        "import sys; from juzhen.cli.main import main\n"
         f"status = main(['dashboards', {str(runs)!r}, '--leaks', {str(write_audit(tmp_path))!r}])\n"
         "assert 'torch' not in sys.modules\nsys.exit(status)"
     )

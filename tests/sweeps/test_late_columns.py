@@ -43,7 +43,7 @@ def test_finished_cells_are_named_once_all_files_of_a_column_are_there(make_resu
     assert read_status(runs).late_columns is None
 
     (data / "late" / "b.tsv").touch()
-    line = f"2 finished cells lack columns whose files are there now: python evaluate_runs.py {runs}"
+    line = f"2 finished cells lack columns whose files are there now: juzhen evaluate {runs}"
     assert late_columns_line(cells) == line
     printed = io.StringIO()
     Console(width=300, file=printed).print(to_console(read_status(runs)))

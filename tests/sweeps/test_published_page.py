@@ -106,7 +106,7 @@ def test_the_sizes_of_whole_sets_are_those_of_sets_that_hold_less_here():
 def test_the_page_is_what_the_configuration_composes_to():
     jobs = list(all_jobs())
     assert page(load_published(), jobs) == PAGE.read_text(encoding="utf-8"), (
-        "write it again: python -m sweeps published docs/published.md"
+        "write it again: juzhen published docs/published.md"
     )
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from report_fixture import small_picture, write_audit, write_reference, write_results
 
+from juzhen.cli.main import main
 from juzhen.core.result import Score
-from sweeps.__main__ import main
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden_report"
@@ -136,8 +136,8 @@ def test_a_report_needs_no_torch_and_few_seconds(tmp_path, make_result):
     runs = write_results(tmp_path / "runs", small_picture(make_result))
     program = (
         "import sys, runpy, time; started = time.process_time()\n"
-        f"sys.argv = ['sweeps', 'report', {str(runs)!r}]\n"
-        "try: runpy.run_module('sweeps', run_name='__main__')\n"
+        f"sys.argv = ['juzhen', 'report', {str(runs)!r}]\n"
+        "try: runpy.run_module('juzhen', run_name='__main__')\n"
         "except SystemExit as end: assert not end.code\n"
         "heavy = {'torch', 'hydra', 'sklearn', 'transformers', 'wandb'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from report_fixture import small_picture, write_audit, write_results
 
-from sweeps.__main__ import main
+from juzhen.cli.main import main
 
 BROWSER = Path(__file__).with_name("browser.py")
 EMPTY_TAGS = {"meta", "link", "wbr", "br", "img", "input", "hr"}

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
+from juzhen.cli.main import main
 from juzhen.core.result import Result
 from juzhen.report.collect import collect
 from juzhen.report.compare import compare, compared_lines, load_published
 from juzhen.report.matrix import build_matrix
 from juzhen.report.table import heading, shown
-from sweeps.__main__ import main
 
 ROOT = Path(__file__).parents[2]
 
@@ -128,7 +128,7 @@ def test_compare_draws_tables_in_a_terminal(committed, capsys, monkeypatch, tmp_
         (["table", "RUNS", "--metric", "sperman"], "metric=sperman"),
         (["table", "RUNS", "--csv", "/nowhere/at/all.csv"], "cannot write there"),
         (["table", __file__], "this is a file, not a folder"),
-        (["export", "RUNS", __file__], "cannot write there (Not a directory)"),
+        (["archive", "RUNS", __file__], "cannot write there (Not a directory)"),
         (["snapshots", "--memory", __file__], "no such folder; leave it out for /dev/shm"),
     ],
 )
@@ -147,7 +147,7 @@ def test_exported_results_give_the_same_table_without_folders_of_this_machine(ru
     result.environment["command"] = ["train.py", "init_from=/home/me/runs/a", "url=https://a.b/c"]
     result.write(runs / "1")
     target = tmp_path / "kept"
-    assert main(["export", str(runs), str(target)]) == 0
+    assert main(["archive", str(runs), str(target)]) == 0
     shown = capsys.readouterr()
     assert "left out: " in shown.err
     files = sorted(str(path.relative_to(target)) for path in target.rglob("*") if path.is_file())
@@ -161,7 +161,7 @@ def test_exported_results_give_the_same_table_without_folders_of_this_machine(ru
         main(["table", str(folder)])
         tables.append(capsys.readouterr().out)
     assert tables[0] == tables[1]
-    assert main(["export", str(runs), str(runs / "within")]) == 2
+    assert main(["archive", str(runs), str(runs / "within")]) == 2
 
 
 def test_an_unreadable_result_is_named_and_the_rest_is_shown(runs, capsys):
@@ -170,21 +170,6 @@ def test_an_unreadable_result_is_named_and_the_rest_is_shown(runs, capsys):
     shown = capsys.readouterr()
     assert "left out: " in shown.err
     assert "lexical" in shown.out
-
-
-def test_help_needs_no_heavy_library(tmp_path):
-    program = (
-        "import sys, runpy; sys.argv = ['sweeps', '--help']\n"
-        "try: runpy.run_module('sweeps', run_name='__main__')\n"
-        "except SystemExit as end: assert not end.code\n"
-        "heavy = {'torch', 'hydra', 'scipy', 'sklearn', 'rich', 'transformers'} & set(sys.modules)\n"
-        "assert not heavy, heavy"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "transfer matrix" in done.stdout
 
 
 def test_no_module_of_sweeps_imports_torch():

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from jobs import SMALL
 
+from juzhen.cli.main import main as sweeps_main
 from juzhen.core.result import Result
 from juzhen.report.matrix import build_matrix
-from sweeps.__main__ import main as sweeps_main
 from sweeps.ledger import Event, Ledger
 
 STEPS = ("training.duration=6 steps", "training.checkpoint_every=1 steps", "debug_rows=24")

@@ -1,7 +1,7 @@
 """Every training set beside every evaluation split: pairs and sentences that both have, and labels at odds."""
 
-import argparse
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,28 +15,43 @@ from juzhen.data.leaks.pairs import Hits, PairIndex, pair_columns
 FORMAT_VERSION = 1
 
 
+@dataclass(frozen=True)
+class Detail:
+    """How much an audit tells.
+
+    counts    row numbers are left out
+    examples  so many rows are quoted per cell
+    progress  bars are shown
+    """
+
+    counts: bool = False
+    examples: int = 0
+    progress: bool = False
+
+
 def audit_pairs(
     train: Sequence[Examples],
     evaluation: Sequence[Examples],
     absent: Sequence[str],
     *,
-    options: argparse.Namespace,
+    threshold: float | None = None,
+    detail: Detail,
 ) -> dict[str, Any]:
     """The report: `sets` with what each says about itself, `cells` with what two of them share.
 
-    absent   `set/split` without a file, for the record
-    options  threshold, counts, examples, no_progress as on the command line
+    absent     `set/split` without a file, for the record
+    threshold  Jaccard index of near duplicates; None: the usual one
     """
-    threshold = NEAR if options.threshold is None else options.threshold
+    threshold = NEAR if threshold is None else threshold
     cells = []
-    with Progress(disable=options.no_progress, transient=True) as progress:
+    with Progress(disable=not detail.progress, transient=True) as progress:
         task = progress.add_task("evaluation sets", total=1 + len(train))
         index = PairIndex(evaluation, threshold=threshold)
         for one in train:
             progress.update(task, advance=1, description=one.name)
             for other, hits in zip(evaluation, index.search(one), strict=True):
                 if name_of(one) != name_of(other):
-                    cells.append(_cell(one, other, hits, options))
+                    cells.append(_cell(one, other, hits, detail))
     both = {name_of(one): one for one in [*train, *evaluation]}
     return {
         "format_version": FORMAT_VERSION,
@@ -45,7 +60,7 @@ def audit_pairs(
         "train": [name_of(one) for one in train],
         "evaluation": [name_of(one) for one in evaluation],
         "absent": sorted(absent),
-        "sets": {name: _describe(one, options) for name, one in sorted(both.items())},
+        "sets": {name: _describe(one, detail) for name, one in sorted(both.items())},
         "cells": cells,
     }
 
@@ -54,7 +69,7 @@ def name_of(examples: Examples) -> str:
     return f"{examples.name}/{examples.split}"
 
 
-def _cell(train: Examples, evaluation: Examples, hits: Hits, options: argparse.Namespace) -> dict[str, Any]:
+def _cell(train: Examples, evaluation: Examples, hits: Hits, detail: Detail) -> dict[str, Any]:
     """Counts are of evaluation rows, except `train_rows`."""
     exact, near = hits.rows()
     has_pairs = bool(pair_columns(train) and pair_columns(evaluation))
@@ -70,14 +85,14 @@ def _cell(train: Examples, evaluation: Examples, hits: Hits, options: argparse.N
         "near_sentences": int((hits.near_sentence & ~hits.exact_sentence).sum()),
         "train_rows": len(leaky_train) if has_pairs else None,
     }
-    if not options.counts and len(leaky_train):
+    if not detail.counts and len(leaky_train):
         cell["lines"] = {
             "exact": lines_of(evaluation, exact),
             "near": lines_of(evaluation, near),
             "train": lines_of(train, leaky_train),
         }
-    if options.examples and len(leaky_train):
-        cell["examples"] = list(_quoted(train, evaluation, hits, options.examples))
+    if detail.examples and len(leaky_train):
+        cell["examples"] = list(_quoted(train, evaluation, hits, detail.examples))
     return cell
 
 
@@ -107,7 +122,7 @@ def _row(examples: Examples, row: int) -> dict[str, Any]:
     return quoted
 
 
-def _describe(examples: Examples, options: argparse.Namespace) -> dict[str, Any]:
+def _describe(examples: Examples, detail: Detail) -> dict[str, Any]:
     described = {
         "rows": len(examples),
         "kind": str(examples.kind),
@@ -120,11 +135,11 @@ def _describe(examples: Examples, options: argparse.Namespace) -> dict[str, Any]
         if examples.targets is not None:
             described["contradictory_pairs"] = len(groups)
             described["contradictory_rows"] = sum(map(len, groups))
-            if not options.counts and groups:
+            if not detail.counts and groups:
                 described["contradictory_lines"] = [lines_of(examples, group) for group in groups]
-            if options.examples and groups:
+            if detail.examples and groups:
                 described["examples"] = [
-                    [_row(examples, row) for row in group] for group in groups[: options.examples]
+                    [_row(examples, row) for row in group] for group in groups[: detail.examples]
                 ]
     return described
 

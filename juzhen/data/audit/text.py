@@ -1,6 +1,5 @@
 """Lines of running text that hold evaluation sentences, and which sets these are from."""
 
-import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,7 +7,7 @@ import numpy as np
 from rich.progress import Progress
 
 from juzhen.core.examples import Examples
-from juzhen.data.audit.pairs import FORMAT_VERSION, name_of
+from juzhen.data.audit.pairs import FORMAT_VERSION, Detail, name_of
 from juzhen.data.leaks.filter import used_sentences
 from juzhen.data.leaks.text import LEAST_INSIDE, SentenceSearch, clean_lines, lines_with
 
@@ -16,12 +15,11 @@ __all__ = ["audit_text", "clean_lines", "lines_with"]
 
 
 def audit_text(
-    sources: Mapping[str, Sequence[str]], evaluation: Sequence[Examples], *, options: argparse.Namespace
+    sources: Mapping[str, Sequence[str]], evaluation: Sequence[Examples], *, detail: Detail
 ) -> dict[str, Any]:
     """The report: per text how many lines hold evaluation sentences, altogether and by evaluation split.
 
     sources  name → lines
-    options  counts, examples, no_progress as on the command line
     """
     sentences: list[str] = []
     owner: list[int] = []
@@ -30,11 +28,11 @@ def audit_text(
         sentences += found
         owner += [position] * len(found)
     search, owners, texts = SentenceSearch(sentences), np.array(owner), {}
-    with Progress(disable=options.no_progress, transient=True) as progress:
+    with Progress(disable=not detail.progress, transient=True) as progress:
         for name, lines in sources.items():
             task = progress.add_task(_short(name), total=len(lines))
             hits = search.search(lines, advance=lambda count, task=task: progress.advance(task, count))
-            texts[_short(name)] = _describe(lines, hits, sentences, owners, evaluation, options)
+            texts[_short(name)] = _describe(lines, hits, sentences, owners, evaluation, detail)
     return {
         "format_version": FORMAT_VERSION,
         "what": "lines of running text that hold evaluation sentences",
@@ -62,7 +60,7 @@ def _describe(
     sentences: Sequence[str],
     owners: np.ndarray,
     evaluation: Sequence[Examples],
-    options: argparse.Namespace,
+    detail: Detail,
 ) -> dict[str, Any]:
     found, numbers, is_whole = hits
     leaky = np.unique(found)
@@ -81,15 +79,15 @@ def _describe(
         "whole_lines": len(np.unique(found[is_whole])),
         "by_evaluation": by_set,
     }
-    if not options.counts:
+    if not detail.counts:
         described["line_numbers"] = (leaky + 1).tolist()
-    if options.examples:
+    if detail.examples:
         described["examples"] = [
             {
                 "line": int(found[hit]) + 1,
                 "sentence": sentences[numbers[hit]],
                 "is_whole": bool(is_whole[hit]),
             }
-            for hit in range(min(options.examples, len(found)))
+            for hit in range(min(detail.examples, len(found)))
         ]
     return described

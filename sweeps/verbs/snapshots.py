@@ -1,35 +1,49 @@
-"""python -m sweeps snapshots: the states of training that lie in shared memory, and how to have the memory back."""
+"""`juzhen snapshots`: the states of training that lie in shared memory, and how to have the memory back."""
 
-import argparse
 import time
 from pathlib import Path
-
-from rich.console import Group
-from rich.text import Text
+from typing import TYPE_CHECKING
 
 from callbacks.snapshots import SHARED, Snapshot, Use, delete, folder_in, snapshots
+from juzhen.cli.arguments import VerbParser
 from juzhen.core.errors import UserError
-from juzhen.report.stacked_table import Column, StackedTable
 from juzhen.report.terminal import terminal
-from sweeps.planner import spoken
+
+if TYPE_CHECKING:  # --help should not wait for it
+    from rich.console import Group
 
 
-def run(options: argparse.Namespace) -> None:
-    """Lists them; with --clear deletes those that no training is writing to."""
-    if options.memory is not None and not options.memory.is_dir():
-        raise UserError(f"--memory {options.memory}: no such folder; leave it out for {SHARED}")
-    folder = folder_in(options.memory or SHARED)
+def parser() -> VerbParser:
+    parser = VerbParser("snapshots", "States of training in shared memory, and whose they are.")
+    parser.add_argument("--clear", action="store_true", help="delete those that no training is writing to")
+    parser.add_argument(
+        "--memory", type=Path, metavar="FOLDER", help=f"hardware.snapshot_folder; default: {SHARED}"
+    )
+    return parser
+
+
+def run(*, clear: bool = False, memory: Path | None = None) -> None:
+    """Lists them; with `clear` deletes those that no training is writing to."""
+    if memory is not None and not memory.is_dir():
+        raise UserError(f"--memory {memory}: no such folder; leave it out for {SHARED}")
+    folder = folder_in(memory or SHARED)
     found = snapshots(folder)
     terminal().print(to_console(found, folder), highlight=False)
-    if options.clear:
+    if clear:
         cleared = [one for one in found if one.use is not Use.AT_WORK]
         for one in cleared:
             delete(one)
         print(f"{len(cleared)} deleted, {_mib(cleared)} MiB given back; their runs go on from the disk")
 
 
-def to_console(found: list[Snapshot], folder: Path) -> Group:
+def to_console(found: list[Snapshot], folder: Path) -> "Group":
     """A line of sums and a row for each, the one written last first."""
+    from rich.console import Group
+    from rich.text import Text
+
+    from juzhen.report.stacked_table import Column, StackedTable
+    from sweeps.planner import spoken
+
     line = f"{folder}: {len(found)} states of training, {_mib(found)} MiB"
     if not found:
         return Group(line)

@@ -1,0 +1,51 @@
+"""`juzhen export`: an encoder as one ONNX file."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from juzhen.backends.names import BackendName
+from juzhen.cli.arguments import VerbParser
+from juzhen.core.errors import UserError
+from juzhen.core.whole import whole_file
+
+
+def parser() -> VerbParser:
+    parser = VerbParser(
+        "export",
+        "Writes an encoder with its pooling as one ONNX file, input_ids and attention_mask (int64, padded on the "
+        "right) → embeddings, and proves on sentences of several lengths that it computes the same.",
+    )
+    parser.add_argument("encoder", help="run folder, or folder of an encoder")
+    parser.add_argument("file", type=Path, metavar="FILE.onnx", help="file to write")
+    parser.add_argument("--int8", action="store_true", help="weights and states of matrix products in 8 bits")
+    return parser
+
+
+def run(encoder: str | Path, file: Path, *, int8: bool = False) -> None:
+    """Writes the file. Raises UserError for an encoder that cannot be exported, and where packages are missing."""
+    if file.suffix != ".onnx":
+        raise UserError(f"{file}: expected a file that ends in .onnx")
+    # An encoder is a folder here, the hub is never asked. transformers reads this when it is imported.
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    from juzhen.backends.backend import require_packages
+    from juzhen.encoders import load_encoder
+    from juzhen.encoders.prompt_encoder import PromptEncoder
+
+    require_packages(BackendName.ONNX_INT8 if int8 else BackendName.ONNX)
+    loaded = load_encoder(encoder)
+    if isinstance(loaded, PromptEncoder):
+        raise UserError(f"{encoder}: an encoder with templates cannot be exported; only one without can")
+    from juzhen.backends.onnx_export import export_onnx
+
+    with tempfile.TemporaryDirectory() as folder:
+        made = export_onnx(loaded, Path(folder) / "encoder.onnx", quantised=int8)
+        if len(list(Path(folder).iterdir())) > 1:
+            raise UserError(f"{encoder}: more than 2 GB of weights, which one ONNX file cannot hold")
+        try:
+            with made.open("rb") as source, whole_file(file, "wb") as target:
+                shutil.copyfileobj(source, target)
+        except OSError as error:
+            raise UserError(f"{file}: cannot be written ({error.strerror})") from error
+    print(f"{file}: {file.stat().st_size / 1e6:.1f} MB, computes what {encoder} does")

@@ -1,0 +1,86 @@
+"""`juzhen table`: the transfer matrix on the console."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from juzhen.cli.arguments import VerbParser
+from juzhen.core.errors import UserError
+from juzhen.core.whole import write_text
+
+if TYPE_CHECKING:  # it loads numpy, and --help should not wait for that
+    from juzhen.report.matrix import Matrix
+
+DRAWN = (
+    "Draws a table as wide as the terminal; in a pipe, or into a file, writes Markdown, a line per row. COLUMNS=120 in "
+    "the environment draws a table there too."
+)
+
+
+def parser() -> VerbParser:
+    parser = VerbParser("table", f"Which training helps on which set, as a table. {DRAWN}")
+    add_runs(parser)
+    add_split(parser)
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the table as Markdown")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="also write every split in full precision")
+    return parser
+
+
+def add_runs(parser: VerbParser) -> None:
+    """The folder of runs that a verb reads, and the metric of its columns."""
+    parser.add_argument("folder", type=Path, help="folder that holds runs, at any depth")
+    parser.add_argument("--metric", help="spearman (default), pearson, accuracy, f1, …")
+
+
+def add_split(parser: VerbParser) -> None:
+    """The option --split: which columns a matrix has."""
+    parser.add_argument(
+        "--split",
+        choices=("dev", "test", "both"),
+        help="columns of this split, or of both side by side; default: one of each set, test if it is as full",
+    )
+
+
+def run(
+    folder: Path,
+    *,
+    metric: str = "spearman",
+    split: str | None = None,
+    markdown: Path | None = None,
+    csv: Path | None = None,
+) -> None:
+    """Prints the matrix of all runs below `folder`; a result that cannot be read is named and left out."""
+    from juzhen.report.table import caption, to_console, to_csv, to_markdown
+    from juzhen.report.terminal import for_people
+
+    matrix = read_matrix(folder, metric=metric, split=split)
+    if console := for_people():
+        console.print(to_console(matrix))
+        console.print(caption(matrix), highlight=False)
+    else:
+        print(to_markdown(matrix), end="")
+    write_page(markdown, to_markdown(matrix))
+    write_page(csv, to_csv(matrix))
+
+
+def read_matrix(folder: Path, *, metric: str, split: str | None = None) -> "Matrix":
+    """The matrix of all runs below a folder."""
+    from juzhen.report.collect import collect
+    from juzhen.report.matrix import build_matrix
+
+    return build_matrix(collect(folder, report=tell), metric=metric, split=split)
+
+
+def write_page(path: Path | None, text: str) -> None:
+    """Writes a text where one was asked for. Raises UserError for a place that cannot be written to."""
+    if path is None:
+        return
+    try:
+        write_text(path, text)
+    except OSError as error:
+        raise UserError(f"{path}: cannot write there ({error.strerror})") from error
+
+
+def tell(line: str) -> None:
+    """Says what is left out, beside what is printed."""
+    print(line, file=sys.stderr)

@@ -1,0 +1,197 @@
+"""Scores what finished runs lack, with the encoders they left behind: `juzhen evaluate runs`.
+
+A column whose file came after the run, or a set that joined the suite, is filled into the result; nothing is trained,
+and a score that exists is left alone.
+
+juzhen evaluate runs                          files that have come since
+juzhen evaluate runs --dataset mine           and a set of conf/dataset that the runs did not know
+juzhen evaluate runs --suite zh_picture       and the sets of a suite
+juzhen evaluate runs --without-leaks          scores without the rows that training has seen
+juzhen evaluate runs/some-run --again         everything once more; says what moved
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from omegaconf import DictConfig, OmegaConf
+
+from juzhen.cli.arguments import VerbParser
+from juzhen.core.caches import caches_below
+from juzhen.core.errors import UserError
+from juzhen.core.measures import FIRST_MEASURES
+from juzhen.core.places import CONFIGURATION
+from juzhen.core.result import WITHOUT_LEAKS, Result
+from juzhen.evaluation.finished import (
+    Descriptions,
+    FinishedRun,
+    finished_runs,
+    missing_sets,
+    unchecked_sets,
+)
+from launch.run_folder import RunFolder
+
+if TYPE_CHECKING:  # it loads torch, and neither --help nor a folder that lacks nothing should wait for that
+    from juzhen.evaluation.late import Changes, LateColumns
+
+ROUNDING = 1e-6
+"""Smaller differences are those of sentences that went through the encoder in other company."""
+
+OWN_CACHES = True
+
+
+def parser() -> VerbParser:
+    parser = VerbParser("evaluate", __doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "runs", nargs="+", type=Path, help="run folders, or folders that hold runs at any depth"
+    )
+    parser.add_argument("--suite", metavar="NAME", help="also the sets of conf/suite/NAME.yaml")
+    parser.add_argument(
+        "--dataset",
+        metavar="NAME",
+        action="append",
+        help="also conf/dataset/NAME.yaml; may be repeated",
+    )
+    parser.add_argument(
+        "--config-dir", metavar="FOLDER", help="a further folder of dataset/ and suite/ files"
+    )
+    parser.add_argument(
+        "--again",
+        action="store_true",
+        help="replace scores that exist, of the named sets or of all, and say what moved",
+    )
+    parser.add_argument(
+        "--without-leaks",
+        action="store_true",
+        help="look for rows that training has seen, and score sets that have some without them, too",
+    )
+    parser.add_argument(
+        "--data-dir", metavar="FOLDER", help="where the sets lie; default: where each run has read them"
+    )
+    parser.add_argument(
+        "--hardware", metavar="NAME", help="of conf/hardware; default: what each run has used, on one device"
+    )
+    parser.add_batch_tokens(default="as the hardware says")
+    return parser
+
+
+def run(
+    runs: Sequence[Path],
+    *,
+    suite: str | None = None,
+    dataset: Sequence[str] = (),
+    config_dir: str | None = None,
+    again: bool = False,
+    without_leaks: bool = False,
+    data_dir: str | None = None,
+    hardware: str | None = None,
+    batch_tokens: int | None = None,
+) -> None:
+    """Fills in every finished run below `runs`. Raises UserError, at the end, where some failed."""
+    _add_all(argparse.Namespace(**locals()))
+
+
+def _add_all(options: argparse.Namespace) -> None:
+    if options.data_dir is not None and not Path(options.data_dir).expanduser().is_dir():
+        raise UserError(
+            f"--data-dir {options.data_dir}: no such folder; give the one that holds the data sets"
+        )
+    runs = finished_runs(options.runs)
+    from launch.preflight import checked_job
+
+    words = [f"dataset=[{','.join(options.dataset)}]", f"suite={options.suite or 'none'}"]
+    words += [f"hardware={options.hardware}"] if options.hardware else []
+    today = checked_job(words, conf_dir=CONFIGURATION, extra=options.config_dir)
+    caches_below(today.cache_dir)
+    columns = cache(
+        partial(_columns, options, today)
+    )  # torch is loaded at the first run that lacks something
+    named, failed = {**OmegaConf.to_container(today.evaluate), **OmegaConf.to_container(today.dataset)}, []
+    for number, run in enumerate(runs, start=1):
+        place = f"[{number}/{len(runs)}] {run.folder}:"
+        try:
+            print(f"{place} {_add(run, options, named, columns)}", flush=True)
+        except UserError as error:
+            failed.append(str(run.folder))
+            print(f"{place} failed: {error}", file=sys.stderr, flush=True)
+    if failed:
+        raise UserError(f"{len(failed)} of {len(runs)} failed: {', '.join(failed)}")
+
+
+def _add(run: FinishedRun, options: argparse.Namespace, named: Descriptions, columns: Callable) -> str:
+    """Adds to one result, and says in a line what came of it."""
+
+    def wanted() -> Descriptions:
+        result, where = Result.read(run.folder), {"data_dir": options.data_dir}
+        found = missing_sets(result, named, again=options.again, **where)
+        return found | (unchecked_sets(result, **where) if options.without_leaks else {})
+
+    if not wanted():
+        return f"nothing to do{_without_file(Result.read(run.folder), options)}"
+    with RunFolder(run.run, resume="auto", fills=True):
+        sets = wanted()  # another process may have been here before the lock was ours
+        if not sets:
+            return "nothing to do"
+        since = time.monotonic()
+        changes = columns().add(run, sets)
+        return _spoken(changes, Result.read(run.folder), time.monotonic() - since)
+
+
+def _without_file(result: Result, options: argparse.Namespace) -> str:
+    """The sets that were asked for by name and are neither scored nor to be read anywhere."""
+    read = {key.split("/")[1] for key in result.data if not key.startswith("train/")}
+    lost = [name for name in options.dataset if name not in read]
+    folder = options.data_dir or result.config["data_dir"]
+    return f" ({', '.join(lost)}: no dev or test file below {folder})" if lost else ""
+
+
+def _columns(options: argparse.Namespace, today: DictConfig) -> "LateColumns":
+    from juzhen.evaluation.late import LateColumns  # loads torch
+    from launch.stored import starting_encoder
+
+    return LateColumns(
+        start=partial(starting_encoder, defaults=today),
+        hardware=OmegaConf.to_object(today.hardware) if options.hardware else None,
+        data_dir=options.data_dir,
+        cache_dir=today.cache_dir,
+        batch_tokens=options.batch_tokens,
+        again=options.again,
+        without_leaks=options.without_leaks,
+        progress=sys.stderr.isatty(),
+    )
+
+
+def _spoken(changes: "Changes", result: Result, seconds: float) -> str:
+    """New Spearman, or what else speaks for a set, ×100 of each split, what moved, and what could not be done."""
+    spoken = []
+    for key in changes.added:
+        place, _, metric = key.rpartition("/")
+        measure = metric.removesuffix(WITHOUT_LEAKS)
+        if measure not in FIRST_MEASURES or key not in result.scores:
+            continue
+        words = [] if measure == "spearman" else [measure.replace("_", " ")]
+        words += ["without them"] if metric.endswith(WITHOUT_LEAKS) else []
+        spoken.append(" ".join([place, *words, f"{100 * result.scores[key].value:.2f}"]))
+    parts = [*changes.notes]
+    parts += [f"added {', '.join(spoken) or len(changes.added)}"] if changes.added else []
+    far = [
+        f"{key} {_percent(old)} → {_percent(new)}"
+        for key, (old, new) in changes.moved.items()
+        if _is_far(old, new)
+    ]
+    near = len(changes.moved) - len(far)
+    parts += [f"moved {', '.join(far)}"] if far else []
+    parts += [f"{near} others moved by less than {ROUNDING:g}"] if near else []
+    return f"{'; '.join(parts) or 'all scores are as they were'} ({seconds:.1f} s)"
+
+
+def _is_far(before: float | None, after: float | None) -> bool:
+    return before is None or after is None or abs(before - after) >= ROUNDING
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.4f}"
