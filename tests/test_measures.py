@@ -14,9 +14,10 @@ from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.measures import MEASURES
+from juzhen.core.places import DATASETS
 from juzhen.core.result import Result
 from juzhen.data import loading
-from juzhen.data.files import BUILTIN_DATA, DATASETS
+from juzhen.data.files import BUILTIN_DATA
 from juzhen.encoders import load_encoder
 from juzhen.evaluation.joint_plan import JointPlan
 from juzhen.metrics.ranking import score_ranking

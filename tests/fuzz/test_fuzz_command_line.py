@@ -13,9 +13,10 @@ from conf.duration import Duration
 from conf.job import JobConfig
 from juzhen.cli.verbs import GROUPS, parser_of
 from launch import check_command_line
+from launch.hydra_internals import opened
 from launch.naming import register_resolvers
 from launch.overrides import Groups, parse_flags
-from launch.preflight import _Check, _opened
+from launch.preflight import _Check
 
 KEYS = [
     "dataset",
@@ -86,7 +87,7 @@ def check():
     """One opened configuration tree for all examples."""
     memory_bound()
     register_resolvers()
-    with _opened(train.CONFIGURATION, None) as hydra:
+    with opened(train.CONFIGURATION, None) as hydra:
         yield _Check(hydra, Groups(hydra.config_loader), "train", train.CONFIGURATION)
 
 

@@ -191,7 +191,7 @@ def test_journals(folder, size):
 
 @sizes
 def test_published_numbers(folder, size):
-    shipped = (ROOT / "sweeps" / "published" / "chinese_transfer.csv").read_bytes()
+    shipped = (ROOT / "juzhen" / "report" / "published" / "chinese_transfer.csv").read_bytes()
     ours = b"".join(shipped.splitlines(keepends=True)[:6])
     theirs = b"eval_set,metric,percent,model\nlcqmc_dev,spearman,60.5,csts-lcqmc\n"
     place = folder / "reference"

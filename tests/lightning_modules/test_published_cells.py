@@ -14,7 +14,7 @@ from train import CONFIGURATION
 
 FOLDER = CONFIGURATION / "experiment" / "cross_encoder"
 NAMES = sorted(path.stem for path in FOLDER.glob("*_*.yaml"))
-PUBLISHED = CONFIGURATION.parent / "sweeps" / "published" / "cosent_cross_encoder.csv"
+PUBLISHED = CONFIGURATION.parent / "juzhen" / "report" / "published" / "cosent_cross_encoder.csv"
 BACKBONES = {"bert": "google-bert/bert-base-chinese", "roberta": "hfl/chinese-roberta-wwm-ext"}
 
 

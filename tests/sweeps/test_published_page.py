@@ -95,7 +95,9 @@ def test_a_figure_finds_the_stage_that_gives_it(some_jobs, numbers):
 
 
 def test_the_sizes_of_whole_sets_are_those_of_sets_that_hold_less_here():
-    with (ROOT / "sweeps" / "published" / "sets" / "train_rows.csv").open(encoding="utf-8") as file:
+    with (ROOT / "juzhen" / "report" / "published" / "sets" / "train_rows.csv").open(
+        encoding="utf-8"
+    ) as file:
         sizes = {line["dataset"]: line for line in csv.DictReader(file)}
     known = {path.stem for path in (ROOT / "conf" / "dataset").glob("*.yaml")}
     assert sizes.keys() <= known
