@@ -43,9 +43,9 @@ def python(code, *, root, cwd):
 @pytest.mark.parametrize("page", ["README.md", "README.zh.md"])
 def test_the_example_of_the_readme_runs_in_any_folder(project_root, tmp_path, page):
     (example,) = PYTHON.findall((project_root / page).read_text(encoding="utf-8"))
-    told = "print(vectors.shape[0], vectors.dtype, scores.shape, table.shape)"
+    told = "print(vectors.shape[0], vectors.dtype, scores.shape, table.shape, loss.shape)"
     done = python(f"{example}\n{told}", root=project_root, cwd=tmp_path)
-    assert (done.stdout, done.returncode) == ("2 float32 (1,) (2,)\n", 0), done.stderr
+    assert (done.stdout, done.returncode) == ("2 float32 (1,) (2,) torch.Size([])\n", 0), done.stderr
 
 
 def test_import_is_quick_and_loads_no_torch(project_root, tmp_path):

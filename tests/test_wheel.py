@@ -1,0 +1,74 @@
+"""The package as it is installed, far from the clone: a stranger's lines, the data inside, the verbs."""
+
+import os
+import re
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+pytestmark = pytest.mark.slow  # builds the wheel
+PYTHON = re.compile(r"^```python\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def installed(project_root, tmp_path_factory):
+    """A function: what Python prints in an empty folder, where `juzhen` is the wheel's."""
+    folder = tmp_path_factory.mktemp("stranger")
+    build = [
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--wheel-dir",
+        folder,
+        project_root,
+    ]
+    subprocess.run([sys.executable, "-m", *build], check=True, cwd=folder)
+    (wheel,) = folder.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(folder / "site")
+    (folder / "desk").mkdir()
+
+    def run(*words):
+        environment = os.environ | {"PYTHONPATH": str(folder / "site")}
+        return subprocess.run(
+            [sys.executable, *words],
+            cwd=folder / "desk",
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run
+
+
+def test_the_lines_of_the_readme(project_root, installed):
+    (example,) = PYTHON.findall((project_root / "README.md").read_text(encoding="utf-8"))
+    where = "import juzhen; print('site' in juzhen.__file__, loss.shape, vectors.shape[0])"
+    done = installed("-c", f"{example}\n{where}")
+    assert (done.stdout, done.returncode) == ("True torch.Size([]) 2\n", 0), done.stderr
+
+
+def test_sets_are_known_and_a_saved_encoder_is_scored(installed):
+    code = (
+        "from juzhen.evaluation import evaluate\n"
+        "found = evaluate('builtin/mini_zh', ['demo_sts'])\n"
+        "print(0 < found.scores['test/demo_sts/spearman'].value < 1)"
+    )
+    done = installed("-c", code)
+    assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
+
+
+def test_verbs(project_root, installed):
+    done = installed("-m", "juzhen", "score", "builtin/mini_zh", "今天天气很好", "今天是个好天气")
+    assert done.returncode == 0, done.stderr
+    assert 0 < float(done.stdout) < 1
+    table = installed("-m", "juzhen", "table", str(project_root / "results" / "transfer" / "runs"))
+    assert "| csts |" in table.stdout
+    status = installed("-m", "juzhen", "status", ".")
+    assert status.returncode == 2
+    assert "clone" in status.stderr
+    assert status.stderr.count("\n") == 1
