@@ -72,11 +72,12 @@ def run(
     detail = Detail(counts, examples, progress=not no_progress)
     if text or run_folder:
         from juzhen.data.audit.markdown import text_markdown
-        from juzhen.data.audit.sources import learnt_texts, read_lines
+        from juzhen.data.audit.sources import read_lines
         from juzhen.data.audit.text import audit_text
+        from juzhen.evaluation.trained_texts import texts_of_run
 
         if run_folder:
-            sources = learnt_texts(run_folder, data_dir=data_dir)
+            sources = texts_of_run(run_folder, data_dir=data_dir)
         else:
             sources = {name: read_lines(name, sets) for name in text}
         report = audit_text(sources, sets.evaluation(evaluate), detail=detail)

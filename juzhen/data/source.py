@@ -1,4 +1,4 @@
-"""Source: one split of one dataset, from the place that was named, verified at the door."""
+"""Source: one split of one dataset, from the place that was named, verified row by row."""
 
 from pathlib import Path
 

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from conf.own_classes import is_own, refusal
 from juzhen.core.errors import UserError
 from juzhen.core.examples import TEXT_COLUMNS, Kind
+from juzhen.core.named import name_of, path_of_today
 from juzhen.core.result import RESULT_FILE, STAGES, Result
 from juzhen.core.weights import weights_digest
 from juzhen.core.whole import KEPT_ASIDE
 from juzhen.data.files import has_split
 from juzhen.encoders.locate import ENCODER_FOLDER, HEAD_FILE
 
-LEXICAL = "lightning_modules.lexical.Lexical"
+LEXICAL = "lexical"
 
 Descriptions = dict[str, dict[str, Any]]
 """Dataset key → a DatasetConfig as plain containers."""
@@ -66,10 +66,12 @@ class FinishedRun:
 
 def is_lexical(result: Result) -> bool:
     """Whether a result is of the lexical baseline, which has no encoder. Raises UserError for a foreign model."""
-    target = result.config["model"]["_target_"]
-    if not is_own(target):
-        raise UserError(refusal(target))
-    return target == LEXICAL
+    model = result.config["model"]
+    if path_of_today(model["_target_"]) is None:
+        raise UserError(
+            f"{model['_target_']}: no class of juzhen's, so what its runs have learnt cannot be scored"
+        )
+    return name_of(model) == LEXICAL
 
 
 def finished_runs(folders: Sequence[Path]) -> list[FinishedRun]:

@@ -3,15 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-
-from conf.job import JobConfig
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Examples, Kind
-from juzhen.core.result import Result
 from juzhen.data.labels import read_description
-from juzhen.data.loading import load_job_data
 from juzhen.data.source import load_examples
 from juzhen.data.spec import Source
 from juzhen.data.unpack import decompressed
@@ -104,42 +98,3 @@ def text_lines(path: Path, *, option: str) -> list[str]:
         raise UserError(f"{option} {path}: no such file")
     text = decompressed(path).decode("utf-8", errors="replace").removeprefix("\ufeff")
     return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
-
-
-def _job_of(run: str | Path, told: Result) -> JobConfig:
-    """The job of a result. What a result tells beside it, such as `earlier`, is left out."""
-    asked = {key: value for key, value in told.config.items() if key in JobConfig.__dataclass_fields__}
-    try:
-        return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(JobConfig), asked))
-    except OmegaConfBaseException as error:
-        raise UserError(
-            f"--run {run}: its configuration is none of this version ({str(error).splitlines()[0]}); audit it with "
-            "the version that has made it"
-        ) from error
-
-
-def learnt_texts(run: str | Path, *, data_dir: Path | None) -> dict[str, list[str]]:
-    """Set → the texts that a finished run of model=mlm or model=crops has learnt from, its filter applied again.
-
-    data_dir  where the sets lie; None: where the run read them
-
-    Raises UserError where the run has learnt from pairs, and where the files hold other rows than they did.
-    """
-    told = Result.read(run)
-    learnt = {key: rows for key, rows in told.data.items() if key.startswith("train/")}
-    if not learnt or any(rows["kind"] != Kind.SENTENCE for rows in learnt.values()):
-        raise UserError(f"--run {run}: has learnt from no running text; for sets of pairs type --train <set>")
-    job = _job_of(run, told)
-    job.data_dir = str(data_dir or job.data_dir)
-    job.evaluation.transfer = []
-    scored = {Kind(rows["kind"]) for key, rows in told.data.items() if not key.startswith("train/")}
-    unscored = {kind: "" for kind in Kind if kind not in scored}
-    read = load_job_data(job, dict.fromkeys(job.dataset, Kind.SENTENCE), unscored=unscored).train
-    for name, examples in read.items():
-        then = learnt[f"train/{name}"]
-        if (examples.fingerprint, len(examples)) != (then["fingerprint"], then["rows"]):
-            raise UserError(
-                f"--run {run}: {name} below {job.data_dir} holds other rows than the run has seen; point --data-dir at "
-                "the same files"
-            )
-    return {name: examples.texts("text") for name, examples in read.items()}
