@@ -37,7 +37,7 @@ def run_job(config: "DictConfig", *, known: "Known | None" = None) -> None:
     known = first_look(typed) if known is None else known
     caches_below(config.cache_dir)
     with loading("torch"):  # only now, when the command line is known to be right
-        from juzhen.encoders.devices import require_device
+        from juzhen.evaluation.devices import require_device
         from launch.console import show_result
         from launch.curriculum import Curriculum
         from launch.run_folder import RunFolder

@@ -18,8 +18,8 @@ from datamodules.datamodule import SentenceDataModule
 from juzhen.core.environment import describe_environment
 from juzhen.core.result import Result, Score
 from juzhen.encoders.cut import Cut
-from juzhen.encoders.devices import device_name
 from juzhen.evaluation.describe import describe_rows, with_leaks
+from juzhen.evaluation.devices import device_name
 from lightning_modules.base import SentenceModule
 
 

@@ -18,7 +18,7 @@ from lightning_modules.chosen_losses import chosen_losses
 def first_look(typed: DictConfig) -> Known:
     """Raises UserError for the first thing that a typed job could not go on with; rows that were read on the way.
 
-    Cheap questions come first. What only torch can answer is asked later: `encoders.devices` and `Curriculum`.
+    Cheap questions come first. What only torch can answer is asked later: `evaluation.devices` and `Curriculum`.
     """
     job: JobConfig = OmegaConf.to_object(typed)
     model = declared(job.model["_target_"])

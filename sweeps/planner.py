@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from juzhen.core.errors import MISTAKE_STATUS
+from juzhen.core.texts import time_in_words
 from sweeps.backends.interface import Backend, Ended, Work
 from sweeps.late_columns import late_columns_line
 from sweeps.ledger import Cell, Event, Ledger
@@ -165,7 +166,7 @@ class Planner:
             self.ledger.add(Event.FINISHED, cell=name, seconds=round(seconds, 2))
             self.finished.append(turn.cell)
             self.seconds.append(seconds)
-            self.report(f"{self._count()} {name}: finished in {spoken(seconds)}{self._left()}")
+            self.report(f"{self._count()} {name}: finished in {time_in_words(seconds)}{self._left()}")
             return
         error = ended.error
         if not error and status:
@@ -193,7 +194,7 @@ class Planner:
             return ""
         mean = sum(self.seconds) / len(self.seconds)
         at_a_time = max(1, min(left, self.backend.capacity()))
-        return f", about {spoken(mean * left / at_a_time)} left"
+        return f", about {time_in_words(mean * left / at_a_time)} left"
 
     def _stop_all(self) -> None:
         """Ends the cells that are at work, or leaves them to their cluster; none are when the sweep ended by itself."""
@@ -207,17 +208,6 @@ class Planner:
                 if ended and self.ledger.histories()[name].last in (Event.STARTED, Event.SUBMITTED):
                     self.ledger.add(Event.STOPPED, cell=name, seconds=round(self._seconds(one), 2))
         self.running.clear()
-
-
-def spoken(seconds: float) -> str:
-    """A length of time in the unit that suits it.
-
-    >>> spoken(41.2), spoken(400), spoken(9000)
-    ('41 s', '7 min', '2.5 h')
-    """
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def _exit(signum: int, frame: object) -> None:

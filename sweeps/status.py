@@ -9,10 +9,10 @@ from pathlib import Path
 from rich.console import Group
 
 from juzhen.core.errors import UserError
+from juzhen.core.texts import time_in_words
 from juzhen.report.stacked_table import Column, StackedTable
 from sweeps.late_columns import late_columns_line
 from sweeps.ledger import Event, History, Ledger
-from sweeps.planner import spoken
 
 COLUMNS = [Column(one) for one in ("state", "cell", "tried", "time", "what it said last")]
 
@@ -104,7 +104,9 @@ def to_console(status: Status) -> Group:
             seconds = _since(history) if state is State.RUNNING else history.seconds
             error = history.error if state is State.FAILED else ""
             tried = str(history.attempts)
-            rows.append((str(state), history.cell.name, tried, spoken(seconds) if seconds else "", error))
+            rows.append(
+                (str(state), history.cell.name, tried, time_in_words(seconds) if seconds else "", error)
+            )
     lines = [summary(status), *([status.late_columns] if status.late_columns else [])]
     return Group(*lines, *([StackedTable(COLUMNS, rows, labels=2)] if rows else []))
 
@@ -115,5 +117,5 @@ def summary(status: Status) -> str:
     line = f"{len(status.cells)} cells: {', '.join(counts)}"
     done = status.count(State.FINISHED) + status.count(State.PRUNED)
     if status.seconds_left is not None and done < len(status.cells):
-        line += f"; about {spoken(status.seconds_left)} left, {status.jobs} at a time"
+        line += f"; about {time_in_words(status.seconds_left)} left, {status.jobs} at a time"
     return line

@@ -58,7 +58,7 @@ def has_metal() -> bool:
 def require_accelerator(hardware: Any) -> None:
     """Raises UserError where this machine cannot have what is asked for, as far as drivers and files tell.
 
-    What passes may still be refused by `juzhen.encoders.devices`, which asks torch.
+    What passes may still be refused by `juzhen.evaluation.devices`, which asks torch.
     """
     there = ", ".join(["cpu", *(["cuda"] if cuda_devices() else []), *(["mps"] if has_metal() else [])])
     asked = f"hardware.accelerator={hardware.accelerator}"

@@ -67,3 +67,14 @@ def in_a_line(text: str) -> str:
     if not text.isprintable():
         text = "".join(ascii(one)[1:-1] if unicodedata.category(one) in MOVING else one for one in text)
     return re.sub(rf"\S{{{LONGEST_WORD + 1},}}", lambda word: f"{word[0][:140]}…{word[0][-80:]}", text)
+
+
+def time_in_words(seconds: float) -> str:
+    """A length of time in the unit that suits it.
+
+    >>> time_in_words(41.2), time_in_words(400), time_in_words(9000)
+    ('41 s', '7 min', '2.5 h')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

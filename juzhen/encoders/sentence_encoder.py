@@ -7,7 +7,6 @@ from typing import Any, Self
 import numpy as np
 from jaxtyping import Float, Int
 
-from juzhen.backends.names import BackendName
 from juzhen.core.errors import UserError
 from juzhen.encoders.backend import Backend
 from juzhen.encoders.embedding_cache import EmbeddingCache
@@ -27,6 +26,9 @@ from juzhen.encoders.texts import (
     check_texts,
     progress_bar,
 )
+
+BY_ITSELF = "torch"
+"""How an encoder computes without a back end: as the one of that name does."""
 
 PORTION = 65_536
 """Sentences that are encoded before their embeddings are written to a cache."""
@@ -157,7 +159,7 @@ class SentenceEncoder(PooledEncoder):
         progress: bool | None,
     ) -> Float[np.ndarray, "sentences dim"]:
         """Embeddings of distinct texts; those that the cache lacks are encoded and kept."""
-        name = BackendName.TORCH if backend is None else backend.name
+        name = BY_ITSELF if backend is None else backend.name
         shelf = None if cache is None else cache.shelf(self, name)
         embeddings = np.empty((len(sentences), self.dim), dtype=np.float32)
         pending = np.arange(len(sentences)) if shelf is None else shelf.fill(sentences, embeddings)

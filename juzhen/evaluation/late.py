@@ -12,8 +12,8 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result, Score
 from juzhen.data.leaks import Seen, SeenRows
 from juzhen.data.loading import JobData, load_job_data
-from juzhen.encoders.devices import device_name
 from juzhen.evaluation.describe import Described, with_leaks
+from juzhen.evaluation.devices import device_name
 from juzhen.evaluation.evaluators import Evaluator, PairEvaluator
 from juzhen.evaluation.finished import Descriptions, FinishedRun, is_lexical
 from juzhen.evaluation.run import LEXICAL, AnyEncoder, Pass, open_encoder

@@ -22,7 +22,6 @@ from juzhen.data.transfer import TransferTask
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.cross_encoder_input import JointCollator
-from juzhen.encoders.devices import require_device
 from juzhen.encoders.locate import is_cross_encoder
 from juzhen.encoders.prompt_collate import PromptCollator
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
@@ -30,6 +29,7 @@ from juzhen.encoders.token_cache import CachedTokenizer
 from juzhen.encoders.transformer import compile_layers
 from juzhen.evaluation.cut import cut_in_evaluation
 from juzhen.evaluation.describe import Described, describe_rows, with_leaks
+from juzhen.evaluation.devices import require_device
 from juzhen.evaluation.evaluators import (
     EmbeddingEvaluator,
     Evaluator,

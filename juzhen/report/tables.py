@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from juzhen.core.texts import time_in_words
 from juzhen.report.claims import CLAIM_COLUMNS, Beside, claim_lines
 from juzhen.report.compare import (
     LESS,
@@ -19,7 +20,6 @@ from juzhen.report.leaks import Leak
 from juzhen.report.matrix import Matrix
 from juzhen.report.significance import Differences
 from juzhen.report.table import MISSING, heading, percent
-from sweeps.planner import spoken
 
 LEAKY, BELOW = "†", "▽"
 """Signs beside a cell."""
@@ -166,7 +166,7 @@ def cost_table(costs: Mapping[str, Cost], matrix: Matrix) -> Table:
 
 
 def duration(seconds: float | None) -> str:
-    return MISSING if seconds is None else spoken(seconds)
+    return MISSING if seconds is None else time_in_words(seconds)
 
 
 def leak_table(matrix: Matrix) -> Table:

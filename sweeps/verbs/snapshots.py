@@ -41,8 +41,8 @@ def to_console(found: list[Snapshot], folder: Path) -> "Group":
     from rich.console import Group
     from rich.text import Text
 
+    from juzhen.core.texts import time_in_words
     from juzhen.report.stacked_table import Column, StackedTable
-    from sweeps.planner import spoken
 
     line = f"{folder}: {len(found)} states of training, {_mib(found)} MiB"
     if not found:
@@ -50,7 +50,7 @@ def to_console(found: list[Snapshot], folder: Path) -> "Group":
     rows = []
     for one in found:
         run = "unknown" if one.owner is None else str(one.owner.parent)
-        age = f"{spoken(max(0.0, time.time() - one.written_at))} ago"
+        age = f"{time_in_words(max(0.0, time.time() - one.written_at))} ago"
         rows.append((run, str(one.use), "" if one.steps is None else str(one.steps), _mib([one]), age))
     columns = [Column(name) for name in ("run", "state", "step", "MiB", "written")]
     return Group(Text(line), StackedTable(columns, rows))

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from fake_cells import plan
 
+from juzhen.core.texts import time_in_words
 from sweeps.ledger import Event, Ledger
 from sweeps.machine import Machine
-from sweeps.planner import spoken
 from sweeps.status import State, read_status, summary
 
 DRIVER = Path(__file__).with_name("fake_cells.py")
@@ -81,7 +81,7 @@ def test_the_status_tells_states_errors_and_time(tmp_path):
     status = read_status(folder)
     assert status.seconds_left == pytest.approx(3 * took / 2)
     counts = "4 cells: 1 finished, 1 waiting, 1 interrupted, 1 failed"
-    assert summary(status) == f"{counts}; about {spoken(3 * took / 2)} left, 2 at a time"
+    assert summary(status) == f"{counts}; about {time_in_words(3 * took / 2)} left, 2 at a time"
     with ledger.claim(cells[2]):
         assert read_status(folder).count(State.RUNNING) == 1
 
