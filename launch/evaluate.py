@@ -23,19 +23,12 @@ from omegaconf import DictConfig, OmegaConf
 from juzhen.cli.arguments import VerbParser
 from juzhen.core.caches import caches_below
 from juzhen.core.errors import UserError
-from juzhen.core.measures import FIRST_MEASURES
 from juzhen.core.places import CONFIGURATION
 from juzhen.core.result import WITHOUT_LEAKS, Result
-from juzhen.evaluation.finished import (
-    Descriptions,
-    FinishedRun,
-    finished_runs,
-    missing_sets,
-    unchecked_sets,
-)
 from launch.run_folder import RunFolder
 
 if TYPE_CHECKING:  # it loads torch, and neither --help nor a folder that lacks nothing should wait for that
+    from juzhen.evaluation.finished import Descriptions, FinishedRun
     from juzhen.evaluation.late import Changes, LateColumns
 
 ROUNDING = 1e-6
@@ -100,8 +93,10 @@ def _add_all(options: argparse.Namespace) -> None:
         raise UserError(
             f"--data-dir {options.data_dir}: no such folder; give the one that holds the data sets"
         )
-    runs = finished_runs(options.runs)
+    from juzhen.evaluation.finished import finished_runs
     from launch.preflight import checked_job
+
+    runs = finished_runs(options.runs)
 
     words = [f"dataset=[{','.join(options.dataset)}]", f"suite={options.suite or 'none'}"]
     words += [f"hardware={options.hardware}"] if options.hardware else []
@@ -122,10 +117,11 @@ def _add_all(options: argparse.Namespace) -> None:
         raise UserError(f"{len(failed)} of {len(runs)} failed: {', '.join(failed)}")
 
 
-def _add(run: FinishedRun, options: argparse.Namespace, named: Descriptions, columns: Callable) -> str:
+def _add(run: "FinishedRun", options: argparse.Namespace, named: "Descriptions", columns: Callable) -> str:
     """Adds to one result, and says in a line what came of it."""
+    from juzhen.evaluation.finished import missing_sets, unchecked_sets
 
-    def wanted() -> Descriptions:
+    def wanted() -> "Descriptions":
         result, where = Result.read(run.folder), {"data_dir": options.data_dir}
         found = missing_sets(result, named, again=options.again, **where)
         return found | (unchecked_sets(result, **where) if options.without_leaks else {})
@@ -167,6 +163,8 @@ def _columns(options: argparse.Namespace, today: DictConfig) -> "LateColumns":
 
 def _spoken(changes: "Changes", result: Result, seconds: float) -> str:
     """New Spearman, or what else speaks for a set, ×100 of each split, what moved, and what could not be done."""
+    from juzhen.core.measures import FIRST_MEASURES
+
     spoken = []
     for key in changes.added:
         place, _, metric = key.rpartition("/")

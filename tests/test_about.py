@@ -29,7 +29,7 @@ def test_train_tells_of_juzhen_and_loads_nothing_for_it(project_root, word):
         [sys.executable, "-c", PROGRAM, word], cwd=project_root, capture_output=True, text=True
     )
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert ended.stdout.startswith(f"juzhen {version('juzhen')}")
+    assert ended.stdout.startswith(f"juzhen {version('juzhen-embeddings')}")
     assert version("torch") in ended.stdout
     assert "Hydra" not in ended.stdout
 

@@ -14,8 +14,9 @@ import zstandard
 from jobs import SMALL, compose_job
 
 import train
-from callbacks import checkpoint_io, tracking
+from callbacks import checkpoint_io
 from juzhen.cli.main import main
+from juzhen.core import network
 from juzhen.core.result import Result
 from juzhen.losses.cosent import CoSENT
 from launch import check_command_line, run_cli, run_folder
@@ -347,7 +348,7 @@ def test_a_run_that_is_under_way(desk):
 
 def test_online_without_a_key(desk, monkeypatch, tmp_path):
     monkeypatch.setenv("NETRC", str(tmp_path / "none"))
-    monkeypatch.setattr(tracking, "answers", lambda url, **more: pytest.fail("asked without a key"))
+    monkeypatch.setattr(network, "answers", lambda url, **more: pytest.fail("asked without a key"))
     says(desk.refuses("logger.wandb=online"), "logger.wandb=online", "WANDB_API_KEY", "logger.wandb=offline")
 
 

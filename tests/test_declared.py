@@ -35,7 +35,9 @@ def test_a_class_that_is_not_in_the_table_is_asked_itself(monkeypatch):
         declared.cache_clear()
 
 
-@pytest.mark.parametrize("target", ["os.system", "juzhen.losses.cosent.Nothing", "losses.nothing.CoSENT"])
+@pytest.mark.parametrize(
+    "target", ["os.system", "juzhen.losses.cosent.Nothing", "juzhen.losses.nothing.CoSENT"]
+)
 def test_nothing_but_classes_of_the_project_is_read(target):
     with pytest.raises(UserError, match="no class of juzhen's"):
         declared(target)

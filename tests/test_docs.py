@@ -62,7 +62,7 @@ def extended_root(tmp_path_factory):
     hidden = shutil.ignore_patterns("__pycache__")
     for folder in tree("README.md"):
         if folder.endswith("/") and folder != "tests/":
-            shutil.copytree(ROOT / folder, root / folder, ignore=hidden)
+            shutil.copytree(ROOT / folder, root / folder, ignore=hidden, dirs_exist_ok=True)
     shutil.copy(ROOT / "train.py", root)
     for path, text in examples().items():
         assert not (root / path).exists(), f"CONTRIBUTING.md would overwrite {path}"

@@ -29,9 +29,8 @@ def run(encoder: str | Path, file: Path, *, int8: bool = False) -> None:
         raise UserError(f"{file}: expected a file that ends in .onnx")
     # An encoder is a folder here, the hub is never asked. transformers reads this when it is imported.
     os.environ["HF_HUB_OFFLINE"] = "1"
-    from juzhen.backends.backend import require_packages
-    from juzhen.encoders import load_encoder
-    from juzhen.encoders.prompt_encoder import PromptEncoder
+    from juzhen.backends import require_packages
+    from juzhen.encoders import PromptEncoder, load_encoder
 
     require_packages(BackendName.ONNX_INT8 if int8 else BackendName.ONNX)
     loaded = load_encoder(encoder)

@@ -68,9 +68,7 @@ def is_lexical(result: Result) -> bool:
     """Whether a result is of the lexical baseline, which has no encoder. Raises UserError for a foreign model."""
     model = result.config["model"]
     if path_of_today(model["_target_"]) is None:
-        raise UserError(
-            f"{model['_target_']}: no class of juzhen's, so what its runs have learnt cannot be scored"
-        )
+        raise UserError(f"{model['_target_']}: no class of juzhen's, and no other code is run for a result")
     return name_of(model) == LEXICAL
 
 

@@ -168,7 +168,7 @@ def fitted(runs, tmp_path_factory):
 @pytest.fixture
 def predicted(project_root, tmp_path):
     """A function: the scores that `juzhen score` gives the test pairs of demo_qmc."""
-    pairs = project_root / "builtin/data/demo_qmc/test.tsv"
+    pairs = project_root / "juzhen/builtin/data/demo_qmc/test.tsv"
 
     def run(*words):
         output = tmp_path / "scored.tsv"

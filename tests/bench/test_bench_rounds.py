@@ -111,7 +111,7 @@ def test_every_benchmark_takes_the_options_it_names(benchmark):
     import ast
     from pathlib import Path
 
-    source = Path(__file__).resolve().parents[2] / "bench" / f"{benchmark}.py"
+    source = Path(__file__).resolve().parents[2] / "tools" / "bench" / f"{benchmark}.py"
     (measure,) = [
         node for node in ast.parse(source.read_text("utf-8")).body
         if isinstance(node, ast.FunctionDef) and node.name == "measure"

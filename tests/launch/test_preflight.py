@@ -200,7 +200,6 @@ RIGHT = [
     "+dataset.demo_sts.limit=3",
     "+model.score=bilinear",
     "health.gradient_range=null",
-    "+model.share=false",
     "callbacks.loss_gradient=null callbacks.space_health.on_collapse=stop",
     "callbacks=[]",
     "callbacks=[default,unmarked] +callbacks.unmarked.decides_weights=true",

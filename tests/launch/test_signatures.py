@@ -58,7 +58,7 @@ def test_a_class_names_its_keys(own: type, settings: list[str], required: set[st
 
 def test_what_lies_outside_the_project_is_refused() -> None:
     with pytest.raises(
-        ConfigError, match=r"loss\._target_=fractions\.Fraction: no class of juzhen's.*known: losses"
+        ConfigError, match=r"loss\._target_=fractions\.Fraction: no class of juzhen's.*known: juzhen"
     ):
         check_target({"_target_": "fractions.Fraction", "numerator": 1}, "loss")
     with pytest.raises(ConfigError, match="known: lightning_modules"):
@@ -70,8 +70,8 @@ def test_the_class_has_the_last_word_where_the_table_is_older(
 ) -> None:
     older = Declared("CoSENT", settings={"margin": ["a number"]}, required=["margin"])
     monkeypatch.setattr(signatures, "declared", lambda target: older)
-    table = tmp_path / "schema" / "declared.json"
-    write_tree(tmp_path, {"juzhen/losses/cosent.py": "", "juzhen/core/declared.json": "{}"})
+    table = tmp_path / "conf" / "declared.json"
+    write_tree(tmp_path, {"juzhen/losses/cosent.py": "", "conf/declared.json": "{}"})
     monkeypatch.setattr("conf.declared.TABLE", table)
     with pytest.raises(ConfigError, match="did you mean margin"):
         check_target({"_target_": "juzhen.losses.cosent.CoSENT", "margni": 0.05}, "loss")

@@ -50,7 +50,7 @@ def test_a_stage_has_numbers_of_its_own():
 
 def test_a_set_comes_again_with_another_loss():
     first, second = plans(*TWICE)
-    assert [plan.job.loss["_target_"].split(".")[1] for plan in (first, second)] == ["cosent", "cosine"]
+    assert [plan.job.loss["name"] for plan in (first, second)] == ["cosent", "cosine"]
     assert history([first, second], 1) == ("demo_sts", "demo_sts")
     again = plans(*SERIAL, "schedule.order=[demo_sts,demo_nli,demo_sts]")
     assert history(again, 2) == ("demo_sts", "demo_nli", "demo_sts")

@@ -70,7 +70,7 @@ def gradients(module, batch, *, micro_batch_tokens):
     """The loss and the gradient of every weight."""
     module.zero_grad()
     module.encoder.micro_batch_tokens = micro_batch_tokens
-    loss, _ = module.losses["set"](module.encode(batch))
+    loss, _ = loss_of(module.losses["set"], module.encode(batch))
     loss.backward()
     return loss.detach(), {name: one.grad for name, one in module.named_parameters() if one.grad is not None}
 

@@ -47,7 +47,7 @@ def test_it_composes_to_its_cell_and_names_its_numbers(cell):
     config = composed(name)
     assert config.model["_target_"].endswith("CrossEncoder")
     assert config.backbone.path == BACKBONES[backbone]
-    assert config.loss["_target_"].split(".")[1] == loss
+    assert config.loss["name"] == loss
     assert list(config.dataset) == [dataset]
     assert config.model.head_dropout == 0
     assert config.training.monitor == f"dev/{dataset}/accuracy"
