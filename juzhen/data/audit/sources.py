@@ -110,12 +110,14 @@ def _job_of(run: str | Path, told: Result) -> JobConfig:
     """The job of a result. What a result tells beside it, such as `earlier`, is left out."""
     asked = {key: value for key, value in told.config.items() if key in JobConfig.__dataclass_fields__}
     try:
-        return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(JobConfig), asked))
+        job = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(JobConfig), asked))
     except OmegaConfBaseException as error:
         raise UserError(
             f"--run {run}: its configuration is none of this version ({str(error).splitlines()[0]}); audit it with "
             "the version that has made it"
         ) from error
+    assert isinstance(job, JobConfig)  # what it was merged into
+    return job
 
 
 def learnt_texts(run: str | Path, *, data_dir: Path | None) -> dict[str, list[str]]:
