@@ -31,7 +31,7 @@ class _Rows(Dataset):
 
     def __getitem__(self, chosen: BatchRows | np.ndarray) -> Batch:
         if isinstance(chosen, BatchRows):
-            return self.collate.training_batch(self.tables[chosen.task], chosen.rows, index=chosen.index)
+            return self.collate.training_batch(self.tables[chosen.task], chosen.rows, index=chosen.number)
         return self.collate(self.tables[""], chosen)
 
 

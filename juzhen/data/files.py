@@ -64,7 +64,8 @@ def files_of(
     found = _found(described, split, source=source, data_dir=data_dir)
     if not found and split == "dev":
         found = _found(described, "train", source=source, data_dir=data_dir)
-    return found if found and all(found) else None
+    there = [path for path in found if path is not None]
+    return there if found and len(there) == len(found) else None
 
 
 def _found(

@@ -16,20 +16,20 @@ NUM_CLASSES = {Kind.LABELLED_PAIR: 2, Kind.NLI_PAIR: len(NLI_CLASSES)}
 
 
 def read_targets(
-    gold: Sequence, table: Table, config: DatasetConfig, *, key: str, faults: dict[int, str]
+    gold: Sequence[object], table: Table, config: DatasetConfig, *, key: str, faults: dict[int, str]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Targets float32 (rows,), and which rows stay, bool (rows,): those with an ignored label do not.
 
     Scores are mapped from score_range to [0, 1], labels to class numbers; what is neither goes to `faults`.
     """
     target_of = _target_of(config, Kind(config.kind), key)
-    words = gold if all(isinstance(value, str) for value in gold) else [_word(value) for value in gold]
+    words = [value if isinstance(value, str) else _word(value) for value in gold]
     known = {word: target_of(word.strip()) for word in set(words)}
-    wrong = {word for word, target in known.items() if isinstance(target, str)}
+    wrong = {word: target for word, target in known.items() if isinstance(target, str)}
     if wrong:
         for row, word in enumerate(words):
             if word in wrong:
-                faults.setdefault(int(table.lines[row]), known[word])
+                faults.setdefault(int(table.lines[row]), wrong[word])
     numbers = {
         word: math.nan if target is None or word in wrong else target for word, target in known.items()
     }

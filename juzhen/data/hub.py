@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,6 +11,9 @@ from juzhen.core.errors import UserError, foreign_reason
 from juzhen.core.network import hub_problem
 from juzhen.data.readers import Table
 from juzhen.data.spec import HubConfig
+
+if TYPE_CHECKING:
+    import datasets
 
 
 def read_hub(name: str, hub: HubConfig, split: str, *, labels: Mapping[str, int]) -> Table:
@@ -82,7 +86,7 @@ def _letters(name: str) -> str:
     return "".join(filter(str.isalnum, name.lower()))
 
 
-def _values(rows: "datasets.Dataset", column: str, labels: Mapping[str, int]) -> Sequence:
+def _values(rows: "datasets.Dataset", column: str, labels: Mapping[str, int]) -> Sequence[Any]:
     """One column as a list, class numbers as the words that `labels` knows."""
     values = rows[column][:]
     names = getattr(rows.features[column], "names", None)

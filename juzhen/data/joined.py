@@ -34,18 +34,19 @@ def joined(
             f"{'is' if len(missing) == 1 else 'are'} not there; fetch what is missing, or choose another layout: "
             f"{key}.layout=…"
         )
-    if missing:
+    there = [part for part in parts if part is not None]
+    if len(there) < len(parts):
         return None
-    first = parts[0]
-    fingerprints = "".join(part.fingerprint for part in parts)
+    first = there[0]
+    fingerprints = "".join(part.fingerprint for part in there)
     return Examples.from_texts(
         first.name,
         split,
         kind=first.kind,
-        texts={column: [text for part in parts for text in part.texts(column)] for column in first.columns},
-        targets=None if first.targets is None else np.concatenate([part.targets for part in parts]),
+        texts={column: [text for part in there for text in part.texts(column)] for column in first.columns},
+        targets=None if first.targets is None else np.concatenate([part.targets for part in there]),
         fingerprint=hashlib.blake2b(fingerprints.encode(), digest_size=16).hexdigest(),
-        num_dropped=sum(part.num_dropped for part in parts),
-        lines=np.concatenate([part.lines for part in parts]),
+        num_dropped=sum(part.num_dropped for part in there),
+        lines=np.concatenate([part.lines for part in there]),
         num_classes=first.num_classes,
     )

@@ -17,12 +17,14 @@ def read_description(path: Path) -> DatasetConfig:
     try:
         plain = OmegaConf.to_container(OmegaConf.load(path))
         spelt = spelt_labels(plain if isinstance(plain, Mapping) else {}, key=str(path))
-        return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(DatasetConfig), spelt))
+        config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(DatasetConfig), spelt))
     except (OSError, UnicodeDecodeError, YAMLError, OmegaConfBaseException) as error:
         raise UserError(f"{path}: describes no data set: {' '.join(str(error).split())[:300]}") from error
+    assert isinstance(config, DatasetConfig)  # what it was merged into
+    return config
 
 
-def spelt_labels(described: Mapping[str, Any], *, key: str) -> dict[str, Any]:
+def spelt_labels(described: Mapping[Any, Any], *, key: str) -> dict[str, Any]:
     """A data set's description with the keys of `labels` and the members of `ignore_labels` as texts.
 
     In a YAML file `{0: 0, 1: 1}` has numbers for keys, which is what people write, and a data file has texts. Raises

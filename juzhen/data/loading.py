@@ -68,10 +68,7 @@ def load_job_data(
     if job.evaluation.transfer and Kind.LABELLED_TEXT in unscored:
         raise UserError(f"evaluation.transfer: {unscored[Kind.LABELLED_TEXT]}; leave it at []")
     asked = asked_tasks(job, lambda config, split: _task_rows(job, load_split(job, config, split), split))
-    read = {
-        name: _known_or_read(job, config, "train", known, required=True)
-        for name, config in job.dataset.items()
-    }
+    read = {name: _rows_to_train(job, config, known) for name, config in job.dataset.items()}
     evaluated = {**job.evaluate, **job.dataset}
     evaluation, absent = [], {}
     for config in evaluated.values():
@@ -108,7 +105,7 @@ def _text_tasks(
         task, reason = text_task(evaluated, _task_rows(job, train, "train"))
         if task is not None:
             tasks.append(task)
-        else:
+        if reason is not None:
             reasons[name] = reason
     return tasks, reasons
 
@@ -183,6 +180,12 @@ def _known_or_read(
     if (config.name, split) in known:
         return known[config.name, split]
     return load_split(job, config, split, required=required)
+
+
+def _rows_to_train(job: DataRequest, config: DatasetConfig, known: Known) -> Examples:
+    found = _known_or_read(job, config, "train", known, required=True)
+    assert found is not None  # a required split without a file is a UserError
+    return found
 
 
 def load_split(

@@ -11,6 +11,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, overload
 
 import numpy as np
 
@@ -38,7 +39,7 @@ class Table:
 
     place: str
     names: list[str] | None
-    columns: list[Sequence]
+    columns: Sequence[Sequence[Any]]
     lines: np.ndarray
     faults: dict[int, str] = field(default_factory=dict)
     has_lines: bool = True
@@ -54,8 +55,8 @@ def read_table(path: Path, *, header: bool, quoted: bool) -> Table:
     header, quoted  as in LayoutConfig; they concern .tsv, .txt and .csv only
     """
     suffixes = [suffix.lower() for suffix in path.suffixes]
-    kind = suffixes[-2:-1] if suffixes and suffixes[-1] in COMPRESSIONS else suffixes[-1:]
-    kind = kind[0] if kind else ""
+    is_packed = bool(suffixes) and suffixes[-1] in COMPRESSIONS
+    kind = "".join(suffixes[-2:-1] if is_packed else suffixes[-1:])
     if kind not in (*DELIMITERS, ".json", ".jsonl", ".parquet"):
         raise UserError(
             f"{path}: the suffix says no format that can be read; expected .tsv, .txt, .csv, .json, "
@@ -98,8 +99,8 @@ def _delimited(
     """Table of a tsv or csv text; rows must have as many fields as the header, or else as most rows."""
     text = text.replace("\r\n", "\n").rstrip("\n")
     if quoted:
-        rows, lines = _quoted_rows(path, text, delimiter)
-        counts = np.fromiter(map(len, rows), np.int32, len(rows))
+        records, lines = _quoted_rows(path, text, delimiter)
+        counts = np.fromiter(map(len, records), np.int32, len(records))
     else:
         rows = text.split("\n")
         lines = np.arange(1, len(rows) + 1, dtype=np.int32)
@@ -107,18 +108,22 @@ def _delimited(
     width = int(counts[0] if header else np.bincount(counts).argmax())
     faults = {
         int(lines[row]): _wrong_count(counts[row], width, lines, row, quoted)
-        for row in np.flatnonzero(counts != width)
+        for row in np.flatnonzero(counts != width).tolist()
     }
     for line in reversed(undecodable):  # a quoted row may span several of them: the first one is named
         faults[int(lines[np.searchsorted(lines, line, side="right") - 1])] = undecodable[line]
     if header and 1 in faults:
         raise UserError(f"{path}:1: the line with the column names cannot be read: {faults[1]}")
     if faults:
-        good = [row for row in range(len(rows)) if int(lines[row]) not in faults]
-        rows, lines = [rows[row] for row in good], lines[good]
+        good = [row for row in range(len(lines)) if int(lines[row]) not in faults]
+        lines = lines[good]
+        if quoted:
+            records = [records[row] for row in good]
+        else:
+            rows = [rows[row] for row in good]
     # Splitting the joined text once is five times faster than splitting line by line.
-    cells = itertools.chain.from_iterable(rows) if quoted else delimiter.join(rows).split(delimiter)
-    cells = list(cells) if rows else []
+    cells = list(itertools.chain.from_iterable(records)) if quoted else delimiter.join(rows).split(delimiter)
+    cells = cells if len(lines) else []
     columns = [cells[position + (width if header else 0) :: width] for position in range(width)]
     names = [name.strip() for name in cells[:width]] if header else None
     return Table(str(path), names, columns, lines[1:] if header else lines, faults)
@@ -193,7 +198,7 @@ def _record(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 @dataclass(frozen=True)
-class _Field(Sequence):
+class _Field(Sequence[object]):
     """One key of JSON objects as a column, spelt out when it is read: objects may have any number of other keys."""
 
     records: list[dict[str, object]]
@@ -202,8 +207,16 @@ class _Field(Sequence):
     def __len__(self) -> int:
         return len(self.records)
 
-    def __getitem__(self, row: int) -> object:
-        return self.records[row].get(self.name)
+    @overload
+    def __getitem__(self, rows: int) -> object: ...
+
+    @overload
+    def __getitem__(self, rows: slice) -> list[object]: ...
+
+    def __getitem__(self, rows: int | slice) -> object:
+        if isinstance(rows, slice):
+            return [record.get(self.name) for record in self.records[rows]]
+        return self.records[rows].get(self.name)
 
     def to_pylist(self) -> list[object]:
         return [record.get(self.name) for record in self.records]

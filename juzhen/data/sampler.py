@@ -10,9 +10,9 @@ from juzhen.data.length_windows import Shape, arrange
 
 
 class BatchRows(NamedTuple):
-    """Row numbers of one batch of one dataset; `index` counts batches from the start of the stage."""
+    """Row numbers of one batch of one dataset; `number` counts batches from the start of the stage."""
 
-    index: int
+    number: int
     task: str
     rows: np.ndarray
 
@@ -90,7 +90,7 @@ class BatchStream(Sampler[BatchRows]):
             if self.counts is None:
                 batches += [(task, rows) for rows in self._pass(task, generator)]
             else:
-                batches += [(task, rows) for rows in self._turns(task, number, epoch)]
+                batches += [(task, rows) for rows in self._turns(task, number, epoch, self.counts[task])]
         return [batches[position] for position in generator.permutation(len(batches))]
 
     def _pass(self, task: str, generator: np.random.Generator) -> list[np.ndarray]:
@@ -100,10 +100,10 @@ class BatchStream(Sampler[BatchRows]):
             order = arrange(order, self.shapes[task], window_rows=self.window * size)
         return _cut(order, size)
 
-    def _turns(self, task: str, number: int, epoch: int) -> Iterator[np.ndarray]:
-        """The batches that a set has in an epoch by its share; they go on where its last epoch stopped."""
+    def _turns(self, task: str, number: int, epoch: int, count: int) -> Iterator[np.ndarray]:
+        """The `count` batches that a set has in an epoch by its share; they go on where its last epoch stopped."""
         passes: dict[int, list[np.ndarray]] = {}
-        for turn in range(epoch * self.counts[task], (epoch + 1) * self.counts[task]):
+        for turn in range(epoch * count, (epoch + 1) * count):
             passed, position = divmod(turn, self.batches_of[task])
             if passed not in passes:
                 passes[passed] = self._pass(task, np.random.default_rng([self.seed, number, passed, 1]))

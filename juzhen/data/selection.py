@@ -52,7 +52,7 @@ def select(evaluation: Sequence[Examples], trained: Sequence[str], *, monitor: s
         # Classes are told apart at the end only: a classifier at every validation would cost more than the training.
         ranked = [one for one in dev if one.kind in RANKED]
         first = next((one for one in ranked if one.name in trained), next(iter(ranked), None))
-        metric = metric if first is None else first_measure(first.kind)
+        metric = metric if first is None else MEASURES[first.kind][0]
         own = [one for one in ranked if first_measure(one.kind) == metric]
     return Selection(metric, [one for one in own if one.name in trained] or own)
 

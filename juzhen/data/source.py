@@ -1,6 +1,8 @@
 """Source: one split of one dataset, from the place that was named, verified row by row."""
 
+from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -16,6 +18,9 @@ from juzhen.data.unpack import decompressed
 from juzhen.data.verify import verified
 
 ROW_POLICIES = ("error", "drop")
+
+_Read = tuple[Table, dict[str, Any], int | None]
+"""What was read, which field each column fills, and how many rows were promised."""
 
 
 def load_examples(
@@ -38,7 +43,10 @@ def load_examples(
 
     A promise of rows binds files only: a hub dataset has the rows of its pinned revision.
     """
-    config = OmegaConf.to_object(config) if isinstance(config, DictConfig) else config
+    if isinstance(config, DictConfig):
+        composed = OmegaConf.to_object(config)
+        assert isinstance(composed, DatasetConfig)  # the schema of the group dataset
+        config = composed
     source = _one_of(config.source or source, [member.value for member in Source], "source")
     _one_of(on_bad_row, ROW_POLICIES, "on_bad_row")
     key = f"{group}.{config.name}"
@@ -50,12 +58,16 @@ def load_examples(
             return _text_from_file(config, split, folder, key=key, required=required, on_bad_row=on_bad_row)
         layout = config.layouts.get(config.layout)
         if layout is not None and isinstance(layout.files.get(split), list):
-            how = {"source": source, "data_dir": data_dir, "on_bad_row": on_bad_row, "group": group}
-            parts = [load_examples(part, split, **how) for part in parts_of(config, layout, split)]
-            found = joined(parts, layout.files[split], split=split, key=key, required=required)
-            if found is None and required:
+            parts = [
+                load_examples(
+                    part, split, source=source, data_dir=data_dir, on_bad_row=on_bad_row, group=group
+                )
+                for part in parts_of(config, layout, split)
+            ]
+            whole = joined(parts, layout.files[split], split=split, key=key, required=required)
+            if whole is None and required:
                 raise UserError(_absence(config, layout, split, folder, key))
-            return found
+            return whole
         found = _from_files(config, split, folder, key=key, required=required)
     if found is None:
         return None
@@ -63,9 +75,7 @@ def load_examples(
     return verified(table, config, split, key=key, columns=columns, promised=promised, on_bad_row=on_bad_row)
 
 
-def _from_hub(
-    config: DatasetConfig, split: str, *, key: str, required: bool
-) -> tuple[Table, dict, None] | None:
+def _from_hub(config: DatasetConfig, split: str, *, key: str, required: bool) -> _Read | None:
     if config.hub is None:
         raise UserError(
             f"{config.name} is on no hub that juzhen knows of; type source=local data_dir=<folder>, "
@@ -78,9 +88,7 @@ def _from_hub(
     return read_hub(config.name, config.hub, split, labels=config.labels or {}), config.hub.columns, None
 
 
-def _from_files(
-    config: DatasetConfig, split: str, folder: Path, *, key: str, required: bool
-) -> tuple[Table, dict, int | None] | None:
+def _from_files(config: DatasetConfig, split: str, folder: Path, *, key: str, required: bool) -> _Read | None:
     _one_of(config.layout, config.layouts, f"{key}.layout")
     layout = config.layouts[config.layout]
     path = _file(config, layout, split, folder, key=key, required=required)
@@ -151,7 +159,7 @@ def _absence(config: DatasetConfig, layout: LayoutConfig, split: str, folder: Pa
     return f"{config.name}/{split}: {looked_for}; {', or '.join(ways)}"
 
 
-def _one_of(word: str, known: list[str] | tuple[str, ...] | dict, key: str) -> str:
+def _one_of(word: str, known: Collection[str], key: str) -> str:
     if word not in known:
         raise UserError(f"{key}={word}: {nearest(str(word), known)}")
     return word

@@ -126,14 +126,16 @@ def _mapped(path: Path) -> UInt8[np.ndarray, "bytes"]:
 
 
 def _fingerprint(content: UInt8[np.ndarray, "bytes"], found: Windows) -> str:
-    digest = hashlib.blake2b(content, digest_size=16)
+    digest = hashlib.blake2b(content.data, digest_size=16)
     digest.update(np.stack([found.starts, found.ends]).astype("<i8").tobytes())
     return digest.hexdigest()
 
 
 def _all_windows(content: UInt8[np.ndarray, "bytes"], layout: LayoutConfig) -> tuple[Windows, dict[int, str]]:
     """Windows of the whole text, and line → fault."""
-    parts, faults, line = [], {}, 1
+    assert layout.window is not None  # or its files would be tables
+    parts, line = [], 1
+    faults: dict[int, str] = {}
     for start, end in _blocks(content):
         block = content[start:end].tobytes()
         if bad := _bad_lines(block, first_line=line):

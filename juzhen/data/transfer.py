@@ -34,7 +34,11 @@ class TransferTask:
     @property
     def labels(self) -> dict[str, np.ndarray]:
         """Class number of each row, by split."""
-        return {name: one.targets.astype(np.int64) for name, one in self.splits.items()}
+        labels = {}
+        for name, one in self.splits.items():
+            assert one.targets is not None  # its kind is one of KINDS
+            labels[name] = one.targets.astype(np.int64)
+        return labels
 
     def described(self) -> dict[str, Any]:
         """What a result says of it: which rows were learnt from, and which judged by."""

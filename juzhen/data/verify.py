@@ -1,7 +1,8 @@
 """From columns to Examples: every row is checked before it may enter."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,7 @@ def verified(
     split: str,
     *,
     key: str,
-    columns: dict,
+    columns: Mapping[str, Any],
     promised: int | None,
     on_bad_row: str,
 ) -> Examples:
@@ -39,13 +40,12 @@ def verified(
     if faults and not len(table.lines):  # then columns that a file without a header would have are not known
         _refuse_faults(table, faults, on_bad_row)
         _check_count(table, f"{key}.rows.{split}", 0, len(faults), promised)
-    texts = {field: _raw(table, field, columns[field], key) for field in fields}
+    read = {field: _raw(table, field, columns[field], key) for field in fields}
     keep, targets = np.ones(len(table.lines), dtype=bool), None
     if kind in TARGET_COLUMN:
         gold = _raw(table, TARGET_COLUMN[kind], columns[TARGET_COLUMN[kind]], key)
         targets, keep = read_targets(gold, table, config, key=key, faults=faults)
-    for field in fields:
-        texts[field] = _stripped(texts[field], field, table, keep, faults)
+    texts = {field: _stripped(read.pop(field), field, table, keep, faults) for field in fields}
     _refuse_faults(table, faults, on_bad_row)
     if faults:
         keep &= ~np.isin(table.lines, list(faults))
@@ -79,7 +79,7 @@ def fingerprint_of(kind: Kind, texts: dict[str, list[str]], targets: np.ndarray 
     return digest.hexdigest()
 
 
-def _text_fields(kind: Kind, columns: dict, key: str) -> list[str]:
+def _text_fields(kind: Kind, columns: Mapping[str, Any], key: str) -> list[str]:
     """Text fields that the column map fills, in order. Raises UserError for a field too few or too many."""
     required = [*TEXT_COLUMNS[kind], *([TARGET_COLUMN[kind]] if kind in TARGET_COLUMN else [])]
     negatives = [field for field in columns if kind is Kind.TRIPLET and field.startswith("negative_")]
@@ -95,7 +95,7 @@ def _text_fields(kind: Kind, columns: dict, key: str) -> list[str]:
     return [*TEXT_COLUMNS[kind], *sorted(negatives, key=lambda field: (len(field), field))]
 
 
-def _raw(table: Table, field: str, column: str | int, key: str) -> Sequence:
+def _raw(table: Table, field: str, column: str | int, key: str) -> Sequence[Any]:
     """The values of one column, by name or position."""
     names = table.names
     found = f"the columns found are {listed(names)}" if names else "it has no header line that names columns"
@@ -157,7 +157,7 @@ def place_in(names: Sequence[str], column: str, place: str) -> int:
 
 
 def _stripped(
-    values: Sequence, field: str, table: Table, keep: np.ndarray, faults: dict[int, str]
+    values: Sequence[Any], field: str, table: Table, keep: np.ndarray, faults: dict[int, str]
 ) -> list[str]:
     """The texts without surrounding whitespace; those that are no text are noted in `faults`."""
     try:

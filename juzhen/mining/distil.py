@@ -54,8 +54,8 @@ def distilled_pairs(examples: Examples, *, limit: int | None, seed: int) -> Pair
     if limit is not None and len(places) > limit:
         places = np.random.default_rng(seed).permutation(np.sort(places))[:limit]
     chosen = examples.select(np.sort(places))
-    texts = [chosen.texts(column) for column in list(chosen.columns)[:2]]
-    return Pairs(*texts, chosen.grades())
+    left, right = (chosen.texts(column) for column in list(chosen.columns)[:2])
+    return Pairs(left, right, chosen.grades())
 
 
 def graded(scores: Float[np.ndarray, "pairs"], grade: str) -> list[str]:

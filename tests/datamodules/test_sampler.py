@@ -51,7 +51,7 @@ def test_a_stream_started_late_equals_the_tail_of_the_whole(size_of, start):
     late = stream(size_of, num_batches=60)
     late.start = start
     for left, right in zip(whole[start:], late, strict=True):
-        assert (left.index, left.task) == (right.index, right.task)
+        assert (left.number, left.task) == (right.number, right.task)
         assert np.array_equal(left.rows, right.rows)
 
 
@@ -110,5 +110,5 @@ def test_with_shares_no_row_comes_again_before_all_others_have(size_of, shares, 
     late = stream(size_of, num_batches=120, shares=chosen)
     late.start = start
     for left, right in zip(list(stream(size_of, num_batches=120, shares=chosen))[start:], late, strict=True):
-        assert (left.index, left.task) == (right.index, right.task)
+        assert (left.number, left.task) == (right.number, right.task)
         assert np.array_equal(left.rows, right.rows)

@@ -7,6 +7,9 @@ from juzhen.core.markup import in_markdown
 
 EMPTY = "·"
 
+Cell = dict[str, Any]
+"""What a training set and an evaluation split share."""
+
 
 def pairs_markdown(report: dict[str, Any]) -> str:
     """The tables of `audit_pairs`."""
@@ -79,8 +82,8 @@ def text_markdown(report: dict[str, Any]) -> str:
 
 def _matrix(
     report: dict[str, Any],
-    value: Callable[[dict], int | None],
-    of: Callable[[dict], int] = lambda cell: cell["rows"],
+    value: Callable[[Cell], int | None],
+    of: Callable[[Cell], int] = lambda cell: cell["rows"],
 ) -> str:
     cells = {(cell["train"], cell["evaluation"]): cell for cell in report["cells"]}
     leaky = {key for key, cell in cells.items() if value(cell)}
@@ -95,9 +98,8 @@ def _matrix(
     return _table(["", *columns], body)
 
 
-def _cell(cell: dict | None, value: Callable[[dict], int | None], of: Callable[[dict], int]) -> str:
-    count = None if cell is None else value(cell)
-    if count is None:
+def _cell(cell: Cell | None, value: Callable[[Cell], int | None], of: Callable[[Cell], int]) -> str:
+    if cell is None or (count := value(cell)) is None:
         return "–"
     return f"{count:,} ({_percent(count, of(cell))})" if count else EMPTY
 
@@ -107,15 +109,16 @@ def _percent(count: int, total: int) -> str:
     return f"{share:.0f} %" if share >= 9.5 else f"{share:.1f} %" if share >= 0.05 else "<0.1 %"
 
 
-def _share(text: dict) -> str:
+def _share(text: dict[str, Any]) -> str:
     return _percent(text["leaky_lines"], text["lines"]) if text["leaky_lines"] else EMPTY
 
 
 def _sum(*counts: int | None) -> int | None:
-    return None if None in counts else sum(counts)
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
 
 
-def _lines_and_sentences(entry: dict | None) -> str:
+def _lines_and_sentences(entry: dict[str, int] | None) -> str:
     return f"{entry['lines']:,} ({entry['sentences']:,})" if entry else EMPTY
 
 

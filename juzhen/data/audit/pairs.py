@@ -98,7 +98,9 @@ def _cell(train: Examples, evaluation: Examples, hits: Hits, detail: Detail) -> 
 
 def _at_odds(train: Examples, evaluation: Examples, hits: Hits) -> int | None:
     """Evaluation rows whose exact pair has another label in training; None where labels mean different things."""
-    if train.kind is not evaluation.kind or train.targets is None or len(pair_columns(train)) != 1:
+    if train.kind is not evaluation.kind or len(pair_columns(train)) != 1:
+        return None
+    if train.targets is None or evaluation.targets is None:
         return None
     trained = train.targets[hits.train_rows[hits.is_exact]]
     scored = evaluation.targets[hits.evaluation_rows[hits.is_exact]]

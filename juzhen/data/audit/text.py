@@ -1,6 +1,7 @@
 """Lines of running text that hold evaluation sentences, and which sets these are from."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def audit_text(
     with Progress(disable=not detail.progress, transient=True) as progress:
         for name, lines in sources.items():
             task = progress.add_task(_short(name), total=len(lines))
-            hits = search.search(lines, advance=lambda count, task=task: progress.advance(task, count))
+            hits = search.search(lines, advance=partial(progress.advance, task))
             texts[_short(name)] = _describe(lines, hits, sentences, owners, evaluation, detail)
     return {
         "format_version": FORMAT_VERSION,

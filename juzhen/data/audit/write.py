@@ -25,16 +25,15 @@ def json_text(report: dict[str, Any]) -> str:
     lines = []
     for key, value in report.items():
         if isinstance(value, list | dict) and value:
-            is_list = isinstance(value, list)
             entries = (
                 [json.dumps(one, ensure_ascii=False) for one in value]
-                if is_list
+                if isinstance(value, list)
                 else [
                     f"{json.dumps(name)}: {json.dumps(one, ensure_ascii=False)}"
                     for name, one in value.items()
                 ]
             )
-            opening, closing = "[]" if is_list else "{}"
+            opening, closing = "[]" if isinstance(value, list) else "{}"
             body = ",\n  ".join(entries)
             lines.append(f" {json.dumps(key)}: {opening}\n  {body}\n {closing}")
         else:

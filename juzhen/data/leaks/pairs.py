@@ -68,9 +68,9 @@ class PairIndex:
             for left, right in pair_columns(one):
                 keys.append(self._keys_of(_mapped(left, known), _mapped(right, known)))
                 rows.append(start + np.arange(len(one)))
-        keys, rows = np.concatenate(keys), np.concatenate(rows)
-        order = np.argsort(keys, kind="stable")
-        self._keys, self._rows = keys[order], rows[order]
+        every_key, every_row = np.concatenate(keys), np.concatenate(rows)
+        order = np.argsort(every_key, kind="stable")
+        self._keys, self._rows = every_key[order], every_row[order]
 
     def search(self, train: Examples) -> list[Hits]:
         """What `train` shares with each evaluation split, in their order."""
@@ -109,7 +109,8 @@ class PairIndex:
                 counts = np.searchsorted(self._keys, keys, side="right") - low
                 source, offset = _expanded(counts)
                 found.append((rows[source], self._rows[low[source] + offset], is_exact[source]))
-        return tuple(np.concatenate(parts) for parts in zip(*found, strict=True))
+        train_rows, rows, is_exact = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return train_rows, rows, is_exact
 
     def _hits_of(
         self,
