@@ -90,4 +90,6 @@ class DataRequest(Protocol):
     debug_rows: int | None
     dataset: dict[str, DatasetConfig]
     evaluate: dict[str, DatasetConfig]
-    evaluation: EvaluationRequest
+
+    @property
+    def evaluation(self) -> EvaluationRequest: ...
