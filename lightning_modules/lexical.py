@@ -33,4 +33,4 @@ class Lexical(SentenceModule):
 
     @property
     def evaluator(self) -> LexicalEvaluator:
-        return LexicalEvaluator(None)
+        return LexicalEvaluator()

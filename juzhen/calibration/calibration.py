@@ -86,7 +86,12 @@ def expected_calibration_error(bins: list[Bin]) -> float:
     bins below one half onto those above.
     """
     total = sum(one.count for one in bins)
-    return sum(one.count * abs(one.probability - one.positives) for one in bins if one.count) / total
+    gaps = (
+        one.count * abs(one.probability - one.positives)
+        for one in bins
+        if one.probability is not None and one.positives is not None
+    )
+    return sum(gaps) / total
 
 
 def judge(logits: np.ndarray, labels: np.ndarray) -> dict[str, object]:

@@ -3,10 +3,14 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from juzhen.backends.names import BackendName
 from juzhen.core.errors import UserError
 from juzhen.core.fitted import SCALINGS, Calibration, Fusion, is_fusion
+
+if TYPE_CHECKING:  # --help should not wait for it
+    import numpy as np
 
 
 def add_fitted(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +67,7 @@ def _require_as_they_are(options: argparse.Namespace) -> None:
 
 def fused_scores(
     first: Sequence[str], second: Sequence[str], options: argparse.Namespace, *, progress: bool
-) -> Sequence[float]:
+) -> "np.ndarray":
     """Scores of the pairs by the two runs of --fuse."""
     from juzhen.encoders.pair_scorer import FusedScorer
 
@@ -71,7 +75,7 @@ def fused_scores(
     return scorer(first, second, batch_tokens=options.batch_tokens, progress=progress)
 
 
-def scaled(scores: Sequence[float], options: argparse.Namespace) -> Sequence[float]:
+def scaled(scores: "np.ndarray", options: argparse.Namespace) -> "np.ndarray":
     """Probabilities of label 1 where --calibration or --scaling ask for them, else the scores."""
     method = options.scaling or (None if options.fuse is not None or options.fitted is None else "platt")
     if method is None:

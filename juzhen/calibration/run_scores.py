@@ -1,5 +1,6 @@
 """Scores of a finished run's evaluation pairs, computed again with the encoder that it left behind."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,12 @@ class ScoredSet:
 
     examples: Examples
     scores: np.ndarray
+
+    @property
+    def gold(self) -> np.ndarray:
+        """The gold value of each row: a grade, a 0/1 label or a class number."""
+        assert self.examples.targets is not None  # sets are chosen by kinds that have one
+        return self.examples.targets
 
     def select(self, rows: np.ndarray) -> "ScoredSet":
         return ScoredSet(self.examples.select(rows), self.scores[rows])
@@ -50,7 +57,7 @@ class ScoredRun:
             if key.startswith("dev/") and rows["kind"] in kinds
         ]
 
-    def choose(self, wanted: list[str] | None, kinds: tuple[Kind, ...]) -> list[str]:
+    def choose(self, wanted: Sequence[str] | None, kinds: tuple[Kind, ...]) -> list[str]:
         """`wanted`, or every fitting set. Raises UserError when there is none, or one does not fit."""
         known = self.sets(kinds)
         spoken = " or ".join(f"{kind}s".replace("_", " ") for kind in kinds)
@@ -85,6 +92,7 @@ class ScoredRun:
         own = {"data_dir": str(self._data_dir), "evaluate": {name: self.result.described(name)}}
         settings = Settings.of(stored | own)
         examples = load_split(settings, settings.evaluate[name], split, required=True)
+        assert examples is not None  # a file that is required is there, or there is a UserError
         told = self.result.data[f"{split}/{name}"]
         if examples.fingerprint != told["fingerprint"]:
             raise UserError(
@@ -101,9 +109,10 @@ def fitting_and_judging(run: ScoredRun, name: str) -> tuple[ScoredSet, ScoredSet
     alone, never on scores.
     """
     dev, test = run.scored(name, "dev"), run.scored(name, "test")
+    assert dev is not None  # `choose` gives no other sets
     if test is not None:
         return dev, test, "fitted on dev, judged on test"
-    fitted, judged = halves(dev.examples.targets)
+    fitted, judged = halves(dev.gold)
     return (
         dev.select(fitted),
         dev.select(judged),

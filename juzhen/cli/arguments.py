@@ -29,8 +29,9 @@ class Parser(argparse.ArgumentParser):
         if self.has_version:
             self.add_argument("--version", action=_Version, nargs=0, help="of juzhen, torch and Python")
 
-    def add_subparsers(self, **options: Any) -> argparse._SubParsersAction:
-        return super().add_subparsers(parser_class=_Command, **options)
+    def add_commands(self, **options: Any) -> "argparse._SubParsersAction[_Command]":
+        """As `add_subparsers`; the version is an option of the program alone."""
+        return self.add_subparsers(parser_class=_Command, **options)
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error: {in_a_line(self._explained(message))}\n")

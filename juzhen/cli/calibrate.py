@@ -86,7 +86,7 @@ def calibrate_set(run: "ScoredRun", name: str) -> dict[str, Any]:
         "how": how,
         "rows": len(judged.scores),
         "rows_fitted_on": len(fitted.scores),
-        **calibrated((fitted.scores, fitted.examples.targets), (judged.scores, judged.examples.targets)),
+        **calibrated((fitted.scores, fitted.gold), (judged.scores, judged.gold)),
     }
 
 

@@ -81,7 +81,9 @@ def fuse_set(runs: list["ScoredRun"], name: str) -> dict[str, Any]:
                 f"{name}/{one.examples.split}: the two runs have seen other rows; fuse runs on the same files"
             )
     pairs = [standardised(one[0].scores, one[1].scores) for one in (first, second)]
-    weight = fit_weight(pairs[0][0], pairs[1][0], fitted.examples.grades())
+    grades = fitted.examples.grades()
+    assert grades is not None  # the kinds that are fused have an order
+    weight = fit_weight(pairs[0][0], pairs[1][0], grades)
     values = {"first": pairs[0], "second": pairs[1]}
     values["fused"] = tuple(weight * a + (1 - weight) * b for a, b in zip(*pairs, strict=True))
     found = {
@@ -97,7 +99,7 @@ def fuse_set(runs: list["ScoredRun"], name: str) -> dict[str, Any]:
     }
     report: dict[str, Any] = {"fitted": {}}
     if judged.examples.kind is Kind.LABELLED_PAIR:
-        labels = fitted.examples.targets, judged.examples.targets
+        labels = fitted.gold, judged.gold
         report = calibrated(*zip(values["fused"], labels, strict=True))
     return {
         "runs": [str(run.folder) for run in runs],

@@ -26,6 +26,8 @@ from juzhen.core.texts import short, text_fault
 from juzhen.core.whole import write_text
 
 if TYPE_CHECKING:  # it loads numpy, and --help should not wait for that
+    import numpy as np
+
     from juzhen.data.readers import Table
     from juzhen.encoders import CrossEncoder, SentenceEncoder
 
@@ -183,7 +185,7 @@ def _no_column(name: str, table: "Table", options: argparse.Namespace) -> str:
 
 def _scores(
     first: Sequence[str], second: Sequence[str], options: argparse.Namespace, *, progress: bool
-) -> Sequence[float]:
+) -> "np.ndarray":
     # An encoder is a folder here, the hub is never asked. transformers reads this when it is imported.
     os.environ["HF_HUB_OFFLINE"] = "1"
     from juzhen.backends import Deferred

@@ -71,8 +71,10 @@ def run(
     from juzhen.encoders import load_encoder
     from juzhen.metrics.space import measure_space
 
-    drawn = {"num_sentences": sentences, "seed": seed}
-    probes = dict(_probes(dataset, split, file, data_dir=data_folder(data_dir), drawn=drawn))
+    of_sets = _probes(
+        dataset, split, file, data_dir=data_folder(data_dir), num_sentences=sentences, seed=seed
+    )
+    probes = dict(of_sets)
     loaded = load_encoder(encoder)
     found = {}
     for name, probe in probes.items():
@@ -87,7 +89,13 @@ def run(
 
 
 def _probes(
-    dataset: Sequence[str], split: str | None, file: Path | None, *, data_dir: Path, drawn: dict[str, int]
+    dataset: Sequence[str],
+    split: str | None,
+    file: Path | None,
+    *,
+    data_dir: Path,
+    num_sentences: int,
+    seed: int,
 ) -> "Iterator[tuple[str, Probe]]":
     """Name of a sample and its texts. Raises UserError for a set or a file that is not there."""
     from juzhen.core.errors import nearest
@@ -105,10 +113,11 @@ def _probes(
                 f"--dataset {name}: no file of {' or '.join(splits)} below {data_dir}; type --data-dir <folder that "
                 "holds the data sets>"
             )
-        yield f"{name} ({read.split})", Probe.of(read, **drawn)
+        yield f"{name} ({read.split})", Probe.of(read, num_sentences=num_sentences, seed=seed)
     if file:
         lines = [line for line in text_lines(file, option="--file") if line.strip()]
-        yield file.name, Probe.of_texts(list(dict.fromkeys(lines)), **drawn)
+        texts = list(dict.fromkeys(lines))
+        yield file.name, Probe.of_texts(texts, num_sentences=num_sentences, seed=seed)
 
 
 def _table(found: dict[str, dict[str, float | None]]) -> str:

@@ -6,7 +6,10 @@ import io
 import os
 import sys
 import unicodedata
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 NOBODY_READS = (errno.EPIPE, errno.EIO)
 """The reader of a pipe has seen enough, or the terminal is gone: no reason to lose what was computed."""
@@ -45,8 +48,9 @@ def open_streams() -> "Lasting":
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     codecs.register_error("readable", readable)
     sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
-    sys.stdout, sys.stderr = _over(Lasting(1), sys.stdout), _over(Lasting(2), sys.stderr)
-    return sys.stdout.buffer.raw
+    output = Lasting(1)
+    sys.stdout, sys.stderr = _over(output, sys.stdout), _over(Lasting(2), sys.stderr)
+    return output
 
 
 class Lasting(io.FileIO):
@@ -60,7 +64,7 @@ class Lasting(io.FileIO):
         self.name = ("<stdin>", "<stdout>", "<stderr>")[number]
         self.problem: OSError | None = None
 
-    def write(self, data: bytes) -> int | None:
+    def write(self, data: "ReadableBuffer") -> int:
         try:
             return super().write(data)
         except OSError as error:
@@ -68,17 +72,18 @@ class Lasting(io.FileIO):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.fileno())  # also for C libraries and for processes that are started
             os.close(nowhere)
-            return len(data)
+            return memoryview(data).nbytes
 
 
 def _over(file: Lasting, stream: TextIO | None) -> TextIO:
     """A text stream over `file` that encodes as `stream` does."""
+    given = stream if isinstance(stream, io.TextIOWrapper) else None
     return io.TextIOWrapper(
         io.BufferedWriter(file),
-        encoding=stream.encoding if stream else "utf-8",
+        encoding=given.encoding if given else "utf-8",
         errors="readable",
-        line_buffering=stream.line_buffering if stream else True,
-        write_through=stream.write_through if stream else False,
+        line_buffering=given.line_buffering if given else True,
+        write_through=given.write_through if given else False,
     )
 
 

@@ -3,12 +3,17 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from juzhen.cli.arguments import BATCH_TOKENS, SEED, VerbParser, data_folder
 from juzhen.core.errors import UserError
 from juzhen.core.numerals import whole_number
 from juzhen.core.places import DATASETS
 from juzhen.core.whole import write_json
+
+if TYPE_CHECKING:  # they load numpy, and --help should not wait for that
+    from juzhen.core.examples import Examples
+    from juzhen.data.audit.sources import ConfiguredSets
 
 
 def parser() -> VerbParser:
@@ -57,18 +62,18 @@ def run(
     loaded = load_encoder(encoder)
     from juzhen.evaluation.transfer import transfer
 
-    numbers = {"batch_tokens": batch_tokens, "seed": seed, "limit": limit}
     found = {}
     print("| set | accuracy | F1 | majority | rows | learnt from | how |\n|---|---|---|---|---|---|---|")
     for name in sets:
-        one = found[name] = transfer(loaded, splits[name], **numbers)
+        one = transfer(loaded, splits[name], batch_tokens=batch_tokens, seed=seed, limit=limit)
+        found[name] = one
         percents = " | ".join(f"{100 * value:.1f}" for value in (one.accuracy, one.f1, one.majority))
         print(f"| {name} | {percents} | {one.rows:,} | {one.learnt_from:,} | {one.how} |", flush=True)
     if output:
         write_json(output, {name: one.as_dict() for name, one in found.items()})
 
 
-def _read(sets, name: str) -> dict:
+def _read(sets: "ConfiguredSets", name: str) -> "dict[str, Examples | None]":
     """Split → rows of a set, None where there is no file. Raises UserError where there is none at all."""
     from juzhen.core.errors import nearest
 

@@ -28,10 +28,12 @@ def cut_in_training(
 
 
 def cut_in_evaluation(
-    encoder: SentenceEncoder | CrossEncoder | None, collate: SentenceCollator, plan: EvaluationPlan | None
+    encoder: SentenceEncoder | CrossEncoder | None,
+    collate: SentenceCollator | None,
+    plan: EvaluationPlan | None,
 ) -> dict[str, Cut]:
     """`split/set` → how many of its texts, or pairs, are cut, from the tokens of the sentences that were encoded."""
-    if encoder is None or plan is None:
+    if encoder is None or collate is None or plan is None:
         return {}
     inner = encoder.inner if isinstance(encoder, CrossEncoder) else encoder
     lengths = collate.token_lists(plan.examples).lengths
@@ -42,7 +44,7 @@ def cut_in_evaluation(
     }
 
 
-def _lengths(known: Mapping[str, int], sentences: Sequence[str], encoder) -> np.ndarray:
+def _lengths(known: Mapping[str, int], sentences: Sequence[str], encoder: SentenceEncoder) -> np.ndarray:
     """Tokens of each sentence; of those whose embeddings came from a cache as many as there can be."""
     if all(sentence in known for sentence in sentences):
         return np.array([known[sentence] for sentence in sentences], dtype=np.int64)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from juzhen.backends import open_backend, require_packages
 from juzhen.backends.names import BackendName
@@ -38,9 +38,6 @@ class Evaluator(ABC):
 
     unscored: ClassVar[Mapping[Kind, str]] = UNSCORED
     plan_type: ClassVar[type[EvaluationPlan]]
-
-    def __init__(self, encoder: nn.Module | None) -> None:
-        self.encoder = encoder
 
     def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> EvaluationPlan:
         """What must be encoded to score `sets` and to make the classifiers of `tasks`."""
@@ -74,7 +71,7 @@ class EmbeddingEvaluator(Evaluator):
         cache_dir: str | Path | None = None,
         precision: str = "32-true",
     ) -> None:
-        super().__init__(encoder)
+        self.encoder = encoder
         self._name = BackendName(backend)
         require_packages(self._name)
         self._cache = None if cache_dir is None else EmbeddingCache(cache_dir)
@@ -93,7 +90,7 @@ class EmbeddingEvaluator(Evaluator):
 
     def begin(
         self,
-        plan: CosinePlan,
+        plan: EvaluationPlan,
         *,
         is_first: bool = True,
         shared: Callable[[Any], Any] = lambda found: found,
@@ -104,7 +101,7 @@ class EmbeddingEvaluator(Evaluator):
         shared    gives all processes what the first one has found
         """
         self._backend = None
-        if self._cache is None:
+        if self._cache is None or not isinstance(plan, CosinePlan):
             return
         found = None
         if is_first:
@@ -122,9 +119,9 @@ class EmbeddingEvaluator(Evaluator):
             self._backend = open_backend(self.encoder, self._name)
         return torch.from_numpy(self._backend.encode(batch.tokens))[batch.columns["text"].cpu()]
 
-    def measured(self, plan: CosinePlan, outputs: np.ndarray, **how: Any) -> Evaluation:
+    def measured(self, plan: EvaluationPlan, outputs: np.ndarray, **how: Any) -> Evaluation:
         self._backend = None
-        if self._shelf is not None and len(plan.pending):
+        if self._shelf is not None and isinstance(plan, CosinePlan) and len(plan.pending):
             self._shelf.add(plan.examples.sentences, outputs)
         self._shelf = None
         return super().measured(plan, outputs, **how)
@@ -136,6 +133,9 @@ class PairEvaluator(Evaluator):
     unscored = UNSCORED_BY_PAIRS
     plan_type = JointPlan
 
+    def __init__(self, encoder: CrossEncoder) -> None:
+        self.encoder = encoder
+
     def output(self, batch: Batch) -> Float[Tensor, "batch outputs"]:
         if batch.task == NOTHING.name:
             return torch.zeros(len(batch), 1)
@@ -143,7 +143,8 @@ class PairEvaluator(Evaluator):
         scores = similarity(logits).unsqueeze(1)
         return torch.cat([scores, logits], dim=1) if logits.shape[1] > 1 else scores
 
-    def measured(self, plan: JointPlan, outputs: np.ndarray, **how: Any) -> Evaluation:
+    def measured(self, plan: EvaluationPlan, outputs: np.ndarray, **how: Any) -> Evaluation:
+        assert isinstance(plan, JointPlan)  # made by `plan`
         found = super().measured(plan, outputs, **how)
         for one, logits in zip(plan.sets, plan.logits(outputs), strict=True):
             if one.kind is Kind.NLI_PAIR and logits.shape[1] == len(NLI_CLASSES):

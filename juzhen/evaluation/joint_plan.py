@@ -54,19 +54,24 @@ class JointPlan(EvaluationPlan):
         return [_matcher(one, outputs[rows, 0]) for one, rows in of_rankings]
 
 
-def _candidate_pairs(one: RankingSet) -> Int[np.ndarray, "pairs 2"]:
-    """Each query with each of its candidates, by their places in `one.texts`."""
+def _candidates(one: RankingSet) -> list[Int[np.ndarray, "documents"]]:
+    """The candidates of each query, each once. Raises UserError where there are none."""
     if one.candidates is None:
         raise UserError(
             f"{one.column}: a cross-encoder would have to read each of {len(one.queries):,} queries with each of "
             f"{len(one.corpus):,} documents; give candidates, or rank with a bi-encoder"
         )
-    candidates = [np.unique(named) for named in one.candidates]
+    return [np.unique(named) for named in one.candidates]
+
+
+def _candidate_pairs(one: RankingSet) -> Int[np.ndarray, "pairs 2"]:
+    """Each query with each of its candidates, by their places in `one.texts`."""
+    candidates = _candidates(one)
     queries = np.repeat(np.arange(len(one.queries)), [len(named) for named in candidates])
     return np.stack([queries, len(one.queries) + np.concatenate(candidates)], axis=1)
 
 
 def _matcher(one: RankingSet, scores: Float[np.ndarray, "pairs"]) -> Matcher:
-    ends = np.cumsum([len(np.unique(named)) for named in one.candidates])
+    ends = np.cumsum([len(named) for named in _candidates(one)])
     of_queries = np.split(scores, ends[:-1])
     return lambda some, others: np.stack([of_queries[query] for query in some])

@@ -90,7 +90,8 @@ class LateColumns:
         changes.notes += _told(seen)
         if not self.again:
             data = _worth_scoring(data, result, seen)
-        scores, rows, before = data.missing, {}, {}
+        scores, before = data.missing, dict[str, Score]()
+        rows: Described = {}
         if data.evaluation:
             scores, rows = self._scored(LEXICAL if lexical else run.folder, data, settings, seen)
         if result.untrained and (self.again or any(_key(one) not in result.data for one in data.evaluation)):
@@ -128,9 +129,11 @@ class LateColumns:
         if settings.debug_rows is None and not classified:
             del deciding["seed"]  # else it decides which rows are kept
         key = json.dumps(deciding)
-        if self._read[0] != key:
-            self._read = (key, load_job_data(settings, {}, unscored=unscored))
-        return self._read[1]
+        known, data = self._read
+        if data is None or known != key:
+            data = load_job_data(settings, {}, unscored=unscored)
+            self._read = (key, data)
+        return data
 
     def _seen(
         self, run: FinishedRun, result: Result, settings: Settings, others: Descriptions, data: JobData
@@ -201,7 +204,8 @@ def _with_companions(sets: Descriptions, result: Result) -> Descriptions:
     read = {key.split("/")[1] for key in result.data if not key.startswith("train/")}
     if set(sets).isdisjoint(STS_SETS) or not set(STS_SETS) <= read | set(sets):
         return sets
-    return sets | {name: result.described(name) for name in STS_SETS if name not in sets}
+    described = {name: result.described(name) for name in STS_SETS if name not in sets}
+    return sets | {name: one for name, one in described.items() if one is not None}
 
 
 def _require_same_rows(data: JobData, result: Result) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from rich.progress import Progress
-from torch import nn
 
 from juzhen.core.accelerator import require_accelerator
 from juzhen.core.examples import Examples
@@ -86,7 +85,7 @@ class Pass:
 
     def _evaluator(self) -> Evaluator:
         if self.encoder is None:
-            return LexicalEvaluator(None)
+            return LexicalEvaluator()
         if isinstance(self.encoder, CrossEncoder):
             return PairEvaluator(self.encoder)
         evaluation = self.settings.evaluation
@@ -119,7 +118,7 @@ class Pass:
         self, evaluator: Evaluator, plan: EvaluationPlan, collate: SentenceCollator | None
     ) -> np.ndarray:
         """What the encoder gives for each row of the plan, in order."""
-        if plan.examples is NOTHING or collate is None:
+        if plan.examples is NOTHING or self.encoder is None or collate is None:
             return np.zeros((1, 1), dtype=np.float32)
         hardware = self.settings.hardware
         lengths, outputs = collate.row_lengths(plan.examples), []
@@ -137,7 +136,7 @@ class Pass:
 
 
 @contextmanager
-def _prepared(encoder: nn.Module, hardware: HardwareConfig) -> Iterator[torch.device]:
+def _prepared(encoder: SentenceEncoder | CrossEncoder, hardware: HardwareConfig) -> Iterator[torch.device]:
     """The encoder on its device, without dropout or gradients, in the precision of the hardware."""
     require_accelerator(hardware)
     require_device(hardware)

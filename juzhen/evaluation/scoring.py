@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import torch
@@ -74,11 +75,11 @@ def _score_ranking(
     chosen = {"": np.arange(len(one.queries))}
     if seen is not None and len(seen.rows):
         chosen[WITHOUT_LEAKS] = np.setdiff1d(chosen[""], seen.rows)
-    how = {"samples": bootstrap_samples, "confidence": CONFIDENCE, "seed": seed}
+    interval = partial(bootstrap_mean, samples=bootstrap_samples, confidence=CONFIDENCE, seed=seed)
     return {
         f"{one.column}/{metric}{ending}": Score(
             float(values[rows].mean()) if len(rows) else None,
-            *bootstrap_mean(values[rows], **how),
+            *interval(values[rows]),
             count=len(rows),
         )
         for ending, rows in chosen.items()
@@ -111,17 +112,17 @@ def score_sets(
 
     seen  `split/dataset` → rows that training has seen: these sets are scored without them too
     """
-    how = {"bootstrap_samples": bootstrap_samples, "seed": seed, "temperature": temperature}
+    how = {"bootstrap_samples": bootstrap_samples, "seed": seed}
     dev = {one.name: (values, one) for one, values in zip(sets, scores, strict=True) if one.split == "dev"}
     found: dict[str, Score] = {}
     for one, values in zip(sets, scores, strict=True):
         _require_numbers(one, values)
         fitted_on = None if one.split == "dev" else dev.get(one.name)
-        metrics = score_set(values, one, dev=fitted_on, **how)
+        metrics = score_set(values, one, dev=fitted_on, temperature=temperature, **how)
         if (column := f"{one.split}/{one.name}") in seen:
-            metrics |= score_unseen(values, one, seen[column].rows, **how)
+            metrics |= score_unseen(values, one, seen[column].rows, temperature=temperature, **how)
         found |= {f"{column}/{metric}": score for metric, score in metrics.items()}
-    return found | score_together(sets, scores, found, bootstrap_samples=bootstrap_samples, seed=seed)
+    return found | score_together(sets, scores, found, **how)
 
 
 def _require_numbers(examples: Examples, scores: np.ndarray) -> None:

@@ -65,7 +65,9 @@ class Settings:
         """
         known = {one.name: config[one.name] for one in fields(cls) if one.name in config}
         try:
-            return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(cls), known))
+            found = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(cls), known))
         except OmegaConfBaseException as error:
             told = short(" ".join(str(error).split()), 300)
             raise UserError(f"the configuration that the result has stored: {told}") from error
+        assert isinstance(found, cls)  # an object of the class that the structure was made of
+        return found

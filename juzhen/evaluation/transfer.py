@@ -33,11 +33,13 @@ def transfer(
             f"{some.name}: its rows are {some.kind}s; transfer needs 0/1 pairs or NLI pairs, such as mrpc, qqp or "
             "snli, or texts with a class, such as tnews"
         )
-    data = {
-        name: (_features(encoder, one, batch_tokens), one.targets.astype(np.int64))
-        for name, one in there.items()
-    }
+    data = {name: (_features(encoder, one, batch_tokens), _classes(one)) for name, one in there.items()}
     return classify(data, seed=seed)
+
+
+def _classes(examples: Examples) -> np.ndarray:
+    assert examples.targets is not None  # of a kind that has classes
+    return examples.targets.astype(np.int64)
 
 
 def _drawn(examples: Examples, limit: int | None, seed: int) -> Examples:

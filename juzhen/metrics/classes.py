@@ -17,6 +17,7 @@ def score_classes(logits: np.ndarray, examples: Examples) -> dict[str, Score]:
     broken = np.flatnonzero(~np.isfinite(logits).all(axis=1))
     if len(broken):
         raise ValueError(f"{examples.name}/{examples.split}: row {broken[0]}: a logit is not finite")
+    assert examples.targets is not None  # a kind with classes
     found, gold = logits.argmax(axis=1), examples.targets.astype(np.int64)
     classes = np.arange(logits.shape[1])
     macro = f1_score(gold, found, labels=classes, average="macro", zero_division=0.0)

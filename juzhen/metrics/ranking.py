@@ -1,6 +1,7 @@
 """Rankings → the numbers that go into a result: of anchors among a few texts, and of queries in a corpus."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -78,14 +79,14 @@ def score_ranking(
     best = others.max(axis=1)
     shared = 1 / (1 + (others == own[:, None]).sum(axis=1))
     right = np.where(own > best, 1.0, np.where(own == best, shared, 0.0))
-    how = {"samples": bootstrap_samples, "confidence": confidence, "seed": seed}
+    interval = partial(bootstrap_mean, samples=bootstrap_samples, confidence=confidence, seed=seed)
     found = {}
     if is_ranking:
         losses = logsumexp(scores / temperature, axis=1) - own / temperature
-        found["ranking_accuracy"] = Score(float(right.mean()), *bootstrap_mean(right, **how), count=count)
-        found["ranking_loss"] = Score(float(losses.mean()), *bootstrap_mean(losses, **how), count=count)
+        found["ranking_accuracy"] = Score(float(right.mean()), *interval(right), count=count)
+        found["ranking_loss"] = Score(float(losses.mean()), *interval(losses), count=count)
     else:
-        found["triplet_accuracy"] = Score(float(right.mean()), *bootstrap_mean(right, **how), count=count)
+        found["triplet_accuracy"] = Score(float(right.mean()), *interval(right), count=count)
     positive, negative = float(own.mean()), float(others[np.isfinite(others)].mean())
     spacing = {"positive_score": positive, "negative_score": negative, "score_gap": positive - negative}
     return found | {name: Score(value, count=count) for name, value in spacing.items()}

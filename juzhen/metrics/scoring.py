@@ -52,6 +52,7 @@ def score_set(
         if examples.kind in RANKED:
             return score_ranking(scores, examples, temperature=temperature, confidence=CONFIDENCE, **how)
         grades = examples.grades()
+        assert grades is not None  # pairs that are not ranked have an order
         found = _correlations(scores, grades, **how)
         spread = score_distribution(scores, grades)
         found |= {name: Score(value, count=len(grades)) for name, value in spread.items()}
@@ -79,11 +80,13 @@ def _decisions(
 ) -> dict[str, Score]:
     """Metrics that need a threshold or class, for labelled pairs."""
     labels = examples.targets
+    assert labels is not None  # labelled pairs have labels
     accuracy = f1 = None
     if examples.split == "dev":
         accuracy, f1 = cross_fitted_accuracy(scores, labels), cross_fitted_f1(scores, labels)
     elif dev is not None:
         dev_scores, dev_labels = dev[0], dev[1].targets
+        assert dev_labels is not None  # the same set, hence the same kind
         by_accuracy = fit_threshold(dev_scores, dev_labels, objective="accuracy")
         by_f1 = fit_threshold(dev_scores, dev_labels, objective="f1")
         accuracy = accuracy_at(scores, labels, threshold=by_accuracy)

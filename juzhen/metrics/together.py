@@ -41,7 +41,8 @@ def score_together(
             values, grades, metric="spearman", samples=bootstrap_samples, confidence=CONFIDENCE, seed=seed
         )
         each = [found[f"{split}/{name}/spearman"].value for name in STS_SETS]
-        mean = None if None in each else float(np.mean(each))
+        defined = [value for value in each if value is not None]
+        mean = float(np.mean(defined)) if len(defined) == len(each) else None
         together[f"{split}/sts_all/spearman"] = Score(spearman(values, grades), low, high, count=len(grades))
         together[f"{split}/sts_mean/spearman"] = Score(mean, count=len(grades))
     return together

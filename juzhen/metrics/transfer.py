@@ -7,13 +7,14 @@ says what the encoder has put in, whatever the cosine makes of it.
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import TypeAlias
 
 import numpy as np
 import scipy.sparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, f1_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from juzhen.core.errors import UserError
@@ -31,11 +32,14 @@ SPARSE_STRENGTHS = (0.1, 1.0, 10.0, 100.0)
 NUM_FOLDS = 5
 MAX_ITERATIONS = 300
 
-Features = np.ndarray | scipy.sparse.csr_array
+Features: TypeAlias = np.ndarray | scipy.sparse.csr_array
 """(rows, features)."""
 
 Labelled = tuple[Features, np.ndarray]
 """Features, and the class number of each row."""
+
+Judged = tuple[np.ndarray, np.ndarray, np.ndarray, float, str]
+"""Classes of the rows that are judged by, what was named of them, classes that were learnt from, penalty, and how."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,7 @@ def classify(
     )
 
 
-def _classifier(strength: float, features: Features):
+def _classifier(strength: float, features: Features) -> LogisticRegression | Pipeline:
     model = LogisticRegression(C=strength, max_iter=MAX_ITERATIONS)
     # Scaled, so that one penalty means the same for every feature and every encoder; rows of TF-IDF have length 1.
     return model if scipy.sparse.issparse(features) else make_pipeline(StandardScaler(), model)
@@ -149,7 +153,7 @@ def _best_strength(features: Features, labels: np.ndarray, dev: Labelled | None,
     return max(_strengths(features), key=quality)  # the strongest penalty among equals
 
 
-def _held_out(train: Labelled, judged: Labelled, dev: Labelled | None, *, name: str, seed: int) -> tuple:
+def _held_out(train: Labelled, judged: Labelled, dev: Labelled | None, *, name: str, seed: int) -> Judged:
     features, labels = train
     if dev is None and np.bincount(labels)[np.unique(labels)].min() < 2:
         strength = _strengths(features)[1]  # a class with one row has no part in folds
@@ -159,7 +163,7 @@ def _held_out(train: Labelled, judged: Labelled, dev: Labelled | None, *, name: 
     return judged[1], found, labels, strength, f"train → {name}"
 
 
-def _in_folds(features: Features, labels: np.ndarray, *, name: str, seed: int) -> tuple:
+def _in_folds(features: Features, labels: np.ndarray, *, name: str, seed: int) -> Judged:
     """One penalty for all folds, of a middle strength: chosen on the rows it is judged by it would flatter."""
     strength = _strengths(features)[1]
     folds = _folds(labels, seed)

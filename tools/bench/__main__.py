@@ -34,7 +34,7 @@ NEEDED = {
 def build_parser() -> argparse.ArgumentParser:
     shape = argparse.RawDescriptionHelpFormatter
     parser = Parser("python -m tools.bench", description=__doc__, formatter_class=shape)
-    verbs = parser.add_subparsers(dest="benchmark", required=True, metavar="benchmark")
+    verbs = parser.add_commands(dest="benchmark", required=True, metavar="benchmark")
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument(
         "--scale",
