@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from juzhen.core.errors import UserError
 from juzhen.core.places import CONFIGURATION
@@ -102,7 +102,9 @@ def found_hardware() -> tuple[str, str]:
 
 def this_machine(key: str) -> Any:
     """The value of a key in the file of conf/hardware that suits this machine."""
-    return OmegaConf.load(HARDWARE / f"{found_hardware()[0]}.yaml")[key]
+    settings = OmegaConf.load(HARDWARE / f"{found_hardware()[0]}.yaml")
+    assert isinstance(settings, DictConfig)  # each option of conf/hardware is keys and values
+    return settings[key]
 
 
 def register() -> None:

@@ -196,7 +196,7 @@ def mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
         return {key: mapped(inner, change) for key, inner in value.items()}
     if isinstance(value, list):
         return [mapped(inner, change) for inner in value]
-    if is_dataclass(value):
+    if is_dataclass(value) and not isinstance(value, type):
         return type(value)(
             **{field.name: mapped(getattr(value, field.name), change) for field in fields(value)}
         )

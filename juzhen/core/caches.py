@@ -43,7 +43,9 @@ def caches_below(folder: str | Path | None) -> None:
     """
     require_cache(folder)
     wanted = {name: own for name, own in FOLDERS.items() if name not in os.environ}
-    if folder is None and wanted:
+    if not wanted:
+        return
+    if folder is None:
         folder = tempfile.mkdtemp(prefix="juzhen-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
     for name, own in wanted.items():

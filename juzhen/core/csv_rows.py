@@ -22,21 +22,24 @@ def csv_rows(path: Path) -> tuple[list[str], Iterator[tuple[int, dict[str, str]]
         raise UserError(
             f"{path}: byte {error.start + 1} is not UTF-8; expected a CSV file in UTF-8"
         ) from error
-    reader = csv.reader(io.StringIO(text, newline=""))
-    names = next(_told(path, reader), (0, []))[1]
-    return names, _named(path, names, reader)
+    rows = _told(path, text)
+    names = next(rows, (0, []))[1]
+    return names, _named(path, names, rows)
 
 
-def _named(path: Path, names: list[str], reader) -> Iterator[tuple[int, dict[str, str]]]:
-    for line, row in _told(path, reader):
+def _named(
+    path: Path, names: list[str], rows: Iterator[tuple[int, list[str]]]
+) -> Iterator[tuple[int, dict[str, str]]]:
+    for line, row in rows:
         if len(row) > len(names):
             raise UserError(f"{path}, line {line}: {len(row)} values, expected {len(names)}")
         if row:
             yield line, dict(zip(names, row + [""] * (len(names) - len(row)), strict=True))
 
 
-def _told(path: Path, reader) -> Iterator[tuple[int, list[str]]]:
+def _told(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
     """The rows with the line that each ends on."""
+    reader = csv.reader(io.StringIO(text, newline=""))
     try:
         for row in reader:
             yield reader.line_num, row

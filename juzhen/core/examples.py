@@ -1,6 +1,6 @@
 """Examples: the rows of one split of one dataset, as text."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -83,11 +83,14 @@ class Examples:
         split: str,
         *,
         kind: Kind,
-        texts: dict[str, list[str]],
+        texts: Mapping[str, Sequence[str]],
         targets: np.ndarray | None = None,
-        **more: object,
+        fingerprint: str = "",
+        num_dropped: int = 0,
+        lines: np.ndarray | None = None,
+        num_classes: int = 0,
     ) -> "Examples":
-        """Builds the sentence table from one list of strings per column."""
+        """Builds the sentence table from the texts of each column."""
         table: dict[str, int] = {}
         columns = {
             column: np.fromiter(
@@ -96,7 +99,18 @@ class Examples:
             for column, values in texts.items()
         }
         targets = None if targets is None else np.asarray(targets, dtype=np.float32)
-        return cls(name, split, kind, list(table), columns, targets, **more)
+        return cls(
+            name,
+            split,
+            kind,
+            list(table),
+            columns,
+            targets,
+            fingerprint=fingerprint,
+            num_dropped=num_dropped,
+            lines=lines,
+            num_classes=num_classes,
+        )
 
     def texts(self, column: str) -> list[str]:
         """One text column, spelt out row by row."""
@@ -120,5 +134,6 @@ class Examples:
         if self.kind in (Kind.SCORED_PAIR, Kind.LABELLED_PAIR):
             return self.targets
         if self.kind is Kind.NLI_PAIR:
+            assert self.targets is not None  # NLI pairs have classes, as TARGET_COLUMN says
             return np.asarray(NLI_GRADES, dtype=np.float32)[self.targets.astype(np.int64)]
         return None

@@ -4,12 +4,15 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from juzhen.core.errors import UserError
 from juzhen.core.shape import Object, require_shape
 from juzhen.core.texts import short
 from juzhen.core.weights import weights_digest
+
+if TYPE_CHECKING:
+    import numpy as np
 
 SCALINGS = ("temperature", "platt")
 """Ways from a score to the logit of label 1: score / T, and a · score + b."""
@@ -30,7 +33,7 @@ FUSION = Object(
     }
 )
 
-Scores = TypeVar("Scores")
+Scores = TypeVar("Scores", float, "np.ndarray")
 """A number, or an array of them."""
 
 

@@ -25,8 +25,9 @@ UNSCORED: Mapping[Kind, str] = {
 }
 """Kinds of sets of which no embedding has a measure, and why."""
 
-UNSCORED_BY_PAIRS: Mapping[Kind, str] = UNSCORED | {
-    Kind.LABELLED_TEXT: "classes are told apart on embeddings, and a cross-encoder has none"
+UNSCORED_BY_PAIRS: Mapping[Kind, str] = {
+    **UNSCORED,
+    Kind.LABELLED_TEXT: "classes are told apart on embeddings, and a cross-encoder has none",
 }
 """The same of a cross-encoder."""
 

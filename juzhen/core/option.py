@@ -48,9 +48,9 @@ class Option:
     def check_number(self, key: str, value: Any, number: float, unit: str = "") -> None:
         """Raises UserError for a number outside the limits; `value` is how it was written."""
         # Written so that NaN is outside all limits.
-        limits = {"at least": self.at_least, "more than": self.above, "less than": self.below}
+        told = {"at least": self.at_least, "more than": self.above, "less than": self.below}
         holds = {"at least": float.__ge__, "more than": float.__gt__, "less than": float.__lt__}
-        limits = {word: limit for word, limit in limits.items() if limit is not None}
+        limits = {word: limit for word, limit in told.items() if limit is not None}
         if not all(holds[word](float(number), float(limit)) for word, limit in limits.items()):
             words = " and ".join(f"{word} {limit:.10g}" for word, limit in limits.items())
             about = f" ({self.about})" if self.about else ""

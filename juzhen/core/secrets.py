@@ -7,7 +7,7 @@ gives a short list of variables and no other, and what looks like a secret is bl
 import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -84,7 +84,7 @@ def place_of_secret(value: Any) -> str | None:
     return look("", "", value)
 
 
-def _redacted(value: Any, known: re.Pattern | None) -> Any:
+def _redacted(value: Any, known: re.Pattern[str] | None) -> Any:
     if isinstance(value, str):
         value = LOOKS.sub(REDACTED, value)
         return value if known is None else known.sub(REDACTED, value)
@@ -100,7 +100,7 @@ def _redacted(value: Any, known: re.Pattern | None) -> Any:
     return value
 
 
-def _of_the_environment() -> re.Pattern | None:
+def _of_the_environment() -> re.Pattern[str] | None:
     found = {value for name, value in os.environ.items() if NAMES.search(name) and len(value) >= SHORTEST}
     return re.compile("|".join(map(re.escape, sorted(found, key=len, reverse=True)))) if found else None
 
@@ -108,15 +108,19 @@ def _of_the_environment() -> re.Pattern | None:
 def hide_in_logs() -> None:
     """Blots out secrets in every log message of this process from now on."""
     make = logging.getLogRecordFactory()
-    if getattr(make, "hides_secrets", False):
-        return
+    if not isinstance(make, _HidingFactory):
+        logging.setLogRecordFactory(_HidingFactory(make))
 
-    def record(*given: Any, **more: Any) -> logging.LogRecord:
-        made = make(*given, **more)
+
+class _HidingFactory:
+    """Makes log messages as another factory does, without the secrets."""
+
+    def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
+        self._make = make
+
+    def __call__(self, *given: Any, **more: Any) -> logging.LogRecord:
+        made = self._make(*given, **more)
         told = made.getMessage()
         if (shown := redacted(told)) != told:
             made.msg, made.args = shown, ()
         return made
-
-    record.hides_secrets = True
-    logging.setLogRecordFactory(record)

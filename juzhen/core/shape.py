@@ -79,7 +79,7 @@ def _is_kind(value: Any, shape: Shape) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value)
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
-    return isinstance(value, kind) and (kind is not str or _is_text(value))
+    return isinstance(value, kind) and (not isinstance(value, str) or _is_text(value))
 
 
 def _is_finite(number: int | float) -> bool:

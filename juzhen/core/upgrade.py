@@ -75,7 +75,7 @@ def _named(node: Any) -> Any:
     return named | {key: one for key, one in node.items() if key not in named}
 
 
-def _variant(model: Node) -> str:
+def _variant(model: Mapping[str, Any]) -> str:
     """The name of the settings of a prompt encoder, from before they had one."""
     english = (model.get("templates") or {}).get("en") or {}
     masks = str(english.get("anchor")).count("[MASK]")

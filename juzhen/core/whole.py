@@ -34,7 +34,7 @@ NAME_BYTES = 200
 @contextmanager
 def whole_file(
     path: str | Path, mode: str = "w", *, unless: Callable[[], bool] = lambda: False
-) -> Iterator[IO]:
+) -> Iterator[IO[Any]]:
     """A file to write to that takes the place of `path` at the end of the block; after an error nothing has changed.
 
     mode    w: text in UTF-8, line ends as they are given · wb: bytes
@@ -45,9 +45,9 @@ def whole_file(
     path = Path(path)
     _refuse_devices(path)
     part, descriptor = _new_file(path)
-    text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
+    encoding, newline = (None, None) if "b" in mode else ("utf-8", "")
     try:
-        with os.fdopen(descriptor, mode, **text) as file:
+        with os.fdopen(descriptor, mode, encoding=encoding, newline=newline) as file:
             yield file
             file.flush()
             os.fsync(descriptor)

@@ -8,11 +8,11 @@ from juzhen.report.claims import beside_claims
 from juzhen.report.compare import compare
 from juzhen.report.complement import clustered, complementary_pairs, greedy_order
 from juzhen.report.costs import Cost, row_costs
-from juzhen.report.entries import BASELINES, trained_sets, untrained_row, with_entries
+from juzhen.report.entries import BASELINES, EntryMatrix, EntryRow, trained_sets, untrained_row, with_entries
 from juzhen.report.fidelity import Fidelity, shape_fidelity
 from juzhen.report.figures import MEASURED
 from juzhen.report.leaks import Audit
-from juzhen.report.matrix import Matrix, Row, build_matrix
+from juzhen.report.matrix import Matrix, build_matrix
 from juzhen.report.questions import (
     averages_table,
     greedy_table,
@@ -43,8 +43,8 @@ class Report:
     num_results how many files it was made from
     """
 
-    matrix: Matrix
-    clustered: tuple[list[Row], list[str]]
+    matrix: EntryMatrix
+    clustered: tuple[list[EntryRow], list[str]]
     costs: dict[str, Cost]
     fidelity: list[Fidelity]
     differences: Differences

@@ -9,8 +9,7 @@ from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
 from scipy.spatial.distance import squareform
 from scipy.stats import rankdata
 
-from juzhen.report.entries import BASELINES
-from juzhen.report.matrix import Matrix, Row
+from juzhen.report.entries import BASELINES, EntryMatrix, EntryRow
 
 LEAST_SHARED = 3
 """Values that two rows or columns must share to have a correlation."""
@@ -44,7 +43,7 @@ class Step:
     improves: tuple[str, ...]
 
 
-def clustered(matrix: Matrix, columns: Sequence[str]) -> tuple[list[Row], list[str]]:
+def clustered(matrix: EntryMatrix, columns: Sequence[str]) -> tuple[list[EntryRow], list[str]]:
     """Rows and columns with alike ones side by side; baselines stay on top.
 
     Average linkage on 1 − Spearman between profiles, leaves in optimal order (Bar-Joseph et al. 2001).
@@ -58,7 +57,9 @@ def clustered(matrix: Matrix, columns: Sequence[str]) -> tuple[list[Row], list[s
     return rows, [columns[place] for place in _leaf_order(table.T)]
 
 
-def complementary_pairs(rows: Sequence[Row], joint: Sequence[Row], columns: Sequence[str]) -> list[Pair]:
+def complementary_pairs(
+    rows: Sequence[EntryRow], joint: Sequence[EntryRow], columns: Sequence[str]
+) -> list[Pair]:
     """Pairs of `rows`, the most complementary first; `joint` are looked up for the same two sets."""
     table = _values(rows, columns)
     pairs = []
@@ -73,7 +74,7 @@ def complementary_pairs(rows: Sequence[Row], joint: Sequence[Row], columns: Sequ
     return sorted(pairs, key=lambda one: -one.best_of)
 
 
-def greedy_order(rows: Sequence[Row], columns: Sequence[str]) -> list[Step]:
+def greedy_order(rows: Sequence[EntryRow], columns: Sequence[str]) -> list[Step]:
     """The row with the best mean, then at each step the one that raises the mean of the best-of most.
 
     Only columns in which every row has a clean score count; ends when nothing adds anything.
@@ -96,7 +97,7 @@ def greedy_order(rows: Sequence[Row], columns: Sequence[str]) -> list[Step]:
     return steps
 
 
-def _values(rows: Sequence[Row], columns: Sequence[str]) -> np.ndarray:
+def _values(rows: Sequence[EntryRow], columns: Sequence[str]) -> np.ndarray:
     """Scores ×100; NaN where there is none, or where another training set leaks."""
     table = np.full((len(rows), len(columns)), np.nan)
     for i, row in enumerate(rows):
@@ -113,7 +114,12 @@ def _mean(values: np.ndarray) -> float:
 
 
 def _observed(
-    a: Row, b: Row, joint: Sequence[Row], columns: Sequence[str], shared: np.ndarray, better: float
+    a: EntryRow,
+    b: EntryRow,
+    joint: Sequence[EntryRow],
+    columns: Sequence[str],
+    shared: np.ndarray,
+    better: float,
 ) -> tuple[float | None, str]:
     wanted = {a.trained_on, b.trained_on}
     found = []

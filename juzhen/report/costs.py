@@ -46,8 +46,9 @@ def row_costs(rows: Sequence[Row], results: Sequence[Result]) -> dict[str, Cost]
 
 
 def _total(stages: Sequence[Result | None], key: str) -> float | None:
-    found = [None if one is None else one.training.get(key) for one in stages]
-    return None if None in found else sum(found)
+    told = [None if one is None else one.training.get(key) for one in stages]
+    known = [one for one in told if one is not None]
+    return sum(known) if len(known) == len(told) else None
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

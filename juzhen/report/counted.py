@@ -15,8 +15,9 @@ def counted_leak(row: Row, column: str, metric: str, seeds: Sequence[int]) -> Le
     Of several seeds, which may have drawn other rows under a limit, means; an undefined rest of one seed leaves
     the others' mean.
     """
-    results = [_counting(row.runs.results[seed], column) for seed in seeds]
-    if not results or None in results:
+    counting = [_counting(row.runs.results[seed], column) for seed in seeds]
+    results = [one for one in counting if one is not None]
+    if not results or len(results) < len(counting):
         return None
     found = [one.data[column]["leaked"] for one in results]
     rows = round(statistics.fmean(one["rows"] for one in found))
@@ -44,14 +45,14 @@ def _most(found: Sequence[Mapping[str, Any]]) -> str:
 
 def _rest(results: Sequence[Result], key: str) -> Rest | None:
     """None where no row was seen, or the metric has no second number."""
-    pairs = [(one.scores.get(key), one.scores.get(f"{key}{WITHOUT_LEAKS}")) for one in results]
-    pairs = [(whole, rest) for whole, rest in pairs if whole is not None and rest is not None]
+    scores = [(one.scores.get(key), one.scores.get(f"{key}{WITHOUT_LEAKS}")) for one in results]
+    pairs = [(whole, rest) for whole, rest in scores if whole is not None and rest is not None]
     if not pairs:
         return None
     defined = [(whole, rest) for whole, rest in pairs if None not in (whole.value, rest.value)]
     if not defined:
-        whole = _mean([whole.value for whole, _ in pairs])
-        return Rest(whole, None, None, None, max(rest.count for _, rest in pairs))
+        mean = _mean([whole.value for whole, _ in pairs])
+        return Rest(mean, None, None, None, max(rest.count for _, rest in pairs))
     return Rest(
         whole=_mean([whole.value for whole, _ in defined]),
         value=_mean([rest.value for _, rest in defined]),
@@ -62,4 +63,5 @@ def _rest(results: Sequence[Result], key: str) -> Rest | None:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    return None if None in values else statistics.fmean(values)
+    known = [one for one in values if one is not None]
+    return statistics.fmean(known) if len(known) == len(values) else None

@@ -47,19 +47,32 @@ class Entry(Cell):
         return self.is_leaky and not self.in_domain
 
 
-def with_entries(matrix: Matrix, audit: Audit | None) -> Matrix:
+@dataclass(frozen=True)
+class EntryRow(Row):
+    """A row with an Entry in every cell."""
+
+    cells: Mapping[str, Entry]
+
+
+@dataclass(frozen=True)
+class EntryMatrix(Matrix):
+    """A matrix of such rows."""
+
+    rows: Sequence[EntryRow]
+
+
+def with_entries(matrix: Matrix, audit: Audit | None) -> EntryMatrix:
     """The same matrix with an Entry in every cell."""
-    rows = [
-        replace(row, cells={column: _entry(row, column, matrix.metric, audit) for column in row.cells})
-        for row in matrix.rows
-    ]
-    lexical = lexical_scores(rows)
-    for row in rows:
+    lexical = lexical_scores(matrix.rows)
+    rows = []
+    for row in matrix.rows:
+        entries = {column: _entry(row, column, matrix.metric, audit) for column in row.cells}
         if row.trained_on != "lexical":
-            for column, entry in row.cells.items():
+            for column, entry in entries.items():
                 below = column in lexical and entry.mean < lexical[column]
-                row.cells[column] = replace(entry, below_lexical=below)
-    return replace(matrix, rows=rows)
+                entries[column] = replace(entry, below_lexical=below)
+        rows.append(EntryRow(**(vars(row) | {"cells": entries})))
+    return EntryMatrix(**(vars(matrix) | {"rows": rows}))
 
 
 def lexical_scores(rows: Sequence[Row]) -> dict[str, float]:
@@ -105,21 +118,19 @@ def _config(row: Row) -> Mapping[str, Any]:
 
 def _entry(row: Row, column: str, metric: str, audit: Audit | None) -> Entry:
     key = f"{column}/{metric}"
-    scores = {
-        seed: found[key]
-        for seed, found in sorted(row.runs.scores.items())
-        if key in found and found[key].value is not None
-    }
-    result = _source(row, next(iter(scores)), key)
-    low, high = _interval(list(scores.values()))
+    asked = {seed: found[key] for seed, found in sorted(row.runs.scores.items()) if key in found}
+    values = {seed: score.value for seed, score in asked.items() if score.value is not None}
+    scores = [asked[seed] for seed in values]
+    result = _source(row, next(iter(values)), key)
+    low, high = _interval(scores)
     names = trained_sets(row.trained_on)
     parts = {part for name in names for part in _parts(name, result.config)}
     return Entry(
         **(vars(row.cells[column]) | {"low": low, "high": high}),
-        values=tuple((seed, score.value) for seed, score in scores.items()),
-        count=next((score.count for score in scores.values() if score.count), None),
+        values=tuple(values.items()),
+        count=next((score.count for score in scores if score.count), None),
         in_domain=column.split("/")[1] in parts,
-        leak=(counted_leak(row, column, metric, list(scores)) if names else None)
+        leak=(counted_leak(row, column, metric, list(values)) if names else None)
         or _audited_leak(names, column, result, audit),
         command=_command(result),
         commit=_commit(result),
@@ -133,9 +144,10 @@ def _source(row: Row, seed: int, key: str) -> Result:
 
 
 def _interval(scores: Sequence[Score]) -> tuple[float | None, float | None]:
-    if any(score.low is None or score.high is None for score in scores):
+    bounds = [(one.low, one.high) for one in scores if one.low is not None and one.high is not None]
+    if len(bounds) < len(scores):
         return None, None
-    return statistics.fmean(one.low for one in scores), statistics.fmean(one.high for one in scores)
+    return statistics.fmean(low for low, _ in bounds), statistics.fmean(high for _, high in bounds)
 
 
 def _audited_leak(names: Sequence[str], column: str, result: Result, audit: Audit | None) -> Leak | None:

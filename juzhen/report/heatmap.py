@@ -6,21 +6,17 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from juzhen.core.whole import whole_file
 from juzhen.report.build import Report
-from juzhen.report.matrix import Row
+from juzhen.report.entries import EntryRow
 from juzhen.report.table import heading, percent
 from juzhen.report.tables import BELOW, LEAKY, signs
 
-STYLE = {
-    "svg.hashsalt": "juzhen",  # the same report gives the same file
-    "svg.fonttype": "none",  # words stay words
-    "font.size": 9,
-    "figure.constrained_layout.use": True,
-}
 COLOURS = "cividis"
 """Nuñez, Anderton and Renslow (2018): the same for every kind of colour vision, and even in grey."""
 
@@ -35,7 +31,15 @@ def draw_heat_map(report: Report, folder: Path) -> list[Path]:
     rows = [row for row in rows if row.cells.keys() & set(columns)]
     if not rows:
         return []
-    with matplotlib.rc_context(STYLE):
+    style = matplotlib.rc_context(
+        {
+            "svg.hashsalt": "juzhen",  # the same report gives the same file
+            "svg.fonttype": "none",  # words stay words
+            "font.size": 9,
+            "figure.constrained_layout.use": True,
+        }
+    )
+    with style:
         figure = _figure(rows, columns, report.matrix.metric)
         written = []
         for suffix, options in (("svg", {"metadata": {"Date": None}}), ("png", {"dpi": 150})):
@@ -46,7 +50,7 @@ def draw_heat_map(report: Report, folder: Path) -> list[Path]:
     return written
 
 
-def _figure(rows: list[Row], columns: list[str], metric: str) -> Figure:
+def _figure(rows: list[EntryRow], columns: list[str], metric: str) -> Figure:
     values = np.array(
         [[100 * row.cells[one].mean if one in row.cells else np.nan for one in columns] for row in rows]
     )
@@ -58,14 +62,15 @@ def _figure(rows: list[Row], columns: list[str], metric: str) -> Figure:
     )
     figure = Figure(figsize=size)
     axes = figure.subplots()
-    image = axes.imshow(values, cmap=COLOURS, vmin=min(0.0, np.nanmin(values)), vmax=100, aspect="auto")
+    norm = Normalize(vmin=min(0.0, np.nanmin(values)), vmax=100)
+    image = axes.imshow(values, cmap=COLOURS, norm=norm, aspect="auto")
     axes.set_xticks(range(len(columns)), [heading(one) for one in columns], rotation=35, ha="right")
     axes.set_yticks(range(len(rows)), labels)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     for y, row in enumerate(rows):
         for x, column in enumerate(columns):
-            _annotate(axes, row, column, (x, y), image.norm(values[y, x]))
+            _annotate(axes, row, column, (x, y), norm(float(values[y, x])))
     axes.set_title(
         f"{metric} ×100\noutlined: trained on it, {LEAKY} leaky, {BELOW} below the lexical baseline",
         fontsize=8,
@@ -85,7 +90,7 @@ def short_label(label: str) -> str:
     return "\n".join(textwrap.wrap(latin, LABEL_WIDTH, max_lines=LABEL_LINES, placeholder=" …"))
 
 
-def _annotate(axes, row: Row, column: str, place: tuple[int, int], lightness: float) -> None:
+def _annotate(axes: Axes, row: EntryRow, column: str, place: tuple[int, int], lightness: float) -> None:
     entry = row.cells.get(column)
     if entry is None:
         axes.text(*place, "·", ha="center", va="center", color="#888888")

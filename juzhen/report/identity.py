@@ -126,7 +126,9 @@ def _own_numbers(schedule: Mapping[str, Any] | str, stage: int, seen: Sequence[s
     """What sets, and the stages before this one, had of their own; this one's numbers are the result's."""
     if isinstance(schedule, str):
         return {}
-    own = {"schedule.sets": {name: one for name, one in schedule["sets"].items() if name in seen}}
+    own: dict[str, Any] = {
+        "schedule.sets": {name: one for name, one in schedule["sets"].items() if name in seen}
+    }
     order = schedule["order"] or seen
     earlier = {str(i): schedule["stages"].get(name) for i, name in enumerate(order[:stage])}
     own["schedule.stages"] = {place: one for place, one in earlier.items() if one}

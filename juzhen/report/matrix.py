@@ -49,7 +49,7 @@ class Row:
     trained_on: str
     setup: str
     num_seeds: int
-    cells: dict[str, Cell]
+    cells: Mapping[str, Cell]
     runs: "Runs" = field(default_factory=lambda: Runs(""), repr=False, compare=False)
 
 
@@ -61,7 +61,7 @@ class Matrix:
     """
 
     metric: str
-    rows: list[Row]
+    rows: Sequence[Row]
     columns: list[str]
     counted: list[str] = field(default_factory=list)
     hidden: list[str] = field(default_factory=list)
@@ -154,11 +154,12 @@ def _setup(result: Result, identity: Identity) -> str:
 def _cells(seeds: Sequence[Mapping[str, Score]], metric: str) -> dict[str, Cell]:
     cells = {}
     for key in dict.fromkeys(key for scores in seeds for key in scores if key.endswith(f"/{metric}")):
-        found = [scores[key] for scores in seeds if key in scores and scores[key].value is not None]
+        asked = [scores[key] for scores in seeds if key in scores]
+        found = [(score, score.value) for score in asked if score.value is not None]
         if not found:
             continue
-        values = [score.value for score in found]
-        alone = found[0] if len(found) == 1 else Score(None)
+        values = [value for _, value in found]
+        alone = found[0][0] if len(found) == 1 else Score(None)
         cells[key.rsplit("/", 1)[0]] = Cell(
             mean=statistics.fmean(values),
             std=statistics.stdev(values) if len(values) > 1 else None,

@@ -4,12 +4,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
 
 from jinja2 import Environment
 
 from juzhen.report.build import Report
-from juzhen.report.entries import Entry
+from juzhen.report.entries import Entry, EntryRow
 from juzhen.report.leaks import Leak, Rest
 from juzhen.report.matrix import Row
 from juzhen.report.table import MISSING, heading, percent
@@ -88,8 +87,8 @@ def _numeric(table: Table) -> Sequence[bool]:
     return [is_numeric(table.lines, place) for place in range(len(table.head))]
 
 
-def _view(report: Report, row: Row, column: str, is_best: bool) -> View:
-    entry: Any = row.cells.get(column)
+def _view(report: Report, row: EntryRow, column: str, is_best: bool) -> View:
+    entry = row.cells.get(column)
     if entry is None:
         return View(MISSING, facts=(("", f"{row.label} has no score on {heading(column)}"),))
     flags = {

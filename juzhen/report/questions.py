@@ -4,8 +4,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from juzhen.report.complement import Pair, Step
-from juzhen.report.entries import BASELINES, Entry, lexical_scores, trained_sets
-from juzhen.report.matrix import Matrix, Row
+from juzhen.report.entries import BASELINES, Entry, EntryMatrix, EntryRow, lexical_scores, trained_sets
+from juzhen.report.matrix import Row
 from juzhen.report.significance import Differences
 from juzhen.report.table import MISSING, heading, percent
 from juzhen.report.tables import Table, signed
@@ -13,11 +13,11 @@ from juzhen.report.tables import Table, signed
 MOST_PAIRS = 10
 
 
-def single_set_rows(matrix: Matrix) -> list[Row]:
+def single_set_rows(matrix: EntryMatrix) -> list[EntryRow]:
     return [row for row in matrix.rows if len(trained_sets(row.trained_on)) == 1]
 
 
-def averages_table(matrix: Matrix, columns: Sequence[str], untrained: Mapping[str, Row | None]) -> Table:
+def averages_table(matrix: EntryMatrix, columns: Sequence[str], untrained: Mapping[str, Row | None]) -> Table:
     """Means over columns, each set counted once whatever its size."""
     note = (
         "In-domain: the row was trained on the set's train split, alone or among others. Zero-shot: the other sets, "
@@ -37,7 +37,7 @@ def averages_table(matrix: Matrix, columns: Sequence[str], untrained: Mapping[st
 
 
 def helpers_table(
-    matrix: Matrix, columns: Sequence[str], untrained: Mapping[str, Row | None], differences: Differences
+    matrix: EntryMatrix, columns: Sequence[str], untrained: Mapping[str, Row | None], differences: Differences
 ) -> Table:
     """Single training sets, the one that helps most targets first."""
     note = (
@@ -56,8 +56,8 @@ def helpers_table(
         certain, lower = verdicts.count("higher"), verdicts.count("lower")
         most = max(gains, key=lambda one: gains[one])
         mean = statistics.fmean(gains.values())
-        line = (row.label, str(len(targets)), str(sum(gain > 0 for gain in gains.values())), str(certain))
-        line += (str(lower), signed(mean), f"{heading(most)} {signed(gains[most])}")
+        counts = (len(targets), sum(gain > 0 for gain in gains.values()), certain, lower)
+        line = (row.label, *map(str, counts), signed(mean), f"{heading(most)} {signed(gains[most])}")
         ranked.append(((certain - lower, mean), line))
     ranked.sort(key=lambda one: one[0], reverse=True)
     return Table(
@@ -65,7 +65,7 @@ def helpers_table(
     )
 
 
-def targets_table(matrix: Matrix, columns: Sequence[str]) -> Table:
+def targets_table(matrix: EntryMatrix, columns: Sequence[str]) -> Table:
     """Evaluation sets, the hardest for other sets' rows first."""
     note = (
         "Hardest first: by the median over rows that were not trained on the set and do not leak into it. A set that "
@@ -137,11 +137,11 @@ def greedy_table(steps: Sequence[Step]) -> Table:
     return Table("greedy", "What should the next stage be?", note, head, lines)
 
 
-def _in_domain(row: Row, columns: Sequence[str]) -> list[str]:
+def _in_domain(row: EntryRow, columns: Sequence[str]) -> list[str]:
     return [one for one in columns if one in row.cells and row.cells[one].in_domain]
 
 
-def _zero_shot(row: Row, columns: Sequence[str]) -> list[str]:
+def _zero_shot(row: EntryRow, columns: Sequence[str]) -> list[str]:
     def counts(entry: Entry) -> bool:
         return not entry.in_domain and not entry.is_leaky
 

@@ -8,8 +8,7 @@ from itertools import combinations
 
 from scipy.special import ndtr, stdtr
 
-from juzhen.report.entries import Entry
-from juzhen.report.matrix import Matrix, Row
+from juzhen.report.entries import Entry, EntryMatrix, EntryRow
 
 LEVEL = 0.05
 LEAST_SEEDS = 3
@@ -51,7 +50,7 @@ class Difference:
 class Differences:
     """Every pair of rows in every column that both have; one family for Holm's correction (1979)."""
 
-    def __init__(self, matrix: Matrix) -> None:
+    def __init__(self, matrix: EntryMatrix) -> None:
         found = [
             _difference(first, second, column, matrix.metric)
             for first, second in combinations(matrix.rows, 2)
@@ -75,7 +74,7 @@ class Differences:
         return sum(one.p is not None for one in self.all)
 
 
-def _difference(first: Row, second: Row, column: str, metric: str) -> Difference:
+def _difference(first: EntryRow, second: EntryRow, column: str, metric: str) -> Difference:
     a, b = first.cells[column], second.cells[column]
     points = 100 * (a.mean - b.mean)
     tested_by, p = "intervals", _by_intervals(a, b, metric)
@@ -91,15 +90,16 @@ def _by_intervals(a: Entry, b: Entry, metric: str) -> float | None:
     Rows of a set that are hard for one model are hard for the other, so the true error of the difference is
     smaller than the one used here: the test errs on the side of `undecided`.
     """
-    if None in (a.low, a.high, b.low, b.high):
+    bounds = [(one.low, one.high) for one in (a, b) if one.low is not None and one.high is not None]
+    if len(bounds) < 2:
         return None
     scale = math.atanh if metric in CORRELATIONS else float
     variance, doubt, means = 0.0, 0.0, []
-    for one in (a, b):
+    for one, (low, high) in zip((a, b), bounds, strict=True):
         values = [value for _, value in one.values]
-        if scale is math.atanh and max(map(abs, (*values, one.low, one.high))) >= 1:
+        if scale is math.atanh and max(map(abs, (*values, low, high))) >= 1:
             return None
-        variance += ((scale(one.high) - scale(one.low)) / INTERVAL_WIDTH) ** 2
+        variance += ((scale(high) - scale(low)) / INTERVAL_WIDTH) ** 2
         means.append(statistics.fmean(map(scale, values)))
         if len(values) > 1:
             of_mean = statistics.variance(map(scale, values)) / len(values)

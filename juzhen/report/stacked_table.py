@@ -130,9 +130,13 @@ class StackedTable:
         table = Table()
         for number, room in self._widths(part, width).items():
             column = self.columns[number]
-            justify = "right" if column.is_number else "left"
             # Text, not str: a name may hold square brackets, which rich would read as markup.
-            table.add_column(Text(column.heading), width=room, justify=justify, overflow="fold")
+            table.add_column(
+                Text(column.heading),
+                width=room,
+                justify="right" if column.is_number else "left",
+                overflow="fold",
+            )
         for place, row in enumerate(self.rows):
             style = "bold" if place in self.bold else ""
             table.add_row(*(Text(row[number], style="" if number else style) for number in part))

@@ -14,7 +14,7 @@ from juzhen.report.compare import (
     training_of_row,
 )
 from juzhen.report.costs import Cost
-from juzhen.report.entries import BASELINES, Entry
+from juzhen.report.entries import BASELINES, Entry, EntryMatrix
 from juzhen.report.fidelity import Fidelity
 from juzhen.report.leaks import Leak
 from juzhen.report.matrix import Matrix
@@ -38,7 +38,7 @@ class Table:
     title: str
     note: str
     head: tuple[str, ...]
-    lines: list[tuple[str, ...]]
+    lines: Sequence[tuple[str, ...]]
     empty: str = "Nothing here to answer this from."
 
 
@@ -76,7 +76,7 @@ def published_tables(compared: Sequence[Comparison], num_sources: int) -> list[T
             f"metric and split; sources that were looked at: {num_sources}."
         )
         tables.append(
-            Table("unlike", "Without a published number", note, REASON_COLUMNS, list(reason_lines(compared)))
+            Table("unlike", "Without a published number", note, REASON_COLUMNS, reason_lines(compared))
         )
     return tables
 
@@ -169,7 +169,7 @@ def duration(seconds: float | None) -> str:
     return MISSING if seconds is None else time_in_words(seconds)
 
 
-def leak_table(matrix: Matrix) -> Table:
+def leak_table(matrix: EntryMatrix) -> Table:
     note = (
         f"Evaluation rows whose pair is in a training set of the row, exactly or nearly; {LEAKY} in the matrix from "
         "1 % on. Counted by the run: the rows it trained on, all sets together, and its score without them; several "

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from juzhen.core.markup import in_markdown
 from juzhen.report.build import Report
+from juzhen.report.entries import EntryMatrix, EntryRow
 from juzhen.report.leaks import Leak
-from juzhen.report.matrix import Matrix, Row
+from juzhen.report.matrix import Matrix
 from juzhen.report.table import CSV_COLUMNS, MISSING, caption, heading, percent, shown
 from juzhen.report.tables import BELOW, LEAKY, Table, signs
 
@@ -39,7 +40,7 @@ def markdown(report: Report) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def matrix_markdown(matrix: Matrix) -> str:
+def matrix_markdown(matrix: EntryMatrix) -> str:
     """Caption, legend and table."""
     best = best_of_columns(matrix)
     lines = [
@@ -73,7 +74,7 @@ def is_numeric(lines: Sequence[Sequence[str]], place: int) -> bool:
     return all(line[place][:1] in f"0123456789+-.<[*{MISSING}" for line in lines)
 
 
-def _cell(row: Row, column: str, *, is_best: bool) -> str:
+def _cell(row: EntryRow, column: str, *, is_best: bool) -> str:
     if column not in row.cells:
         return MISSING
     entry = row.cells[column]
@@ -86,7 +87,7 @@ def _pipes(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(map(in_markdown, line))} |" for line in (head, rules, *lines))
 
 
-def matrix_csv(matrix: Matrix) -> str:
+def matrix_csv(matrix: EntryMatrix) -> str:
     """One line per row and split, as fractions in full precision; also splits that the table leaves out."""
 
     def lines() -> Iterable[tuple[object, ...]]:
@@ -150,7 +151,7 @@ SPECIAL = {
 } | {sign: f"\\{sign}" for sign in "&%$#_{}"}
 
 
-def latex(matrix: Matrix) -> str:
+def latex(matrix: EntryMatrix) -> str:
     """A booktabs table; it needs \\usepackage{booktabs} and nothing else."""
     best = best_of_columns(matrix)
     lines = [
@@ -168,7 +169,7 @@ def latex(matrix: Matrix) -> str:
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
 
 
-def _latex_cell(row: Row, column: str, is_best: bool) -> str:
+def _latex_cell(row: EntryRow, column: str, is_best: bool) -> str:
     if column not in row.cells:
         return "---"
     entry = row.cells[column]
