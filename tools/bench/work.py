@@ -18,6 +18,7 @@ from datamodules.stages import only_stage
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
 from juzhen.core.named import name_of
+from juzhen.core.places import BUILTIN
 from juzhen.data.loading import JobData, load_job_data
 from juzhen.data.sampler import BatchRows
 from juzhen.encoders.transformer import quiet
@@ -48,7 +49,7 @@ def training_sets(given: Sequence[str]) -> list[str]:
 def write_bert(folder: Path, size: str, *, dropout: float) -> Path:
     """A BERT of that size with random weights (always the same) and the built-in vocabulary."""
     layers, width, heads = SIZES[size]
-    tokenizer = AutoTokenizer.from_pretrained(train.CONFIGURATION.parent / "builtin" / "encoder")
+    tokenizer = AutoTokenizer.from_pretrained(BUILTIN / "encoder")
     config = BertConfig(
         vocab_size=len(tokenizer),
         hidden_size=width,
