@@ -284,7 +284,7 @@ def test_a_program_of_one_module_starts(project_root, module):
 @pytest.mark.parametrize(
     ("given", "seen"),
     [
-        ({}, {"GOMP_SPINCOUNT": "20000"}),
+        ({}, {"GOMP_SPINCOUNT": "4000"}),
         ({"GOMP_SPINCOUNT": "7"}, {"GOMP_SPINCOUNT": "7"}),
         ({"OMP_WAIT_POLICY": "active"}, {"OMP_WAIT_POLICY": "active"}),
     ],

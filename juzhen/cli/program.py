@@ -20,7 +20,7 @@ FULL_ERROR = "HYDRA_FULL_ERROR"
 """A variable that asks for tracebacks with 1, of Hydra and of us."""
 
 
-SPINS = "20000"
+SPINS = "4000"
 """How often a thread that waits for others looks before it sleeps, in libgomp, the OpenMP of torch on Linux."""
 
 
