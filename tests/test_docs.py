@@ -241,6 +241,7 @@ def test_the_callback_of_contributing_watches_a_run(extended_root, tiny_backbone
     assert in_a_fork(watch_a_run, extended_root, tiny_backbone, tmp_path) == 0, capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_loss_of_contributing_needs_one_line_of_test_data(extended_root):
     (line,) = [body for _, body in FENCE.findall(page("CONTRIBUTING.md")) if body.startswith("        ")]
     shutil.copytree(ROOT / "tests" / "losses", extended_root / "tests" / "losses", dirs_exist_ok=True)

@@ -40,7 +40,7 @@ def python(code, *, root, cwd):
     )
 
 
-@pytest.mark.parametrize("page", ["README.md", "README.zh.md"])
+@pytest.mark.parametrize("page", ["README.md", pytest.param("README.zh.md", marks=pytest.mark.slow)])
 def test_the_example_of_the_readme_runs_in_any_folder(project_root, tmp_path, page):
     (example,) = PYTHON.findall((project_root / page).read_text(encoding="utf-8"))
     told = "print(vectors.shape[0], vectors.dtype, scores.shape, table.shape, loss.shape)"
