@@ -3,8 +3,9 @@
 What is named here is loaded, and torch with it, when it is first asked for.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from juzhen.core.lazy import lazily
 
 if TYPE_CHECKING:
     from juzhen.encoders.cross_encoder import CrossEncoder
@@ -13,17 +14,13 @@ if TYPE_CHECKING:
 __all__ = ["CrossEncoder", "PromptEncoder", "SentenceEncoder"]
 
 HOMES = {
-    "CrossEncoder": "juzhen.encoders.cross_encoder",
-    "PromptEncoder": "juzhen.encoders.sentence_encoder",
-    "SentenceEncoder": "juzhen.encoders.sentence_encoder",
+    "CrossEncoder": "encoders.cross_encoder",
+    "PromptEncoder": "encoders.sentence_encoder",
+    "SentenceEncoder": "encoders.sentence_encoder",
 }
-"""Name → the module that defines it."""
+"""Name → the module of this package that defines it."""
 
-
-def __getattr__(name: str) -> Any:
-    if name not in HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(HOMES[name]), name)
+__getattr__ = lazily(__name__, HOMES)
 
 
 def __dir__() -> list[str]:

@@ -1,7 +1,8 @@
 """From a command line to a checked job and its folder. Nothing here loads torch, and Hydra only what asks for it."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from juzhen.core.lazy import lazily
 
 if TYPE_CHECKING:
     from launch.cli import run_cli
@@ -18,8 +19,4 @@ HOMES = {
 }
 """Name → the module of this package that defines it."""
 
-
-def __getattr__(name: str) -> Any:
-    if name not in HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{HOMES[name]}"), name)
+__getattr__ = lazily(__name__, HOMES)

@@ -15,6 +15,7 @@ from forks import in_a_fork
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
+import callbacks
 import juzhen.losses
 from juzhen.cli.verbs import VERBS, parser_of
 from juzhen.core.examples import Kind
@@ -68,8 +69,10 @@ def extended_root(tmp_path_factory):
         assert not (root / path).exists(), f"CONTRIBUTING.md would overwrite {path}"
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text, encoding="utf-8")
-    with pytest.MonkeyPatch.context() as patch:  # the losses of the examples can be imported
-        patch.setattr(juzhen.losses, "__path__", [*juzhen.losses.__path__, str(root / "juzhen" / "losses")])
+    with pytest.MonkeyPatch.context() as patch:  # the classes of the examples can be imported
+        for package in (juzhen.losses, callbacks):
+            folder = root.joinpath(*package.__name__.split("."))
+            patch.setattr(package, "__path__", [*package.__path__, str(folder)])
         yield root
 
 

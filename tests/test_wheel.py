@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -16,16 +17,12 @@ PYTHON = re.compile(r"^```python\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 def installed(project_root, tmp_path_factory):
     """A function: what Python prints in an empty folder, where `juzhen` is the wheel's."""
     folder = tmp_path_factory.mktemp("stranger")
-    build = [
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--no-build-isolation",
-        "--wheel-dir",
-        folder,
-        project_root,
-    ]
+    source = folder / "source"  # a build leaves files beside its sources, and another process may build too
+    for name in ("juzhen", "conf/dataset"):
+        shutil.copytree(project_root / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(project_root / name, source)
+    build = ["pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, source]
     subprocess.run([sys.executable, "-m", *build], check=True, cwd=folder)
     (wheel,) = folder.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(folder / "site")
@@ -33,6 +30,9 @@ def installed(project_root, tmp_path_factory):
 
     def run(*words):
         environment = os.environ | {"PYTHONPATH": str(folder / "site")}
+        environment.pop(
+            "COLUMNS", None
+        )  # a process that runs tests sets it; a table is drawn for a terminal then
         return subprocess.run(
             [sys.executable, *words],
             cwd=folder / "desk",
@@ -67,7 +67,7 @@ def test_verbs(project_root, installed):
     assert done.returncode == 0, done.stderr
     assert 0 < float(done.stdout) < 1
     table = installed("-m", "juzhen", "table", str(project_root / "results" / "transfer" / "runs"))
-    assert "| csts |" in table.stdout
+    assert "| csts |" in table.stdout, table.stderr
     status = installed("-m", "juzhen", "status", ".")
     assert status.returncode == 2
     assert "clone" in status.stderr

@@ -3,17 +3,13 @@
 What is named here is loaded, and torch with it, when it is first asked for: who checks a name needs neither.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from juzhen.core.lazy import lazily
 
 if TYPE_CHECKING:
     from juzhen.backends.opening import Deferred, open_backend, require_packages
 
 __all__ = ["Deferred", "open_backend", "require_packages"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from juzhen.backends import opening
-
-    return getattr(opening, name)
+__getattr__ = lazily(__name__, dict.fromkeys(__all__, "opening"))

@@ -2,11 +2,11 @@
 
 import importlib
 import sys
-from pathlib import Path
 from types import ModuleType
 
 from juzhen.cli.arguments import VerbParser, nearest_of
 from juzhen.core.errors import UserError
+from juzhen.core.places import ROOT
 
 GROUPS = {
     "use a model": {
@@ -50,8 +50,6 @@ SUITE = {
 """Verbs of the suite, which is run from its clone and is no part of the installed library → their modules."""
 
 VERBS = {name: about for group in GROUPS.values() for name, about in group.items()}
-ROOT = Path(__file__).resolve().parents[2]
-"""The clone, where this is one."""
 
 
 def find_suite() -> bool:

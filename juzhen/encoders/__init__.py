@@ -3,8 +3,9 @@
 What is named here is loaded, and torch with it, when it is first asked for: what only looks at files needs neither.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from juzhen.core.lazy import lazily
 
 if TYPE_CHECKING:
     from juzhen.encoders.backbone import load_backbone
@@ -34,8 +35,4 @@ HOMES = {
 }
 """Name → the module of this package that defines it."""
 
-
-def __getattr__(name: str) -> Any:
-    if name not in HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{HOMES[name]}"), name)
+__getattr__ = lazily(__name__, HOMES)

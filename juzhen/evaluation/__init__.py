@@ -3,7 +3,9 @@
 What is named here is loaded, and torch with it, when it is first asked for.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from juzhen.core.lazy import lazily
 
 if TYPE_CHECKING:
     from juzhen.evaluation.run import evaluate
@@ -11,14 +13,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Evaluation", "evaluate"]
 
-
-def __getattr__(name: str) -> Any:
-    if name == "evaluate":
-        from juzhen.evaluation.run import evaluate
-
-        return evaluate
-    if name == "Evaluation":
-        from juzhen.evaluation.scoring import Evaluation
-
-        return Evaluation
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazily(__name__, {"Evaluation": "scoring", "evaluate": "run"})

@@ -10,10 +10,11 @@ asked for. `juzhen.losses.loss` says what a loss is handed and what it declares.
 
 import re
 import sys
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from juzhen.core.lazy import lazily
 
 _HOMES = {
     name: path.stem
@@ -26,10 +27,7 @@ _HOMES = {
 __all__ = sorted(_HOMES)
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazily(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:
