@@ -1,0 +1,100 @@
+"""`juzhen student`: a smaller encoder that begins with what a larger one knows."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from juzhen.cli.arguments import SEED, VerbParser, data_folder
+from juzhen.core.numerals import whole_number
+from juzhen.core.places import DATASETS
+
+
+def parser() -> VerbParser:
+    parser = VerbParser(
+        "student",
+        description="Writes a smaller encoder made of a larger one, to be trained with model=distill. With as many "
+        "dimensions as the teacher it takes over every k-th layer. With fewer, its tokens begin where the teacher puts "
+        "them as texts, and its layers begin by changing nothing.",
+    )
+    parser.add_argument("teacher", help="a run, or the folder of an encoder")
+    parser.add_argument("folder", type=Path, help="where the student is written")
+    parser.add_argument(
+        "--layers",
+        required=True,
+        type=whole_number("--layers", least=1, expected="at least 1 layer, such as 4"),
+        help="layers of the student",
+    )
+    parser.add_argument(
+        "--dim",
+        type=whole_number("--dim", least=1, expected="a multiple of 64, such as 256"),
+        help="size of its states (default: the teacher's)",
+    )
+    parser.add_argument(
+        "--vocabulary",
+        type=whole_number("--vocabulary", least=1, expected="some thousand tokens, such as 10000"),
+        help="tokens that are kept: those that the texts of --dataset need most (default: all)",
+    )
+    parser.add_argument(
+        "--tokenizer",
+        help="folder of an encoder whose tokenizer is used instead; needs --dim below the teacher's",
+    )
+    parser.add_argument(
+        "--dataset",
+        nargs="+",
+        default=[],
+        metavar="SET",
+        help="texts whose tokens are counted: text_tatoeba …",
+    )
+    parser.add_argument(
+        "--max-length",
+        type=whole_number("--max-length", least=3, expected="at least 3 tokens, such as 128"),
+        help="tokens per sentence (default: the teacher's)",
+    )
+    parser.add_seed(of="weights that are not the teacher's")
+    parser.add_data_dir()
+    return parser
+
+
+def run(
+    teacher: str | Path,
+    folder: Path,
+    *,
+    layers: int,
+    dim: int | None = None,
+    vocabulary: int | None = None,
+    tokenizer: str | Path | None = None,
+    dataset: Sequence[str] = (),
+    max_length: int | None = None,
+    seed: int = SEED,
+    data_dir: Path | None = None,
+) -> None:
+    """Reads the teacher and the texts, makes the student, writes it, and says how to go on."""
+    # An encoder is a folder here, the hub is never asked. transformers reads this when it is imported.
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    from juzhen.distill.student import student_of
+    from juzhen.encoders.bundle import load_encoder, save_encoder
+    from juzhen.mining.sets import read_set
+
+    texts: list[str] = []
+    for name in dataset:
+        _, examples = read_set(DATASETS, name, "train", data_dir=data_folder(data_dir))
+        texts += list(examples.sentences)
+    student = student_of(
+        load_encoder(teacher).eval(),
+        layers=layers,
+        dim=dim,
+        vocabulary=vocabulary,
+        texts=texts,
+        tokenizer=None if tokenizer is None else load_encoder(tokenizer).tokenizer,
+        max_length=max_length,
+        seed=seed,
+    )
+    save_encoder(student, folder, card={"name": folder.name, "begins_as": f"a student of {teacher}"})
+    numbers = sum(one.numel() for one in student.backbone.parameters())
+    print(
+        f"{folder}: {layers} layers of {student.dim}, {len(student.tokenizer):,} tokens, "
+        f"{numbers / 1e6:.1f} million numbers"
+    )
+    print(
+        f"teach it:\n  python train.py model=distill model.teacher={teacher} backbone=local backbone.path={folder} …"
+    )

@@ -1,0 +1,1 @@
+"""Students: smaller encoders that begin with what a larger one knows."""
