@@ -54,7 +54,7 @@ def student_of(
     kept = np.arange(len(chosen))
     if vocabulary is not None:
         kept = most_needed(chosen, texts, vocabulary)
-        chosen = with_tokens(chosen, kept)
+        chosen = with_tokens(chosen, kept.tolist())
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         backbone = _narrower(teacher, chosen, dim) if is_narrower else _shallower(teacher, layers, kept)
@@ -153,7 +153,7 @@ def _as_texts(
     teacher: SentenceEncoder, tokenizer: PreTrainedTokenizerBase, dim: int
 ) -> Float[np.ndarray, "tokens dim"]:
     """The teacher's embedding of each token as a text, by principal directions; special tokens are at the centre."""
-    spelt = [tokenizer.decode([number]).strip() for number in range(len(tokenizer))]
+    spelt = [str(tokenizer.decode([number])).strip() for number in range(len(tokenizer))]
     special = set(tokenizer.all_special_ids)
     texts = [text if text and number not in special else "。" for number, text in enumerate(spelt)]
     vectors = teacher.encode(texts, normalize=True)
