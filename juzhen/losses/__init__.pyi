@@ -37,7 +37,7 @@ from .cosine import cosine_regression as cosine_regression
 from .cosine import rescale as rescale
 from .distill import Distill as Distill
 from .distill_cosine import DistillCosine as DistillCosine
-from .distill_cosine import Distillation as Distillation
+from .distill_cosine import Taught as Taught
 from .distill_cosine import distill_cosine as distill_cosine
 from .distill_mse import DistillMSE as DistillMSE
 from .distill_mse import distill_mse as distill_mse

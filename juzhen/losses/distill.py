@@ -3,13 +3,13 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from juzhen.losses.distill_cosine import Distillation, distill_cosine
+from juzhen.losses.distill_cosine import Taught, distill_cosine
 from juzhen.losses.distill_similarity import distill_similarity
 from juzhen.losses.loss import LossOutput
 from juzhen.losses.options import number
 
 
-class Distill(Distillation):
+class Distill(Taught):
     """`distill_cosine` plus a multiple of `distill_similarity`.
 
     The vectors are compared in the teacher's space, the similarities are those of the student's own embeddings, which

@@ -20,7 +20,7 @@ def distill_cosine(
     return (1 - row_cosine(projected, teacher)).mean()
 
 
-class Distillation(Loss):
+class Taught(Loss):
     """A loss that holds what a student gives for single texts to what its teacher gives for them."""
 
     input_kinds = (Kind.SENTENCE,)
@@ -37,7 +37,7 @@ class Distillation(Loss):
         return {"teacher_cosine": row_cosine(projected, teacher).mean()}
 
 
-class DistillCosine(Distillation):
+class DistillCosine(Taught):
     """`distill_cosine` of each text; rows do not meet. Logs the mean cosine to the teacher."""
 
     paper = "after Reimers and Gurevych 2020, https://arxiv.org/abs/2004.09813"

@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from juzhen.losses.distill_cosine import Distillation
+from juzhen.losses.distill_cosine import Taught
 from juzhen.losses.loss import LossOutput
 from juzhen.losses.scores import full_precision
 
@@ -20,7 +20,7 @@ def distill_mse(
     return F.mse_loss(full_precision(projected), full_precision(teacher))
 
 
-class DistillMSE(Distillation):
+class DistillMSE(Taught):
     """`distill_mse` of each text; rows do not meet. Logs the mean cosine to the teacher."""
 
     paper = "Reimers and Gurevych 2020, https://arxiv.org/abs/2004.09813"

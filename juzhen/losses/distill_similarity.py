@@ -3,7 +3,7 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from juzhen.losses.distill_cosine import Distillation
+from juzhen.losses.distill_cosine import Taught
 from juzhen.losses.loss import Contrast, LossOutput
 from juzhen.losses.scores import all_cosines
 
@@ -23,7 +23,7 @@ def distill_similarity(
     return difference.square().sum() / max(count * (count - 1), 1)
 
 
-class DistillSimilarity(Distillation):
+class DistillSimilarity(Taught):
     """`distill_similarity` of the batch. Logs the mean absolute difference of the two similarities."""
 
     couples = True
