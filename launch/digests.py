@@ -15,7 +15,7 @@ from juzhen.core.examples import Examples
 from juzhen.core.named import deciding_callbacks, without_paths
 from juzhen.data.loading import JobData
 from launch.maths_digest import maths_digest
-from launch.naming import deciding_augmentation, without_variant
+from launch.naming import deciding_augmentation, deciding_model
 from lightning_modules.chosen_losses import Match
 
 NOT_PART_OF_THE_WEIGHTS = ("checkpoint_every",)
@@ -43,7 +43,7 @@ def stage_digest(
         "index": stage.index,
         "seed": job.seed,
         "precision": job.hardware.precision,
-        "model": without_variant(job.model),
+        "model": deciding_model(job.model),
         "loss": {name: [match.kind, without_paths(match.loss)] for name, match in matches.items()},
         "training": training,
         "optimizer": vars(job.optimizer),
@@ -102,7 +102,7 @@ def evaluation_digest(job: JobConfig, data: JobData) -> str:
         ],
         "evaluation": vars(job.evaluation),
         "seed": job.seed,
-        "model": without_variant(job.model),
+        "model": deciding_model(job.model),
         "hardware": [hardware.accelerator, hardware.precision, hardware.eval_batch_tokens, hardware.devices],
     }
     return hashlib.sha256(json.dumps(deciding, default=str).encode()).hexdigest()

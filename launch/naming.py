@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from conf.own_classes import is_own
 from juzhen.core import accelerator
 from juzhen.core.errors import UserError
 from juzhen.core.named import deciding_callbacks, name_of, without_paths
+from juzhen.encoders.locate import encoder_source
 from launch.language import with_language
 
 NOT_PART_OF_THE_RUN = (
@@ -46,7 +48,7 @@ def run_key(config: Mapping[str, Any] | DictConfig) -> str:
     """Eight hex digits over everything that decides the numbers of a run.
 
     Models and losses count by their names, wherever their classes lie, a backbone by its path. An encoder to start
-    from counts by its weights, not by its path. The order of mappings is kept: a curriculum
+    from, and a teacher, count by their weights, not by their paths. The order of mappings is kept: a curriculum
     [a, b] is another run than [b, a]. Of a composition, each `${…}` counts by what it stands for.
     """
     if isinstance(config, DictConfig):
@@ -63,7 +65,7 @@ def run_key(config: Mapping[str, Any] | DictConfig) -> str:
     deciding |= {"augmentation": augmentation} if augmentation else {}
     callbacks = deciding_callbacks(config.get("callbacks") or {})
     deciding |= {"callbacks": callbacks} if callbacks else {}
-    deciding["model"] = without_variant(with_language(config))
+    deciding["model"] = deciding_model(with_language(config))
     deciding["evaluation"] = {
         key: value
         for key, value in (config.get("evaluation") or {}).items()
@@ -83,9 +85,13 @@ def _filled_in(config: DictConfig) -> dict[str, Any]:
     }
 
 
-def without_variant(model: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a model without the name that they go by, which changes no numbers."""
-    return {key: value for key, value in without_paths(model).items() if key != "variant"}
+def deciding_model(model: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a model without the name that they go by, which changes no numbers; a teacher by its weights."""
+    deciding = {key: value for key, value in without_paths(model).items() if key != "variant"}
+    if deciding.get("teacher"):
+        with suppress(UserError):  # a teacher that is not there is told of by the job
+            deciding["teacher"] = _weights_digest(Path(encoder_source(deciding["teacher"])))
+    return deciding
 
 
 def deciding_augmentation(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -47,13 +47,13 @@ class BiEncoder(SentenceModule):
         encoder.micro_batch_tokens = self.job.hardware.micro_batch_tokens
         if self.job.hardware.compile:
             compile_layers(encoder.backbone)
-        tokenize = CachedTokenizer(
+        self.tokenize = CachedTokenizer(
             encoder,
             self.job.cache_dir,
             progress=self.job.logger.progress and rank_zero_only.rank == 0,
         )
         self.collate = SentenceCollator(
-            tokenize,
+            self.tokenize,
             encoder.collate,
             sharing=self.sharing,
             augmentation=augmentation_of(self.job, encoder),

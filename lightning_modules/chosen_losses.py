@@ -79,8 +79,13 @@ def _refuse_losses(job: JobConfig, model: Declared) -> None:
 def _loss_of(model: Declared, losses: Mapping[str, Any]) -> Mapping[str, Any]:
     """The loss for what the model makes of its rows. Raises UserError for one that does not take it."""
     chosen = losses if "_target_" in losses else losses.get(model.loss_kind, {})
-    if not chosen or model.loss_kind not in declared(chosen["_target_"]).input_kinds:
-        fitting = [name for name, kinds in _losses_on_file().items() if model.loss_kind in kinds]
+    loss = declared(chosen["_target_"]) if chosen else None
+    if loss is not None and loss.consumes not in model.provides:
+        raise UserError(_unreadable(name_of(chosen), loss.consumes, model.loss_kind, model))
+    if loss is None or model.loss_kind not in loss.input_kinds:
+        fitting = [
+            name for name, kinds in _losses_on_file(model.provides).items() if model.loss_kind in kinds
+        ]
         given = name_of(chosen)
         raise UserError(
             f"loss={given}: {model.name} makes {model.loss_kind.replace('_', ' ')}s, which this loss does not "
@@ -121,6 +126,7 @@ NEEDS = {
     "embeddings": "an embedding of each sentence",
     "scores": "one score per pair",
     "layers": "a cosine at each of several layers",
+    "teacher": "the vector of a teacher for each sentence",
 }
 """What a loss consumes, in words."""
 
@@ -128,6 +134,8 @@ NEEDS = {
 def _unreadable(loss: str, consumes: str, kind: Kind, model: Declared) -> str:
     """Why `loss` cannot learn from what `model` gives, and which losses can."""
     message = f"loss={loss} needs {NEEDS[consumes]}, and {model.name} gives none; "
+    if consumes == "teacher":
+        return message + "type model=distill model.teacher=<folder, run or hub id of an encoder> too"
     if consumes == "logits":
         return message + "for labelled pairs choose loss=softmax, which has a head of its own, or loss=bce"
     fitting = [name for name, kinds in _losses_on_file(model.provides).items() if kind in kinds]

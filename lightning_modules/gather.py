@@ -36,4 +36,6 @@ def gather_rows(module: pl.LightningModule, encoded: Encoded) -> Encoded:
         targets=gather(encoded.targets),
         logits=gather(encoded.logits, grads=True),
         layer_scores=gather(encoded.layer_scores, grads=True),
+        teacher=gather(encoded.teacher),
+        projected=gather(encoded.projected, grads=True),
     )

@@ -69,6 +69,9 @@ ARGUMENTS: dict[str, Callable[[Encoded], Tensor | None]] = {
     "anchors": _text(0),
     "positives": _text(1),
     "negatives": _negatives,
+    "student": _text(0),
+    "projected": lambda encoded: encoded.projected,
+    "teacher": lambda encoded: encoded.teacher,
     "text_ids": lambda encoded: torch.stack(list(encoded.text_ids.values()), dim=1),
 }
 """Name of an argument → where it is found in what a model has encoded."""

@@ -14,8 +14,8 @@ from conf.own_classes import own_class
 from juzhen.core.named import numbers_of
 from juzhen.core.places import CONFIGURATION
 
-FAMILIES = {for_scores.COSINE: "biencoder", for_scores.LOGIT: "crossencoder"}
-"""What scores are → a model whose scores are that."""
+FAMILIES = {for_scores.COSINE: ("biencoder", "distill"), for_scores.LOGIT: ("crossencoder",)}
+"""What scores are → models whose scores are that; together they read every loss."""
 
 
 def options(group: str) -> dict[str, dict[str, Any]]:
@@ -47,8 +47,7 @@ def losses_for(model: Mapping[str, Any], **typed: Any) -> dict[str, dict[str, An
 def documented() -> dict[str, dict[str, dict[str, str]]]:
     """Loss → number → unit of the scores → value as a text; without the units that the loss does not read."""
     found: dict[str, dict[str, dict[str, str]]] = {}
-    for unit, name in FAMILIES.items():
-        model = options("model")[name]
+    for unit, model in ((unit, options("model")[name]) for unit, names in FAMILIES.items() for name in names):
         for loss, numbers in losses_for(model).items():
             if "_target_" not in numbers or not _reads(model, numbers):
                 continue

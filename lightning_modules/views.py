@@ -4,11 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pytorch_lightning.utilities import rank_zero_only
-
 from conf.job import JobConfig
 from juzhen.core.examples import Kind
-from juzhen.encoders.token_cache import CachedTokenizer
 from juzhen.encoders.views import Views
 from juzhen.encoders.views_collate import ViewCollator
 from juzhen.encoders.views_text import TextViews
@@ -41,13 +38,8 @@ class ViewEncoder(BiEncoder):
     def __init__(self, **shared: Any) -> None:
         super().__init__(**shared)
         chosen, encoder = Views.of(self.job.model), self.encoder
-        tokenize = CachedTokenizer(
-            encoder,
-            self.job.cache_dir,
-            progress=self.job.logger.progress and rank_zero_only.rank == 0,
-        )
         self.collate = ViewCollator(
-            tokenize,
+            self.tokenize,
             encoder.collate,
             changes=changes_of(chosen, encoder),
             changes_anchor=self.settings(self.job).changes_anchor,

@@ -2,8 +2,15 @@
 
 from typing import NamedTuple
 
-SETS = {"graded": {"demo_sts"}, "0/1": {"demo_qmc", "demo_order"}, "nli": {"demo_nli"}, "classes": set()}
-"""Word of the table → the demo sets of that kind. Texts with classes have none; a fixture makes them."""
+SETS = {
+    "graded": {"demo_sts"},
+    "0/1": {"demo_qmc", "demo_order"},
+    "nli": {"demo_nli"},
+    "classes": set(),
+    "teacher": set(),
+}
+"""Word of the table → the demo sets of that kind. Texts with classes have none; a fixture makes them.
+With a teacher, which model=distill has, a loss learns from every set, and without from none."""
 
 
 class Expected(NamedTuple):
@@ -42,6 +49,10 @@ EXPECTED = {
         "cosent_softmax": (24.80958418, "0/1 nli"),
         "cosent_weighted": (25.73727052, "graded 0/1 nli"),
         "cosine": (0.4584380223, "graded 0/1"),
+        "distill": (3.837999192, "teacher"),
+        "distill_cosine": (0.9260560157, "teacher"),
+        "distill_mse": (1.623081578, "teacher"),
+        "distill_similarity": (0.2911943176, "teacher"),
         "huber": (0.3599049399, "graded 0/1"),
         "info_nce": (12.68811669, "0/1 nli"),
         "info_nce_extended": (13.22681744, "0/1 nli"),

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.slow  # a compiler, and a program for each group of job
 
 BF16 = "hardware.precision=bf16-mixed"
 QMC, NLI = "dataset=[demo_qmc]", "dataset=[demo_nli]"
+TAUGHT = ["model=distill", "model.teacher=builtin/mini_zh"]
 VIEWS = "model.views=[synonym,delete,shuffle]"
 
 SLOW_STEPS = {"clustering", "by_kind"}
@@ -24,7 +25,7 @@ SLOW_STEPS = {"clustering", "by_kind"}
 
 def _jobs(kind: str) -> list[list[str]]:
     """Every loss whose first kind of sets is `kind`, as the words of a job."""
-    words = {"graded": [], "0/1": [QMC], "nli": [NLI], "classes": []}[kind]
+    words = {"graded": [], "0/1": [QMC], "nli": [NLI], "classes": [], "teacher": TAUGHT}[kind]
     names = [name for name, one in EXPECTED.items() if one.kinds.split()[0] == kind]
     return [
         [f"loss={name}", *words, *(["model=crossencoder"] if name == "ce" else [])]
@@ -48,6 +49,7 @@ GROUPS = {
         ["loss=by_kind", "dataset=[demo_sts,demo_nli]"],
     ],
     "classes": CLASSES,
+    "a teacher": _jobs("teacher"),
     "pieces": [
         ["loss=cosent", "hardware.micro_batch_tokens=40"],
         ["loss=info_nce", QMC, "hardware.micro_batch_tokens=40"],

@@ -225,21 +225,34 @@ def test_a_mixture_gives_each_kind_its_loss(tmp_path, tiny_backbone, monkeypatch
     assert {"train/loss", "dev/demo_sts/spearman", "dev/demo_nli/spearman"} <= logged
 
 
-NEEDS_LOGITS = {"ce"}
-FITS = {name: one.sets for name, one in EXPECTED.items() if name not in NEEDS_LOGITS}
+NEEDS_MODEL = {"ce", *(name for name, one in EXPECTED.items() if one.kinds == "teacher")}
+"""Losses of which a bi-encoder has not what they read."""
+FITS = {name: one.sets for name, one in EXPECTED.items() if name not in NEEDS_MODEL}
 FITS["by_kind"] = {"demo_sts", "demo_qmc", "demo_order", "demo_nli"}
 SETS = ("demo_sts", "demo_qmc", "demo_order", "demo_nli")
 OFTEN = {"cosent", "info_nce", "by_kind", "softmax"}
 
 
 def test_every_loss_on_file_is_tried(project_root):
-    assert {path.stem for path in (project_root / "conf" / "loss").glob("*.yaml")} == set(FITS) | NEEDS_LOGITS
+    assert {path.stem for path in (project_root / "conf" / "loss").glob("*.yaml")} == set(FITS) | NEEDS_MODEL
 
 
-def test_a_loss_of_class_logits_is_refused_by_a_model_without(tmp_path, tiny_backbone, monkeypatch):
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        ("ce", "needs one logit per class, and BiEncoder gives none"),
+        (
+            "distill",
+            "needs the vector of a teacher .* BiEncoder gives none; type model=distill model.teacher=<",
+        ),
+    ],
+)
+def test_a_loss_is_refused_by_a_model_without_what_it_reads(
+    loss, message, tmp_path, tiny_backbone, monkeypatch
+):
     forbid_reading(monkeypatch)
-    with pytest.raises(UserError, match="loss=ce needs one logit per class, and BiEncoder gives none"):
-        run_job(tmp_path, tiny_backbone, "dataset=[demo_qmc]", "loss=ce")
+    with pytest.raises(UserError, match=f"loss={loss} {message}"):
+        run_job(tmp_path, tiny_backbone, "dataset=[demo_qmc]", f"loss={loss}")
 
 
 def losses_on_sets():

@@ -199,6 +199,7 @@ def test_a_tie_at_the_last_validation_is_broken_as_without_the_kill(tmp_path, ti
         ("hardware.micro_batch_tokens=64",),
         ("model=crossencoder", "training.length_window=3"),
         ("augmentation=noise",),
+        ("model=distill", "loss=distill", "model.teacher=builtin/mini_zh"),
     ],
     ids=[
         "plain",
@@ -213,6 +214,7 @@ def test_a_tie_at_the_last_validation_is_broken_as_without_the_kill(tmp_path, ti
         "pieces",
         "crossencoder",
         "augmentation",
+        "a student",
     ],
 )
 def test_killed_at_five_random_steps(tmp_path, tiny_backbone, overrides):

@@ -85,6 +85,7 @@ def _job(model: Mapping[str, Any], loss: Mapping[str, Any], kind: Kind) -> Simpl
         training=SimpleNamespace(stratify_by="none"),
         backbone=SimpleNamespace(layer_norm=None, path="builtin/encoder"),
         init_from=None,
+        cache_dir=".cache",
         evaluation=SimpleNamespace(backend=BackendName.TORCH, cache_embeddings=False),
     )
 
@@ -190,8 +191,9 @@ loss = InfoNCE(temperature=0.07)(anchors, positives)  # embeddings (batch, dim)
 ```
 
 Names of tensors: `scores` and `targets` (batch), higher = closer; `classes` (batch), `logits` (batch, classes),
-`layer_scores` (batch, layers); `embeddings`, `first`, `second`, `anchors`, `positives` (batch, dim), `negatives`
-(batch, negatives, dim). `negatives` may be left out where rows have none, except by `info_nce_own` and `triplet`. So
+`layer_scores` (batch, layers); `embeddings`, `first`, `second`, `anchors`, `positives`, `student` (batch, dim),
+`negatives` (batch, negatives, dim), `teacher` and `projected` (batch, dim of the teacher). `negatives` may be left out
+where rows have none, except by `info_nce_own` and `triplet`. So
 may `text_ids` (batch, texts of a row): equal numbers are equal texts, which are then not taken for negatives of each
 other. `targets` of `cosent_softmax` are needed where the classes are not 0 and 1.
 """

@@ -11,6 +11,7 @@ Axis legend, used in every shape annotation of the project:
     classes    classes of a classification head
     candidates texts that an anchor is compared with
     layers     layers of the backbone whose scores a loss consumes
+    teacher    size of a vector that a teacher gives
 """
 
 from collections.abc import Callable, Iterator
@@ -139,6 +140,7 @@ class Batch:
     columns       text column → position of its sentence in `tokens`, per row
     targets       gold value per row (see Examples.targets), None for kinds without one
     rows          row numbers in the dataset, to name a batch in a message
+    teacher       vector that a teacher gives for each row, None where nobody is taught
     """
 
     task: str
@@ -148,6 +150,7 @@ class Batch:
     columns: dict[str, Int[Tensor, "batch"]]
     targets: Float[Tensor, "batch"] | None
     rows: Int[Tensor, "batch"]
+    teacher: Float[Tensor, "batch teacher"] | None = None
 
     def __len__(self) -> int:
         return self.rows.shape[0]
@@ -170,6 +173,8 @@ class Encoded:
     targets     gold value per row, as in Batch
     logits      one number per class and row, from a cross-encoder that classifies; None from other models
     layer_scores  as scores, of the states at each of the loss's `depths`; None where it names none
+    teacher     vectors that the embeddings are held to, from a model that is taught
+    projected   the embeddings in the teacher's space, likewise
     """
 
     kind: Kind
@@ -179,6 +184,8 @@ class Encoded:
     targets: Float[Tensor, "batch"] | None
     logits: Float[Tensor, "batch classes"] | None = None
     layer_scores: Float[Tensor, "batch layers"] | None = None
+    teacher: Float[Tensor, "batch teacher"] | None = None
+    projected: Float[Tensor, "batch teacher"] | None = None
 
 
 def _moved(value: Any, device: torch.device, **options: Any) -> Any:

@@ -8,18 +8,22 @@ place and never changed, so processes need no lock: two that write the same rows
 import hashlib
 import io
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from juzhen.core.whole import whole_file
 from juzhen.encoders.fingerprint import encoder_digest
 from juzhen.encoders.pooled_encoder import PooledEncoder
 
 DIGEST_BYTES = 16
+
+FULL, HALF = "<f4", "<f2"
+"""Numbers as they are kept: all digits, or half of the space; names of numpy's."""
 
 SEGMENT_BYTES = 64 * 2**20
 """More rows than fit in this go to several segments."""
@@ -35,9 +39,13 @@ class EmbeddingCache:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder).expanduser() / "embeddings"
 
-    def shelf(self, encoder: PooledEncoder, variant: str) -> "Shelf":
-        """What is kept for the weights that `encoder` has now; `variant` is the back end and all else that counts."""
-        return Shelf(self.folder / encoder_digest(encoder, variant), dim=encoder.dim)
+    def shelf(self, encoder: PooledEncoder, variant: str, *, dtype: str = FULL) -> "Shelf":
+        """What is kept for the weights that `encoder` has now; `variant` is the back end and all else that counts.
+
+        dtype  of the numbers on disk: FULL or HALF
+        """
+        name = variant if dtype == FULL else f"{variant} {dtype}"
+        return Shelf(self.folder / encoder_digest(encoder, name), dim=encoder.dim, dtype=dtype)
 
 
 class Shelf:
@@ -47,28 +55,28 @@ class Shelf:
     nothing can be written, a warning says so and the work goes on.
     """
 
-    def __init__(self, folder: Path, *, dim: int) -> None:
+    def __init__(self, folder: Path, *, dim: int, dtype: str = FULL) -> None:
         self.folder = folder
-        self._row = np.dtype([("text", f"V{DIGEST_BYTES}"), ("embedding", "<f4", (dim,))])
+        self._row = np.dtype([("text", f"V{DIGEST_BYTES}"), ("embedding", dtype, (dim,))])
         self._segments = self._read_segments()
 
     def fill(self, texts: Sequence[str], embeddings: Float[np.ndarray, "sentences dim"]) -> np.ndarray:
         """Writes the embeddings that are known into their rows; gives the row numbers that are not, in order."""
-        places: dict[bytes, tuple[str, int]] = {}
-        for name, rows in self._segments.items():
-            places |= {text: (name, place) for place, text in enumerate(rows["text"].tolist())}
-        found: dict[str, list[tuple[int, int]]] = {name: [] for name in self._segments}
-        pending: list[int] = []
-        for row, text in enumerate(texts):
-            if (known := places.get(_digest(text))) is None:
-                pending.append(row)
-            else:
-                found[known[0]].append((row, known[1]))
-        for name, pairs in found.items():
-            if pairs:
-                rows, taken = np.asarray(pairs).T
-                embeddings[rows] = self._segments[name]["embedding"][taken]
-        return np.asarray(pending, dtype=np.int64)
+        known = self.find(texts)
+        is_there = known.places >= 0
+        embeddings[is_there] = known[np.flatnonzero(is_there)]
+        return np.flatnonzero(~is_there)
+
+    def find(self, texts: Iterable[str]) -> "Found":
+        """Where the embeddings of the texts lie; nothing is read but their names."""
+        numbers: dict[bytes, int] = {}
+        first = 0
+        for rows in self._segments.values():
+            numbers |= {text: number for number, text in enumerate(rows["text"].tolist(), start=first)}
+            first += len(rows)
+        places = np.fromiter((numbers.get(_digest(text), -1) for text in texts), dtype=np.int64)
+        segments = {self.folder / name: rows for name, rows in self._segments.items()}
+        return Found(segments, places, dim=self._row["embedding"].shape[0])
 
     def add(self, texts: Sequence[str], embeddings: Float[np.ndarray, "sentences dim"]) -> None:
         """Keeps the embeddings of the texts for all who open this shelf later."""
@@ -121,7 +129,7 @@ class Shelf:
         path = self.folder / f"{_new_digest(content).hexdigest()}.npy"
         with whole_file(path, "wb") as file:
             file.write(content)
-        self._segments[path.name] = rows
+        self._segments[path.name] = np.load(path, mmap_mode="r", allow_pickle=False)
 
     def _merge_small(self) -> None:
         """One segment in place of many small ones, which single sentences leave behind."""
@@ -136,6 +144,45 @@ class Shelf:
         for name in small:
             self._segments.pop(name)
             (self.folder / name).unlink(missing_ok=True)
+
+
+class Found:
+    """Embeddings of a list of texts where they lie: what is asked for is read, and nothing else.
+
+    places  of each text, the number of its row among those of all segments; −1: it is not there
+
+    Another process gets the paths and maps the files itself.
+    """
+
+    def __init__(
+        self, segments: Mapping[Path, np.ndarray], places: Int[np.ndarray, "texts"], *, dim: int
+    ) -> None:
+        self.places = places
+        self.dim = dim
+        self._paths = list(segments)
+        self._take(segments.values())
+
+    def __getitem__(self, texts: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some dim"]:
+        """Embeddings of the texts with these numbers, all of them there, in float32."""
+        places = self.places[texts]
+        owners = np.searchsorted(self._firsts, places, side="right") - 1
+        found = np.empty((len(places), self.dim), dtype=np.float32)
+        for owner in np.unique(owners):
+            rows = np.flatnonzero(owners == owner)
+            found[rows] = self._rows[owner][places[rows] - self._firsts[owner]]
+        return found
+
+    def _take(self, segments: Iterable[np.ndarray]) -> None:
+        # Without the class of a mapped array, whose slices cost several times those of an array.
+        self._rows = [np.asarray(rows)["embedding"] for rows in segments]
+        self._firsts = np.cumsum([0, *map(len, self._rows)])[:-1]
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"places": self.places, "dim": self.dim, "_paths": self._paths}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._take(np.load(path, mmap_mode="r") for path in self._paths)
 
 
 def _new_digest(content: bytes | memoryview = b"") -> "hashlib.blake2b":

@@ -12,8 +12,10 @@ from juzhen.core.errors import UserError
 from juzhen.encoders.first_look import check_vocabulary, find_encoder, read_tokenizer_file
 from juzhen.encoders.foreign import told_simply
 from juzhen.encoders.layout import Layout, check_pooling
+from juzhen.encoders.locate import HEAD_FILE, encoder_source
 from juzhen.encoders.projection import OutputNorm, Projection, load_projections
 from juzhen.encoders.prompts import Prompts
+from juzhen.encoders.settings_file import Settings
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.transformer import from_scratch, from_weights, quiet, read_architecture, token_embeddings
 
@@ -74,6 +76,21 @@ def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
         prompts=layout.prompts,
         folder=found.folder if config.initialize == "pretrained" else None,
     )
+
+
+def embedding_size(source: str | Path, *, revision: str | None = None) -> int:
+    """Numbers of an embedding of the encoder in a folder or of a run, or of the hub, by what its files say.
+
+    Raises UserError where there is none, and for a cross-encoder.
+    """
+    config = BackboneConfig(path=encoder_source(source), revision=revision, initialize="pretrained")
+    found = find_encoder(config)
+    if (found.folder / HEAD_FILE).is_file():
+        raise UserError(f"{source}: holds a cross-encoder, which scores pairs and has no embeddings")
+    for folder in found.layout.projections[-1:]:
+        layer = Settings.read(folder / "config.json")
+        return layer.get("dimension" if "dimension" in layer.values else "out_features", int)
+    return int(read_architecture(found.layout.transformer, dropout=None).hidden_size)
 
 
 def _read_tokenizer(folder: Path) -> Tokenizer:

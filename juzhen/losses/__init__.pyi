@@ -35,6 +35,14 @@ from .cosent_weighted import cosent_weighted as cosent_weighted
 from .cosine import CosineSimilarity as CosineSimilarity
 from .cosine import cosine_regression as cosine_regression
 from .cosine import rescale as rescale
+from .distill import Distill as Distill
+from .distill_cosine import DistillCosine as DistillCosine
+from .distill_cosine import Taught as Taught
+from .distill_cosine import distill_cosine as distill_cosine
+from .distill_mse import DistillMSE as DistillMSE
+from .distill_mse import distill_mse as distill_mse
+from .distill_similarity import DistillSimilarity as DistillSimilarity
+from .distill_similarity import distill_similarity as distill_similarity
 from .huber import Huber as Huber
 from .huber import huber as huber
 from .info_nce import InfoNCE as InfoNCE

@@ -22,6 +22,7 @@ class Contrast(StrEnum):
     NEGATIVES = "negatives"  # the row's own negatives from its positive: without, the gradient is 0
     CLASSES = "classes"  # classes, within the set: without, all that is learnt is to answer always the same
     VALUES = "values"  # targets, within the set: without, all that is learnt is one value
+    NONE = "none"  # nothing: each row teaches by itself
 
 
 class Loss(nn.Module, ABC):
@@ -36,6 +37,8 @@ class Loss(nn.Module, ABC):
     first, second         batch dim: the two texts of a pair
     anchors, positives    batch dim: two texts that belong together
     negatives             batch negatives dim: texts that do not belong to the anchor of their row
+    student, teacher      batch dim; batch teacher: what the model that learns gives for single texts, and its teacher
+    projected             batch teacher: the student's embeddings, brought to the teacher's space
     text_ids              batch texts: the number of each text of a row, equal for equal texts. With it, texts that
                           come twice in a batch are not taken for negatives; without it, all count as different
 
@@ -43,7 +46,8 @@ class Loss(nn.Module, ABC):
 
     input_kinds  example kinds it can learn from, most natural first
     consumes     "scores" (one similarity per row, of any size), "cosines" (the same, from −1 to 1), "embeddings"
-                 (one vector per text), "logits" (one number per class) or "layers" (a cosine per row and layer)
+                 (one vector per text), "logits" (one number per class), "layers" (a cosine per row and layer) or
+                 "teacher" (a teacher's vector per text)
     couples      True when the loss of a row depends on the other rows of the batch: such a batch may not be
                  split without gradient caching
     compares     True when the value is one logarithm over comparisons of rows, and not a mean over rows: the length of

@@ -14,6 +14,10 @@ ROWS = {
         {"size": "S", "side": side, "precision": "fp32", "seconds_per_step": 0.5, **RATIO, "pairs_per_second": 128.0}
         for side in ("ours", "theirs")
     ],
+    "distill": [
+        {"size": "S", "side": side, "precision": "fp32", "seconds_per_step": 0.5, **RATIO, "sentences_per_second": 99.0}
+        for side in ("ours", "theirs")
+    ],
     "encoding": [
         {"model": "S", "side": side, "sentences_per_second": 1234.5, **RATIO}
         for side in ("ours torch", "theirs fp32, batch 32")
@@ -47,7 +51,7 @@ CURVES = {"S fp32 ours": [3.0, 2.0], "S fp32 theirs": [3.0, 2.1], "S without dro
 
 
 def report(benchmark: str) -> Report:
-    curves = CURVES if benchmark in ("training", "crossencoder") else {}
+    curves = CURVES if benchmark in ("training", "crossencoder", "distill") else {}
     return Report(
         benchmark, {"rounds": 3}, MACHINE, ROWS[benchmark], {"difference": 1e-7}, curves, ["a note"]
     )

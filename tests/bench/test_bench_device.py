@@ -35,6 +35,7 @@ def test_all_on_a_gpu_are_those_that_have_a_part_there(gpu):
     assert command._on_gpu(list(BENCHMARKS)) == [
         "training",
         "crossencoder",
+        "distill",
         "encoding",
         "evaluation",
         "memory",

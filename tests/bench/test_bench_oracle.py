@@ -1,5 +1,7 @@
 """Both sides of the training benchmark learn the same, where dropout does not tell them apart."""
 
+from importlib import import_module
+
 import pytest
 
 pytestmark = pytest.mark.oracle
@@ -80,10 +82,10 @@ def test_cosent_gives_one_number_in_three_ways():
     assert found[THEIRS] == pytest.approx(found[DEFINITION], abs=1e-5)
 
 
-def test_cross_encoders_learn_the_same_without_dropout(tmp_path):
-    from tools.bench.crossencoder import joint_work, turn
-
-    work = joint_work(tmp_path / "bert", "tiny", ["demo_qmc"], dropout=0.0, batch_size=8, steps=6)
-    ours, theirs = (turn(work, side, seed=0).losses for side in ("ours", "theirs"))
+@pytest.mark.parametrize(("benchmark", "make"), [("crossencoder", "joint_work"), ("distill", "taught_work")])
+def test_other_models_learn_the_same_without_dropout(tmp_path, benchmark, make):
+    module = import_module(f"tools.bench.{benchmark}")
+    work = getattr(module, make)(tmp_path / "bert", "tiny", ["demo_qmc"], dropout=0.0, batch_size=8, steps=6)
+    ours, theirs = (module.turn(work, side, seed=0).losses for side in ("ours", "theirs"))
     assert len(set(ours)) == 6
     assert ours == pytest.approx(theirs, rel=2e-5)

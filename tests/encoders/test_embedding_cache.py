@@ -1,5 +1,6 @@
 """Embeddings on disk are those of the encoder that asks, whole, and never computed twice."""
 
+import pickle
 import subprocess
 import sys
 
@@ -187,6 +188,20 @@ def test_large_arrays_go_to_several_segments(encoder, cache, monkeypatch):
     embed(encoder, cache)
     assert len(segments(cache)) == 3  # five sentences, two to a segment
     assert embed(encoder, cache)[1] == 0
+
+
+def test_half_precision_is_a_shelf_of_its_own_and_is_read_where_it_lies(encoder, cache, tmp_path):
+    embeddings = embed(encoder, cache)[0][:4]  # in full precision, which must not be found below
+    shelf = cache.shelf(encoder, "torch", dtype=module.HALF)
+    assert (shelf.find(TEXTS).places == -1).all()
+    shelf.add(TEXTS[:2], embeddings[:2])
+    shelf.add(TEXTS[2:4], embeddings[2:])
+    again = cache.shelf(encoder, "torch", dtype=module.HALF).find(TEXTS)
+    assert (again.places >= 0).tolist() == [True] * 5 + [False]  # 我 comes twice
+    for found in (again, shelf.find(TEXTS), pickle.loads(pickle.dumps(again))):
+        rows = found[np.array([3, 0, 2])]
+        assert rows.dtype == np.float32
+        np.testing.assert_array_equal(rows, embeddings[[3, 0, 2]].astype(np.float16))
 
 
 WRITER = """

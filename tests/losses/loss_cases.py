@@ -27,11 +27,11 @@ from juzhen.losses import (
     TripletOnline,
 )
 from juzhen.losses.loss import LossOutput
-from lightning_modules.loss_arguments import loss_of
+from lightning_modules.loss_arguments import ARGUMENTS, asked_for, loss_of
 from lightning_modules.loss_numbers import losses_for, options
 from lightning_modules.matching import build_loss
 
-DIM = 5
+DIM, TEACHER_DIM = 5, 7
 NUM_CLASSES = {Kind.NLI_PAIR: 3, Kind.LABELLED_TEXT: 3}
 
 
@@ -72,6 +72,8 @@ def encoded_rows(
         else targets.to(torch.float64 if dtype == torch.float64 else torch.float32),
         logits=leaf(torch.randn(count, choices or 2, generator=generator)),
         layer_scores=leaf(torch.rand(count, num_layers, generator=generator) * 2 - 1),
+        projected=leaf(torch.randn(count, TEACHER_DIM, generator=generator)),
+        teacher=torch.randn(count, TEACHER_DIM, generator=generator).to(dtype),
     )
 
 
@@ -85,6 +87,8 @@ def rows_of(encoded: Encoded, rows: Tensor) -> Encoded:
         targets=None if encoded.targets is None else encoded.targets[rows],
         logits=encoded.logits[rows],
         layer_scores=encoded.layer_scores[rows],
+        projected=encoded.projected[rows],
+        teacher=encoded.teacher[rows],
     )
 
 
@@ -96,6 +100,7 @@ def leaves(loss: Loss, encoded: Encoded) -> list[Tensor]:
         "logits": [encoded.logits],
         "layers": [encoded.layer_scores],
         "embeddings": list(encoded.embeddings.values()),
+        "teacher": [ARGUMENTS[name](encoded) for name in asked_for(type(loss)) if name != "teacher"],
     }[loss.consumes]
     return read + list(loss.parameters())
 

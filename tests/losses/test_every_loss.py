@@ -88,6 +88,7 @@ def test_half_precision_inputs_are_computed_in_full(case: Case):
     exact = rows_of(rows, torch.arange(24))
     exact.scores, exact.logits = exact.scores.double(), exact.logits.double()
     exact.layer_scores = exact.layer_scores.double()
+    exact.projected, exact.teacher = exact.projected.double(), exact.teacher.double()
     exact.embeddings = {name: values.double() for name, values in exact.embeddings.items()}
     assert value.item() == pytest.approx(value_of(loss.double(), exact)[0].item(), rel=1e-5)
 
@@ -138,7 +139,7 @@ def test_logs_are_detached_scalars(case: Case):
 def test_declaration(case: Case):
     loss = case.build()
     assert case.kind in loss.input_kinds
-    assert loss.consumes in ("scores", "cosines", "embeddings", "logits", "layers")
+    assert loss.consumes in ("scores", "cosines", "embeddings", "logits", "layers", "teacher")
     assert loss.has_head == bool(list(loss.parameters()))
 
 
@@ -152,7 +153,9 @@ def test_contrast_is_true_to_its_word(case: Case):
         rows.targets = torch.full_like(rows.targets, closest)
         assert _teaches(loss, rows) == (loss.contrast is not Contrast.ORDER)
     else:
-        assert loss.contrast in (Contrast.TEXTS, Contrast.SOME_TEXTS, Contrast.NEGATIVES)
+        assert loss.contrast in (Contrast.TEXTS, Contrast.SOME_TEXTS, Contrast.NEGATIVES, Contrast.NONE)
+    if loss.contrast is Contrast.NONE:
+        assert _teaches(loss, one)
     of_batch = loss.contrast in (Contrast.TEXTS, Contrast.SOME_TEXTS) and not case.num_negatives
     if loss.contrast is Contrast.ORDER or of_batch:
         assert not _teaches(loss, one)
@@ -160,7 +163,9 @@ def test_contrast_is_true_to_its_word(case: Case):
         for column in [name for name in rows.embeddings if name.startswith("negative")]:
             rows.embeddings[column] = rows.embeddings["positive"]
         assert not _teaches(loss, rows)
-    if of_batch:
+    if of_batch and loss.consumes == "teacher":
+        assert not _teaches(loss, rows_of(rows, torch.zeros(8, dtype=torch.long)))
+    elif of_batch:
         rows.text_ids["positive"] = torch.zeros_like(rows.text_ids["positive"])
         if loss.contrast is Contrast.SOME_TEXTS:
             assert _teaches(loss, rows)

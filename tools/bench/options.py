@@ -73,7 +73,7 @@ BOUND = Option("memory_bound_mib", "leave out what would need more memory than t
 STEPS = (
     Option("precisions", "fp32 and bf16 autocast", ["fp32", "bf16"], ["fp32", "bf16"],
            ["fp32", "bf16"], tuple(PRECISIONS)),
-    Option("batch_size", "pairs per step", 8, 64, 64),
+    Option("batch_size", "rows per step", 8, 64, 64),
     Option("steps", "steps per turn; the first 4 do not count as time", 7, 24, 40),
     _rounds(2, 3, 5),
     Option("agreement_steps", "steps of the run without dropout, where curves must agree", 3, 12, 30),
@@ -99,6 +99,10 @@ BENCHMARKS: dict[str, tuple[str, tuple[Option, ...]]] = {
             Option("datasets", "sets of labelled pairs; not given: lcqmc where data is at hand, else demo_qmc",
                    [], [], []),
         ),
+    ),
+    "distill": (
+        "seconds per step of a student that learns a teacher's vectors, beside MSELoss, and both loss curves",
+        (_sizes(["S"], ["S", "M"]), *STEPS, DATASETS),
     ),
     "encoding": (
         "sentences per second of every back end, and how far embeddings and correlations move",
@@ -167,7 +171,7 @@ BENCHMARKS: dict[str, tuple[str, tuple[Option, ...]]] = {
 }  # fmt: skip
 """Name → what it measures, and its options."""
 
-ON_GPU = ("training", "crossencoder", "encoding", "evaluation", "memory")
+ON_GPU = ("training", "crossencoder", "distill", "encoding", "evaluation", "memory")
 """Those that run on a GPU too; the others are about the processor."""
 
 

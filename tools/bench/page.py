@@ -22,6 +22,8 @@ WORDS = {
     "en": {
         "training": "training, {size}, {precision}",
         "crossencoder": "training a cross-encoder, {size}, {precision}",
+        "distill": "distilling a teacher, {size}, {precision}",
+        "sentences": "{} sentences/s",
         "default": "{} × its default",
         "peak": "{} % of the matrix peak, {} of {} MiB",
         "encoding": "encoding, {model}, {side}",
@@ -40,6 +42,8 @@ WORDS = {
     "zh": {
         "training": "训练，{size}，{precision}",
         "crossencoder": "训练交叉编码器，{size}，{precision}",
+        "distill": "蒸馏教师模型，{size}，{precision}",
+        "sentences": "每秒 {} 句",
         "default": "为其默认的 {} 倍",
         "peak": "达到矩阵乘法峰值的 {} %，内存 {} 对 {} MiB",
         "encoding": "编码，{model}，{side}",
@@ -91,6 +95,13 @@ def _crossencoder(rows: list[Row], words: dict[str, str]) -> Iterator[tuple[str,
         if row["side"] == "ours":
             besides = words["pairs"].format(f"{row['pairs_per_second']:,.0f}")
             yield words["crossencoder"].format(**row), _times(row, words), besides
+
+
+def _distill(rows: list[Row], words: dict[str, str]) -> Iterator[tuple[str, ...]]:
+    for row in rows:
+        if row["side"] == "ours":
+            besides = words["sentences"].format(f"{row['sentences_per_second']:,.0f}")
+            yield words["distill"].format(**row), _times(row, words), besides
 
 
 def _encoding(rows: list[Row], words: dict[str, str]) -> Iterator[tuple[str, ...]]:
@@ -145,6 +156,7 @@ def _overhead(rows: list[Row], words: dict[str, str]) -> Iterator[tuple[str, ...
 LINES = {
     "training": _training,
     "crossencoder": _crossencoder,
+    "distill": _distill,
     "encoding": _encoding,
     "evaluation": _evaluation,
     "memory": _memory,

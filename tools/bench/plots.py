@@ -109,6 +109,11 @@ def crossencoder(report: Report) -> Figure:
     return steps(report, loss="cross-entropy")
 
 
+def distill(report: Report) -> Figure:
+    """The same for students."""
+    return steps(report, loss="squared error")
+
+
 def steps(report: Report, *, loss: str) -> Figure:
     """Ratios and curves of training steps."""
     figure, (left, middle, right) = panels(3)
@@ -200,5 +205,5 @@ def spin(report: Report) -> Figure:
 
 FIGURES: dict[str, Callable[[Report], Figure]] = {
     one.__name__: one
-    for one in (training, crossencoder, encoding, evaluation, cosent, memory, overhead, spin)
+    for one in (training, crossencoder, distill, encoding, evaluation, cosent, memory, overhead, spin)
 }

@@ -101,6 +101,8 @@ def training_numbers(order: Order, output: str, *, seed: int) -> dict[str, Any]:
 def their_loss(model: SentenceTransformer, order: Order) -> nn.Module:
     if order.loss == "cosent":
         return losses.CoSENTLoss(model, scale=SCALE)
+    if order.loss == "distill_mse":
+        return losses.MSELoss(model)
     if order.micro_rows is None:
         return losses.MultipleNegativesRankingLoss(model, scale=SCALE)
     return losses.CachedMultipleNegativesRankingLoss(model, scale=SCALE, mini_batch_size=order.micro_rows)

@@ -21,6 +21,7 @@ from juzhen.core.named import name_of
 from juzhen.core.places import BUILTIN
 from juzhen.data.loading import JobData, load_job_data
 from juzhen.data.sampler import BatchRows
+from juzhen.encoders.kept_vectors import Targets
 from juzhen.encoders.transformer import quiet
 from launch import check_command_line, typed_config
 from launch.naming import register_resolvers
@@ -78,7 +79,8 @@ def compose_job(folder: Path, *overrides: str) -> JobConfig:
     check_command_line(everything, conf_dir=train.CONFIGURATION)
     with initialize_config_dir(str(train.CONFIGURATION), version_base="1.3"):
         config = compose("train", overrides=everything)
-    config.cache_dir = None  # tokens from an earlier run would be an advantage
+    if not any(one.startswith("cache_dir=") for one in overrides):
+        config.cache_dir = None  # tokens from an earlier run would be an advantage
     return OmegaConf.to_object(typed_config(config))
 
 
@@ -88,12 +90,14 @@ class Work:
 
     folder   the encoder that both start from
     matches  dataset key → loss
+    targets  what a teacher says; None: there is none
     """
 
     folder: Path
     job: JobConfig
     data: JobData
     matches: dict[str, Match]
+    targets: Targets | None = None
 
     def at(self, precision: str, *, compiled: bool = False) -> "Work":
         """The same in fp32 or bf16."""
@@ -158,6 +162,10 @@ def _rows_in_order(work: Work) -> dict[str, list]:
     found: dict[str, list] = {
         column: [text for part in parts for text in part.texts(column)] for column in parts[0].columns
     }
+    if work.targets is not None:
+        found["label"] = [
+            vector for part in parts for vector in work.targets(part.name, part.columns["text"]).tolist()
+        ]
     if parts[0].targets is not None:
         found["score"] = [float(target) for part in parts for target in part.targets]
     return found

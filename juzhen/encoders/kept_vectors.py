@@ -1,0 +1,106 @@
+"""Vectors of many texts, computed once and read from the disk: what a teacher says of a corpus."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from juzhen.core.errors import UserError
+from juzhen.encoders.embedding_cache import HALF, EmbeddingCache, Found
+from juzhen.encoders.pair_score import unit
+from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.texts import progress_bar
+
+CALL = 1_024
+"""Texts, of like length, that are encoded before the bar moves."""
+
+PORTION = 8 * CALL
+"""Texts that are encoded before their vectors are written: a minute of a small encoder on one core."""
+
+
+class KeptVectors:
+    """What an encoder gives for texts, in half precision on disk, for all who ask for the same weights.
+
+    precision  in which the encoder runs, as `hardware.precision` says it; vectors of each are kept apart
+    """
+
+    def __init__(self, encoder: SentenceEncoder, cache: EmbeddingCache, *, precision: str) -> None:
+        self._encoder = encoder
+        self._precision = precision
+        variant = "torch" if precision == "32-true" else f"torch {precision}"
+        self._shelf = cache.shelf(encoder, variant, dtype=HALF)
+
+    def fill(self, texts: Sequence[str], *, progress: bool | None) -> None:
+        """Encodes the texts whose vectors are not there, the longest first, and writes them portion by portion.
+
+        Work that was cut off is taken up where it was, and gives the same vectors, since the rest is cut into the same
+        portions. Raises UserError for vectors that half precision cannot hold.
+        """
+        distinct = list(dict.fromkeys(texts))
+        pending = [distinct[row] for row in np.flatnonzero(self._shelf.find(distinct).places < 0)]
+        pending.sort(key=len, reverse=True)
+        device = self._encoder.device.type
+        half = torch.float16 if self._precision == "16-mixed" else torch.bfloat16
+        with (
+            torch.autocast(device, half, enabled=self._precision != "32-true"),
+            progress_bar("the teacher encodes", len(pending), shown=progress) as advance,
+        ):
+            for start in range(0, len(pending), PORTION):
+                portion, parts = pending[start : start + PORTION], []
+                for first in range(0, len(portion), CALL):
+                    parts.append(self._encoder.encode(portion[first : first + CALL], progress=False))
+                    advance(len(parts[-1]))
+                vectors = np.concatenate(parts)
+                if not np.abs(vectors).max() <= np.finfo(np.float16).max:
+                    raise UserError("the teacher gives numbers that are not finite in half precision")
+                self._shelf.add(portion, vectors)
+
+    def find(self, sentences: Sequence[str], numbers: Int[np.ndarray, "some"]) -> Found:
+        """The vectors of the sentences with these numbers. Raises UserError where one is not there."""
+        found = self._shelf.find(sentences[number] for number in numbers)
+        if (found.places < 0).any():
+            raise UserError(
+                f"{self._shelf.folder}: {int((found.places < 0).sum()):,} of {len(numbers):,} vectors of the teacher "
+                "are not there, and could not be written; set cache_dir=<a folder with room>"
+            )
+        places = np.full(len(sentences), -1)
+        places[numbers] = found.places
+        found.places = places
+        return found
+
+
+class Targets:
+    """What a student shall give for a sentence: its teacher's vector, centred, brought to `dim` numbers, of length 1.
+
+    vectors  dataset key → vectors of its sentence table, and which of them are there
+    center   the mean over all of them is taken off
+    dim      their first principal components are taken; None, or as many as there are: the vectors as they are
+
+    The axes are those of the largest spread, about the mean where it is taken off, else about zero (Pearson 1901).
+    """
+
+    def __init__(
+        self, vectors: Mapping[str, tuple[Found, Int[np.ndarray, "some"]]], *, center: bool, dim: int | None
+    ) -> None:
+        self._vectors = {name: found for name, (found, _) in vectors.items()}
+        size = next(iter(self._vectors.values())).dim
+        self._axes: np.ndarray | None = None
+        count, total, products = 0, np.zeros(size), np.zeros((size, size))
+        is_reduced = dim is not None and dim < size
+        for found, numbers in vectors.values() if center or is_reduced else ():
+            for start in range(0, len(numbers), PORTION):
+                some = found[numbers[start : start + PORTION]].astype(np.float64)
+                count, total = count + len(some), total + some.sum(axis=0)
+                if is_reduced:
+                    products += some.T @ some
+        mean = total / max(count, 1) if center else np.zeros(size)
+        self._mean = mean.astype(np.float32)
+        if is_reduced:
+            spread = products / count - np.outer(mean, mean)
+            self._axes = np.linalg.eigh(spread)[1][:, ::-1][:, :dim].astype(np.float32)
+
+    def __call__(self, name: str, numbers: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some dim"]:
+        """Targets of the sentences with these numbers in the table of that set, float32."""
+        vectors = self._vectors[name][numbers] - self._mean
+        return unit(vectors if self._axes is None else vectors @ self._axes)
