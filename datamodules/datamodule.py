@@ -76,6 +76,10 @@ class SentenceDataModule(pl.LightningDataModule):
             self.in_steps(training.duration, "training.duration", total_steps=None) if self.train else 0
         )
         self.stream.num_batches = self.total_steps * training.accumulate
+        warmup = self.job.optimizer.warmup
+        self.warmup_steps = (
+            self.in_steps(warmup, "optimizer.warmup", total_steps=self.total_steps) if self.train else 0
+        )
 
     def _shares(self, batch_sizes: dict[str, int]) -> dict[str, float] | None:
         """Dataset key → its part of the batches; None where every row comes once per epoch."""

@@ -147,7 +147,7 @@ class StageRun:
             losses=losses,
             job=self.job,
             total_steps=data.total_steps,
-            steps_per_epoch=data.steps_per_epoch,
+            warmup_steps=data.warmup_steps,
         )
 
     def _fit(

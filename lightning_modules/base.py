@@ -40,7 +40,7 @@ class SentenceModule(pl.LightningModule):
 
     losses       dataset key → Loss
     job          the whole configuration; read for optimizer, training and evaluation numbers
-    total_steps  optimizer steps of this stage, and steps_per_epoch among them (0 and 0: evaluation only)
+    total_steps  optimizer steps of this stage, and warmup_steps among them (0 and 0: evaluation only)
     seen         `split/dataset` → evaluation rows that training has seen, where they are to be told apart; set
                  before the test at the end of a stage
     """
@@ -67,13 +67,13 @@ class SentenceModule(pl.LightningModule):
         losses: nn.ModuleDict,
         job: JobConfig,
         total_steps: int,
-        steps_per_epoch: int,
+        warmup_steps: int,
     ) -> None:
         super().__init__()
         self.losses = losses
         self.job = job
         self.total_steps = total_steps
-        self.steps_per_epoch = steps_per_epoch
+        self.warmup_steps = warmup_steps
         self.scores: dict[str, Score] = {}
         self.seen: Mapping[str, Seen] = {}
         self.gradient_norms: deque[Tensor] = deque(maxlen=NORMS_KEPT)
@@ -216,8 +216,7 @@ class SentenceModule(pl.LightningModule):
             optimizer,
             self.job.optimizer,
             total_steps=self.total_steps,
-            steps_per_epoch=self.steps_per_epoch,
-            batch_size=self.job.training.batch_size * self.job.training.accumulate,
+            warmup_steps=self.warmup_steps,
         )
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 

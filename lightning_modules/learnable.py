@@ -172,11 +172,10 @@ def _steps(job: JobConfig, rows: SentenceDataModule) -> Iterator[str]:
     exact = rows.exact_steps(training.duration, "training.duration")
     if exact < 1:
         yield f"training.duration={training.duration} is {exact:.2g} of a step; one step is made"
-    warmup = rows.in_steps(optimizer.warmup, "optimizer.warmup", total_steps=total)
-    if warmup > total:
+    if rows.warmup_steps > total:
         yield (
             f"optimizer.warmup={optimizer.warmup} is longer than the training of {total} steps, so the learning rate "
-            f"gets to {100 * total / warmup:.2g} % of optimizer.lr; type optimizer.warmup='10 percent'"
+            f"gets to {100 * total / rows.warmup_steps:.2g} % of optimizer.lr; type optimizer.warmup='10 percent'"
         )
     if optimizer.lr < SMALLEST_STEP:
         yield f"optimizer.lr={optimizer.lr:g}: too small a step to change a weight in float32"

@@ -9,7 +9,6 @@ from transformers.optimization import (
     get_linear_schedule_with_warmup,
 )
 
-from conf.duration import Duration
 from conf.job import OptimizerConfig
 
 
@@ -35,8 +34,7 @@ def build_schedule(
     config: OptimizerConfig,
     *,
     total_steps: int,
-    steps_per_epoch: int,
-    batch_size: int,
+    warmup_steps: int,
 ) -> LambdaLR:
     """The learning rate per optimizer step: from 0 to `lr` over the warm-up of T steps, then as `decay` says.
 
@@ -46,12 +44,9 @@ def build_schedule(
                   notes on CoSENT write lr · min(1, t/T) / √max(t, T). Read literally that is the same curve times
                   1/√T, and `lr` would never be reached. `launch.values` refuses it without a warm-up
     """
-    warmup = Duration.parse(config.warmup, key="optimizer.warmup").in_steps(
-        steps_per_epoch=steps_per_epoch, batch_size=batch_size, total_steps=total_steps
-    )
     match config.decay:
         case "linear":
-            return get_linear_schedule_with_warmup(optimizer, warmup, total_steps)
+            return get_linear_schedule_with_warmup(optimizer, warmup_steps, total_steps)
         case "constant":
-            return get_constant_schedule_with_warmup(optimizer, warmup)
-    return get_inverse_sqrt_schedule(optimizer, warmup)
+            return get_constant_schedule_with_warmup(optimizer, warmup_steps)
+    return get_inverse_sqrt_schedule(optimizer, warmup_steps)

@@ -48,7 +48,7 @@ def test_a_sentence_of_several_rows_counts_once(tiny_backbone):
         losses=torch.nn.ModuleDict(),
         job=job,
         total_steps=0,
-        steps_per_epoch=0,
+        warmup_steps=0,
     )
     module.watched = []
     texts = ["今天", "天气", "很好"]

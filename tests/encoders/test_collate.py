@@ -155,7 +155,7 @@ def test_the_loss_and_the_configuration_decide(tiny_backbone, needs, share_sente
     job = OmegaConf.to_object(typed_config(compose_job(*words)))
     losses = torch.nn.ModuleDict({"set": TwoViews(temperature=0.05, symmetric=False)})
     encoder = load_backbone(job.backbone, seed=0)
-    module = BiEncoder(encoder=encoder, losses=losses, job=job, total_steps=1, steps_per_epoch=1)
+    module = BiEncoder(encoder=encoder, losses=losses, job=job, total_steps=1, warmup_steps=0)
     examples = pairs(["今天", "我", "今天"], ["今天", "我", "今天"])
     batch = module.collate.training_batch(examples, np.arange(3), index=0)
     assert module.sharing == {"set": expected}

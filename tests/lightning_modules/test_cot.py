@@ -57,7 +57,7 @@ def test_a_batch_is_each_sentence_in_each_template(tiny_backbone):
     )
     encoder = CotEncoder.load_encoder(config)
     module = CotEncoder(
-        encoder=encoder, losses=torch.nn.ModuleDict(), job=config, total_steps=0, steps_per_epoch=0
+        encoder=encoder, losses=torch.nn.ModuleDict(), job=config, total_steps=0, warmup_steps=0
     )
     sentences = ["今天天气很好", "好"]
     rows = Examples("some", "train", Kind.SENTENCE, sentences, {"text": np.array([0, 1, 0], np.int32)}, None)

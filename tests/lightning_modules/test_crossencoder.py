@@ -283,7 +283,7 @@ def test_what_training_scores_evaluation_scores(tiny_backbone):
         losses=torch.nn.ModuleDict(),
         job=job,
         total_steps=0,
-        steps_per_epoch=0,
+        warmup_steps=0,
     ).eval()
     texts = {"premise": ["今天天气很好", "他在跑步"], "hypothesis": ["天气不错", "今天天气很好"]}
     examples = Examples.from_texts("nli", "dev", kind=Kind.NLI_PAIR, texts=texts, targets=[0, 1])

@@ -60,7 +60,7 @@ def build(backbone, loss, kind, *, dtype):
     job.dataset["demo_sts"].kind = str(kind)
     losses = build_losses(match_losses(job), dim=32, num_classes={"demo_sts": 3})
     module = BiEncoder(
-        encoder=load_backbone(job.backbone, seed=1), losses=losses, job=job, total_steps=1, steps_per_epoch=1
+        encoder=load_backbone(job.backbone, seed=1), losses=losses, job=job, total_steps=1, warmup_steps=0
     )
     module.losses["set"] = losses["demo_sts"]
     return module.to(dtype)

@@ -156,7 +156,7 @@ def module_of(backbone, *more):
         losses=torch.nn.ModuleDict(),
         job=job,
         total_steps=1,
-        steps_per_epoch=1,
+        warmup_steps=0,
     )
 
 

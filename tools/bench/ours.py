@@ -54,7 +54,7 @@ def build_module(job: JobConfig, data: SentenceDataModule, work: Work | None) ->
         losses=losses,
         job=job,
         total_steps=data.total_steps,
-        steps_per_epoch=data.steps_per_epoch,
+        warmup_steps=data.warmup_steps,
     )
     data.serve(module.collate, module.plan)
     return module
