@@ -12,6 +12,7 @@ from juzhen.core.errors import UserError
 from juzhen.encoders.first_look import check_vocabulary, find_encoder, read_tokenizer_file
 from juzhen.encoders.foreign import told_simply
 from juzhen.encoders.layout import Layout, check_pooling
+from juzhen.encoders.prefix import Prefix
 from juzhen.encoders.projection import OutputNorm, Projection, load_projections
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.spec import BackboneConfig
@@ -23,6 +24,7 @@ class Parts:
     """What a sentence encoder is made of.
 
     prompts  templates that sentences are read through; None: there are none
+    prefix   texts that may stand before a sentence
     folder   where the weights and what else was learnt lie; None: the weights are random
     """
 
@@ -33,6 +35,7 @@ class Parts:
     max_length: int
     projections: list[Projection | OutputNorm]
     prompts: Prompts | None
+    prefix: Prefix
     folder: Path | None
 
 
@@ -72,6 +75,7 @@ def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
             layout.projections, width=backbone.config.hidden_size, layer_norm=config.layer_norm
         ),
         prompts=layout.prompts,
+        prefix=layout.prefix.configured(config),
         folder=found.folder if config.initialize == "pretrained" else None,
     )
 
