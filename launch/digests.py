@@ -79,6 +79,7 @@ def examples_digest(examples: Examples) -> str:
 def start_digest(encoder: nn.Module | None, job: JobConfig) -> str:
     """Hex digits over the weights that a job starts from, and over how they are read."""
     backbone = {key: one for key, one in vars(job.backbone).items() if key not in ALREADY_IN_THE_START}
+    backbone["prompt"] = [getattr(encoder, "prompt", ""), getattr(encoder, "unpooled", 0)]
     digest = hashlib.sha256(json.dumps(backbone, sort_keys=True).encode())
     for name, tensor in encoder.state_dict().items() if encoder is not None else ():
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())

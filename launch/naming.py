@@ -15,7 +15,8 @@ from conf.declared import declared
 from conf.own_classes import is_own
 from juzhen.core import accelerator
 from juzhen.core.errors import UserError
-from juzhen.core.named import deciding_callbacks, name_of, without_paths
+from juzhen.core.named import deciding_backbone, deciding_callbacks, name_of, without_paths
+from juzhen.encoders.layout import read_layout
 from juzhen.encoders.locate import encoder_source
 from launch.language import with_language
 
@@ -48,14 +49,14 @@ def run_key(config: Mapping[str, Any] | DictConfig) -> str:
     """Eight hex digits over everything that decides the numbers of a run.
 
     Models and losses count by their names, wherever their classes lie, a backbone by its path. An encoder to start
-    from, and a teacher, count by their weights, not by their paths. The order of mappings is kept: a curriculum
-    [a, b] is another run than [b, a]. Of a composition, each `${…}` counts by what it stands for.
+    from, and a teacher, count by their weights and their prompt, not by their paths. The order of mappings is kept: a
+    curriculum [a, b] is another run than [b, a]. Of a composition, each `${…}` counts by what it stands for.
     """
     if isinstance(config, DictConfig):
         config = _filled_in(config)
     deciding = without_paths({key: value for key, value in config.items() if key not in NOT_PART_OF_THE_RUN})
     if isinstance(config.get("backbone"), Mapping):
-        deciding["backbone"] = {key: value for key, value in config["backbone"].items() if key != "name"}
+        deciding["backbone"] = deciding_backbone(config["backbone"])
     if isinstance(config.get("schedule"), Mapping):
         deciding["schedule"].pop("store", None)
     if config.get("init_from"):
@@ -114,9 +115,17 @@ def _weights_digest(folder: Path) -> str:
             # A head, or layers after pooling, lie in files of their own.
             files = [place / "model.safetensors"]
             files += sorted(path for path in place.rglob("*.safetensors") if path not in files)
-            digests = [_file_digest(path, path.stat().st_mtime_ns) for path in files]
+            digests = [_file_digest(path, path.stat().st_mtime_ns) for path in files] + _prompt(place)
             return digests[0] if len(digests) == 1 else hashlib.sha256(" ".join(digests).encode()).hexdigest()
     return str(folder)
+
+
+def _prompt(folder: Path) -> list[str]:
+    """What stands before every sentence, and whether it is pooled; nothing where nothing does."""
+    with suppress(UserError):  # of broken files the job will speak
+        prefix = read_layout(folder).prefix
+        return [f"{prefix.text!r} {prefix.include_prompt}"] if prefix.text else []
+    return []
 
 
 @lru_cache(maxsize=8)

@@ -19,7 +19,9 @@ def changes_of(views: Views, encoder: SentenceEncoder) -> SentenceChanges:
     return SentenceChanges(
         encoder.tokenize,
         text_views=TextViews(views),
-        token_views=TokenViews(views, encoder.tokenizer, max_length=encoder.max_length),
+        token_views=TokenViews(
+            views, encoder.tokenizer, max_length=encoder.max_length, prompt=encoder.prompt
+        ),
     )
 
 

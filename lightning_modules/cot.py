@@ -14,6 +14,8 @@ from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.named import name_of
+from juzhen.encoders.first_look import prompt_at_start
+from juzhen.encoders.prefix import TEMPLATES, prompt_refused
 from juzhen.encoders.prompt_collate import PromptCollator
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.sentence_encoder import PromptEncoder
@@ -79,6 +81,8 @@ class CotEncoder(BiEncoder):
 
     @classmethod
     def check_start(cls, job: JobConfig) -> None:
+        if prompt := prompt_at_start(job.backbone, start=job.init_from):
+            raise prompt_refused(TEMPLATES, prompt)
         if job.dataset and job.model["read"] != "pooling":
             require_trained_mask(job)
             _tell_of_other_languages(job)

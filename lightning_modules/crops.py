@@ -50,6 +50,7 @@ class CropEncoder(BiEncoder):
             delete=own.delete,
             neighbour_share=own.neighbour_share,
             tokenizer=self.encoder.tokenizer,
+            prompt=self.encoder.prompt,
         )
         self.collate = CropCollator(
             self.encoder.tokenize, self.encoder.collate, crops=crops, seed=self.job.seed
@@ -64,7 +65,9 @@ class CropEncoder(BiEncoder):
             backbone = self.encoder.backbone
             self.masking = Masking(own.mask_rate, "token", mean_span=1.0, mask_share=0.8, random_share=0.1)
             self.vocabulary = Vocabulary.of(
-                self.encoder.tokenizer, size=backbone.get_input_embeddings().num_embeddings
+                self.encoder.tokenizer,
+                size=backbone.get_input_embeddings().num_embeddings,
+                prompt=self.encoder.prompt,
             )
             self.head = MaskedTokenHead(backbone)
         self._step = 0

@@ -21,7 +21,9 @@ from juzhen.encoders.cross_encoder import CrossEncoder as PairEncoder
 from juzhen.encoders.cross_encoder import similarity
 from juzhen.encoders.cross_encoder_bundle import save_cross_encoder
 from juzhen.encoders.cross_encoder_input import PAIR, JointCollator
+from juzhen.encoders.first_look import prompt_at_start
 from juzhen.encoders.locate import is_cross_encoder
+from juzhen.encoders.prefix import JOINT, prompt_refused
 from juzhen.encoders.token_cache import CachedTokenizer
 from juzhen.evaluation.evaluators import PairEvaluator, pair_logits
 from lightning_modules.augment import augmentation_of
@@ -103,6 +105,11 @@ class CrossEncoder(SentenceModule):
                 f"model.symmetric: {directed[0]} has NLI pairs, whose premise and hypothesis cannot be exchanged; "
                 "leave model.symmetric and model.symmetric_training at false"
             )
+
+    @classmethod
+    def check_start(cls, job: JobConfig) -> None:
+        if prompt := prompt_at_start(job.backbone, start=job.init_from):
+            raise prompt_refused(JOINT, prompt)
 
     @staticmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> PairEncoder:

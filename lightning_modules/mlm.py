@@ -118,7 +118,9 @@ class MaskedLanguageModel(BiEncoder):
         self.masking = Masking(own.mask_rate, own.strategy, own.mean_span, own.mask_share, own.random_share)
         backbone = self.encoder.backbone
         self.vocabulary = Vocabulary.of(
-            self.encoder.tokenizer, size=backbone.get_input_embeddings().num_embeddings
+            self.encoder.tokenizer,
+            size=backbone.get_input_embeddings().num_embeddings,
+            prompt=self.encoder.prompt,
         )
         self.head = MaskedTokenHead(backbone)
         for parameter in self.encoder.projections.parameters():

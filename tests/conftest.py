@@ -78,6 +78,15 @@ def real_data() -> Path:
 
 
 @pytest.fixture(scope="session")
+def e5_small_zh() -> Path:
+    """The folder of a multilingual-e5-small; the test is skipped, by name, where there is none."""
+    folder = Path(os.environ.get("JUZHEN_MODELS", "")) / "e5_small_zh"
+    if not os.environ.get("JUZHEN_MODELS") or not folder.is_dir():
+        pytest.skip("a real encoder: set JUZHEN_MODELS to the folder that holds e5_small_zh")
+    return folder
+
+
+@pytest.fixture(scope="session")
 def tiny_backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The embedded encoder, tokenizer included, shrunk to one layer of 32: seconds of training teach it something."""
     folder = tmp_path_factory.mktemp("backbone")

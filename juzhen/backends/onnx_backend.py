@@ -12,6 +12,7 @@ from jaxtyping import Float
 from juzhen.backends.names import BackendName
 from juzhen.backends.onnx_export import export_onnx, padded_arrays, session
 from juzhen.core.batch import Tokens
+from juzhen.core.errors import UserError
 from juzhen.encoders.pooled_encoder import PooledEncoder
 
 CALL_TOKENS = 512
@@ -29,6 +30,7 @@ class OnnxBackend:
         self.name = name
         self._pad = encoder.pad
         self._dim = encoder.dim
+        self._unpooled = encoder.unpooled
         with tempfile.TemporaryDirectory() as folder:
             path = export_onnx(
                 encoder, Path(folder) / "encoder.onnx", quantised=name is BackendName.ONNX_INT8
@@ -36,6 +38,11 @@ class OnnxBackend:
             self._session = session(path)
 
     def encode(self, tokens: Tokens) -> Float[np.ndarray, "sentences dim"]:
+        if tokens.unpooled != self._unpooled:
+            raise UserError(
+                f"backend {self.name}: was opened for a prompt of {self._unpooled} tokens that are not pooled, not of "
+                f'{tokens.unpooled}; open it for the other one: open_backend(encoder.with_prompt(…), "{self.name}")'
+            )
         embeddings = np.empty((len(tokens), self._dim), dtype=np.float32)
 
         def run(call: tuple[slice, dict[str, np.ndarray]]) -> None:

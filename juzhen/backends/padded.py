@@ -20,18 +20,29 @@ def _average(states: Tensor, weights: Mask) -> Pooled:
 
 
 def _places(mask: Mask) -> Mask:
-    """1, 2, 3, … on tokens, 0 on padding."""
-    return mask.cumsum(1) * mask
+    """1, 2, 3, … from the start of the sentence on its pooled tokens, 0 elsewhere."""
+    return torch.ones_like(mask).cumsum(1) * mask
+
+
+def _first(states: Tensor, mask: Mask) -> Pooled:
+    """State of the first pooled token."""
+    return (states * (mask.cumsum(1) == 1) * mask).sum(1)
+
+
+def _without_prompt(mask: Mask, unpooled: int) -> Mask:
+    """The mask without the first tokens of each sentence; its last one stays."""
+    left_out = (mask.sum(1, keepdim=True) - 1).clamp(min=0, max=unpooled)
+    return mask * (torch.ones_like(mask).cumsum(1) > left_out)
 
 
 POOLINGS: dict[str, Callable[[Layers, Mask], Pooled]] = {
     "mean": lambda layers, mask: _average(layers[-1], mask),
-    "cls": lambda layers, mask: layers[-1][:, 0],
+    "cls": lambda layers, mask: _first(layers[-1], mask),
     "max": lambda layers, mask: layers[-1].masked_fill(mask == 0, torch.finfo(torch.float32).min).amax(1),
     "first_last": lambda layers, mask: (_average(layers[0], mask) + _average(layers[-1], mask)) / 2,
     "weighted": lambda layers, mask: _average(layers[-1], _places(mask)),
 }
-"""The poolings of juzhen.encoders.pooling over padded token states; their tests hold them to those."""
+"""The poolings of juzhen.encoders.pooling over padded token states, where the mask is 1; tests hold them to those."""
 
 
 class PaddedEncoder(nn.Module):
@@ -48,10 +59,10 @@ class PaddedEncoder(nn.Module):
     def forward(
         self, input_ids: Int[Tensor, "sentences length"], attention_mask: Int[Tensor, "sentences length"]
     ) -> Float[Tensor, "sentences dim"]:
-        encoder = self.encoder
-        embeddings = POOLINGS[encoder.pooling](
-            self._layers(input_ids, attention_mask), attention_mask.unsqueeze(-1).float()
-        )
+        encoder, mask = self.encoder, attention_mask.unsqueeze(-1).float()
+        if encoder.unpooled:
+            mask = _without_prompt(mask, encoder.unpooled)
+        embeddings = POOLINGS[encoder.pooling](self._layers(input_ids, attention_mask), mask)
         for projection in encoder.projections:
             embeddings = projection(embeddings)
         return F.normalize(embeddings, dim=-1) if encoder.normalize else embeddings

@@ -24,6 +24,10 @@ def parser() -> VerbParser:
     parser.add_argument("--output", type=Path, metavar="FILE.npy", help="default: <file>.npy beside the file")
     parser.add_batch_tokens()
     add_backend(parser)
+    parser.add_argument(
+        "--prompt-name", metavar="NAME", help="prompt of the encoder, such as query or passage"
+    )
+    parser.add_argument("--prompt", metavar="TEXT", help="this before every line; '' for nothing")
     return parser
 
 
@@ -44,6 +48,8 @@ def run(
     batch_tokens: int = BATCH_TOKENS,
     backend: str = BackendName.TORCH,
     cache: Path | None = None,
+    prompt_name: str | None = None,
+    prompt: str | None = None,
 ) -> None:
     """Writes an array (lines, dim). Raises UserError for an empty line and for a file that cannot be read."""
     caches_below(cache)
@@ -63,6 +69,8 @@ def run(
     from juzhen.encoders.embedding_cache import EmbeddingCache
 
     loaded = load_encoder(encoder).eval()
+    if prompt_name is not None or prompt is not None:
+        loaded = loaded.with_prompt(prompt_name, prompt)
     embeddings = loaded.encode(
         texts,
         batch_tokens=batch_tokens,

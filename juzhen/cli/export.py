@@ -48,3 +48,5 @@ def run(encoder: str | Path, file: Path, *, int8: bool = False) -> None:
         except OSError as error:
             raise UserError(f"{file}: cannot be written ({error.strerror})") from error
     print(f"{file}: {file.stat().st_size / 1e6:.1f} MB, computes what {encoder} does")
+    if loaded.prompt:
+        print(f"put {loaded.prompt!r} before every text: the file begins behind the tokenizer")

@@ -10,6 +10,7 @@ from juzhen.core.places import ROOT
 
 GROUPS = {
     "use a model": {
+        "models": "encoders to start from: facts, published scores, speed; which one suits a use",
         "score": "similarity of sentence pairs, typed or in a file",
         "encode": "embeddings of the lines of a file, as a NumPy array",
         "evaluate": "fill finished runs in: columns whose files came later, sets that were added",

@@ -65,6 +65,7 @@ class Tokens:
     inverse_permutation  for each sentence in the order given, its place in packed order
     groups    the packed sentences in runs of like length
     segments  of each token, which of two joined sentences it belongs to, 0 or 1; None: all are 0
+    unpooled  tokens at the start of each sentence, those of a prompt, that pooling leaves out
     """
 
     input_ids: Int[Tensor, "tokens"]
@@ -72,6 +73,7 @@ class Tokens:
     inverse_permutation: Int[Tensor, "sentences"]
     groups: list[Group]
     segments: Int[Tensor, "tokens"] | None = None
+    unpooled: int = 0
 
     def __len__(self) -> int:
         return self.lengths.shape[0]
@@ -94,7 +96,7 @@ class Tokens:
         input_ids, lengths = self.input_ids.split(sizes), self.lengths.split(counts)
         segments = [None] * len(runs) if self.segments is None else self.segments.split(sizes)
         for run, count, ids, of_run, its in zip(runs, counts, input_ids, lengths, segments, strict=True):
-            yield Tokens(ids, of_run, torch.arange(count, device=ids.device), run, its)
+            yield Tokens(ids, of_run, torch.arange(count, device=ids.device), run, its, self.unpooled)
 
     @property
     def sentence_of_token(self) -> Int[Tensor, "tokens"]:
@@ -123,6 +125,11 @@ class Tokens:
         """Position of each token in its sentence, from 0."""
         every = torch.arange(self.input_ids.shape[0], device=self.input_ids.device)
         return every - self.starts[self.sentence_of_token]
+
+    @property
+    def num_unpooled(self) -> Int[Tensor, "sentences"]:
+        """Tokens of each sentence that pooling leaves out; one is always pooled."""
+        return (self.lengths - 1).clamp(min=0, max=self.unpooled)
 
     @property
     def places(self) -> tuple[Int[Tensor, "tokens"], Int[Tensor, "tokens"]]:

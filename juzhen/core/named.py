@@ -8,6 +8,9 @@ BY_KIND = "by_kind"
 NO_NUMBERS = ("_target_", "name")
 """Keys of a model or a loss that its constructor does not take."""
 
+PROMPT_KEYS = ("prompts", "default_prompt_name", "include_prompt")
+"""Keys of a backbone: what stands before every sentence, and whether it is pooled."""
+
 
 HOMES = {"losses": "juzhen.losses.loss", "lightning_modules": "lightning_modules.base"}
 """Package of models or losses, less what lies above it → a module that is in it today."""
@@ -60,4 +63,13 @@ def deciding_callbacks(chosen: Mapping[str, Any]) -> dict[str, Any]:
         name: without_paths(node)
         for name, node in chosen.items()
         if isinstance(node, Mapping) and node.get("decides_weights")
+    }
+
+
+def deciding_backbone(backbone: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration without its name, and without prompts that it leaves to the folder: as before there were any."""
+    return {
+        key: value
+        for key, value in backbone.items()
+        if key != "name" and not (key in PROMPT_KEYS and value is None)
     }

@@ -14,6 +14,7 @@ from juzhen.encoders.card import model_card
 from juzhen.encoders.layout import LENGTH_FILE, MODULES_FILE, OWN_FILE, POOLING_OF_MODE
 from juzhen.encoders.locate import encoder_folder
 from juzhen.encoders.pooled_encoder import PooledEncoder
+from juzhen.encoders.prefix import PROMPTS_FILE
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.transformer import quiet
 
@@ -75,6 +76,9 @@ def _write_files(encoder: PooledEncoder, folder: Path, card: dict[str, Any]) -> 
             "max_length": encoder.input_length,
             "projections": names,
         }
+        prefix = encoder.prefix
+        if prefix.prompts:
+            own["prefix"] = prefix.as_dict() | {"include_prompt": prefix.include_prompt}
         write_json(folder / OWN_FILE, own | ({"prompts": prompts.as_dict()} if prompts else {}))
     text = model_card(encoder, card, loads_elsewhere=loads_elsewhere)
     (folder / "README.md").write_text(text, encoding="utf-8")
@@ -110,13 +114,14 @@ def _write_modules(encoder: PooledEncoder, folder: Path, projections: list[str])
     mode = _MODE_OF_POOLING[encoder.pooling]
     pooling = {"word_embedding_dimension": encoder.backbone.config.hidden_size}
     pooling |= {f"pooling_mode_{switch}": name == mode for name, switch in _SWITCHES.items()}
+    pooling |= {} if encoder.prefix.include_prompt else {"include_prompt": False}
     versions = {"pytorch": torch.__version__, "transformers": transformers.__version__}
     write_json(folder / MODULES_FILE, modules)
     write_json(folder / "1_Pooling" / "config.json", pooling)
     write_json(folder / LENGTH_FILE, {"max_seq_length": encoder.max_length, "do_lower_case": False})
     write_json(
-        folder / "config_sentence_transformers.json",
-        {"__version__": versions, "prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"},
+        folder / PROMPTS_FILE,
+        {"__version__": versions} | encoder.prefix.as_dict() | {"similarity_fn_name": "cosine"},
     )
 
 

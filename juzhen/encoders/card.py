@@ -53,6 +53,7 @@ def model_card(encoder: PooledEncoder, facts: dict[str, Any], *, loads_elsewhere
         "dimensions": encoder.dim,
         "tokens at most": encoder.max_length,
     }
+    own |= {"prompt": f"{encoder.prompt!r} before every sentence"} if encoder.prompt else {}
     own |= {"score": f"uᵀWv of embeddings of length 1, W in {SCORE_FILE}"} if encoder.score_head else {}
     if encoder.prompts is not None:
         prompts = encoder.prompts.as_dict().items()

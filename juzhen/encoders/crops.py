@@ -21,6 +21,7 @@ class Crops:
     shares           shortest and longest piece, as shares of the text without its special tokens
     delete           share of a piece's tokens that are left out
     neighbour_share  share of pairs whose second piece is cut from the next text
+    prompt           what stands before every text, and before every piece
     """
 
     def __init__(
@@ -30,6 +31,7 @@ class Crops:
         delete: float,
         neighbour_share: float,
         tokenizer: PreTrainedTokenizerBase,
+        prompt: str = "",
     ) -> None:
         if len(shares) != 2 or not 0 < shares[0] <= shares[1] <= 1:
             raise UserError(
@@ -42,10 +44,10 @@ class Crops:
         self.shares = shares
         self.delete = delete
         self.neighbour_share = neighbour_share
-        self._before, self._after = special_around(tokenizer)
+        self._before, self._after = special_around(tokenizer, prompt=prompt)
 
     def cut(self, ids: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        """A piece of `ids` between the special tokens of `ids`; of at least one token."""
+        """A piece of `ids` between the special tokens and behind the prompt of `ids`; of at least one token."""
         last = len(ids) - self._after
         body = ids[self._before : last]
         size = max(round(generator.uniform(*self.shares) * len(body)), 1)

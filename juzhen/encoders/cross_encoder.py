@@ -20,6 +20,7 @@ from juzhen.encoders.dropout import use_cheap_dropout
 from juzhen.encoders.foreign import told_simply
 from juzhen.encoders.locate import HEAD_FILE, download, encoder_source, locate_folder
 from juzhen.encoders.parts import read_parts
+from juzhen.encoders.prefix import JOINT, prompt_refused
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.settings_file import Settings
 from juzhen.encoders.spec import BackboneConfig
@@ -56,6 +57,8 @@ class CrossEncoder(nn.Module):
     ) -> None:
         super().__init__()
         self.inner = inner
+        if inner.prompt:
+            raise prompt_refused(JOINT, inner.prompt)
         # An embedding's projections, length and score mean nothing to a head.
         inner.projections, inner.normalize, inner.score_head = nn.ModuleList(), False, None
         self.symmetric = symmetric

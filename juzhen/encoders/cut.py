@@ -49,7 +49,7 @@ def cut_texts(
     for start in range(0, len(long), TEXTS_PER_CALL):
         chosen = long[start : start + TEXTS_PER_CALL]
         whole = encoder.tokenizer(
-            [texts[place] for place in chosen.tolist()],
+            encoder.prompted([texts[place] for place in chosen.tolist()]),
             truncation=False,
             padding=False,
             return_attention_mask=False,
@@ -66,7 +66,7 @@ def most_tokens(encoder: PooledEncoder, texts: Sequence[str]) -> Int[np.ndarray,
     Tokenizers may fold signs first: ㍿ is then four characters.
     """
     special = encoder.tokenizer.num_special_tokens_to_add()
-    folded = (text if text.isascii() else normalize("NFKC", text) for text in texts)
+    folded = (text if text.isascii() else normalize("NFKC", text) for text in encoder.prompted(texts))
     return np.array([len(text.encode()) + special for text in folded], dtype=np.int64)
 
 

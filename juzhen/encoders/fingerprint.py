@@ -16,7 +16,7 @@ WITHOUT_EFFECT = ("_name_or_path", "transformers_version", "_attn_implementation
 
 
 def encoder_digest(encoder: PooledEncoder, variant: str) -> str:
-    """32 hex digits over weights, architecture, tokenizer, pooling, normalization, lengths, templates and `variant`.
+    """32 hex digits over weights, architecture, tokenizer, prompt, pooling, normalization, lengths, templates, variant.
 
     variant  what else changes the numbers: the back end, a precision
     """
@@ -38,6 +38,8 @@ def encoder_digest(encoder: PooledEncoder, variant: str) -> str:
     ]
     if encoder.prompts is not None:
         settings.append(encoder.prompts.as_dict())
+    if encoder.prompt:
+        settings.append([encoder.prompt, encoder.unpooled])
     digest.update(json.dumps(settings, sort_keys=True, default=str).encode())
     digest.update(tokenizer_digest(encoder.tokenizer))
     for name, tensor in sorted(encoder.state_dict().items()):

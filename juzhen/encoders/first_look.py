@@ -11,6 +11,7 @@ from juzhen.core.option import options
 from juzhen.encoders.foreign import told_simply
 from juzhen.encoders.layout import Layout, check_pooling, read_layout
 from juzhen.encoders.locate import WEIGHTS, check_files, download, encoder_folder, has_weights, locate_folder
+from juzhen.encoders.prefix import Prefix
 from juzhen.encoders.settings_file import Settings
 from juzhen.encoders.spec import BackboneConfig
 
@@ -51,6 +52,20 @@ def find_encoder(config: BackboneConfig) -> Found:
     return Found(folder, layout, shown, on_hub_only)
 
 
+def prompt_at_start(config: BackboneConfig, *, start: str | None) -> str:
+    """What stands before every sentence of a job, as far as a configuration and files that are here say so.
+
+    start  as of `look_at_encoder`
+    """
+    if start is not None:
+        config = BackboneConfig(path=str(encoder_folder(start)), initialize="pretrained")
+    folder = locate_folder(config.path)
+    if folder is None and config.prompts is None:
+        return ""  # the hub is asked later
+    prefix = Prefix() if folder is None else read_layout(folder).prefix
+    return prefix.configured(config).text
+
+
 def look_at_encoder(config: BackboneConfig, *, start: str | None = None) -> None:
     """Raises UserError for an encoder that could not be loaded, as far as its files say so. Needs no torch.
 
@@ -59,10 +74,12 @@ def look_at_encoder(config: BackboneConfig, *, start: str | None = None) -> None
     What would have to be fetched is not looked at: that comes after everything that may still be refused.
     """
     if start is not None:
+        _require_prompt_of(start, config)
         config = BackboneConfig(path=str(encoder_folder(start)), initialize="pretrained")
     if locate_folder(config.path) is None and hub_problem() is None:
         return
     layout = find_encoder(config).layout
+    layout.prefix.configured(config)
     if config.pooling is None and layout.pooling_error:
         raise UserError(layout.pooling_error)
     check_pooling(config.pooling or layout.pooling or "mean")
@@ -70,6 +87,19 @@ def look_at_encoder(config: BackboneConfig, *, start: str | None = None) -> None
     _look_at_tokenizer(layout.transformer, architecture, shown=config.path)
     if config.initialize == "pretrained":
         _look_at_weights(layout.transformer, architecture)
+
+
+def _require_prompt_of(start: str, config: BackboneConfig) -> None:
+    """Raises UserError for a backbone with another prompt than the encoder that takes its place."""
+    own = read_layout(encoder_folder(start)).prefix
+    wanted = own.configured(config)
+    if (wanted.text, wanted.include_prompt) != (own.text, own.include_prompt):
+        raise UserError(
+            f"init_from={start} takes the place of the backbone, and its encoder has the prompt {own.text!r} "
+            f"({'pooled' if own.include_prompt else 'not pooled'}) and not {wanted.text!r} "
+            f"({'pooled' if wanted.include_prompt else 'not pooled'}); type backbone=local backbone.path=<its encoder "
+            "folder> in place of init_from, and the prompt beside it"
+        )
 
 
 def _architecture(folder: Path) -> Mapping[str, Any]:

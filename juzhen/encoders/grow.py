@@ -42,6 +42,7 @@ def with_layers(encoder: SentenceEncoder, layers: int, *, seed: int) -> Sentence
         normalize=encoder.normalize,
         max_length=encoder.max_length,
         projections=encoder.output_layers,
+        prefix=encoder.prefix,
     )
     grown.score_head = encoder.score_head
     return grown.train(encoder.training)

@@ -5,13 +5,14 @@ for poolings and templates that sentence-transformers does not have (juzhen.json
 skipped: the embeddings would be other ones than the author's.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.renamed import renamed
 from juzhen.core.texts import short
+from juzhen.encoders.prefix import Prefix, prefix_of, read_prefix
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.settings_file import Settings, read_json
 from juzhen.encoders.spec import POOLINGS
@@ -56,6 +57,7 @@ class Layout:
     max_length: int | None = None
     projections: list[Path] = field(default_factory=list)
     prompts: Prompts | None = None
+    prefix: Prefix = field(default_factory=Prefix)
 
 
 def read_layout(folder: Path) -> Layout:
@@ -71,6 +73,7 @@ def read_layout(folder: Path) -> Layout:
             max_length=own.get("max_length", int, type(None)),
             projections=[_inside(folder, name, own.path) for name in own.get("projections", list)],
             prompts=None if prompts is None else _prompts(prompts, own.path),
+            prefix=prefix_of(Settings.of(own.path, own.get("prefix", dict, default={}))),
         )
     if (folder / MODULES_FILE).is_file():
         return _sentence_transformers(folder)
@@ -92,8 +95,7 @@ def _inside(folder: Path, name: object, path: Path) -> Path:
 
 
 def _sentence_transformers(folder: Path) -> Layout:
-    layout = Layout(transformer=folder, normalize=False)
-    _check_prompt(folder)
+    layout = Layout(transformer=folder, normalize=False, prefix=read_prefix(folder))
     path, rank = folder / MODULES_FILE, -1
     modules = read_json(path)
     if not isinstance(modules, list) or not modules:
@@ -110,7 +112,10 @@ def _sentence_transformers(folder: Path) -> Layout:
                 layout.transformer = place
                 layout.max_length = _max_length(place)
             case "Pooling":
-                layout.pooling, layout.pooling_error = _pooling(place)
+                config = Settings.read(place / "config.json")
+                layout.pooling, layout.pooling_error = _pooling(config)
+                include = config.get("include_prompt", bool, default=True)
+                layout.prefix = replace(layout.prefix, include_prompt=include)
             case "Dense" | "LayerNorm":
                 layout.projections.append(place)
             case "Normalize":
@@ -133,9 +138,8 @@ def _kind(type_name: str, folder: Path) -> str:
     )
 
 
-def _pooling(path: Path) -> tuple[str | None, str | None]:
+def _pooling(config: Settings) -> tuple[str | None, str | None]:
     """Our name of the pooling, or why there is none."""
-    config = Settings.read(path / "config.json")
     modes = config.get("pooling_mode", str, list, type(None), default=None)
     if modes is None:
         modes = [mode for switch, mode in _MODE_OF_SWITCH.items() if config.values.get(switch)] or ["mean"]
@@ -143,7 +147,7 @@ def _pooling(path: Path) -> tuple[str | None, str | None]:
     if len(modes) == 1 and modes[0] in POOLING_OF_MODE:
         return POOLING_OF_MODE[modes[0]], None
     return None, (
-        f"{path}/config.json: pooling {' + '.join(modes)} is not supported; "
+        f"{config.path}: pooling {' + '.join(modes)} is not supported; "
         "choose one yourself, for example backbone.pooling=mean"
     )
 
@@ -158,17 +162,3 @@ def _max_length(transformer: Path) -> int | None:
             )
         return config.get("max_seq_length", int, type(None), default=None)
     return None
-
-
-def _check_prompt(folder: Path) -> None:
-    path = folder / "config_sentence_transformers.json"
-    if not path.is_file():
-        return
-    config = Settings.read(path)
-    prompts = config.get("prompts", dict, type(None), default=None) or {}
-    prompt = prompts.get(config.get("default_prompt_name", str, type(None), default=None) or "")
-    if prompt:
-        raise UserError(
-            f"{path}: the model wants {prompt!r} before every sentence, which is not supported; "
-            "set default_prompt_name to null to use it without"
-        )

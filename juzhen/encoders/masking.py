@@ -13,6 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from juzhen.core.batch import Tokens
 from juzhen.core.errors import UserError, nearest
+from juzhen.encoders.special_tokens import special_around
 
 STRATEGIES = ("token", "word", "span")
 LONGEST_SPAN = 10
@@ -55,15 +56,17 @@ class Vocabulary:
     special    per token: True for special ones, which are never hidden
     continues  per token: True when it goes on with the word of the token before it
     ordinary   numbers of the tokens that may stand in for another one
+    spared     tokens at the start of every text that are never hidden: special ones, and those of a prompt
     """
 
     mask: int
     special: Bool[Tensor, "vocabulary"]
     continues: Bool[Tensor, "vocabulary"]
     ordinary: Int[Tensor, "some"]
+    spared: int = 0
 
     @classmethod
-    def of(cls, tokenizer: PreTrainedTokenizerBase, *, size: int) -> "Vocabulary":
+    def of(cls, tokenizer: PreTrainedTokenizerBase, *, size: int, prompt: str = "") -> "Vocabulary":
         """`size` is that of the embedding table, which may be larger than the tokenizer's."""
         if tokenizer.mask_token_id is None:
             raise UserError(
@@ -76,11 +79,16 @@ class Vocabulary:
         continues = torch.zeros(size, dtype=torch.bool)
         continues[[numbers[token] for token in numbers if continues_word(token, numbers)]] = True
         ordinary = torch.tensor(sorted(set(numbers.values()) - set(tokenizer.all_special_ids)))
-        return cls(tokenizer.mask_token_id, special, continues & ~special, ordinary)
+        spared = special_around(tokenizer, prompt=prompt)[0] if prompt else 0
+        return cls(tokenizer.mask_token_id, special, continues & ~special, ordinary, spared)
 
     def to(self, device: torch.device) -> "Vocabulary":
         return Vocabulary(
-            self.mask, self.special.to(device), self.continues.to(device), self.ordinary.to(device)
+            self.mask,
+            self.special.to(device),
+            self.continues.to(device),
+            self.ordinary.to(device),
+            self.spared,
         )
 
 
@@ -166,6 +174,7 @@ class Masking:
         keys = mixed(mixed(mixed(torch.full_like(keys, seed)) ^ step) ^ keys)[tokens.sentence_of_token]
         special = vocabulary.special[ids]
         hidden = self._hidden(tokens, keys, vocabulary.continues[ids]) & ~special
+        hidden &= tokens.positions >= vocabulary.spared
         place = mixed(keys + tokens.positions)
         draw = uniform(mixed(place ^ _REPLACE))
         # In whole numbers: float32 would round up to the size of the vocabulary, and a Mac's GPU has no float64.

@@ -13,6 +13,7 @@ from juzhen.encoders.first_look import check_vocabulary, find_encoder, read_toke
 from juzhen.encoders.foreign import told_simply
 from juzhen.encoders.layout import Layout, check_pooling
 from juzhen.encoders.locate import HEAD_FILE, encoder_source
+from juzhen.encoders.prefix import Prefix
 from juzhen.encoders.projection import OutputNorm, Projection, load_projections
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.settings_file import Settings
@@ -25,6 +26,7 @@ class Parts:
     """What a sentence encoder is made of.
 
     prompts  templates that sentences are read through; None: there are none
+    prefix   texts that may stand before a sentence
     folder   where the weights and what else was learnt lie; None: the weights are random
     """
 
@@ -35,6 +37,7 @@ class Parts:
     max_length: int
     projections: list[Projection | OutputNorm]
     prompts: Prompts | None
+    prefix: Prefix
     folder: Path | None
 
 
@@ -74,6 +77,7 @@ def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
             layout.projections, width=backbone.config.hidden_size, layer_norm=config.layer_norm
         ),
         prompts=layout.prompts,
+        prefix=layout.prefix.configured(config),
         folder=found.folder if config.initialize == "pretrained" else None,
     )
 

@@ -1,11 +1,12 @@
 """From token numbers to one embedding per sentence: transformer → pooling → projections."""
 
+import copy
 import gc
 import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import cast
+from typing import Self, cast
 
 import numpy as np
 import torch
@@ -15,12 +16,15 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from juzhen.core.batch import Tokens
+from juzhen.core.errors import UserError
+from juzhen.core.texts import short, text_fault
 from juzhen.encoders.dropout import use_cheap_dropout
 from juzhen.encoders.layout import check_pooling
 from juzhen.encoders.micro_batches import in_micro_batches
 from juzhen.encoders.packing import pack, packed_inputs, padded_inputs, use_packed_attention
 from juzhen.encoders.pair_score import BilinearScore
 from juzhen.encoders.pooling import POOLINGS, READS_FIRST_LAYER
+from juzhen.encoders.prefix import Prefix
 from juzhen.encoders.projection import OutputNorm, Projection
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.texts import progress_bar
@@ -44,6 +48,8 @@ class PooledEncoder(nn.Module):
     takes_segments  the backbone is told which of two sentences a token belongs to
     score_head  what makes a score of two embeddings; None: it is their cosine
     prompts     templates that sentences are read through; None: there are none
+    prefix      texts that may stand before a sentence, which sentence-transformers calls prompts
+    prompt      the one that stands before every sentence; "": none does
     """
 
     def __init__(
@@ -55,6 +61,7 @@ class PooledEncoder(nn.Module):
         normalize: bool,
         max_length: int,
         projections: Sequence[Projection | OutputNorm],
+        prefix: Prefix = Prefix(),  # noqa: B008  # frozen
     ) -> None:
         super().__init__()
         self.backbone = backbone
@@ -72,6 +79,50 @@ class PooledEncoder(nn.Module):
         # Models without padding token (GPT-2) never see the number: the mask hides it.
         pad = tokenizer.pad_token_id
         self.pad = 0 if pad is None else pad
+        self.prefix = prefix
+        self._put_before(prefix.text)
+
+    def _put_before(self, prompt: str) -> None:
+        """Has a prompt stand before every sentence. Raises UserError where it could not stand there whole."""
+        self.prompt, self._prompt_tokens = prompt, 0
+        if not prompt:
+            return
+        shown = f"prompt {short(repr(prompt))}"
+        if fault := text_fault(f"a{prompt}"):
+            raise UserError(f"{shown} {fault}")
+        if self.tokenizer.truncation_side == "left":
+            raise UserError(
+                f"{shown}: this tokenizer cuts long sentences at the front, where the prompt stands; "
+                "set truncation_side to right in its tokenizer_config.json, or do without a prompt"
+            )
+        ids = self.tokenizer(prompt, verbose=False)["input_ids"]
+        # Counted as sentence-transformers does: alone, and without the special token behind it.
+        self._prompt_tokens = len(ids) - (ids[-1] in self.tokenizer.all_special_ids)
+        if len(ids) >= self.max_length:
+            raise UserError(
+                f"backbone.max_length={self.max_length}: the {shown} takes {len(ids)} tokens of it, special ones "
+                f"included, which leaves none for the sentence; set at least backbone.max_length={len(ids) + 16}"
+            )
+
+    def with_prompt(self, prompt_name: str | None = None, prompt: str | None = None) -> Self:
+        """The same weights with another text before every sentence: the prompt of that name, or the text itself.
+
+        Raises UserError for both, for an unknown name, and for an encoder that reads sentences through templates.
+        """
+        if self.prompts is not None:
+            raise UserError("this encoder reads sentences through templates, before which no prompt stands")
+        other = copy.copy(self)
+        other._put_before(self.prefix.chosen(prompt_name, prompt))
+        return other
+
+    def prompted(self, texts: Sequence[str]) -> list[str]:
+        """The texts as the tokenizer gets them."""
+        return [self.prompt + text for text in texts] if self.prompt else list(texts)
+
+    @property
+    def unpooled(self) -> int:
+        """Tokens at the start of each sentence that pooling leaves out."""
+        return 0 if self.prefix.include_prompt else self._prompt_tokens
 
     @property
     def dim(self) -> int:
@@ -199,7 +250,7 @@ class PooledEncoder(nn.Module):
         ):
             for start in range(0, len(texts), TEXTS_PER_CALL):
                 encoding = self.tokenizer(
-                    list(texts[start : start + TEXTS_PER_CALL]),
+                    self.prompted(texts[start : start + TEXTS_PER_CALL]),
                     truncation=True,
                     max_length=self.max_length,
                     padding=False,
@@ -212,7 +263,9 @@ class PooledEncoder(nn.Module):
 
     def collate(self, token_lists: Sequence[Sequence[int] | np.ndarray]) -> Tokens:
         """Tokens of several sentences, packed without padding."""
-        return pack(token_lists, max_group_tokens=self.micro_batch_tokens)
+        tokens = pack(token_lists, max_group_tokens=self.micro_batch_tokens)
+        tokens.unpooled = self.unpooled
+        return tokens
 
     def input_lengths(self, table: TokenTable) -> Int[np.ndarray, "sentences"]:
         """Tokens that the transformer sees of each sentence."""

@@ -18,25 +18,36 @@ Layers = Sequence[Float[Tensor, "tokens dim"]]
 Embeddings = Float[Tensor, "sentences dim"]
 
 
+def _pooled(
+    states: Float[Tensor, "tokens dim"], tokens: Tokens, *, rest: float
+) -> Float[Tensor, "tokens dim"]:
+    """The states in float32, with `rest` for those of a prompt that is not pooled."""
+    states = states.float()
+    if not tokens.unpooled:
+        return states
+    left_out = tokens.positions < tokens.num_unpooled[tokens.sentence_of_token]
+    return states.masked_fill(left_out.unsqueeze(-1), rest)
+
+
 def _sums(states: Float[Tensor, "tokens dim"], tokens: Tokens) -> Embeddings:
-    """Sum of the states of each sentence."""
+    """Sum of the pooled states of each sentence."""
     empty = torch.zeros(len(tokens), states.shape[-1], device=states.device)
-    return empty.index_add(0, tokens.sentence_of_token, states.float())
+    return empty.index_add(0, tokens.sentence_of_token, _pooled(states, tokens, rest=0.0))
 
 
 def mean(layers: Layers, tokens: Tokens) -> Embeddings:
     """Average of the last layer over the tokens (Reimers and Gurevych 2019, https://arxiv.org/abs/1908.10084)."""
-    return _sums(layers[-1], tokens) / tokens.lengths.unsqueeze(-1)
+    return _sums(layers[-1], tokens) / (tokens.lengths - tokens.num_unpooled).unsqueeze(-1)
 
 
 def cls(layers: Layers, tokens: Tokens) -> Embeddings:
-    """State of the first token of the last layer."""
-    return layers[-1][tokens.starts].float()
+    """State of the first pooled token of the last layer."""
+    return layers[-1][tokens.starts + tokens.num_unpooled].float()
 
 
 def max_(layers: Layers, tokens: Tokens) -> Embeddings:
     """Largest value over the tokens of the last layer, per dimension."""
-    states = layers[-1].float()
+    states = _pooled(layers[-1], tokens, rest=float("-inf"))
     lowest = states.new_full((len(tokens), states.shape[-1]), float("-inf"))
     where = tokens.sentence_of_token.unsqueeze(-1).expand_as(states)
     return lowest.scatter_reduce(0, where, states, "amax")
@@ -52,12 +63,12 @@ def first_last(layers: Layers, tokens: Tokens) -> Embeddings:
 
 
 def weighted(layers: Layers, tokens: Tokens) -> Embeddings:
-    """Average of the last layer in which the token at position i (from 1) has weight i.
+    """Average of the last layer in which the token at position i (from 1, a prompt counts) has weight i.
 
     Muennighoff 2022, https://arxiv.org/abs/2202.08904, equation 1: for models that only look to the left.
     """
     weights = (tokens.positions + 1).unsqueeze(-1)
-    total = tokens.lengths * (tokens.lengths + 1) / 2
+    total = (tokens.lengths * (tokens.lengths + 1) - tokens.num_unpooled * (tokens.num_unpooled + 1)) / 2
     return _sums(layers[-1].float() * weights, tokens) / total.unsqueeze(-1)
 
 

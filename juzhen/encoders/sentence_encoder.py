@@ -14,6 +14,7 @@ from juzhen.encoders.locate import HEAD_FILE, encoder_source
 from juzhen.encoders.pair_score import BilinearScore, sides, unit
 from juzhen.encoders.parts import Parts, read_parts
 from juzhen.encoders.pooled_encoder import PooledEncoder
+from juzhen.encoders.prefix import TEMPLATES, prompt_refused
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.template_encoder import TemplateEncoder
@@ -74,6 +75,7 @@ class SentenceEncoder(PooledEncoder):
             normalize=parts.normalize,
             max_length=parts.max_length,
             projections=parts.projections,
+            prefix=parts.prefix,
         )
         if parts.prompts is not None:
             encoder = PromptEncoder.around(encoder, parts.prompts)
@@ -85,6 +87,8 @@ class SentenceEncoder(PooledEncoder):
         self,
         texts: str | Iterable[str],
         *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
         normalize: bool | None = None,
         batch_tokens: int = BATCH_TOKENS,
         progress: bool | None = None,
@@ -96,13 +100,24 @@ class SentenceEncoder(PooledEncoder):
         Equal texts are encoded once. Texts of like length go together, at most `batch_tokens` tokens at a
         time with padding (a longer text goes alone).
 
+        prompt_name  the prompt of the encoder that stands before each text; None: its default, if it has one
+        prompt     a text of your own in its place; "": nothing stands before the texts
         normalize  True: of length 1; None: of the length that the encoder gives them
         progress   show a bar; None: on a terminal, once the work has taken some seconds
         backend    what computes, as `open_backend(encoder, "onnx")` gives it; None: the encoder itself
         cache      where embeddings are looked up first and kept afterwards; None: nowhere
 
-        Raises UserError for a text that is empty or no string.
+        Raises UserError for a text that is empty or no string, and for a prompt that is not there.
         """
+        if prompt_name is not None or prompt is not None:
+            return self.with_prompt(prompt_name, prompt).encode(
+                texts,
+                normalize=normalize,
+                batch_tokens=batch_tokens,
+                progress=progress,
+                backend=backend,
+                cache=cache,
+            )
         sentences, is_one = as_texts(texts)
         check_texts(sentences)
         self._check_options(normalize, batch_tokens, backend)
@@ -191,7 +206,9 @@ class PromptEncoder(TemplateEncoder, SentenceEncoder):
 
     @classmethod
     def around(cls, encoder: PooledEncoder, prompts: Prompts) -> "PromptEncoder":
-        """The same backbone, read through `prompts`."""
+        """The same backbone, read through `prompts`. Raises UserError where a prefix stands before its sentences."""
+        if encoder.prompt:
+            raise prompt_refused(TEMPLATES, encoder.prompt)
         return cls(
             encoder.backbone,
             encoder.tokenizer,

@@ -8,6 +8,9 @@ INITIALISE = ("pretrained", "random")
 POOLINGS = ("mean", "cls", "max", "first_last", "weighted")
 """Values of `backbone.pooling`; `juzhen.encoders.pooling` has the function of each."""
 
+NO_PROMPT = "none"
+"""Value of `backbone.default_prompt_name` with which nothing stands before a sentence, whatever the folder says."""
+
 
 @dataclass
 class BackboneConfig:
@@ -27,6 +30,16 @@ class BackboneConfig:
     # At least one token between the two special ones.
     max_length: int | None = option("tokens; null: what the folder says", None, at_least=3)
     dropout: float | None = option("null: what the folder says", None, at_least=0, below=1)
+    prompts: dict[str, str] | None = option(
+        "name → text that may stand before a sentence, as in {query: 'query: '}; null: what the folder says, else none",
+        None,
+    )
+    default_prompt_name: str | None = option(
+        "the prompt before every sentence; none: no prompt; null: what the folder says, else none", None
+    )
+    include_prompt: bool | None = option(
+        "its tokens count in pooling; null: what the folder says, else yes", None
+    )
     layers: int | None = option(
         "fewer: the first ones; more: new ones that begin by changing nothing; null: as they are",
         None,

@@ -1,8 +1,9 @@
 """Token tables on disk: texts are tokenised once, and all processes and later runs read the same pages.
 
-A table is an Arrow file below `<cache_dir>/tokens/`, named by a digest of the tokenizer, the maximal length and the
-texts. It is mapped into memory and not read: what no batch asks for stays on the disk. A file is only ever written
-whole and never changed, so a wrong name, a torn write or a flipped bit is noticed and the texts are tokenised again.
+A table is an Arrow file below `<cache_dir>/tokens/`, named by a digest of the tokenizer, the maximal length, the prompt
+and the texts. It is mapped into memory and not read: what no batch asks for stays on the disk. A file is only ever
+written whole and never changed, so a wrong name, a torn write or a flipped bit is noticed and the texts are tokenised
+again.
 """
 
 import hashlib
@@ -166,7 +167,7 @@ def _checksum(ids: np.ndarray, offsets: np.ndarray) -> int:
 def _key(encoder: PooledEncoder, texts: Sequence[str]) -> str:
     """Digest of all that decides the token numbers of `texts`."""
     digest = hashlib.blake2b(digest_size=16)
-    digest.update(f"{LAYOUT} {encoder.max_length} {len(texts)} ".encode())
+    digest.update(f"{LAYOUT} {encoder.max_length} {len(texts)} {encoder.prompt}".encode())
     digest.update(tokenizer_digest(encoder.tokenizer))
     for start in range(0, len(texts), TEXTS_PER_CALL):
         portion = texts[start : start + TEXTS_PER_CALL]

@@ -76,6 +76,11 @@ def _require_bag(encoder: SentenceEncoder) -> None:
             "whitening of tokens changes the directions of embeddings, which the bilinear score of this encoder was "
             "learnt for; whiten an encoder without one"
         )
+    if encoder.prompt:
+        raise UserError(
+            f"whitening counts the tokens of texts, and this encoder puts {encoder.prompt!r} before each; set "
+            "default_prompt_name to null in its config_sentence_transformers.json first"
+        )
     if any(one.kind == OutputNorm.kind for one in encoder.projections):
         raise UserError(
             "whitening of tokens is a linear map of embeddings, and this encoder has a LayerNorm after them; "

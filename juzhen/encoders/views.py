@@ -134,11 +134,14 @@ class TokenViews:
     """The changes of tokens: nothing is tokenised again, so that tables of tokens stay as they are.
 
     max_length  tokens that a sentence may have, special ones included; what repeated words push beyond is cut
+    prompt      what stands before every sentence, and is not changed
     """
 
-    def __init__(self, views: Views, tokenizer: PreTrainedTokenizerBase, *, max_length: int) -> None:
+    def __init__(
+        self, views: Views, tokenizer: PreTrainedTokenizerBase, *, max_length: int, prompt: str = ""
+    ) -> None:
         self._changes = [(TOKEN_VIEWS[name], getattr(views, name)) for name in views.of_tokens]
-        self._before, self._after = special_around(tokenizer)
+        self._before, self._after = special_around(tokenizer, prompt=prompt)
         self._room = max_length - self._before - self._after
         numbers = tokenizer.get_vocab()
         self._continues = np.zeros(max(numbers.values()) + 1, dtype=bool)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from juzhen.core.named import PROMPT_KEYS
 from juzhen.core.result import Result, Score
 from juzhen.report.counted import counted_leak
 from juzhen.report.leaks import NO_LEAK, Audit, Leak
@@ -93,8 +94,8 @@ def trained_sets(trained_on: str) -> list[str]:
 
 
 def untrained_row(row: Row, rows: Sequence[Row]) -> Row | None:
-    """The row of the weights that `row` started from: same backbone and start, and pooling and model if there is
-    a choice; None where nobody measured them."""
+    """The row of the weights that `row` started from: same backbone and start, and pooling, prompt and model if there
+    is a choice; None where nobody measured them."""
     own = _config(row)
     candidates = [
         one
@@ -106,8 +107,9 @@ def untrained_row(row: Row, rows: Sequence[Row]) -> Row | None:
 
     def likeness(one: Row) -> int:
         other = _config(one)
-        same_pooling = other["backbone"].get("pooling") == own["backbone"].get("pooling")
-        return 2 * (other["model"] == own["model"]) + same_pooling
+        reading = ("pooling", *PROMPT_KEYS)
+        reads_alike = all(other["backbone"].get(key) == own["backbone"].get(key) for key in reading)
+        return 2 * (other["model"] == own["model"]) + reads_alike
 
     return max(candidates, key=likeness, default=None)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from juzhen.core.named import deciding_callbacks, name_of, without_paths
+from juzhen.core.named import deciding_backbone, deciding_callbacks, name_of, without_paths
 from juzhen.core.result import Result
 
 NOT_PART_OF_THE_ROW = (
@@ -67,7 +67,9 @@ def identify(result: Result, *, before_training: bool) -> Identity:
     else:
         trained_on = _curriculum(result)
     settings = without_paths({key: value for key, value in config.items() if key not in left_out})
-    backbone = settings.get("backbone", {}).pop("name", None) or ""
+    backbone = settings.get("backbone", {}).get("name") or ""
+    if "backbone" in settings:
+        settings["backbone"] = deciding_backbone(settings["backbone"])
     if trained_on != "lexical":
         settings |= _arithmetic(config)
     if not (settings.get("augmentation") or {}).get("views"):

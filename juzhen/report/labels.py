@@ -17,6 +17,7 @@ WORDS = {
     "backbone.pooling": "{} pooling",
     "backbone.max_length": "{} tokens",
     "backbone.dropout": "dropout {}",
+    "backbone.default_prompt_name": "prompt {}",
     "optimizer.lr": "lr {}",
     "training.batch_size": "batches of {}",
     "training.duration": "{}",

@@ -65,6 +65,43 @@ def test_a_layer_norm_agrees(any_folder, load, tmp_path):
     np.testing.assert_allclose(theirs(folder, texts), ours(encoder, texts), rtol=1e-4, atol=1e-5)
 
 
+PROMPTS = {"query": "query: ", "passage": "在这: "}
+CHOICES = ({}, {"prompt_name": "passage"}, {"prompt": "我 你 "}, {"prompt": ""})
+
+
+@pytest.mark.parametrize("include", [True, False])
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max", "weighted"])
+def test_prompts_agree(any_folder, load, tmp_path, pooling, include):
+    transformers = pytest.importorskip("sentence_transformers")
+    settings = {"prompts": PROMPTS, "default_prompt_name": "passage", "include_prompt": include}
+    encoder = load(any_folder, pooling=pooling, max_length=16, **settings)
+    folder = save_encoder(encoder, tmp_path / "saved", card={"name": "x"})
+    model = transformers.SentenceTransformer(str(folder), device="cpu")
+    assert (model.default_prompt_name, model[1].include_prompt) == ("passage", include)
+    texts = ["今天天气很好吗", "我", "ab cd", "今" * 30]
+    for choice in CHOICES:
+        expected = model.encode(texts, batch_size=8, **choice)
+        np.testing.assert_allclose(encoder.encode(texts, **choice), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("include", [True, False])
+def test_prompts_of_a_real_encoder_agree(e5_small_zh, load, tmp_path, include):
+    transformers = pytest.importorskip("sentence_transformers")
+    settings = {"prompts": PROMPTS, "default_prompt_name": "query", "include_prompt": include}
+    encoder = load(e5_small_zh, **settings)
+    assert (encoder.pooling, encoder.normalize, encoder.max_length) == ("mean", True, 128)
+    told = {"prompts": PROMPTS, "default_prompt_name": "query", "device": "cpu"}
+    model = transformers.SentenceTransformer(str(e5_small_zh), **told).float()
+    model.set_pooling_include_prompt(include)
+    saved = save_encoder(encoder, tmp_path / "saved", card={"name": "x"})
+    again = transformers.SentenceTransformer(str(saved), device="cpu")
+    texts = [*SENTENCES[:4], "南瓜的家常做法", "今天 天气" * 90]
+    for choice in CHOICES:
+        mine = ours(encoder.with_prompt(**choice), texts)
+        np.testing.assert_allclose(mine, model.encode(texts, batch_size=8, **choice), atol=1e-5)
+        np.testing.assert_allclose(mine, again.encode(texts, batch_size=8, **choice), atol=1e-5)
+
+
 def test_we_read_what_they_save(minilm, load, tmp_path):
     from sentence_transformers import SentenceTransformer
 

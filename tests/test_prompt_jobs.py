@@ -1,0 +1,59 @@
+"""Jobs whose encoder wants a prompt: what they leave behind, their key, and what is refused before rows are read."""
+
+import pytest
+from jobs import compose_job, forbid_reading, run_job
+from omegaconf import open_dict
+
+from juzhen.core.errors import UserError
+from juzhen.core.named import PROMPT_KEYS
+from juzhen.core.result import Result
+from juzhen.encoders import SentenceEncoder
+from launch.naming import run_key
+
+PROMPT = ("backbone.prompts={query: '问：'}", "backbone.default_prompt_name=query")
+
+
+def test_jobs_without_a_prompt_keep_their_keys():
+    config, before = (compose_job("backbone=mini_zh") for _ in range(2))
+    with open_dict(before):
+        for key in PROMPT_KEYS:
+            assert before.backbone.pop(key) is None
+    assert run_key(config) == run_key(before)
+    others = [
+        compose_job("backbone=mini_zh", *PROMPT, *more) for more in ((), ("backbone.include_prompt=false",))
+    ]
+    assert len({run_key(one) for one in (config, *others)}) == 3
+
+
+def test_a_job_trains_and_saves_with_its_prompt(tiny_backbone, tmp_path):
+    plain = run_job(tmp_path / "plain", tiny_backbone)
+    run = run_job(tmp_path / "prompted", tiny_backbone, *PROMPT, "backbone.include_prompt=false")
+    encoder = SentenceEncoder.load(run)
+    assert (encoder.prompt, encoder.unpooled) == ("问：", 3)
+    scores = [Result.read(one).scores["dev/demo_sts/spearman"].value for one in (plain, run)]
+    assert scores[0] != scores[1]
+    again = compose_job(
+        "dataset=[]", f"init_from={run}", f"output_dir={tmp_path / 'again'}", "backbone=embedded"
+    )
+    moved = compose_job(
+        "dataset=[]", f"init_from={plain}", f"output_dir={tmp_path / 'again'}", "backbone=embedded"
+    )
+    assert run_key(again) != run_key(moved)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (("model=crossencoder",), r"two sentences in one input.*'问：'.*default_prompt_name=none"),
+        (
+            ("model=simcse", "loss=info_nce_pool", "model.language=zh"),
+            r"templates.*'问：'.*default_prompt_name=none",
+        ),
+    ],
+)
+def test_models_without_single_sentences_refuse_a_prompt_before_rows_are_read(
+    tiny_backbone, tmp_path, monkeypatch, model, message
+):
+    forbid_reading(monkeypatch)
+    with pytest.raises(UserError, match=message):
+        run_job(tmp_path, tiny_backbone, *model, *PROMPT)
