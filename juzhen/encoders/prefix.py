@@ -59,7 +59,8 @@ class Prefix:
         if name is not None and name not in prompts:
             known = nearest(name, [*prompts, NO_PROMPT])
             raise UserError(
-                f"backbone.default_prompt_name={short(name)}: no such prompt; {known}. One of your own: 'backbone.prompts={{{short(name)}: \"its text\"}}'"
+                f"backbone.default_prompt_name={short(name)}: no such prompt; {known}. "
+                f"One of your own: 'backbone.prompts={{{short(name)}: \"its text\"}}'"
             )
         include = self.include_prompt if config.include_prompt is None else config.include_prompt
         return Prefix(prompts, name, include)
