@@ -1,5 +1,7 @@
 """Jobs whose encoder wants a prompt: what they leave behind, their key, and what is refused before rows are read."""
 
+import shutil
+
 import pytest
 from jobs import compose_job, forbid_reading, run_job
 from omegaconf import open_dict
@@ -32,13 +34,16 @@ def test_a_job_trains_and_saves_with_its_prompt(tiny_backbone, tmp_path):
     assert (encoder.prompt, encoder.unpooled) == ("问：", 3)
     scores = [Result.read(one).scores["dev/demo_sts/spearman"].value for one in (plain, run)]
     assert scores[0] != scores[1]
-    again = compose_job(
-        "dataset=[]", f"init_from={run}", f"output_dir={tmp_path / 'again'}", "backbone=embedded"
+    copied, told = shutil.copytree(run / "encoder", tmp_path / "copied"), "config_sentence_transformers.json"
+    assert key_from(copied) == key_from(run / "encoder")
+    (copied / told).write_text(
+        (copied / told).read_text(encoding="utf-8").replace("问", "答"), encoding="utf-8"
     )
-    moved = compose_job(
-        "dataset=[]", f"init_from={plain}", f"output_dir={tmp_path / 'again'}", "backbone=embedded"
-    )
-    assert run_key(again) != run_key(moved)
+    assert key_from(copied) != key_from(run / "encoder")
+
+
+def key_from(folder):
+    return run_key(compose_job("dataset=[]", f"init_from={folder}"))
 
 
 @pytest.mark.parametrize(

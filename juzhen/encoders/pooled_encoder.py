@@ -97,7 +97,7 @@ class PooledEncoder(nn.Module):
             )
         ids = self.tokenizer(prompt, verbose=False)["input_ids"]
         # Counted as sentence-transformers does: alone, and without the special token behind it.
-        self._prompt_tokens = len(ids) - (ids[-1] in self.tokenizer.all_special_ids)
+        self._prompt_tokens = len(ids) - sum(one in self.tokenizer.all_special_ids for one in ids[-1:])
         if len(ids) >= self.max_length:
             raise UserError(
                 f"backbone.max_length={self.max_length}: the {shown} takes {len(ids)} tokens of it, special ones "

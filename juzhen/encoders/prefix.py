@@ -57,9 +57,10 @@ class Prefix:
         if config.default_prompt_name == NO_PROMPT:
             name = None
         if name is not None and name not in prompts:
+            known = nearest(name, [*prompts, NO_PROMPT])
             raise UserError(
-                f"backbone.default_prompt_name={name}: no such prompt; {nearest(name, [*prompts, NO_PROMPT])}. One "
-                f"of your own: 'backbone.prompts={{{name}: \"its text\"}}'"
+                f"backbone.default_prompt_name={short(name)}: no such prompt; {known}. "
+                f"One of your own: 'backbone.prompts={{{short(name)}: \"its text\"}}'"
             )
         include = self.include_prompt if config.include_prompt is None else config.include_prompt
         return Prefix(prompts, name, include)

@@ -29,7 +29,6 @@ class BackboneConfig:
     )
     # At least one token between the two special ones.
     max_length: int | None = option("tokens; null: what the folder says", None, at_least=3)
-    dropout: float | None = option("null: what the folder says", None, at_least=0, below=1)
     prompts: dict[str, str] | None = option(
         "name → text that may stand before a sentence, as in {query: 'query: '}; null: what the folder says, else none",
         None,
@@ -40,6 +39,7 @@ class BackboneConfig:
     include_prompt: bool | None = option(
         "its tokens count in pooling; null: what the folder says, else yes", None
     )
+    dropout: float | None = option("null: what the folder says", None, at_least=0, below=1)
     layers: int | None = option(
         "fewer: the first ones; more: new ones that begin by changing nothing; null: as they are",
         None,

@@ -77,14 +77,19 @@ def load_models(table: Path = TABLE, bench: Path = BENCH) -> list[Model]:
         scores = {key: float(row[key]) for key in ("average", *USES) if row[key]}
         models.append(
             Model(
-                **{
-                    key: row[key]
-                    for key in ("name", "path", "base", "prompts", "license", "scored_in", "source")
-                },
-                **{key: int(row[key]) for key in ("layers", "dim", "tokens")},
+                name=row["name"],
+                path=row["path"],
+                base=row["base"],
+                layers=int(row["layers"]),
+                dim=int(row["dim"]),
+                tokens=int(row["tokens"]),
                 languages=tuple(row["languages"].split()),
+                prompts=row["prompts"],
+                license=row["license"],
                 research_only=bool(row["research_only"]),
                 scores=scores,
+                scored_in=row["scored_in"],
+                source=row["source"],
                 speed=speeds.get(row["bench"]),
             )
         )

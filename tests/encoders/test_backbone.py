@@ -201,17 +201,6 @@ def test_modules_we_do_not_compute(folder, load, kinds, package, message):
         load(folder)
 
 
-def test_a_default_prompt_is_refused(folder, load):
-    write_modules(folder, ["Transformer", "Pooling"])
-    write_json(folder / "1_Pooling" / "config.json", MEAN_SWITCH)
-    prompts = {"prompts": {"query": "为这个句子生成表示："}, "default_prompt_name": "query"}
-    write_json(folder / "config_sentence_transformers.json", prompts)
-    with pytest.raises(UserError, match="为这个句子生成表示"):
-        load(folder)
-    write_json(folder / "config_sentence_transformers.json", prompts | {"default_prompt_name": None})
-    assert load(folder).dim == 32
-
-
 def without(*names):
     return lambda folder: [(folder / name).unlink() for name in names]
 

@@ -9,6 +9,7 @@ import torch
 from transformers import AutoTokenizer
 
 from juzhen.backends import open_backend
+from juzhen.cli.encode import run as run_encode
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.encoders import CrossEncoder, PromptEncoder, SentenceEncoder, save_encoder
@@ -219,6 +220,16 @@ def test_caches_know_the_prompt(queries, tmp_path):
     encode(plain, cache=cache)
     np.testing.assert_array_equal(encode(queries, cache=cache), encode(queries))
     np.testing.assert_array_equal(encode(queries, cache=cache, prompt=""), encode(plain))
+
+
+def test_the_verb_encodes_behind_the_prompt_that_it_is_given(bert_folder, tmp_path):
+    folder, lines = with_prompts(bert_folder, tmp_path / "model"), tmp_path / "lines.txt"
+    lines.write_text("今天\n我\n", encoding="utf-8")
+    encoder = SentenceEncoder.load(folder)
+    for options in ({}, {"prompt_name": "passage"}, {"prompt": ""}):
+        run_encode(folder, lines, **options)
+        expected = encode(encoder, ["今天", "我"], **options)
+        np.testing.assert_array_equal(np.load(tmp_path / "lines.npy"), expected)
 
 
 def test_tokens_of_a_prompt_count_in_the_length(queries):
