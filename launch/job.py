@@ -28,6 +28,7 @@ from launch.written import check_digits, check_forms
 EXAMPLES = {
     "backbone.path": "python train.py backbone=local backbone.path=<folder of a model>",
     "loss": "python train.py loss=cosent",
+    "model.teacher": "python train.py model=distill loss=distill model.teacher=builtin/mini_zh",
     "model": "python train.py model=biencoder",
     "backbone": "python train.py backbone=embedded",
 }

@@ -78,6 +78,7 @@ def scores(run: Path) -> dict[str, float]:
         ("model=mlm",),
         ("model=crops", "loss=info_nce"),
         ("model=views", "loss=info_nce", "model.views=[synonym,delete,shuffle]"),
+        ("model=distill", "loss=distill", "model.teacher=builtin/mini_zh"),
         ("model=crossencoder", "loss=bce", "dataset=[demo_qmc]"),
         ("model=crossencoder", "loss=cosent"),
         # One set's head is unused in a step of the other, and one process has no batch to score.
@@ -97,6 +98,7 @@ def scores(run: Path) -> dict[str, float]:
         "mlm",
         "crops",
         "views",
+        "a student",
         "crossencoder",
         "crossencoder and cosent",
         "mixture with a head",

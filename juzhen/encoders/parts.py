@@ -87,7 +87,8 @@ def embedding_size(source: str | Path, *, revision: str | None = None) -> int:
 
     Raises UserError where there is none, and for a cross-encoder.
     """
-    config = BackboneConfig(path=encoder_source(source), revision=revision, initialize="pretrained")
+    # Weights, which the start of a training from scratch lacks, are not asked for.
+    config = BackboneConfig(path=encoder_source(source), revision=revision, initialize="random")
     found = find_encoder(config)
     if (found.folder / HEAD_FILE).is_file():
         raise UserError(f"{source}: holds a cross-encoder, which scores pairs and has no embeddings")

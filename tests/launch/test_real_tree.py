@@ -50,7 +50,17 @@ def check(*arguments: str) -> None:
 @pytest.mark.sampled(3)
 def test_every_option_of_a_group_is_accepted(group: str) -> None:
     small = [] if group in ("suite", "experiment") else ["suite=none"]
-    check("-m", f"{group}=glob(*)", *small, *(["backbone.path=folder"] if group == "backbone" else []))
+    options = (
+        "glob(*, exclude=distill*)" if group == "model" else "glob(*)"
+    )  # those need a teacher, see below
+    check("-m", f"{group}={options}", *small, *(["backbone.path=folder"] if group == "backbone" else []))
+
+
+@pytest.mark.parametrize("model", ["distill", "distill_translations"])
+def test_a_student_needs_a_teacher(model: str) -> None:
+    check(f"model={model}", "model.teacher=folder", "loss=distill", "suite=none")
+    with pytest.raises(UserError, match=r"model.teacher is not set; .*model=distill .*model.teacher="):
+        check(f"model={model}", "loss=distill", "suite=none")
 
 
 @pytest.mark.parametrize("group", ["model", "loss", "backbone"])

@@ -42,7 +42,7 @@ def test_a_student_that_is_its_teacher_has_nothing_to_learn():
     vectors = torch.randn(6, 5, dtype=torch.float64)
     for loss in (distill_cosine, distill_mse, distill_similarity):
         assert loss(vectors, vectors).item() == pytest.approx(0, abs=1e-12)
-    assert distill_similarity(vectors[:1], vectors[1:2]) == 0
+    assert distill_similarity(vectors[:1], vectors[1:2]).item() == pytest.approx(0, abs=1e-12)  # one row
 
 
 def test_the_losses_by_hand():
@@ -59,7 +59,7 @@ def test_a_student_comes_nearer_to_its_teacher(
     run = run_job(tmp_path, tiny_backbone, *JOB, f"model.projection={projection}")
     assert Result.read(run).data["train/demo_sts"]["kind"] == "sentence"
     cosines, losses = logged(run, "train/demo_sts/teacher_cosine"), logged(run)
-    assert np.mean(cosines[-3:]) > np.mean(cosines[:3]) + 0.2
+    assert np.mean(cosines[-3:]) > np.mean(cosines[:3]) + 0.1
     assert np.mean(losses[-3:]) < 0.7 * np.mean(losses[:3])
     student = load_encoder(run / "encoder")
     assert student.encode(TEXTS).shape == (len(TEXTS), dim)
