@@ -21,7 +21,7 @@ from juzhen.cli.program import run_program
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.places import CONFIGURATION
-from juzhen.core.whole import write_text
+from juzhen.core.whole import write_text, writing_to
 from juzhen.losses.loss import Loss
 from lightning_modules.chosen_losses import NEEDS
 from lightning_modules.loss_arguments import asked_for
@@ -227,13 +227,11 @@ def main() -> None:
     text = page()
     nodes = [node for group in ("model", "loss", "callbacks") for node in options(group).values()]
     targets = {one["_target_"] for one in nodes if "_target_" in one}
-    try:
+    with writing_to(given.page):
         given.page.parent.mkdir(parents=True, exist_ok=True)
         write_text(given.page, text)
         write_text(TABLE, written(targets))
         write_text(STUB, stub())
-    except OSError as error:
-        raise UserError(f"{given.page}: cannot write there ({error.strerror})") from error
 
 
 if __name__ == "__main__":

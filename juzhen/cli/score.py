@@ -7,9 +7,6 @@ of two runs.
 """
 
 import argparse
-import csv
-import io
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,10 +17,12 @@ from juzhen.calibration.new_pairs import add_fitted, check_fitted, fused_scores,
 from juzhen.cli.arguments import BATCH_TOKENS, VerbParser
 from juzhen.cli.encode import add_backend
 from juzhen.core.caches import caches_below
+from juzhen.core.csv_rows import csv_text
 from juzhen.core.errors import UserError, nearest
+from juzhen.core.network import without_hub
 from juzhen.core.numerals import is_position
 from juzhen.core.texts import short, text_fault
-from juzhen.core.whole import write_text
+from juzhen.core.whole import write_text, writing_to
 
 if TYPE_CHECKING:  # it loads numpy, and --help should not wait for that
     import numpy as np
@@ -186,8 +185,7 @@ def _no_column(name: str, table: "Table", options: argparse.Namespace) -> str:
 def _scores(
     first: Sequence[str], second: Sequence[str], options: argparse.Namespace, *, progress: bool
 ) -> "np.ndarray":
-    # An encoder is a folder here, the hub is never asked. transformers reads this when it is imported.
-    os.environ["HF_HUB_OFFLINE"] = "1"
+    without_hub()
     from juzhen.backends import Deferred
     from juzhen.encoders import CrossEncoder, SentenceEncoder
     from juzhen.encoders.embedding_cache import EmbeddingCache
@@ -229,16 +227,7 @@ def _write_table(
     path: Path, names: list[str] | None, columns: list[Sequence[str]], *, delimiter: str, quoted: bool
 ) -> None:
     """No half file is ever seen."""
-    text = io.StringIO()
-    rows = zip(*columns, strict=True)
-    if quoted:
-        writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
-        writer.writerows([names] if names else [])
-        writer.writerows(rows)
-    else:
-        text.writelines(f"{delimiter.join(row)}\n" for row in ([names] if names else []))
-        text.writelines(f"{delimiter.join(row)}\n" for row in rows)
-    try:
-        write_text(path, text.getvalue())
-    except OSError as error:
-        raise UserError(f"--output {path}: cannot be written ({error.strerror})") from error
+    rows = [*([names] if names else []), *zip(*columns, strict=True)]
+    plain = "" if quoted else "".join(f"{delimiter.join(row)}\n" for row in rows)
+    with writing_to(f"--output {path}"):
+        write_text(path, csv_text(rows, delimiter=delimiter) if quoted else plain)

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from juzhen.cli.arguments import VerbParser
-from juzhen.core.errors import UserError
-from juzhen.core.whole import write_text
+from juzhen.core.whole import write_text, writing_to
 
 if TYPE_CHECKING:  # it loads numpy, and --help should not wait for that
     from juzhen.report.matrix import Matrix
@@ -73,12 +72,9 @@ def read_matrix(folder: Path, *, metric: str, split: str | None = None) -> "Matr
 
 def write_page(path: Path | None, text: str) -> None:
     """Writes a text where one was asked for. Raises UserError for a place that cannot be written to."""
-    if path is None:
-        return
-    try:
-        write_text(path, text)
-    except OSError as error:
-        raise UserError(f"{path}: cannot write there ({error.strerror})") from error
+    if path is not None:
+        with writing_to(path):
+            write_text(path, text)
 
 
 def tell(line: str) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from juzhen.report.compare import pipes, training_of_row, unlike
+from juzhen.report.compare import training_of_row, unlike
 from juzhen.report.figures import CLAIM, Published
 from juzhen.report.matrix import Cell, Matrix, Row
 from juzhen.report.table import heading, percent
@@ -24,9 +24,6 @@ class Beside:
     verdict: str
 
 
-CLAIMS_MEANING = (
-    "Claims and targets, which no measurement of their source stands behind, beside the best of our rows:"
-)
 CLAIM_COLUMNS = ("claim", "source", "our best row", "set", "ours", "verdict", "note")
 
 
@@ -70,14 +67,6 @@ def claim_lines(found: Sequence[Beside]) -> list[tuple[str, ...]]:
         )
         for one in found
     ]
-
-
-def claims_markdown(found: Sequence[Beside]) -> str:
-    """Markdown of the claims; empty where none is about a set that we have scored."""
-    if not found:
-        return ""
-    lines = [CLAIM_COLUMNS, ["---"] * len(CLAIM_COLUMNS), *claim_lines(found)]
-    return "\n".join(["", CLAIMS_MEANING, "", *map(pipes, lines), ""])
 
 
 def spoken(claim: Published) -> str:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import rankdata
 
-from juzhen.report.compare import Published, compare
+from juzhen.report.compare import compare
+from juzhen.report.figures import Published
 from juzhen.report.matrix import Matrix
 
 RESAMPLES = 2000

@@ -56,9 +56,13 @@ class Published:
         return tuple(filter(None, (self.trained_on, self.or_trained_on)))
 
     @property
+    def table_and_model(self) -> str:
+        return ", ".join(filter(None, (self.table, self.model)))
+
+    @property
     def place(self) -> str:
         """Where it stands in its source."""
-        return f"{self.source}: {', '.join(filter(None, (self.table, self.model)))}"
+        return f"{self.source}: {self.table_and_model}"
 
 
 REQUIRED = ("table", "model", "setup", "trained_on", "split", "dataset", "metric", "percent")

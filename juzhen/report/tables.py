@@ -19,7 +19,7 @@ from juzhen.report.fidelity import Fidelity
 from juzhen.report.leaks import Leak
 from juzhen.report.matrix import Matrix
 from juzhen.report.significance import Differences
-from juzhen.report.table import MISSING, heading, percent
+from juzhen.report.table import MISSING, heading, percent, with_interval
 
 LEAKY, BELOW = "†", "▽"
 """Signs beside a cell."""
@@ -49,10 +49,6 @@ def signs(entry: Entry) -> str:
 
 def signed(value: float | None, digits: int = 1) -> str:
     return MISSING if value is None else f"{value:+.{digits}f}"
-
-
-def interval(low: float | None, high: float | None) -> str:
-    return MISSING if low is None or high is None else f"[{percent(low)}, {percent(high)}]"
 
 
 def published_tables(compared: Sequence[Comparison], num_sources: int) -> list[Table]:
@@ -97,11 +93,9 @@ BESIDE_COLUMNS = (
 def _beside(one: Comparison) -> tuple[str, ...]:
     theirs = one.published
     assert theirs is not None
-    ours = f"{percent(one.ours.mean)} {interval(one.ours.low, one.ours.high)}".removesuffix(f" {MISSING}")
-    quoted = f"{theirs.percent:.2f}"
-    words = (one.row, one.setup, heading(one.column), ours, quoted, theirs.setup)
-    place = ", ".join(filter(None, (theirs.table, theirs.model)))
-    return (*words, place, one.verdict, one.stands_in or MISSING)
+    ours = with_interval(one.ours.mean, one.ours.low, one.ours.high)
+    words = (one.row, one.setup, heading(one.column), ours, f"{theirs.percent:.2f}", theirs.setup)
+    return (*words, theirs.table_and_model, one.verdict, one.stands_in or MISSING)
 
 
 def rows_table(matrix: Matrix) -> list[Table]:
@@ -209,7 +203,7 @@ def without_leaks(leak: Leak) -> str:
         return MISSING
     if leak.rest.value is None:
         return "undefined" if leak.rest.count else "no row left"
-    return f"{percent(leak.rest.value)} {interval(leak.rest.low, leak.rest.high)}".removesuffix(f" {MISSING}")
+    return with_interval(leak.rest.value, leak.rest.low, leak.rest.high)
 
 
 def significance_table(matrix: Matrix, differences: Differences) -> Table:

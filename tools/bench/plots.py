@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from juzhen.core.whole import whole_file
+from juzhen.report.picture import save_picture
 from tools.bench.report import Report, Value
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -20,7 +20,6 @@ MARKERS, DASHES, HATCHES = (
     ("", "//", "..", "xx"),
 )
 STYLE = {
-    "svg.hashsalt": "juzhen",  # the same report gives the same file
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -38,15 +37,9 @@ def draw(report: Report, folder: Path) -> list[Path]:
     """`<folder>/<benchmark>.svg` and `.png`; nothing for a report without rows."""
     if not report.rows:
         return []
-    written = []
     with matplotlib.rc_context(STYLE):
         figure = FIGURES[report.benchmark](report)
-        for suffix, options in (("svg", {"metadata": {"Date": None}}), ("png", {"dpi": 150})):
-            path = folder / f"{report.benchmark}.{suffix}"
-            with whole_file(path, "wb") as file:
-                figure.savefig(file, format=suffix, **options)
-            written.append(path)
-    return written
+        return save_picture(figure, *(folder / f"{report.benchmark}.{suffix}" for suffix in ("svg", "png")))
 
 
 def panels(count: int, *, width: float = 4.6, height: float = 3.6) -> tuple[Figure, Sequence[Axes]]:

@@ -13,6 +13,10 @@ class Ratio(NamedTuple):
     low: float
     high: float
 
+    def columns(self) -> dict[str, float]:
+        """As a row of a Report has them."""
+        return {"ratio": self.median, "ratio_low": self.low, "ratio_high": self.high}
+
 
 def alternate(
     contestants: Mapping[str, Callable[[int], float]],

@@ -4,7 +4,6 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from tools.bench.child import in_child
 from tools.bench.ours import train_ours
 from tools.bench.report import Value
 from tools.bench.rounds import compare
-from tools.bench.work import training_sets, training_work, write_bert
+from tools.bench.work import random_bert, training_sets, training_work
 
 OWN = "libgomp's own"
 NOTES = [
@@ -39,9 +38,8 @@ def measure(
     rows: list[dict[str, Value]] = []
     work = {"datasets": training_sets(datasets), "batch_size": batch_size}
     for size in sizes:
-        with tempfile.TemporaryDirectory() as folder:
-            write_bert(Path(folder), size, dropout=0.1)
-            turn = {"folder": folder, "steps": steps, "busy_steps": busy_steps, **work}
+        with random_bert(size) as folder:
+            turn = {"folder": str(folder), "steps": steps, "busy_steps": busy_steps, **work}
             found: dict[str, list[dict[str, float]]] = {name: [] for name in (OWN, *spins)}
             for number in range(rounds):
                 for name in list(found)[:: 1 if number % 2 == 0 else -1]:
@@ -51,16 +49,13 @@ def measure(
                     )
         alone = {name: [one["alone"] for one in turns] for name, turns in found.items()}
         for name, turns in found.items():
-            ratio = compare(alone[OWN], alone[name])
             rows.append(
                 {
                     "size": size,
                     "spins": name,
                     "threads": torch.get_num_threads(),
                     "alone": 1 / statistics.median(alone[name]),
-                    "ratio": ratio.median,
-                    "ratio_low": ratio.low,
-                    "ratio_high": ratio.high,
+                    **compare(alone[OWN], alone[name]).columns(),
                     "busy": 1 / statistics.median([one["busy"] for one in turns]),
                     "busy_share": statistics.median([one["alone"] / one["busy"] for one in turns]),
                 }

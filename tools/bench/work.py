@@ -1,7 +1,9 @@
 """The work that both sides are given: a model in a folder, a job, its rows and the order of its batches."""
 
 import os
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -32,6 +34,7 @@ from tools.bench.steps import Order
 
 MAX_LENGTH = 64
 LEARNING_RATE = 1e-4
+DROPOUT = 0.1
 NEVER = "1000000 steps"
 
 REAL_SETS, DEMO_SETS = ["csts", "afqmc"], ["demo_sts", "demo_qmc"]
@@ -65,6 +68,13 @@ def write_bert(folder: Path, size: str, *, dropout: float) -> Path:
         BertModel(config).save_pretrained(folder)  # with a pooler, as published checkpoints have
     tokenizer.save_pretrained(folder)
     return folder
+
+
+@contextmanager
+def random_bert(size: str, *, dropout: float = DROPOUT) -> Iterator[Path]:
+    """A folder with what `write_bert` makes, until the end of the block."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield write_bert(Path(folder), size, dropout=dropout)
 
 
 def compose_job(folder: Path, *overrides: str) -> JobConfig:
