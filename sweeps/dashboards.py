@@ -31,7 +31,6 @@ DIMENSIONS = {
 def publish(
     report: Report, folder: Path, *, title: str, project: str, entity: str | None, group: str | None
 ) -> None:
-    """Writes the report and the workspace's specification; publishes both when there is a key and a server."""
     group = group or group_of(report)
     files = write_report(report, folder, title=title)
     workspace = build_workspace(report.matrix, entity or "", project, group)

@@ -43,12 +43,10 @@ class Machine:
 
 
 def thread_variables(threads: int) -> dict[str, str]:
-    """Environment of a process that is to use so many CPU threads."""
     return dict.fromkeys(THREAD_VARIABLES, str(threads))
 
 
 def num_cores() -> int:
-    """Cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -71,7 +71,6 @@ def sweep_jobs(name: str, rows: Sequence[str] | None = None) -> list[Job]:
 
 
 def offers(jobs: Iterable[Job]) -> list[Offer]:
-    """All stages of the jobs."""
     found = []
     for job in jobs:
         stages = stage_results(job.config)
@@ -120,7 +119,6 @@ def _words(params: Mapping[str, Any], row: Sequence[str]) -> list[str]:
 
 
 def _sweepers(lines: Iterable[str]) -> list[tuple[dict[str, Any], dict[str, str]]]:
-    """Grid and rows of the sweep that each word chooses."""
     from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
 

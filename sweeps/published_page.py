@@ -36,7 +36,6 @@ def page(published: Sequence[Published], jobs: Iterable[Job]) -> str:
 
 
 def reason(number: Published) -> str:
-    """Why no job gives a figure."""
     if not number.dataset:
         return "an average, or a difference, that is no column here"
     if not number.trained_on:

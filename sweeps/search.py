@@ -65,7 +65,6 @@ class Settings:
 
     @classmethod
     def read(cls, keys: Mapping[str, Any]) -> "Settings":
-        """From the keys of a sweeper, as a configuration has them."""
         known = [field.name for field in fields(cls)]
         for key in keys:
             if key not in known:
@@ -165,7 +164,6 @@ class Search:
         return TrialAddress(str(self.path), number)
 
     def complete(self, number: int, score: float, runs: Sequence[str]) -> None:
-        """The trial has its score, from the runs in those folders."""
         self._note(number, RUNS, list(runs))
         self.study.tell(number, score)
 

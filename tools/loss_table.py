@@ -55,7 +55,6 @@ class Outcome:
 
 
 def outcome(model: Mapping[str, Any], loss: Mapping[str, Any]) -> Outcome:
-    """Tries a set of every kind."""
     target = own_class(model["_target_"])
     if not target.trains:
         return Outcome(reason=f"{target.__name__} learns nothing")
@@ -98,7 +97,6 @@ def outcomes() -> dict[str, dict[str, Outcome]]:
 
 
 def page() -> str:
-    """The page in Markdown."""
     table = outcomes()
     columns: dict[str, list[str]] = {}
     for model, row in table.items():

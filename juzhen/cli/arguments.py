@@ -100,18 +100,14 @@ class VerbParser(Parser):
         )
 
     def add_data_dir(self) -> None:
-        """The option --data-dir: where sets lie."""
         self.add_argument("--data-dir", type=Path, help="default: $JUZHEN_DATA, or data")
 
 
 def data_folder(given: Path | None) -> Path:
-    """Where sets lie: the folder of --data-dir, else what the environment says."""
     return given or Path(os.environ.get("JUZHEN_DATA", "data"))
 
 
 class _Command(Parser):
-    """One command of a program that has several."""
-
     has_version = False
 
 

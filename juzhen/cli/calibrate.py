@@ -47,7 +47,6 @@ def run(
     batch_tokens: int = BATCH_TOKENS,
     no_plot: bool = False,
 ) -> None:
-    """Computes scores, fits, judges, writes files and prints a table."""
     if not no_plot:
         require_matplotlib(", or leave it out with --no-plot")
     from juzhen.calibration.run_scores import ScoredRun
@@ -74,7 +73,6 @@ def run(
 
 
 def calibrate_set(run: "ScoredRun", name: str) -> dict[str, Any]:
-    """What the two scalings make of the scores of one set."""
     from juzhen.calibration.calibration import calibrated
     from juzhen.calibration.run_scores import fitting_and_judging
 

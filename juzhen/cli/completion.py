@@ -55,7 +55,6 @@ def parser() -> VerbParser:
 
 
 def run(shell: str) -> None:
-    """Prints the script."""
     print(SCRIPTS[shell], end="")
 
 

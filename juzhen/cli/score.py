@@ -97,7 +97,6 @@ def parser() -> VerbParser:
 
 
 def score_pair(options: argparse.Namespace) -> float:
-    """Similarity of two sentences."""
     first, second = options.sentences
     return float(_scores([first], [second], options, progress=False)[0])
 
@@ -141,7 +140,6 @@ def _check_output(output: Path, options: argparse.Namespace) -> None:
 
 
 def _text_columns(table: "Table", options: argparse.Namespace) -> list[Sequence[str]]:
-    """The two columns of sentences, none of them empty."""
     from juzhen.data.verify import place_in
 
     names = table.names or [str(position) for position in range(len(table.columns))]
@@ -226,7 +224,6 @@ def _tell_cut(encoder: "SentenceEncoder | CrossEncoder", first: Sequence[str], s
 def _write_table(
     path: Path, names: list[str] | None, columns: list[Sequence[str]], *, delimiter: str, quoted: bool
 ) -> None:
-    """No half file is ever seen."""
     rows = [*([names] if names else []), *zip(*columns, strict=True)]
     plain = "" if quoted else "".join(f"{delimiter.join(row)}\n" for row in rows)
     with writing_to(f"--output {path}"):

@@ -26,13 +26,11 @@ def parser() -> VerbParser:
 
 
 def add_runs(parser: VerbParser) -> None:
-    """The folder of runs that a verb reads, and the metric of its columns."""
     parser.add_argument("folder", type=Path, help="folder that holds runs, at any depth")
     parser.add_argument("--metric", help="spearman (default), pearson, accuracy, f1, …")
 
 
 def add_split(parser: VerbParser) -> None:
-    """The option --split: which columns a matrix has."""
     parser.add_argument(
         "--split",
         choices=("dev", "test", "both"),
@@ -63,7 +61,6 @@ def run(
 
 
 def read_matrix(folder: Path, *, metric: str, split: str | None = None) -> "Matrix":
-    """The matrix of all runs below a folder."""
     from juzhen.report.collect import collect
     from juzhen.report.matrix import build_matrix
 

@@ -51,7 +51,6 @@ def run(
     batch_tokens: int = BATCH_TOKENS,
     output: Path | None = None,
 ) -> None:
-    """Encodes, classifies, prints a table."""
     without_hub()
     from juzhen.data.audit.sources import ConfiguredSets
     from juzhen.encoders import load_encoder
@@ -69,7 +68,7 @@ def run(
         percents = " | ".join(f"{100 * value:.1f}" for value in (one.accuracy, one.f1, one.majority))
         print(f"| {name} | {percents} | {one.rows:,} | {one.learnt_from:,} | {one.how} |", flush=True)
     if output:
-        write_json(output, {name: one.as_dict() for name, one in found.items()})
+        write_json(output, {name: vars(one) for name, one in found.items()})
 
 
 def _read(sets: "ConfiguredSets", name: str) -> "dict[str, Examples | None]":

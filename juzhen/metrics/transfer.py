@@ -6,7 +6,7 @@ says what the encoder has put in, whatever the cosine makes of it.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -63,9 +63,6 @@ class TransferScore:
     low: float | None = None
     high: float | None = None
 
-    def as_dict(self) -> dict[str, float | int | str | None]:
-        return asdict(self)
-
     def as_scores(self) -> dict[str, Score]:
         """`transfer_accuracy`, `transfer_f1` and `transfer_majority`."""
         return {
@@ -76,17 +73,13 @@ class TransferScore:
 
 
 def combined(texts: list[Features], kind: Kind) -> Features:
-    """What the classifier sees of a row, from the features of its one or two texts."""
     if kind is Kind.LABELLED_TEXT:
         return texts[0]
     u, v = texts
     parts = [abs(u - v), u * v]
     parts = [u, v, *parts] if kind is Kind.NLI_PAIR else parts
-    return (
-        scipy.sparse.hstack(parts, format="csr")
-        if scipy.sparse.issparse(u)
-        else np.concatenate(parts, axis=1)
-    )
+    is_sparse = scipy.sparse.issparse(u)
+    return scipy.sparse.hstack(parts, format="csr") if is_sparse else np.concatenate(parts, axis=1)
 
 
 def classify(
@@ -103,9 +96,8 @@ def classify(
         gold, found, learnt, strength, how = _in_folds(*splits[name], name=name, seed=seed)
     else:
         dev = splits.get("dev") if name == "test" else None
-        gold, found, learnt, strength, how = _held_out(
-            splits["train"], splits[name], dev, name=name, seed=seed
-        )
+        held = _held_out(splits["train"], splits[name], dev, name=name, seed=seed)
+        gold, found, learnt, strength, how = held
     right = (gold == found).astype(np.float64)
     low, high = bootstrap_mean(right, samples=bootstrap_samples, confidence=confidence, seed=seed)
     average = "binary" if len(np.unique(learnt)) <= 2 else "macro"
@@ -141,14 +133,10 @@ def _folds(labels: np.ndarray, seed: int) -> StratifiedKFold:
 
 def _best_strength(features: Features, labels: np.ndarray, dev: Labelled | None, seed: int) -> float:
     def quality(strength: float) -> float:
+        model = _classifier(strength, features)
         if dev is not None:
-            return accuracy_score(
-                dev[1], _classifier(strength, features).fit(features, labels).predict(dev[0])
-            )
-        folds = _folds(labels, seed)
-        return accuracy_score(
-            labels, cross_val_predict(_classifier(strength, features), features, labels, cv=folds)
-        )
+            return accuracy_score(dev[1], model.fit(features, labels).predict(dev[0]))
+        return accuracy_score(labels, cross_val_predict(model, features, labels, cv=_folds(labels, seed)))
 
     return max(_strengths(features), key=quality)  # the strongest penalty among equals
 

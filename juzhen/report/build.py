@@ -76,6 +76,8 @@ def build_report(
     costs = row_costs(matrix.rows, results)
     measured = {one.source for one in reference.numbers if one.standing == MEASURED}
     published = published_tables(compare(matrix, reference.numbers), len(measured))
+    unknown = [(name,) for name in reference.unknown]
+    note = "Names of the reference that have no equal here; their numbers are not compared."
     tables = [
         *rows_table(matrix),
         averages_table(matrix, columns, untrained),
@@ -86,7 +88,7 @@ def build_report(
         fidelity_table(fidelity),
         *published,
         *claims_table(beside_claims(matrix, reference.numbers)),
-        *_unknown(reference),
+        *([Table("unknown", "Not compared", note, ("name",), unknown)] if unknown else []),
         significance_table(matrix, differences),
         leak_table(matrix),
         cost_table(costs, matrix),
@@ -101,12 +103,3 @@ def _own_columns(matrix: Matrix, results: Sequence[Result]) -> list[str]:
     read = {key for one in results for key in one.data}
     scored = [column for column in matrix.counted if any(column in row.cells for row in matrix.rows)]
     return [column for column in scored if not read or column in read]
-
-
-def _unknown(reference: Reference) -> list[Table]:
-    if not reference.unknown:
-        return []
-    note = "Names of the reference that have no equal here; their numbers are not compared."
-    return [
-        Table("unknown", "Not compared", note, ("name",), [(name,) for name in reference.unknown]),
-    ]

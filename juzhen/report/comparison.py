@@ -38,7 +38,6 @@ def comparison_markdown(compared: Sequence[Comparison], claims: Sequence[Beside]
 
 
 def to_console(compared: Sequence[Comparison], claims: Sequence[Beside], *, metric: str) -> "Group":
-    """The same for a terminal."""
     from rich.console import Group
 
     parts = _parts(compared, claims, metric=metric)

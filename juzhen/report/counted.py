@@ -1,6 +1,7 @@
 """Leaks that a run counted itself, on the very rows it trained on, and its score without them."""
 
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -36,10 +37,9 @@ def _counting(results: Sequence[Result], column: str) -> Result | None:
 
 def _most(found: Sequence[Mapping[str, Any]]) -> str:
     """The training set that holds most of the seen rows; "" where nothing was seen."""
-    by_set: dict[str, int] = {}
+    by_set: Counter[str] = Counter()
     for one in found:
-        for name, rows in one["by_set"].items():
-            by_set[name] = by_set.get(name, 0) + rows
+        by_set.update(one["by_set"])
     return max(by_set, key=lambda name: by_set[name], default="")
 
 
@@ -53,13 +53,11 @@ def _rest(results: Sequence[Result], key: str) -> Rest | None:
     if not defined:
         mean = _mean([whole.value for whole, _ in pairs])
         return Rest(mean, None, None, None, max(rest.count for _, rest in pairs))
-    return Rest(
-        whole=_mean([whole.value for whole, _ in defined]),
-        value=_mean([rest.value for _, rest in defined]),
-        low=_mean([rest.low for _, rest in defined]),
-        high=_mean([rest.high for _, rest in defined]),
-        count=round(statistics.fmean(rest.count for _, rest in defined)),
+    value, low, high = (
+        _mean([getattr(rest, name) for _, rest in defined]) for name in ("value", "low", "high")
     )
+    count = round(statistics.fmean(rest.count for _, rest in defined))
+    return Rest(_mean([whole.value for whole, _ in defined]), value, low, high, count)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

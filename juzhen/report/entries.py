@@ -49,15 +49,11 @@ class Entry(Cell):
 
 @dataclass(frozen=True)
 class EntryRow(Row):
-    """A row with an Entry in every cell."""
-
     cells: Mapping[str, Entry]
 
 
 @dataclass(frozen=True)
 class EntryMatrix(Matrix):
-    """A matrix of such rows."""
-
     rows: Sequence[EntryRow]
 
 
@@ -125,6 +121,7 @@ def _entry(row: Row, column: str, metric: str, audit: Audit | None) -> Entry:
     low, high = _interval(scores)
     names = trained_sets(row.trained_on)
     parts = {part for name in names for part in _parts(name, result.config)}
+    command, commit = (result.environment.get(key) for key in ("command", "git_commit"))
     return Entry(
         **(vars(row.cells[column]) | {"low": low, "high": high}),
         values=tuple(values.items()),
@@ -132,8 +129,8 @@ def _entry(row: Row, column: str, metric: str, audit: Audit | None) -> Entry:
         in_domain=column.split("/")[1] in parts,
         leak=(counted_leak(row, column, metric, list(values)) if names else None)
         or _audited_leak(names, column, result, audit),
-        command=_command(result),
-        commit=_commit(result),
+        command=shlex.join(["python", *command]) if command else "",
+        commit=f"{commit[:10]}{'+' if result.environment.get('git_dirty') else ''}" if commit else "",
     )
 
 
@@ -174,13 +171,3 @@ def _train_files(node: Mapping[str, Any]) -> set[str]:
     files = (node.get("layouts") or {}).get(node.get("layout") or "", {}).get("files") or {}
     train = files.get("train") or []
     return {train} if isinstance(train, str) else set(train)
-
-
-def _command(result: Result) -> str:
-    command = result.environment.get("command")
-    return shlex.join(["python", *command]) if command else ""
-
-
-def _commit(result: Result) -> str:
-    commit = result.environment.get("git_commit")
-    return f"{commit[:10]}{'+' if result.environment.get('git_dirty') else ''}" if commit else ""

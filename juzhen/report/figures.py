@@ -61,7 +61,6 @@ class Published:
 
     @property
     def place(self) -> str:
-        """Where it stands in its source."""
         return f"{self.source}: {self.table_and_model}"
 
 

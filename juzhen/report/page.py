@@ -7,6 +7,7 @@ from importlib.resources import files
 from jinja2 import Environment
 
 from juzhen.report.build import Report
+from juzhen.report.costs import Cost
 from juzhen.report.entries import Entry, EntryRow
 from juzhen.report.matrix import Row
 from juzhen.report.table import MISSING, heading, interval, mean_and_deviation, percent
@@ -40,7 +41,6 @@ class View:
 
 
 def html(report: Report, *, title: str) -> str:
-    """The page. Everything from results is escaped."""
     matrix = report.matrix
     best = best_of_columns(matrix)
     environment = Environment(
@@ -109,7 +109,7 @@ def _facts(report: Report, row: Row, column: str, entry: Entry) -> list[tuple[st
         ("seeds", ", ".join(f"{seed}: {percent(value)}" for seed, value in entry.values)),
         ("rows (n)", MISSING if entry.count is None else f"{entry.count:,}"),
         ("setup", row.setup),
-        ("training", _cost(report, row)),
+        ("training", _cost(report.costs.get(row.label))),
         ("leak", _leak(entry)),
     ]
     if entry.leak is not None and (rest := entry.leak.rest) is not None:
@@ -123,8 +123,7 @@ def _facts(report: Report, row: Row, column: str, entry: Entry) -> list[tuple[st
     return facts
 
 
-def _cost(report: Report, row: Row) -> str:
-    cost = report.costs.get(row.label)
+def _cost(cost: Cost | None) -> str:
     if cost is None:
         return "none"
     stages = f", {cost.stages} stages" if cost.stages > 1 else ""

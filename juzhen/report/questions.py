@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from juzhen.report.complement import Pair, Step
-from juzhen.report.entries import BASELINES, Entry, EntryMatrix, EntryRow, lexical_scores, trained_sets
+from juzhen.report.entries import BASELINES, EntryMatrix, EntryRow, lexical_scores, trained_sets
 from juzhen.report.matrix import Row
 from juzhen.report.significance import Differences
 from juzhen.report.table import MISSING, heading, percent
@@ -142,10 +142,8 @@ def _in_domain(row: EntryRow, columns: Sequence[str]) -> list[str]:
 
 
 def _zero_shot(row: EntryRow, columns: Sequence[str]) -> list[str]:
-    def counts(entry: Entry) -> bool:
-        return not entry.in_domain and not entry.is_leaky
-
-    return [one for one in columns if one in row.cells and counts(row.cells[one])]
+    scored = [one for one in columns if one in row.cells]
+    return [one for one in scored if not (row.cells[one].in_domain or row.cells[one].is_leaky)]
 
 
 def _mean(row: Row, columns: Sequence[str]) -> float:

@@ -14,7 +14,6 @@ CSV_COLUMNS = ("row", "setup", "split", "dataset", "metric", "mean", "std", "low
 
 
 def caption(matrix: Matrix) -> str:
-    """What the numbers are, in one line."""
     hidden = ", ".join(map(heading, matrix.hidden))
     return (
         f"{matrix.metric.replace('_', ' ')} ×100; row: trained on, column: evaluated on. "
@@ -25,7 +24,6 @@ def caption(matrix: Matrix) -> str:
 
 
 def to_markdown(matrix: Matrix) -> str:
-    """A Markdown table below its caption."""
     head = ["trained on", "seeds", *(heading(column) for column in matrix.columns)]
     lines = [
         [row.label, str(row.num_seeds), *(shown(row, column) for column in matrix.columns)]
@@ -63,7 +61,6 @@ def to_csv(
 
 
 def percent(value: float) -> str:
-    """A fraction ×100 with one decimal."""
     return f"{100 * value:.1f}"
 
 
@@ -89,7 +86,6 @@ def interval(low: float | None, high: float | None) -> str:
 
 
 def with_interval(value: float, low: float | None, high: float | None) -> str:
-    """A fraction and its interval, where it has one."""
     return f"{percent(value)} {interval(low, high)}".removesuffix(f" {MISSING}")
 
 

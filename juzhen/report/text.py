@@ -31,7 +31,6 @@ LEGEND = (
 
 
 def markdown(report: Report) -> str:
-    """The whole report as one page."""
     matrix = report.matrix
     parts = ["# Transfer matrix", f"From {report.num_results} results.", matrix_markdown(matrix)]
     for table in report.tables:
@@ -40,7 +39,6 @@ def markdown(report: Report) -> str:
 
 
 def matrix_markdown(matrix: EntryMatrix) -> str:
-    """Caption, legend and table."""
     best = best_of_columns(matrix)
     lines = [
         (
@@ -86,7 +84,6 @@ def _aligned(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 
 def matrix_csv(matrix: EntryMatrix) -> str:
-    """As `to_csv`, with all that an Entry has."""
 
     def values_of(one: Entry) -> Sequence[object]:
         marks = (int(one.in_domain), int(one.below_lexical))

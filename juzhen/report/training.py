@@ -99,7 +99,7 @@ def _lessons(result: Result, index: int, names: Sequence[str]) -> list[tuple[str
     for name in names:
         own = result.config["dataset"].get(name) or {}
         loss = _loss_node(result, index, name)
-        kind = _kind_read(result, index, name, loss)
+        kind = _kind_read(result, index, name)
         target = loss if "_target_" in loss else loss.get(kind, {})
         is_own = kind == own.get("kind", kind) and name not in READINGS
         text = READINGS.get(name, name) if is_own else f"{READINGS.get(name, name)}[{kind}]"
@@ -128,7 +128,7 @@ def _loss_node(result: Result, index: int, name: str) -> Mapping[str, Any]:
     return (result.config.get("earlier") or {}).get("loss") or {"_target_": "unknown", "name": "unknown"}
 
 
-def _kind_read(result: Result, index: int, name: str, loss: Mapping[str, Any]) -> str:
+def _kind_read(result: Result, index: int, name: str) -> str:
     read = result.data.get(f"train/{name}", {}).get("kind") if index == result.stage else None
     described = result.config["dataset"].get(name) or {}
     return read or described.get("view") or described.get("kind") or ""
@@ -141,11 +141,8 @@ def _missing_files(result: Result, name: str) -> list[str]:
     used = layouts.get(described.get("layout") or "", [])
     whole = max((files for files in layouts.values() if set(used) < set(files)), key=len, default=[])
     left_out = [Path(one).parts[0] for one in whole if one not in used]
-    return (
-        [f"{' and '.join(Path(one).parts[0] for one in used)} without {' and '.join(left_out)}"]
-        if whole
-        else []
-    )
+    kept = " and ".join(Path(one).parts[0] for one in used)
+    return [f"{kept} without {' and '.join(left_out)}"] if whole else []
 
 
 def _train_files(layout: Mapping[str, Any]) -> list[str]:

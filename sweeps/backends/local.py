@@ -15,8 +15,6 @@ OF_A_CELL = ("resume=auto", "logger.progress=false")
 
 
 class LocalWork:
-    """A process in a slot of the machine."""
-
     def __init__(self, process: subprocess.Popen, slot: int) -> None:
         self.process = process
         self.slot = slot

@@ -50,13 +50,10 @@ class RayResources:
             )
 
     def asked(self, cell: Cell) -> dict[str, float]:
-        """In Ray's names of resources."""
         return {"CPU": self.cpus, "GPU": cell.devices if self.gpus is None else self.gpus}
 
 
 class RayWork:
-    """A task that runs a cell."""
-
     def __init__(self, ray: Any, task: Any, ending: Path) -> None:
         self.ray = ray
         self.task = task

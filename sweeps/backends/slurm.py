@@ -62,7 +62,6 @@ class SlurmResources:
             )
 
     def sbatch(self, cell: Cell) -> dict[str, Any]:
-        """Parameters of submitit's Slurm executor."""
         asked = {
             "job_name": f"juzhen-{cell.name}",
             "time": self.time_minutes,

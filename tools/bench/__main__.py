@@ -66,7 +66,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def run_one(name: str, options: dict[str, Any], output: Path, console: Console) -> None:
-    """Measures, writes and shows one benchmark."""
     from tools.bench.device import device_name
     from tools.bench.machine import describe_machine
     from tools.bench.plots import draw

@@ -44,7 +44,6 @@ class Contest:
         return typical(steps.seconds)
 
     def row(self, key: Key) -> dict[str, Value]:
-        """The numbers of one contestant, for a Report."""
         side, precision = key
         return {
             "size": self.size,

@@ -33,7 +33,6 @@ NOTES = [
 
 
 def measure(*, rows: Sequence[int], rounds: int, memory_bound_mib: int) -> dict[str, Any]:
-    """Rows, checks and notes of a Report."""
     allowed = {
         side: [count for count in sorted(rows) if side != DEFINITION or matrix_mib(count) <= memory_bound_mib]
         for side in (OURS, THEIRS, DEFINITION)
@@ -68,7 +67,6 @@ def measure(*, rows: Sequence[int], rounds: int, memory_bound_mib: int) -> dict[
 
 
 def matrix_mib(rows: int) -> float:
-    """Memory of the definition written out."""
     return COPIES * 4 * rows**2 / 2**20
 
 

@@ -29,7 +29,6 @@ def measure(
     agreement_steps: int,
     datasets: Sequence[str],
 ) -> dict[str, Any]:
-    """Rows, curves, checks and notes of a Report."""
     rows, curves = [], {}
     sets = list(datasets) or (["lcqmc"] if has_real_data() else ["demo_qmc"])
     for size in sizes:
@@ -56,7 +55,6 @@ def joint_work(
 
 
 def turn(work: Work, side: str, *, seed: int) -> Steps:
-    """All steps of the work on one side."""
     if side == OURS:
         return train_ours(work, seed=seed)
     head = CrossEncoder.load_encoder(work.job).head.state_dict()

@@ -51,7 +51,6 @@ NOTES = [
 def measure(
     *, sizes: Sequence[str], sentences: int, batch_sizes: Sequence[int], rounds: int
 ) -> dict[str, Any]:
-    """Rows and notes of a Report."""
     texts, judge = distinct_sentences(sentences), pairs_to_judge("csts" if has_real_data() else "demo_sts")
     rows: list[dict[str, Value]] = []
     for size in sizes:
@@ -179,7 +178,6 @@ def unit(embeddings: np.ndarray) -> np.ndarray:
 
 
 def correlation(encode: Encode, judge: Examples) -> float:
-    """Spearman of cosines with the gold grades."""
     embeddings = unit(encode(list(judge.sentences)))
     first, second, *_ = judge.columns.values()
     return spearman(np.einsum("rd,rd->r", embeddings[first], embeddings[second]), judge.grades())

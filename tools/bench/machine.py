@@ -5,7 +5,7 @@ import platform
 import resource
 import sys
 import time
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -24,31 +24,17 @@ CLEAR = Path("/proc/self/clear_refs")
 def describe_machine() -> dict[str, Any]:
     """Commit, cores, threads, versions and the load before measuring; no host name and no path."""
     environment = describe_environment()
+    # Maker and instruction sets decide the speed of matrix products.
+    instructions = torch.backends.cpu.get_cpu_capability() + ("" if lacks_bf16() else ", bf16")
+    theirs = {"sentence-transformers": version("sentence-transformers")}
     return {
-        "git_commit": environment["git_commit"],
-        "git_dirty": environment["git_dirty"],
-        "processor": _processor(),
-        "platform": environment["platform"],
-        "python": environment["python"],
-        "cpu_cores": environment["cpu_cores"],
+        key: environment[key] for key in ("git_commit", "git_dirty", "platform", "python", "cpu_cores")
+    } | {
+        "processor": f"{processor_name() or platform.processor() or 'unknown'}, {instructions}",
         "threads": torch.get_num_threads(),
-        "packages": environment["packages"] | {"sentence-transformers": _version("sentence-transformers")},
+        "packages": environment["packages"] | theirs,
         "load_before": round(os.getloadavg()[0], 2),
     }
-
-
-def _processor() -> str:
-    """Maker and instruction sets that decide the speed of matrix products."""
-    capability = torch.backends.cpu.get_cpu_capability()
-    bf16 = "" if lacks_bf16() else ", bf16"
-    return f"{processor_name() or platform.processor() or 'unknown'}, {capability}{bf16}"
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def matrix_gflops(precision: str, *, seconds: float, device: str) -> float:

@@ -37,7 +37,6 @@ def measure(
     datasets: Sequence[str],
     memory_bound_mib: int,
 ) -> dict[str, Any]:
-    """Rows and notes of a Report."""
     names = list(datasets) or (["afqmc"] if has_real_data() else ["demo_qmc"])
     rows: list[dict[str, Value]] = []
     for size in sizes:

@@ -22,8 +22,6 @@ from tools.bench.work import Work
 
 
 class Clock(pl.Callback):
-    """When training began and when each step ended."""
-
     def __init__(self, last: int) -> None:
         self.last = last
         self.clock = StepClock()
@@ -82,12 +80,10 @@ class Tokenised:
 
     @property
     def mean_length(self) -> float:
-        """Tokens per distinct sentence."""
         return float(np.concatenate(list(self.lengths.values())).mean())
 
 
 def tokenise(work: Work) -> Tokenised:
-    """Tokenises the tables of a job as its first step would."""
     encoder = load_backbone(work.job.backbone, seed=0)
     encoder.tokenize(["warm up"])
     start, lengths = time.perf_counter(), {}

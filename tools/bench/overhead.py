@@ -27,7 +27,6 @@ SKIPPED_STEPS = 1
 def measure(
     *, sizes: Sequence[str], batch_size: int, steps: int, rounds: int, datasets: Sequence[str]
 ) -> dict[str, Any]:
-    """Rows, checks and notes of a Report."""
     rows: list[dict[str, Value]] = []
     largest = 0.0
     for size in sizes:
@@ -63,7 +62,6 @@ def _lightning(work: Work, seed: int, losses: dict[str, list[float]]) -> float:
 
 
 def _bare(work: Work, seed: int, losses: dict[str, list[float]]) -> float:
-    """The same steps written out."""
     pl.seed_everything(seed, verbose=False)
     data = work.data_module()
     module = build_module(work.job, data, work)

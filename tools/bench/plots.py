@@ -43,7 +43,6 @@ def draw(report: Report, folder: Path) -> list[Path]:
 
 
 def panels(count: int, *, width: float = 4.6, height: float = 3.6) -> tuple[Figure, Sequence[Axes]]:
-    """A figure with `count` panels side by side."""
     figure = Figure(figsize=(width * count, height))
     return figure, figure.subplots(1, count, squeeze=False)[0]
 
@@ -85,7 +84,6 @@ def lines(
 
 
 def grouped(rows: Iterable[Row], *keys: str) -> dict[str, list[Row]]:
-    """Rows by the words of the given keys."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(" ".join(str(row[key]) for key in keys), []).append(row)
@@ -93,17 +91,14 @@ def grouped(rows: Iterable[Row], *keys: str) -> dict[str, list[Row]]:
 
 
 def training(report: Report) -> Figure:
-    """Ratios; losses with dropout on the first model; losses without."""
     return steps(report, loss="CoSENT loss")
 
 
 def crossencoder(report: Report) -> Figure:
-    """The same for cross-encoders."""
     return steps(report, loss="cross-entropy")
 
 
 def steps(report: Report, *, loss: str) -> Figure:
-    """Ratios and curves of training steps."""
     figure, (left, middle, right) = panels(3)
     ratio_bars(left, report.rows, lambda row: f"{row['size']} {row['precision']} {row['side']}")
     left.set_title("speed of a training step")

@@ -47,7 +47,6 @@ class Report:
                     raise ValueError(f"{self.benchmark}: {key}={value!r} is no plain value")
 
     def write(self, folder: Path) -> Path:
-        """`<folder>/<benchmark>.json`."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.benchmark}.json"
         write_json(path, asdict(self))
@@ -59,7 +58,6 @@ class Report:
 
 
 def show(report: Report, console: Console) -> None:
-    """The rows as tables, then checks and notes."""
     for number, part in enumerate(tables(report.rows)):
         table = Table(title=None if number else report.benchmark, title_justify="left", title_style="bold")
         for key in part[0]:

@@ -51,7 +51,6 @@ def measure(
     datasets: Sequence[str],
     compile: bool,
 ) -> dict[str, Any]:
-    """Rows, curves, checks and notes of a Report."""
     rows, curves = [], {}
     options = {"datasets": training_sets(datasets), "batch_size": batch_size}
     for size in sizes:
@@ -70,7 +69,6 @@ def measure(
 
 
 def turn(work: Work, side: str, *, seed: int) -> Steps:
-    """All steps of the work on one side."""
     return train_theirs(order_of(work), seed=seed) if side == THEIRS else train_ours(work, seed=seed)
 
 
@@ -91,7 +89,6 @@ class TrainingContest(Contest):
         self.peaks[key].append(matrix_gflops(key[1], seconds=PEAK_SECONDS, device=device()))
 
     def row(self, key: Key) -> dict[str, Value]:
-        """See NOTES."""
         side, precision = key
         seconds, theirs = self.seconds[key], self.seconds[THEIRS, precision]
         per_row = 0.0 if side == THEIRS else self.tokenised.seconds_per_row

@@ -72,7 +72,6 @@ def write_bert(folder: Path, size: str, *, dropout: float) -> Path:
 
 @contextmanager
 def random_bert(size: str, *, dropout: float = DROPOUT) -> Iterator[Path]:
-    """A folder with what `write_bert` makes, until the end of the block."""
     with tempfile.TemporaryDirectory() as folder:
         yield write_bert(Path(folder), size, dropout=dropout)
 
@@ -106,7 +105,6 @@ class Work:
     matches: dict[str, Match]
 
     def at(self, precision: str, *, compiled: bool = False) -> "Work":
-        """The same in fp32 or bf16."""
         hardware = replace(self.job.hardware, precision=PRECISIONS[precision], compile=compiled)
         return replace(self, job=replace(self.job, hardware=hardware))
 
@@ -114,7 +112,6 @@ class Work:
         return SentenceDataModule(self.data, only_stage(list(self.job.dataset)), job=self.job)
 
     def batches(self) -> list[BatchRows]:
-        """The batches of the job in the order in which it trains on them."""
         return list(self.data_module().stream)
 
 

@@ -36,7 +36,6 @@ class Draw:
         return items[int(self._random.random() * len(items))]
 
     def order(self, items: Sequence[Item]) -> list[Item]:
-        """The items in random order."""
         ranks = sorted((self._random.random(), index) for index in range(len(items)))
         return [items[index] for _, index in ranks]
 
