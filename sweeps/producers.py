@@ -64,7 +64,7 @@ def all_jobs() -> Iterator[Job]:
 
 def sweep_jobs(name: str, rows: Sequence[str] | None = None) -> list[Job]:
     """The rows of a sweep, or those that are named; none where it is a grid."""
-    ((params, found),) = _sweepers([f"sweep={name}"])
+    params, found = _grid_and_rows(f"sweep={name}")
     chosen = {row: shlex.split(words) for row, words in found.items() if rows is None or row in rows}
     lines = [_words(params, words) for words in chosen.values()]
     return [Job(f"sweep={name}", row, one) for row, one in zip(chosen, _composed(lines), strict=True)]
@@ -118,17 +118,14 @@ def _words(params: Mapping[str, Any], row: Sequence[str]) -> list[str]:
     return [*(f"{key}={value}" for key, value in params.items() if key not in given), *row]
 
 
-def _sweepers(lines: Iterable[str]) -> list[tuple[dict[str, Any], dict[str, str]]]:
+def _grid_and_rows(sweep: str) -> Iterator[dict[str, Any]]:
     from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
 
-    found = []
     with initialize_config_dir(str(CONFIGURATION), version_base="1.3"):
-        for line in lines:
-            sweeper = compose("train", overrides=[line], return_hydra_config=True).hydra.sweeper
-            nodes = (sweeper.get("params") or {}, sweeper.get("rows") or {})
-            found.append(tuple(OmegaConf.to_container(OmegaConf.create(node)) for node in nodes))
-    return found
+        sweeper = compose("train", overrides=[sweep], return_hydra_config=True).hydra.sweeper
+    for key in ("params", "rows"):
+        yield OmegaConf.to_container(OmegaConf.create(sweeper.get(key) or {}))
 
 
 def _composed(lines: Iterable[Sequence[str]]) -> list[dict[str, Any]]:

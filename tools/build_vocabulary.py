@@ -57,7 +57,9 @@ def write_files(folder: Path) -> None:
 def vocabulary() -> list[str]:
     """All tokens, each once; the position is the token's number."""
     ascii_signs = [sign for sign in map(chr, range(33, 127)) if not sign.isupper()]
-    joined = list(ALPHANUMERIC + GREEK + FULL_WIDTH + _normalized(SIGNS + ENUMERATORS))
+    # As the tokenizer sees them, which lower-cases and decomposes: Ⅳ becomes ⅳ.
+    signs = unicodedata.normalize("NFD", (SIGNS + ENUMERATORS).lower())
+    joined = list(ALPHANUMERIC + GREEK + FULL_WIDTH + signs)
     tokens = [*SPECIAL, *ascii_signs, *joined, *(f"##{letter}" for letter in joined)]
     tokens += [*PUNCTUATION, *gb2312_hanzi(), *LATER_HANZI, *TRADITIONAL]
     return list(dict.fromkeys(tokens))
@@ -68,11 +70,6 @@ def gb2312_hanzi() -> list[str]:
     cells = (bytes((0xA0 + row, 0xA0 + cell)) for row in range(16, 88) for cell in range(1, 95))
     decoded = (cell.decode("gb2312", errors="ignore") for cell in cells)
     return [hanzi for hanzi in decoded if hanzi]
-
-
-def _normalized(signs: str) -> str:
-    """The signs as the tokenizer sees them, which lower-cases and decomposes: Ⅳ becomes ⅳ."""
-    return unicodedata.normalize("NFD", signs.lower())
 
 
 def model_config(vocab_size: int) -> dict[str, Any]:

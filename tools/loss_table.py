@@ -22,7 +22,6 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.places import CONFIGURATION
 from juzhen.core.whole import write_text, writing_to
-from juzhen.losses.loss import Loss
 from lightning_modules.chosen_losses import NEEDS
 from lightning_modules.loss_arguments import asked_for
 from lightning_modules.loss_numbers import losses_for, number_table, options
@@ -129,21 +128,16 @@ def _facts(name: str, loss: Mapping[str, Any]) -> Sequence[str]:
     target = own_class(loss["_target_"])
     kinds = ", ".join(WORDS[kind] for kind in target.input_kinds)
     couples = "yes" if target.couples else "no"
+    numbers = "dim=…, num_classes=…" if target.has_head else ""  # what has no default
     return [
         about,
         target.choose_when,
         kinds,
         NEEDS[target.consumes],
-        f"`{_call(target)}`",
+        f"`{target.__name__}({numbers})({', '.join(asked_for(target))})`",
         couples,
         target.paper,
     ]
-
-
-def _call(target: type[Loss]) -> str:
-    """How a loss is called outside of juzhen: what has no default, then the names of its tensors."""
-    head = "dim=…, num_classes=…" if target.has_head else ""
-    return f"{target.__name__}({head})({', '.join(asked_for(target))})"
 
 
 def stub() -> str:

@@ -61,7 +61,8 @@ def run(
     if options.encoder is None and options.fuse is None:
         raise UserError('expected a run or an encoder: juzhen score <run or folder> "句子一" "句子二"')
     if options.file is None and len(options.sentences) == 2:
-        print(f"{score_pair(options):.4f}")
+        first, second = options.sentences
+        print(f"{_scores([first], [second], options, progress=False)[0]:.4f}")
     elif options.file is not None and not options.sentences:
         print(f"written to {score_file(options)}", file=sys.stderr)
     else:
@@ -94,11 +95,6 @@ def parser() -> VerbParser:
     add_backend(parser)
     add_fitted(parser)
     return parser
-
-
-def score_pair(options: argparse.Namespace) -> float:
-    first, second = options.sentences
-    return float(_scores([first], [second], options, progress=False)[0])
 
 
 def score_file(options: argparse.Namespace) -> Path:

@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from juzhen.core.result import Result
 from juzhen.report.figures import MEASURED, Published
-from juzhen.report.matrix import Cell, Matrix, Row
+from juzhen.report.matrix import Cell, Matrix
 from juzhen.report.table import heading, percent
 from juzhen.report.training import Training, stand_ins, training_of
 
@@ -48,7 +47,7 @@ def compare(matrix: Matrix, published: Sequence[Published]) -> list[Comparison]:
     for row in matrix.rows:
         if row.trained_on in ("", "lexical"):
             continue
-        training, stands_in = training_of_row(row), "; ".join(stand_ins(_latest(row)))
+        training, stands_in = training_of(row.latest), "; ".join(stand_ins(row.latest))
         for column, cell in sorted(row.cells.items()):
             shown: dict[tuple[str, str, float], Published] = {}
             for one in references:
@@ -134,15 +133,6 @@ def reason_lines(compared: Sequence[Comparison]) -> list[tuple[str, str, str]]:
         if one.published is None:
             found.setdefault((one.row, one.reason), []).append(heading(one.column))
     return [(row, ", ".join(columns), reason) for (row, reason), columns in found.items()]
-
-
-def training_of_row(row: Row) -> Training:
-    return training_of(_latest(row))
-
-
-def _latest(row: Row) -> Result:
-    """One of the results of a row: all agree in what they have learnt from."""
-    return list(row.runs.results.values())[-1][-1]
 
 
 def _verdict(cell: Cell, number: Published) -> str:

@@ -10,6 +10,7 @@ from juzhen.core.result import Result, Score
 from juzhen.report.counted import counted_leak
 from juzhen.report.leaks import NO_LEAK, Audit, Leak
 from juzhen.report.matrix import Cell, Matrix, Row
+from juzhen.report.training import chosen_layout, train_files
 
 BASELINES = ("", "lexical")
 """`trained_on` of rows that no training made."""
@@ -91,25 +92,21 @@ def trained_sets(trained_on: str) -> list[str]:
 def untrained_row(row: Row, rows: Sequence[Row]) -> Row | None:
     """The row of the weights that `row` started from: same backbone and start, and pooling and model if there is
     a choice; None where nobody measured them."""
-    own = _config(row)
+    own = row.latest.config
     candidates = [
         one
         for one in rows
         if one.trained_on == ""
-        and _config(one)["backbone"]["path"] == own["backbone"]["path"]
-        and _config(one).get("init_from") == own.get("init_from")
+        and one.latest.config["backbone"]["path"] == own["backbone"]["path"]
+        and one.latest.config.get("init_from") == own.get("init_from")
     ]
 
     def likeness(one: Row) -> int:
-        other = _config(one)
+        other = one.latest.config
         same_pooling = other["backbone"].get("pooling") == own["backbone"].get("pooling")
         return 2 * (other["model"] == own["model"]) + same_pooling
 
     return max(candidates, key=likeness, default=None)
-
-
-def _config(row: Row) -> Mapping[str, Any]:
-    return next(iter(row.runs.results.values()))[-1].config
 
 
 def _entry(row: Row, column: str, metric: str, audit: Audit | None) -> Entry:
@@ -162,12 +159,6 @@ def _audited_leak(names: Sequence[str], column: str, result: Result, audit: Audi
 def _parts(name: str, config: Mapping[str, Any]) -> list[str]:
     """A set and those whose training files it is joined from, as far as the configuration knows them."""
     known = {**config.get("evaluate", {}), **config["dataset"]}
-    own = _train_files(known.get(name, {}))
-    inside = [other for other, node in known.items() if (files := _train_files(node)) and files <= own]
+    files = {other: set(train_files(chosen_layout(node))) for other, node in known.items()}
+    inside = [other for other, own in files.items() if own and own <= files.get(name, set())]
     return list(dict.fromkeys([name, *inside]))
-
-
-def _train_files(node: Mapping[str, Any]) -> set[str]:
-    files = (node.get("layouts") or {}).get(node.get("layout") or "", {}).get("files") or {}
-    train = files.get("train") or []
-    return {train} if isinstance(train, str) else set(train)

@@ -52,6 +52,11 @@ class Row:
     cells: Mapping[str, Cell]
     runs: "Runs" = field(default_factory=lambda: Runs(""), repr=False, compare=False)
 
+    @property
+    def latest(self) -> Result:
+        """One of its results: all agree in what they have learnt from."""
+        return list(self.runs.results.values())[-1][-1]
+
 
 @dataclass(frozen=True)
 class Matrix:

@@ -11,7 +11,6 @@ from juzhen.report.compare import (
     TOLERANCE_POINTS,
     Comparison,
     reason_lines,
-    training_of_row,
 )
 from juzhen.report.costs import Cost
 from juzhen.report.entries import BASELINES, Entry, EntryMatrix
@@ -20,6 +19,7 @@ from juzhen.report.leaks import Leak
 from juzhen.report.matrix import Matrix
 from juzhen.report.significance import Differences
 from juzhen.report.table import MISSING, heading, percent, with_interval
+from juzhen.report.training import training_of
 
 LEAKY, BELOW = "†", "▽"
 """Signs beside a cell."""
@@ -106,7 +106,7 @@ def rows_table(matrix: Matrix) -> list[Table]:
     lines = []
     for row in matrix.rows:
         if row.trained_on not in BASELINES:
-            found = training_of_row(row)
+            found = training_of(row.latest)
             lines.append(
                 (row.label, found.sets.replace(">", " > ").replace("+", " + "), found.loss, found.family)
             )

@@ -137,15 +137,20 @@ def _kind_read(result: Result, index: int, name: str) -> str:
 def _missing_files(result: Result, name: str) -> list[str]:
     """Of a set that is joined from several: those of its files that the chosen layout leaves out."""
     described = result.config["dataset"].get(name) or {}
-    layouts = {key: _train_files(one) for key, one in (described.get("layouts") or {}).items()}
-    used = layouts.get(described.get("layout") or "", [])
+    layouts = {key: train_files(one) for key, one in (described.get("layouts") or {}).items()}
+    used = train_files(chosen_layout(described))
     whole = max((files for files in layouts.values() if set(used) < set(files)), key=len, default=[])
     left_out = [Path(one).parts[0] for one in whole if one not in used]
     kept = " and ".join(Path(one).parts[0] for one in used)
     return [f"{kept} without {' and '.join(left_out)}"] if whole else []
 
 
-def _train_files(layout: Mapping[str, Any]) -> list[str]:
+def chosen_layout(described: Mapping[str, Any]) -> Mapping[str, Any]:
+    """How the files of a set are laid out, {} where nothing is said of it."""
+    return (described.get("layouts") or {}).get(described.get("layout") or "") or {}
+
+
+def train_files(layout: Mapping[str, Any]) -> list[str]:
     files = (layout.get("files") or {}).get("train") or []
     return [files] if isinstance(files, str) else list(files)
 
@@ -173,8 +178,7 @@ def whole_rows(name: str, described: Mapping[str, Any]) -> int | None:
 
 
 def _promised(described: Mapping[str, Any]) -> list[int]:
-    layout = (described.get("layouts") or {}).get(described.get("layout") or "") or {}
-    promised = (layout.get("rows") or described.get("rows") or {}).get("train")
+    promised = (chosen_layout(described).get("rows") or described.get("rows") or {}).get("train")
     return [promised] if promised is not None else []
 
 

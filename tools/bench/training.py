@@ -80,7 +80,7 @@ class TrainingContest(Contest):
         super().__init__(work, size, precisions, turn, sides=sides)
         self.peaks: dict[Key, list[float]] = {key: [] for key in self.turns}
         self.tokenised = tokenise(work)
-        self.lengths = sentence_lengths(work, self.tokenised.lengths)
+        self.every, self.distinct = sentence_lengths(work, self.tokenised.lengths)
         self.num_steps = len(work.batches())
         self.weights = linear_weights(load_backbone(work.job.backbone, seed=0).backbone)
 
@@ -93,11 +93,11 @@ class TrainingContest(Contest):
         seconds, theirs = self.seconds[key], self.seconds[THEIRS, precision]
         per_row = 0.0 if side == THEIRS else self.tokenised.seconds_per_row
         charged = [one + per_row * self.work.job.training.batch_size for one in seconds]
-        lengths = self.lengths.every if side == THEIRS else self.lengths.distinct
+        lengths = self.every if side == THEIRS else self.distinct
         layers, width, _ = SIZES[self.size]
         flops = training_flops(lengths, weights=self.weights, layers=layers, width=width) / self.num_steps
         shares = [flops / one / 1e9 / peak for one, peak in zip(seconds, self.peaks[key], strict=True)]
-        tokens = np.sum(self.lengths.every)
+        tokens = np.sum(self.every)
         return super().row(key) | {
             "ratio_with_tokenising": compare(theirs, charged).median,
             "vs_default": compare(self.seconds[DEFAULT], seconds).median if DEFAULT in self.seconds else None,

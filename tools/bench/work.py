@@ -170,19 +170,14 @@ def _rows_in_order(work: Work) -> dict[str, list]:
     return found
 
 
-@dataclass(frozen=True)
-class Lengths:
-    """Tokens per sentence over all batches: every sentence of every row, and each distinct one once per batch."""
+def sentence_lengths(work: Work, lengths: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens per sentence over all batches: of every sentence of every row, and of each distinct one once per batch.
 
-    every: np.ndarray
-    distinct: np.ndarray
-
-
-def sentence_lengths(work: Work, lengths: dict[str, np.ndarray]) -> Lengths:
-    """`lengths` holds, per dataset key, the tokens of each sentence of its table."""
+    lengths  dataset key → the tokens of each sentence of its table
+    """
     every, distinct = [], []
     for _, task, rows in work.batches():
         numbers = np.concatenate([values[rows] for values in work.data.train[task].columns.values()])
         every.append(lengths[task][numbers])
         distinct.append(lengths[task][np.unique(numbers)])
-    return Lengths(np.concatenate(every), np.concatenate(distinct))
+    return np.concatenate(every), np.concatenate(distinct)
