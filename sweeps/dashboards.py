@@ -37,22 +37,17 @@ def publish(
     specification = folder / SPECIFICATION
     write_text(specification, specification_text(workspace))
     problem = wandb_problem()
-    place = log_summary(
-        report,
-        [*files, specification],
-        folder,
-        group=group,
-        project=project,
-        entity=entity,
-        mode="offline" if problem else "online",
-    )
+    where = {"group": group, "project": project, "entity": entity, "mode": "offline" if problem else "online"}
+    place = log_summary(report, [*files, specification], folder, **where)
     print(specification)
     if problem:
         print(
             f"nothing published: {problem}. Then type the same again; or send the summary alone: wandb sync {place}"
         )
     else:
-        workspace.entity = entity or _own_entity()
+        import wandb
+
+        workspace.entity = entity or str(wandb.Api().default_entity)
         print(workspace.save().url)
 
 
@@ -93,24 +88,20 @@ def log_summary(
     folder: Path,
     *,
     group: str,
-    project: str,
-    entity: str | None,
-    mode: str,
+    **where: Any,
 ) -> str:
     """Logs the matrix as a table, the heat map as a picture, and all files as an artifact; the run's folder."""
     import wandb
 
     os.environ.setdefault("WANDB_SILENT", "true")
     summary = wandb.init(
-        project=project,
-        entity=entity,
         group=group,
         job_type="summary",
         id=summary_id(group),
         name=f"{group} summary",
         resume="allow",
         dir=str(folder),
-        mode=mode,
+        **where,
     )
     columns, lines = matrix_rows(report.matrix)
     logged: dict[str, Any] = {"matrix": wandb.Table(columns=columns, data=lines)}
@@ -155,12 +146,6 @@ def specification_text(workspace: "Workspace") -> str:
     """What would be sent, as JSON."""
     model = json.loads(workspace._to_model().model_dump_json(by_alias=True))
     return json.dumps(model, ensure_ascii=False, indent=1) + "\n"
-
-
-def _own_entity() -> str:
-    import wandb
-
-    return str(wandb.Api().default_entity)
 
 
 def _matrix_panels(group: str) -> list[Any]:

@@ -4,6 +4,8 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 
+from juzhen.core.processor import num_cores
+
 CORES_PER_CELL = 4
 """Where nothing is said, so many cores are taken to be worth a cell of its own."""
 
@@ -44,12 +46,6 @@ class Machine:
 
 def thread_variables(threads: int) -> dict[str, str]:
     return dict.fromkeys(THREAD_VARIABLES, str(threads))
-
-
-def num_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def visible_gpus() -> list[str]:

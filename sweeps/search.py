@@ -16,6 +16,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from callbacks.trial import TrialAddress, open_journal
 from juzhen.core.errors import UserError, nearest
+from juzhen.core.texts import short
 from sweeps.ledger import FOLDER
 from sweeps.search_space import Space
 
@@ -197,9 +198,10 @@ class Search:
         theirs = self.study.user_attrs
         for name, value in mine.items():
             if name in theirs and theirs[name] != value:
+                then, now = (short(json.dumps(one, ensure_ascii=False), 160) for one in (theirs[name], value))
                 raise UserError(
                     f"{self.path}: the study {self.settings.study} was begun with another {name.replace('_', ' ')} "
-                    f"({_short(theirs[name])}; now {_short(value)}). Repeat its words, or begin another: "
+                    f"({then}; now {now}). Repeat its words, or begin another: "
                     f"hydra.sweeper.study=<name>"
                 )
         for name, value in mine.items():
@@ -252,8 +254,3 @@ class Search:
 def counts(trial: FrozenTrial) -> bool:
     """The trial is one of those that were asked for; one that a dead process left is tried again under a new number."""
     return trial.state is not TrialState.WAITING and ABANDONED not in trial.user_attrs
-
-
-def _short(value: Any, *, length: int = 160) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= length else f"{text[:length]}…"

@@ -8,7 +8,6 @@ Whatever the tokenizer keeps together as one word (letters, digits, signs that a
 as a continuation (`##a`), so that every such word splits into its characters.
 """
 
-import json
 import string
 import sys
 import unicodedata
@@ -17,6 +16,7 @@ from typing import Any
 
 from juzhen.cli.program import run_program
 from juzhen.core.places import BUILTIN
+from juzhen.core.whole import write_json
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ALPHANUMERIC = string.digits + string.ascii_lowercase
@@ -49,9 +49,9 @@ def write_files(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     tokens = vocabulary()
     (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in tokens), encoding="utf-8")
-    _write_json(folder / "config.json", model_config(len(tokens)))
-    _write_json(folder / "tokenizer_config.json", tokenizer_config())
-    _write_json(folder / "tokenizer.json", tokenizer(tokens))
+    write_json(folder / "config.json", model_config(len(tokens)))
+    write_json(folder / "tokenizer_config.json", tokenizer_config())
+    write_json(folder / "tokenizer.json", tokenizer(tokens))
 
 
 def vocabulary() -> list[str]:
@@ -145,10 +145,6 @@ def tokenizer(tokens: list[str]) -> dict[str, Any]:
             "vocab": numbers,
         },
     }
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ def _correlations(
     scores: np.ndarray, grades: np.ndarray, *, bootstrap_samples: int, seed: int
 ) -> dict[str, Score]:
     low, high = bootstrap_interval(
-        scores, grades, metric="spearman", samples=bootstrap_samples, confidence=CONFIDENCE, seed=seed
+        scores, grades, samples=bootstrap_samples, confidence=CONFIDENCE, seed=seed
     )
     return {
         "spearman": Score(spearman(scores, grades), low, high, count=len(grades)),

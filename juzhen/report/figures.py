@@ -85,10 +85,10 @@ def figure(source: str, line: Mapping[str, str]) -> Published:
     return Published(source=source, **required, percent=percent, **given)
 
 
-def load_published(folder: Path = PUBLISHED) -> list[Published]:
+def load_published() -> list[Published]:
     """Every figure on file, source by source: measurements, claims and targets."""
     numbers = []
-    for path in sorted(folder.glob("*.csv")):
+    for path in sorted(PUBLISHED.glob("*.csv")):
         with path.open(encoding="utf-8", newline="") as file:
             numbers += [figure(path.stem, line) for line in csv.DictReader(file)]
     return numbers

@@ -47,8 +47,8 @@ def signs(entry: Entry) -> str:
     return LEAKY * entry.is_leaky + BELOW * entry.below_lexical
 
 
-def signed(value: float | None, digits: int = 1) -> str:
-    return MISSING if value is None else f"{value:+.{digits}f}"
+def signed(value: float | None) -> str:
+    return MISSING if value is None else f"{value:+.1f}"
 
 
 def published_tables(compared: Sequence[Comparison], num_sources: int) -> list[Table]:

@@ -15,12 +15,13 @@ from typing import Any
 
 from juzhen.core.errors import UserError
 from juzhen.core.places import ROOT
+from juzhen.core.processor import num_cores
 from sweeps.backends import remote
 from sweeps.backends.interface import Backend, Ended
 from sweeps.backends.local import OF_A_CELL
 from sweeps.backends.worker import command_for
 from sweeps.ledger import Cell, Event, Ledger
-from sweeps.machine import num_cores, thread_variables, visible_gpus
+from sweeps.machine import thread_variables, visible_gpus
 from sweeps.processes import SECONDS_TO_SAVE, program_environment
 
 STORE_BYTES = 80 * 2**20

@@ -16,12 +16,13 @@ from typing import Any
 
 from juzhen.core.errors import UserError
 from juzhen.core.places import ROOT
+from juzhen.core.processor import num_cores
 from sweeps.backends import remote
 from sweeps.backends.interface import Backend, Ended
 from sweeps.backends.local import OF_A_CELL
 from sweeps.backends.worker import command_for
 from sweeps.ledger import Cell, Event, Ledger
-from sweeps.machine import num_cores, thread_variables
+from sweeps.machine import thread_variables
 from sweeps.processes import command_line, last_words
 
 SUBMITTED = re.compile(r"(\d+)_submitted\.pkl")

@@ -1,6 +1,7 @@
 """Pictures of reports, as SVG and PNG: plain, readable without colour, ASCII names."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import matplotlib
@@ -42,8 +43,8 @@ def draw(report: Report, folder: Path) -> list[Path]:
         return save_picture(figure, *(folder / f"{report.benchmark}.{suffix}" for suffix in ("svg", "png")))
 
 
-def panels(count: int, *, width: float = 4.6, height: float = 3.6) -> tuple[Figure, Sequence[Axes]]:
-    figure = Figure(figsize=(width * count, height))
+def panels(count: int, *, width: float = 4.6) -> tuple[Figure, Sequence[Axes]]:
+    figure = Figure(figsize=(width * count, 3.6))
     return figure, figure.subplots(1, count, squeeze=False)[0]
 
 
@@ -65,19 +66,16 @@ def ratio_bars(axes: Axes, rows: Iterable[Row], name: Callable[[Row], str]) -> N
     axes.set_xlabel("speed relative to theirs (higher is faster)")
 
 
-def lines(
-    axes: Axes, groups: dict[str, list[Row]], x: str, y: str, *, labels: tuple[str, str], log: bool = True
-) -> None:
+def lines(axes: Axes, groups: dict[str, list[Row]], x: str, y: str, *, labels: tuple[str, str]) -> None:
     """One line per group, without the points that could not be measured."""
     for number, (name, rows) in enumerate(groups.items()):
-        known = [row for row in rows if row[y] is not None and (not log or row[y] > 0)]
+        known = [row for row in rows if row[y] is not None and row[y] > 0]
         axes.plot(
             [row[x] for row in known], [row[y] for row in known], label=name, color=COLOURS[number],
             marker=MARKERS[number], linestyle=DASHES[number], markersize=4,
         )  # fmt: skip
-    if log:
-        axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
     axes.set_xlabel(labels[0])
     axes.set_ylabel(labels[1])
     axes.legend()
@@ -88,14 +86,6 @@ def grouped(rows: Iterable[Row], *keys: str) -> dict[str, list[Row]]:
     for row in rows:
         groups.setdefault(" ".join(str(row[key]) for key in keys), []).append(row)
     return groups
-
-
-def training(report: Report) -> Figure:
-    return steps(report, loss="CoSENT loss")
-
-
-def crossencoder(report: Report) -> Figure:
-    return steps(report, loss="cross-entropy")
 
 
 def steps(report: Report, *, loss: str) -> Figure:
@@ -187,6 +177,7 @@ def spin(report: Report) -> Figure:
 
 
 FIGURES: dict[str, Callable[[Report], Figure]] = {
-    one.__name__: one
-    for one in (training, crossencoder, encoding, evaluation, cosent, memory, overhead, spin)
+    "training": partial(steps, loss="CoSENT loss"),
+    "crossencoder": partial(steps, loss="cross-entropy"),
+    **{one.__name__: one for one in (encoding, evaluation, cosent, memory, overhead, spin)},
 }

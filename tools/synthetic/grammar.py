@@ -56,7 +56,6 @@ class Generator(Protocol):
 
     def propose(self, wish: str, split: str, draw: Draw) -> list[Row] | None:
         """Rows of the wished kind that belong to the split, or None when this draw did not lead to any."""
-        ...
 
 
 @cache
