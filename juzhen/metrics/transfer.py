@@ -38,9 +38,6 @@ Features: TypeAlias = np.ndarray | scipy.sparse.csr_array
 Labelled = tuple[Features, np.ndarray]
 """Features, and the class number of each row."""
 
-Judged = tuple[np.ndarray, np.ndarray, np.ndarray, float, str]
-"""Classes of the rows that are judged by, what was named of them, classes that were learnt from, penalty, and how."""
-
 
 @dataclass(frozen=True)
 class TransferScore:
@@ -92,12 +89,17 @@ def classify(
     Raises UserError where a class has too few rows for folds.
     """
     name, in_folds = judged_split({name: labels for name, (_, labels) in splits.items()})
+    features, learnt = splits[name if in_folds else "train"]
     if in_folds:
-        gold, found, learnt, strength, how = _in_folds(*splits[name], name=name, seed=seed)
+        # One penalty for all folds, of a middle strength: chosen on the rows it is judged by it would flatter.
+        strength, folds = _strengths(features)[1], _folds(learnt, seed)
+        gold, found = learnt, cross_val_predict(_classifier(strength, features), features, learnt, cv=folds)
+        how = f"{folds.get_n_splits()} folds of {name}"
     else:
-        dev = splits.get("dev") if name == "test" else None
-        held = _held_out(splits["train"], splits[name], dev, name=name, seed=seed)
-        gold, found, learnt, strength, how = held
+        strength = _best_strength(features, learnt, splits.get("dev") if name == "test" else None, seed)
+        judged, gold = splits[name]
+        found = _classifier(strength, features).fit(features, learnt).predict(judged)
+        how = f"train → {name}"
     right = (gold == found).astype(np.float64)
     low, high = bootstrap_mean(right, samples=bootstrap_samples, confidence=confidence, seed=seed)
     average = "binary" if len(np.unique(learnt)) <= 2 else "macro"
@@ -132,6 +134,9 @@ def _folds(labels: np.ndarray, seed: int) -> StratifiedKFold:
 
 
 def _best_strength(features: Features, labels: np.ndarray, dev: Labelled | None, seed: int) -> float:
+    if dev is None and np.bincount(labels)[np.unique(labels)].min() < 2:
+        return _strengths(features)[1]  # a class with one row has no part in folds
+
     def quality(strength: float) -> float:
         model = _classifier(strength, features)
         if dev is not None:
@@ -139,21 +144,3 @@ def _best_strength(features: Features, labels: np.ndarray, dev: Labelled | None,
         return accuracy_score(labels, cross_val_predict(model, features, labels, cv=_folds(labels, seed)))
 
     return max(_strengths(features), key=quality)  # the strongest penalty among equals
-
-
-def _held_out(train: Labelled, judged: Labelled, dev: Labelled | None, *, name: str, seed: int) -> Judged:
-    features, labels = train
-    if dev is None and np.bincount(labels)[np.unique(labels)].min() < 2:
-        strength = _strengths(features)[1]  # a class with one row has no part in folds
-    else:
-        strength = _best_strength(features, labels, dev, seed)
-    found = _classifier(strength, features).fit(features, labels).predict(judged[0])
-    return judged[1], found, labels, strength, f"train → {name}"
-
-
-def _in_folds(features: Features, labels: np.ndarray, *, name: str, seed: int) -> Judged:
-    """One penalty for all folds, of a middle strength: chosen on the rows it is judged by it would flatter."""
-    strength = _strengths(features)[1]
-    folds = _folds(labels, seed)
-    found = cross_val_predict(_classifier(strength, features), features, labels, cv=folds)
-    return labels, found, labels, strength, f"{folds.get_n_splits()} folds of {name}"

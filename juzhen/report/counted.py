@@ -2,8 +2,7 @@
 
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from juzhen.core.result import WITHOUT_LEAKS, Result
 from juzhen.report.leaks import Leak, Rest
@@ -23,7 +22,11 @@ def counted_leak(row: Row, column: str, metric: str, seeds: Sequence[int]) -> Le
     found = [one.data[column]["leaked"] for one in results]
     rows = round(statistics.fmean(one["rows"] for one in found))
     share = statistics.fmean(one["share"] for one in found)
-    return Leak(_most(found), rows, share, is_counted=True, rest=_rest(results, f"{column}/{metric}"))
+    by_set: Counter[str] = Counter()
+    for one in found:
+        by_set.update(one["by_set"])
+    source = max(by_set, key=lambda name: by_set[name], default="")
+    return Leak(source, rows, share, is_counted=True, rest=_rest(results, f"{column}/{metric}"))
 
 
 def _counting(results: Sequence[Result], column: str) -> Result | None:
@@ -33,14 +36,6 @@ def _counting(results: Sequence[Result], column: str) -> Result | None:
     if counted is None or counted.data[column].get("fingerprint") != read[0].data[column].get("fingerprint"):
         return None
     return counted
-
-
-def _most(found: Sequence[Mapping[str, Any]]) -> str:
-    """The training set that holds most of the seen rows; "" where nothing was seen."""
-    by_set: Counter[str] = Counter()
-    for one in found:
-        by_set.update(one["by_set"])
-    return max(by_set, key=lambda name: by_set[name], default="")
 
 
 def _rest(results: Sequence[Result], key: str) -> Rest | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from juzhen.core.result import Result, Score
+from juzhen.core.result import Result
 from juzhen.report.counted import counted_leak
 from juzhen.report.leaks import NO_LEAK, Audit, Leak
 from juzhen.report.matrix import Cell, Matrix, Row
@@ -114,8 +114,13 @@ def _entry(row: Row, column: str, metric: str, audit: Audit | None) -> Entry:
     asked = {seed: found[key] for seed, found in sorted(row.runs.scores.items()) if key in found}
     values = {seed: score.value for seed, score in asked.items() if score.value is not None}
     scores = [asked[seed] for seed in values]
-    result = _source(row, next(iter(values)), key)
-    low, high = _interval(scores)
+    results = row.runs.results[next(iter(values))]
+    having = (one for one in reversed(results) if key in one.scores or key in one.untrained)
+    result = next(having, results[-1])
+    bounds = [(one.low, one.high) for one in scores if one.low is not None and one.high is not None]
+    low, high = (
+        map(statistics.fmean, zip(*bounds, strict=True)) if len(bounds) == len(scores) else (None, None)
+    )
     names = trained_sets(row.trained_on)
     parts = {part for name in names for part in _parts(name, result.config)}
     command, commit = (result.environment.get(key) for key in ("command", "git_commit"))
@@ -129,19 +134,6 @@ def _entry(row: Row, column: str, metric: str, audit: Audit | None) -> Entry:
         command=shlex.join(["python", *command]) if command else "",
         commit=f"{commit[:10]}{'+' if result.environment.get('git_dirty') else ''}" if commit else "",
     )
-
-
-def _source(row: Row, seed: int, key: str) -> Result:
-    """The result that a cell's value of one seed is from: the latest that has it."""
-    results = row.runs.results[seed]
-    return next((one for one in reversed(results) if key in one.scores or key in one.untrained), results[-1])
-
-
-def _interval(scores: Sequence[Score]) -> tuple[float | None, float | None]:
-    bounds = [(one.low, one.high) for one in scores if one.low is not None and one.high is not None]
-    if len(bounds) < len(scores):
-        return None, None
-    return statistics.fmean(low for low, _ in bounds), statistics.fmean(high for _, high in bounds)
 
 
 def _audited_leak(names: Sequence[str], column: str, result: Result, audit: Audit | None) -> Leak | None:

