@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from juzhen.core.errors import UserError
 from juzhen.core.network import wandb_problem
@@ -15,8 +15,11 @@ from juzhen.report.command import write_report
 from juzhen.report.matrix import Matrix
 from juzhen.report.table import heading
 
-if TYPE_CHECKING:
-    from wandb_workspaces.workspaces import Workspace
+try:
+    import wandb_workspaces.reports.v2 as wr
+    import wandb_workspaces.workspaces as ws
+except ImportError:
+    ws = None
 
 SPECIFICATION = "workspace.json"
 DIMENSIONS = {
@@ -120,14 +123,10 @@ def log_summary(
     return place
 
 
-def build_workspace(matrix: Matrix, entity: str, project: str, group: str) -> "Workspace":
+def build_workspace(matrix: Matrix, entity: str, project: str, group: str) -> "ws.Workspace":
     """Panels for sets × model, loss, backbone and hardware. Needs neither a key nor a network."""
-    try:
-        import wandb_workspaces.workspaces as ws
-    except ImportError:
-        raise UserError(
-            'dashboards need wandb-workspaces; pip install -e ".[dashboards]" -c constraints.txt'
-        ) from None
+    if ws is None:
+        raise UserError('dashboards need wandb-workspaces; pip install -e ".[dashboards]" -c constraints.txt')
     scores = [f"{column}/{matrix.metric}" for column in matrix.columns]
     sections = [
         ws.Section(name="Transfer matrix", is_open=True, panels=_matrix_panels(group)),
@@ -142,15 +141,13 @@ def build_workspace(matrix: Matrix, entity: str, project: str, group: str) -> "W
     return ws.Workspace(entity=entity, project=project, name=f"juzhen: {group}", sections=sections)
 
 
-def specification_text(workspace: "Workspace") -> str:
+def specification_text(workspace: "ws.Workspace") -> str:
     """What would be sent, as JSON."""
     model = json.loads(workspace._to_model().model_dump_json(by_alias=True))
     return json.dumps(model, ensure_ascii=False, indent=1) + "\n"
 
 
 def _matrix_panels(group: str) -> list[Any]:
-    import wandb_workspaces.reports.v2 as wr
-
     told = f"Row: trained on, column: evaluated on. All files of the report are in the artifact of *{group} summary*."
     return [
         wr.MediaBrowser(title="Heat map", media_keys=["heat_map"], layout=wr.Layout(0, 0, 12, 12)),
@@ -160,8 +157,6 @@ def _matrix_panels(group: str) -> list[Any]:
 
 
 def _all_at_once(scores: Sequence[str]) -> Any:
-    import wandb_workspaces.reports.v2 as wr
-
     keys = [wr.Config(key) for key in (*DIMENSIONS.values(), "seed")]
     columns = [
         wr.ParallelCoordinatesPlotColumn(metric=one) for one in (*keys, *map(wr.SummaryMetric, scores))
@@ -172,15 +167,11 @@ def _all_at_once(scores: Sequence[str]) -> Any:
 
 
 def _bars(scores: Sequence[str], key: str | None) -> list[Any]:
-    import wandb_workspaces.reports.v2 as wr
-
     grouped = {} if key is None else {"groupby": wr.Config(key), "groupby_aggfunc": "mean"}
     return [wr.BarPlot(title=score, metrics=[score], **grouped) for score in scores]
 
 
 def _hardware_panels(scores: Sequence[str]) -> list[Any]:
-    import wandb_workspaces.reports.v2 as wr
-
     accelerator, seconds = wr.Config(DIMENSIONS["Hardware"]), wr.SummaryMetric("_runtime")
     return [
         wr.BarPlot(title="Seconds", metrics=["_runtime"], groupby=accelerator, groupby_aggfunc="mean"),

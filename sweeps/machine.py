@@ -1,9 +1,9 @@
 """What of this machine each of several cells may use: threads, and GPUs in turn."""
 
 import os
-import subprocess
 from collections.abc import Mapping, Sequence
 
+from juzhen.core.accelerator import cuda_devices
 from juzhen.core.processor import num_cores
 
 CORES_PER_CELL = 4
@@ -49,12 +49,8 @@ def thread_variables(threads: int) -> dict[str, str]:
 
 
 def visible_gpus() -> list[str]:
-    """GPUs that a process here would see, without loading torch."""
+    """GPUs that a process here would see, by the names that CUDA_VISIBLE_DEVICES has for them."""
     told = os.environ.get("CUDA_VISIBLE_DEVICES")
     if told is not None:
         return [gpu for gpu in told.split(",") if gpu.strip()]
-    try:
-        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError):
-        return []
-    return [str(number) for number, line in enumerate(listed.splitlines()) if line.startswith("GPU ")]
+    return [str(number) for number in range(cuda_devices())]

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from juzhen.core.examples import Kind
+from juzhen.core.measures import MEASURES
 from juzhen.core.places import CONFIGURATION
 from juzhen.core.result import Result
 from juzhen.report.compare import unlike
@@ -13,13 +15,6 @@ from juzhen.report.training import Training, stand_ins, training_of
 
 NO_RUN_BY_ITSELF = "published"
 """File of what experiments share, beside them."""
-
-METRICS = {
-    "scored_pair": ("spearman", "pearson"),
-    "nli_pair": ("spearman", "pearson"),
-    "labelled_pair": ("spearman", "pearson", "accuracy", "f1", "average_precision", "auc"),
-}
-"""Kind of an evaluation set → what is measured on it."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +104,7 @@ def _scores(config: Mapping[str, Any], number: Published) -> bool:
     if described is None or number.split not in config["evaluation"]["splits"]:
         return False
     files = described["layouts"][described["layout"]]["files"]
-    return number.split in files and number.metric in METRICS.get(described["kind"], ())
+    return number.split in files and number.metric in MEASURES[Kind(described["kind"])]
 
 
 def _words(params: Mapping[str, Any], row: Sequence[str]) -> list[str]:

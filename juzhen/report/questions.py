@@ -27,7 +27,8 @@ def averages_table(matrix: EntryMatrix, columns: Sequence[str], untrained: Mappi
     head = ("trained on", "in-domain", "sets", "zero-shot", "sets", "gain in-domain", "gain zero-shot")
     lines = []
     for row in matrix.rows:
-        groups = [_in_domain(row, columns), _zero_shot(row, columns)]
+        own = [one for one in columns if one in row.cells and row.cells[one].in_domain]
+        groups = [own, _zero_shot(row, columns)]
         means, gains = [], []
         for group in groups:
             means += [percent(_mean(row, group)) if group else MISSING, str(len(group))]
@@ -135,10 +136,6 @@ def greedy_table(steps: Sequence[Step]) -> Table:
     ]
     head = ("step", "add", "best-of mean", "gain", "improves")
     return Table("greedy", "What should the next stage be?", note, head, lines)
-
-
-def _in_domain(row: EntryRow, columns: Sequence[str]) -> list[str]:
-    return [one for one in columns if one in row.cells and row.cells[one].in_domain]
 
 
 def _zero_shot(row: EntryRow, columns: Sequence[str]) -> list[str]:

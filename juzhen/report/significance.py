@@ -8,6 +8,7 @@ from itertools import combinations
 
 from scipy.special import ndtr, stdtr
 
+from juzhen.core.measures import CORRELATIONS
 from juzhen.report.entries import Entry, EntryMatrix, EntryRow
 
 LEVEL = 0.05
@@ -16,8 +17,6 @@ LEAST_SEEDS = 3
 
 INTERVAL_WIDTH = 2 * 1.959964
 """Of a 95 % interval, in standard errors."""
-
-CORRELATIONS = ("spearman", "pearson")
 
 
 @dataclass(frozen=True)

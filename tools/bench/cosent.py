@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from juzhen.core.memory import forget_peak, peak_mib, resident_mib
 from tools.bench.child import in_child
-from tools.bench.machine import forget_peak, peak_mib, resident_mib
 from tools.bench.report import Value
 from tools.bench.rounds import alternate, compare, seconds_per_call
 

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from juzhen.backends.names import BackendName
 from juzhen.core.errors import UserError
+from juzhen.core.memory import peak_mib, resident_mib
 from juzhen.core.processor import lacks_bf16
-from tools.bench.machine import peak_mib, resident_mib
 from tools.bench.options import DEVICES
 from tools.bench.steps import Steps
 

@@ -34,13 +34,16 @@ def train_ours_here(
     **options: Any,
 ) -> dict[str, float]:
     """Trains in this process; the caller reads its peak memory. `options` are those of `training_work`."""
+    import numpy as np
+
     from tools.bench.ours import tokenise, train_ours
     from tools.bench.work import training_work
 
     work = training_work(Path(folder), **options, overrides=[f"loss={loss}"]).at(precision)
     before = held_mib()
     if micro_rows is not None:
-        mean = tokenise(work).mean_length
+        lengths, _ = tokenise(work)
+        mean = float(np.concatenate(list(lengths.values())).mean())  # tokens per distinct sentence
         work.job.hardware.micro_batch_tokens = max(1, round(micro_rows * mean))
     return _told(before, train_ours(work, seed=0))
 

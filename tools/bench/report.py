@@ -90,10 +90,8 @@ def tables(rows: list[dict[str, Value]]) -> list[list[dict[str, str]]]:
         if row.get("ratio") is not None:
             text["ratio_low"] += f"–{text['ratio_high']}"
         texts.append(text)
-    hidden = {"ratio_high"}
-    keys = [
-        key for key in texts[0] if key not in hidden and any(row[key] is not None for row in rows)
-    ] if texts else []  # fmt: skip
+    names = (key for key in (rows[0] if rows else ()) if key != "ratio_high")
+    keys = [key for key in names if any(row[key] is not None for row in rows)]
     labels = [key for key in keys if key in LABELS]
     numbers = [key for key in keys if key not in LABELS]
     return [

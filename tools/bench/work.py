@@ -141,11 +141,17 @@ def _whole_batches(examples: Examples, batch_size: int) -> Examples:
 
 
 def order_of(work: Work, *, micro_rows: int | None = None) -> Order:
-    """The same work in plain values, for the other side."""
+    """The same work in plain values, for the other side: texts and targets of all batches, row after row."""
     job = work.job
+    parts = [work.data.train[chosen.task].select(chosen.rows) for chosen in work.batches()]
+    rows: dict[str, list] = {
+        column: [text for part in parts for text in part.texts(column)] for column in parts[0].columns
+    }
+    if parts[0].targets is not None:
+        rows["score"] = [float(target) for part in parts for target in part.targets]
     return Order(
         folder=str(work.folder),
-        rows=_rows_in_order(work),
+        rows=rows,
         batch_size=job.training.batch_size,
         max_length=job.backbone.max_length,
         learning_rate=job.optimizer.lr,
@@ -157,17 +163,6 @@ def order_of(work: Work, *, micro_rows: int | None = None) -> Order:
         loss=name_of(job.loss),
         micro_rows=micro_rows,
     )
-
-
-def _rows_in_order(work: Work) -> dict[str, list]:
-    """Texts and targets of all batches, row after row: what a sequential reader must be given."""
-    parts = [work.data.train[chosen.task].select(chosen.rows) for chosen in work.batches()]
-    found: dict[str, list] = {
-        column: [text for part in parts for text in part.texts(column)] for column in parts[0].columns
-    }
-    if parts[0].targets is not None:
-        found["score"] = [float(target) for part in parts for target in part.targets]
-    return found
 
 
 def sentence_lengths(work: Work, lengths: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
