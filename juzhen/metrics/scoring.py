@@ -49,8 +49,8 @@ def score_set(
         return {}
     try:
         if examples.kind in RANKED:
-            how = {"confidence": CONFIDENCE, "bootstrap_samples": bootstrap_samples, "seed": seed}
-            return score_ranking(scores, examples, temperature=temperature, **how)
+            how = {"temperature": temperature, "confidence": CONFIDENCE}
+            return score_ranking(scores, examples, **how, bootstrap_samples=bootstrap_samples, seed=seed)
         grades = examples.grades()
         assert grades is not None  # pairs that are not ranked have an order
         low, high = bootstrap_interval(
