@@ -47,6 +47,7 @@ def run(
     batch_tokens: int = BATCH_TOKENS,
     no_plot: bool = False,
 ) -> None:
+    """Computes scores, fits, judges, writes files and prints a table."""
     if not no_plot:
         require_matplotlib(", or leave it out with --no-plot")
     from juzhen.calibration.run_scores import ScoredRun

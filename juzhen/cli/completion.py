@@ -55,6 +55,7 @@ def parser() -> VerbParser:
 
 
 def run(shell: str) -> None:
+    """Prints the script."""
     print(SCRIPTS[shell], end="")
 
 

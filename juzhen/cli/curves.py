@@ -51,6 +51,7 @@ def run(
     line: Sequence[str] = (),
     output: Path = Path(),
 ) -> None:
+    """Reads the runs, writes a table and a picture."""
     require_matplotlib()
     levels = dict(map(_level, line))
     runs = told_apart([read_curves(folder) for folder in folders], folders)

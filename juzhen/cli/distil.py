@@ -65,6 +65,7 @@ def run(
     seed: int = SEED,
     batch_tokens: int = BATCH_TOKENS,
 ) -> None:
+    """Reads, scores, writes, and says how the new set is trained on."""
     _check_place(out, dataset)
     without_hub()
     from juzhen.mining.distil import distilled_pairs, graded, write_set

@@ -40,6 +40,7 @@ def run(
     output: Path | None = None,
     batch_tokens: int = BATCH_TOKENS,
 ) -> None:
+    """Computes scores of both runs, fits α, judges, writes files and prints a table."""
     from juzhen.calibration.run_scores import ScoredRun
     from juzhen.core.examples import Kind
 

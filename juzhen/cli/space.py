@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from juzhen.cli.arguments import BATCH_TOKENS, SEED, VerbParser, data_folder
 from juzhen.core.errors import UserError, nearest
-from juzhen.core.markup import markdown_table
 from juzhen.core.network import without_hub
 from juzhen.core.numerals import whole_number
 from juzhen.core.places import DATASETS
@@ -117,12 +116,12 @@ def _probes(
 
 
 def _table(found: dict[str, dict[str, float | None]]) -> str:
-    lines = []
+    lines = [f"| measure | {' | '.join(found)} | |", f"|---|{'--:|' * len(found)}---|"]
     for name in ("texts", "dimensions", *MEANINGS):
         values = [one.get(name) for one in found.values()]
         if any(value is not None for value in values):
-            lines.append([name, *map(_shown, values), MEANINGS.get(name, "")])
-    return markdown_table(["measure", *found, ""], lines, numbers=range(1, 1 + len(found)))
+            lines.append(f"| {name} | {' | '.join(map(_shown, values))} | {MEANINGS.get(name, '')} |")
+    return "\n".join(lines)
 
 
 def _shown(value: float | int | None) -> str:

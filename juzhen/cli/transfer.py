@@ -51,6 +51,7 @@ def run(
     batch_tokens: int = BATCH_TOKENS,
     output: Path | None = None,
 ) -> None:
+    """Encodes, classifies, prints a table."""
     without_hub()
     from juzhen.data.audit.sources import ConfiguredSets
     from juzhen.encoders import load_encoder

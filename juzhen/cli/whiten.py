@@ -55,6 +55,7 @@ def run(
     seed: int = SEED,
     data_dir: Path | None = None,
 ) -> None:
+    """Reads the encoder and the texts, whitens, writes, and says how to go on."""
     without_hub()
     import numpy as np
 

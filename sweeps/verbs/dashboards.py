@@ -34,6 +34,7 @@ def run(
     entity: str | None = None,
     group: str | None = None,
 ) -> None:
+    """Writes the report and the workspace's specification; publishes both when there is a key and a server."""
     from juzhen.report.command import read_report
     from sweeps.dashboards import publish
 

@@ -15,6 +15,7 @@ def parser() -> VerbParser:
 
 
 def run(page: Path | None = None) -> None:
+    """Writes the page, or prints it."""
     from juzhen.report.figures import load_published
     from sweeps.producers import all_jobs
     from sweeps.published_page import page as text_of

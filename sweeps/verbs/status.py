@@ -14,6 +14,7 @@ def parser() -> VerbParser:
 
 
 def run(folder: Path) -> None:
+    """Prints a line for each state of the cells."""
     from juzhen.report.terminal import terminal
     from sweeps.status import read_status, to_console
 
