@@ -1,12 +1,9 @@
 """How much memory training took."""
 
-import resource
-import sys
-from contextlib import suppress
-from pathlib import Path
-
 import pytorch_lightning as pl
 import torch
+
+from juzhen.core import memory
 
 
 class PeakMemory(pl.Callback):
@@ -29,17 +26,11 @@ def forget_peak(device: torch.device) -> None:
     """From now on `peak_mib` looks at what comes, where the system can forget: several runs may share a process."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    with suppress(OSError):  # Linux only
-        Path("/proc/self/clear_refs").write_text("5")
+    memory.forget_peak()
 
 
 def peak_mib(device: torch.device) -> float:
     """Most memory taken so far, in MiB."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
-    with suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) / 2**10
-    unit = 2**20 if sys.platform == "darwin" else 2**10
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+    return memory.peak_mib()

@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from juzhen.core.errors import UserError
 from juzhen.core.network import wandb_problem
@@ -15,8 +15,11 @@ from juzhen.report.command import write_report
 from juzhen.report.matrix import Matrix
 from juzhen.report.table import heading
 
-if TYPE_CHECKING:
-    from wandb_workspaces.workspaces import Workspace
+try:
+    import wandb_workspaces.reports.v2 as wr
+    import wandb_workspaces.workspaces as ws
+except ImportError:
+    ws = None
 
 SPECIFICATION = "workspace.json"
 DIMENSIONS = {
@@ -31,29 +34,23 @@ DIMENSIONS = {
 def publish(
     report: Report, folder: Path, *, title: str, project: str, entity: str | None, group: str | None
 ) -> None:
-    """Writes the report and the workspace's specification; publishes both when there is a key and a server."""
     group = group or group_of(report)
     files = write_report(report, folder, title=title)
     workspace = build_workspace(report.matrix, entity or "", project, group)
     specification = folder / SPECIFICATION
     write_text(specification, specification_text(workspace))
     problem = wandb_problem()
-    place = log_summary(
-        report,
-        [*files, specification],
-        folder,
-        group=group,
-        project=project,
-        entity=entity,
-        mode="offline" if problem else "online",
-    )
+    where = {"group": group, "project": project, "entity": entity, "mode": "offline" if problem else "online"}
+    place = log_summary(report, [*files, specification], folder, **where)
     print(specification)
     if problem:
         print(
             f"nothing published: {problem}. Then type the same again; or send the summary alone: wandb sync {place}"
         )
     else:
-        workspace.entity = entity or _own_entity()
+        import wandb
+
+        workspace.entity = entity or str(wandb.Api().default_entity)
         print(workspace.save().url)
 
 
@@ -94,24 +91,20 @@ def log_summary(
     folder: Path,
     *,
     group: str,
-    project: str,
-    entity: str | None,
-    mode: str,
+    **where: Any,
 ) -> str:
     """Logs the matrix as a table, the heat map as a picture, and all files as an artifact; the run's folder."""
     import wandb
 
     os.environ.setdefault("WANDB_SILENT", "true")
     summary = wandb.init(
-        project=project,
-        entity=entity,
         group=group,
         job_type="summary",
         id=summary_id(group),
         name=f"{group} summary",
         resume="allow",
         dir=str(folder),
-        mode=mode,
+        **where,
     )
     columns, lines = matrix_rows(report.matrix)
     logged: dict[str, Any] = {"matrix": wandb.Table(columns=columns, data=lines)}
@@ -130,14 +123,10 @@ def log_summary(
     return place
 
 
-def build_workspace(matrix: Matrix, entity: str, project: str, group: str) -> "Workspace":
+def build_workspace(matrix: Matrix, entity: str, project: str, group: str) -> "ws.Workspace":
     """Panels for sets × model, loss, backbone and hardware. Needs neither a key nor a network."""
-    try:
-        import wandb_workspaces.workspaces as ws
-    except ImportError:
-        raise UserError(
-            'dashboards need wandb-workspaces; pip install -e ".[dashboards]" -c constraints.txt'
-        ) from None
+    if ws is None:
+        raise UserError('dashboards need wandb-workspaces; pip install -e ".[dashboards]" -c constraints.txt')
     scores = [f"{column}/{matrix.metric}" for column in matrix.columns]
     sections = [
         ws.Section(name="Transfer matrix", is_open=True, panels=_matrix_panels(group)),
@@ -152,21 +141,13 @@ def build_workspace(matrix: Matrix, entity: str, project: str, group: str) -> "W
     return ws.Workspace(entity=entity, project=project, name=f"juzhen: {group}", sections=sections)
 
 
-def specification_text(workspace: "Workspace") -> str:
+def specification_text(workspace: "ws.Workspace") -> str:
     """What would be sent, as JSON."""
     model = json.loads(workspace._to_model().model_dump_json(by_alias=True))
     return json.dumps(model, ensure_ascii=False, indent=1) + "\n"
 
 
-def _own_entity() -> str:
-    import wandb
-
-    return str(wandb.Api().default_entity)
-
-
 def _matrix_panels(group: str) -> list[Any]:
-    import wandb_workspaces.reports.v2 as wr
-
     told = f"Row: trained on, column: evaluated on. All files of the report are in the artifact of *{group} summary*."
     return [
         wr.MediaBrowser(title="Heat map", media_keys=["heat_map"], layout=wr.Layout(0, 0, 12, 12)),
@@ -176,8 +157,6 @@ def _matrix_panels(group: str) -> list[Any]:
 
 
 def _all_at_once(scores: Sequence[str]) -> Any:
-    import wandb_workspaces.reports.v2 as wr
-
     keys = [wr.Config(key) for key in (*DIMENSIONS.values(), "seed")]
     columns = [
         wr.ParallelCoordinatesPlotColumn(metric=one) for one in (*keys, *map(wr.SummaryMetric, scores))
@@ -188,15 +167,11 @@ def _all_at_once(scores: Sequence[str]) -> Any:
 
 
 def _bars(scores: Sequence[str], key: str | None) -> list[Any]:
-    import wandb_workspaces.reports.v2 as wr
-
     grouped = {} if key is None else {"groupby": wr.Config(key), "groupby_aggfunc": "mean"}
     return [wr.BarPlot(title=score, metrics=[score], **grouped) for score in scores]
 
 
 def _hardware_panels(scores: Sequence[str]) -> list[Any]:
-    import wandb_workspaces.reports.v2 as wr
-
     accelerator, seconds = wr.Config(DIMENSIONS["Hardware"]), wr.SummaryMetric("_runtime")
     return [
         wr.BarPlot(title="Seconds", metrics=["_runtime"], groupby=accelerator, groupby_aggfunc="mean"),

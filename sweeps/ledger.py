@@ -4,13 +4,13 @@ import fcntl
 import json
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -123,6 +123,16 @@ class Ledger:
             file.flush()
             os.fsync(file.fileno())
 
+    def plan(self, cells: Iterable[Cell], *first: tuple[Event, dict[str, Any]]) -> None:
+        """Adds those of the cells that it does not know, after other events."""
+        known = self.histories()
+        planned = [
+            (Event.PLANNED, {"run_dir": cell.run_dir, "words": list(cell.words), "devices": cell.devices})
+            for cell in cells
+            if cell.name not in known
+        ]
+        self.add_all([*first, *planned])
+
     def _is_torn(self) -> bool:
         """A process was killed while it wrote the last line."""
         with self.path.open("rb") as file:
@@ -165,7 +175,7 @@ class Ledger:
     @contextmanager
     def claim(self, cell: Cell) -> Iterator[bool]:
         """True when this process may work on the cell until the end of the block, False when another does."""
-        lock = self._claim_lock(cell)
+        lock = FileLock(self._claim_of(cell, "lock"), is_singleton=False)
         try:
             lock.acquire(timeout=0)
         except Timeout:
@@ -184,28 +194,23 @@ class Ledger:
     @contextmanager
     def work(self, cell: Cell) -> Iterator[int]:
         """Held on the node where a cell is at work, waited for by a second; gives the descriptor of the lock."""
-        with self._work_file(cell) as file:
+        with self._claim_of(cell, "work").open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield file.fileno()
 
     def is_at_work(self, cell: Cell) -> bool:
         """A node is working on the cell at this moment, for a sweep or left behind by one."""
-        with self._work_file(cell) as file:
+        with self._claim_of(cell, "work").open("ab") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 return True
         return False
 
-    def _work_file(self, cell: Cell) -> IO[bytes]:
+    def _claim_of(self, cell: Cell, kind: str) -> Path:
         folder = self.folder / "claims"
         folder.mkdir(parents=True, exist_ok=True)
-        return (folder / f"{cell.name}.work").open("ab")
-
-    def _claim_lock(self, cell: Cell) -> FileLock:
-        folder = self.folder / "claims"
-        folder.mkdir(parents=True, exist_ok=True)
-        return FileLock(folder / f"{cell.name}.lock", is_singleton=False)
+        return folder / f"{cell.name}.{kind}"
 
 
 def _tell(history: History, event: dict[str, Any]) -> None:

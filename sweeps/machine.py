@@ -1,8 +1,10 @@
 """What of this machine each of several cells may use: threads, and GPUs in turn."""
 
 import os
-import subprocess
 from collections.abc import Mapping, Sequence
+
+from juzhen.core.accelerator import cuda_devices
+from juzhen.core.processor import num_cores
 
 CORES_PER_CELL = 4
 """Where nothing is said, so many cores are taken to be worth a cell of its own."""
@@ -43,24 +45,12 @@ class Machine:
 
 
 def thread_variables(threads: int) -> dict[str, str]:
-    """Environment of a process that is to use so many CPU threads."""
     return dict.fromkeys(THREAD_VARIABLES, str(threads))
 
 
-def num_cores() -> int:
-    """Cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def visible_gpus() -> list[str]:
-    """GPUs that a process here would see, without loading torch."""
+    """GPUs that a process here would see, by the names that CUDA_VISIBLE_DEVICES has for them."""
     told = os.environ.get("CUDA_VISIBLE_DEVICES")
     if told is not None:
         return [gpu for gpu in told.split(",") if gpu.strip()]
-    try:
-        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError):
-        return []
-    return [str(number) for number, line in enumerate(listed.splitlines()) if line.startswith("GPU ")]
+    return [str(number) for number in range(cuda_devices())]

@@ -88,14 +88,8 @@ class Planner:
         return Summary(self.finished, self.skipped, self.failed)
 
     def _plan(self) -> None:
-        known = self.ledger.histories()
-        planned = [
-            (Event.PLANNED, {"run_dir": cell.run_dir, "words": list(cell.words), "devices": cell.devices})
-            for cell in self.cells
-            if cell.name not in known
-        ]
         sizes = {"cells": len(self.cells), "jobs": self.backend.capacity()}
-        self.ledger.add_all([(Event.SWEEP, sizes), *planned])
+        self.ledger.plan(self.cells, (Event.SWEEP, sizes))
         done = sum(cell.finished for cell in self.cells)
         self.report(f"{len(self.cells)} cells, {done} of them finished already; {self.backend.describe()}")
         if (line := late_columns_line(self.cells)) is not None:

@@ -82,11 +82,11 @@ def end_group(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
 
 
-def last_words(log: Path, *, length: int = 300) -> str:
+def last_words(log: Path) -> str:
     """The last line that a program printed: its error, if it is one of juzhen's."""
     if not log.exists():
         return "it printed nothing"
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - 8192))
         lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
-    return lines[-1][:length] if lines else "it printed nothing"
+    return lines[-1][:300] if lines else "it printed nothing"

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from juzhen.core.examples import Kind
+from juzhen.core.measures import MEASURES
 from juzhen.core.places import CONFIGURATION
 from juzhen.core.result import Result
 from juzhen.report.compare import unlike
@@ -13,13 +15,6 @@ from juzhen.report.training import Training, stand_ins, training_of
 
 NO_RUN_BY_ITSELF = "published"
 """File of what experiments share, beside them."""
-
-METRICS = {
-    "scored_pair": ("spearman", "pearson"),
-    "nli_pair": ("spearman", "pearson"),
-    "labelled_pair": ("spearman", "pearson", "accuracy", "f1", "average_precision", "auc"),
-}
-"""Kind of an evaluation set → what is measured on it."""
 
 
 @dataclass(frozen=True)
@@ -64,14 +59,13 @@ def all_jobs() -> Iterator[Job]:
 
 def sweep_jobs(name: str, rows: Sequence[str] | None = None) -> list[Job]:
     """The rows of a sweep, or those that are named; none where it is a grid."""
-    ((params, found),) = _sweepers([f"sweep={name}"])
+    params, found = _grid_and_rows(f"sweep={name}")
     chosen = {row: shlex.split(words) for row, words in found.items() if rows is None or row in rows}
     lines = [_words(params, words) for words in chosen.values()]
     return [Job(f"sweep={name}", row, one) for row, one in zip(chosen, _composed(lines), strict=True)]
 
 
 def offers(jobs: Iterable[Job]) -> list[Offer]:
-    """All stages of the jobs."""
     found = []
     for job in jobs:
         stages = stage_results(job.config)
@@ -110,7 +104,7 @@ def _scores(config: Mapping[str, Any], number: Published) -> bool:
     if described is None or number.split not in config["evaluation"]["splits"]:
         return False
     files = described["layouts"][described["layout"]]["files"]
-    return number.split in files and number.metric in METRICS.get(described["kind"], ())
+    return number.split in files and number.metric in MEASURES[Kind(described["kind"])]
 
 
 def _words(params: Mapping[str, Any], row: Sequence[str]) -> list[str]:
@@ -119,18 +113,14 @@ def _words(params: Mapping[str, Any], row: Sequence[str]) -> list[str]:
     return [*(f"{key}={value}" for key, value in params.items() if key not in given), *row]
 
 
-def _sweepers(lines: Iterable[str]) -> list[tuple[dict[str, Any], dict[str, str]]]:
-    """Grid and rows of the sweep that each word chooses."""
+def _grid_and_rows(sweep: str) -> Iterator[dict[str, Any]]:
     from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
 
-    found = []
     with initialize_config_dir(str(CONFIGURATION), version_base="1.3"):
-        for line in lines:
-            sweeper = compose("train", overrides=[line], return_hydra_config=True).hydra.sweeper
-            nodes = (sweeper.get("params") or {}, sweeper.get("rows") or {})
-            found.append(tuple(OmegaConf.to_container(OmegaConf.create(node)) for node in nodes))
-    return found
+        sweeper = compose("train", overrides=[sweep], return_hydra_config=True).hydra.sweeper
+    for key in ("params", "rows"):
+        yield OmegaConf.to_container(OmegaConf.create(sweeper.get(key) or {}))
 
 
 def _composed(lines: Iterable[Sequence[str]]) -> list[dict[str, Any]]:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from juzhen.core.markup import markdown_table
 from juzhen.report.claims import spoken
-from juzhen.report.compare import pipes
 from juzhen.report.figures import MEASURED, Published
 from sweeps.producers import Job, Offer, giving, offers
 
@@ -31,12 +31,11 @@ def page(published: Sequence[Published], jobs: Iterable[Job]) -> str:
     )
     claims = [one for one in published if one.standing != MEASURED]
     columns = ("source", "what", "figure", "standing", "named", "note")
-    parts.append("\n".join(map(pipes, [columns, ["---"] * len(columns), *map(_claim, claims)])) + "\n")
+    parts.append(markdown_table(columns, map(_claim, claims)) + "\n")
     return "\n".join(parts)
 
 
 def reason(number: Published) -> str:
-    """Why no job gives a figure."""
     if not number.dataset:
         return "an average, or a difference, that is no column here"
     if not number.trained_on:
@@ -53,7 +52,7 @@ def _counts(measured: Sequence[Published], known: Sequence[Offer]) -> str:
         small = sum(bool(one) and all(each.less for each in one) for one in found)
         none = sum(not one for one in found)
         lines.append((source, str(len(found)), str(len(found) - none), str(small), str(none)))
-    return "\n".join(map(pipes, [columns, ("---", "--:", "--:", "--:", "--:"), *lines])) + "\n"
+    return markdown_table(columns, lines, numbers=range(1, 5)) + "\n"
 
 
 def _source(source: str, numbers: Sequence[Published], known: Sequence[Offer]) -> str:
@@ -69,7 +68,7 @@ def _source(source: str, numbers: Sequence[Published], known: Sequence[Offer]) -
         (table, model, f"`{trained}`" if trained else "", ", ".join(figures), whole, small)
         for (table, model, trained, whole, small), figures in groups.items()
     ]
-    return f"## {source}\n\n" + "\n".join(map(pipes, [columns, ["---"] * len(columns), *lines])) + "\n"
+    return f"## {source}\n\n{markdown_table(columns, lines)}\n"
 
 
 def _figure(one: Published) -> str:

@@ -16,6 +16,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from callbacks.trial import TrialAddress, open_journal
 from juzhen.core.errors import UserError, nearest
+from juzhen.core.texts import short
 from sweeps.ledger import FOLDER
 from sweeps.search_space import Space
 
@@ -65,7 +66,6 @@ class Settings:
 
     @classmethod
     def read(cls, keys: Mapping[str, Any]) -> "Settings":
-        """From the keys of a sweeper, as a configuration has them."""
         known = [field.name for field in fields(cls)]
         for key in keys:
             if key not in known:
@@ -165,7 +165,6 @@ class Search:
         return TrialAddress(str(self.path), number)
 
     def complete(self, number: int, score: float, runs: Sequence[str]) -> None:
-        """The trial has its score, from the runs in those folders."""
         self._note(number, RUNS, list(runs))
         self.study.tell(number, score)
 
@@ -199,9 +198,10 @@ class Search:
         theirs = self.study.user_attrs
         for name, value in mine.items():
             if name in theirs and theirs[name] != value:
+                then, now = (short(json.dumps(one, ensure_ascii=False), 160) for one in (theirs[name], value))
                 raise UserError(
                     f"{self.path}: the study {self.settings.study} was begun with another {name.replace('_', ' ')} "
-                    f"({_short(theirs[name])}; now {_short(value)}). Repeat its words, or begin another: "
+                    f"({then}; now {now}). Repeat its words, or begin another: "
                     f"hydra.sweeper.study=<name>"
                 )
         for name, value in mine.items():
@@ -254,8 +254,3 @@ class Search:
 def counts(trial: FrozenTrial) -> bool:
     """The trial is one of those that were asked for; one that a dead process left is tried again under a new number."""
     return trial.state is not TrialState.WAITING and ABANDONED not in trial.user_attrs
-
-
-def _short(value: Any, *, length: int = 160) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= length else f"{text[:length]}…"

@@ -75,7 +75,8 @@ class SearchPlanner(Planner):
         """Settles what has ended, and asks for a trial where there is room for one more."""
         for one in self._idle():
             self._settle(one)
-        if len(self.trying) < self.backend.capacity() and (not self.trying or self._may_ask()):
+        may_ask = not self.trying or time.monotonic() - self._asked > SECONDS_BETWEEN_QUESTIONS
+        if len(self.trying) < self.backend.capacity() and may_ask:
             one = self._ask()
             if one is not None:
                 self.waiting.append(Turn(one.cells[0]))
@@ -120,9 +121,6 @@ class SearchPlanner(Planner):
             self._close(trial, f"{100 * score:.2f} on dev ×100")
         return True
 
-    def _may_ask(self) -> bool:
-        return time.monotonic() - self._asked > SECONDS_BETWEEN_QUESTIONS
-
     def _ask(self) -> Trying | None:
         """The next trial that has something to run; what runs have found before is only read."""
         self._asked = time.monotonic()
@@ -131,19 +129,9 @@ class SearchPlanner(Planner):
             self.trying.append(trial)
             if not self._is_scored(trial) or trial.cells:
                 self._asked = float("-inf")  # there may be more
-                self._note(trial)
+                self.ledger.plan(trial.cells)
                 return trial
         return None
-
-    def _note(self, trial: Trying) -> None:
-        known = self.ledger.histories()
-        self.ledger.add_all(
-            [
-                (Event.PLANNED, {"run_dir": cell.run_dir, "words": list(cell.words), "devices": cell.devices})
-                for cell in trial.cells
-                if cell.name not in known
-            ]
-        )
 
     def _close(self, trial: Trying, what: str) -> None:
         self.trying.remove(trial)

@@ -9,7 +9,7 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from juzhen.core.errors import UserError
-from juzhen.core.markup import in_markdown
+from juzhen.core.markup import in_markdown, markdown_table
 from juzhen.core.result import Result
 from sweeps.search import RUNS, Search, counts
 
@@ -65,14 +65,12 @@ def _counted(search: Search, trials: Sequence[FrozenTrial]) -> str:
 
 
 def _table(trials: Sequence[FrozenTrial], keys: Sequence[str]) -> str:
-    lines = [["trial", "dev", *map(in_markdown, keys), "run"], ["--:", "---", *["---"] * len(keys), "---"]]
+    lines = []
     for trial in trials:
-        values = [in_markdown(shown(trial.params[key])) for key in keys]
+        values = [shown(trial.params[key]) for key in keys]
         runs = [str(run) for run in trial.user_attrs.get(RUNS, [])]
-        lines.append(
-            [str(trial.number), _score(trial.value, runs), *values, "<br>".join(map(in_markdown, runs))]
-        )
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        lines.append([str(trial.number), _score(trial.value, runs), *values, ", ".join(runs)])
+    return markdown_table(["trial", "dev", *keys, "run"], lines, numbers=[0])
 
 
 def shown(value: Any) -> str:

@@ -27,7 +27,6 @@ class Space:
     varied: Mapping[str, BaseDistribution]
 
     def words(self, values: Mapping[str, Any]) -> list[str]:
-        """A trial as a command line."""
         return [*self.fixed, *(f"{key}={spelt(values[key])}" for key in self.varied)]
 
 

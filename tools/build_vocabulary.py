@@ -8,7 +8,6 @@ Whatever the tokenizer keeps together as one word (letters, digits, signs that a
 as a continuation (`##a`), so that every such word splits into its characters.
 """
 
-import json
 import string
 import sys
 import unicodedata
@@ -17,6 +16,7 @@ from typing import Any
 
 from juzhen.cli.program import run_program
 from juzhen.core.places import BUILTIN
+from juzhen.core.whole import write_json
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ALPHANUMERIC = string.digits + string.ascii_lowercase
@@ -49,15 +49,17 @@ def write_files(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     tokens = vocabulary()
     (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in tokens), encoding="utf-8")
-    _write_json(folder / "config.json", model_config(len(tokens)))
-    _write_json(folder / "tokenizer_config.json", tokenizer_config())
-    _write_json(folder / "tokenizer.json", tokenizer(tokens))
+    write_json(folder / "config.json", model_config(len(tokens)))
+    write_json(folder / "tokenizer_config.json", tokenizer_config())
+    write_json(folder / "tokenizer.json", tokenizer(tokens))
 
 
 def vocabulary() -> list[str]:
     """All tokens, each once; the position is the token's number."""
     ascii_signs = [sign for sign in map(chr, range(33, 127)) if not sign.isupper()]
-    joined = list(ALPHANUMERIC + GREEK + FULL_WIDTH + _normalized(SIGNS + ENUMERATORS))
+    # As the tokenizer sees them, which lower-cases and decomposes: Ⅳ becomes ⅳ.
+    signs = unicodedata.normalize("NFD", (SIGNS + ENUMERATORS).lower())
+    joined = list(ALPHANUMERIC + GREEK + FULL_WIDTH + signs)
     tokens = [*SPECIAL, *ascii_signs, *joined, *(f"##{letter}" for letter in joined)]
     tokens += [*PUNCTUATION, *gb2312_hanzi(), *LATER_HANZI, *TRADITIONAL]
     return list(dict.fromkeys(tokens))
@@ -68,11 +70,6 @@ def gb2312_hanzi() -> list[str]:
     cells = (bytes((0xA0 + row, 0xA0 + cell)) for row in range(16, 88) for cell in range(1, 95))
     decoded = (cell.decode("gb2312", errors="ignore") for cell in cells)
     return [hanzi for hanzi in decoded if hanzi]
-
-
-def _normalized(signs: str) -> str:
-    """The signs as the tokenizer sees them, which lower-cases and decomposes: Ⅳ becomes ⅳ."""
-    return unicodedata.normalize("NFD", signs.lower())
 
 
 def model_config(vocab_size: int) -> dict[str, Any]:
@@ -148,10 +145,6 @@ def tokenizer(tokens: list[str]) -> dict[str, Any]:
             "vocab": numbers,
         },
     }
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

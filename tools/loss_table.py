@@ -21,8 +21,7 @@ from juzhen.cli.program import run_program
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.places import CONFIGURATION
-from juzhen.core.whole import write_text
-from juzhen.losses.loss import Loss
+from juzhen.core.whole import write_text, writing_to
 from lightning_modules.chosen_losses import NEEDS
 from lightning_modules.loss_arguments import asked_for
 from lightning_modules.loss_numbers import losses_for, number_table, options
@@ -55,7 +54,6 @@ class Outcome:
 
 
 def outcome(model: Mapping[str, Any], loss: Mapping[str, Any]) -> Outcome:
-    """Tries a set of every kind."""
     target = own_class(model["_target_"])
     if not target.trains:
         return Outcome(reason=f"{target.__name__} learns nothing")
@@ -99,7 +97,6 @@ def outcomes() -> dict[str, dict[str, Outcome]]:
 
 
 def page() -> str:
-    """The page in Markdown."""
     table = outcomes()
     columns: dict[str, list[str]] = {}
     for model, row in table.items():
@@ -132,21 +129,16 @@ def _facts(name: str, loss: Mapping[str, Any]) -> Sequence[str]:
     target = own_class(loss["_target_"])
     kinds = ", ".join(WORDS[kind] for kind in target.input_kinds)
     couples = "yes" if target.couples else "no"
+    numbers = "dim=…, num_classes=…" if target.has_head else ""  # what has no default
     return [
         about,
         target.choose_when,
         kinds,
         NEEDS[target.consumes],
-        f"`{_call(target)}`",
+        f"`{target.__name__}({numbers})({', '.join(asked_for(target))})`",
         couples,
         target.paper,
     ]
-
-
-def _call(target: type[Loss]) -> str:
-    """How a loss is called outside of juzhen: what has no default, then the names of its tensors."""
-    head = "dim=…, num_classes=…" if target.has_head else ""
-    return f"{target.__name__}({head})({', '.join(asked_for(target))})"
 
 
 def stub() -> str:
@@ -229,13 +221,11 @@ def main() -> None:
     text = page()
     nodes = [node for group in ("model", "loss", "callbacks") for node in options(group).values()]
     targets = {one["_target_"] for one in nodes if "_target_" in one}
-    try:
+    with writing_to(given.page):
         given.page.parent.mkdir(parents=True, exist_ok=True)
         write_text(given.page, text)
         write_text(TABLE, written(targets))
         write_text(STUB, stub())
-    except OSError as error:
-        raise UserError(f"{given.page}: cannot write there ({error.strerror})") from error
 
 
 if __name__ == "__main__":

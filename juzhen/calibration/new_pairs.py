@@ -14,7 +14,6 @@ if TYPE_CHECKING:  # --help should not wait for it
 
 
 def add_fitted(parser: argparse.ArgumentParser) -> None:
-    """Adds --fuse, --calibration and --scaling."""
     parser.add_argument(
         "--fuse", nargs=2, metavar="RUN", help="instead of one run: two as one score; needs --calibration"
     )
@@ -41,34 +40,25 @@ def check_fitted(options: argparse.Namespace) -> None:
     if options.fuse is not None and options.encoder is not None:
         options.sentences, options.encoder = [options.encoder, *options.sentences], None
     if options.calibration is None:
-        _require_file_for(options)
+        for name, command in (("fuse", "fuse"), ("scaling", "calibrate")):
+            if getattr(options, name) is not None:
+                raise UserError(f"--{name} needs --calibration FILE, which juzhen {command} writes")
         return
     if is_fusion(options.calibration) and options.fuse is None:
         raise UserError(f"--calibration {options.calibration}: is of two runs; name both: --fuse RUN RUN")
     if options.fuse is not None:
         options.fitted = Fusion.read(options.calibration)
         options.fitted.require(options.fuse)
-        _require_as_they_are(options)
+        if options.cache is not None or options.backend != BackendName.TORCH:
+            raise UserError("--fuse scores with two runs as they are: leave out --cache and --backend")
     elif options.encoder is not None:
         options.fitted = Calibration.read(options.calibration)
         options.fitted.require(options.encoder)
 
 
-def _require_file_for(options: argparse.Namespace) -> None:
-    for name, command in (("fuse", "fuse"), ("scaling", "calibrate")):
-        if getattr(options, name) is not None:
-            raise UserError(f"--{name} needs --calibration FILE, which juzhen {command} writes")
-
-
-def _require_as_they_are(options: argparse.Namespace) -> None:
-    if options.cache is not None or options.backend != BackendName.TORCH:
-        raise UserError("--fuse scores with two runs as they are: leave out --cache and --backend")
-
-
 def fused_scores(
     first: Sequence[str], second: Sequence[str], options: argparse.Namespace, *, progress: bool
 ) -> "np.ndarray":
-    """Scores of the pairs by the two runs of --fuse."""
     from juzhen.encoders.pair_scorer import FusedScorer
 
     scorer = FusedScorer(options.fitted, options.fuse)

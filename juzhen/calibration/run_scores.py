@@ -14,6 +14,7 @@ from juzhen.data.loading import load_split
 from juzhen.encoders.locate import ENCODER_FOLDER
 from juzhen.encoders.pair_scorer import PairScorer
 from juzhen.evaluation.settings import Settings
+from juzhen.metrics.threshold import halves
 
 
 @dataclass(frozen=True)
@@ -50,11 +51,9 @@ class ScoredRun:
 
     def sets(self, kinds: tuple[Kind, ...]) -> list[str]:
         """Names of the sets of these kinds that the run was evaluated on and that have a dev split."""
-        read = self.result.data
+        read = self.result.data.items()
         return [
-            key.split("/")[1]
-            for key, rows in read.items()
-            if key.startswith("dev/") and rows["kind"] in kinds
+            key.removeprefix("dev/") for key, rows in read if key.startswith("dev/") and rows["kind"] in kinds
         ]
 
     def choose(self, wanted: Sequence[str] | None, kinds: tuple[Kind, ...]) -> list[str]:
@@ -78,13 +77,11 @@ class ScoredRun:
             return None
         examples = self._examples(name, split)
         first, second, *_ = (examples.texts(column) for column in TEXT_COLUMNS[examples.kind])
-        return ScoredSet(
-            examples, self._scorer(first, second, batch_tokens=self._batch_tokens, progress=True)
-        )
+        scores = self._scorer(first, second, batch_tokens=self._batch_tokens, progress=True)
+        return ScoredSet(examples, scores)
 
     @property
     def weights(self) -> str:
-        """Digest of the weights that the scores are of."""
         return weights_digest(self.folder / ENCODER_FOLDER)
 
     def _examples(self, name: str, split: str) -> Examples:
@@ -105,8 +102,7 @@ class ScoredRun:
 def fitting_and_judging(run: ScoredRun, name: str) -> tuple[ScoredSet, ScoredSet, str]:
     """The rows that numbers are fitted on, those they are judged by, and in words which these are.
 
-    dev and test; without a test split two halves of dev, which share the gold values evenly and depend on them
-    alone, never on scores.
+    dev and test; without a test split the two `halves` of dev.
     """
     dev, test = run.scored(name, "dev"), run.scored(name, "test")
     assert dev is not None  # `choose` gives no other sets
@@ -118,10 +114,3 @@ def fitting_and_judging(run: ScoredRun, name: str) -> tuple[ScoredSet, ScoredSet
         dev.select(judged),
         "no test split: fitted on one half of dev, judged on the other",
     )
-
-
-def halves(targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Row numbers of two halves with like targets; rows are shuffled first, since files often alternate classes."""
-    shuffled = np.random.default_rng(0).permutation(len(targets))
-    ordered = shuffled[np.argsort(targets[shuffled], kind="stable")]
-    return np.sort(ordered[::2]), np.sort(ordered[1::2])

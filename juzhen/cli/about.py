@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from juzhen.core.errors import UserError
@@ -59,15 +58,11 @@ def info_lines(conf_dir: Path) -> Iterator[str]:
 
 
 def _folder(variable: str, default: str) -> str:
-    return (
-        f"{os.environ[variable]} (from {variable})"
-        if variable in os.environ
-        else f"{default} ({variable} is not set)"
-    )
+    given = os.environ.get(variable)
+    return f"{default} ({variable} is not set)" if given is None else f"{given} (from {variable})"
 
 
 def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
+    from juzhen.core.environment import package_version
+
+    return package_version(package) or "not installed"

@@ -21,17 +21,11 @@ BATCH_TOKENS = 16384
 class Parser(argparse.ArgumentParser):
     """argparse's, for programs and their sub-commands; an error is one line and exit status 2."""
 
-    has_version = True
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(self, *arguments: Any, has_version: bool = True, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.register("type", Path, _path)
-        if self.has_version:
+        if has_version:
             self.add_argument("--version", action=_Version, nargs=0, help="of juzhen, torch and Python")
-
-    def add_commands(self, **options: Any) -> "argparse._SubParsersAction[_Command]":
-        """As `add_subparsers`; the version is an option of the program alone."""
-        return self.add_subparsers(parser_class=_Command, **options)
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error: {in_a_line(self._explained(message))}\n")
@@ -41,7 +35,8 @@ class Parser(argparse.ArgumentParser):
         if found := re.fullmatch(r"argument (.+?): invalid choice: '?(.*?)'? \(choose from (.*)\)", message):
             name, given, listed = found.groups()
             known = [one.strip(" '\"") for one in listed.split(",")]
-            return f"{_place(name, given)}: there is no such {_noun(name)}; {nearest_of(given, known)}; {help_line}"
+            place, noun = (f"{name} {given}", "choice") if name.startswith("-") else (given, name)
+            return f"{place}: there is no such {noun}; {nearest_of(given, known)}; {help_line}"
         if found := re.fullmatch(r"unrecognized arguments: (.*)", message, re.DOTALL):
             word = (found[1].split() or ["''"])[0]  # an empty text is a word too
             if not word.startswith("-"):
@@ -75,12 +70,9 @@ class VerbParser(Parser):
     stands in the signature of the function that the verb calls.
     """
 
-    has_version = False
-
     def __init__(self, name: str, description: str, **options: Any) -> None:
-        super().__init__(
-            f"juzhen {name}", description=description, argument_default=argparse.SUPPRESS, **options
-        )
+        options |= {"description": description, "argument_default": argparse.SUPPRESS}
+        super().__init__(f"juzhen {name}", has_version=False, **options)
         self.owners: Callable[[str], list[str]] = lambda flag: []
         """Other verbs that have an option, for who has given it to this one."""
 
@@ -100,19 +92,11 @@ class VerbParser(Parser):
         )
 
     def add_data_dir(self) -> None:
-        """The option --data-dir: where sets lie."""
         self.add_argument("--data-dir", type=Path, help="default: $JUZHEN_DATA, or data")
 
 
 def data_folder(given: Path | None) -> Path:
-    """Where sets lie: the folder of --data-dir, else what the environment says."""
     return given or Path(os.environ.get("JUZHEN_DATA", "data"))
-
-
-class _Command(Parser):
-    """One command of a program that has several."""
-
-    has_version = False
 
 
 class _Version(argparse.Action):
@@ -131,14 +115,6 @@ def _path(text: str) -> Path:
         if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
             raise argparse.ArgumentTypeError(f"{short(text)}: {error.strerror}") from error
     return Path(text)
-
-
-def _place(name: str, given: str) -> str:
-    return f"{name} {given}" if name.startswith("-") else given
-
-
-def _noun(name: str) -> str:
-    return "choice" if name.startswith("-") else name
 
 
 def nearest_of(given: str, known: Iterable[str]) -> str:

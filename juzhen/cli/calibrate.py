@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from juzhen.cli.arguments import BATCH_TOKENS, VerbParser
 from juzhen.core.errors import UserError
-from juzhen.core.whole import whole_file, write_json
+from juzhen.core.markup import markdown_table
+from juzhen.core.whole import write_json
 
 if TYPE_CHECKING:  # it loads torch, and --help should not wait for it
     from juzhen.calibration.run_scores import ScoredRun
@@ -55,8 +56,7 @@ def run(
     run = ScoredRun(run_folder, data_dir=data_dir, batch_tokens=batch_tokens)
     folder = output or run.folder / "analysis"
     folder.mkdir(parents=True, exist_ok=True)
-    lines = ["| set | rows | scaling | T or a, b | ECE | Brier | NLL |", "|---|--:|---|---|--:|--:|--:|"]
-    notes = []
+    lines, notes = [], []
     for name in run.choose(sets, (Kind.LABELLED_PAIR,)):
         report = calibrate_set(run, name)
         write_json(folder / f"calibration-{name}.json", report)
@@ -65,16 +65,15 @@ def run(
         for method in METHODS:
             one = report[method]
             numbers = ", ".join(f"{value:.4g}" for value in report["fitted"].get(method, ()))
-            cells = [name, report["rows"], method, numbers or "–"]
-            cells += [f"{one['ece']:.4f}", f"{one['brier']:.4f}", f"{one['nll']:.4f}"]
-            lines.append(f"| {' | '.join(map(str, cells))} |")
+            judged = [f"{one[measure]:.4f}" for measure in ("ece", "brier", "nll")]
+            lines.append([name, str(report["rows"]), method, numbers or "–", *judged])
         notes.append(f"{name}: {report['how']}")
-    print("\n".join([*lines, "", *notes]))
+    head = ("set", "rows", "scaling", "T or a, b", "ECE", "Brier", "NLL")
+    print("\n".join([markdown_table(head, lines, numbers=(1, 4, 5, 6)), "", *notes]))
     print(f"written to {folder}", file=sys.stderr)
 
 
 def calibrate_set(run: "ScoredRun", name: str) -> dict[str, Any]:
-    """What the two scalings make of the scores of one set."""
     from juzhen.calibration.calibration import calibrated
     from juzhen.calibration.run_scores import fitting_and_judging
 
@@ -103,29 +102,28 @@ def require_matplotlib(otherwise: str = "") -> None:
 
 def draw_reliability(report: dict[str, Any], path: Path) -> None:
     """Share of positives over probability, one panel per scaling; bars below show where the rows are."""
-    import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    with mpl.rc_context({"svg.hashsalt": "juzhen"}):
-        figure = Figure(figsize=(9, 3.2), layout="constrained")
-        for axes, method in zip(figure.subplots(1, len(METHODS), sharey=True), METHODS, strict=True):
-            bins = [one for one in report[method]["bins"] if one["count"]]
-            axes.plot([0, 1], [0, 1], color="0.7", linewidth=1)
-            axes.bar(
-                [one["probability"] for one in bins],
-                [one["count"] / report["rows"] for one in bins],
-                width=0.03,
-                color="0.85",
-            )
-            axes.plot(
-                [one["probability"] for one in bins], [one["positives"] for one in bins], "o-", markersize=3
-            )
-            axes.set(
-                title=f"{method}: ECE {report[method]['ece']:.3f}",
-                xlabel="probability",
-                xlim=(0, 1),
-                ylim=(0, 1),
-            )
-        figure.axes[0].set_ylabel(f"share of positives, {report['set']}")
-        with whole_file(path, "wb") as file:
-            figure.savefig(file, format="svg", metadata={"Date": None})
+    from juzhen.report.picture import save_picture
+
+    figure = Figure(figsize=(9, 3.2), layout="constrained")
+    for axes, method in zip(figure.subplots(1, len(METHODS), sharey=True), METHODS, strict=True):
+        bins = [one for one in report[method]["bins"] if one["count"]]
+        axes.plot([0, 1], [0, 1], color="0.7", linewidth=1)
+        axes.bar(
+            [one["probability"] for one in bins],
+            [one["count"] / report["rows"] for one in bins],
+            width=0.03,
+            color="0.85",
+        )
+        axes.plot(
+            [one["probability"] for one in bins], [one["positives"] for one in bins], "o-", markersize=3
+        )
+        axes.set(
+            title=f"{method}: ECE {report[method]['ece']:.3f}",
+            xlabel="probability",
+            xlim=(0, 1),
+            ylim=(0, 1),
+        )
+    figure.axes[0].set_ylabel(f"share of positives, {report['set']}")
+    save_picture(figure, path)

@@ -15,17 +15,16 @@ def parser() -> VerbParser:
 
 def run(folder: Path, *, metric: str = "spearman", markdown: Path | None = None) -> None:
     """Prints which published numbers the runs below `folder` match, which they miss, and which they do not have."""
-    from juzhen.report.claims import beside_claims, claims_markdown
-    from juzhen.report.compare import compare, comparison_markdown
+    from juzhen.report.claims import beside_claims
+    from juzhen.report.compare import compare
+    from juzhen.report.comparison import comparison_markdown, to_console
     from juzhen.report.figures import load_published
     from juzhen.report.terminal import for_people
 
     matrix, published = read_matrix(folder, metric=metric), load_published()
     compared, claims = compare(matrix, published), beside_claims(matrix, published)
-    text = comparison_markdown(compared, metric=metric) + claims_markdown(claims)
+    text = comparison_markdown(compared, claims, metric=metric)
     if console := for_people():
-        from juzhen.report.compare_console import to_console
-
         console.print(to_console(compared, claims, metric=metric), highlight=False)
     else:
         print(text, end="")

@@ -1,6 +1,5 @@
 """`juzhen curves`: learning curves of runs side by side."""
 
-import csv
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,9 +8,10 @@ from typing import Any
 
 from juzhen.cli.arguments import VerbParser
 from juzhen.cli.calibrate import require_matplotlib
+from juzhen.core.csv_rows import csv_text
 from juzhen.core.errors import UserError
 from juzhen.core.numerals import as_number
-from juzhen.core.whole import whole_file
+from juzhen.core.whole import write_text, writing_to
 from juzhen.report.curves import Curves, choose_quantities, read_curves, smoothed, told_apart
 
 PER_ROW = 3
@@ -60,12 +60,10 @@ def run(
             raise UserError(f"--names: {len(names)} names for {len(runs)} runs; give one for each")
         runs = [replace(run, name=name) for name, run in zip(names, runs, strict=True)]
     quantities = choose_quantities(runs, of)
-    try:
+    with writing_to(output, "; give --output"):
         output.mkdir(parents=True, exist_ok=True)
         write_table(runs, quantities, output / "curves.csv")
         draw(runs, quantities, output / "curves.svg", levels=levels)
-    except OSError as error:
-        raise UserError(f"{output}: cannot write there ({error.strerror}); give --output") from error
     print(f"written: {output / 'curves.svg'}, {output / 'curves.csv'}", file=sys.stderr)
 
 
@@ -79,17 +77,12 @@ def _level(line: str) -> tuple[str, float]:
 
 def write_table(runs: Sequence[Curves], quantities: Sequence[str], path: Path) -> None:
     """One row for each value: run, quantity, step, value. Batches of a set are those of the whole training."""
-    with whole_file(path) as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["run", "quantity", "step", "value"])
-        for run in runs:
-            for key in quantities:
-                writer.writerows(
-                    [run.name, key, step, f"{value:.6g}"] for step, value in run.values.get(key, ())
-                )
-            writer.writerows(
-                [run.name, f"train/{name}/batches", "", count] for name, count in run.batches.items()
-            )
+    rows: list[Sequence[object]] = [("run", "quantity", "step", "value")]
+    for run in runs:
+        for key in quantities:
+            rows += [(run.name, key, step, f"{value:.6g}") for step, value in run.values.get(key, ())]
+        rows += [(run.name, f"train/{name}/batches", "", count) for name, count in run.batches.items()]
+    write_text(path, csv_text(rows))
 
 
 def draw(
@@ -99,36 +92,35 @@ def draw(
 
     One more panel shows how often each set was drawn, where runs have mixed several.
     """
-    import matplotlib as mpl
     from matplotlib.figure import Figure
+
+    from juzhen.report.picture import save_picture
 
     mixes = any(len(run.batches) > 1 for run in runs)
     columns = min(PER_ROW, len(quantities) + mixes)
     rows = -(-(len(quantities) + mixes) // columns)
-    with mpl.rc_context({"svg.hashsalt": "juzhen"}):
-        figure = Figure(figsize=(4.2 * columns, 3.0 * rows + 0.3), layout="constrained")
-        panels = iter(figure.subplots(rows, columns, squeeze=False).flat)
-        for key, axes in zip(quantities, panels, strict=False):
-            is_score = key.startswith(("dev/", "test/"))
-            for place, run in enumerate(runs):
-                points = run.values.get(key, [])
-                values = [value for _, value in points]
-                shown = values if is_score else smoothed(values, LOSS_WINDOW)
-                style = {"marker": "o", "markersize": 3} if is_score else {"linewidth": 1}
-                axes.plot([step for step, _ in points], shown, color=f"C{place}", label=run.name, **style)
-            for name, value in levels.items() if is_score else ():
-                axes.axhline(value, color="0.4", linestyle="--", linewidth=1, label=name)
-            axes.set(title=key, xlabel="step")
-            axes.grid(color="0.92")
-        if mixes:
-            _draw_batches(next(panels), runs)
-        for axes in panels:
-            axes.set_visible(False)
-        figure.legend(
-            *figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8
-        )
-        with whole_file(path, "wb") as file:
-            figure.savefig(file, format="svg", metadata={"Date": None})
+    figure = Figure(figsize=(4.2 * columns, 3.0 * rows + 0.3), layout="constrained")
+    panels = iter(figure.subplots(rows, columns, squeeze=False).flat)
+    for key, axes in zip(quantities, panels, strict=False):
+        is_score = key.startswith(("dev/", "test/"))
+        for place, run in enumerate(runs):
+            points = run.values.get(key, [])
+            values = [value for _, value in points]
+            shown = values if is_score else smoothed(values, LOSS_WINDOW)
+            style = {"marker": "o", "markersize": 3} if is_score else {"linewidth": 1}
+            axes.plot([step for step, _ in points], shown, color=f"C{place}", label=run.name, **style)
+        for name, value in levels.items() if is_score else ():
+            axes.axhline(value, color="0.4", linestyle="--", linewidth=1, label=name)
+        axes.set(title=key, xlabel="step")
+        axes.grid(color="0.92")
+    if mixes:
+        _draw_batches(next(panels), runs)
+    for axes in panels:
+        axes.set_visible(False)
+    figure.legend(
+        *figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8
+    )
+    save_picture(figure, path)
 
 
 def _draw_batches(axes: Any, runs: Sequence[Curves]) -> None:

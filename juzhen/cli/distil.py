@@ -1,12 +1,12 @@
 """`juzhen distil`: scores of a teacher as graded labels."""
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from juzhen.cli.arguments import BATCH_TOKENS, SEED, VerbParser, data_folder
 from juzhen.core.errors import UserError
+from juzhen.core.network import without_hub
 from juzhen.core.numerals import whole_number
 from juzhen.core.places import DATASETS
 
@@ -67,8 +67,7 @@ def run(
 ) -> None:
     """Reads, scores, writes, and says how the new set is trained on."""
     _check_place(out, dataset)
-    # An encoder is a folder here, the hub is never asked. transformers reads this when it is imported.
-    os.environ["HF_HUB_OFFLINE"] = "1"
+    without_hub()
     from juzhen.mining.distil import distilled_pairs, graded, write_set
     from juzhen.mining.sets import read_set
 

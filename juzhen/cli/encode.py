@@ -1,6 +1,5 @@
 """`juzhen encode`: embeddings of the lines of a file."""
 
-import os
 import sys
 from pathlib import Path
 
@@ -8,8 +7,9 @@ from juzhen.backends.names import BackendName, backend_name
 from juzhen.cli.arguments import BATCH_TOKENS, VerbParser
 from juzhen.core.caches import caches_below
 from juzhen.core.errors import UserError
+from juzhen.core.network import without_hub
 from juzhen.core.texts import text_fault
-from juzhen.core.whole import whole_file
+from juzhen.core.whole import whole_file, writing_to
 
 OWN_CACHES = True
 
@@ -60,8 +60,7 @@ def run(
     for number, text in enumerate(texts, start=1):
         if fault := text_fault(text):
             raise UserError(f"{file}:{number}: the line {fault}")
-    # An encoder is a folder here, the hub is never asked. transformers reads this when it is imported.
-    os.environ["HF_HUB_OFFLINE"] = "1"
+    without_hub()
     import numpy as np
 
     from juzhen.backends import Deferred
@@ -78,9 +77,6 @@ def run(
         cache=None if cache is None else EmbeddingCache(cache),
     )
     output = output or file.with_name(f"{file.name.split('.txt')[0]}.npy")
-    try:
-        with whole_file(output, "wb") as place:
-            np.save(place, embeddings)
-    except OSError as error:
-        raise UserError(f"--output {output}: cannot be written ({error.strerror})") from error
+    with writing_to(f"--output {output}"), whole_file(output, "wb") as place:
+        np.save(place, embeddings)
     print(f"{len(embeddings):,} embeddings of {embeddings.shape[1]} numbers: {output}", file=sys.stderr)

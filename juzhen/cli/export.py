@@ -1,6 +1,5 @@
 """`juzhen export`: an encoder as one ONNX file."""
 
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -8,7 +7,8 @@ from pathlib import Path
 from juzhen.backends.names import BackendName
 from juzhen.cli.arguments import VerbParser
 from juzhen.core.errors import UserError
-from juzhen.core.whole import whole_file
+from juzhen.core.network import without_hub
+from juzhen.core.whole import whole_file, writing_to
 
 
 def parser() -> VerbParser:
@@ -27,8 +27,7 @@ def run(encoder: str | Path, file: Path, *, int8: bool = False) -> None:
     """Writes the file. Raises UserError for an encoder that cannot be exported, and where packages are missing."""
     if file.suffix != ".onnx":
         raise UserError(f"{file}: expected a file that ends in .onnx")
-    # An encoder is a folder here, the hub is never asked. transformers reads this when it is imported.
-    os.environ["HF_HUB_OFFLINE"] = "1"
+    without_hub()
     from juzhen.backends import require_packages
     from juzhen.encoders import PromptEncoder, load_encoder
 
@@ -42,11 +41,8 @@ def run(encoder: str | Path, file: Path, *, int8: bool = False) -> None:
         made = export_onnx(loaded, Path(folder) / "encoder.onnx", quantised=int8)
         if len(list(Path(folder).iterdir())) > 1:
             raise UserError(f"{encoder}: more than 2 GB of weights, which one ONNX file cannot hold")
-        try:
-            with made.open("rb") as source, whole_file(file, "wb") as target:
-                shutil.copyfileobj(source, target)
-        except OSError as error:
-            raise UserError(f"{file}: cannot be written ({error.strerror})") from error
+        with writing_to(file), made.open("rb") as source, whole_file(file, "wb") as target:
+            shutil.copyfileobj(source, target)
     print(f"{file}: {file.stat().st_size / 1e6:.1f} MB, computes what {encoder} does")
     if loaded.prompt:
         print(f"put {loaded.prompt!r} before every text: the file begins behind the tokenizer")

@@ -6,16 +6,16 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from juzhen.cli.arguments import BATCH_TOKENS, VerbParser
+from juzhen.cli.arguments import BATCH_TOKENS, SEED, VerbParser
 from juzhen.cli.calibrate import add_scoring
 from juzhen.core.errors import UserError
+from juzhen.core.markup import markdown_table
 from juzhen.core.whole import write_json
 
 if TYPE_CHECKING:  # it loads torch, and --help should not wait for it
     from juzhen.calibration.run_scores import ScoredRun
 
 BOOTSTRAP_SAMPLES = 1000
-SEED = 42
 
 
 def parser() -> VerbParser:
@@ -55,13 +55,14 @@ def run(
         )
     folder = output or runs[0].folder / "analysis"
     folder.mkdir(parents=True, exist_ok=True)
-    lines, notes = ["| set | α | who | Spearman | 95 % | accuracy |", "|---|--:|---|--:|---|--:|"], []
+    lines, notes = [], []
     for name in shared:
         report = fuse_set(runs, name)
         write_json(folder / f"fusion-{name}.json", report)
         lines += [_row(report, who) for who in ("first", "second", "fused")]
         notes.append(f"{name}: {report['how']}, {report['rows']:,} rows{_told(report['calibration'])}")
-    print("\n".join([*lines, "", *notes]))
+    head = ("set", "α", "who", "Spearman", "95 %", "accuracy")
+    print("\n".join([markdown_table(head, lines, numbers=(1, 3, 5)), "", *notes]))
     print(f"written to {folder}", file=sys.stderr)
 
 
@@ -122,16 +123,11 @@ def _told(calibration: dict[str, Any]) -> str:
     return f"; ECE ×100 of the fused score: {', '.join(errors)}" if errors else ""
 
 
-def _row(report: dict[str, Any], who: str) -> str:
+def _row(report: dict[str, Any], who: str) -> list[str]:
     spearman, accuracy = report[who]["spearman"], report[who].get("accuracy", {"value": None})
     interval = "" if spearman["low"] is None else f"{100 * spearman['low']:.1f}–{100 * spearman['high']:.1f}"
-    cells = [
-        report["set"],
-        f"{report['alpha']:.2f}" if who == "fused" else "",
-        who,
-        _percent(spearman["value"]),
-    ]
-    return f"| {' | '.join([*cells, interval, _percent(accuracy['value'])])} |"
+    weight = f"{report['alpha']:.2f}" if who == "fused" else ""
+    return [report["set"], weight, who, _percent(spearman["value"]), interval, _percent(accuracy["value"])]
 
 
 def _percent(value: float | None) -> str:

@@ -23,7 +23,6 @@ def parser() -> VerbParser:
 
 
 def add_report(parser: VerbParser) -> None:
-    """What a report is made of and where it goes."""
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where to write; default: <folder>/report")
     parser.add_argument(
         "--reference", type=Path, metavar="FOLDER", help="published numbers as CSV; default: the shipped ones"

@@ -7,9 +7,6 @@ of two runs.
 """
 
 import argparse
-import csv
-import io
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,10 +17,12 @@ from juzhen.calibration.new_pairs import add_fitted, check_fitted, fused_scores,
 from juzhen.cli.arguments import BATCH_TOKENS, VerbParser
 from juzhen.cli.encode import add_backend
 from juzhen.core.caches import caches_below
+from juzhen.core.csv_rows import csv_text
 from juzhen.core.errors import UserError, nearest
+from juzhen.core.network import without_hub
 from juzhen.core.numerals import is_position
 from juzhen.core.texts import short, text_fault
-from juzhen.core.whole import write_text
+from juzhen.core.whole import write_text, writing_to
 
 if TYPE_CHECKING:  # it loads numpy, and --help should not wait for that
     import numpy as np
@@ -62,7 +61,8 @@ def run(
     if options.encoder is None and options.fuse is None:
         raise UserError('expected a run or an encoder: juzhen score <run or folder> "句子一" "句子二"')
     if options.file is None and len(options.sentences) == 2:
-        print(f"{score_pair(options):.4f}")
+        first, second = options.sentences
+        print(f"{_scores([first], [second], options, progress=False)[0]:.4f}")
     elif options.file is not None and not options.sentences:
         print(f"written to {score_file(options)}", file=sys.stderr)
     else:
@@ -95,12 +95,6 @@ def parser() -> VerbParser:
     add_backend(parser)
     add_fitted(parser)
     return parser
-
-
-def score_pair(options: argparse.Namespace) -> float:
-    """Similarity of two sentences."""
-    first, second = options.sentences
-    return float(_scores([first], [second], options, progress=False)[0])
 
 
 def score_file(options: argparse.Namespace) -> Path:
@@ -142,7 +136,6 @@ def _check_output(output: Path, options: argparse.Namespace) -> None:
 
 
 def _text_columns(table: "Table", options: argparse.Namespace) -> list[Sequence[str]]:
-    """The two columns of sentences, none of them empty."""
     from juzhen.data.verify import place_in
 
     names = table.names or [str(position) for position in range(len(table.columns))]
@@ -186,8 +179,7 @@ def _no_column(name: str, table: "Table", options: argparse.Namespace) -> str:
 def _scores(
     first: Sequence[str], second: Sequence[str], options: argparse.Namespace, *, progress: bool
 ) -> "np.ndarray":
-    # An encoder is a folder here, the hub is never asked. transformers reads this when it is imported.
-    os.environ["HF_HUB_OFFLINE"] = "1"
+    without_hub()
     from juzhen.backends import Deferred
     from juzhen.encoders import CrossEncoder, SentenceEncoder
     from juzhen.encoders.embedding_cache import EmbeddingCache
@@ -228,17 +220,7 @@ def _tell_cut(encoder: "SentenceEncoder | CrossEncoder", first: Sequence[str], s
 def _write_table(
     path: Path, names: list[str] | None, columns: list[Sequence[str]], *, delimiter: str, quoted: bool
 ) -> None:
-    """No half file is ever seen."""
-    text = io.StringIO()
-    rows = zip(*columns, strict=True)
-    if quoted:
-        writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
-        writer.writerows([names] if names else [])
-        writer.writerows(rows)
-    else:
-        text.writelines(f"{delimiter.join(row)}\n" for row in ([names] if names else []))
-        text.writelines(f"{delimiter.join(row)}\n" for row in rows)
-    try:
-        write_text(path, text.getvalue())
-    except OSError as error:
-        raise UserError(f"--output {path}: cannot be written ({error.strerror})") from error
+    rows = [*([names] if names else []), *zip(*columns, strict=True)]
+    plain = "" if quoted else "".join(f"{delimiter.join(row)}\n" for row in rows)
+    with writing_to(f"--output {path}"):
+        write_text(path, csv_text(rows, delimiter=delimiter) if quoted else plain)

@@ -1,14 +1,15 @@
 """`juzhen space`: where the embeddings of a finished encoder lie."""
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from juzhen.cli.arguments import BATCH_TOKENS, SEED, VerbParser, data_folder
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, nearest
+from juzhen.core.network import without_hub
 from juzhen.core.numerals import whole_number
 from juzhen.core.places import DATASETS
+from juzhen.core.whole import write_json
 
 if TYPE_CHECKING:
     from juzhen.data.probe import Probe
@@ -66,15 +67,12 @@ def run(
     output: Path | None = None,
 ) -> None:
     """Draws, encodes, measures, prints a table: a row per measure, a column per set."""
-    # An encoder is a folder here, the hub is never asked. transformers reads this when it is imported.
-    os.environ["HF_HUB_OFFLINE"] = "1"
+    without_hub()
     from juzhen.encoders import load_encoder
     from juzhen.metrics.space import measure_space
 
-    of_sets = _probes(
-        dataset, split, file, data_dir=data_folder(data_dir), num_sentences=sentences, seed=seed
-    )
-    probes = dict(of_sets)
+    folder = data_folder(data_dir)
+    probes = dict(_probes(dataset, split, file, data_dir=folder, num_sentences=sentences, seed=seed))
     loaded = load_encoder(encoder)
     found = {}
     for name, probe in probes.items():
@@ -83,8 +81,6 @@ def run(
         found[name] = {"texts": len(probe.sentences), "dimensions": loaded.dim, **measured}
     print(_table(found))
     if output:
-        from juzhen.core.whole import write_json
-
         write_json(output, found)
 
 
@@ -98,7 +94,6 @@ def _probes(
     seed: int,
 ) -> "Iterator[tuple[str, Probe]]":
     """Name of a sample and its texts. Raises UserError for a set or a file that is not there."""
-    from juzhen.core.errors import nearest
     from juzhen.data.audit.sources import ConfiguredSets, text_lines
     from juzhen.data.probe import Probe
 

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from juzhen.cli.arguments import VerbParser
-from juzhen.core.errors import UserError
-from juzhen.core.whole import write_text
+from juzhen.core.whole import write_text, writing_to
 
 if TYPE_CHECKING:  # it loads numpy, and --help should not wait for that
     from juzhen.report.matrix import Matrix
@@ -27,13 +26,11 @@ def parser() -> VerbParser:
 
 
 def add_runs(parser: VerbParser) -> None:
-    """The folder of runs that a verb reads, and the metric of its columns."""
     parser.add_argument("folder", type=Path, help="folder that holds runs, at any depth")
     parser.add_argument("--metric", help="spearman (default), pearson, accuracy, f1, …")
 
 
 def add_split(parser: VerbParser) -> None:
-    """The option --split: which columns a matrix has."""
     parser.add_argument(
         "--split",
         choices=("dev", "test", "both"),
@@ -64,7 +61,6 @@ def run(
 
 
 def read_matrix(folder: Path, *, metric: str, split: str | None = None) -> "Matrix":
-    """The matrix of all runs below a folder."""
     from juzhen.report.collect import collect
     from juzhen.report.matrix import build_matrix
 
@@ -73,12 +69,9 @@ def read_matrix(folder: Path, *, metric: str, split: str | None = None) -> "Matr
 
 def write_page(path: Path | None, text: str) -> None:
     """Writes a text where one was asked for. Raises UserError for a place that cannot be written to."""
-    if path is None:
-        return
-    try:
-        write_text(path, text)
-    except OSError as error:
-        raise UserError(f"{path}: cannot write there ({error.strerror})") from error
+    if path is not None:
+        with writing_to(path):
+            write_text(path, text)
 
 
 def tell(line: str) -> None:

@@ -1,12 +1,12 @@
 """`juzhen transfer`: what a classifier on frozen embeddings reaches."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from juzhen.cli.arguments import BATCH_TOKENS, SEED, VerbParser, data_folder
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, nearest
+from juzhen.core.network import without_hub
 from juzhen.core.numerals import whole_number
 from juzhen.core.places import DATASETS
 from juzhen.core.whole import write_json
@@ -52,8 +52,7 @@ def run(
     output: Path | None = None,
 ) -> None:
     """Encodes, classifies, prints a table."""
-    # An encoder is a folder here, the hub is never asked. transformers reads this when it is imported.
-    os.environ["HF_HUB_OFFLINE"] = "1"
+    without_hub()
     from juzhen.data.audit.sources import ConfiguredSets
     from juzhen.encoders import load_encoder
 
@@ -70,13 +69,11 @@ def run(
         percents = " | ".join(f"{100 * value:.1f}" for value in (one.accuracy, one.f1, one.majority))
         print(f"| {name} | {percents} | {one.rows:,} | {one.learnt_from:,} | {one.how} |", flush=True)
     if output:
-        write_json(output, {name: one.as_dict() for name, one in found.items()})
+        write_json(output, {name: vars(one) for name, one in found.items()})
 
 
 def _read(sets: "ConfiguredSets", name: str) -> "dict[str, Examples | None]":
     """Split → rows of a set, None where there is no file. Raises UserError where there is none at all."""
-    from juzhen.core.errors import nearest
-
     if name not in sets.files:
         raise UserError(f"{name}: no conf/dataset/{name}.yaml; {nearest(name, sets.files)}")
     splits = {split: sets.load(name, split) for split in ("train", "dev", "test")}

@@ -85,7 +85,6 @@ def parser_of(name: str) -> VerbParser:
 
 
 def overview() -> str:
-    """What `juzhen --help` prints."""
     width = max(map(len, VERBS))
     lines = [
         "usage: juzhen VERB …",

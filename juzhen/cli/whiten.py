@@ -1,10 +1,10 @@
 """`juzhen whiten`: an encoder of token embeddings alone, whitened in part."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from juzhen.cli.arguments import SEED, VerbParser, data_folder
+from juzhen.core.network import without_hub
 from juzhen.core.numerals import finite_number, whole_number
 from juzhen.core.places import DATASETS
 
@@ -56,8 +56,7 @@ def run(
     data_dir: Path | None = None,
 ) -> None:
     """Reads the encoder and the texts, whitens, writes, and says how to go on."""
-    # An encoder is a folder here, the hub is never asked. transformers reads this when it is imported.
-    os.environ["HF_HUB_OFFLINE"] = "1"
+    without_hub()
     import numpy as np
 
     from juzhen.encoders.bundle import load_encoder, save_encoder

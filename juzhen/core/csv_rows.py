@@ -1,8 +1,8 @@
-"""Rows of a CSV file by the names in its first line: of published numbers, of learning curves."""
+"""Rows of a CSV file by the names in its first line, and rows as the text of one."""
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from juzhen.core.errors import UserError
@@ -25,6 +25,13 @@ def csv_rows(path: Path) -> tuple[list[str], Iterator[tuple[int, dict[str, str]]
     rows = _told(path, text)
     names = next(rows, (0, []))[1]
     return names, _named(path, names, rows)
+
+
+def csv_text(rows: Iterable[Iterable[object]], *, delimiter: str = ",") -> str:
+    """The rows as CSV, that of the names first where there is one; lines end in a line feed alone."""
+    file = io.StringIO()
+    csv.writer(file, delimiter=delimiter, lineterminator="\n").writerows(rows)
+    return file.getvalue()
 
 
 def _named(

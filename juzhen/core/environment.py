@@ -1,6 +1,5 @@
 """What a result was computed with: commit, versions, machine."""
 
-import os
 import platform
 import subprocess
 import sys
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from juzhen.core.places import IS_CLONE, ROOT
-from juzhen.core.processor import lacks_bf16, processor_name
+from juzhen.core.processor import lacks_bf16, num_cores, processor_name
 
 PACKAGES = (
     "torch",
@@ -32,16 +31,17 @@ def describe_environment() -> dict[str, Any]:
         "git_commit": _git("rev-parse", "HEAD"),
         "git_dirty": bool(_git("status", "--porcelain", "--untracked-files=no")),
         "python": platform.python_version(),
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": {name: package_version(name) for name in PACKAGES},
         "platform": f"{platform.system()} {platform.machine()}",
-        "cpu_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cpu_cores": num_cores(),
         "processor": processor_name(),
         "lacks_bf16": lacks_bf16(),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
     }
 
 
-def _version(package: str) -> str | None:
+def package_version(package: str) -> str | None:
+    """Of what is installed; None where it is not."""
     try:
         return version(package)
     except PackageNotFoundError:

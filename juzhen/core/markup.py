@@ -1,6 +1,7 @@
 """Text from anywhere as text of a Markdown page: names of runs, sets and folders are not ours to trust."""
 
 import re
+from collections.abc import Container, Iterable, Sequence
 
 
 def in_markdown(text: str) -> str:
@@ -15,3 +16,11 @@ def in_markdown(text: str) -> str:
     text = re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text)  # what follows a bare < in "p < 0.05" is no tag
     text = text.replace("](", r"]\(").replace("][", r"]\[")
     return re.sub(r"(?<!\\)\|", r"\|", text)
+
+
+def markdown_table(
+    head: Sequence[str], lines: Iterable[Sequence[str]], *, numbers: Container[int] = ()
+) -> str:
+    """A table of Markdown; `numbers` are the places of the columns that stand at the right."""
+    rules = ["--:" if place in numbers else "---" for place in range(len(head))]
+    return "\n".join(f"| {' | '.join(map(in_markdown, line))} |" for line in (head, rules, *lines))

@@ -11,6 +11,11 @@ PROBE_SECONDS = 2.0
 WANDB_SECONDS = 3.0
 
 
+def without_hub() -> None:
+    """Where an encoder is a folder, the hub is never asked. transformers reads this when it is imported."""
+    os.environ["HF_HUB_OFFLINE"] = "1"
+
+
 def answers(url: str, *, seconds: float = PROBE_SECONDS) -> bool:
     """True when the server, or the proxy on the way to it, takes a connection in time.
 

@@ -1,10 +1,16 @@
 """Which processor this is, and whether it can multiply in bfloat16, as far as the system tells (Linux)."""
 
+import os
 from pathlib import Path
 
 CPUINFO = Path("/proc/cpuinfo")
 BF16_INSTRUCTIONS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 """Instruction sets with products of bfloat16: of x86 the first two, of ARM the last."""
+
+
+def num_cores() -> int:
+    """Cores that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def processor_name() -> str | None:

@@ -18,6 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+from juzhen.core.errors import UserError
+
 LEFT_BEHIND = re.compile(
     r"\.(?P<target>.+)\.[0-9a-f]{16}\.(part|(?P<old>old))"
     r"|\.encoder\.(part|old)-\d+|(resume|best)\.ckpt\.part|(result|snapshot)\.json\.part"  # of earlier versions
@@ -63,6 +65,15 @@ def _refuse_devices(path: Path) -> None:
     is_other = path.exists() and not path.is_file() and not path.is_dir()
     if is_other or path.absolute().parent == Path("/dev"):
         raise OSError(errno.EINVAL, "it is a device or a pipe, whose place a file would take", str(path))
+
+
+@contextmanager
+def writing_to(place: object, advice: str = "") -> Iterator[None]:
+    """Around writing to a place that the user chose: where the disk refuses, a UserError that ends with `advice`."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{place}: cannot write there ({error.strerror}){advice}") from error
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -98,12 +98,6 @@ def effective_rank(embeddings: np.ndarray) -> float | None:
     return float(np.exp(-(shares * np.log(shares)).sum()))
 
 
-def first_component_share(embeddings: np.ndarray) -> float | None:
-    """Share of the variance along the strongest direction, from 1/dim (even) to 1 (a line); None without variance."""
-    shares = explained_variance(embeddings)
-    return float(shares[0]) if len(shares) else None
-
-
 def first_component_isotropy(embeddings: np.ndarray, *, num_components: int = 50) -> float | None:
     """1 less the part of the strongest direction in the variance of the strongest `num_components`.
 

@@ -47,13 +47,19 @@ def score_set(
     """
     if len(TEXT_COLUMNS[examples.kind]) == 1:
         return {}
-    how = {"bootstrap_samples": bootstrap_samples, "seed": seed}
     try:
         if examples.kind in RANKED:
-            return score_ranking(scores, examples, temperature=temperature, confidence=CONFIDENCE, **how)
+            how = {"temperature": temperature, "confidence": CONFIDENCE}
+            return score_ranking(scores, examples, **how, bootstrap_samples=bootstrap_samples, seed=seed)
         grades = examples.grades()
         assert grades is not None  # pairs that are not ranked have an order
-        found = _correlations(scores, grades, **how)
+        low, high = bootstrap_interval(
+            scores, grades, samples=bootstrap_samples, confidence=CONFIDENCE, seed=seed
+        )
+        found = {
+            "spearman": Score(spearman(scores, grades), low, high, count=len(grades)),
+            "pearson": Score(pearson(scores, grades), count=len(grades)),
+        }
         spread = score_distribution(scores, grades)
         found |= {name: Score(value, count=len(grades)) for name, value in spread.items()}
         if examples.kind is Kind.LABELLED_PAIR:
@@ -61,18 +67,6 @@ def score_set(
     except ValueError as error:
         raise ValueError(f"{examples.name}/{examples.split}: {error}") from error
     return found
-
-
-def _correlations(
-    scores: np.ndarray, grades: np.ndarray, *, bootstrap_samples: int, seed: int
-) -> dict[str, Score]:
-    low, high = bootstrap_interval(
-        scores, grades, metric="spearman", samples=bootstrap_samples, confidence=CONFIDENCE, seed=seed
-    )
-    return {
-        "spearman": Score(spearman(scores, grades), low, high, count=len(grades)),
-        "pearson": Score(pearson(scores, grades), count=len(grades)),
-    }
 
 
 def _decisions(

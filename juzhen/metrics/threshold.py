@@ -74,21 +74,26 @@ def area_under_curve(scores: np.ndarray, labels: np.ndarray) -> float | None:
 
 
 def _cross_fitted(scores: np.ndarray, labels: np.ndarray, *, objective: Objective) -> np.ndarray | None:
-    """Which rows are accepted, each half by the threshold of the other.
-
-    The halves depend on the labels alone, never on scores, and share both classes evenly. Rows are shuffled
-    first, by a fixed permutation: files often alternate between classes or repeat a sentence in the next row.
-    """
+    """Which rows are accepted, each half by the threshold of the other."""
     if len(scores) < 4:
         return None
-    shuffled = np.random.default_rng(0).permutation(len(labels))
-    by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]
+    first, second = halves(labels)
     accepted = np.empty(len(scores), dtype=bool)
-    for judged, fitted in ((by_class[::2], by_class[1::2]), (by_class[1::2], by_class[::2])):
-        accepted[judged] = scores[judged] >= fit_threshold(
-            scores[fitted], labels[fitted], objective=objective
-        )
+    for judged, fitted in ((first, second), (second, first)):
+        threshold = fit_threshold(scores[fitted], labels[fitted], objective=objective)
+        accepted[judged] = scores[judged] >= threshold
     return accepted
+
+
+def halves(targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Row numbers of two halves that share the targets evenly and depend on them alone, never on scores.
+
+    Rows are shuffled first, by a fixed permutation: files often alternate between classes or repeat a sentence in the
+    next row.
+    """
+    shuffled = np.random.default_rng(0).permutation(len(targets))
+    ordered = shuffled[np.argsort(targets[shuffled], kind="stable")]
+    return np.sort(ordered[::2]), np.sort(ordered[1::2])
 
 
 def _accuracy(accepted: np.ndarray, labels: np.ndarray) -> float | None:

@@ -38,7 +38,7 @@ def score_together(
         values = np.concatenate([chosen[name][0] for name in STS_SETS])
         grades = np.concatenate([chosen[name][1].grades() for name in STS_SETS])
         low, high = bootstrap_interval(
-            values, grades, metric="spearman", samples=bootstrap_samples, confidence=CONFIDENCE, seed=seed
+            values, grades, samples=bootstrap_samples, confidence=CONFIDENCE, seed=seed
         )
         each = [found[f"{split}/{name}/spearman"].value for name in STS_SETS]
         defined = [value for value in each if value is not None]

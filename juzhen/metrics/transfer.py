@@ -6,7 +6,7 @@ says what the encoder has put in, whatever the cosine makes of it.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -38,9 +38,6 @@ Features: TypeAlias = np.ndarray | scipy.sparse.csr_array
 Labelled = tuple[Features, np.ndarray]
 """Features, and the class number of each row."""
 
-Judged = tuple[np.ndarray, np.ndarray, np.ndarray, float, str]
-"""Classes of the rows that are judged by, what was named of them, classes that were learnt from, penalty, and how."""
-
 
 @dataclass(frozen=True)
 class TransferScore:
@@ -63,9 +60,6 @@ class TransferScore:
     low: float | None = None
     high: float | None = None
 
-    def as_dict(self) -> dict[str, float | int | str | None]:
-        return asdict(self)
-
     def as_scores(self) -> dict[str, Score]:
         """`transfer_accuracy`, `transfer_f1` and `transfer_majority`."""
         return {
@@ -76,17 +70,13 @@ class TransferScore:
 
 
 def combined(texts: list[Features], kind: Kind) -> Features:
-    """What the classifier sees of a row, from the features of its one or two texts."""
     if kind is Kind.LABELLED_TEXT:
         return texts[0]
     u, v = texts
     parts = [abs(u - v), u * v]
     parts = [u, v, *parts] if kind is Kind.NLI_PAIR else parts
-    return (
-        scipy.sparse.hstack(parts, format="csr")
-        if scipy.sparse.issparse(u)
-        else np.concatenate(parts, axis=1)
-    )
+    is_sparse = scipy.sparse.issparse(u)
+    return scipy.sparse.hstack(parts, format="csr") if is_sparse else np.concatenate(parts, axis=1)
 
 
 def classify(
@@ -99,13 +89,17 @@ def classify(
     Raises UserError where a class has too few rows for folds.
     """
     name, in_folds = judged_split({name: labels for name, (_, labels) in splits.items()})
+    features, learnt = splits[name if in_folds else "train"]
     if in_folds:
-        gold, found, learnt, strength, how = _in_folds(*splits[name], name=name, seed=seed)
+        # One penalty for all folds, of a middle strength: chosen on the rows it is judged by it would flatter.
+        strength, folds = _strengths(features)[1], _folds(learnt, seed)
+        gold, found = learnt, cross_val_predict(_classifier(strength, features), features, learnt, cv=folds)
+        how = f"{folds.get_n_splits()} folds of {name}"
     else:
-        dev = splits.get("dev") if name == "test" else None
-        gold, found, learnt, strength, how = _held_out(
-            splits["train"], splits[name], dev, name=name, seed=seed
-        )
+        strength = _best_strength(features, learnt, splits.get("dev") if name == "test" else None, seed)
+        judged, gold = splits[name]
+        found = _classifier(strength, features).fit(features, learnt).predict(judged)
+        how = f"train → {name}"
     right = (gold == found).astype(np.float64)
     low, high = bootstrap_mean(right, samples=bootstrap_samples, confidence=confidence, seed=seed)
     average = "binary" if len(np.unique(learnt)) <= 2 else "macro"
@@ -140,32 +134,13 @@ def _folds(labels: np.ndarray, seed: int) -> StratifiedKFold:
 
 
 def _best_strength(features: Features, labels: np.ndarray, dev: Labelled | None, seed: int) -> float:
+    if dev is None and np.bincount(labels)[np.unique(labels)].min() < 2:
+        return _strengths(features)[1]  # a class with one row has no part in folds
+
     def quality(strength: float) -> float:
+        model = _classifier(strength, features)
         if dev is not None:
-            return accuracy_score(
-                dev[1], _classifier(strength, features).fit(features, labels).predict(dev[0])
-            )
-        folds = _folds(labels, seed)
-        return accuracy_score(
-            labels, cross_val_predict(_classifier(strength, features), features, labels, cv=folds)
-        )
+            return accuracy_score(dev[1], model.fit(features, labels).predict(dev[0]))
+        return accuracy_score(labels, cross_val_predict(model, features, labels, cv=_folds(labels, seed)))
 
     return max(_strengths(features), key=quality)  # the strongest penalty among equals
-
-
-def _held_out(train: Labelled, judged: Labelled, dev: Labelled | None, *, name: str, seed: int) -> Judged:
-    features, labels = train
-    if dev is None and np.bincount(labels)[np.unique(labels)].min() < 2:
-        strength = _strengths(features)[1]  # a class with one row has no part in folds
-    else:
-        strength = _best_strength(features, labels, dev, seed)
-    found = _classifier(strength, features).fit(features, labels).predict(judged[0])
-    return judged[1], found, labels, strength, f"train → {name}"
-
-
-def _in_folds(features: Features, labels: np.ndarray, *, name: str, seed: int) -> Judged:
-    """One penalty for all folds, of a middle strength: chosen on the rows it is judged by it would flatter."""
-    strength = _strengths(features)[1]
-    folds = _folds(labels, seed)
-    found = cross_val_predict(_classifier(strength, features), features, labels, cv=folds)
-    return labels, found, labels, strength, f"{folds.get_n_splits()} folds of {name}"

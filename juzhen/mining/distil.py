@@ -4,8 +4,6 @@ For sentence pairs: Thakur et al. 2021, https://arxiv.org/abs/2010.08240, who ca
 labelled the silver one.
 """
 
-import csv
-import io
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +11,10 @@ import numpy as np
 from jaxtyping import Float
 from omegaconf import OmegaConf
 
+from juzhen.core.csv_rows import csv_text
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
-from juzhen.core.whole import write_text
+from juzhen.core.whole import write_text, writing_to
 from juzhen.data.spec import DatasetConfig
 from juzhen.data.views import apply_view
 from juzhen.metrics.correlation import spearman
@@ -90,11 +89,7 @@ def write_set(
     like     the configuration of that set, for language and license
     graded_by  who gave the scores, in words
     """
-    text = io.StringIO()
-    writer = csv.writer(text, delimiter="\t", lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows(zip(pairs.first, pairs.second, written, strict=True))
-    _write(path, text.getvalue())
+    rows = [COLUMNS, *zip(pairs.first, pairs.second, written, strict=True)]
     numbers = [float(one) for one in written]
     config = {
         "name": path.stem,
@@ -123,14 +118,8 @@ def write_set(
         "limit": None,
     }
     yaml = path.parent / "conf" / "dataset" / f"{path.stem}.yaml"
-    _write(yaml, f"# @package dataset.{path.stem}\n{OmegaConf.to_yaml(OmegaConf.create(config))}")
+    with writing_to(f"--out {path}"):
+        yaml.parent.mkdir(parents=True, exist_ok=True)  # the table's folder is above it
+        write_text(path, csv_text(rows, delimiter="\t"))
+        write_text(yaml, f"# @package dataset.{path.stem}\n{OmegaConf.to_yaml(OmegaConf.create(config))}")
     return yaml
-
-
-def _write(path: Path, text: str) -> None:
-    """The whole file or none of it."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, text)
-    except OSError as error:
-        raise UserError(f"--out {path}: cannot be written ({error.strerror})") from error

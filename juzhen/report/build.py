@@ -12,7 +12,7 @@ from juzhen.report.entries import BASELINES, EntryMatrix, EntryRow, trained_sets
 from juzhen.report.fidelity import Fidelity, shape_fidelity
 from juzhen.report.figures import MEASURED
 from juzhen.report.leaks import Audit
-from juzhen.report.matrix import Matrix, build_matrix
+from juzhen.report.matrix import build_matrix
 from juzhen.report.questions import (
     averages_table,
     greedy_table,
@@ -65,7 +65,10 @@ def build_report(
 ) -> Report:
     """Raises UserError when no result has the metric, or the split, as `build_matrix` takes it."""
     matrix = with_entries(build_matrix(results, metric=metric, split=split), audit)
-    columns = _own_columns(matrix, results)
+    # Sets, each once, not averages of other columns: those whose rows a result has read.
+    read = {key for one in results for key in one.data}
+    scored = [column for column in matrix.counted if any(column in row.cells for row in matrix.rows)]
+    columns = [column for column in scored if not read or column in read]
     untrained = {
         row.label: untrained_row(row, matrix.rows) for row in matrix.rows if row.trained_on not in BASELINES
     }
@@ -76,6 +79,8 @@ def build_report(
     costs = row_costs(matrix.rows, results)
     measured = {one.source for one in reference.numbers if one.standing == MEASURED}
     published = published_tables(compare(matrix, reference.numbers), len(measured))
+    unknown = [(name,) for name in reference.unknown]
+    note = "Names of the reference that have no equal here; their numbers are not compared."
     tables = [
         *rows_table(matrix),
         averages_table(matrix, columns, untrained),
@@ -86,7 +91,7 @@ def build_report(
         fidelity_table(fidelity),
         *published,
         *claims_table(beside_claims(matrix, reference.numbers)),
-        *_unknown(reference),
+        *([Table("unknown", "Not compared", note, ("name",), unknown)] if unknown else []),
         significance_table(matrix, differences),
         leak_table(matrix),
         cost_table(costs, matrix),
@@ -94,19 +99,3 @@ def build_report(
     return Report(
         matrix, clustered(matrix, matrix.columns), costs, fidelity, differences, tables, len(results)
     )
-
-
-def _own_columns(matrix: Matrix, results: Sequence[Result]) -> list[str]:
-    """Columns that are sets, each once, not averages of other columns: those whose rows a result has read."""
-    read = {key for one in results for key in one.data}
-    scored = [column for column in matrix.counted if any(column in row.cells for row in matrix.rows)]
-    return [column for column in scored if not read or column in read]
-
-
-def _unknown(reference: Reference) -> list[Table]:
-    if not reference.unknown:
-        return []
-    note = "Names of the reference that have no equal here; their numbers are not compared."
-    return [
-        Table("unknown", "Not compared", note, ("name",), [(name,) for name in reference.unknown]),
-    ]

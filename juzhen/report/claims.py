@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from juzhen.report.compare import pipes, training_of_row, unlike
+from juzhen.report.compare import unlike
 from juzhen.report.figures import CLAIM, Published
 from juzhen.report.matrix import Cell, Matrix, Row
 from juzhen.report.table import heading, percent
+from juzhen.report.training import training_of
 
 
 @dataclass(frozen=True)
@@ -24,9 +25,6 @@ class Beside:
     verdict: str
 
 
-CLAIMS_MEANING = (
-    "Claims and targets, which no measurement of their source stands behind, beside the best of our rows:"
-)
 CLAIM_COLUMNS = ("claim", "source", "our best row", "set", "ours", "verdict", "note")
 
 
@@ -50,7 +48,7 @@ def _cells_of_like(claim: Published, row: Row, metric: str) -> Iterator[tuple[st
     not_said = {"start"} | ({"split"} if not claim.split else set())
     not_said |= {"training"} if not claim.trained_on else set()
     if row.trained_on not in ("", "lexical"):
-        training = training_of_row(row)
+        training = training_of(row.latest)
         for column, cell in row.cells.items():
             if not set(unlike(claim, training, column, metric)) - not_said:
                 yield column, cell
@@ -70,14 +68,6 @@ def claim_lines(found: Sequence[Beside]) -> list[tuple[str, ...]]:
         )
         for one in found
     ]
-
-
-def claims_markdown(found: Sequence[Beside]) -> str:
-    """Markdown of the claims; empty where none is about a set that we have scored."""
-    if not found:
-        return ""
-    lines = [CLAIM_COLUMNS, ["---"] * len(CLAIM_COLUMNS), *claim_lines(found)]
-    return "\n".join(["", CLAIMS_MEANING, "", *map(pipes, lines), ""])
 
 
 def spoken(claim: Published) -> str:

@@ -4,9 +4,8 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from juzhen.core.errors import UserError
 from juzhen.core.places import ROOT
-from juzhen.core.whole import write_text
+from juzhen.core.whole import write_text, writing_to
 from juzhen.report.build import Report, build_report
 from juzhen.report.collect import collect
 from juzhen.report.leaks import Audit
@@ -42,14 +41,11 @@ def write_report(report: Report, folder: Path, *, title: str) -> list[Path]:
         "differences.csv": differences_csv(report),
         "published.csv": table_csv(published),
     }
-    try:
+    with writing_to(f"--out {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
             write_text(folder / name, text)
-        pictures = _pictures(report, folder)
-    except OSError as error:
-        raise UserError(f"--out {folder}: cannot write there ({error.strerror})") from error
-    return [*(folder / name for name in texts), *pictures]
+        return [*(folder / name for name in texts), *_pictures(report, folder)]
 
 
 def _pictures(report: Report, folder: Path) -> list[Path]:

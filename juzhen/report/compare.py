@@ -3,14 +3,10 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from juzhen.core.markup import in_markdown
-from juzhen.core.result import Result
-from juzhen.report.figures import MEASURED, PUBLISHED, Published, load_published
-from juzhen.report.matrix import Cell, Matrix, Row
+from juzhen.report.figures import MEASURED, Published
+from juzhen.report.matrix import Cell, Matrix
 from juzhen.report.table import heading, percent
 from juzhen.report.training import Training, stand_ins, training_of
-
-__all__ = ["PUBLISHED", "Comparison", "Published", "compare", "comparison_markdown", "load_published"]
 
 TOLERANCE_POINTS = 1.0
 """Two numbers ×100 this close count as the same: seeds alone move a fine-tuned encoder as far."""
@@ -51,7 +47,7 @@ def compare(matrix: Matrix, published: Sequence[Published]) -> list[Comparison]:
     for row in matrix.rows:
         if row.trained_on in ("", "lexical"):
             continue
-        training, stands_in = training_of_row(row), "; ".join(stand_ins(_latest(row)))
+        training, stands_in = training_of(row.latest), "; ".join(stand_ins(row.latest))
         for column, cell in sorted(row.cells.items()):
             shown: dict[tuple[str, str, float], Published] = {}
             for one in references:
@@ -103,30 +99,6 @@ def why_none(references: Iterable[Published], training: Training, column: str, m
     return f"the nearest, {one.percent:.2f} ({one.place}), is {told}"
 
 
-def comparison_markdown(compared: Sequence[Comparison], *, metric: str) -> str:
-    """Markdown: the cells that have a reference, those that have none and why, and how many these are."""
-    lines = [
-        pipes(COMPARED_COLUMNS),
-        "|---|---|---|--:|--:|---|---|---|---|",
-        *map(pipes, compared_lines(compared)),
-    ]
-    missing = sum(one.published is None for one in compared)
-    parts = [meaning(metric), "\n".join(lines) if len(lines) > 2 else NOTHING]
-    if missing:
-        parts.append("\n".join([pipes(REASON_COLUMNS), "|---|---|---|", *map(pipes, reason_lines(compared))]))
-    return "\n\n".join([*parts, f"no reference: {missing} of our numbers"]) + "\n"
-
-
-NOTHING = "Nothing of ours has a reference."
-
-
-def meaning(metric: str) -> str:
-    """What the numbers and the verdicts are, in one line."""
-    return (
-        f"{metric} ×100. matches: published lies in our 95 % interval, or within ±{TOLERANCE_POINTS} points."
-    )
-
-
 COMPARED_COLUMNS = (
     "trained on", "our setup", "set", "ours", "published", "its setup", "source", "verdict", LESS
 )  # fmt: skip
@@ -161,20 +133,6 @@ def reason_lines(compared: Sequence[Comparison]) -> list[tuple[str, str, str]]:
         if one.published is None:
             found.setdefault((one.row, one.reason), []).append(heading(one.column))
     return [(row, ", ".join(columns), reason) for (row, reason), columns in found.items()]
-
-
-def training_of_row(row: Row) -> Training:
-    return training_of(_latest(row))
-
-
-def _latest(row: Row) -> Result:
-    """One of the results of a row: all agree in what they have learnt from."""
-    return list(row.runs.results.values())[-1][-1]
-
-
-def pipes(cells: Iterable[str]) -> str:
-    """A line of a Markdown table."""
-    return f"| {' | '.join(map(in_markdown, cells))} |"
 
 
 def _verdict(cell: Cell, number: Published) -> str:

@@ -6,7 +6,6 @@ from itertools import combinations
 
 import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
-from scipy.spatial.distance import squareform
 from scipy.stats import rankdata
 
 from juzhen.report.entries import BASELINES, EntryMatrix, EntryRow
@@ -69,7 +68,12 @@ def complementary_pairs(
             continue
         better = max(table[a, shared].mean(), table[b, shared].mean())
         best_of = np.maximum(table[a, shared], table[b, shared]).mean() - better
-        observed, label = _observed(rows[a], rows[b], joint, columns, shared, better)
+        wanted, found = sorted((rows[a].trained_on, rows[b].trained_on)), []
+        for row, values in zip(joint, _values(joint, columns)[:, shared], strict=True):
+            is_of_both = sorted(row.trained_on.replace("+", ">").split(">")) == wanted
+            if is_of_both and row.setup == rows[a].setup and np.isfinite(values).all():
+                found.append((float(values.mean() - better), row.label))
+        observed, label = max(found) if found else (None, "")
         pairs.append(Pair(rows[a].label, rows[b].label, best_of, observed, label, int(shared.sum())))
     return sorted(pairs, key=lambda one: -one.best_of)
 
@@ -113,33 +117,10 @@ def _mean(values: np.ndarray) -> float:
     return float(known.mean()) if known.size else 0.0
 
 
-def _observed(
-    a: EntryRow,
-    b: EntryRow,
-    joint: Sequence[EntryRow],
-    columns: Sequence[str],
-    shared: np.ndarray,
-    better: float,
-) -> tuple[float | None, str]:
-    wanted = {a.trained_on, b.trained_on}
-    found = []
-    for row in joint:
-        sets = row.trained_on.replace("+", ">").split(">")
-        if len(sets) == 2 and set(sets) == wanted and row.setup == a.setup:
-            values = _values([row], columns)[0][shared]
-            if np.isfinite(values).all():
-                found.append((float(values.mean() - better), row.label))
-    return max(found) if found else (None, "")
-
-
 def _leaf_order(table: np.ndarray) -> list[int]:
     if len(table) < 3:
         return list(range(len(table)))
-    count = len(table)
-    distances = np.zeros((count, count))
-    for a, b in combinations(range(count), 2):
-        distances[a, b] = distances[b, a] = _distance(table[a], table[b])
-    condensed = squareform(distances, checks=False)
+    condensed = np.array([_distance(a, b) for a, b in combinations(table, 2)])
     tree = linkage(condensed, method="average")
     return [int(place) for place in leaves_list(optimal_leaf_ordering(tree, condensed))]
 
@@ -149,7 +130,14 @@ def _distance(a: np.ndarray, b: np.ndarray) -> float:
     shared = np.isfinite(a) & np.isfinite(b)
     if shared.sum() < LEAST_SHARED:
         return 1.0
-    ranks = rankdata(np.stack([a[shared], b[shared]]), axis=1)
+    return 1 - (rank_correlation(a[shared], b[shared]) or 0.0)
+
+
+def rank_correlation(a: np.ndarray, b: np.ndarray) -> float | None:
+    """Spearman's; None below two values, or where one side has no spread."""
+    if len(a) < 2:
+        return None
+    ranks = rankdata(np.stack([a, b]), axis=1)
     ranks -= ranks.mean(axis=1, keepdims=True)
     norm = np.sqrt((ranks**2).sum(axis=1)).prod()
-    return float(1 - ranks[0] @ ranks[1] / norm) if norm > 0 else 1.0
+    return float(ranks[0] @ ranks[1] / norm) if norm > 0 else None

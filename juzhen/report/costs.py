@@ -37,20 +37,16 @@ def row_costs(rows: Sequence[Row], results: Sequence[Result]) -> dict[str, Cost]
         lasts = [found[-1] for found in row.runs.results.values()]
         whole = [[chains[one.key, one.seed].get(i) for i in range(one.stage + 1)] for one in lasts]
         costs[row.label] = Cost(
-            seconds=_mean([_total(stages, "train_seconds") for stages in whole]),
-            rows_seen=_mean([_total(stages, "rows_seen") for stages in whole]),
+            seconds=_mean_total(whole, "train_seconds"),
+            rows_seen=_mean_total(whole, "rows_seen"),
             stages=lasts[0].stage + 1,
             device=str(lasts[0].environment.get("device") or "unknown"),
         )
     return costs
 
 
-def _total(stages: Sequence[Result | None], key: str) -> float | None:
-    told = [None if one is None else one.training.get(key) for one in stages]
-    known = [one for one in told if one is not None]
-    return sum(known) if len(known) == len(told) else None
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [one for one in values if one is not None]
-    return statistics.fmean(known) if known else None
+def _mean_total(seeds: Sequence[Sequence[Result | None]], key: str) -> float | None:
+    """The sum over the stages of each seed that has them all, and of these sums the mean."""
+    told = [[None if one is None else one.training.get(key) for one in stages] for stages in seeds]
+    sums = [sum(one for one in stages if one is not None) for stages in told if None not in stages]
+    return statistics.fmean(sums) if sums else None

@@ -1,8 +1,8 @@
 """Leaks that a run counted itself, on the very rows it trained on, and its score without them."""
 
 import statistics
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Sequence
 
 from juzhen.core.result import WITHOUT_LEAKS, Result
 from juzhen.report.leaks import Leak, Rest
@@ -22,7 +22,11 @@ def counted_leak(row: Row, column: str, metric: str, seeds: Sequence[int]) -> Le
     found = [one.data[column]["leaked"] for one in results]
     rows = round(statistics.fmean(one["rows"] for one in found))
     share = statistics.fmean(one["share"] for one in found)
-    return Leak(_most(found), rows, share, is_counted=True, rest=_rest(results, f"{column}/{metric}"))
+    by_set: Counter[str] = Counter()
+    for one in found:
+        by_set.update(one["by_set"])
+    source = max(by_set, key=lambda name: by_set[name], default="")
+    return Leak(source, rows, share, is_counted=True, rest=_rest(results, f"{column}/{metric}"))
 
 
 def _counting(results: Sequence[Result], column: str) -> Result | None:
@@ -32,15 +36,6 @@ def _counting(results: Sequence[Result], column: str) -> Result | None:
     if counted is None or counted.data[column].get("fingerprint") != read[0].data[column].get("fingerprint"):
         return None
     return counted
-
-
-def _most(found: Sequence[Mapping[str, Any]]) -> str:
-    """The training set that holds most of the seen rows; "" where nothing was seen."""
-    by_set: dict[str, int] = {}
-    for one in found:
-        for name, rows in one["by_set"].items():
-            by_set[name] = by_set.get(name, 0) + rows
-    return max(by_set, key=lambda name: by_set[name], default="")
 
 
 def _rest(results: Sequence[Result], key: str) -> Rest | None:
@@ -53,13 +48,11 @@ def _rest(results: Sequence[Result], key: str) -> Rest | None:
     if not defined:
         mean = _mean([whole.value for whole, _ in pairs])
         return Rest(mean, None, None, None, max(rest.count for _, rest in pairs))
-    return Rest(
-        whole=_mean([whole.value for whole, _ in defined]),
-        value=_mean([rest.value for _, rest in defined]),
-        low=_mean([rest.low for _, rest in defined]),
-        high=_mean([rest.high for _, rest in defined]),
-        count=round(statistics.fmean(rest.count for _, rest in defined)),
+    value, low, high = (
+        _mean([getattr(rest, name) for _, rest in defined]) for name in ("value", "low", "high")
     )
+    count = round(statistics.fmean(rest.count for _, rest in defined))
+    return Rest(_mean([whole.value for whole, _ in defined]), value, low, high, count)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -57,7 +57,6 @@ def read_curves(folder: str | Path) -> Curves:
 
 
 def _read_table(path: Path, by_step: dict[str, dict[int, float]]) -> None:
-    """Adds the rows of one table to quantity → step → value."""
     _, rows = csv_rows(path)
     for number, row in rows:
         if not row.get(DURING_TRAINING):
@@ -78,9 +77,8 @@ def _told(folder: Path) -> tuple[str, dict[str, int]]:
     try:
         result = json.loads((folder / RESULT_FILE).read_text(encoding="utf-8"))
         sets = result.get("training", {}).get("sets", {})
-        return f"{result['name']}, seed {result['seed']}", {
-            name: its["batches"] for name, its in sets.items()
-        }
+        batches = {name: its["batches"] for name, its in sets.items()}
+        return f"{result['name']}, seed {result['seed']}", batches
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return folder.name, {}
 
@@ -126,7 +124,5 @@ def smoothed(values: Sequence[float], window: int) -> list[float]:
     >>> smoothed([1.0, 2.0, 3.0, 4.0], 2)
     [1.0, 1.5, 2.5, 3.5]
     """
-    return [
-        sum(values[max(0, end - window) : end]) / (end - max(0, end - window))
-        for end in range(1, len(values) + 1)
-    ]
+    last = [values[max(0, end - window) : end] for end in range(1, len(values) + 1)]
+    return [sum(some) / len(some) for some in last]

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from juzhen.core.named import PROMPT_KEYS
-from juzhen.core.result import Result, Score
+from juzhen.core.result import Result
 from juzhen.report.counted import counted_leak
 from juzhen.report.leaks import NO_LEAK, Audit, Leak
 from juzhen.report.matrix import Cell, Matrix, Row
+from juzhen.report.training import chosen_layout, train_files
 
 BASELINES = ("", "lexical")
 """`trained_on` of rows that no training made."""
@@ -50,15 +51,11 @@ class Entry(Cell):
 
 @dataclass(frozen=True)
 class EntryRow(Row):
-    """A row with an Entry in every cell."""
-
     cells: Mapping[str, Entry]
 
 
 @dataclass(frozen=True)
 class EntryMatrix(Matrix):
-    """A matrix of such rows."""
-
     rows: Sequence[EntryRow]
 
 
@@ -96,17 +93,17 @@ def trained_sets(trained_on: str) -> list[str]:
 def untrained_row(row: Row, rows: Sequence[Row]) -> Row | None:
     """The row of the weights that `row` started from: same backbone and start, and pooling, prompt and model if there
     is a choice; None where nobody measured them."""
-    own = _config(row)
+    own = row.latest.config
     candidates = [
         one
         for one in rows
         if one.trained_on == ""
-        and _config(one)["backbone"]["path"] == own["backbone"]["path"]
-        and _config(one).get("init_from") == own.get("init_from")
+        and one.latest.config["backbone"]["path"] == own["backbone"]["path"]
+        and one.latest.config.get("init_from") == own.get("init_from")
     ]
 
     def likeness(one: Row) -> int:
-        other = _config(one)
+        other = one.latest.config
         reading = ("pooling", *PROMPT_KEYS)
         reads_alike = all(other["backbone"].get(key) == own["backbone"].get(key) for key in reading)
         return 2 * (other["model"] == own["model"]) + reads_alike
@@ -114,19 +111,21 @@ def untrained_row(row: Row, rows: Sequence[Row]) -> Row | None:
     return max(candidates, key=likeness, default=None)
 
 
-def _config(row: Row) -> Mapping[str, Any]:
-    return next(iter(row.runs.results.values()))[-1].config
-
-
 def _entry(row: Row, column: str, metric: str, audit: Audit | None) -> Entry:
     key = f"{column}/{metric}"
     asked = {seed: found[key] for seed, found in sorted(row.runs.scores.items()) if key in found}
     values = {seed: score.value for seed, score in asked.items() if score.value is not None}
     scores = [asked[seed] for seed in values]
-    result = _source(row, next(iter(values)), key)
-    low, high = _interval(scores)
+    results = row.runs.results[next(iter(values))]
+    having = (one for one in reversed(results) if key in one.scores or key in one.untrained)
+    result = next(having, results[-1])
+    bounds = [(one.low, one.high) for one in scores if one.low is not None and one.high is not None]
+    low, high = (
+        map(statistics.fmean, zip(*bounds, strict=True)) if len(bounds) == len(scores) else (None, None)
+    )
     names = trained_sets(row.trained_on)
     parts = {part for name in names for part in _parts(name, result.config)}
+    command, commit = (result.environment.get(key) for key in ("command", "git_commit"))
     return Entry(
         **(vars(row.cells[column]) | {"low": low, "high": high}),
         values=tuple(values.items()),
@@ -134,22 +133,9 @@ def _entry(row: Row, column: str, metric: str, audit: Audit | None) -> Entry:
         in_domain=column.split("/")[1] in parts,
         leak=(counted_leak(row, column, metric, list(values)) if names else None)
         or _audited_leak(names, column, result, audit),
-        command=_command(result),
-        commit=_commit(result),
+        command=shlex.join(["python", *command]) if command else "",
+        commit=f"{commit[:10]}{'+' if result.environment.get('git_dirty') else ''}" if commit else "",
     )
-
-
-def _source(row: Row, seed: int, key: str) -> Result:
-    """The result that a cell's value of one seed is from: the latest that has it."""
-    results = row.runs.results[seed]
-    return next((one for one in reversed(results) if key in one.scores or key in one.untrained), results[-1])
-
-
-def _interval(scores: Sequence[Score]) -> tuple[float | None, float | None]:
-    bounds = [(one.low, one.high) for one in scores if one.low is not None and one.high is not None]
-    if len(bounds) < len(scores):
-        return None, None
-    return statistics.fmean(low for low, _ in bounds), statistics.fmean(high for _, high in bounds)
 
 
 def _audited_leak(names: Sequence[str], column: str, result: Result, audit: Audit | None) -> Leak | None:
@@ -167,22 +153,6 @@ def _audited_leak(names: Sequence[str], column: str, result: Result, audit: Audi
 def _parts(name: str, config: Mapping[str, Any]) -> list[str]:
     """A set and those whose training files it is joined from, as far as the configuration knows them."""
     known = {**config.get("evaluate", {}), **config["dataset"]}
-    own = _train_files(known.get(name, {}))
-    inside = [other for other, node in known.items() if (files := _train_files(node)) and files <= own]
+    files = {other: set(train_files(chosen_layout(node))) for other, node in known.items()}
+    inside = [other for other, own in files.items() if own and own <= files.get(name, set())]
     return list(dict.fromkeys([name, *inside]))
-
-
-def _train_files(node: Mapping[str, Any]) -> set[str]:
-    files = (node.get("layouts") or {}).get(node.get("layout") or "", {}).get("files") or {}
-    train = files.get("train") or []
-    return {train} if isinstance(train, str) else set(train)
-
-
-def _command(result: Result) -> str:
-    command = result.environment.get("command")
-    return shlex.join(["python", *command]) if command else ""
-
-
-def _commit(result: Result) -> str:
-    commit = result.environment.get("git_commit")
-    return f"{commit[:10]}{'+' if result.environment.get('git_dirty') else ''}" if commit else ""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from juzhen.core.errors import UserError
-from juzhen.core.whole import write_json
+from juzhen.core.whole import write_json, writing_to
 from juzhen.report.collect import read_all
 
 
@@ -22,13 +22,9 @@ def export(folder: Path, target: Path, *, report: Callable[[str], None]) -> int:
     for path in found:
         place = target / path.relative_to(folder)
         result = without_parents(json.loads(path.read_text(encoding="utf-8")))
-        try:
+        with writing_to(target, "; choose another folder"):
             place.parent.mkdir(parents=True, exist_ok=True)
             write_json(place, result, indent=None)
-        except OSError as error:
-            raise UserError(
-                f"{target}: cannot write there ({error.strerror}); choose another folder"
-            ) from error
     return len(found)
 
 

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import rankdata
 
-from juzhen.report.compare import Published, compare
+from juzhen.report.compare import compare
+from juzhen.report.complement import rank_correlation
+from juzhen.report.figures import Published
 from juzhen.report.matrix import Matrix
 
 RESAMPLES = 2000
@@ -90,20 +91,10 @@ def _fidelity(source: str, scope: str, ours: np.ndarray, theirs: np.ndarray) -> 
     if len(ours) >= LEAST_ROWS:
         random = np.random.default_rng(0)
         drawn = random.integers(0, len(ours), (RESAMPLES, len(ours)))
-        values = [_spearman(ours[rows][there[rows]], theirs[rows][there[rows]]) for rows in drawn]
+        values = [rank_correlation(ours[rows][there[rows]], theirs[rows][there[rows]]) for rows in drawn]
         known = [value for value in values if value is not None]
         if known:
             tail = 100 * (1 - CONFIDENCE) / 2
             low, high = (float(one) for one in np.percentile(known, [tail, 100 - tail]))
-    value = _spearman(ours[there], theirs[there])
+    value = rank_correlation(ours[there], theirs[there])
     return Fidelity(source, scope, int(there.sum()), len(ours), value, low, high)
-
-
-def _spearman(a: np.ndarray, b: np.ndarray) -> float | None:
-    """None below two values, or where one side has no spread."""
-    if len(a) < 2:
-        return None
-    ranks = rankdata(np.stack([a, b]), axis=1)
-    ranks -= ranks.mean(axis=1, keepdims=True)
-    norm = np.sqrt((ranks**2).sum(axis=1)).prod()
-    return float(ranks[0] @ ranks[1] / norm) if norm > 0 else None

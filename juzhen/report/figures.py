@@ -56,9 +56,12 @@ class Published:
         return tuple(filter(None, (self.trained_on, self.or_trained_on)))
 
     @property
+    def table_and_model(self) -> str:
+        return ", ".join(filter(None, (self.table, self.model)))
+
+    @property
     def place(self) -> str:
-        """Where it stands in its source."""
-        return f"{self.source}: {', '.join(filter(None, (self.table, self.model)))}"
+        return f"{self.source}: {self.table_and_model}"
 
 
 REQUIRED = ("table", "model", "setup", "trained_on", "split", "dataset", "metric", "percent")
@@ -82,10 +85,10 @@ def figure(source: str, line: Mapping[str, str]) -> Published:
     return Published(source=source, **required, percent=percent, **given)
 
 
-def load_published(folder: Path = PUBLISHED) -> list[Published]:
+def load_published() -> list[Published]:
     """Every figure on file, source by source: measurements, claims and targets."""
     numbers = []
-    for path in sorted(folder.glob("*.csv")):
+    for path in sorted(PUBLISHED.glob("*.csv")):
         with path.open(encoding="utf-8", newline="") as file:
             numbers += [figure(path.stem, line) for line in csv.DictReader(file)]
     return numbers

@@ -11,9 +11,9 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from juzhen.core.whole import whole_file
 from juzhen.report.build import Report
 from juzhen.report.entries import EntryRow
+from juzhen.report.picture import save_picture
 from juzhen.report.table import heading, percent
 from juzhen.report.tables import BELOW, LEAKY, signs
 
@@ -33,7 +33,6 @@ def draw_heat_map(report: Report, folder: Path) -> list[Path]:
         return []
     style = matplotlib.rc_context(
         {
-            "svg.hashsalt": "juzhen",  # the same report gives the same file
             "svg.fonttype": "none",  # words stay words
             "font.size": 9,
             "figure.constrained_layout.use": True,
@@ -41,13 +40,7 @@ def draw_heat_map(report: Report, folder: Path) -> list[Path]:
     )
     with style:
         figure = _figure(rows, columns, report.matrix.metric)
-        written = []
-        for suffix, options in (("svg", {"metadata": {"Date": None}}), ("png", {"dpi": 150})):
-            path = folder / f"matrix.{suffix}"
-            with whole_file(path, "wb") as file:
-                figure.savefig(file, format=suffix, **options)
-            written.append(path)
-    return written
+        return save_picture(figure, folder / "matrix.svg", folder / "matrix.png")
 
 
 def _figure(rows: list[EntryRow], columns: list[str], metric: str) -> Figure:

@@ -65,7 +65,8 @@ def identify(result: Result, *, before_training: bool) -> Identity:
         trained_on = ""
         left_out.update(TRAINING_ONLY)
     else:
-        trained_on = _curriculum(result)
+        stages = result.trained_on
+        trained_on = ">".join(stages) if is_curriculum(result) else "+".join(sorted(stages))
     settings = without_paths({key: value for key, value in config.items() if key not in left_out})
     backbone = settings.get("backbone", {}).get("name") or ""
     if "backbone" in settings:
@@ -147,12 +148,7 @@ def is_curriculum(result: Result) -> bool:
     return schedule["name"] == "serial" and len(schedule["order"] or result.config["dataset"]) > 1
 
 
-def _curriculum(result: Result) -> str:
-    return ">".join(result.trained_on) if is_curriculum(result) else "+".join(sorted(result.trained_on))
-
-
 def _flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested mappings as dotted keys and printed values."""
     flat: dict[str, str] = {}
     for key, value in settings.items():
         if isinstance(value, Mapping):

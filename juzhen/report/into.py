@@ -128,26 +128,18 @@ def fragment(report: Report, key: str, *, is_chinese: bool) -> str:
     parts = []
     for table in tables:
         text = table_markdown(table)
-        if is_chinese:
-            parts.append(_in_chinese(text))
-        else:
-            parts.append(f"{table.note}\n\n{text}")
+        parts.append(_in_chinese(text) if is_chinese else f"{table.note}\n\n{text}")
     return "\n\n".join(parts)
 
 
 def chinese_caption(matrix: Matrix) -> str:
+    hidden = "、".join(map(heading, matrix.hidden))
     return (
         f"{matrix.metric.replace('_', ' ')} ×100；行：训练集，列：评测集。单个种子：95 % 自助法区间；"
         f"多个种子：均值 ± 标准差。"
         f"{MISSING} 无分数。**粗体**为该集最佳，*斜体*为在其上训练过，{LEAKY} 有泄漏，{BELOW} 低于词面基线。"
-        f"{_not_shown(matrix)}"
+        + (f"未显示：{hidden}；加 --split both 即可显示。" if hidden else "")
     )
-
-
-def _not_shown(matrix: Matrix) -> str:
-    if not matrix.hidden:
-        return ""
-    return f"未显示：{'、'.join(map(heading, matrix.hidden))}；加 --split both 即可显示。"
 
 
 def _in_chinese(text: str, caption: str = "") -> str:

@@ -112,16 +112,13 @@ class Audit:
         for name in trained:
             if name not in self.train:
                 return None
-            found = self._leak_of(name, column)
-            largest = found if found.share > largest.share else largest
+            cell = self._cells.get((name, column))
+            if cell is None or None in (cell["exact_pairs"], cell["near_pairs"]) or not cell["rows"]:
+                continue  # one of the two has no pairs
+            rows = cell["exact_pairs"] + cell["near_pairs"]
+            if (share := rows / cell["rows"]) > largest.share:
+                largest = Leak(name, rows, share)
         return largest
-
-    def _leak_of(self, name: str, column: str) -> Leak:
-        cell = self._cells.get((name, column))
-        if cell is None or None in (cell["exact_pairs"], cell["near_pairs"]) or not cell["rows"]:
-            return NO_LEAK  # one of the two has no pairs
-        rows = cell["exact_pairs"] + cell["near_pairs"]
-        return Leak(name, rows, rows / cell["rows"])
 
 
 def _column(name: str) -> str:

@@ -52,6 +52,11 @@ class Row:
     cells: Mapping[str, Cell]
     runs: "Runs" = field(default_factory=lambda: Runs(""), repr=False, compare=False)
 
+    @property
+    def latest(self) -> Result:
+        """One of its results: all agree in what they have learnt from."""
+        return list(self.runs.results.values())[-1][-1]
+
 
 @dataclass(frozen=True)
 class Matrix:
@@ -188,7 +193,8 @@ def _columns(runs: Sequence[Runs], rows: Sequence[Row], split: str | None, *, me
 
     columns = []
     for dataset in _suite_order(runs, asked):
-        candidates = [f"{one}/{dataset}" for one in sorted(asked[dataset], key=_preference)]
+        in_order = [*(one for one in SPLITS if one in asked[dataset]), *(asked[dataset] - {*SPLITS})]
+        candidates = [f"{one}/{dataset}" for one in in_order]
         if split is None:
             columns.append(max(candidates, key=filled))  # the first of the best
         elif split == BOTH:
@@ -206,10 +212,6 @@ def _suite_order(runs: Sequence[Runs], names: Iterable[str]) -> list[str]:
     listed = dict.fromkeys(name for suite in sorted(suites, key=len, reverse=True) for name in suite)
     known = set(names)
     return [*(name for name in listed if name in known), *sorted(known - listed.keys())]
-
-
-def _preference(split: str) -> int:
-    return SPLITS.index(split) if split in SPLITS else len(SPLITS)
 
 
 def _row_order(row: Row) -> tuple[int, int, str]:

@@ -1,18 +1,17 @@
 """The report as one HTML file that needs no other."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
 from jinja2 import Environment
 
 from juzhen.report.build import Report
+from juzhen.report.costs import Cost
 from juzhen.report.entries import Entry, EntryRow
-from juzhen.report.leaks import Leak, Rest
 from juzhen.report.matrix import Row
-from juzhen.report.table import MISSING, heading, percent
-from juzhen.report.tables import BELOW, LEAKY, Table, duration, interval, signs, without_leaks
+from juzhen.report.table import MISSING, heading, interval, mean_and_deviation, percent
+from juzhen.report.tables import BELOW, LEAKY, duration, signs, without_leaks
 from juzhen.report.text import best_of_columns, is_numeric
 
 PARTS = files(__package__) / "page"
@@ -42,7 +41,6 @@ class View:
 
 
 def html(report: Report, *, title: str) -> str:
-    """The page. Everything from results is escaped."""
     matrix = report.matrix
     best = best_of_columns(matrix)
     environment = Environment(
@@ -64,7 +62,7 @@ def html(report: Report, *, title: str) -> str:
             for row in matrix.rows
         ],
         tables=report.tables,
-        numeric=_numeric,
+        numeric=lambda table: [is_numeric(table.lines, place) for place in range(len(table.head))],
         sort_value=sort_value,
     )
 
@@ -83,10 +81,6 @@ def sort_value(text: str) -> str:
     return found[1].replace(",", "") if found else text
 
 
-def _numeric(table: Table) -> Sequence[bool]:
-    return [is_numeric(table.lines, place) for place in range(len(table.head))]
-
-
 def _view(report: Report, row: EntryRow, column: str, is_best: bool) -> View:
     entry = row.cells.get(column)
     if entry is None:
@@ -98,7 +92,7 @@ def _view(report: Report, row: EntryRow, column: str, is_best: bool) -> View:
         "best": is_best,
     }
     return View(
-        shown=_number(entry) + signs(entry),
+        shown=mean_and_deviation(entry) + signs(entry),
         value=entry.mean,
         heat=round(100 * max(0.0, min(1.0, entry.mean))),
         classes=" ".join(name for name, is_set in flags.items() if is_set),
@@ -110,16 +104,18 @@ def _view(report: Report, row: EntryRow, column: str, is_best: bool) -> View:
 def _facts(report: Report, row: Row, column: str, entry: Entry) -> list[tuple[str, str]]:
     facts = [
         ("", f"{row.label} on {heading(column)}"),
-        (report.matrix.metric, _number(entry)),
+        (report.matrix.metric, mean_and_deviation(entry)),
         ("95 % interval", interval(entry.low, entry.high)),
         ("seeds", ", ".join(f"{seed}: {percent(value)}" for seed, value in entry.values)),
         ("rows (n)", MISSING if entry.count is None else f"{entry.count:,}"),
         ("setup", row.setup),
-        ("training", _cost(report, row)),
+        ("training", _cost(report.costs.get(row.label))),
         ("leak", _leak(entry)),
     ]
-    if entry.leak is not None and entry.leak.rest is not None:
-        facts.append(("without leaks", _rest(entry.leak, entry.leak.rest)))
+    if entry.leak is not None and (rest := entry.leak.rest) is not None:
+        whole = MISSING if rest.whole is None else percent(rest.whole)
+        left = f"{without_leaks(entry.leak)} on {rest.count:,} rows; with them {whole}"
+        facts.append(("without leaks", left))
     if entry.below_lexical:
         facts.append(("note", "below the lexical baseline"))
     if entry.commit:
@@ -127,12 +123,7 @@ def _facts(report: Report, row: Row, column: str, entry: Entry) -> list[tuple[st
     return facts
 
 
-def _number(entry: Entry) -> str:
-    return percent(entry.mean) + (f" ± {percent(entry.std)}" if entry.std is not None else "")
-
-
-def _cost(report: Report, row: Row) -> str:
-    cost = report.costs.get(row.label)
+def _cost(cost: Cost | None) -> str:
     if cost is None:
         return "none"
     stages = f", {cost.stages} stages" if cost.stages > 1 else ""
@@ -146,9 +137,3 @@ def _leak(entry: Entry) -> str:
         return "none"
     counted = ", counted by the run" if entry.leak.is_counted else ""
     return f"{entry.leak.rows:,} rows, {100 * entry.leak.share:.1f} %, from {entry.leak.source}{counted}"
-
-
-def _rest(leak: Leak, rest: Rest) -> str:
-    """The score without the leaked rows, beside that on all rows of the same runs."""
-    whole = MISSING if rest.whole is None else percent(rest.whole)
-    return f"{without_leaks(leak)} on {rest.count:,} rows; with them {whole}"

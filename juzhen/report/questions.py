@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from juzhen.report.complement import Pair, Step
-from juzhen.report.entries import BASELINES, Entry, EntryMatrix, EntryRow, lexical_scores, trained_sets
+from juzhen.report.entries import BASELINES, EntryMatrix, EntryRow, lexical_scores, trained_sets
 from juzhen.report.matrix import Row
 from juzhen.report.significance import Differences
 from juzhen.report.table import MISSING, heading, percent
@@ -27,7 +27,8 @@ def averages_table(matrix: EntryMatrix, columns: Sequence[str], untrained: Mappi
     head = ("trained on", "in-domain", "sets", "zero-shot", "sets", "gain in-domain", "gain zero-shot")
     lines = []
     for row in matrix.rows:
-        groups = [_in_domain(row, columns), _zero_shot(row, columns)]
+        own = [one for one in columns if one in row.cells and row.cells[one].in_domain]
+        groups = [own, _zero_shot(row, columns)]
         means, gains = [], []
         for group in groups:
             means += [percent(_mean(row, group)) if group else MISSING, str(len(group))]
@@ -137,15 +138,9 @@ def greedy_table(steps: Sequence[Step]) -> Table:
     return Table("greedy", "What should the next stage be?", note, head, lines)
 
 
-def _in_domain(row: EntryRow, columns: Sequence[str]) -> list[str]:
-    return [one for one in columns if one in row.cells and row.cells[one].in_domain]
-
-
 def _zero_shot(row: EntryRow, columns: Sequence[str]) -> list[str]:
-    def counts(entry: Entry) -> bool:
-        return not entry.in_domain and not entry.is_leaky
-
-    return [one for one in columns if one in row.cells and counts(row.cells[one])]
+    scored = [one for one in columns if one in row.cells]
+    return [one for one in scored if not (row.cells[one].in_domain or row.cells[one].is_leaky)]
 
 
 def _mean(row: Row, columns: Sequence[str]) -> float:

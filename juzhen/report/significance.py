@@ -8,6 +8,7 @@ from itertools import combinations
 
 from scipy.special import ndtr, stdtr
 
+from juzhen.core.measures import CORRELATIONS
 from juzhen.report.entries import Entry, EntryMatrix, EntryRow
 
 LEVEL = 0.05
@@ -16,8 +17,6 @@ LEAST_SEEDS = 3
 
 INTERVAL_WIDTH = 2 * 1.959964
 """Of a 95 % interval, in standard errors."""
-
-CORRELATIONS = ("spearman", "pearson")
 
 
 @dataclass(frozen=True)
@@ -58,16 +57,15 @@ class Differences:
             if column in first.cells and column in second.cells
         ]
         self.all = _corrected(found)
-        self._known = {(one.first, one.second, one.column): one for one in self.all}
+        self._verdicts: dict[tuple[str, str, str], str] = {}
+        for one in self.all:
+            turned = {"higher": "lower", "lower": "higher"}.get(one.verdict, one.verdict)
+            self._verdicts[one.first, one.second, one.column] = one.verdict
+            self._verdicts[one.second, one.first, one.column] = turned
 
     def verdict(self, first: str, second: str, column: str) -> str:
         """Of `first` beside `second`; `not tested` where one of them has no score."""
-        if (first, second, column) in self._known:
-            return self._known[first, second, column].verdict
-        if (second, first, column) in self._known:
-            turned = self._known[second, first, column].verdict
-            return {"higher": "lower", "lower": "higher"}.get(turned, turned)
-        return "not tested"
+        return self._verdicts.get((first, second, column), "not tested")
 
     @property
     def num_tested(self) -> int:
@@ -119,7 +117,7 @@ def _paired_over_seeds(a: Entry, b: Entry) -> float | None:
         return None
     mean, spread = statistics.fmean(differences), statistics.stdev(differences)
     if spread == 0:
-        return 1.0 if mean == 0 else 0.0
+        return float(mean == 0)
     t = mean / (spread / math.sqrt(len(differences)))
     return float(2 * stdtr(len(differences) - 1, -abs(t)))
 

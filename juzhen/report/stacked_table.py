@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType
     from rich.table import Table
 
 LABEL_WIDTH = 44
@@ -83,16 +83,15 @@ class StackedTable:
         labels, others = list(range(self.labels)), range(self.labels, len(self.columns))
         parts: list[list[int]] = [labels]
         for number in others:
-            if parts[-1] != labels and not self._fits([*parts[-1], number], width):
-                parts.append(labels)
-            parts[-1] = [*parts[-1], number]
+            longer = [*parts[-1], number]
+            fits = sum(self._needs[one].minimum for one in longer) <= _room(longer, width)
+            if fits or parts[-1] == labels:
+                parts[-1] = longer
+            else:
+                parts.append([*labels, number])
         alone = [[*labels, number] for number in others] or [labels]
-        least = (sum(self._needs[number].least for number in part) for part in alone)
-        return (
-            parts
-            if all(need <= _room(part, width) for need, part in zip(least, alone, strict=True))
-            else None
-        )
+        least = [sum(self._needs[number].least for number in part) - _room(part, width) for part in alone]
+        return parts if max(least) <= 0 else None
 
     def _need(self, number: int) -> "_Need":
         column, texts = self.columns[number], [row[number] for row in self.rows]
@@ -106,9 +105,6 @@ class StackedTable:
         minimum = min(wanted, LEAST_LABEL if is_label else LEAST_TEXT)
         words = min(minimum, _widest(word for text in texts for word in text.split()))
         return _Need(least=min(max(values, 4), 8), words=words, minimum=minimum, wanted=wanted)
-
-    def _fits(self, part: list[int], width: int) -> bool:
-        return sum(self._needs[number].minimum for number in part) <= _room(part, width)
 
     def _widths(self, part: list[int], width: int) -> dict[int, int]:
         """From what each must have by way of whole words to all it would like, each time to the one that lacks most."""
@@ -131,12 +127,8 @@ class StackedTable:
         for number, room in self._widths(part, width).items():
             column = self.columns[number]
             # Text, not str: a name may hold square brackets, which rich would read as markup.
-            table.add_column(
-                Text(column.heading),
-                width=room,
-                justify="right" if column.is_number else "left",
-                overflow="fold",
-            )
+            side: JustifyMethod = "right" if column.is_number else "left"
+            table.add_column(Text(column.heading), width=room, justify=side, overflow="fold")
         for place, row in enumerate(self.rows):
             style = "bold" if place in self.bold else ""
             table.add_row(*(Text(row[number], style="" if number else style) for number in part))

@@ -1,9 +1,10 @@
 """A matrix as text: Markdown, console, CSV. Fractions are shown ×100."""
 
-import csv
-import io
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from juzhen.core.markup import in_markdown
+from juzhen.core.csv_rows import csv_text
+from juzhen.core.markup import markdown_table
 from juzhen.report.matrix import Cell, Matrix, Row
 from juzhen.report.stacked_table import Column, StackedTable
 
@@ -13,29 +14,22 @@ CSV_COLUMNS = ("row", "setup", "split", "dataset", "metric", "mean", "std", "low
 
 
 def caption(matrix: Matrix) -> str:
-    """What the numbers are, in one line."""
+    hidden = ", ".join(map(heading, matrix.hidden))
     return (
         f"{matrix.metric.replace('_', ' ')} ×100; row: trained on, column: evaluated on. "
         f"One seed: 95 % bootstrap interval where there is one; several: mean ± standard deviation "
-        f"(n: seeds with a value, where not all have one). {MISSING} no score.{_not_shown(matrix)}"
+        f"(n: seeds with a value, where not all have one). {MISSING} no score."
+        + (f" Not shown: {hidden}; --split both shows them." if hidden else "")
     )
 
 
-def _not_shown(matrix: Matrix) -> str:
-    if not matrix.hidden:
-        return ""
-    return f" Not shown: {', '.join(map(heading, matrix.hidden))}; --split both shows them."
-
-
 def to_markdown(matrix: Matrix) -> str:
-    """A Markdown table below its caption."""
     head = ["trained on", "seeds", *(heading(column) for column in matrix.columns)]
-    lines = [head, ["---", *["--:"] * (len(head) - 1)]]
-    for row in matrix.rows:
-        cells = [shown(row, column) for column in matrix.columns]
-        lines.append([row.label, str(row.num_seeds), *cells])
-    table = "\n".join(f"| {' | '.join(map(in_markdown, line))} |" for line in lines)
-    return f"{caption(matrix)}\n\n{table}\n"
+    lines = [
+        [row.label, str(row.num_seeds), *(shown(row, column) for column in matrix.columns)]
+        for row in matrix.rows
+    ]
+    return f"{caption(matrix)}\n\n{markdown_table(head, lines, numbers=range(1, len(head)))}\n"
 
 
 def to_console(matrix: Matrix) -> StackedTable:
@@ -51,21 +45,22 @@ def to_console(matrix: Matrix) -> StackedTable:
     return StackedTable(columns, rows)
 
 
-def to_csv(matrix: Matrix) -> str:
-    """One line per row and split, as fractions in full precision; also splits that the table leaves out."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
+def to_csv(
+    matrix: Matrix, more: Sequence[str] = (), values_of: Callable[[Any], Sequence[object]] = lambda cell: ()
+) -> str:
+    """One line per row and split, as fractions in full precision; also splits that the table leaves out.
+
+    more  names of further columns; `values_of` gives what a cell has there
+    """
+    lines: list[Sequence[object]] = [(*CSV_COLUMNS, *more)]
     for row in matrix.rows:
         for column, cell in sorted(row.cells.items()):
-            split, dataset = column.split("/")
-            values = (cell.mean, cell.std, cell.low, cell.high, cell.num_seeds)
-            writer.writerow((row.label, row.setup, split, dataset, matrix.metric, *values))
-    return file.getvalue()
+            values = (cell.mean, cell.std, cell.low, cell.high, cell.num_seeds, *values_of(cell))
+            lines.append((row.label, row.setup, *column.split("/"), matrix.metric, *values))
+    return csv_text(lines)
 
 
 def percent(value: float) -> str:
-    """A fraction ×100 with one decimal."""
     return f"{100 * value:.1f}"
 
 
@@ -80,13 +75,19 @@ def shown(row: Row, column: str) -> str:
     cell = row.cells.get(column)
     if cell is None:
         return MISSING
-    complete = cell.num_seeds == row.num_seeds
-    return _number(cell) if complete else f"{_number(cell)} (n = {cell.num_seeds})"
+    number = (
+        mean_and_deviation(cell) if cell.std is not None else with_interval(cell.mean, cell.low, cell.high)
+    )
+    return number if cell.num_seeds == row.num_seeds else f"{number} (n = {cell.num_seeds})"
 
 
-def _number(cell: Cell) -> str:
-    if cell.std is not None:
-        return f"{percent(cell.mean)} ± {percent(cell.std)}"
-    if cell.low is not None and cell.high is not None:
-        return f"{percent(cell.mean)} [{percent(cell.low)}, {percent(cell.high)}]"
-    return percent(cell.mean)
+def interval(low: float | None, high: float | None) -> str:
+    return MISSING if low is None or high is None else f"[{percent(low)}, {percent(high)}]"
+
+
+def with_interval(value: float, low: float | None, high: float | None) -> str:
+    return f"{percent(value)} {interval(low, high)}".removesuffix(f" {MISSING}")
+
+
+def mean_and_deviation(cell: Cell) -> str:
+    return percent(cell.mean) + (f" ± {percent(cell.std)}" if cell.std is not None else "")

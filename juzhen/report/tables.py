@@ -11,7 +11,6 @@ from juzhen.report.compare import (
     TOLERANCE_POINTS,
     Comparison,
     reason_lines,
-    training_of_row,
 )
 from juzhen.report.costs import Cost
 from juzhen.report.entries import BASELINES, Entry, EntryMatrix
@@ -19,7 +18,8 @@ from juzhen.report.fidelity import Fidelity
 from juzhen.report.leaks import Leak
 from juzhen.report.matrix import Matrix
 from juzhen.report.significance import Differences
-from juzhen.report.table import MISSING, heading, percent
+from juzhen.report.table import MISSING, heading, percent, with_interval
+from juzhen.report.training import training_of
 
 LEAKY, BELOW = "†", "▽"
 """Signs beside a cell."""
@@ -47,12 +47,8 @@ def signs(entry: Entry) -> str:
     return LEAKY * entry.is_leaky + BELOW * entry.below_lexical
 
 
-def signed(value: float | None, digits: int = 1) -> str:
-    return MISSING if value is None else f"{value:+.{digits}f}"
-
-
-def interval(low: float | None, high: float | None) -> str:
-    return MISSING if low is None or high is None else f"[{percent(low)}, {percent(high)}]"
+def signed(value: float | None) -> str:
+    return MISSING if value is None else f"{value:+.1f}"
 
 
 def published_tables(compared: Sequence[Comparison], num_sources: int) -> list[Table]:
@@ -97,11 +93,9 @@ BESIDE_COLUMNS = (
 def _beside(one: Comparison) -> tuple[str, ...]:
     theirs = one.published
     assert theirs is not None
-    ours = f"{percent(one.ours.mean)} {interval(one.ours.low, one.ours.high)}".removesuffix(f" {MISSING}")
-    quoted = f"{theirs.percent:.2f}"
-    words = (one.row, one.setup, heading(one.column), ours, quoted, theirs.setup)
-    place = ", ".join(filter(None, (theirs.table, theirs.model)))
-    return (*words, place, one.verdict, one.stands_in or MISSING)
+    ours = with_interval(one.ours.mean, one.ours.low, one.ours.high)
+    words = (one.row, one.setup, heading(one.column), ours, f"{theirs.percent:.2f}", theirs.setup)
+    return (*words, theirs.table_and_model, one.verdict, one.stands_in or MISSING)
 
 
 def rows_table(matrix: Matrix) -> list[Table]:
@@ -112,7 +106,7 @@ def rows_table(matrix: Matrix) -> list[Table]:
     lines = []
     for row in matrix.rows:
         if row.trained_on not in BASELINES:
-            found = training_of_row(row)
+            found = training_of(row.latest)
             lines.append(
                 (row.label, found.sets.replace(">", " > ").replace("+", " + "), found.loss, found.family)
             )
@@ -209,7 +203,7 @@ def without_leaks(leak: Leak) -> str:
         return MISSING
     if leak.rest.value is None:
         return "undefined" if leak.rest.count else "no row left"
-    return f"{percent(leak.rest.value)} {interval(leak.rest.low, leak.rest.high)}".removesuffix(f" {MISSING}")
+    return with_interval(leak.rest.value, leak.rest.low, leak.rest.high)
 
 
 def significance_table(matrix: Matrix, differences: Differences) -> Table:

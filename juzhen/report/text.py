@@ -1,15 +1,14 @@
 """The report as Markdown, CSV and LaTeX."""
 
-import csv
-import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from juzhen.core.markup import in_markdown
+from juzhen.core.csv_rows import csv_text
+from juzhen.core.markup import in_markdown, markdown_table
 from juzhen.report.build import Report
-from juzhen.report.entries import EntryMatrix, EntryRow
+from juzhen.report.entries import Entry, EntryMatrix, EntryRow
 from juzhen.report.leaks import Leak
 from juzhen.report.matrix import Matrix
-from juzhen.report.table import CSV_COLUMNS, MISSING, caption, heading, percent, shown
+from juzhen.report.table import MISSING, caption, heading, mean_and_deviation, shown, to_csv
 from juzhen.report.tables import BELOW, LEAKY, Table, signs
 
 CSV_EXTRA = (
@@ -32,7 +31,6 @@ LEGEND = (
 
 
 def markdown(report: Report) -> str:
-    """The whole report as one page."""
     matrix = report.matrix
     parts = ["# Transfer matrix", f"From {report.num_results} results.", matrix_markdown(matrix)]
     for table in report.tables:
@@ -41,7 +39,6 @@ def markdown(report: Report) -> str:
 
 
 def matrix_markdown(matrix: EntryMatrix) -> str:
-    """Caption, legend and table."""
     best = best_of_columns(matrix)
     lines = [
         (
@@ -52,11 +49,11 @@ def matrix_markdown(matrix: EntryMatrix) -> str:
         for row in matrix.rows
     ]
     head = ("trained on", "seeds", *map(heading, matrix.columns))
-    return f"{caption(matrix)} {LEGEND}\n\n{_pipes(head, lines)}"
+    return f"{caption(matrix)} {LEGEND}\n\n{_aligned(head, lines)}"
 
 
 def table_markdown(table: Table) -> str:
-    return _pipes(table.head, table.lines) if table.lines else table.empty
+    return _aligned(table.head, table.lines) if table.lines else table.empty
 
 
 def best_of_columns(matrix: Matrix) -> dict[str, str]:
@@ -82,23 +79,17 @@ def _cell(row: EntryRow, column: str, *, is_best: bool) -> str:
     return f"{mark}{shown(row, column)}{mark}{signs(entry)}"
 
 
-def _pipes(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    rules = ["--:" if is_numeric(lines, place) else "---" for place in range(len(head))]
-    return "\n".join(f"| {' | '.join(map(in_markdown, line))} |" for line in (head, rules, *lines))
+def _aligned(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    return markdown_table(head, lines, numbers=[i for i in range(len(head)) if is_numeric(lines, i)])
 
 
 def matrix_csv(matrix: EntryMatrix) -> str:
-    """One line per row and split, as fractions in full precision; also splits that the table leaves out."""
 
-    def lines() -> Iterable[tuple[object, ...]]:
-        for row in matrix.rows:
-            for column, one in sorted(row.cells.items()):
-                split, dataset = column.split("/")
-                values = (one.mean, one.std, one.low, one.high, one.num_seeds, one.count)
-                marks = (int(one.in_domain), int(one.below_lexical), *_leak_values(one.leak), one.command)
-                yield (row.label, row.setup, split, dataset, matrix.metric, *values, *marks)
+    def values_of(one: Entry) -> Sequence[object]:
+        marks = (int(one.in_domain), int(one.below_lexical))
+        return (one.count, *marks, *_leak_values(one.leak), one.command)
 
-    return _csv((*CSV_COLUMNS, *CSV_EXTRA), lines())
+    return to_csv(matrix, CSV_EXTRA, values_of)
 
 
 def _leak_values(leak: Leak | None) -> tuple[object, ...]:
@@ -113,11 +104,11 @@ def _leak_values(leak: Leak | None) -> tuple[object, ...]:
 def differences_csv(report: Report) -> str:
     """Every pair of rows in every column that both have."""
     head = ("first", "second", "column", "points", "tested_by", "p", "p_holm", "verdict")
-    lines = []
+    lines = [head]
     for one in report.differences.all:
         tested = (one.tested_by, _p(one.p), _p(one.p_holm), one.verdict)
         lines.append((one.first, one.second, one.column, f"{one.points:.2f}", *tested))
-    return _csv(head, lines)
+    return csv_text(lines)
 
 
 def _p(value: float | None) -> str:
@@ -127,15 +118,7 @@ def _p(value: float | None) -> str:
 def table_csv(tables: Sequence[Table]) -> str:
     """Tables of one form below each other, each line with its table's title before it."""
     head = ("table", *(tables[0].head if tables else ()))
-    return _csv(head, ((table.title, *line) for table in tables for line in table.lines))
-
-
-def _csv(head: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(head)
-    writer.writerows(lines)
-    return file.getvalue()
+    return csv_text([head, *((table.title, *line) for table in tables for line in table.lines)])
 
 
 SPECIAL = {
@@ -173,8 +156,7 @@ def _latex_cell(row: EntryRow, column: str, is_best: bool) -> str:
     if column not in row.cells:
         return "---"
     entry = row.cells[column]
-    text = percent(entry.mean) + (f" ± {percent(entry.std)}" if entry.std is not None else "")
-    text = escaped(text)
+    text = escaped(mean_and_deviation(entry))
     if entry.in_domain:
         text = f"\\textit{{{text}}}"
     if is_best:

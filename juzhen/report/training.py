@@ -49,18 +49,14 @@ def training_of(result: Result) -> Training:
     stages = [sorted(_lessons(result, index, names)) for index, names in enumerate(stage_sets(result))]
     customary = all(CUSTOMARY.get(kind) == loss for stage in stages for _, kind, loss in stage)
     losses = dict.fromkeys(loss for stage in stages for _, _, loss in stage)
+    model = result.config["model"]
+    reads_no_mask = name_of(model) == "cot" and model.get("read") == "pooling"
     return Training(
-        family=family_of(result.config["model"]),
+        family="biencoder" if reads_no_mask else name_of(model),
         sets=">".join("+".join(name for name, _, _ in stage) for stage in stages),
         loss=BY_KIND if customary else "+".join(losses),
         start=str(result.config.get("init_from") or ""),
     )
-
-
-def family_of(model: Mapping[str, Any]) -> str:
-    """A prompt encoder that reads no [MASK] is a bi-encoder."""
-    family = name_of(model)
-    return "biencoder" if family == "cot" and model.get("read") == "pooling" else family
 
 
 def stage_sets(result: Result) -> list[list[str]]:
@@ -99,7 +95,7 @@ def _lessons(result: Result, index: int, names: Sequence[str]) -> list[tuple[str
     for name in names:
         own = result.config["dataset"].get(name) or {}
         loss = _loss_node(result, index, name)
-        kind = _kind_read(result, index, name, loss)
+        kind = _kind_read(result, index, name)
         target = loss if "_target_" in loss else loss.get(kind, {})
         is_own = kind == own.get("kind", kind) and name not in READINGS
         text = READINGS.get(name, name) if is_own else f"{READINGS.get(name, name)}[{kind}]"
@@ -128,7 +124,7 @@ def _loss_node(result: Result, index: int, name: str) -> Mapping[str, Any]:
     return (result.config.get("earlier") or {}).get("loss") or {"_target_": "unknown", "name": "unknown"}
 
 
-def _kind_read(result: Result, index: int, name: str, loss: Mapping[str, Any]) -> str:
+def _kind_read(result: Result, index: int, name: str) -> str:
     read = result.data.get(f"train/{name}", {}).get("kind") if index == result.stage else None
     described = result.config["dataset"].get(name) or {}
     return read or described.get("view") or described.get("kind") or ""
@@ -137,18 +133,20 @@ def _kind_read(result: Result, index: int, name: str, loss: Mapping[str, Any]) -
 def _missing_files(result: Result, name: str) -> list[str]:
     """Of a set that is joined from several: those of its files that the chosen layout leaves out."""
     described = result.config["dataset"].get(name) or {}
-    layouts = {key: _train_files(one) for key, one in (described.get("layouts") or {}).items()}
-    used = layouts.get(described.get("layout") or "", [])
+    layouts = {key: train_files(one) for key, one in (described.get("layouts") or {}).items()}
+    used = train_files(chosen_layout(described))
     whole = max((files for files in layouts.values() if set(used) < set(files)), key=len, default=[])
     left_out = [Path(one).parts[0] for one in whole if one not in used]
-    return (
-        [f"{' and '.join(Path(one).parts[0] for one in used)} without {' and '.join(left_out)}"]
-        if whole
-        else []
-    )
+    kept = " and ".join(Path(one).parts[0] for one in used)
+    return [f"{kept} without {' and '.join(left_out)}"] if whole else []
 
 
-def _train_files(layout: Mapping[str, Any]) -> list[str]:
+def chosen_layout(described: Mapping[str, Any]) -> Mapping[str, Any]:
+    """How the files of a set are laid out, {} where nothing is said of it."""
+    return (described.get("layouts") or {}).get(described.get("layout") or "") or {}
+
+
+def train_files(layout: Mapping[str, Any]) -> list[str]:
     files = (layout.get("files") or {}).get("train") or []
     return [files] if isinstance(files, str) else list(files)
 
@@ -176,8 +174,7 @@ def whole_rows(name: str, described: Mapping[str, Any]) -> int | None:
 
 
 def _promised(described: Mapping[str, Any]) -> list[int]:
-    layout = (described.get("layouts") or {}).get(described.get("layout") or "") or {}
-    promised = (layout.get("rows") or described.get("rows") or {}).get("train")
+    promised = (chosen_layout(described).get("rows") or described.get("rows") or {}).get("train")
     return [promised] if promised is not None else []
 
 

@@ -55,10 +55,12 @@ class Backend(Protocol):
         """Begins an attempt, whose output is added to `log`. Raises UserError when it is refused."""
 
     def adopt(self, cell: Cell) -> Work | None:
-        """What an earlier sweep began and left, when it is still going on."""
+        """What an earlier sweep began and left, when it is still going on; nothing where work ends with its sweep."""
+        return None
 
     def is_busy(self, cell: Cell, history: History | None) -> bool:
         """Something of an earlier sweep, that cannot be adopted, is still ending."""
+        return False
 
     def stop(self, works: Sequence[Work], report: Callable[[str], None]) -> bool:
         """The sweep ends early. True: the work has been saved and ended; False: it goes on without the sweep."""

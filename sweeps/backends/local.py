@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from sweeps.backends.interface import Ended
+from sweeps.backends.interface import Backend, Ended
 from sweeps.ledger import Cell, Event, History
 from sweeps.machine import Machine
 from sweeps.processes import dies_with_parent, end_group, is_running, program_environment, stop
@@ -15,8 +15,6 @@ OF_A_CELL = ("resume=auto", "logger.progress=false")
 
 
 class LocalWork:
-    """A process in a slot of the machine."""
-
     def __init__(self, process: subprocess.Popen, slot: int) -> None:
         self.process = process
         self.slot = slot
@@ -30,7 +28,7 @@ class LocalWork:
         return Ended(status)
 
 
-class LocalBackend:
+class LocalBackend(Backend):
     """Processes that share out threads and GPUs as `machine` says; each is `program` and the words of its cell."""
 
     begins = Event.STARTED
@@ -65,11 +63,8 @@ class LocalBackend:
         self.works.append(work)
         return work
 
-    def adopt(self, cell: Cell) -> None:
-        """Nothing: the processes of a sweep that was killed are asked to end by the kernel."""
-
     def is_busy(self, cell: Cell, history: History | None) -> bool:
-        """A process of an earlier sweep is saving what it has."""
+        """A process of a sweep that was killed is saving what it has: the kernel has asked it to end."""
         if history is None or history.last is not Event.STARTED or history.process is None:
             return False
         return is_running(history.process, history.host)
@@ -81,6 +76,3 @@ class LocalBackend:
         for work in works:
             stop(work.process)
         return True
-
-    def close(self) -> None:
-        """Nothing is held."""

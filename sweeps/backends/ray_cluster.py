@@ -15,12 +15,13 @@ from typing import Any
 
 from juzhen.core.errors import UserError
 from juzhen.core.places import ROOT
+from juzhen.core.processor import num_cores
 from sweeps.backends import remote
-from sweeps.backends.interface import Ended
+from sweeps.backends.interface import Backend, Ended
 from sweeps.backends.local import OF_A_CELL
 from sweeps.backends.worker import command_for
-from sweeps.ledger import Cell, Event, History, Ledger
-from sweeps.machine import num_cores, thread_variables, visible_gpus
+from sweeps.ledger import Cell, Event, Ledger
+from sweeps.machine import thread_variables, visible_gpus
 from sweeps.processes import SECONDS_TO_SAVE, program_environment
 
 STORE_BYTES = 80 * 2**20
@@ -50,13 +51,10 @@ class RayResources:
             )
 
     def asked(self, cell: Cell) -> dict[str, float]:
-        """In Ray's names of resources."""
         return {"CPU": self.cpus, "GPU": cell.devices if self.gpus is None else self.gpus}
 
 
 class RayWork:
-    """A task that runs a cell."""
-
     def __init__(self, ray: Any, task: Any, ending: Path) -> None:
         self.ray = ray
         self.task = task
@@ -75,7 +73,7 @@ class RayWork:
         return told or Ended(1, "its node or its Ray worker ended")
 
 
-class RayBackend:
+class RayBackend(Backend):
     """One task per cell. A sweep that is killed takes its tasks with it, and they save what they have."""
 
     begins = Event.SUBMITTED
@@ -154,12 +152,6 @@ class RayBackend:
         folder.mkdir(parents=True, exist_ok=True)
         ending = folder / f"{secrets.token_hex(8)}_ended.json"
         return RayWork(self.ray, task.remote(command, told, os.getcwd(), str(ROOT), str(ending)), ending)
-
-    def adopt(self, cell: Cell) -> None:
-        """Nothing: tasks end with the sweep that started them."""
-
-    def is_busy(self, cell: Cell, history: History | None) -> bool:
-        return False
 
     def stop(self, works: Sequence[RayWork], report: Callable[[str], None]) -> bool:
         report(f"stopping; {len(works)} cells save what they have")

@@ -16,12 +16,13 @@ from typing import Any
 
 from juzhen.core.errors import UserError
 from juzhen.core.places import ROOT
+from juzhen.core.processor import num_cores
 from sweeps.backends import remote
-from sweeps.backends.interface import Ended
+from sweeps.backends.interface import Backend, Ended
 from sweeps.backends.local import OF_A_CELL
 from sweeps.backends.worker import command_for
-from sweeps.ledger import Cell, Event, History, Ledger
-from sweeps.machine import num_cores, thread_variables
+from sweeps.ledger import Cell, Event, Ledger
+from sweeps.machine import thread_variables
 from sweeps.processes import command_line, last_words
 
 SUBMITTED = re.compile(r"(\d+)_submitted\.pkl")
@@ -62,7 +63,6 @@ class SlurmResources:
             )
 
     def sbatch(self, cell: Cell) -> dict[str, Any]:
-        """Parameters of submitit's Slurm executor."""
         asked = {
             "job_name": f"juzhen-{cell.name}",
             "time": self.time_minutes,
@@ -153,7 +153,7 @@ class SlurmWork:
         )
 
 
-class SlurmBackend:
+class SlurmBackend(Backend):
     """One job per cell. What is submitted outlives the sweep, and the same sweep finds it again."""
 
     begins = Event.SUBMITTED
@@ -187,14 +187,13 @@ class SlurmBackend:
             str(self._folder(cell).resolve()),
             requeues=self.resources.requeues > 0,
         )
+        refusals = self.submitit.core.utils
         try:
             job = self._executor(cell).submit(todo)
-        except (
-            self.submitit.core.utils.FailedJobError,
-            self.submitit.core.utils.FailedSubmissionError,
-        ) as error:
+        except (refusals.FailedJobError, refusals.FailedSubmissionError) as error:
+            reason = str(error).strip().splitlines()[-1].strip()
             raise UserError(
-                f"sbatch refused {cell.name}: {_last_line(error)}. Change hydra.launcher.* (see "
+                f"sbatch refused {cell.name}: {reason}. Change hydra.launcher.* (see "
                 f"conf/hydra/launcher/slurm.yaml); jobs= is how many are submitted at a time"
             ) from error
         self.queue.forget()
@@ -209,9 +208,6 @@ class SlurmBackend:
         work = SlurmWork(self._folder(cell), SUBMITTED.fullmatch(latest.name)[1], self.queue)
         return work if not work.ended and self.queue.has(work.job) else None
 
-    def is_busy(self, cell: Cell, history: History | None) -> bool:
-        return False
-
     def stop(self, works: Sequence[SlurmWork], report: Callable[[str], None]) -> bool:
         """Nothing is cancelled: a job in a queue is worth keeping."""
         jobs = " ".join(work.job for work in works)
@@ -220,9 +216,6 @@ class SlurmBackend:
             f"leaving; {len(works)} jobs go on, and the same command waits for them. To end them: {ends} {jobs}"
         )
         return False
-
-    def close(self) -> None:
-        """Nothing is held."""
 
     def _folder(self, cell: Cell) -> Path:
         return self.ledger.folder / "jobs" / cell.name
@@ -265,7 +258,3 @@ def _make_private(folder: Path) -> None:
             f"{folder}: is of another user, and nodes run what lies there; choose another output_dir"
         )
     folder.chmod(0o700)
-
-
-def _last_line(error: object) -> str:
-    return str(error).strip().splitlines()[-1].strip()

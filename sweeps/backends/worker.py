@@ -46,7 +46,8 @@ class Worker:
             began = time.monotonic()
             status = self._attempt(lock)
         if status < 0:
-            self._say(f"ended by signal {-status}")
+            with self.ledger.log_of(self.cell).open("a", encoding="utf-8") as log:
+                log.write(f"ended by signal {-status}\n")
             status = 128 - status
         if self.asked is not None and status:
             self.ledger.add(Event.STOPPED, cell=self.cell.name, seconds=round(time.monotonic() - began, 2))
@@ -55,13 +56,14 @@ class Worker:
     def _attempt(self, lock: int) -> int:
         log = self.ledger.log_of(self.cell)
         log.parent.mkdir(parents=True, exist_ok=True)
+        inherited = program_environment().items()
         with log.open("ab") as output:
             self.process = subprocess.Popen(
                 self.command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=_environment(),
+                env={name: value for name, value in inherited if not name.startswith(OF_THE_CLUSTER)},
                 start_new_session=True,
                 preexec_fn=dies_with_parent(),
                 pass_fds=[lock],  # held by the cell, too: it is busy until both have ended
@@ -81,28 +83,11 @@ class Worker:
         if self.process is not None:
             self.process.terminate()
 
-    def _say(self, line: str) -> None:
-        with self.ledger.log_of(self.cell).open("a", encoding="utf-8") as log:
-            log.write(f"{line}\n")
-
 
 def command_for(ledger: Ledger, cell: Cell, command: Sequence[str]) -> list[str]:
     """The command line of a worker of `command`; absolute, since nodes may start anywhere."""
-    folder = str(ledger.folder.parent.resolve())
-    return [
-        sys.executable,
-        "-m",
-        "sweeps.backends.worker",
-        folder,
-        str(Path(cell.run_dir).resolve()),
-        *command,
-    ]
-
-
-def _environment() -> dict[str, str]:
-    return {
-        name: value for name, value in program_environment().items() if not name.startswith(OF_THE_CLUSTER)
-    }
+    folders = [str(folder.resolve()) for folder in (ledger.folder.parent, Path(cell.run_dir))]
+    return [sys.executable, "-m", "sweeps.backends.worker", *folders, *command]
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -70,14 +70,12 @@ def test_names_the_first_row_that_is_not_finite(function):
         function(np.array([0.1, 0.2, 0.3]), np.array([0.0, 1.0]))
 
 
-@pytest.mark.parametrize("metric", ["spearman", "pearson"])
 @pytest.mark.parametrize("levels", [None, 1])
-def test_bootstrap_equals_the_same_resamples_one_by_one(metric, levels):
+def test_bootstrap_equals_the_same_resamples_one_by_one(levels):
     scores, grades = noisy_pairs(150, levels=levels)
-    function = {"spearman": spearman, "pearson": pearson}[metric]
     drawn = np.random.default_rng(7).integers(0, 150, (200, 150))
-    expected = np.quantile([function(scores[rows], grades[rows]) for rows in drawn], [0.05, 0.95])
-    interval = bootstrap_interval(scores, grades, metric=metric, samples=200, confidence=0.9, seed=7)
+    expected = np.quantile([spearman(scores[rows], grades[rows]) for rows in drawn], [0.05, 0.95])
+    interval = bootstrap_interval(scores, grades, samples=200, confidence=0.9, seed=7)
     assert interval == pytest.approx(tuple(expected), abs=1e-12)
 
 
@@ -92,13 +90,13 @@ def test_bootstrap_equals_scipy_bootstrap():
         method="percentile",
         rng=np.random.default_rng(3),
     ).confidence_interval
-    ours = bootstrap_interval(scores, grades, metric="spearman", samples=200, confidence=0.95, seed=3)
+    ours = bootstrap_interval(scores, grades, samples=200, confidence=0.95, seed=3)
     assert ours == pytest.approx((theirs.low, theirs.high), abs=1e-12)
 
 
 def test_bootstrap_does_not_depend_on_the_chunks(monkeypatch):
     scores, grades = noisy_pairs(101)
-    options = {"metric": "spearman", "samples": 37, "confidence": 0.95, "seed": 1}
+    options = {"samples": 37, "confidence": 0.95, "seed": 1}
     intervals = []
     for cells in (1, 350, 10**6):
         monkeypatch.setattr(correlation, "CELLS_PER_CHUNK", cells)
@@ -110,13 +108,12 @@ def test_bootstrap_does_not_depend_on_the_chunks(monkeypatch):
 def test_bootstrap_leaves_constant_resamples_out():
     """Three rows, one of which carries all the variation: many resamples have no correlation."""
     scores, grades = np.array([0.1, 0.1, 0.9]), np.array([0.0, 0.0, 1.0])
-    for metric in ("spearman", "pearson"):
-        low, high = bootstrap_interval(scores, grades, metric=metric, samples=50, confidence=0.95, seed=0)
-        assert (low, high) == pytest.approx((1, 1))
+    low, high = bootstrap_interval(scores, grades, samples=50, confidence=0.95, seed=0)
+    assert (low, high) == pytest.approx((1, 1))
 
 
 def test_bootstrap_of_nothing_is_none():
-    options = {"metric": "spearman", "confidence": 0.95, "seed": 0}
+    options = {"confidence": 0.95, "seed": 0}
     assert bootstrap_interval(np.ones(5), np.arange(5), samples=10, **options) == (None, None)
     assert bootstrap_interval(np.arange(5), np.arange(5), samples=0, **options) == (None, None)
     assert bootstrap_interval(np.ones(1), np.ones(1), samples=10, **options) == (None, None)
@@ -126,9 +123,7 @@ def test_the_interval_of_larger_samples_is_narrower_and_holds_the_value():
     widths = []
     for rows in (100, 2000):
         scores, grades = noisy_pairs(rows)
-        low, high = bootstrap_interval(
-            scores, grades, metric="spearman", samples=300, confidence=0.95, seed=0
-        )
+        low, high = bootstrap_interval(scores, grades, samples=300, confidence=0.95, seed=0)
         assert low < spearman(scores, grades) < high
         widths.append(high - low)
     assert widths[1] < widths[0] / 3

@@ -11,7 +11,6 @@ from juzhen.metrics.geometry import (
     effective_rank,
     explained_variance,
     first_component_isotropy,
-    first_component_share,
     iso_score,
     mean_cosine,
     neighbour_similarity,
@@ -88,7 +87,6 @@ def test_a_space_of_equal_axes_has_their_number_as_rank(axes):
     """±1 along each of the first axes, nothing along the others: position and scale do not matter."""
     rows = np.concatenate([np.eye(5)[:axes], -np.eye(5)[:axes]]) * 7 + 100
     assert effective_rank(rows) == pytest.approx(axes, rel=1e-6)
-    assert first_component_share(rows) == pytest.approx(1 / axes, rel=1e-6)
     assert iso_score(rows) == pytest.approx((axes - 1) / 4, abs=1e-6)
 
 
@@ -119,7 +117,7 @@ def test_pairs_need_two_rows(function):
     assert function(np.ones((1, 3))) is None
 
 
-@pytest.mark.parametrize("function", [effective_rank, first_component_share, iso_score])
+@pytest.mark.parametrize("function", [effective_rank, iso_score])
 def test_equal_rows_have_no_directions(function):
     assert function(np.full((6, 3), 0.1)) is None
 

@@ -7,8 +7,17 @@ import pytest
 
 from juzhen.core.result import Score
 from juzhen.report.collect import collect
-from juzhen.report.compare import Published, compare, comparison_markdown, load_published
-from juzhen.report.figures import CLAIM, MEASURED, NOT_IN_THE_PAPER, REQUIRED, figure
+from juzhen.report.compare import compare
+from juzhen.report.comparison import comparison_markdown
+from juzhen.report.figures import (
+    CLAIM,
+    MEASURED,
+    NOT_IN_THE_PAPER,
+    REQUIRED,
+    Published,
+    figure,
+    load_published,
+)
 from juzhen.report.matrix import build_matrix
 from juzhen.report.training import set_names
 

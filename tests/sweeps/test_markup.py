@@ -7,7 +7,9 @@ import pytest
 from juzhen.core.markup import in_markdown
 from juzhen.encoders.card import fact_table
 from juzhen.report.build import build_report
-from juzhen.report.compare import compare, comparison_markdown, load_published
+from juzhen.report.compare import compare
+from juzhen.report.comparison import comparison_markdown
+from juzhen.report.figures import load_published
 from juzhen.report.matrix import build_matrix
 from juzhen.report.page import html
 from juzhen.report.reference import load_reference

@@ -9,7 +9,8 @@ from rich.cells import cell_len
 from juzhen.cli.main import main
 from juzhen.core.result import Result
 from juzhen.report.collect import collect
-from juzhen.report.compare import compare, compared_lines, load_published
+from juzhen.report.compare import compare, compared_lines
+from juzhen.report.figures import load_published
 from juzhen.report.matrix import build_matrix
 from juzhen.report.table import heading, shown
 

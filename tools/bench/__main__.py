@@ -10,6 +10,7 @@ import importlib
 import os
 import sys
 import time
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,9 @@ NEEDED = {
 def build_parser() -> argparse.ArgumentParser:
     shape = argparse.RawDescriptionHelpFormatter
     parser = Parser("python -m tools.bench", description=__doc__, formatter_class=shape)
-    verbs = parser.add_commands(dest="benchmark", required=True, metavar="benchmark")
+    verbs = parser.add_subparsers(
+        dest="benchmark", required=True, metavar="benchmark", parser_class=partial(Parser, has_version=False)
+    )
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument(
         "--scale",
@@ -66,7 +69,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def run_one(name: str, options: dict[str, Any], output: Path, console: Console) -> None:
-    """Measures, writes and shows one benchmark."""
     from tools.bench.device import device_name
     from tools.bench.machine import describe_machine
     from tools.bench.plots import draw

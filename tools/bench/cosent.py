@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from juzhen.core.memory import forget_peak, peak_mib, resident_mib
 from tools.bench.child import in_child
-from tools.bench.machine import forget_peak, peak_mib, resident_mib
 from tools.bench.report import Value
 from tools.bench.rounds import alternate, compare, seconds_per_call
 
@@ -19,6 +19,7 @@ AT_LEAST_SECONDS = 0.05
 COPIES = 6
 """Matrices of float32 that the definition holds at once, gradients included (measured at 4,096 rows)."""
 
+NO_RATIO = dict.fromkeys(("ratio", "ratio_low", "ratio_high"))
 OURS, THEIRS, DEFINITION = "ours", "theirs", "all pairs"
 
 NOTES = [
@@ -32,7 +33,6 @@ NOTES = [
 
 
 def measure(*, rows: Sequence[int], rounds: int, memory_bound_mib: int) -> dict[str, Any]:
-    """Rows, checks and notes of a Report."""
     allowed = {
         side: [count for count in sorted(rows) if side != DEFINITION or matrix_mib(count) <= memory_bound_mib]
         for side in (OURS, THEIRS, DEFINITION)
@@ -53,15 +53,13 @@ def measure(*, rows: Sequence[int], rounds: int, memory_bound_mib: int) -> dict[
         seconds = alternate(turns, rounds=rounds)
         for side in allowed:
             known = side in seconds
-            ratio = compare(seconds[THEIRS], seconds[side]) if known else (None, None, None)
+            ratio = compare(seconds[THEIRS], seconds[side]).columns() if known else NO_RATIO
             found.append(
                 {
                     "rows": count,
                     "side": side,
                     "milliseconds": 1000 * statistics.median(seconds[side]) if known else None,
-                    "ratio": ratio[0],
-                    "ratio_low": ratio[1],
-                    "ratio_high": ratio[2],
+                    **ratio,
                     "mib": memory[side]["growth_mib"][str(count)] if known else None,
                 }
             )
@@ -69,7 +67,6 @@ def measure(*, rows: Sequence[int], rounds: int, memory_bound_mib: int) -> dict[
 
 
 def matrix_mib(rows: int) -> float:
-    """Memory of the definition written out."""
     return COPIES * 4 * rows**2 / 2**20
 
 

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from lightning_modules.crossencoder import CrossEncoder
-from tools.bench.contest import OURS
+from tools.bench.contest import OURS, contests
 from tools.bench.ours import train_ours
 from tools.bench.steps import Steps
 from tools.bench.theirs_joint import train_joint_theirs
-from tools.bench.two_sides import TwoSides
 from tools.bench.work import Work, has_real_data, order_of, training_work, write_bert
 
 NOTES = [
@@ -20,22 +19,11 @@ NOTES = [
 ]
 
 
-def measure(
-    *,
-    sizes: Sequence[str],
-    precisions: Sequence[str],
-    batch_size: int,
-    steps: int,
-    rounds: int,
-    agreement_steps: int,
-    datasets: Sequence[str],
-) -> dict[str, Any]:
-    """Rows, curves, checks and notes of a Report."""
+def measure(*, batch_size: int, datasets: Sequence[str], **options: Any) -> dict[str, Any]:
+    """Rows, curves, checks and notes of a Report; options as of `contests`."""
     sets = list(datasets) or (["lcqmc"] if has_real_data() else ["demo_qmc"])
-    found = TwoSides(partial(joint_work, sets=sets, batch_size=batch_size), turn, per_second="pairs").measure(
-        sizes, precisions, steps=steps, rounds=rounds, agreement_steps=agreement_steps
-    )
-    return found | {"notes": NOTES}
+    make = partial(joint_work, sets=sets, batch_size=batch_size)
+    return contests(make, turn, per_second="pairs", **options) | {"notes": NOTES}
 
 
 def joint_work(
@@ -48,7 +36,6 @@ def joint_work(
 
 
 def turn(work: Work, side: str, *, seed: int) -> Steps:
-    """All steps of the work on one side."""
     if side == OURS:
         return train_ours(work, seed=seed)
     head = CrossEncoder.load_encoder(work.job).head.state_dict()

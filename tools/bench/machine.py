@@ -2,11 +2,8 @@
 
 import os
 import platform
-import resource
-import sys
 import time
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
+from importlib.metadata import version
 from typing import Any
 
 import torch
@@ -17,38 +14,22 @@ from juzhen.core.processor import lacks_bf16, processor_name
 SHAPES = {"cpu": (3000, 1024), "cuda": (16384, 8192)}
 """Rows and width of the products that tell what a device can do."""
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-STATUS = Path("/proc/self/status")
-CLEAR = Path("/proc/self/clear_refs")
 
 
 def describe_machine() -> dict[str, Any]:
     """Commit, cores, threads, versions and the load before measuring; no host name and no path."""
     environment = describe_environment()
+    # Maker and instruction sets decide the speed of matrix products.
+    instructions = torch.backends.cpu.get_cpu_capability() + ("" if lacks_bf16() else ", bf16")
+    theirs = {"sentence-transformers": version("sentence-transformers")}
     return {
-        "git_commit": environment["git_commit"],
-        "git_dirty": environment["git_dirty"],
-        "processor": _processor(),
-        "platform": environment["platform"],
-        "python": environment["python"],
-        "cpu_cores": environment["cpu_cores"],
+        key: environment[key] for key in ("git_commit", "git_dirty", "platform", "python", "cpu_cores")
+    } | {
+        "processor": f"{processor_name() or platform.processor() or 'unknown'}, {instructions}",
         "threads": torch.get_num_threads(),
-        "packages": environment["packages"] | {"sentence-transformers": _version("sentence-transformers")},
+        "packages": environment["packages"] | theirs,
         "load_before": round(os.getloadavg()[0], 2),
     }
-
-
-def _processor() -> str:
-    """Maker and instruction sets that decide the speed of matrix products."""
-    capability = torch.backends.cpu.get_cpu_capability()
-    bf16 = "" if lacks_bf16() else ", bf16"
-    return f"{processor_name() or platform.processor() or 'unknown'}, {capability}{bf16}"
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def matrix_gflops(precision: str, *, seconds: float, device: str) -> float:
@@ -65,35 +46,3 @@ def matrix_gflops(precision: str, *, seconds: float, device: str) -> float:
         wait()
         count += 1
     return 2 * rows * width**2 * count / (time.perf_counter() - start) / 1e9
-
-
-def resident_mib() -> float:
-    """Memory of this process now, in MiB; the peak where the system does not tell (macOS)."""
-    return _status("VmRSS") or peak_mib()
-
-
-def peak_mib() -> float:
-    """The most memory this process has had, in MiB.
-
-    On Linux from VmHWM: ru_maxrss also counts what the parent had when it started this process.
-    """
-    told = _status("VmHWM")
-    if told is not None:
-        return told
-    per_mib = 2**20 if sys.platform == "darwin" else 2**10
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / per_mib
-
-
-def forget_peak() -> None:
-    """Lets peak_mib start again from what is resident now, where the system can (Linux)."""
-    if CLEAR.exists():
-        CLEAR.write_text("5")
-
-
-def _status(key: str) -> float | None:
-    if not STATUS.exists():
-        return None
-    for line in STATUS.read_text().splitlines():
-        if line.startswith(f"{key}:"):
-            return int(line.split()[1]) / 2**10
-    return None

@@ -1,6 +1,5 @@
 """Batches far larger than memory: peak memory and time with and without gradient caching, on both sides."""
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,9 +7,8 @@ from typing import Any
 
 from tools.bench.peak import peak_of_ours, peak_of_theirs
 from tools.bench.report import Value
-from tools.bench.work import has_real_data, order_of, training_work, write_bert
+from tools.bench.work import has_real_data, order_of, random_bert, training_work
 
-DROPOUT = 0.1
 CONTESTANTS = tuple(
     (side, loss, cached)
     for loss in ("cosent", "info_nce")
@@ -39,14 +37,12 @@ def measure(
     datasets: Sequence[str],
     memory_bound_mib: int,
 ) -> dict[str, Any]:
-    """Rows and notes of a Report."""
     names = list(datasets) or (["afqmc"] if has_real_data() else ["demo_qmc"])
     rows: list[dict[str, Value]] = []
     for size in sizes:
-        with tempfile.TemporaryDirectory() as folder:
-            write_bert(Path(folder), size, dropout=DROPOUT)
+        with random_bert(size) as folder:
             for contestant in CONTESTANTS:
-                series = Series(*contestant, folder=folder, names=names, micro_rows=micro_rows, steps=steps)
+                series = Series(*contestant, folder, names, micro_rows=micro_rows, steps=steps)
                 for batch_size in sorted(batch_sizes):
                     found = series.measure(batch_size, memory_bound_mib)
                     rows.append({"size": size} | series.row(batch_size, found))
@@ -60,7 +56,7 @@ class Series:
     side: str
     loss: str
     cached: bool
-    folder: str
+    folder: Path
     names: list[str]
     micro_rows: int
     steps: int
@@ -76,7 +72,7 @@ class Series:
             if self.side == "ours":
                 found = peak_of_ours(self.folder, **options, loss=self.loss, micro_rows=micro_rows)
             else:
-                work = training_work(Path(self.folder), **options, overrides=[f"loss={self.loss}"])
+                work = training_work(self.folder, **options, overrides=[f"loss={self.loss}"])
                 found = peak_of_theirs(order_of(work, micro_rows=micro_rows))
         except MemoryError:
             return {}

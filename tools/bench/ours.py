@@ -2,7 +2,6 @@
 
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +21,6 @@ from tools.bench.work import Work
 
 
 class Clock(pl.Callback):
-    """When training began and when each step ended."""
-
     def __init__(self, last: int) -> None:
         self.last = last
         self.clock = StepClock()
@@ -73,25 +70,12 @@ def train_ours(work: Work, *, seed: int) -> Steps:
     return clock.steps
 
 
-@dataclass(frozen=True)
-class Tokenised:
+def tokenise(work: Work) -> tuple[dict[str, np.ndarray], float]:
     """Tokens per sentence of each table, and the seconds of tokenising per row of data (ours does it once)."""
-
-    lengths: dict[str, np.ndarray]
-    seconds_per_row: float
-
-    @property
-    def mean_length(self) -> float:
-        """Tokens per distinct sentence."""
-        return float(np.concatenate(list(self.lengths.values())).mean())
-
-
-def tokenise(work: Work) -> Tokenised:
-    """Tokenises the tables of a job as its first step would."""
     encoder = load_backbone(work.job.backbone, seed=0)
     encoder.tokenize(["warm up"])
     start, lengths = time.perf_counter(), {}
     for name, examples in work.data.train.items():
         lengths[name] = np.array([len(tokens) for tokens in encoder.tokenize(examples.sentences)])
     rows = sum(len(examples) for examples in work.data.train.values())
-    return Tokenised(lengths, (time.perf_counter() - start) / rows)
+    return lengths, (time.perf_counter() - start) / rows

@@ -1,12 +1,10 @@
 """What Lightning costs: a step of our Trainer beside a bare loop over the same batches."""
 
 import statistics
-import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
@@ -16,7 +14,7 @@ from lightning_modules.loss_arguments import loss_of
 from tools.bench.ours import build_module, train_ours
 from tools.bench.report import Value
 from tools.bench.rounds import alternate, compare
-from tools.bench.work import Work, training_sets, training_work, write_bert
+from tools.bench.work import Work, random_bert, training_sets, training_work
 
 NOTES = [
     "same module, objective, batches, optimizer, clipping and schedule; the bare loop has no Trainer, no callbacks "
@@ -29,14 +27,12 @@ SKIPPED_STEPS = 1
 def measure(
     *, sizes: Sequence[str], batch_size: int, steps: int, rounds: int, datasets: Sequence[str]
 ) -> dict[str, Any]:
-    """Rows, checks and notes of a Report."""
     rows: list[dict[str, Value]] = []
     largest = 0.0
     for size in sizes:
-        with tempfile.TemporaryDirectory() as folder:
-            write_bert(Path(folder), size, dropout=0.1)
+        with random_bert(size) as folder:
             sets = training_sets(datasets)
-            work = training_work(Path(folder), datasets=sets, batch_size=batch_size, steps=steps)
+            work = training_work(folder, datasets=sets, batch_size=batch_size, steps=steps)
             losses: dict[str, list[float]] = {}
             turns = {
                 "Lightning": lambda seed, work=work, losses=losses: _lightning(work, seed, losses),
@@ -66,7 +62,6 @@ def _lightning(work: Work, seed: int, losses: dict[str, list[float]]) -> float:
 
 
 def _bare(work: Work, seed: int, losses: dict[str, list[float]]) -> float:
-    """The same steps written out."""
     pl.seed_everything(seed, verbose=False)
     data = work.data_module()
     module = build_module(work.job, data, work)

@@ -1,6 +1,7 @@
 """Pictures of reports, as SVG and PNG: plain, readable without colour, ASCII names."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import matplotlib
@@ -8,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from juzhen.core.whole import whole_file
+from juzhen.report.picture import save_picture
 from tools.bench.report import Report, Value
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -20,7 +21,6 @@ MARKERS, DASHES, HATCHES = (
     ("", "//", "..", "xx"),
 )
 STYLE = {
-    "svg.hashsalt": "juzhen",  # the same report gives the same file
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -38,20 +38,13 @@ def draw(report: Report, folder: Path) -> list[Path]:
     """`<folder>/<benchmark>.svg` and `.png`; nothing for a report without rows."""
     if not report.rows:
         return []
-    written = []
     with matplotlib.rc_context(STYLE):
         figure = FIGURES[report.benchmark](report)
-        for suffix, options in (("svg", {"metadata": {"Date": None}}), ("png", {"dpi": 150})):
-            path = folder / f"{report.benchmark}.{suffix}"
-            with whole_file(path, "wb") as file:
-                figure.savefig(file, format=suffix, **options)
-            written.append(path)
-    return written
+        return save_picture(figure, *(folder / f"{report.benchmark}.{suffix}" for suffix in ("svg", "png")))
 
 
-def panels(count: int, *, width: float = 4.6, height: float = 3.6) -> tuple[Figure, Sequence[Axes]]:
-    """A figure with `count` panels side by side."""
-    figure = Figure(figsize=(width * count, height))
+def panels(count: int, *, width: float = 4.6) -> tuple[Figure, Sequence[Axes]]:
+    figure = Figure(figsize=(width * count, 3.6))
     return figure, figure.subplots(1, count, squeeze=False)[0]
 
 
@@ -73,49 +66,29 @@ def ratio_bars(axes: Axes, rows: Iterable[Row], name: Callable[[Row], str]) -> N
     axes.set_xlabel("speed relative to theirs (higher is faster)")
 
 
-def lines(
-    axes: Axes, groups: dict[str, list[Row]], x: str, y: str, *, labels: tuple[str, str], log: bool = True
-) -> None:
+def lines(axes: Axes, groups: dict[str, list[Row]], x: str, y: str, *, labels: tuple[str, str]) -> None:
     """One line per group, without the points that could not be measured."""
     for number, (name, rows) in enumerate(groups.items()):
-        known = [row for row in rows if row[y] is not None and (not log or row[y] > 0)]
+        known = [row for row in rows if row[y] is not None and row[y] > 0]
         axes.plot(
             [row[x] for row in known], [row[y] for row in known], label=name, color=COLOURS[number],
             marker=MARKERS[number], linestyle=DASHES[number], markersize=4,
         )  # fmt: skip
-    if log:
-        axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
     axes.set_xlabel(labels[0])
     axes.set_ylabel(labels[1])
     axes.legend()
 
 
 def grouped(rows: Iterable[Row], *keys: str) -> dict[str, list[Row]]:
-    """Rows by the words of the given keys."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(" ".join(str(row[key]) for key in keys), []).append(row)
     return groups
 
 
-def training(report: Report) -> Figure:
-    """Ratios; losses with dropout on the first model; losses without."""
-    return steps(report, loss="CoSENT loss")
-
-
-def crossencoder(report: Report) -> Figure:
-    """The same for cross-encoders."""
-    return steps(report, loss="cross-entropy")
-
-
-def distill(report: Report) -> Figure:
-    """The same for students."""
-    return steps(report, loss="squared error")
-
-
 def steps(report: Report, *, loss: str) -> Figure:
-    """Ratios and curves of training steps."""
     figure, (left, middle, right) = panels(3)
     ratio_bars(left, report.rows, lambda row: f"{row['size']} {row['precision']} {row['side']}")
     left.set_title("speed of a training step")
@@ -204,6 +177,8 @@ def spin(report: Report) -> Figure:
 
 
 FIGURES: dict[str, Callable[[Report], Figure]] = {
-    one.__name__: one
-    for one in (training, crossencoder, distill, encoding, evaluation, cosent, memory, overhead, spin)
+    "training": partial(steps, loss="CoSENT loss"),
+    "crossencoder": partial(steps, loss="cross-entropy"),
+    "distill": partial(steps, loss="squared error"),
+    **{one.__name__: one for one in (encoding, evaluation, cosent, memory, overhead, spin)},
 }

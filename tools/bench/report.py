@@ -47,7 +47,6 @@ class Report:
                     raise ValueError(f"{self.benchmark}: {key}={value!r} is no plain value")
 
     def write(self, folder: Path) -> Path:
-        """`<folder>/<benchmark>.json`."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.benchmark}.json"
         write_json(path, asdict(self))
@@ -59,7 +58,6 @@ class Report:
 
 
 def show(report: Report, console: Console) -> None:
-    """The rows as tables, then checks and notes."""
     for number, part in enumerate(tables(report.rows)):
         table = Table(title=None if number else report.benchmark, title_justify="left", title_style="bold")
         for key in part[0]:
@@ -92,10 +90,8 @@ def tables(rows: list[dict[str, Value]]) -> list[list[dict[str, str]]]:
         if row.get("ratio") is not None:
             text["ratio_low"] += f"–{text['ratio_high']}"
         texts.append(text)
-    hidden = {"ratio_high"}
-    keys = [
-        key for key in texts[0] if key not in hidden and any(row[key] is not None for row in rows)
-    ] if texts else []  # fmt: skip
+    names = (key for key in (rows[0] if rows else ()) if key != "ratio_high")
+    keys = [key for key in names if any(row[key] is not None for row in rows)]
     labels = [key for key in keys if key in LABELS]
     numbers = [key for key in keys if key not in LABELS]
     return [

@@ -3,7 +3,9 @@
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+Found = TypeVar("Found")
 
 
 class Ratio(NamedTuple):
@@ -13,19 +15,22 @@ class Ratio(NamedTuple):
     low: float
     high: float
 
+    def columns(self) -> dict[str, float]:
+        return {"ratio": self.median, "ratio_low": self.low, "ratio_high": self.high}
+
 
 def alternate(
-    contestants: Mapping[str, Callable[[int], float]],
+    contestants: Mapping[str, Callable[[int], Found]],
     *,
     rounds: int,
     before_turn: Callable[[str], None] = lambda name: None,
-) -> dict[str, list[float]]:
-    """What each contestant returns in each round (seconds), one list entry per round.
+) -> dict[str, list[Found]]:
+    """What each contestant returns in each round, seconds for instance, one list entry per round.
 
     Every second round runs in the opposite order, so that nobody profits from always coming first or last. A
     contestant is told the number of its round.
     """
-    found: dict[str, list[float]] = {name: [] for name in contestants}
+    found: dict[str, list[Found]] = {name: [] for name in contestants}
     for number in range(rounds):
         order = list(contestants)
         for name in order if number % 2 == 0 else reversed(order):
@@ -45,7 +50,6 @@ def compare(theirs: Sequence[float], ours: Sequence[float]) -> Ratio:
 
 
 def seconds_of(call: Callable[[], object]) -> float:
-    """Seconds of one call."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start

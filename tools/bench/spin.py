@@ -4,8 +4,8 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,8 @@ import torch
 from tools.bench.child import in_child
 from tools.bench.ours import train_ours
 from tools.bench.report import Value
-from tools.bench.rounds import compare
-from tools.bench.work import training_sets, training_work, write_bert
+from tools.bench.rounds import alternate, compare
+from tools.bench.work import random_bert, training_sets, training_work
 
 OWN = "libgomp's own"
 NOTES = [
@@ -35,32 +35,28 @@ def measure(
     rounds: int,
     datasets: Sequence[str],
 ) -> dict[str, Any]:
-    """Rows and notes of a Report."""
     rows: list[dict[str, Value]] = []
     work = {"datasets": training_sets(datasets), "batch_size": batch_size}
     for size in sizes:
-        with tempfile.TemporaryDirectory() as folder:
-            write_bert(Path(folder), size, dropout=0.1)
-            turn = {"folder": folder, "steps": steps, "busy_steps": busy_steps, **work}
-            found: dict[str, list[dict[str, float]]] = {name: [] for name in (OWN, *spins)}
-            for number in range(rounds):
-                for name in list(found)[:: 1 if number % 2 == 0 else -1]:
-                    environment = environment_with(None if name == OWN else name)
-                    found[name].append(
-                        in_child("tools.bench.spin:train_twice", environment=environment, **turn)
-                    )
+        with random_bert(size) as folder:
+            turn = partial(
+                in_child, "tools.bench.spin:train_twice",
+                folder=str(folder), steps=steps, busy_steps=busy_steps, **work,
+            )  # fmt: skip
+            contestants = {
+                name: lambda _, name=name, turn=turn: turn(environment=environment_with(name))
+                for name in (OWN, *spins)
+            }
+            found = alternate(contestants, rounds=rounds)
         alone = {name: [one["alone"] for one in turns] for name, turns in found.items()}
         for name, turns in found.items():
-            ratio = compare(alone[OWN], alone[name])
             rows.append(
                 {
                     "size": size,
                     "spins": name,
                     "threads": torch.get_num_threads(),
                     "alone": 1 / statistics.median(alone[name]),
-                    "ratio": ratio.median,
-                    "ratio_low": ratio.low,
-                    "ratio_high": ratio.high,
+                    **compare(alone[OWN], alone[name]).columns(),
                     "busy": 1 / statistics.median([one["busy"] for one in turns]),
                     "busy_share": statistics.median([one["alone"] / one["busy"] for one in turns]),
                 }
@@ -68,12 +64,12 @@ def measure(
     return {"rows": rows, "notes": NOTES}
 
 
-def environment_with(spins: str | None) -> Mapping[str, str]:
-    """That of this process with another spin; None: what libgomp does by itself."""
+def environment_with(spins: str) -> Mapping[str, str]:
+    """That of this process with another spin; OWN: what libgomp does by itself."""
     kept = {
         key: value for key, value in os.environ.items() if key not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
     }
-    return kept if spins is None else kept | {"GOMP_SPINCOUNT": spins}
+    return kept if spins == OWN else kept | {"GOMP_SPINCOUNT": spins}
 
 
 def train_twice(*, folder: str, steps: int, busy_steps: int, **work: Any) -> dict[str, float]:

@@ -36,8 +36,6 @@ def load_theirs(
 
 
 class Clock(TrainerCallback):
-    """When training began and when each step ended."""
-
     def __init__(self, clock: StepClock) -> None:
         self.clock = clock
         self.steps: Steps | None = None
@@ -109,7 +107,6 @@ def their_loss(model: SentenceTransformer, order: Order) -> nn.Module:
 
 
 def train_theirs(order: Order, *, seed: int) -> Steps:
-    """All steps of the order through SentenceTransformerTrainer."""
     torch.manual_seed(seed)
     loss = their_loss(load_theirs(order.folder, max_length=order.max_length), order)
     return follow(order, loss, SentenceTransformerTrainer, SentenceTransformerTrainingArguments, seed=seed)

@@ -1,7 +1,9 @@
 """The work that both sides are given: a model in a folder, a job, its rows and the order of its batches."""
 
 import os
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -33,6 +35,7 @@ from tools.bench.steps import Order
 
 MAX_LENGTH = 64
 LEARNING_RATE = 1e-4
+DROPOUT = 0.1
 NEVER = "1000000 steps"
 
 REAL_SETS, DEMO_SETS = ["csts", "afqmc"], ["demo_sts", "demo_qmc"]
@@ -68,6 +71,12 @@ def write_bert(folder: Path, size: str, *, dropout: float) -> Path:
     return folder
 
 
+@contextmanager
+def random_bert(size: str, *, dropout: float = DROPOUT) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield write_bert(Path(folder), size, dropout=dropout)
+
+
 def compose_job(folder: Path, *overrides: str) -> JobConfig:
     """The job of a command line that starts from the encoder in `folder`."""
     everything = [
@@ -100,7 +109,6 @@ class Work:
     targets: Targets | None = None
 
     def at(self, precision: str, *, compiled: bool = False) -> "Work":
-        """The same in fp32 or bf16."""
         hardware = replace(self.job.hardware, precision=PRECISIONS[precision], compile=compiled)
         return replace(self, job=replace(self.job, hardware=hardware))
 
@@ -108,7 +116,6 @@ class Work:
         return SentenceDataModule(self.data, only_stage(list(self.job.dataset)), job=self.job)
 
     def batches(self) -> list[BatchRows]:
-        """The batches of the job in the order in which it trains on them."""
         return list(self.data_module().stream)
 
 
@@ -138,11 +145,21 @@ def _whole_batches(examples: Examples, batch_size: int) -> Examples:
 
 
 def order_of(work: Work, *, micro_rows: int | None = None) -> Order:
-    """The same work in plain values, for the other side."""
+    """The same work in plain values, for the other side: texts and targets of all batches, row after row."""
     job = work.job
+    parts = [work.data.train[chosen.task].select(chosen.rows) for chosen in work.batches()]
+    rows: dict[str, list] = {
+        column: [text for part in parts for text in part.texts(column)] for column in parts[0].columns
+    }
+    if work.targets is not None:
+        rows["label"] = [
+            vector for part in parts for vector in work.targets(part.name, part.columns["text"]).tolist()
+        ]
+    if parts[0].targets is not None:
+        rows["score"] = [float(target) for part in parts for target in part.targets]
     return Order(
         folder=str(work.folder),
-        rows=_rows_in_order(work),
+        rows=rows,
         batch_size=job.training.batch_size,
         max_length=job.backbone.max_length,
         learning_rate=job.optimizer.lr,
@@ -156,34 +173,14 @@ def order_of(work: Work, *, micro_rows: int | None = None) -> Order:
     )
 
 
-def _rows_in_order(work: Work) -> dict[str, list]:
-    """Texts and targets of all batches, row after row: what a sequential reader must be given."""
-    parts = [work.data.train[chosen.task].select(chosen.rows) for chosen in work.batches()]
-    found: dict[str, list] = {
-        column: [text for part in parts for text in part.texts(column)] for column in parts[0].columns
-    }
-    if work.targets is not None:
-        found["label"] = [
-            vector for part in parts for vector in work.targets(part.name, part.columns["text"]).tolist()
-        ]
-    if parts[0].targets is not None:
-        found["score"] = [float(target) for part in parts for target in part.targets]
-    return found
+def sentence_lengths(work: Work, lengths: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens per sentence over all batches: of every sentence of every row, and of each distinct one once per batch.
 
-
-@dataclass(frozen=True)
-class Lengths:
-    """Tokens per sentence over all batches: every sentence of every row, and each distinct one once per batch."""
-
-    every: np.ndarray
-    distinct: np.ndarray
-
-
-def sentence_lengths(work: Work, lengths: dict[str, np.ndarray]) -> Lengths:
-    """`lengths` holds, per dataset key, the tokens of each sentence of its table."""
+    lengths  dataset key → the tokens of each sentence of its table
+    """
     every, distinct = [], []
     for _, task, rows in work.batches():
         numbers = np.concatenate([values[rows] for values in work.data.train[task].columns.values()])
         every.append(lengths[task][numbers])
         distinct.append(lengths[task][np.unique(numbers)])
-    return Lengths(np.concatenate(every), np.concatenate(distinct))
+    return np.concatenate(every), np.concatenate(distinct)

@@ -36,7 +36,6 @@ class Draw:
         return items[int(self._random.random() * len(items))]
 
     def order(self, items: Sequence[Item]) -> list[Item]:
-        """The items in random order."""
         ranks = sorted((self._random.random(), index) for index in range(len(items)))
         return [items[index] for _, index in ranks]
 
@@ -57,7 +56,6 @@ class Generator(Protocol):
 
     def propose(self, wish: str, split: str, draw: Draw) -> list[Row] | None:
         """Rows of the wished kind that belong to the split, or None when this draw did not lead to any."""
-        ...
 
 
 @cache

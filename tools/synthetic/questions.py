@@ -1,6 +1,5 @@
 """demo_qmc: two questions as people type them, and whether one answer serves both (1) or not (0)."""
 
-from collections.abc import Iterator
 from itertools import product
 
 from tools.synthetic.grammar import SPLITS, Draw, Row, lexicon, spell
@@ -22,8 +21,10 @@ class Questions:
         self._words = lexicon("questions")
         self._domains = sorted(self._words["domains"])
         self._meanings: dict[str, list[Meaning]] = {split: [] for split in SPLITS}
-        for meaning in self._all_meanings():
-            self._meanings[self._split(*meaning)].append(meaning)
+        for domain in self._domains:
+            words = self._words["domains"][domain]
+            for meaning in product([domain], range(len(words["asks"])), range(len(words["things"]))):
+                self._meanings[self._split(*meaning)].append(meaning)
 
     def propose(self, wish: str, split: str, draw: Draw) -> list[Row] | None:
         first = draw.pick(self._meanings[split])
@@ -38,11 +39,6 @@ class Questions:
             self._asked(meaning, form, draw) for meaning, form in zip((first, second), forms, strict=True)
         ]
         return [(*pair, "1" if wish == "same" else "0")]
-
-    def _all_meanings(self) -> Iterator[Meaning]:
-        for domain in self._domains:
-            words = self._words["domains"][domain]
-            yield from product([domain], range(len(words["asks"])), range(len(words["things"])))
 
     def _split(self, domain: str, intent: int, thing: int) -> str:
         """Splits get blocks of two neighbouring intents × two neighbouring things: the easily confused ones

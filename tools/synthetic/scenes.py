@@ -100,7 +100,6 @@ class Scenes:
         return max(int(score * 2) / 2, 1.0)
 
     def _all_cores(self) -> Iterator[Scene]:
-        """Every scene without details."""
         for topic, words in sorted(self._words["topics"].items()):
             for deed, person in product(words["what"], self._people(topic)):
                 yield from (Scene(topic, deed["verb"], what, person) for what in deed["objects"])

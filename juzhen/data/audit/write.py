@@ -4,19 +4,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-from juzhen.core.errors import UserError
-from juzhen.core.whole import write_text
+from juzhen.core.whole import write_text, writing_to
 
 
 def write_report(report: dict[str, Any], markdown: str, folder: Path, name: str) -> list[Path]:
     """Writes <name>.json and <name>.md into the folder and gives their paths."""
     texts = {f"{name}.json": json_text(report), f"{name}.md": markdown + "\n"}
-    try:
+    with writing_to(f"--output {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         for file, text in texts.items():
             write_text(folder / file, text)
-    except OSError as error:
-        raise UserError(f"--output {folder}: cannot write there ({error.strerror})") from error
     return [folder / file for file in texts]
 
 
