@@ -1,5 +1,6 @@
-"""Which texts cannot be compared with others, whoever brings them."""
+"""Which texts cannot be compared with others, or be names, whoever brings them."""
 
+import os
 import re
 import unicodedata
 
@@ -11,6 +12,9 @@ MOVING = (UNSEEN - {"Zs"}) | {"Cs"}
 
 LONGEST_WORD = 240
 """Characters without a space that a message repeats whole: most paths are shorter."""
+
+LONGEST_NAME = 200
+"""Bytes; file systems take 255, and a key or a suffix is added."""
 
 NUL_FAULT = "holds a NUL byte, which is no character: the file is damaged, or no text"
 
@@ -41,6 +45,17 @@ def text_fault(value: object) -> str | None:
 def is_unseen(text: str) -> bool:
     """No character of the text leaves a mark; quick where the first one does."""
     return not text[:1].isprintable() and all(unicodedata.category(one) in UNSEEN for one in text)
+
+
+def name_fault(name: str) -> str | None:
+    """What keeps a text from being the name of a file or a folder; None where nothing does."""
+    if not name.strip() or name.startswith("."):
+        return "it is empty, or begins with a dot"
+    if any(sign in "/\\" or not sign.isprintable() for sign in name):
+        return "it holds / or \\ or a sign that cannot be seen"
+    if len(os.fsencode(name)) > LONGEST_NAME:
+        return f"it is longer than {LONGEST_NAME} bytes"
+    return None
 
 
 def short(text: str, length: int = 60) -> str:

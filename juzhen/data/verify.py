@@ -122,13 +122,7 @@ def _hint(column: str, names: Sequence[str], key: str) -> str:
         return f". The fields are in quotes: say `quoted: true` in the layout of {key}"
     sign = next((sign for sign in ",;|\t" if len(names) == 1 and column in names[0].split(sign)), None)
     if sign:
-        kind = (
-            ".csv"
-            if sign == ","
-            else ".tsv"
-            if sign == "\t"
-            else ".tsv or .csv, and put tabs or commas there"
-        )
+        kind = {",": ".csv", "\t": ".tsv"}.get(sign, ".tsv or .csv, and put tabs or commas there")
         return f". They are divided by {sign!r}: give the file a name that ends with {kind}"
     hint = nearest(column, names)
     meant = f"; {hint}" if hint.startswith("did you mean") else "."
@@ -178,9 +172,8 @@ def _refuse_faults(table: Table, faults: dict[int, str], on_bad_row: str) -> Non
     """Raises UserError that names the first faulty line, unless such lines are to be left out."""
     if not faults or on_bad_row != "error":
         return
-    first = min(faults)
-    more = f" {len(faults) - 1} more rows are faulty." if len(faults) > 2 else ""
-    more = " One more row is faulty." if len(faults) == 2 else more
+    first, others = min(faults), len(faults) - 1
+    more = {0: "", 1: " One more row is faulty."}.get(others, f" {others} more rows are faulty.")
     raise UserError(
         f"{table.at(first)}: {faults[first]}.{more} Mend the file, or type on_bad_row=drop to leave such "
         f"rows out and count them"

@@ -15,6 +15,7 @@ from juzhen.data.files import has_split
 from juzhen.encoders.locate import ENCODER_FOLDER, HEAD_FILE
 
 LEXICAL = "lexical"
+"""Name of the model without an encoder, and what stands for it where an encoder is asked for."""
 
 Descriptions = dict[str, dict[str, Any]]
 """Dataset key → a DatasetConfig as plain containers."""

@@ -15,8 +15,8 @@ from juzhen.data.loading import JobData, load_job_data
 from juzhen.evaluation.describe import Described, with_leaks
 from juzhen.evaluation.devices import device_name
 from juzhen.evaluation.evaluators import Evaluator, PairEvaluator
-from juzhen.evaluation.finished import Descriptions, FinishedRun, is_lexical
-from juzhen.evaluation.run import LEXICAL, AnyEncoder, Pass, open_encoder
+from juzhen.evaluation.finished import LEXICAL, Descriptions, FinishedRun, is_lexical
+from juzhen.evaluation.run import AnyEncoder, Pass, open_encoder
 from juzhen.evaluation.settings import Settings
 from juzhen.evaluation.spec import HardwareConfig
 from juzhen.evaluation.trained_rows import trained_rows

@@ -36,13 +36,11 @@ from juzhen.evaluation.evaluators import (
     PairEvaluator,
     embedding_cache_dir,
 )
+from juzhen.evaluation.finished import LEXICAL
 from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Sets
 from juzhen.evaluation.scoring import Evaluation, assemble_outputs
 from juzhen.evaluation.settings import Settings
 from juzhen.evaluation.spec import HardwareConfig
-
-LEXICAL = "lexical"
-"""Stands for the lexical baseline where an encoder is asked for."""
 
 AnyEncoder = SentenceEncoder | CrossEncoder | None
 """None: the lexical baseline."""

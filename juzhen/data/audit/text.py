@@ -10,9 +10,7 @@ from rich.progress import Progress
 from juzhen.core.examples import Examples
 from juzhen.data.audit.pairs import FORMAT_VERSION, Detail, name_of
 from juzhen.data.leaks.filter import used_sentences
-from juzhen.data.leaks.text import LEAST_INSIDE, SentenceSearch, clean_lines, lines_with
-
-__all__ = ["audit_text", "clean_lines", "lines_with"]
+from juzhen.data.leaks.text import LEAST_INSIDE, SentenceSearch
 
 
 def audit_text(
