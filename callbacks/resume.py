@@ -15,10 +15,8 @@ from callbacks.checkpoint_io import AtomicCheckpointIO, damaged, read_checkpoint
 from callbacks.lightning_internals import is_between_steps, is_validation_due, whole_state
 from callbacks.snapshot import Snapshots
 from callbacks.snapshot_file import NoRoomError
-from callbacks.snapshots import Found, find_snapshot
+from callbacks.snapshots import RESUME_FILE, Found, find_snapshot
 from juzhen.core.errors import UserError
-
-RESUME_FILE = "resume.ckpt"
 
 
 def random_state() -> dict[str, Any]:
@@ -118,9 +116,7 @@ class ResumePoint(Checkpoint):
     ) -> None:
         try:
             self._move_to_disk()
-        except (
-            UserError
-        ) as error:  # the disk is full, perhaps: the state stays where it is and will be found there
+        except UserError as error:  # the disk is full, perhaps: the state stays where it is and will be found
             print(error, file=sys.stderr)
 
     def _save(self, trainer: pl.Trainer) -> None:

@@ -56,13 +56,8 @@ class SnapshotFile:
         # Mapped page by page at the first writes, these would look several times as slow as they will be.
         flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
         self._map = mmap.mmap(self._file.fileno(), 0, flags=flags)
-        header = {
-            "owner": str(owner.resolve()),
-            "boot": boot_id(),
-            "layout_bytes": len(described),
-            "slot_bytes": self._slot_bytes,
-        }
-        words = json.dumps(header).encode()
+        sizes = {"layout_bytes": len(described), "slot_bytes": self._slot_bytes}
+        words = json.dumps({"owner": str(owner.resolve()), "boot": boot_id(), **sizes}).encode()
         self._map[: len(words)] = words
         self._map[HEADER_BYTES : HEADER_BYTES + len(described)] = described
         self._views = [_views(self._map, layout, start) for start in self._starts]
@@ -181,7 +176,8 @@ def aligned(offset: int) -> int:
 
 def _create(path: Path, size: int) -> BinaryIO:
     """A new file that nobody else can read, held by a lock of this process; its memory is set aside already."""
-    available = min(_available_bytes() * MEMORY_SHARE, _free_bytes(path.parent))
+    system = os.statvfs(path.parent)
+    available = min(_available_bytes() * MEMORY_SHARE, system.f_bavail * system.f_frsize)
     if size > available:
         raise NoRoomError(f"it would take {size / 2**20:,.0f} MiB, and {available / 2**20:,.0f} may be taken")
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
@@ -201,11 +197,6 @@ def _available_bytes() -> float:
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 2**10
     return float("inf")
-
-
-def _free_bytes(folder: Path) -> int:
-    system = os.statvfs(folder)
-    return system.f_bavail * system.f_frsize
 
 
 def read_snapshot(path: Path) -> dict[str, Any]:

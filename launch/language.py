@@ -36,8 +36,7 @@ def settle_language(job: DictConfig) -> None:
         known = " or ".join(f"model.language={one}" for one in job.model.templates)
         raise ConfigError(
             f"model.language=null: templates are in one language, and this job learns from {sets}; type {known}, or "
-            "learn from sets of one language",
-            "model.language",
+            "learn from sets of one language"
         )
 
 

@@ -18,17 +18,14 @@ def check_forms(value: Any, hint: Any, key: str) -> None:
     takes_group = any(is_dataclass(one) or (get_origin(one) or one) is dict for one in kinds)
     takes_list = any((get_origin(one) or one) in (list, tuple) for one in kinds)
     if isinstance(value, Mapping) and kinds and all(one in (str, int, float, bool) for one in kinds):
-        raise ConfigError(
-            f"{key}={short(str(value))}: expected one value, and not a group of keys {{…}}", key
-        )
+        raise ConfigError(f"{key}={short(str(value))}: expected one value, and not a group of keys {{…}}")
     if isinstance(value, Mapping) and takes_list and not takes_group:
         raise ConfigError(
-            f"{key}={short(str(value))}: expected a list, '{key}=[…]', and not a group of keys {{…}}", key
+            f"{key}={short(str(value))}: expected a list, '{key}=[…]', and not a group of keys {{…}}"
         )
     if isinstance(value, list) and takes_group and not takes_list:
         raise ConfigError(
-            f"{key}={short(str(value))}: expected a group of keys, {key}.<key>=<value>, and not a list […]",
-            key,
+            f"{key}={short(str(value))}: expected a group of keys, {key}.<key>=<value>, and not a list […]"
         )
     if isinstance(value, Mapping):
         for name, inner in _below(value, kinds):
@@ -62,4 +59,4 @@ def check_digits(given: Any, typed: Any, key: str) -> None:
         for place, (one, number) in enumerate(zip(given, typed, strict=False)):
             check_digits(one, number, f"{key}[{place}]")
     elif isinstance(given, str) and isinstance(typed, int | float) and not given.isascii():
-        raise ConfigError(f"{key}={given}: a number is written in ASCII digits; type {typed}", key)
+        raise ConfigError(f"{key}={given}: a number is written in ASCII digits; type {typed}")
