@@ -84,7 +84,9 @@ class ResumePoint(Checkpoint):
         self._restored = state
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        if not can_snapshot(trainer):
+        # In the one process that writes, where all processes of the job could read it and none must help.
+        whole_here = isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy)
+        if not (whole_here and trainer.num_nodes == 1 and trainer.is_global_zero):
             self.snapshots = None
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -145,12 +147,6 @@ class ResumePoint(Checkpoint):
                 AtomicCheckpointIO().save_checkpoint(state, self.path)
             del state  # or its memory, which is the snapshot's, could not be given back
         self.snapshots.close()
-
-
-def can_snapshot(trainer: pl.Trainer) -> bool:
-    """True in the one process that writes, where all processes of the job could read it and none must help."""
-    whole_here = isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy)
-    return whole_here and trainer.num_nodes == 1 and trainer.is_global_zero
 
 
 def stage_folder(trainer: pl.Trainer) -> Path:

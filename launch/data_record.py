@@ -79,7 +79,8 @@ def remember_data(folder: Path, record: Record) -> None:
     Raises UserError where it had others.
     """
     told = _read(folder)
-    if told is not None and _has_progress(folder):
+    left = ("checkpoints/*", f"{STAGES}/*/checkpoints/*", f"{STAGES}/*/{RESULT_FILE}")
+    if told is not None and any(next(folder.glob(pattern), None) for pattern in left):
         for key, then in told.items():
             if key not in record:
                 raise UserError(_other(folder, key, "is not there any more"))
@@ -186,12 +187,6 @@ def _of_results(folder: Path) -> Record:
             if not any(key in fill["data"] for fill in result.filled)
         }
     return told
-
-
-def _has_progress(folder: Path) -> bool:
-    """Something was learnt that the next attempt would go on from."""
-    patterns = ("checkpoints/*", f"{STAGES}/*/checkpoints/*", f"{STAGES}/*/{RESULT_FILE}")
-    return any(next(folder.glob(pattern), None) for pattern in patterns)
 
 
 def _other(folder: Path, key: str, how: str = "has changed") -> str:

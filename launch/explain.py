@@ -89,7 +89,10 @@ def leaf_paths(root: DictConfig | None) -> list[str]:
 def explain_composition(error: Exception, groups: Iterable[str] = ()) -> ConfigError:
     """The mistake behind an exception of Hydra's composition; `groups` are the names of groups, for hints."""
     if isinstance(error, MissingConfigException):
-        return _explain_missing_file(error)
+        group, _, option = (error.missing_cfg_file or "").rpartition("/")
+        if not group:
+            return ConfigError(f"there is no configuration file {option}.yaml; the job's is called train")
+        return ConfigError(option_hint(group, option, error.options or ()), option)
     if isinstance(error, MarkedYAMLError):
         mark = error.problem_mark
         place = f"{mark.name}, line {mark.line + 1}" if mark else "a configuration file"
@@ -111,13 +114,6 @@ def explain_composition(error: Exception, groups: Iterable[str] = ()) -> ConfigE
     if isinstance(cause, OmegaConfBaseException) and cause.full_key:
         return ConfigError(f"{cause.full_key}: {_first_line(cause)}")
     return ConfigError(" ".join(line.strip() for line in text.splitlines() if line.strip()))
-
-
-def _explain_missing_file(error: MissingConfigException) -> ConfigError:
-    group, _, option = (error.missing_cfg_file or "").rpartition("/")
-    if not group:
-        return ConfigError(f"there is no configuration file {option}.yaml; the job's is called train")
-    return ConfigError(option_hint(group, option, error.options or ()), option)
 
 
 def unknown_key(error: OmegaConfBaseException, groups: Iterable[str] = ()) -> ConfigError:

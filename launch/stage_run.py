@@ -72,7 +72,11 @@ class StageRun:
             _say("stopped by SIGTERM; continue with resume=auto")
             raise SystemExit(SIGTERM_STATUS) from None
         except KeyboardInterrupt:
-            _say(_interrupted(entry.checkpoints))
+            newest = newest_state(entry.checkpoints)
+            saved = " before anything was saved"
+            if newest is not None:
+                saved = f"; step {newest.steps} is saved; continue with resume=auto"
+            _say(f"{INTERRUPTED}{saved}")
             raise SystemExit(INTERRUPTED_STATUS) from None
 
     def _run(self, stage: Stage, encoder: nn.Module | None, folder: Path, entry: StageEntry) -> Result:
@@ -225,13 +229,6 @@ def _ctrl_c_of(trainer: pl.Trainer) -> Iterator[None]:
         if trainer.interrupted and not isinstance(end, SIGTERMException):
             raise KeyboardInterrupt from None
         raise
-
-
-def _interrupted(checkpoints: Path) -> str:
-    newest = newest_state(checkpoints)
-    if newest is None:
-        return f"{INTERRUPTED} before anything was saved"
-    return f"{INTERRUPTED}; step {newest.steps} is saved; continue with resume=auto"
 
 
 def _say(line: str | None, trainer: pl.Trainer | None = None) -> None:

@@ -44,8 +44,7 @@ def check_values(job: DictConfig) -> None:
     _check_transfer(job)
     _check_names(job)
     _check_optimizer(job.optimizer)
-    _check_batches(job.training)
-    _check_layer_norm(job)
+    _check_together(job)
 
 
 def _check_options(node: DictConfig, path: str) -> None:
@@ -76,15 +75,15 @@ def _check_optimizer(optimizer: DictConfig) -> None:
         )
 
 
-def _check_batches(training: DictConfig) -> None:
+def _check_together(job: DictConfig) -> None:
+    """What may not be chosen beside something else."""
+    training = job.training
     if training.stratify_by != "none" and training.length_window > 1:
         raise ConfigError(
             f"training.stratify_by={training.stratify_by}: training.length_window={training.length_window} puts rows "
             "of like length in a batch, labels in proportion; leave one of them at its default"
         )
 
-
-def _check_layer_norm(job: DictConfig) -> None:
     wanted, start = job.backbone.layer_norm, job.init_from
     if wanted is not None and start is not None:
         raise ConfigError(

@@ -14,26 +14,20 @@ def check_forms(value: Any, hint: Any, key: str) -> None:
 
     hint  the type that the configuration has for this key
     """
-    kinds = [one for one in _alternatives(hint) if one is not type(None)]
+    every = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    kinds = [one for one in every if one is not type(None)]
     takes_group = any(is_dataclass(one) or (get_origin(one) or one) is dict for one in kinds)
     takes_list = any((get_origin(one) or one) in (list, tuple) for one in kinds)
+    given = f"{key}={short(str(value))}: expected"
     if isinstance(value, Mapping) and kinds and all(one in (str, int, float, bool) for one in kinds):
-        raise ConfigError(f"{key}={short(str(value))}: expected one value, and not a group of keys {{…}}")
+        raise ConfigError(f"{given} one value, and not a group of keys {{…}}")
     if isinstance(value, Mapping) and takes_list and not takes_group:
-        raise ConfigError(
-            f"{key}={short(str(value))}: expected a list, '{key}=[…]', and not a group of keys {{…}}"
-        )
+        raise ConfigError(f"{given} a list, '{key}=[…]', and not a group of keys {{…}}")
     if isinstance(value, list) and takes_group and not takes_list:
-        raise ConfigError(
-            f"{key}={short(str(value))}: expected a group of keys, {key}.<key>=<value>, and not a list […]"
-        )
+        raise ConfigError(f"{given} a group of keys, {key}.<key>=<value>, and not a list […]")
     if isinstance(value, Mapping):
         for name, inner in _below(value, kinds):
             check_forms(value[name], inner, f"{key}.{name}".lstrip("."))
-
-
-def _alternatives(hint: Any) -> tuple[Any, ...]:
-    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
 def _below(value: Mapping[str, Any], kinds: list[Any]) -> Iterator[tuple[str, Any]]:

@@ -64,13 +64,8 @@ def short(text: str, length: int = 60) -> str:
     >>> short("今天" * 50, 5), short("a\\nb")
     ('今天今天今… (100 characters)', 'a\\\\nb')
     """
-    shown = text[:length] if text.isprintable() else visible(text[:length])
+    shown = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text[:length])
     return shown if len(text) <= length else f"{shown}… ({len(text):,} characters)"
-
-
-def visible(text: str) -> str:
-    """The text with what cannot be printed spelt out, such as a line end."""
-    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 def in_a_line(text: str) -> str:

@@ -89,8 +89,7 @@ def _text_fields(kind: Kind, columns: Mapping[str, Any], key: str) -> list[str]:
     for field in columns:
         if field not in (*required, *negatives):
             raise UserError(
-                f"{key}: `columns` names the field {field}, which a {kind} does not have; "
-                f"{nearest(field, required)}"
+                f"{key}: `columns` names the field {field}, which a {kind} does not have; {nearest(field, required)}"
             )
     return [*TEXT_COLUMNS[kind], *sorted(negatives, key=lambda field: (len(field), field))]
 
@@ -187,7 +186,6 @@ def _check_count(table: Table, rows_key: str, num_rows: int, num_dropped: int, p
         raise UserError(f"{table.place}: no rows are left ({num_rows + num_dropped} were read{dropped})")
     if promised is not None and num_rows + num_dropped != promised:
         raise UserError(
-            f"{table.place}: {num_rows + num_dropped} rows{dropped}, but {rows_key} promises "
-            f"{promised}; is the file complete? If this is another release, type "
-            f"{rows_key}=null"
+            f"{table.place}: {num_rows + num_dropped} rows{dropped}, but {rows_key} promises {promised}; is the file "
+            f"complete? If this is another release, type {rows_key}=null"
         )

@@ -62,11 +62,7 @@ class Pass:
     progress: bool = False
 
     def __call__(
-        self,
-        sets: Sets,
-        tasks: Sequence[TransferTask] = (),
-        *,
-        seen: Mapping[str, Seen],
+        self, sets: Sets, tasks: Sequence[TransferTask] = (), *, seen: Mapping[str, Seen]
     ) -> tuple[Evaluation, Described]:
         """The scores, and what is known of the rows that were scored."""
         evaluation = self.settings.evaluation
@@ -101,13 +97,8 @@ class Pass:
         inner = encoder.inner if isinstance(encoder, CrossEncoder) else encoder
         tokenize = CachedTokenizer(inner, self.cache_dir, progress=self.progress)
         if isinstance(encoder, CrossEncoder):
-            return JointCollator(
-                tokenize,
-                join=encoder.join,
-                room=encoder.room,
-                both_in_training=False,
-                both_in_evaluation=encoder.symmetric,
-            )
+            orders = {"both_in_training": False, "both_in_evaluation": encoder.symmetric}
+            return JointCollator(tokenize, join=encoder.join, room=encoder.room, **orders)
         if isinstance(encoder, PromptEncoder):
             return PromptCollator(tokenize, encoder)
         return SentenceCollator(tokenize, encoder.collate)
@@ -121,10 +112,8 @@ class Pass:
         hardware = self.settings.hardware
         lengths, outputs = collate.row_lengths(plan.examples), []
         order = TokenBudget(lengths, max_tokens=hardware.eval_batch_tokens)
-        with (
-            _prepared(self.encoder, hardware) as device,
-            Progress(disable=not self.progress, transient=True) as bar,
-        ):
+        bars = Progress(disable=not self.progress, transient=True)
+        with _prepared(self.encoder, hardware) as device, bars as bar:
             task = bar.add_task("encoding", total=len(lengths))
             for rows in order:
                 found = evaluator.output(collate(plan.examples, rows).to(device))

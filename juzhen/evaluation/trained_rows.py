@@ -43,10 +43,10 @@ def _require_same(examples: Examples, then: Mapping[str, Any], *, data_dir: str)
             f"{name}/train below {data_dir} holds other rows than the run has learnt from; point --data-dir at the "
             "same files"
         )
-    if (examples.num_leaky, len(examples)) != (then["leaky"], then["rows"]):
+    if (examples.num_leaky, len(examples)) != (then.get("leaky"), then["rows"]):
         raise UserError(
             f"filter_leaks=true: with these sets in its evaluation the run would have left {examples.num_leaky:,} "
-            f"rows of {name}/train out, and not {then['leaky'] or 0:,}: it has seen pairs of theirs. Train it "
+            f"rows of {name}/train out, and not {then.get('leaky') or 0:,}: it has seen pairs of theirs. Train it "
             "again with the whole suite"
         )
 
@@ -59,8 +59,8 @@ def texts_of_run(run: str | Path, *, data_dir: Path | None) -> dict[str, list[st
     Raises UserError where the run has learnt from pairs, and where the files hold other rows than they did.
     """
     told = Result.read(run)
-    trained = {key: rows for key, rows in told.data.items() if key.startswith("train/")}
-    if not trained or any(rows["kind"] != Kind.SENTENCE for rows in trained.values()):
+    kinds = {rows["kind"] for key, rows in told.data.items() if key.startswith("train/")}
+    if kinds != {Kind.SENTENCE}:
         raise UserError(f"--run {run}: has learnt from no running text; for sets of pairs type --train <set>")
     try:
         job = Settings.of(told.config)
@@ -68,14 +68,8 @@ def texts_of_run(run: str | Path, *, data_dir: Path | None) -> dict[str, list[st
         raise UserError(f"--run {run}: {error}; audit it with the version that has made it") from error
     job.data_dir = str(data_dir or job.data_dir)
     job.evaluation.transfer = []
-    scored = {Kind(rows["kind"]) for key, rows in told.data.items() if not key.startswith("train/")}
-    unscored = {kind: "" for kind in Kind if kind not in scored}
-    read = load_job_data(job, dict.fromkeys(job.dataset, Kind.SENTENCE), unscored=unscored).train
-    for name, examples in read.items():
-        then = trained[f"train/{name}"]
-        if (examples.fingerprint, len(examples)) != (then["fingerprint"], then["rows"]):
-            raise UserError(
-                f"--run {run}: {name} below {job.data_dir} holds other rows than the run has seen; point --data-dir at "
-                "the same files"
-            )
+    try:
+        read = trained_rows(job, told, dict.fromkeys(Kind, ""))
+    except UserError as error:
+        raise UserError(f"--run {run}: {error}") from error
     return {name: examples.texts("text") for name, examples in read.items()}

@@ -23,8 +23,7 @@ def pairs_markdown(report: dict[str, Any]) -> str:
             "# Leaks between training sets and evaluation splits",
             "Row: trained on, column: evaluated on. Numbers are evaluation rows, and their share of the split. "
             f"{EMPTY} is none, – means that one of the two has no pairs, or that labels mean different things. "
-            "Compared after NFKC, lower case and folding "
-            "white space. Sets without any leak are left out of a table.",
+            "Compared after NFKC, lower case and folding white space. Sets without any leak are left out of a table.",
             "## The same pair, in either order",
             _matrix(report, lambda cell: cell["exact_pairs"]),
             f"## The same pair, or both sentences near duplicates (Jaccard of character trigrams ≥ {threshold:g})",
