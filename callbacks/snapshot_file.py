@@ -75,8 +75,7 @@ class SnapshotFile:
     def write(self, tensors: list[Tensor], remainder: Any, *, steps: int) -> None:
         """Copies a state. Killed at any moment, this leaves the one before it or this one; of large ones this or none.
 
-        tensors    that `fits` finds right
-        remainder  the rest, see `take_apart`
+        remainder  all but the tensors, see `take_apart`
         steps      optimizer steps that the state has behind it
         Raises NoRoomError.
         """

@@ -37,9 +37,7 @@ def build_trainer(
 ) -> pl.Trainer:
     """A Trainer for one stage: one Lightning epoch over the stream of the stage.
 
-    folder    where loggers write, and weights go unless `checkpoints` is another place
-    run_id    names the run at W&B
-    settings  the configuration in plain containers, for the loggers
+    folder  where loggers write, and weights go unless `checkpoints` is another place
     """
     quieten_lightning()
     hardware = job.hardware

@@ -56,10 +56,7 @@ LIBRARIES = ("torch", "transformers", "pytorch-lightning", "numpy")
 def stage_digest(
     parent: str, stage: Stage, job: JobConfig, matches: Mapping[str, Match], data: JobData
 ) -> str:
-    """Hex digits over all that decides the weights after a stage, the code of the maths included.
-
-    parent  digest of the weights that it starts from
-    """
+    """Hex digits over all that decides the weights after a stage, the code of the maths included."""
     training = {key: one for key, one in vars(job.training).items() if key != "checkpoint_every"}
     schedule = job.schedule
     selection = data.selection(

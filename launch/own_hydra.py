@@ -37,8 +37,7 @@ TYPED_ONLY = {
 def check_hydra(node: Mapping[str, Any], lines: Sequence[str]) -> None:
     """Raises ConfigError for code or a place that a file names, and that neither juzhen nor the command line has named.
 
-    node   the plain `hydra` node of a composed configuration, its references not filled in
-    lines  overrides as they were typed
+    node  the plain `hydra` node of a composed configuration, its references not filled in
     """
     typed = [re.split("[=@]", line.lstrip("+~"))[0].replace("/", ".") for line in lines]
     for key, value in _leaves(node, "hydra"):

@@ -23,7 +23,6 @@ NAME = re.compile(r"\w[\w-]*")
 def check_set_files(config: DictConfig, folders: Sequence[Path]) -> None:
     """Raises ConfigError where a chosen file of a data set has no header, or shares its key with another file.
 
-    config   a composition that has no types yet
     folders  of configuration trees; of files with one name Hydra takes that of the first
     """
     sets = config.get("dataset")

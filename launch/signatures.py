@@ -75,10 +75,7 @@ def check_value(key: str, value: object, words: Sequence[str]) -> None:
 
 
 def check_own_names(job: DictConfig, trees: Sequence[Path]) -> None:
-    """Raises ConfigError for a model or a loss without a name, or with the name of another class.
-
-    trees  folders of configurations; `loss/mse.yaml` of one of them says what `mse` is
-    """
+    """Raises ConfigError for a model or a loss without a name, or with that of another class in one of `trees`."""
     for key, node in _nodes(OmegaConf.to_container(job)):
         name, target = node.get("name"), node["_target_"]
         where = f"{key}.name"

@@ -77,10 +77,7 @@ class StageEntry:
             return None
 
     def keep_measured(self, digest: str, scores: Mapping[str, Score]) -> None:
-        """Keeps what the weights of a finished entry reach, for runs that would measure the same again.
-
-        digest  hex digits over all that decides the scores besides the weights
-        """
+        """Keeps what the weights of a finished entry reach, for runs that would measure the same again."""
         self._write(f"scores-{digest[:16]}.json", {key: asdict(score) for key, score in scores.items()})
 
     def _write(self, name: str, content: dict[str, Any]) -> None:

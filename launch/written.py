@@ -10,10 +10,7 @@ from launch.explain import ConfigError
 
 
 def check_forms(value: Any, hint: Any, key: str) -> None:
-    """Raises ConfigError where a list stands for a group of keys, or the other way round.
-
-    hint  the type that the configuration has for this key
-    """
+    """Raises ConfigError where a list stands for a group of keys, or the other way round; `hint` is its type."""
     every = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     kinds = [one for one in every if one is not type(None)]
     takes_group = any(is_dataclass(one) or (get_origin(one) or one) is dict for one in kinds)
@@ -41,11 +38,7 @@ def _below(value: Mapping[str, Any], kinds: list[Any]) -> Iterator[tuple[str, An
 
 
 def check_digits(given: Any, typed: Any, key: str) -> None:
-    """Raises ConfigError for a text in the digits of another script that was taken for a number.
-
-    given  plain settings, as they were written
-    typed  the same with the types of the configuration
-    """
+    """Raises ConfigError for a text in the digits of another script that was taken for a number, `typed`."""
     if isinstance(given, Mapping) and isinstance(typed, Mapping):
         for name in given:
             check_digits(given[name], typed.get(name), f"{key}.{name}".lstrip("."))

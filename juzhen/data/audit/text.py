@@ -16,10 +16,7 @@ from juzhen.data.leaks.text import LEAST_INSIDE, SentenceSearch
 def audit_text(
     sources: Mapping[str, Sequence[str]], evaluation: Sequence[Examples], *, detail: Detail
 ) -> dict[str, Any]:
-    """The report: per text how many lines hold evaluation sentences, altogether and by evaluation split.
-
-    sources  name → lines
-    """
+    """The report: per text how many lines hold evaluation sentences, altogether and by evaluation split."""
     sentences: list[str] = []
     owner: list[int] = []
     for position, one in enumerate(evaluation):
