@@ -36,7 +36,7 @@ DECIDING = (
     "juzhen/data/length_windows.py",
     "juzhen/data/sampler.py",
     "datamodules/stages.py",
-    "juzhen/data/union.py",
+    "juzhen/data/comparisons.py",
     "callbacks/resume.py",
     "callbacks/trainer.py",
     "juzhen/evaluation",

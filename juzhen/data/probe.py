@@ -7,7 +7,7 @@ import numpy as np
 
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.measures import RANKED
-from juzhen.data.union import SentenceUnion
+from juzhen.data.comparisons import SentenceUnion
 
 
 @dataclass(frozen=True)

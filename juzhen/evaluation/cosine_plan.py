@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
+from juzhen.data.comparisons import SentenceUnion
 from juzhen.data.transfer import TransferTask
-from juzhen.data.union import SentenceUnion
 from juzhen.encoders.pair_score import BilinearScore, sides
 from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Matcher, Sets
 from juzhen.metrics.ranking import COSINE_TEMPERATURE

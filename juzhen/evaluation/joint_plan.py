@@ -8,9 +8,9 @@ from jaxtyping import Float, Int
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
+from juzhen.data.comparisons import SentenceUnion
 from juzhen.data.rankings import RankingSet
 from juzhen.data.transfer import TransferTask
-from juzhen.data.union import SentenceUnion
 from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Matcher, Sets
 
 
