@@ -98,7 +98,7 @@ def table() -> dict[str, dict[str, Any]]:
 def source_digest(target: str) -> str:
     """Hex digits over the module of a class: where the table has others, it may be older than the class."""
     file = ROOT.joinpath(*target.split(".")[:-1]).with_suffix(".py")
-    return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:16] if file.is_file() else "gone"
 
 
 def written(targets: Sequence[str]) -> str:
