@@ -54,9 +54,8 @@ class Windows:
 
     @classmethod
     def joined(cls, parts: "list[Windows]") -> "Windows":
-        return cls(
-            *(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__)
-        )
+        names = cls.__dataclass_fields__
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 def load_text(
@@ -192,12 +191,9 @@ def _windows(text: str, *, window: int, held_out_percent: float) -> Windows:
     places = np.concatenate([[0], np.cumsum(widths)])  # character → byte
     breaks = np.flatnonzero(points == NEW_LINE)
     starts, ends = np.append(0, breaks + 1), np.append(breaks, len(points))
-    raw = text.encode()
-    buckets = [
-        zlib.crc32(raw[first:last])
-        for first, last in zip(places[starts].tolist(), places[ends].tolist(), strict=True)
-    ]
-    held_out = np.array(buckets) % 10_000 < held_out_percent * 100
+    raw, spans = text.encode(), zip(places[starts].tolist(), places[ends].tolist(), strict=True)
+    buckets = np.array([zlib.crc32(raw[first:last]) for first, last in spans])
+    held_out = buckets % 10_000 < held_out_percent * 100
     starts, ends, lines = _cut(points, starts, ends, window=window)
     solid = np.concatenate([[0], np.cumsum(points > SPACE)])  # characters that are no ASCII white space
     kept = solid[ends] - solid[starts] >= SHORTEST
