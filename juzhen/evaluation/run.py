@@ -97,8 +97,13 @@ class Pass:
         inner = encoder.inner if isinstance(encoder, CrossEncoder) else encoder
         tokenize = CachedTokenizer(inner, self.cache_dir, progress=self.progress)
         if isinstance(encoder, CrossEncoder):
-            orders = {"both_in_training": False, "both_in_evaluation": encoder.symmetric}
-            return JointCollator(tokenize, join=encoder.join, room=encoder.room, **orders)
+            return JointCollator(
+                tokenize,
+                join=encoder.join,
+                room=encoder.room,
+                both_in_training=False,
+                both_in_evaluation=encoder.symmetric,
+            )
         if isinstance(encoder, PromptEncoder):
             return PromptCollator(tokenize, encoder)
         return SentenceCollator(tokenize, encoder.collate)
