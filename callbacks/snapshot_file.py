@@ -175,8 +175,7 @@ def aligned(offset: int) -> int:
 
 def _create(path: Path, size: int) -> BinaryIO:
     """A new file that nobody else can read, held by a lock of this process; its memory is set aside already."""
-    system = os.statvfs(path.parent)
-    available = min(_available_bytes() * MEMORY_SHARE, system.f_bavail * system.f_frsize)
+    available = min(_available_bytes() * MEMORY_SHARE, _free_bytes(path.parent))
     if size > available:
         raise NoRoomError(f"it would take {size / 2**20:,.0f} MiB, and {available / 2**20:,.0f} may be taken")
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
@@ -196,6 +195,11 @@ def _available_bytes() -> float:
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 2**10
     return float("inf")
+
+
+def _free_bytes(folder: Path) -> int:
+    system = os.statvfs(folder)
+    return system.f_bavail * system.f_frsize
 
 
 def read_snapshot(path: Path) -> dict[str, Any]:
