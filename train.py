@@ -27,9 +27,9 @@ def run_job(config: "DictConfig", *, known: "Known | None" = None) -> None:
 
     from juzhen.core.caches import caches_below
     from launch import typed_config
+    from launch.data_record import show_finished
     from launch.first_look import first_look
     from launch.naming import run_key
-    from launch.shown_again import show_finished
 
     typed = typed_config(config)
     if show_finished(OmegaConf.to_object(typed)):
@@ -56,9 +56,9 @@ def run_job(config: "DictConfig", *, known: "Known | None" = None) -> None:
 def _checked() -> "Known | None":
     """Checks the command line; rows that a first look at a single run has read, None where nothing will be trained."""
     from launch import check_command_line
+    from launch.data_record import is_finished
     from launch.first_look import first_look
     from launch.naming import register_resolvers
-    from launch.shown_again import is_finished
 
     known: Known | None = None
 

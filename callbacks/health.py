@@ -60,18 +60,12 @@ class SpaceHealth(pl.Callback):
             return
         began = time.perf_counter()
         found = self._meter.measure() | gradient_norms(pl_module)
-        pl_module.log_dict(
-            {f"health/{name}": value for name, value in found.items() if value is not None},
-            rank_zero_only=False,
-        )
+        log_health(pl_module, found)
         self.seconds += time.perf_counter() - began
         if trainer.is_global_zero:
-            self._write(trainer, found)
+            measured = {"seconds": round(self.seconds, 4), "cosines": self._meter.histogram()}
+            append_line(trainer, HEALTH_FILE, found | measured)
         self._judge(trainer.global_step, found)
-
-    def _write(self, trainer: pl.Trainer, found: dict[str, float | None]) -> None:
-        measured = {"seconds": round(self.seconds, 4), "cosines": self._meter.histogram()}
-        append_line(trainer, HEALTH_FILE, found | measured)
 
     def _judge(self, step: int, found: dict[str, float | None]) -> None:
         """Warns, or raises UserError, where all sentences look alike or lie in next to no directions."""
@@ -88,9 +82,12 @@ class SpaceHealth(pl.Callback):
             )
         else:
             return
-        collapsed(
-            "embeddings", step, symptom, key="callbacks.space_health.on_collapse", then=self.on_collapse
-        )
+        collapsed("embeddings", step, symptom, key="callbacks.space_health", then=self.on_collapse)
+
+
+def log_health(module: pl.LightningModule, found: dict[str, float | None]) -> None:
+    known = {f"health/{name}": value for name, value in found.items() if value is not None}
+    module.log_dict(known, rank_zero_only=False)
 
 
 def append_line(trainer: pl.Trainer, name: str, values: dict[str, Any]) -> None:
@@ -109,11 +106,11 @@ def gradient_norms(module: pl.LightningModule) -> dict[str, float]:
 
 
 def collapsed(what: str, step: int, symptom: str, *, key: str, then: str) -> None:
-    """Warns that something has collapsed, or raises UserError where `then`, the value of `key`, is stop."""
+    """Warns that something has collapsed, or raises UserError where `then`, the callback's `on_collapse`, is stop."""
     message = (
         f"the {what} have collapsed at step {step}: {symptom}. Usual causes: optimizer.lr too high, a loss "
         "without negatives, or a temperature that is too high"
     )
     if then == "stop":
-        raise UserError(f"{message}. To go on all the same: {key}=warn")
-    log.warning("%s. %s=stop would end such a run.", message, key)
+        raise UserError(f"{message}. To go on all the same: {key}.on_collapse=warn")
+    log.warning("%s. %s.on_collapse=stop would end such a run.", message, key)

@@ -26,10 +26,16 @@ def whole_state(trainer: pl.Trainer) -> Callable[[], dict[str, Any]]:
     return partial(trainer._checkpoint_connector.dump_checkpoint, weights_only=False)
 
 
-def forget_logged(trainer: pl.Trainer) -> None:
-    """Makes Lightning forget what earlier steps have logged: it writes old values of all names again, at each step."""
-    for metric in trainer._results.result_metrics:
-        metric.has_reset = True  # until the step logs the name again
+class FreshLogs(pl.Callback):
+    """Makes Lightning forget what earlier steps have logged.
+
+    It would write the last value of every name again at each step that is logged. In a mixture a step logs the names of
+    one set, and the curves of the others would go on although nothing was learnt of them.
+    """
+
+    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *step: Any) -> None:
+        for metric in trainer._results.result_metrics:
+            metric.has_reset = True  # until the step logs the name again
 
 
 def without_anonymous(logger: WandbLogger) -> WandbLogger:

@@ -35,8 +35,9 @@ class LossGradient(pl.Callback):
     """
 
     def __init__(self, *, low: float, high: float) -> None:
-        ends = interval("callbacks.loss_gradient.[low,high]", [low, high], low=0.0, high=math.inf)
-        self.low, self.high = ends
+        self.low, self.high = interval(
+            "callbacks.loss_gradient.[low,high]", [low, high], low=0.0, high=math.inf
+        )
         self._readings: dict[str, deque[float]] = {}
         self._told: set[str] = set()
         self._task: str | None = None
@@ -66,20 +67,11 @@ class LossGradient(pl.Callback):
         if len(readings) < READINGS or self.low <= mean <= self.high or task in self._told:
             return
         self._told.add(task)
-        reason = (
-            "most pairs are in order already, or loss.temperature is too high"
-            if mean < self.low
-            else "loss.temperature is too low"
-        )
+        high = "most pairs are in order already, or loss.temperature is too high"
+        reason = high if mean < self.low else "loss.temperature is too low"
         log.warning(
-            "%s: the gradient of the loss with respect to what it reads has length %.2g at step %d, outside of "
-            "callbacks.loss_gradient.low=%g and high=%g: %s.",
-            task,
-            mean,
-            step,
-            self.low,
-            self.high,
-            reason,
+            f"{task}: the gradient of the loss with respect to what it reads has length {mean:.2g} at step {step}, "
+            f"outside of callbacks.loss_gradient.low={self.low:g} and high={self.high:g}: {reason}."
         )
 
 

@@ -75,15 +75,6 @@ class PruneOnDev(Checkpoint):
             self._storage.set_trial_intermediate_value(self._trial, validation, score)
         return self._study.pruner.prune(self._study, self._storage.get_trial(self._trial))
 
-    def leave(self) -> None:
-        """Ends the program of a pruned run, with status 0 and no result; the search knows by the trial."""
-        finish_wandb()
-        told = (
-            f"pruned after validation {self.pruned_at}: trial {self.address.number} of {self.address.study}"
-        )
-        print(told, file=sys.stderr)
-        sys.exit(0)
-
 
 def pruning(job: JobConfig, folder: Path, *, monitor: str) -> list[PruneOnDev]:
     """The callback of a run that belongs to a search; none for others, and for stages before the last."""
@@ -93,7 +84,10 @@ def pruning(job: JobConfig, folder: Path, *, monitor: str) -> list[PruneOnDev]:
 
 
 def leave_if_pruned(trainer: pl.Trainer) -> None:
-    """Goes no further when a search has ended this run: its weights are not tested, no result is written."""
+    """Ends the program, with status 0 and no result, when a search has ended this run, which the trial tells."""
     for callback in trainer.callbacks:
         if isinstance(callback, PruneOnDev) and callback.pruned_at is not None:
-            callback.leave()
+            finish_wandb()
+            trial = f"trial {callback.address.number} of {callback.address.study}"
+            print(f"pruned after validation {callback.pruned_at}: {trial}", file=sys.stderr)
+            sys.exit(0)

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pytorch_lightning as pl
@@ -33,7 +32,7 @@ def build_result(
     trainer: pl.Trainer,
     untrained: dict[str, Score],
     training: dict[str, Any],
-    cut: Mapping[str, Cut] = MappingProxyType({}),
+    cut: Mapping[str, Cut],
 ) -> Result:
     """Everything measured in the stage that `trainer` has just tested; `training` as `describe_training` gives it."""
     rows = {f"train/{name}": examples for name, examples in data.train.items()}
@@ -79,9 +78,7 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str
         "sets": counts.summary() if counts else {},
         "seconds_per_step": round(watch.train_seconds / steps, 4) if watch and steps else None,
         "peak_memory_mib": memory.mib if memory else None,
-        "snapshots": None
-        if snapshots is None
-        else {"written": snapshots.written, "seconds": round(snapshots.seconds, 3)},
+        "snapshots": snapshots and {"written": snapshots.written, "seconds": round(snapshots.seconds, 3)},
     }
 
 

@@ -15,10 +15,8 @@ from callbacks.checkpoint_io import AtomicCheckpointIO, damaged, read_checkpoint
 from callbacks.lightning_internals import is_between_steps, is_validation_due, whole_state
 from callbacks.snapshot import Snapshots
 from callbacks.snapshot_file import NoRoomError
-from callbacks.snapshots import Found, find_snapshot
+from callbacks.snapshots import RESUME_FILE, Found, find_snapshot
 from juzhen.core.errors import UserError
-
-RESUME_FILE = "resume.ckpt"
 
 
 def random_state() -> dict[str, Any]:
@@ -86,7 +84,9 @@ class ResumePoint(Checkpoint):
         self._restored = state
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        if not can_snapshot(trainer):
+        # In the one process that writes, where all processes of the job could read it and none must help.
+        whole_here = isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy)
+        if not (whole_here and trainer.num_nodes == 1 and trainer.is_global_zero):
             self.snapshots = None
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -118,9 +118,7 @@ class ResumePoint(Checkpoint):
     ) -> None:
         try:
             self._move_to_disk()
-        except (
-            UserError
-        ) as error:  # the disk is full, perhaps: the state stays where it is and will be found there
+        except UserError as error:  # the disk is full, perhaps: the state stays where it is and will be found
             print(error, file=sys.stderr)
 
     def _save(self, trainer: pl.Trainer) -> None:
@@ -149,12 +147,6 @@ class ResumePoint(Checkpoint):
                 AtomicCheckpointIO().save_checkpoint(state, self.path)
             del state  # or its memory, which is the snapshot's, could not be given back
         self.snapshots.close()
-
-
-def can_snapshot(trainer: pl.Trainer) -> bool:
-    """True in the one process that writes, where all processes of the job could read it and none must help."""
-    whole_here = isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy)
-    return whole_here and trainer.num_nodes == 1 and trainer.is_global_zero
 
 
 def stage_folder(trainer: pl.Trainer) -> Path:

@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 import pytorch_lightning as pl
 
-from callbacks.health import append_line, collapsed, gradient_norms
+from callbacks.health import append_line, collapsed, gradient_norms, log_health
 from juzhen.losses.options import number
 from lightning_modules.base import SentenceModule
 from lightning_modules.score_summary import score_counts, score_summary
@@ -40,10 +40,7 @@ class ScoreHealth(pl.Callback):
             return
         scores, grades = (np.concatenate(parts) for parts in zip(*graded, strict=True))
         found = score_summary(scores, grades, called="score") | gradient_norms(pl_module)
-        pl_module.log_dict(
-            {f"health/{name}": value for name, value in found.items() if value is not None},
-            rank_zero_only=False,
-        )
+        log_health(pl_module, found)
         if trainer.is_global_zero:
             low, high = float(scores.min()), float(scores.max())
             # Bins need a width, also where all scores are the same.
@@ -59,6 +56,4 @@ class ScoreHealth(pl.Callback):
                 f"they deviate by {spread:.2g} (callbacks.score_health.collapse_spread={self.collapse_spread:g}) from "
                 f"{found['score_mean']:.3g}, whatever the pair"
             )
-            collapsed(
-                "scores", step, symptom, key="callbacks.score_health.on_collapse", then=self.on_collapse
-            )
+            collapsed("scores", step, symptom, key="callbacks.score_health", then=self.on_collapse)

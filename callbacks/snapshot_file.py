@@ -56,13 +56,8 @@ class SnapshotFile:
         # Mapped page by page at the first writes, these would look several times as slow as they will be.
         flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
         self._map = mmap.mmap(self._file.fileno(), 0, flags=flags)
-        header = {
-            "owner": str(owner.resolve()),
-            "boot": boot_id(),
-            "layout_bytes": len(described),
-            "slot_bytes": self._slot_bytes,
-        }
-        words = json.dumps(header).encode()
+        sizes = {"layout_bytes": len(described), "slot_bytes": self._slot_bytes}
+        words = json.dumps({"owner": str(owner.resolve()), "boot": boot_id(), **sizes}).encode()
         self._map[: len(words)] = words
         self._map[HEADER_BYTES : HEADER_BYTES + len(described)] = described
         self._views = [_views(self._map, layout, start) for start in self._starts]
@@ -80,8 +75,7 @@ class SnapshotFile:
     def write(self, tensors: list[Tensor], remainder: Any, *, steps: int) -> None:
         """Copies a state. Killed at any moment, this leaves the one before it or this one; of large ones this or none.
 
-        tensors    that `fits` finds right
-        remainder  the rest, see `take_apart`
+        remainder  all but the tensors, see `take_apart`
         steps      optimizer steps that the state has behind it
         Raises NoRoomError.
         """

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 
 from juzhen.core.result import RESULT_FILE
 
+CHECKPOINTS = "checkpoints"
+RESUME_FILE = "resume.ckpt"
 SHARED = Path("/dev/shm")
 SUFFIX = ".snapshot"
 POINTER = "snapshot.json"
@@ -28,8 +30,7 @@ WHOLE = struct.Struct("<Q")
 """Which copy is whole: 0 (none), 1 or 2. So short that it is written at once or not at all."""
 TOLD = struct.Struct("<QQ")
 """Of a copy: bytes of its remainder, optimizer steps done."""
-STATE_BYTES = WHOLE.size + 2 * TOLD.size
-STATE_AT = HEADER_BYTES - STATE_BYTES
+STATE_AT = HEADER_BYTES - WHOLE.size - 2 * TOLD.size
 
 
 class Found(NamedTuple):
@@ -48,7 +49,8 @@ def find_snapshot(checkpoints: Path) -> Found | None:
         path = Path(json.loads((checkpoints / POINTER).read_text(encoding="utf-8"))["path"])
         if path.lstat().st_uid != os.getuid():
             return None
-        page = _first_page(path)
+        with path.open("rb") as file:
+            page = file.read(HEADER_BYTES)
         is_ours = read_header(page)["owner"] == str(checkpoints.resolve())
         return Found(path, read_told(page)[2]) if is_ours else None
     except (OSError, ValueError, KeyError, TypeError, RecursionError, struct.error):
@@ -130,13 +132,8 @@ def _read_all(folder: Path) -> Iterator[Snapshot]:
             page = file.read(HEADER_BYTES)
             is_held = not lock(file.fileno())  # its process lives
             owner, steps = _owner_and_steps(page)
-            use = (
-                Use.AT_WORK
-                if is_held
-                else Use.KEPT
-                if _is_wanted(path, owner, told.st_mtime)
-                else Use.ABANDONED
-            )
+            use = Use.KEPT if _is_wanted(path, owner, told.st_mtime) else Use.ABANDONED
+            use = Use.AT_WORK if is_held else use
             yield Snapshot(path, owner, steps, told.st_blocks * 512, told.st_mtime, use)
 
 
@@ -156,11 +153,6 @@ def _is_wanted(path: Path, owner: Path | None, written_at: float) -> bool:
         return False
     found = find_snapshot(owner)
     return found is not None and found.path == path
-
-
-def _first_page(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(HEADER_BYTES)
 
 
 def lock(descriptor: int) -> bool:

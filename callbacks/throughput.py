@@ -7,6 +7,8 @@ import pytorch_lightning as pl
 
 from juzhen.core.batch import Batch
 
+KEPT = ("rows", "train_seconds", "validation_seconds")
+
 
 class Throughput(pl.Callback):
     """Counts rows and seconds of training, without validation; goes on counting after a resume."""
@@ -38,16 +40,11 @@ class Throughput(pl.Callback):
         self._since = now
 
     def state_dict(self) -> dict[str, float]:
-        return {
-            "rows": self.rows,
-            "train_seconds": self.train_seconds,
-            "validation_seconds": self.validation_seconds,
-        }
+        return {name: getattr(self, name) for name in KEPT}
 
     def load_state_dict(self, state: dict[str, float]) -> None:
-        self.rows = int(state["rows"])
-        self.train_seconds = state["train_seconds"]
-        self.validation_seconds = state["validation_seconds"]
+        for name in KEPT:
+            setattr(self, name, state[name])
 
     def summary(self) -> dict[str, float | None]:
         """Rows, seconds and rows per second of training, over all sessions of the stage."""

@@ -12,22 +12,18 @@ from pytorch_lightning.strategies import DDPStrategy
 
 from callbacks.checkpoint_io import AtomicCheckpointIO
 from callbacks.finite_loss import FiniteLoss
-from callbacks.fresh_logs import FreshLogs
+from callbacks.lightning_internals import FreshLogs
 from callbacks.progress import StageProgress
 from callbacks.pruning import pruning
 from callbacks.resume import ResumePoint, ValidationPoints
 from callbacks.selection import BestOnDev, Patience
 from callbacks.snapshot import Snapshots
-from callbacks.snapshots import clear_away
+from callbacks.snapshots import CHECKPOINTS, clear_away
 from callbacks.tracking import build_loggers
 from conf.job import JobConfig
 from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule
 from juzhen.evaluation.spec import HardwareConfig
-
-CHECKPOINTS = "checkpoints"
-NOT_FOR_THE_CLASS = ("_target_", "decides_weights")
-"""Keys of a callback that its class is not given."""
 
 
 def build_trainer(
@@ -41,9 +37,7 @@ def build_trainer(
 ) -> pl.Trainer:
     """A Trainer for one stage: one Lightning epoch over the stream of the stage.
 
-    folder    where loggers write, and weights go unless `checkpoints` is another place
-    run_id    names the run at W&B
-    settings  the configuration in plain containers, for the loggers
+    folder  where loggers write, and weights go unless `checkpoints` is another place
     """
     quieten_lightning()
     hardware = job.hardware
@@ -112,57 +106,32 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
     }
     if data.selecting:
         callbacks.append(ValidationPoints(every_steps=every["validate_every"]))
-        if job.training.patience is not None:
-            callbacks.append(
-                Patience(
-                    data.selection.key,
-                    mode="max",
-                    patience=job.training.patience,
-                    check_on_train_epoch_end=False,
-                )
-            )
-        callbacks.append(
-            BestOnDev(
-                checkpoints,
-                "best",
-                monitor=data.selection.key,
-                mode="max",
-                save_weights_only=True,
-                save_on_train_epoch_end=False,
-                enable_version_counter=False,
-            )
-        )
-    callbacks.append(
-        ResumePoint(
-            checkpoints,
-            every_steps=every["checkpoint_every"],
-            snapshots=build_snapshots(job.hardware, checkpoints),
-        )
-    )
+        chosen_by = {"monitor": data.selection.key, "mode": "max"}
+        if (patience := job.training.patience) is not None:
+            callbacks.append(Patience(**chosen_by, patience=patience, check_on_train_epoch_end=False))
+        how = {"save_weights_only": True, "save_on_train_epoch_end": False, "enable_version_counter": False}
+        callbacks.append(BestOnDev(checkpoints, "best", **chosen_by, **how))
+    snapshots = build_snapshots(job.hardware, checkpoints)
+    callbacks.append(ResumePoint(checkpoints, every_steps=every["checkpoint_every"], snapshots=snapshots))
     return callbacks
 
 
 def chosen_callbacks(chosen: Mapping[str, Mapping[str, Any] | None]) -> list[Callback]:
     """The callbacks of a configuration in its order, without those that are null. Raises UserError for a bad number."""
-    return [
-        own_class(node["_target_"])(
-            **{name: value for name, value in node.items() if name not in NOT_FOR_THE_CLASS}
-        )
-        for node in chosen.values()
-        if node is not None
-    ]
+    callbacks = []
+    for node in chosen.values():
+        if node is not None:
+            numbers = {key: one for key, one in node.items() if key not in ("_target_", "decides_weights")}
+            callbacks.append(own_class(node["_target_"])(**numbers))
+    return callbacks
 
 
 def build_snapshots(hardware: HardwareConfig, checkpoints: Path) -> Snapshots | None:
     """What keeps the state after each step in memory; None where the configuration does not want it."""
     if hardware.snapshot_folder is None:
         return None
-    snapshots = Snapshots(
-        checkpoints,
-        Path(hardware.snapshot_folder),
-        share=hardware.snapshot_share,
-        keep_bytes=hardware.snapshot_kept_mib * 2**20,
-    )
+    limits = {"share": hardware.snapshot_share, "keep_bytes": hardware.snapshot_kept_mib * 2**20}
+    snapshots = Snapshots(checkpoints, Path(hardware.snapshot_folder), **limits)
     if snapshots.folder is not None:
         clear_away(snapshots.folder, keep_bytes=snapshots.keep_bytes)  # also where this run will write none
     return snapshots

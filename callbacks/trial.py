@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from optuna.pruners import BasePruner
     from optuna.storages import JournalStorage
 
-SEPARATOR = "#"
 FIRST_BYTES = b'{"op_code":'
 """What a journal begins with."""
 
@@ -37,23 +36,20 @@ class TrialAddress:
         return Path(self.journal).stem
 
     def __str__(self) -> str:
-        return f"{self.journal}{SEPARATOR}{self.number}"
+        return f"{self.journal}#{self.number}"
 
     @classmethod
     def parse(cls, text: str) -> "TrialAddress":
-        journal, _, number = text.rpartition(SEPARATOR)
+        journal, _, number = text.rpartition("#")
         if not journal or not is_position(number):
-            raise UserError(
-                f"trial={text}: expected <journal>{SEPARATOR}<number>; a search sets it, leave it out"
-            )
+            raise UserError(f"trial={text}: expected <journal>#<number>; a search sets it, leave it out")
         return cls(journal, int(number))
 
     def check(self) -> None:
         """Raises UserError where there is no journal of a search. Changes nothing and needs no Optuna."""
         if not _is_journal(Path(self.journal)):
-            raise UserError(
-                f"trial={self}: {self.journal} is no journal of a search; a search sets trial, leave it out"
-            )
+            told = f"{self.journal} is no journal of a search"
+            raise UserError(f"trial={self}: {told}; a search sets trial, leave it out")
 
     def open(self) -> "JournalStorage":
         """The journal that the trial is in. Raises UserError where there is none."""

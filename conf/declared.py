@@ -5,9 +5,10 @@
 it is imported and asked.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 from inspect import Parameter, signature
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from conf.own_classes import is_own, own_class, refusal
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
+from juzhen.core.places import ROOT
 
 TABLE = Path(__file__).with_suffix(".json")
 HEAD = ("dim", "num_classes")
@@ -44,12 +46,15 @@ class Declared:
     required   those that have no default
     uses_loss  of a model: its objective is a loss of the configuration
 
-    The attributes follow after these three; one that the class lacks is None.
+    source     digest of the module that was asked
+
+    The attributes follow after these four; one that the class lacks is None.
     """
 
     name: str
     settings: Mapping[str, Sequence[str]]
     required: Sequence[str]
+    source: str = field(default="", compare=False)
     input_kinds: tuple[Kind, ...] | None = None
     consumes: str | None = None
     provides: tuple[str, ...] | None = None
@@ -80,7 +85,7 @@ def declared_by(own: type) -> Declared:
         own.__name__,
         {name: _words(one.annotation) for name, one in taken.items()},
         tuple(name for name, one in taken.items() if one.default is one.empty),
-        **{one.name: getattr(own, one.name, None) for one in fields(Declared)[3:]},
+        **{one.name: getattr(own, one.name, None) for one in fields(Declared)[4:]},
     )
 
 
@@ -90,17 +95,18 @@ def table() -> dict[str, dict[str, Any]]:
     return _read(json.loads(TABLE.read_text(encoding="utf-8"))) if TABLE.is_file() else {}
 
 
-def is_out_of_date(target: str) -> bool:
-    """Whether the module of a class was written after the table; files that came together are a moment apart."""
-    file = TABLE.parents[1].joinpath(*target.split(".")[:-1]).with_suffix(".py")
-    return not TABLE.is_file() or not file.is_file() or file.stat().st_mtime > TABLE.stat().st_mtime + 60
+def source_digest(target: str) -> str:
+    """Hex digits over the module of a class: where the table has others, it may be older than the class."""
+    file = ROOT.joinpath(*target.split(".")[:-1]).with_suffix(".py")
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:16] if file.is_file() else "gone"
 
 
 def written(targets: Sequence[str]) -> str:
     """The text of the table, a line each."""
     lines = []
     for target in sorted(targets):
-        told = {name: one for name, one in vars(declared_by(own_class(target))).items() if one is not None}
+        found = vars(declared_by(own_class(target))) | {"source": source_digest(target)}
+        told = {name: one for name, one in found.items() if one is not None}
         lines.append(f"{json.dumps(target)}: {json.dumps(told, ensure_ascii=False)}")
     return "{\n" + ",\n".join(lines) + "\n}\n"
 

@@ -44,7 +44,8 @@ def run_cli(main: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             _wanted.reset(before)
             if not is_inner:
-                _restore(wanted)
+                del os.environ[FULL_ERROR]
+                os.environ |= {} if wanted is None else {FULL_ERROR: wanted}
 
     return guarded
 
@@ -55,10 +56,3 @@ def _is_one_of_several() -> bool:
     from hydra.types import RunMode
 
     return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
-
-
-def _restore(wanted: str | None) -> None:
-    if wanted is None:
-        del os.environ[FULL_ERROR]
-    else:
-        os.environ[FULL_ERROR] = wanted

@@ -21,9 +21,11 @@ def show_result(result: Result, *, folder: str) -> None:
         console.print(line, soft_wrap=True)
     training = result.training
     if training.get("train_seconds") and {"rows_seen", "rows_per_second"} <= training.keys():
+        mib = training.get("peak_memory_mib")
+        memory = "" if mib is None else f", at most {mib:,.0f} MiB"
         console.print(
             f"trained {training['rows_seen']:,} rows in {training['train_seconds']:.0f} s "
-            f"({training['rows_per_second']:.0f} rows/s{_memory(training)}), {best_on_dev(training)}",
+            f"({training['rows_per_second']:.0f} rows/s{memory}), {best_on_dev(training)}",
             highlight=False,
         )
     for line in set_lines(training.get("sets", {})):
@@ -40,11 +42,6 @@ def best_on_dev(training: dict) -> str:
         return f"{told} ({sets})" if sets else told
     why = f"undefined on {sets}: gold values or scores are all equal" if sets else "no dev split was scored"
     return f"{told} ({why}; the weights of the last step were kept)"
-
-
-def _memory(training: dict) -> str:
-    mib = training.get("peak_memory_mib")
-    return "" if mib is None else f", at most {mib:,.0f} MiB"
 
 
 def set_lines(sets: dict[str, dict[str, float]]) -> list[str]:

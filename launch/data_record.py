@@ -1,4 +1,7 @@
-"""What rows a run was made from, kept beside it: the same command over other rows is another run. Needs no torch."""
+"""What rows a run was made from, kept beside it: the same command over other rows is another run. Needs no torch.
+
+A finished run of the same command over the same data is shown again, in a second.
+"""
 
 import hashlib
 import json
@@ -9,16 +12,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from conf.job import JobConfig
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
-from juzhen.core.result import RESULT_FILE, Result
+from juzhen.core.result import RESULT_FILE, STAGES, Result
 from juzhen.core.whole import write_json
 from juzhen.data.files import files_of
 from juzhen.data.spec import DatasetConfig, Source
-from launch.run_folder import STAGES
+from launch.run_folder import RunFolder
 
 RECORD_FILE = "data.json"
 TRANSLATIONS = "model.translations"
@@ -30,6 +33,29 @@ Record = dict[str, dict[str, Any]]
 
 class GoneError(UserError):
     """The data of a finished run cannot be read from where this command says it lies."""
+
+
+def is_finished(job: JobConfig | DictConfig) -> bool:
+    """Nothing is left to do for a job, and nothing is to be done afresh."""
+    return job.resume == "auto" and RunFolder.is_done(Path(job.run_dir))
+
+
+def show_finished(job: JobConfig) -> bool:
+    """Shows the result of a job that is finished; False where something is left to do, or all is to be done afresh.
+
+    Raises UserError where the run was made from other data than the job would read now.
+    """
+    is_helper = int(os.environ.get("LOCAL_RANK", "0")) > 0
+    if is_helper or not is_finished(job):
+        return False
+    from launch.console import show_result  # every start of the program would wait for it
+
+    with RunFolder(job.run_dir, resume="auto") as folder:
+        result = folder.result()
+        require_same_data(folder.path, job)
+        print(f"already finished ({result.finished_at}), shown again; resume=never trains anew")
+        show_result(result, folder=str(folder.path))
+    return True
 
 
 def described_data(job: JobConfig, read: Iterable[Examples]) -> Record:
@@ -53,7 +79,8 @@ def remember_data(folder: Path, record: Record) -> None:
     Raises UserError where it had others.
     """
     told = _read(folder)
-    if told is not None and _has_progress(folder):
+    left = ("checkpoints/*", f"{STAGES}/*/checkpoints/*", f"{STAGES}/*/{RESULT_FILE}")
+    if told is not None and any(next(folder.glob(pattern), None) for pattern in left):
         for key, then in told.items():
             if key not in record:
                 raise UserError(_other(folder, key, "is not there any more"))
@@ -160,12 +187,6 @@ def _of_results(folder: Path) -> Record:
             if not any(key in fill["data"] for fill in result.filled)
         }
     return told
-
-
-def _has_progress(folder: Path) -> bool:
-    """Something was learnt that the next attempt would go on from."""
-    patterns = ("checkpoints/*", f"{STAGES}/*/checkpoints/*", f"{STAGES}/*/{RESULT_FILE}")
-    return any(next(folder.glob(pattern), None) for pattern in patterns)
 
 
 def _other(folder: Path, key: str, how: str = "has changed") -> str:

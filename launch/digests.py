@@ -1,8 +1,12 @@
 """Digests of all that decides the weights after a stage, and of all that decides what weights are scored to."""
 
+import ast
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -13,26 +17,47 @@ from conf.own_classes import own_class
 from datamodules.stages import Stage
 from juzhen.core.examples import Examples
 from juzhen.core.named import deciding_callbacks, without_paths
+from juzhen.core.places import ROOT
 from juzhen.data.loading import JobData
-from launch.maths_digest import maths_digest
 from launch.naming import deciding_augmentation, deciding_model
 from lightning_modules.chosen_losses import Match
 
-NOT_PART_OF_THE_WEIGHTS = ("checkpoint_every",)
-"""Numbers of `training` that change no weights."""
-
 ALREADY_IN_THE_START = ("name", "path", "revision", "learning_rate", "initialize")
 """Of the backbone: what the digest of the starting weights knows better, or the optimizer, and what it is called."""
+
+DECIDING = (
+    "juzhen/losses",
+    "juzhen/encoders",
+    "juzhen/backends",
+    "lightning_modules",
+    "juzhen/metrics",  # they choose the checkpoint, too
+    "datamodules/datamodule.py",
+    "juzhen/data/leaks",
+    "juzhen/data/length_windows.py",
+    "juzhen/data/sampler.py",
+    "datamodules/stages.py",
+    "juzhen/data/comparisons.py",
+    "callbacks/resume.py",
+    "callbacks/trainer.py",
+    "juzhen/evaluation",
+    "launch/curriculum.py",
+    "launch/stage_run.py",
+    "juzhen/core/batch.py",
+    "conf/job.py",
+    "juzhen/core/constants.py",
+    "juzhen/core/examples.py",
+)
+"""Files and folders of the maths. How rows are read and viewed is not among them: a stage's digest has the rows. A file
+too many has a stage trained again for nothing; one too few gives the numbers of other code."""
+
+LIBRARIES = ("torch", "transformers", "pytorch-lightning", "numpy")
 
 
 def stage_digest(
     parent: str, stage: Stage, job: JobConfig, matches: Mapping[str, Match], data: JobData
 ) -> str:
-    """Hex digits over all that decides the weights after a stage, the code of the maths included.
-
-    parent  digest of the weights that it starts from
-    """
-    training = {key: one for key, one in vars(job.training).items() if key not in NOT_PART_OF_THE_WEIGHTS}
+    """Hex digits over all that decides the weights after a stage, the code of the maths included."""
+    training = {key: one for key, one in vars(job.training).items() if key != "checkpoint_every"}
     schedule = job.schedule
     selection = data.selection(
         stage.datasets, monitor=job.training.monitor, metric=own_class(job.model["_target_"]).metric
@@ -93,17 +118,52 @@ def evaluation_digest(job: JobConfig, data: JobData) -> str:
     Which rows training has seen (`evaluation.without_leaks`) follows from the weights' own digest and the rows.
     """
     hardware = job.hardware
+    of_tasks = [(task.name, *one) for task in data.tasks for one in task.splits.items()]
     deciding = {
         "maths": maths_digest(),
         "sets": [[one.split, one.name, examples_digest(one)] for one in data.evaluation],
-        "tasks": [
-            [task.name, split, examples_digest(one)]
-            for task in data.tasks
-            for split, one in task.splits.items()
-        ],
+        "tasks": [[name, split, examples_digest(one)] for name, split, one in of_tasks],
         "evaluation": vars(job.evaluation),
         "seed": job.seed,
         "model": deciding_model(job.model),
         "hardware": [hardware.accelerator, hardware.precision, hardware.eval_batch_tokens, hardware.devices],
     }
     return hashlib.sha256(json.dumps(deciding, default=str).encode()).hexdigest()
+
+
+@cache
+def maths_digest() -> str:
+    """Hex digits over DECIDING and the versions of LIBRARIES, builds for other devices apart. Takes half a second."""
+    digest = hashlib.sha256()
+    for library in LIBRARIES:
+        digest.update(f"{library} {version(library).partition('+')[0]}\n".encode())
+    for file in source_files(ROOT, DECIDING):
+        code = meaning(file.read_text(encoding="utf-8"))
+        digest.update(f"{file.relative_to(ROOT).as_posix()}\n{code}\n".encode())
+    return digest.hexdigest()
+
+
+def source_files(root: Path, places: Iterable[str]) -> list[Path]:
+    """Every Python file at or below the places, in a fixed order. Raises FileNotFoundError for a place that is gone."""
+    found = []
+    for place in places:
+        path = root / place
+        if not path.exists():
+            raise FileNotFoundError(path)
+        found += sorted(path.rglob("*.py")) if path.is_dir() else [path]
+    return found
+
+
+def meaning(source: str) -> str:
+    """The code of a module without its comments, docstrings, line breaks and brackets that change nothing."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(getattr(node, "body", None), list):
+            node.body = [line for line in node.body if not _is_text(line)]
+    return ast.dump(tree)
+
+
+def _is_text(line: ast.stmt) -> bool:
+    """A statement that is a string alone: a docstring, of a function as well as of a constant above it."""
+    value = line.value if isinstance(line, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)

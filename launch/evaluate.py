@@ -89,10 +89,9 @@ def run(
 
 
 def _add_all(options: argparse.Namespace) -> None:
-    if options.data_dir is not None and not Path(options.data_dir).expanduser().is_dir():
-        raise UserError(
-            f"--data-dir {options.data_dir}: no such folder; give the one that holds the data sets"
-        )
+    folder = options.data_dir
+    if folder is not None and not Path(folder).expanduser().is_dir():
+        raise UserError(f"--data-dir {folder}: no such folder; give the one that holds the data sets")
     from juzhen.evaluation.finished import finished_runs
     from launch.preflight import checked_job
 
@@ -102,9 +101,7 @@ def _add_all(options: argparse.Namespace) -> None:
     words += [f"hardware={options.hardware}"] if options.hardware else []
     today = checked_job(words, conf_dir=CONFIGURATION, extra=options.config_dir)
     caches_below(today.cache_dir)
-    columns = cache(
-        partial(_columns, options, today)
-    )  # torch is loaded at the first run that lacks something
+    columns = cache(partial(_columns, options, today))  # loads torch, for the first run that lacks something
     named, failed = {**OmegaConf.to_container(today.evaluate), **OmegaConf.to_container(today.dataset)}, []
     for number, run in enumerate(runs, start=1):
         place = f"[{number}/{len(runs)}] {run.folder}:"
@@ -179,16 +176,12 @@ def _spoken(changes: "Changes", result: Result, seconds: float) -> str:
     far = [
         f"{key} {_percent(old)} → {_percent(new)}"
         for key, (old, new) in changes.moved.items()
-        if _is_far(old, new)
+        if None in (old, new) or abs(old - new) >= ROUNDING
     ]
     near = len(changes.moved) - len(far)
     parts += [f"moved {', '.join(far)}"] if far else []
     parts += [f"{near} others moved by less than {ROUNDING:g}"] if near else []
     return f"{'; '.join(parts) or 'all scores are as they were'} ({seconds:.1f} s)"
-
-
-def _is_far(before: float | None, after: float | None) -> bool:
-    return before is None or after is None or abs(before - after) >= ROUNDING
 
 
 def _percent(value: float | None) -> str:

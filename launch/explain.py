@@ -1,8 +1,9 @@
 """Turns what Hydra, OmegaConf and YAML say into what the person at the keyboard typed and should type."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 
 from hydra.errors import MissingConfigException
 from omegaconf import DictConfig, OmegaConf
@@ -38,11 +39,15 @@ MIXED = "a list […] stands for a group of keys {<key>: <value>}, or a group fo
 
 
 class ConfigError(UserError):
-    """A mistake at one key of the composed configuration; `key` lets the caller find where it was set."""
+    """A mistake at one key of the composed configuration; `key` lets the caller find where it was set.
 
-    def __init__(self, message: str, key: str = "") -> None:
+    key  None: what the message begins with, as in "seed=x: …", if that is like a key
+    """
+
+    def __init__(self, message: str, key: str | None = None) -> None:
         super().__init__(message)
-        self.key = key
+        found = re.match(r"(\w[\w.-]*(?:\[\d+\])?)[=:]", message)
+        self.key = (found[1] if found else "") if key is None else key
 
 
 def option_hint(group: str, option: str, options: Iterable[str]) -> str:
@@ -84,7 +89,10 @@ def leaf_paths(root: DictConfig | None) -> list[str]:
 def explain_composition(error: Exception, groups: Iterable[str] = ()) -> ConfigError:
     """The mistake behind an exception of Hydra's composition; `groups` are the names of groups, for hints."""
     if isinstance(error, MissingConfigException):
-        return _explain_missing_file(error)
+        group, _, option = (error.missing_cfg_file or "").rpartition("/")
+        if not group:
+            return ConfigError(f"there is no configuration file {option}.yaml; the job's is called train")
+        return ConfigError(option_hint(group, option, error.options or ()), option)
     if isinstance(error, MarkedYAMLError):
         mark = error.problem_mark
         place = f"{mark.name}, line {mark.line + 1}" if mark else "a configuration file"
@@ -102,24 +110,17 @@ def explain_composition(error: Exception, groups: Iterable[str] = ()) -> ConfigE
     if match := re.search(r"delete from config\. '(.+?)' does not exist", text):
         return ConfigError(f"~{match[1]}: there is no such key to take out", match[1])
     if isinstance(cause, OmegaConfBaseException) and "Cannot merge DictConfig with ListConfig" in str(cause):
-        return ConfigError(f"{cause.full_key}: {MIXED}", str(cause.full_key))
+        return ConfigError(f"{cause.full_key}: {MIXED}")
     if isinstance(cause, OmegaConfBaseException) and cause.full_key:
-        return ConfigError(f"{cause.full_key}: {_first_line(cause)}", str(cause.full_key))
+        return ConfigError(f"{cause.full_key}: {_first_line(cause)}")
     return ConfigError(" ".join(line.strip() for line in text.splitlines() if line.strip()))
-
-
-def _explain_missing_file(error: MissingConfigException) -> ConfigError:
-    group, _, option = (error.missing_cfg_file or "").rpartition("/")
-    if not group:
-        return ConfigError(f"there is no configuration file {option}.yaml; the job's is called train")
-    return ConfigError(option_hint(group, option, error.options or ()), option)
 
 
 def unknown_key(error: OmegaConfBaseException, groups: Iterable[str] = ()) -> ConfigError:
     """A key that the configuration does not have, with the nearest one that it has."""
     path, word = str(error.full_key), str(error.key)
     if (today := renamed(path)) != path:
-        return ConfigError(f"{path}: this key is called {today} now", path)
+        return ConfigError(f"{path}: this key is called {today} now")
     kind, parent = error.object_type, error.parent_node
     root = root_of(parent)
     if isinstance(error.key, int):  # labels={0:0}: Hydra reads a number, and files spell labels as texts
@@ -129,14 +130,14 @@ def unknown_key(error: OmegaConfBaseException, groups: Iterable[str] = ()) -> Co
             path,
         )
     if hint := MOVED.get(path.partition(".")[0]) or _dataset_hint(path):
-        return ConfigError(f"{path}: {hint}", path)
+        return ConfigError(f"{path}: {hint}")
     if not is_dataclass(kind) and not parent:
         hint = f"{path.rpartition('.')[0]} is a single value, without keys below it"
     else:
         siblings = [field.name for field in fields(kind)] if is_dataclass(kind) else list(parent)
         siblings += [] if "." in path else groups
         hint = key_hint(word, [key for key in siblings if key != "_target_"], root)
-    return ConfigError(f"{path}: there is no such key; {hint}", path)
+    return ConfigError(f"{path}: there is no such key; {hint}")
 
 
 def _dataset_hint(path: str) -> str:
@@ -161,16 +162,44 @@ def wrong_type(error: OmegaConfBaseException) -> ConfigError:
     given = getattr(error, "value", None)
     value = "null" if given is None else given
     if expected is None:
-        return ConfigError(f"{key}={value}: {text}", key)
-    return ConfigError(f"{key}={value}: expected {expected.format(key=key, value=value)}", key)
+        return ConfigError(f"{key}={value}: {text}")
+    return ConfigError(f"{key}={value}: expected {expected.format(key=key, value=value)}")
 
 
 def broken_reference(error: OmegaConfBaseException) -> ConfigError:
     """An interpolation `${…}` that leads nowhere."""
     key = str(error.full_key)
     reason = re.sub(r"^\w+ raised while resolving interpolation: ", "", _first_line(error))
-    return ConfigError(f"{key}: cannot fill in ${{…}}: {reason}", key)
+    return ConfigError(f"{key}: cannot fill in ${{…}}: {reason}")
 
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0]
+
+
+def chosen_files(folder: Path, lines: Sequence[str]) -> list[Path]:
+    """Files of the configuration tree that the overrides choose, in order."""
+    files: list[Path] = []
+    for line in lines:
+        group, equals, value = line.lstrip("+").partition("=")
+        if equals:
+            group = group.partition("@")[0]
+            options = [option.strip() for option in value.strip("[]").split(",")]
+            files += [file for option in options if (file := folder / group / f"{option}.yaml").is_file()]
+    return files
+
+
+def place_of(key: str, message: str, lines: Sequence[str], folder: Path) -> str:
+    """` (given as +trainer.epoch=3)` or ` (conf/experiment/x.yaml, line 3)`; empty if the message says it."""
+    if not key:
+        return ""
+    for line in lines:
+        name = line.lstrip("+~").partition("=")[0]
+        if name == key or name.startswith((f"{key}.", f"{key}@")):
+            return "" if line in message else f" (given as {line})"
+    word = key.rpartition(".")[2].partition("[")[0]
+    for file in chosen_files(folder, lines):
+        for number, text in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+            if re.search(rf"(?<![\w/]){re.escape(word)}(?!\w)", text.partition("#")[0]):
+                return f" ({file.relative_to(folder.parent)}, line {number})"
+    return ""

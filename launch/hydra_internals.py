@@ -28,9 +28,8 @@ def basic_sweeper() -> type[Sweeper]:
     return BasicSweeper
 
 
-def flag_parser() -> argparse.ArgumentParser:
-    """The parser of Hydra's own flags: they are checked before Hydra reads them, so that mistakes get a hint."""
-    return get_args_parser()
+flag_parser = get_args_parser
+"""Makes the parser of Hydra's own flags: they are checked before Hydra reads them, so that mistakes get a hint."""
 
 
 def known_flags(parser: argparse.ArgumentParser) -> list[str]:

@@ -5,11 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import (
-    ConfigAttributeError,
-    ConfigKeyError,
-    OmegaConfBaseException,
-)
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from callbacks.trial import TrialAddress
 from conf.job import JobConfig
@@ -34,17 +30,13 @@ EXAMPLES = {
 }
 
 
-def check_config(config: DictConfig) -> None:
-    """Raises UserError for the first mistake in a composed job: key, type, missing value, range or target.
+def check_job(job: DictConfig) -> None:
+    """Raises UserError for the first mistake in a typed job: value, range or target.
 
     Needs no torch, but to explain a mistake in what a model or a loss is given.
     """
-    check_job(typed_config(config))
-
-
-def check_job(job: DictConfig) -> None:
-    """As `check_config`, for a job that has its types already."""
-    check_secrets(job)
+    if key := place_of_secret(OmegaConf.to_container(job)):  # configurations are stored, and none needs one
+        raise ConfigError(f"{key}: {NO_SECRETS}")
     check_values(job)
     if job.trial is not None:
         TrialAddress.parse(job.trial).check()
@@ -52,26 +44,19 @@ def check_job(job: DictConfig) -> None:
     check_stages(job)
 
 
-def check_secrets(job: DictConfig) -> None:
-    """Raises ConfigError for a value that looks like a secret: configurations are stored, and none needs one."""
-    if key := place_of_secret(OmegaConf.to_container(job)):
-        raise ConfigError(f"{key}: {NO_SECRETS}", key)
-
-
 def check_stages(job: DictConfig) -> None:
-    """As `check_job`, for what stages and sets of the schedule have of their own."""
+    """What stages and sets of the schedule have of their own."""
     plans = plan_job(job)
-    for name, own in job.schedule.stages.items():
+    for name in job.schedule.stages:
         stage = next(plan for plan in plans if plan.name == name)
         try:
             check_values(stage.job)
         except ConfigError as error:
             raise ConfigError(f"stage {name}: {error}", f"schedule.stages.{name}") from error
-        if own is not None and own.loss is not None:
-            _check_loss(own.loss, f"schedule.stages.{name}.loss")
-    for name, own in job.schedule.sets.items():
-        if own is not None and own.loss is not None:
-            _check_loss(own.loss, f"schedule.sets.{name}.loss")
+    for group in ("stages", "sets"):
+        for name, own in job.schedule[group].items():
+            if own is not None and own.loss is not None:
+                _check_loss(own.loss, f"schedule.{group}.{name}.loss")
 
 
 def typed_config(config: DictConfig) -> DictConfig:
@@ -124,7 +109,7 @@ def _missing(node: DictConfig, path: str) -> Iterator[str]:
 
 
 def check_targets(job: DictConfig) -> None:
-    """Raises ConfigError when the `_target_` or the keys of the model, a loss or a callback do not fit the code."""
+    """The `_target_` and the keys of the model, a loss or a callback fit the code."""
     model = OmegaConf.to_container(job.model)
     if "_target_" not in model:
         raise ConfigError("model._target_ is not set; for example: python train.py model=biencoder", "model")
@@ -139,14 +124,12 @@ def _check_callback(node: Any, key: str) -> None:
     if not isinstance(node, Mapping) or "_target_" not in node:
         raise ConfigError(
             f"{key}: expected a callback with its _target_, or null to leave it out; a file of conf/callbacks "
-            "begins with '# @package callbacks.<name>'",
-            key,
+            "begins with '# @package callbacks.<name>'"
         )
     if not isinstance(node.get("decides_weights"), bool):
         raise ConfigError(
             f"{key}.decides_weights: expected true or false; with true it is part of the run key, as what changes the "
-            "weights must be",
-            f"{key}.decides_weights",
+            "weights must be"
         )
     check_target({name: value for name, value in node.items() if name != "decides_weights"}, key)
 
@@ -158,14 +141,9 @@ def _check_loss(node: DictConfig, group: str) -> None:
         check_target(loss, group)
         return
     for kind, nested in loss.items():
-        _check_nested_loss(kind, nested, group)
-
-
-def _check_nested_loss(kind: str, nested: Mapping[str, Any], group: str) -> None:
-    """One entry of a table example kind → loss."""
-    key = f"{group}.{kind}"
-    if kind not in tuple(Kind):
-        raise ConfigError(f"{key}: there is no such kind of examples; {nearest(kind, Kind)}", key)
-    if not isinstance(nested, Mapping) or "_target_" not in nested:
-        raise ConfigError(f"{key}: expected a loss, for example +loss@{key}=cosent", key)
-    check_target(nested, key)
+        key = f"{group}.{kind}"
+        if kind not in tuple(Kind):
+            raise ConfigError(f"{key}: there is no such kind of examples; {nearest(kind, Kind)}")
+        if not isinstance(nested, Mapping) or "_target_" not in nested:
+            raise ConfigError(f"{key}: expected a loss, for example +loss@{key}=cosent")
+        check_target(nested, key)

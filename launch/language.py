@@ -17,7 +17,8 @@ def with_language(config: Mapping[str, Any]) -> dict[str, Any]:
     model = dict(config.get("model") or {})
     if model.get("language", "") is not None:
         return model
-    spoken = [language for name in _languages(config) for language in name.split("-")]
+    sets = config.get("dataset") or config.get("evaluate") or {}
+    spoken = [word for one in sets.values() for word in (one.get("language") or "").split("-")]
     known = [language for language in dict.fromkeys(spoken) if language in model["templates"]]
     texts = [_templates(model, language) for language in known]
     if known and all(one == texts[0] for one in texts):
@@ -36,14 +37,8 @@ def settle_language(job: DictConfig) -> None:
         known = " or ".join(f"model.language={one}" for one in job.model.templates)
         raise ConfigError(
             f"model.language=null: templates are in one language, and this job learns from {sets}; type {known}, or "
-            "learn from sets of one language",
-            "model.language",
+            "learn from sets of one language"
         )
-
-
-def _languages(config: Mapping[str, Any]) -> dict[str, None]:
-    sets = config.get("dataset") or config.get("evaluate") or {}
-    return dict.fromkeys(one["language"] for one in sets.values() if one.get("language"))
 
 
 def _templates(model: Mapping[str, Any], language: str) -> dict[str, Any]:

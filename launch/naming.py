@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from conf import for_scores
 from conf.declared import declared
 from conf.own_classes import is_own
-from juzhen.core import accelerator
+from juzhen.core.accelerator import this_machine
 from juzhen.core.errors import UserError
 from juzhen.core.named import deciding_backbone, deciding_callbacks, name_of, without_paths
 from juzhen.encoders.layout import read_layout
@@ -41,9 +41,6 @@ The accelerator, devices, threads, micro-batches and compiling change how sums a
 draws, as another machine or another seed would, but not what is computed.
 """
 
-NOT_PART_OF_THE_EVALUATION = ("cache_embeddings",)
-"""Keys of `evaluation` of which the same is true."""
-
 
 def run_key(config: Mapping[str, Any] | DictConfig) -> str:
     """Eight hex digits over everything that decides the numbers of a run.
@@ -62,16 +59,13 @@ def run_key(config: Mapping[str, Any] | DictConfig) -> str:
     if config.get("init_from"):
         deciding["init_from"] = _weights_digest(Path(config["init_from"]))
     deciding["precision"] = (config.get("hardware") or {}).get("precision")
-    augmentation = deciding_augmentation(deciding.pop("augmentation", None) or {})
-    deciding |= {"augmentation": augmentation} if augmentation else {}
-    callbacks = deciding_callbacks(config.get("callbacks") or {})
-    deciding |= {"callbacks": callbacks} if callbacks else {}
+    if augmentation := deciding_augmentation(deciding.pop("augmentation", None) or {}):
+        deciding["augmentation"] = augmentation
+    if callbacks := deciding_callbacks(config.get("callbacks") or {}):
+        deciding["callbacks"] = callbacks
     deciding["model"] = deciding_model(with_language(config))
-    deciding["evaluation"] = {
-        key: value
-        for key, value in (config.get("evaluation") or {}).items()
-        if key not in NOT_PART_OF_THE_EVALUATION
-    }
+    evaluation = (config.get("evaluation") or {}).items()
+    deciding["evaluation"] = {key: value for key, value in evaluation if key != "cache_embeddings"}
     text = json.dumps(deciding, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
@@ -164,18 +158,11 @@ def _learning(target: str | None) -> tuple[bool, bool]:
 
 
 def register_resolvers() -> None:
-    """Makes the resolvers of `conf/` known to OmegaConf: run_key, run_name, for_scores, this_machine.
-
-    May be called again.
-    """
-
-    def key(*, _root_: DictConfig) -> str:
-        return run_key(_root_)
-
-    def name(*, _root_: DictConfig) -> str:
-        return run_name(OmegaConf.to_container(_root_, resolve=False))
-
+    """Makes the resolvers of `conf/` known to OmegaConf; may be called again."""
     for_scores.register()
-    accelerator.register()
-    OmegaConf.register_new_resolver("run_key", key, replace=True)
-    OmegaConf.register_new_resolver("run_name", name, replace=True)
+    for name, resolver in {
+        "this_machine": this_machine,
+        "run_key": lambda *, _root_: run_key(_root_),
+        "run_name": lambda *, _root_: run_name(OmegaConf.to_container(_root_, resolve=False)),
+    }.items():
+        OmegaConf.register_new_resolver(name, resolver, replace=True)

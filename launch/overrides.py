@@ -2,7 +2,7 @@
 
 import argparse
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 
 from hydra.core.config_loader import ConfigLoader
@@ -41,9 +41,8 @@ def parse_flags(arguments: Sequence[str]) -> argparse.Namespace:
         name, _, value = word.lstrip("-").partition("=")
         hint = nearest(word.partition("=")[0], known)
         if hint.startswith("known"):
-            hint = (
-                f"values are given without dashes: {name}={value or '<value>'}. Flags: --help, --cfg job, -m"
-            )
+            value = value or "<value>"
+            hint = f"values are given without dashes: {name}={value}. Flags: --help, --cfg job, -m"
         raise UserError(f"{word}: there is no such flag; {hint}")
 
     parser.error = refuse
@@ -61,10 +60,10 @@ def parse_flags(arguments: Sequence[str]) -> argparse.Namespace:
 def _check_completion(words: Sequence[str]) -> None:
     known = [f"{what}={shell}" for what in ("install", "uninstall", "query") for shell in SHELLS]
     if len(words) != 1 or words[0] not in known:
+        given = f"--shell-completion {short(' '.join(words))}".rstrip()
         raise UserError(
-            f"--shell-completion {short(' '.join(words))}".rstrip()
-            + f": expected one of install=<shell> and "
-            f"uninstall=<shell>, and as shell {', '.join(SHELLS)}; in bash and zsh type {COMPLETION}"
+            f"{given}: expected one of install=<shell> and uninstall=<shell>, and as shell {', '.join(SHELLS)}; in "
+            f"bash and zsh type {COMPLETION}"
         )
 
 
@@ -100,11 +99,8 @@ class Groups:
         """The overrides that a sweep makes of one: `seed=1,2` gives `seed=1` and `seed=2`."""
         if not override.is_sweep_override():
             return [override.input_line]
-        if override.is_interval_sweep():
-            ends = override.value()
-            values: Iterable[object] = (ends.start, ends.end)
-        else:
-            values = override.sweep_string_iterator()
+        ends = override.value() if override.is_interval_sweep() else None
+        values = override.sweep_string_iterator() if ends is None else (ends.start, ends.end)
         lines = [f"{override.get_key_element()}={value}" for value in values]
         if not lines:
             options = ", ".join(self.options(override.key_or_group))
@@ -117,9 +113,8 @@ class Groups:
         if override.is_delete() or not self.is_group(group) or isinstance(value, dict):
             return
         if value is None:
-            raise UserError(
-                f"{override.input_line}: choose one of {', '.join(self.options(group))}, or leave {group} out"
-            )
+            options = ", ".join(self.options(group))
+            raise UserError(f"{override.input_line}: choose one of {options}, or leave {group} out")
         chosen = [str(one) for one in value] if isinstance(value, list) else [str(value)]
         for option in chosen:
             if not self.has(group, option):
@@ -131,9 +126,8 @@ class Groups:
         known = [*self.names, *(field.name for field in fields(JobConfig))]
         first = override.key_or_group.partition(".")[0].partition("/")[0]
         if first not in (*known, "hydra"):
-            raise UserError(
-                f"{override.input_line}: there is no key or group '{first}'; {nearest(first, known)}"
-            )
+            hint = nearest(first, known)
+            raise UserError(f"{override.input_line}: there is no key or group '{first}'; {hint}")
 
     def _explain_syntax(self, argument: str, error: HydraException) -> str:
         """What is wrong with an argument that is no override, and how to write it."""
@@ -143,10 +137,9 @@ class Groups:
             return f"{argument}: no spaces around =; write '{key.strip()}={value.strip()}'"
         foreign = [sign for sign in argument if sign in FULL_WIDTH]
         if foreign and '"' not in argument:
-            meant = "".join(FULL_WIDTH.get(sign, sign) for sign in argument)
-            return (
-                f"{argument}: '{foreign[0]}' is a full-width sign; type '{FULL_WIDTH[foreign[0]]}': '{meant}'"
-            )
+            meant = argument.translate(str.maketrans(FULL_WIDTH))
+            sign, ours = foreign[0], FULL_WIDTH[foreign[0]]
+            return f"{argument}: '{sign}' is a full-width sign; type '{ours}': '{meant}'"
         if not equals:
             owners = [f"{group}={argument}" for group in self.names if argument in self.options(group)]
             if argument.count("]") != argument.count("["):
@@ -161,9 +154,9 @@ class Groups:
         pairs = ("[]", "{}", "()") if value[:1] in "[{(" else ()
         if any(value.count(left) != value.count(right) for left, right in pairs):
             return f"{argument}: a bracket is missing; quote the whole argument: 'dataset=[csts, afqmc]'"
-        reason = (
-            _reason(error) if argument.isascii() else "what is not plain ASCII needs quotes inside quotes"
-        )
+        reason = str(error.__cause__ or error).strip().splitlines()[0].partition(" expecting ")[0]
+        if not argument.isascii():
+            reason = "what is not plain ASCII needs quotes inside quotes"
         quoted = value.strip("\"'").replace('"', '\\"')
         return f"{argument}: cannot be read ({reason}); write '{key}=\"{quoted}\"'"
 
@@ -174,11 +167,8 @@ def _in_ascii(value: str) -> str:
         float(value)
     except ValueError:
         return ""
-    return (
-        ""
-        if value.isascii()
-        else "".join(one if one.isascii() else str(unicodedata.digit(one)) for one in value)
-    )
+    digits = (one if one.isascii() else str(unicodedata.digit(one)) for one in value)
+    return "" if value.isascii() else "".join(digits)
 
 
 def refuse_repeats(chosen: Sequence[str], given: str) -> None:
@@ -188,8 +178,3 @@ def refuse_repeats(chosen: Sequence[str], given: str) -> None:
         group = given.partition("=")[0].split()[-1]
         once = f"'{group}=[{','.join(dict.fromkeys(chosen))}]'"
         raise UserError(f"{given}: {', '.join(repeated)} is repeated; a job takes each once: {once}")
-
-
-def _reason(error: HydraException) -> str:
-    """Hydra's reason in its first line, shortened."""
-    return str(error.__cause__ or error).strip().splitlines()[0].partition(" expecting ")[0]

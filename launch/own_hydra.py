@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from juzhen.core.names import name_fault
+from juzhen.core.texts import name_fault
 from launch.explain import ConfigError
 
 TARGETS = re.compile(
@@ -37,38 +37,32 @@ TYPED_ONLY = {
 def check_hydra(node: Mapping[str, Any], lines: Sequence[str]) -> None:
     """Raises ConfigError for code or a place that a file names, and that neither juzhen nor the command line has named.
 
-    node   the plain `hydra` node of a composed configuration, its references not filled in
-    lines  overrides as they were typed
+    node  the plain `hydra` node of a composed configuration, its references not filled in
     """
     typed = [re.split("[=@]", line.lstrip("+~"))[0].replace("/", ".") for line in lines]
     for key, value in _leaves(node, "hydra"):
         name = key.rpartition(".")[2]
         if name == "_target_" and not TARGETS.fullmatch(str(value)):
-            raise ConfigError(
-                f"{key}={value}: expected a launcher or a sweeper of Hydra, and no other code", key
-            )
+            raise ConfigError(f"{key}={value}: expected a launcher or a sweeper of Hydra, and no other code")
         if re.match(r"hydra\.(job|hydra)_logging\.", key):
             _check_logging(key, name, str(value))
     for key, ours in TYPED_ONLY.items():
         given = _select(node, key)
         if given not in (*ours, None) and not any(one.startswith(f"hydra.{key}") for one in typed):
-            raise ConfigError(
-                f"hydra.{key}: a file sets this to {given}; only the command line may", f"hydra.{key}"
-            )
+            raise ConfigError(f"hydra.{key}: a file sets this to {given}; only the command line may")
     if _select(node, "output_subdir") not in (".hydra", None):
         raise ConfigError(
-            "hydra.output_subdir: expected .hydra, by which the folder of a run is known, or null for none",
-            "hydra.output_subdir",
+            "hydra.output_subdir: expected .hydra, by which the folder of a run is known, or null for none"
         )
     if fault := name_fault(str(_select(node, "job.name"))):
-        raise ConfigError(f"hydra.job.name: expected a name of a file: {fault}", "hydra.job.name")
+        raise ConfigError(f"hydra.job.name: expected a name of a file: {fault}")
 
 
 def _check_logging(key: str, name: str, value: str) -> None:
     is_code = name in ("()", "class", "factory") or value.startswith(("ext://", "cfg://"))
     if (is_code and not HANDLERS.fullmatch(value)) or (name == "filename" and value != LOG_FILE):
         raise ConfigError(
-            f"{key}={value}: expected a handler of Python's logging, and a file in the run's folder", key
+            f"{key}={value}: expected a handler of Python's logging, and a file in the run's folder"
         )
 
 

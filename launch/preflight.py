@@ -17,25 +17,23 @@ from omegaconf.errors import OmegaConfBaseException
 from juzhen.core.errors import UserError
 from juzhen.core.processor import lacks_bf16, slow_bf16_warning
 from juzhen.core.secrets import NO_SECRETS, place_of_secret
-from launch.auto_hardware import hardware_note
-from launch.explain import ConfigError, explain_composition
+from launch.explain import ConfigError, chosen_files, explain_composition, place_of
 from launch.hydra_internals import Hydra, opened
 from launch.job import check_job, explained, typed_config
 from launch.naming import register_resolvers
-from launch.origin import chosen_files, place_of
 from launch.overrides import Groups, parse_flags, refuse_repeats
-from launch.own_folder import make_folder, take_folder
 from launch.own_hydra import check_hydra
-from launch.own_names import check_own_names
+from launch.run_folder import make_folder, take_folder
 from launch.set_files import check_set_files
+from launch.signatures import check_own_names
 from launch.sweep_rows import is_one_cell, parameters, rows, with_row
+from launch.values import hardware_note
 
 
 def check_command_line(
     arguments: Sequence[str],
     *,
     conf_dir: Path,
-    config_name: str = "train",
     makes_folder: bool = False,
     look: Callable[[DictConfig], None] = lambda job: None,
 ) -> None:
@@ -61,7 +59,7 @@ def check_command_line(
         raise UserError(f"--config-path {flags.config_path}: there is no folder {folder}")
     with opened(folder, flags.config_dir) as hydra:
         groups = Groups(hydra.config_loader)
-        check = _Check(hydra, groups, flags.config_name or config_name, folder)
+        check = _Check(hydra, groups, flags.config_name or "train", folder)
         check.look_at(flags.overrides)
         if flags.help:
             check.compose(flags.overrides)
@@ -76,13 +74,11 @@ def check_command_line(
         take_folder(Path(job.run_dir)) if is_run else make_folder(Path(job.output_dir))
 
 
-def checked_job(
-    lines: Sequence[str], *, conf_dir: Path, extra: str | None, config_name: str = "train"
-) -> DictConfig:
+def checked_job(lines: Sequence[str], *, conf_dir: Path, extra: str | None) -> DictConfig:
     """The typed job that a command line means, checked as `check_command_line` does; `extra` as its --config-dir."""
     register_resolvers()
     with opened(conf_dir, extra) as hydra:
-        check = _Check(hydra, Groups(hydra.config_loader), config_name, conf_dir)
+        check = _Check(hydra, Groups(hydra.config_loader), "train", conf_dir)
         check.look_at(lines)
         return check.job(lines)
 
@@ -96,7 +92,8 @@ class _Check:
         self.name = name
         self.folder = folder
         places = [one.path or "" for one in hydra.config_loader.get_search_path().get_path()]
-        self.trees = [Path(place.removeprefix("file://")) for place in places if place.startswith("file://")]
+        added = [Path(place.removeprefix("file://")) for place in places if place.startswith("file://")]
+        self.trees = [*(tree for tree in added if tree != folder.resolve()), folder]
         self.said: dict[str, None] = {}
 
     def look_at(self, lines: Sequence[str]) -> None:
@@ -194,7 +191,7 @@ class _Check:
 
     def _judge(self, job: DictConfig) -> None:
         check_job(job)
-        check_own_names(job, [self.folder, *self.trees])
+        check_own_names(job, self.trees)
         if job.hardware.accelerator == "cpu" and job.hardware.precision == "bf16-mixed" and lacks_bf16():
             warning = slow_bf16_warning("hardware.precision=bf16-mixed", "hardware=cpu")
             self.said[f"warning: {warning}"] = None

@@ -9,7 +9,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from juzhen.core.errors import UserError, nearest
-from juzhen.data.labels import spelt_labels
+from juzhen.data.configured import spelt_labels
 from juzhen.data.spec import DatasetConfig
 from launch.explain import ConfigError
 
@@ -23,14 +23,17 @@ NAME = re.compile(r"\w[\w-]*")
 def check_set_files(config: DictConfig, folders: Sequence[Path]) -> None:
     """Raises ConfigError where a chosen file of a data set has no header, or shares its key with another file.
 
-    config   a composition that has no types yet
-    folders  of configuration trees
+    folders  of configuration trees; of files with one name Hydra takes that of the first
     """
     sets = config.get("dataset")
     if not isinstance(sets, DictConfig) or not sets:
         return
+    options: dict[Path, Path] = {}
+    for folder in folders:
+        for path in sorted((folder / "dataset").rglob("*.yaml")):
+            options.setdefault(path.relative_to(folder), path)
     said: dict[str | None, list[Path]] = {}
-    for path in (path for folder in folders for path in sorted((folder / "dataset").rglob("*.yaml"))):
+    for path in options.values():
         said.setdefault(_package(path), []).append(path)
     lost = [field.name for field in fields(DatasetConfig) if field.name in sets]
     if len(lost) > 1 and None in said:
@@ -72,8 +75,7 @@ def check_name(group: str, key: str, dataset: DictConfig) -> None:
             raise ConfigError(f"{place}: {name}: expected a name of a set: letters, digits, _ and -", where)
     if dataset.name != key:
         raise ConfigError(
-            f"{where}={dataset.name}: expected {key}, as in its '# @package dataset.{key}': results go by the name",
-            where,
+            f"{where}={dataset.name}: expected {key}, as in its '# @package dataset.{key}': results go by the name"
         )
 
 
@@ -81,12 +83,11 @@ def check_dataset(key: str, dataset: DictConfig) -> None:
     """Raises ConfigError where what a set says of itself does not go together; `key` is where it stands."""
     if dataset.layout not in dataset.layouts:
         hint = nearest(dataset.layout, dataset.layouts)
-        raise ConfigError(f"{key}.layout={dataset.layout}: there is no such layout; {hint}", f"{key}.layout")
+        raise ConfigError(f"{key}.layout={dataset.layout}: there is no such layout; {hint}")
     if dataset.kind == "scored_pair" and dataset.labels:
         raise ConfigError(
             f"{key}.labels: a scored_pair has scores, which need no labels; leave them out, or say "
-            f"{key}.kind=labelled_pair",
-            f"{key}.labels",
+            f"{key}.kind=labelled_pair"
         )
 
 

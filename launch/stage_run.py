@@ -16,8 +16,8 @@ from torch import nn
 from callbacks.checkpoint_io import read_checkpoint
 from callbacks.pruning import leave_if_pruned
 from callbacks.result_writer import best_weights, build_result, describe_training
-from callbacks.resume import RESUME_FILE, newest_state
-from callbacks.snapshots import forget_snapshot
+from callbacks.resume import newest_state
+from callbacks.snapshots import RESUME_FILE, forget_snapshot
 from callbacks.tracking import finish_wandb
 from callbacks.trainer import build_trainer
 from conf.job import JobConfig
@@ -69,10 +69,14 @@ class StageRun:
             return self._run(stage, encoder, folder, entry)
         except SIGTERMException:
             # Lightning would let the process end with status 0, and a scheduler would take it for finished.
-            print("stopped by SIGTERM; continue with resume=auto", file=sys.stderr)
+            _say("stopped by SIGTERM; continue with resume=auto")
             raise SystemExit(SIGTERM_STATUS) from None
         except KeyboardInterrupt:
-            print(_interrupted(entry.checkpoints), file=sys.stderr)
+            newest = newest_state(entry.checkpoints)
+            saved = " before anything was saved"
+            if newest is not None:
+                saved = f"; step {newest.steps} is saved; continue with resume=auto"
+            _say(f"{INTERRUPTED}{saved}")
             raise SystemExit(INTERRUPTED_STATUS) from None
 
     def _run(self, stage: Stage, encoder: nn.Module | None, folder: Path, entry: StageEntry) -> Result:
@@ -93,7 +97,8 @@ class StageRun:
         )
         untrained: dict[str, Score] = {}
         if job.evaluation.untrained and data.train and data.test_plan is not None:
-            untrained = self._test(trainer, module, data)
+            self._test(trainer, module, data)
+            untrained = module.scores
         training: dict[str, Any] = {}
         cut = cut_in_training(module.encoder, module.collate, data.train)
         _say(cut_line(cut, "training"), trainer)
@@ -132,6 +137,10 @@ class StageRun:
         finish_wandb()
         return result
 
+    @property
+    def _model(self) -> type[SentenceModule]:
+        return own_class(self.job.model["_target_"])
+
     def _build_module(
         self, stage: Stage, encoder: nn.Module | None, data: SentenceDataModule
     ) -> SentenceModule:
@@ -142,7 +151,7 @@ class StageRun:
                 dim=encoder.dim,
                 num_classes={name: examples.num_classes for name, examples in data.train.items()},
             )
-        return own_class(self.job.model["_target_"])(
+        return self._model(
             encoder=encoder,
             losses=losses,
             job=self.job,
@@ -156,10 +165,8 @@ class StageRun:
         parameters = sum(parameter.numel() for parameter in module.parameters())
         require_free_space(entry.path, needed_bytes=parameters * BYTES_PER_PARAMETER)
         newest = newest_state(entry.checkpoints)
-        if newest is not None and trainer.is_global_zero:
-            print(
-                f"stage {data.stage.name}: goes on after step {newest.steps} ({newest.path})", file=sys.stderr
-            )
+        if newest is not None:
+            _say(f"stage {data.stage.name}: goes on after step {newest.steps} ({newest.path})", trainer)
         with _ctrl_c_of(trainer):
             trainer.fit(module, datamodule=data, ckpt_path=None if newest is None else newest.path)
         leave_if_pruned(trainer)
@@ -180,23 +187,15 @@ class StageRun:
         if entry.finished and trainer.is_global_zero:
             entry.keep_measured(digest, module.scores)
 
-    def _test(
-        self, trainer: pl.Trainer, module: SentenceModule, data: SentenceDataModule
-    ) -> dict[str, Score]:
+    def _test(self, trainer: pl.Trainer, module: SentenceModule, data: SentenceDataModule) -> None:
         with _ctrl_c_of(trainer):
             trainer.test(module, datamodule=data, verbose=False)
-        return module.scores
 
     def _take_over(self, encoder: nn.Module, stage: Stage, entry: StageEntry) -> dict[str, Any]:
         """Puts the weights of a finished stage into `encoder`; what is known of their training."""
-        trained = own_class(self.job.model["_target_"]).load_encoder(
-            self.job, folder=entry.path / ENCODER_FOLDER
-        )
+        trained = self._model.load_encoder(self.job, folder=entry.path / ENCODER_FOLDER)
         encoder.load_state_dict(trained.state_dict())
-        print(
-            f"stage {stage.name}: its weights are there already and are reused ({entry.path})",
-            file=sys.stderr,
-        )
+        _say(f"stage {stage.name}: its weights are there already and are reused ({entry.path})")
         return entry.record()["training"]
 
     def _hand_over(
@@ -205,7 +204,7 @@ class StageRun:
         """Leaves the weights of this stage to all runs that begin alike."""
         training["weights"] = entry.path.name
         card = {"name": self.job.name, "trained_on": list(stage.history), "seed": self.job.seed}
-        own_class(self.job.model["_target_"]).save_encoder(encoder, entry.path / ENCODER_FOLDER, card=card)
+        self._model.save_encoder(encoder, entry.path / ENCODER_FOLDER, card=card)
         entry.finish({"training": training, "settings": self.settings, **card})
 
     def _leave_behind(
@@ -213,8 +212,7 @@ class StageRun:
     ) -> None:
         """The encoder first, the Result last: a result means that everything before it is there."""
         if encoder is not None:
-            model = own_class(self.job.model["_target_"])
-            model.save_encoder(encoder, folder / ENCODER_FOLDER, card=_card(result))
+            self._model.save_encoder(encoder, folder / ENCODER_FOLDER, card=_card(result))
             share_files(entry.path / ENCODER_FOLDER, folder / ENCODER_FOLDER)
             result.weights = weights_digest(folder / ENCODER_FOLDER)
         result.write(folder)
@@ -233,15 +231,8 @@ def _ctrl_c_of(trainer: pl.Trainer) -> Iterator[None]:
         raise
 
 
-def _interrupted(checkpoints: Path) -> str:
-    newest = newest_state(checkpoints)
-    if newest is None:
-        return f"{INTERRUPTED} before anything was saved"
-    return f"{INTERRUPTED}; step {newest.steps} is saved; continue with resume=auto"
-
-
-def _say(line: str | None, trainer: pl.Trainer) -> None:
-    if line is not None and trainer.is_global_zero:
+def _say(line: str | None, trainer: pl.Trainer | None = None) -> None:
+    if line is not None and (trainer is None or trainer.is_global_zero):
         print(line, file=sys.stderr, flush=True)
 
 
@@ -262,10 +253,5 @@ def _card(result: Result) -> dict[str, Any]:
         for key, score in result.scores.items()
         if key.endswith("/spearman") and score.value is not None
     }
-    return {
-        "name": result.name,
-        "trained_on": result.trained_on,
-        "seed": result.seed,
-        "spearman_percent": spearman,
-        "git_commit": result.environment["git_commit"],
-    }
+    told = {"name": result.name, "trained_on": result.trained_on, "seed": result.seed}
+    return told | {"spearman_percent": spearman, "git_commit": result.environment["git_commit"]}

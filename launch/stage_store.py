@@ -14,6 +14,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from callbacks.snapshots import CHECKPOINTS
 from juzhen.core.errors import UserError
 from juzhen.core.result import Score
 from juzhen.core.result_shape import SCORES
@@ -22,7 +23,6 @@ from juzhen.core.shape import Object, require_shape
 from juzhen.core.texts import short
 from juzhen.core.whole import clear_leftovers, new_link, write_text
 
-CHECKPOINTS = "checkpoints"
 RECORD = "stage.json"
 OWNER = "owner"
 LARGE_BYTES = 2**16
@@ -70,25 +70,18 @@ class StageEntry:
     def measured(self, digest: str) -> dict[str, Score] | None:
         """What `keep_measured` kept under that digest; None if nothing, or nothing that can be read."""
         try:
-            scores = json.loads((self.path / _measured_file(digest)).read_text(encoding="utf-8"))
+            scores = json.loads((self.path / f"scores-{digest[:16]}.json").read_text(encoding="utf-8"))
             require_shape(scores, SCORES, "scores")
             return {key: Score(**score) for key, score in scores.items()}
         except (OSError, ValueError, TypeError, RecursionError):
             return None
 
     def keep_measured(self, digest: str, scores: Mapping[str, Score]) -> None:
-        """Keeps what the weights of a finished entry reach, for runs that would measure the same again.
-
-        digest  hex digits over all that decides the scores besides the weights
-        """
-        self._write(_measured_file(digest), {key: asdict(score) for key, score in scores.items()})
+        """Keeps what the weights of a finished entry reach, for runs that would measure the same again."""
+        self._write(f"scores-{digest[:16]}.json", {key: asdict(score) for key, score in scores.items()})
 
     def _write(self, name: str, content: dict[str, Any]) -> None:
         write_text(self.path / name, json.dumps(redacted(content), ensure_ascii=False, indent=1, default=str))
-
-
-def _measured_file(digest: str) -> str:
-    return f"scores-{digest[:16]}.json"
 
 
 class StageStore:
@@ -108,8 +101,9 @@ class StageStore:
             yield StageEntry(own, shared=False)
             return
         entry = StageEntry(self.root / digest[:16], shared=True)
+        owner, ours = entry.path / OWNER, str(own.resolve())
         if is_helper:
-            while not entry.finished and _owner(entry) != str(own.resolve()):
+            while not entry.finished and not (owner.exists() and owner.read_text(encoding="utf-8") == ours):
                 time.sleep(POLL_SECONDS)
             yield entry
             return
@@ -130,17 +124,10 @@ class StageStore:
             clear_leftovers(entry.path)
             if entry.finished:  # and killed before `finish` had cleared up
                 shutil.rmtree(entry.checkpoints, ignore_errors=True)
-            write_text(entry.path / OWNER, str(own.resolve()))
+            write_text(owner, ours)
             yield entry
         finally:
             lock.release()
-
-
-def _owner(entry: StageEntry) -> str:
-    try:
-        return (entry.path / OWNER).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return ""
 
 
 def share_files(kept: Path, copy: Path) -> None:

@@ -38,17 +38,13 @@ def plan_job(job: DictConfig) -> list[StagePlan]:
     order = list(schedule.order) if schedule.order is not None else sets
     for name in schedule.stages:
         if name not in order:
-            raise ConfigError(
-                f"schedule.stages.{name}: there is no such stage; {nearest(str(name), order)}",
-                f"schedule.stages.{name}",
-            )
+            raise ConfigError(f"schedule.stages.{name}: there is no such stage; {nearest(str(name), order)}")
     plans = [_plan(name, job) for name in order]
     learnt = {name for plan in plans for name in plan.datasets}
     if idle := [name for name in sets if name not in learnt]:
         raise ConfigError(
             f"schedule.order={order}: no stage learns from {', '.join(idle)}; "
-            "name a stage after it, or add it to the dataset of one",
-            "schedule.order",
+            "name a stage after it, or add it to the dataset of one"
         )
     return plans
 
@@ -67,17 +63,16 @@ def _check_names(job: DictConfig) -> None:
     schedule, sets = job.schedule, list(job.dataset)
     if schedule.name == "mix" and (schedule.order is not None or schedule.stages):
         key = "schedule.stages" if schedule.stages else "schedule.order"
-        raise ConfigError(f"{key}: a mixture has one stage; type schedule=serial", key)
+        raise ConfigError(f"{key}: a mixture has one stage; type schedule=serial")
     if schedule.order is not None and not schedule.order:
-        raise ConfigError("schedule.order=[]: expected names of stages, or null", "schedule.order")
+        raise ConfigError("schedule.order=[]: expected names of stages, or null")
     for name, own in schedule.sets.items():
         if own.weight is not None and schedule.sample_by != "weight":
             key = f"schedule.sets.{name}.weight"
-            raise ConfigError(f"{key}={own.weight}: weights count with schedule.sample_by=weight", key)
+            raise ConfigError(f"{key}={own.weight}: weights count with schedule.sample_by=weight")
         if sets and name not in sets:
             raise ConfigError(
-                f"schedule.sets.{name}: this job does not learn from {name}; {nearest(str(name), sets)}",
-                f"schedule.sets.{name}",
+                f"schedule.sets.{name}: this job does not learn from {name}; {nearest(str(name), sets)}"
             )
 
 
@@ -89,13 +84,10 @@ def _plan(name: str, job: DictConfig) -> StagePlan:
             where = f"{key}.dataset" if own is not None and own.dataset is not None else "schedule.order"
             raise ConfigError(
                 f"{where}: this job has no set {one}; {nearest(one, job.dataset)}, "
-                f"or choose it too: 'dataset=[{','.join([*job.dataset, one])}]'",
-                where,
+                f"or choose it too: 'dataset=[{','.join([*job.dataset, one])}]'"
             )
     if not datasets or len(set(datasets)) < len(datasets):
-        raise ConfigError(
-            f"{key}.dataset={datasets}: expected each set once, and at least one", f"{key}.dataset"
-        )
+        raise ConfigError(f"{key}.dataset={datasets}: expected each set once, and at least one")
     stage = deepcopy(job)
     stage.evaluate = {**job.evaluate, **job.dataset}
     stage.dataset = {one: job.dataset[one] for one in datasets}
@@ -116,9 +108,9 @@ def _put_in(stage: DictConfig, own: DictConfig, key: str) -> None:
                 stage[group][name] = value
             except (ConfigKeyError, ConfigAttributeError):
                 hint = nearest(str(name), stage[group])
-                raise ConfigError(f"{where}: there is no such key; {hint}", where) from None
+                raise ConfigError(f"{where}: there is no such key; {hint}") from None
             except ValidationError as error:
-                raise ConfigError(f"{where}={value}: {str(error).splitlines()[0]}", where) from None
+                raise ConfigError(f"{where}={value}: {str(error).splitlines()[0]}") from None
     if own.share_percent is not None:
         if "duration" in (own.training or {}):
             raise ConfigError(

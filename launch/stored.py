@@ -42,8 +42,6 @@ def stored_job(config: Mapping[str, Any], defaults: DictConfig, *, own_hardware:
 def starting_encoder(run: FinishedRun, result: Result, *, defaults: DictConfig) -> Any:
     """What a finished stage has begun with: the encoder of the stage before, or what its job starts from.
 
-    defaults  as of `stored_job`
-
     Raises UserError when it is gone.
     """
     stored = stored_job(result.config, defaults, own_hardware=True)

@@ -1,17 +1,19 @@
 """Which values a job may have: each key by its own Option, and what keys may be beside each other."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import is_dataclass
 
 from omegaconf import DictConfig, OmegaConf
 
 from conf.duration import Duration, Unit
+from juzhen.core.accelerator import found_hardware
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind
 from juzhen.core.measures import MEASURES
-from juzhen.core.names import name_fault
 from juzhen.core.option import options
 from juzhen.core.places import DATASETS
+from juzhen.core.texts import name_fault
 from launch.explain import ConfigError
 from launch.set_files import check_dataset, check_name
 
@@ -42,8 +44,7 @@ def check_values(job: DictConfig) -> None:
     _check_transfer(job)
     _check_names(job)
     _check_optimizer(job.optimizer)
-    _check_batches(job.training)
-    _check_layer_norm(job)
+    _check_together(job)
 
 
 def _check_options(node: DictConfig, path: str) -> None:
@@ -62,36 +63,32 @@ def _check_options(node: DictConfig, path: str) -> None:
 
 
 def _check_optimizer(optimizer: DictConfig) -> None:
-    """A rate that falls from the end of the warm-up on, by its length, needs one."""
     if len(optimizer.betas) != 2:
-        raise ConfigError(f"optimizer.betas={optimizer.betas}: expected two numbers", "optimizer.betas")
+        raise ConfigError(f"optimizer.betas={optimizer.betas}: expected two numbers")
     key, warmup = "optimizer.warmup", Duration.parse(optimizer.warmup)
     if warmup.unit is Unit.PERCENT and warmup.amount > 100:
-        raise ConfigError(f"{key}={optimizer.warmup}: expected at most 100 percent of the training", key)
+        raise ConfigError(f"{key}={optimizer.warmup}: expected at most 100 percent of the training")
     if optimizer.decay == "inverse_sqrt" and warmup.amount == 0:
         raise ConfigError(
             f"{key}={optimizer.warmup}: decay=inverse_sqrt is lr · √(warm-up/step), and nothing without a warm-up; "
-            "type for example 'optimizer.warmup=10 percent'",
-            key,
+            "type for example 'optimizer.warmup=10 percent'"
         )
 
 
-def _check_batches(training: DictConfig) -> None:
+def _check_together(job: DictConfig) -> None:
+    """What may not be chosen beside something else."""
+    training = job.training
     if training.stratify_by != "none" and training.length_window > 1:
         raise ConfigError(
             f"training.stratify_by={training.stratify_by}: training.length_window={training.length_window} puts rows "
-            "of like length in a batch, labels in proportion; leave one of them at its default",
-            "training.stratify_by",
+            "of like length in a batch, labels in proportion; leave one of them at its default"
         )
 
-
-def _check_layer_norm(job: DictConfig) -> None:
     wanted, start = job.backbone.layer_norm, job.init_from
     if wanted is not None and start is not None:
         raise ConfigError(
             f"backbone.layer_norm={str(wanted).lower()}: init_from={start} takes the place of the backbone; type "
-            f"backbone=local backbone.path=<encoder folder of {start}> in its stead",
-            "backbone.layer_norm",
+            f"backbone=local backbone.path=<encoder folder of {start}> in its stead"
         )
 
 
@@ -102,22 +99,19 @@ def _check_monitor(job: DictConfig) -> None:
     if value == "auto":
         return
     if not match:
-        raise ConfigError(f"{key}={value}: expected auto, or a key such as dev/csts/spearman", key)
+        raise ConfigError(f"{key}={value}: expected auto, or a key such as dev/csts/spearman")
     metric = value.rpartition("/")[2]
     if metric not in MONITORED:
-        raise ConfigError(f"{key}={value}: {metric} chooses no checkpoint; {nearest(metric, MONITORED)}", key)
+        raise ConfigError(f"{key}={value}: {metric} chooses no checkpoint; {nearest(metric, MONITORED)}")
     sets = {**job.evaluate, **job.dataset}
     if match[1] not in sets:
-        raise ConfigError(
-            f"{key}={value}: this job does not score {match[1]}; {nearest(match[1], sets)}", key
-        )
+        raise ConfigError(f"{key}={value}: this job does not score {match[1]}; {nearest(match[1], sets)}")
     kind = sets[match[1]].kind
     known = [one for one in MEASURES[Kind(kind)] if one in MONITORED]
     if metric not in (*known, "mlm_accuracy"):  # any text has hidden tokens
         raise ConfigError(
             f"{key}={value}: {match[1]} has {kind.replace('_', ' ')}s, which have no {metric} while training goes on; "
-            f"choose {' or '.join(known) or 'another set'}",
-            key,
+            f"choose {' or '.join(known) or 'another set'}"
         )
 
 
@@ -127,7 +121,7 @@ def _check_transfer(job: DictConfig) -> None:
     known = {*job.dataset, *job.evaluate, *(path.stem for path in DATASETS.glob("*.yaml"))}
     for name in job.evaluation.transfer:
         if name not in known:
-            raise ConfigError(f"{key}={name}: there is no such set; {nearest(name, known)}", key)
+            raise ConfigError(f"{key}={name}: there is no such set; {nearest(name, known)}")
 
 
 def _check_names(job: DictConfig) -> None:
@@ -136,9 +130,26 @@ def _check_names(job: DictConfig) -> None:
         for name in job.schedule[group] or ():
             if fault := name_fault(str(name)):
                 key = f"schedule.{group}"
-                raise ConfigError(f"{key}: {name}: expected a name of a stage: {fault}", key)
+                raise ConfigError(f"{key}: {name}: expected a name of a stage: {fault}")
     for key in ("output_dir", "run_dir"):
         if not job[key].strip():
-            raise ConfigError(f"{key}=: expected a folder; {key}=. is the one that this is started in", key)
+            raise ConfigError(f"{key}=: expected a folder; {key}=. is the one that this is started in")
     if fault := name_fault(job.name):
-        raise ConfigError(f"name={job.name}: expected a name of a folder: {fault}", "name")
+        raise ConfigError(f"name={job.name}: expected a name of a folder: {fault}")
+
+
+def hardware_note(choices: Mapping[str, str]) -> str | None:
+    """What hardware=auto is here; None where it is not among the choices of a composition.
+
+    Raises ConfigError where the runs will be on machines that cannot be looked at.
+    """
+    if choices.get("hardware") != "auto":
+        return None
+    launcher = choices.get("hydra/launcher")
+    if launcher in ("ray", "slurm"):
+        raise ConfigError(
+            f"hardware=auto looks at this machine, and hydra/launcher={launcher} runs on others; name what they have, "
+            "as in hardware=cuda"
+        )
+    name, reason = found_hardware()
+    return f"hardware=auto is hardware={name} here: {reason}"

@@ -10,33 +10,21 @@ from launch.explain import ConfigError
 
 
 def check_forms(value: Any, hint: Any, key: str) -> None:
-    """Raises ConfigError where a list stands for a group of keys, or the other way round.
-
-    hint  the type that the configuration has for this key
-    """
-    kinds = [one for one in _alternatives(hint) if one is not type(None)]
+    """Raises ConfigError where a list stands for a group of keys, or the other way round; `hint` is its type."""
+    every = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    kinds = [one for one in every if one is not type(None)]
     takes_group = any(is_dataclass(one) or (get_origin(one) or one) is dict for one in kinds)
     takes_list = any((get_origin(one) or one) in (list, tuple) for one in kinds)
+    given = f"{key}={short(str(value))}: expected"
     if isinstance(value, Mapping) and kinds and all(one in (str, int, float, bool) for one in kinds):
-        raise ConfigError(
-            f"{key}={short(str(value))}: expected one value, and not a group of keys {{…}}", key
-        )
+        raise ConfigError(f"{given} one value, and not a group of keys {{…}}")
     if isinstance(value, Mapping) and takes_list and not takes_group:
-        raise ConfigError(
-            f"{key}={short(str(value))}: expected a list, '{key}=[…]', and not a group of keys {{…}}", key
-        )
+        raise ConfigError(f"{given} a list, '{key}=[…]', and not a group of keys {{…}}")
     if isinstance(value, list) and takes_group and not takes_list:
-        raise ConfigError(
-            f"{key}={short(str(value))}: expected a group of keys, {key}.<key>=<value>, and not a list […]",
-            key,
-        )
+        raise ConfigError(f"{given} a group of keys, {key}.<key>=<value>, and not a list […]")
     if isinstance(value, Mapping):
         for name, inner in _below(value, kinds):
             check_forms(value[name], inner, f"{key}.{name}".lstrip("."))
-
-
-def _alternatives(hint: Any) -> tuple[Any, ...]:
-    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
 def _below(value: Mapping[str, Any], kinds: list[Any]) -> Iterator[tuple[str, Any]]:
@@ -50,11 +38,7 @@ def _below(value: Mapping[str, Any], kinds: list[Any]) -> Iterator[tuple[str, An
 
 
 def check_digits(given: Any, typed: Any, key: str) -> None:
-    """Raises ConfigError for a text in the digits of another script that was taken for a number.
-
-    given  plain settings, as they were written
-    typed  the same with the types of the configuration
-    """
+    """Raises ConfigError for a text in the digits of another script that was taken for a number, `typed`."""
     if isinstance(given, Mapping) and isinstance(typed, Mapping):
         for name in given:
             check_digits(given[name], typed.get(name), f"{key}.{name}".lstrip("."))
@@ -62,4 +46,4 @@ def check_digits(given: Any, typed: Any, key: str) -> None:
         for place, (one, number) in enumerate(zip(given, typed, strict=False)):
             check_digits(one, number, f"{key}[{place}]")
     elif isinstance(given, str) and isinstance(typed, int | float) and not given.isascii():
-        raise ConfigError(f"{key}={given}: a number is written in ASCII digits; type {typed}", key)
+        raise ConfigError(f"{key}={given}: a number is written in ASCII digits; type {typed}")

@@ -16,9 +16,8 @@ from test_broken_inputs import GOOD, OWN, Desk, says
 from hydra_plugins.juzhen_sweeps.launcher import ProcessLauncher, SlurmLauncher, require_data_of
 from juzhen.core.errors import UserError
 from juzhen.core.result import RESULT_FILE
-from launch.data_record import RECORD_FILE, remember_data
+from launch.data_record import RECORD_FILE, remember_data, show_finished
 from launch.job import typed_config
-from launch.shown_again import show_finished
 
 CHANGED = GOOD.replace("5.0", "2.0")
 

@@ -23,6 +23,7 @@ from sweeps.machine import Machine
 from sweeps.planner import Planner, Summary, show
 
 FAILED_STATUS = 1
+CONFIGURATION_FLAGS = ("config-path", "config-name", "config-dir")
 
 
 class CellLauncher(Launcher):
@@ -45,10 +46,7 @@ class CellLauncher(Launcher):
         setup_globals()
         configure_log(self.config.hydra.hydra_logging, self.config.hydra.verbose)
         configs = [self._compose(words, initial_job_idx + i) for i, words in enumerate(job_overrides)]
-        cells = [
-            Cell(str(config.run_dir), tuple(words), devices=_gpus_wanted(config))
-            for config, words in zip(configs, job_overrides, strict=True)
-        ]
+        cells = [cell_of(config, words) for config, words in zip(configs, job_overrides, strict=True)]
         for config, cell in zip(configs, cells, strict=True):
             if cell.finished:
                 require_data_of(config, self)
@@ -56,7 +54,11 @@ class CellLauncher(Launcher):
         ledger = Ledger(folder)
         planner = Planner(cells, ledger, self.backend(cells, ledger), attempts=self.attempts, report=show)
         _conclude(planner.run(), folder)
-        return [_returned(config, words) for config, words in zip(configs, job_overrides, strict=True)]
+        ended = {"status": JobStatus.COMPLETED, "_return_value": None}  # what Hydra wants to know of them
+        return [
+            JobReturn(overrides=list(words), cfg=config, hydra_cfg=config, **ended)
+            for config, words in zip(configs, job_overrides, strict=True)
+        ]
 
     def _compose(self, words: Sequence[str], number: int) -> DictConfig:
         config = self.context.config_loader.load_sweep_config(self.config, list(words))
@@ -82,14 +84,18 @@ class ProcessLauncher(CellLauncher):
         return LocalBackend(program(), machine)
 
 
-class SlurmLauncher(CellLauncher):
-    """Each cell is a job of a Slurm cluster; see `sweeps.backends.slurm` and conf/hydra/launcher/slurm.yaml."""
+class ClusterLauncher(CellLauncher):
+    """Cells run on other machines; `resources` are what one of them is given."""
 
     is_here = False
 
     def __init__(self, attempts: int, **resources: Any) -> None:
         self.attempts = attempts
         self.resources = resources
+
+
+class SlurmLauncher(ClusterLauncher):
+    """Each cell is a job of a Slurm cluster; see `sweeps.backends.slurm` and conf/hydra/launcher/slurm.yaml."""
 
     def backend(self, cells: Sequence[Cell], ledger: Ledger) -> Backend:
         from sweeps.backends.slurm import SlurmBackend, SlurmResources
@@ -97,14 +103,8 @@ class SlurmLauncher(CellLauncher):
         return SlurmBackend(program(), ledger, cells, _resources(SlurmResources, self.resources))
 
 
-class RayLauncher(CellLauncher):
+class RayLauncher(ClusterLauncher):
     """Each cell is a task of a Ray cluster; see `sweeps.backends.ray_cluster` and conf/hydra/launcher/ray.yaml."""
-
-    is_here = False
-
-    def __init__(self, attempts: int, **resources: Any) -> None:
-        self.attempts = attempts
-        self.resources = resources
 
     def backend(self, cells: Sequence[Cell], ledger: Ledger) -> Backend:
         from sweeps.backends.ray_cluster import RayBackend, RayResources
@@ -137,24 +137,15 @@ def _resources(kind: type, given: Mapping[str, Any]) -> Any:
 def program() -> list[str]:
     """The program as it was started, with its flags that say where the configuration is; words may follow."""
     flags, _ = flag_parser().parse_known_args(sys.argv[1:])
-    given = {
-        "--config-path": flags.config_path,
-        "--config-name": flags.config_name,
-        "--config-dir": flags.config_dir,
-    }
+    given = {f"--{name}": getattr(flags, name.replace("-", "_")) for name in CONFIGURATION_FLAGS}
     words = [word for flag, value in given.items() if value for word in (flag, value)]
     return [sys.executable, str(Path(sys.argv[0]).resolve()), *words]
 
 
-def _gpus_wanted(config: DictConfig) -> int:
-    return config.hardware.devices if config.hardware.accelerator == "cuda" else 0
-
-
-def _returned(config: DictConfig, words: Sequence[str]) -> JobReturn:
-    """What Hydra wants to know of a job that went well."""
-    return JobReturn(
-        overrides=list(words), cfg=config, hydra_cfg=config, status=JobStatus.COMPLETED, _return_value=None
-    )
+def cell_of(config: DictConfig, words: Sequence[str]) -> Cell:
+    """The cell that a composition is, with the GPUs that it wants."""
+    devices = config.hardware.devices if config.hardware.accelerator == "cuda" else 0
+    return Cell(str(config.run_dir), tuple(words), devices=devices)
 
 
 def _conclude(summary: Summary, folder: str) -> None:

@@ -16,7 +16,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 from callbacks.trial import require_optuna
-from hydra_plugins.juzhen_sweeps.launcher import require_data_of
+from hydra_plugins.juzhen_sweeps.launcher import FAILED_STATUS, cell_of, require_data_of
 from juzhen.core.errors import UserError
 from juzhen.core.result import RESULT_FILE
 from juzhen.core.whole import write_text
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from sweeps.search_space import Space
 
 GROUP = "logger.group"
-FAILED_STATUS = 1
 
 
 class SearchSweeper(Sweeper):
@@ -77,7 +76,7 @@ class SearchSweeper(Sweeper):
                 search,
                 lambda candidate: self._cells(search, candidate),
                 ledger,
-                self.launcher.backend([_cell(first, [])], ledger),
+                self.launcher.backend([cell_of(first, [])], ledger),
                 attempts=self.launcher.attempts,
                 report=show,
             ).run()
@@ -93,7 +92,7 @@ class SearchSweeper(Sweeper):
         if self.rows:
             raise UserError(
                 f"hydra.sweeper.rows: a search has no rows ({', '.join(self.rows)}); leave them out, or say which "
-                f"choices there are: 'dataset=choice([csts],[afqmc])'"
+                "choices there are: 'dataset=choice([csts],[afqmc])'"
             )
         if not hasattr(self.launcher, "backend"):
             name = self.config.hydra.runtime.choices["hydra/launcher"]
@@ -119,15 +118,10 @@ class SearchSweeper(Sweeper):
             if (Path(config.run_dir) / RESULT_FILE).exists():
                 require_data_of(config, self.launcher)
         rows[0] = [*rows[0], f"trial={address}"]
-        return [_cell(config, row) for config, row in zip(composed, rows, strict=True)]
+        return [cell_of(config, row) for config, row in zip(composed, rows, strict=True)]
 
     def _compose(self, words: Sequence[str]) -> DictConfig:
         return self.context.config_loader.load_sweep_config(self.config, list(words))
-
-
-def _cell(config: DictConfig, words: Sequence[str]) -> Cell:
-    devices = config.hardware.devices if config.hardware.accelerator == "cuda" else 0
-    return Cell(str(config.run_dir), tuple(words), devices=devices)
 
 
 def _first_point(space: "Space") -> dict[str, Any]:

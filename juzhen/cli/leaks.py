@@ -62,8 +62,8 @@ def run(
     """Reads, compares, writes two files and prints the second of them. One of the first four says what is looked at."""
     # Here, because --help should not wait for numpy and scipy.
     from juzhen.data.audit.pairs import Detail
+    from juzhen.data.audit.report import write_report
     from juzhen.data.audit.sources import ConfiguredSets
-    from juzhen.data.audit.write import write_report
 
     _check(threshold, of_text=bool(text or run_folder))
     if data_dir and not data_dir.is_dir():
@@ -71,10 +71,10 @@ def run(
     sets = ConfiguredSets(DATASETS, data_folder(data_dir))
     detail = Detail(counts, examples, progress=not no_progress)
     if text or run_folder:
-        from juzhen.data.audit.markdown import text_markdown
+        from juzhen.data.audit.report import text_markdown
         from juzhen.data.audit.sources import read_lines
         from juzhen.data.audit.text import audit_text
-        from juzhen.evaluation.trained_texts import texts_of_run
+        from juzhen.evaluation.trained_rows import texts_of_run
 
         if run_folder:
             sources = texts_of_run(run_folder, data_dir=data_dir)
@@ -83,8 +83,8 @@ def run(
         report = audit_text(sources, sets.evaluation(evaluate), detail=detail)
         name, markdown = "text", text_markdown(report)
     else:
-        from juzhen.data.audit.markdown import pairs_markdown
         from juzhen.data.audit.pairs import audit_pairs
+        from juzhen.data.audit.report import pairs_markdown
 
         both = sets.training(train), sets.evaluation(evaluate)
         report = audit_pairs(*both, sets.absent, threshold=threshold, detail=detail)

@@ -101,12 +101,7 @@ def found_hardware() -> tuple[str, str]:
 
 
 def this_machine(key: str) -> Any:
-    """The value of a key in the file of conf/hardware that suits this machine."""
+    """`${this_machine:key}`: the value of a key in the file of conf/hardware that suits this machine."""
     settings = OmegaConf.load(HARDWARE / f"{found_hardware()[0]}.yaml")
     assert isinstance(settings, DictConfig)  # each option of conf/hardware is keys and values
     return settings[key]
-
-
-def register() -> None:
-    """Makes `${this_machine:key}` known to OmegaConf; may be called again."""
-    OmegaConf.register_new_resolver("this_machine", this_machine, replace=True)

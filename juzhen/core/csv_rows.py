@@ -2,14 +2,14 @@
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from juzhen.core.errors import UserError
 from juzhen.core.texts import short
 
 
-def csv_rows(path: Path) -> tuple[list[str], Iterator[tuple[int, dict[str, str]]]]:
+def csv_rows(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
     """Names of the columns, and line and values of each row; a value that a row lacks is "".
 
     Raises UserError for a file that is no CSV in UTF-8, and for a row with more values than there are names.
@@ -22,9 +22,16 @@ def csv_rows(path: Path) -> tuple[list[str], Iterator[tuple[int, dict[str, str]]
         raise UserError(
             f"{path}: byte {error.start + 1} is not UTF-8; expected a CSV file in UTF-8"
         ) from error
-    rows = _told(path, text)
-    names = next(rows, (0, []))[1]
-    return names, _named(path, names, rows)
+    reader = csv.DictReader(io.StringIO(text, newline=""), restval="")
+    try:
+        names = list(reader.fieldnames or [])
+        rows = [(reader.line_num, row) for row in reader]
+    except csv.Error as error:
+        raise UserError(f"{path}, line {reader.line_num}: no CSV ({short(str(error))})") from error
+    for line, row in rows:
+        if None in row:  # where DictReader puts what has no name
+            raise UserError(f"{path}, line {line}: more values than the {len(names)} names of the first line")
+    return names, rows
 
 
 def csv_text(rows: Iterable[Iterable[object]], *, delimiter: str = ",") -> str:
@@ -32,23 +39,3 @@ def csv_text(rows: Iterable[Iterable[object]], *, delimiter: str = ",") -> str:
     file = io.StringIO()
     csv.writer(file, delimiter=delimiter, lineterminator="\n").writerows(rows)
     return file.getvalue()
-
-
-def _named(
-    path: Path, names: list[str], rows: Iterator[tuple[int, list[str]]]
-) -> Iterator[tuple[int, dict[str, str]]]:
-    for line, row in rows:
-        if len(row) > len(names):
-            raise UserError(f"{path}, line {line}: {len(row)} values, expected {len(names)}")
-        if row:
-            yield line, dict(zip(names, row + [""] * (len(names) - len(row)), strict=True))
-
-
-def _told(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows with the line that each ends on."""
-    reader = csv.reader(io.StringIO(text, newline=""))
-    try:
-        for row in reader:
-            yield reader.line_num, row
-    except csv.Error as error:
-        raise UserError(f"{path}, line {reader.line_num}: no CSV ({short(str(error))})") from error

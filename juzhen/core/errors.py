@@ -28,12 +28,12 @@ class UserError(Exception):
         super().__init__(in_a_line(message))
 
 
-def foreign_reason(error: BaseException, *, length: int = 300) -> str:
+def foreign_reason(error: BaseException) -> str:
     """What another library says, in one line, and never its advice to run code that comes with a model or with data."""
     text = " ".join(str(error).split()) or type(error).__name__
     if re.search("trust_remote_code|(custom|remote) code", text):
         return "it brings code of its own, and juzhen runs no code that comes with a model or with data"
-    return text[:length]
+    return text[:300]
 
 
 def print_error(error: UserError) -> None:

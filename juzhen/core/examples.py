@@ -1,8 +1,9 @@
 """Examples: the rows of one split of one dataset, as text."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 
@@ -66,14 +67,13 @@ class Examples:
     num_dropped: int = 0
     num_leaky: int | None = None
     lines: np.ndarray | None = None
-    num_classes: int = field(default=0)
+    num_classes: int = 0
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
 
     def __post_init__(self) -> None:
-        missing = [name for name in TEXT_COLUMNS[self.kind] if name not in self.columns]
-        if missing:
+        if missing := [name for name in TEXT_COLUMNS[self.kind] if name not in self.columns]:
             raise ValueError(f"{self.name}/{self.split}: a {self.kind} needs the columns {missing}")
 
     @classmethod
@@ -85,12 +85,9 @@ class Examples:
         kind: Kind,
         texts: Mapping[str, Sequence[str]],
         targets: np.ndarray | None = None,
-        fingerprint: str = "",
-        num_dropped: int = 0,
-        lines: np.ndarray | None = None,
-        num_classes: int = 0,
+        **others: Any,
     ) -> "Examples":
-        """Builds the sentence table from the texts of each column."""
+        """Builds the sentence table from the texts of each column; `others` are further fields."""
         table: dict[str, int] = {}
         columns = {
             column: np.fromiter(
@@ -99,18 +96,7 @@ class Examples:
             for column, values in texts.items()
         }
         targets = None if targets is None else np.asarray(targets, dtype=np.float32)
-        return cls(
-            name,
-            split,
-            kind,
-            list(table),
-            columns,
-            targets,
-            fingerprint=fingerprint,
-            num_dropped=num_dropped,
-            lines=lines,
-            num_classes=num_classes,
-        )
+        return cls(name, split, kind, list(table), columns, targets, **others)
 
     def texts(self, column: str) -> list[str]:
         """One text column, spelt out row by row."""

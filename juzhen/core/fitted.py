@@ -14,24 +14,12 @@ from juzhen.core.weights import weights_digest
 if TYPE_CHECKING:
     import numpy as np
 
-SCALINGS = ("temperature", "platt")
-"""Ways from a score to the logit of label 1: score / T, and a · score + b."""
-
-NUMBERS = {"temperature": 1, "platt": 2}
-"""Numbers that each of them has."""
-
+SCALINGS = {"temperature": 1, "platt": 2}
+"""Ways from a score to the logit of label 1, score / T and a · score + b → numbers that each of them has."""
 FITTED = Object(optional={name: [float] for name in SCALINGS})
 CALIBRATION = Object({"fitted": FITTED, "run": str, "weights": str})
-FUSION = Object(
-    {
-        "runs": [str],
-        "weights": [str],
-        "fitted": FITTED,
-        "alpha": float,
-        "means": [float],
-        "deviations": [float],
-    }
-)
+PAIRS = {"runs": [str], "weights": [str], "means": [float], "deviations": [float]}
+FUSION = Object({**PAIRS, "fitted": FITTED, "alpha": float})
 
 Scores = TypeVar("Scores", float, "np.ndarray")
 """A number, or an array of them."""
@@ -100,7 +88,7 @@ class Fusion(Scaling):
     def read(cls, path: str | Path) -> "Fusion":
         """Raises UserError for a file that is none of `juzhen fuse`."""
         report = _report(path, FUSION, "fuse runs/ONE runs/OTHER")
-        lists = {key: tuple(report[key]) for key in ("runs", "weights", "means", "deviations")}
+        lists = {key: tuple(report[key]) for key in PAIRS}
         return cls(Path(path), report["fitted"], alpha=report["alpha"], **lists)
 
     def require(self, folders: Sequence[str | Path]) -> None:
@@ -148,7 +136,7 @@ def _require_counts(report: Mapping[str, Any], shape: Object) -> None:
     """Raises ValueError where a list has more or fewer numbers than is meant, and for a temperature of 0."""
     counts = {key: (report[key], 2) for key in shape.required if isinstance(shape.required[key], list)}
     fitted = report["fitted"] if "fitted" in shape.required else {}
-    counts |= {f"fitted.{name}": (fitted[name], NUMBERS[name]) for name in SCALINGS if name in fitted}
+    counts |= {f"fitted.{name}": (fitted[name], SCALINGS[name]) for name in SCALINGS if name in fitted}
     for key, (numbers, count) in counts.items():
         if len(numbers) != count:
             raise ValueError(f"{key} has {len(numbers)} values, expected {count}")

@@ -5,15 +5,12 @@ from collections.abc import Mapping
 from typing import Any
 
 BY_KIND = "by_kind"
-NO_NUMBERS = ("_target_", "name")
-"""Keys of a model or a loss that its constructor does not take."""
 
 PROMPT_KEYS = ("prompts", "default_prompt_name", "include_prompt")
 """Keys of a backbone: what stands before every sentence, and whether it is pooled."""
 
-
-HOMES = {"losses": "juzhen.losses.loss", "lightning_modules": "lightning_modules.base"}
-"""Package of models or losses, less what lies above it → a module that is in it today."""
+HOMES = {"losses": "juzhen.losses", "lightning_modules": "lightning_modules"}
+"""Package of models or losses, less what lies above it → where it is today."""
 
 
 def path_of_today(target: object) -> str | None:
@@ -23,7 +20,7 @@ def path_of_today(target: object) -> str | None:
     """
     pattern = rf"(?:juzhen\.)?({'|'.join(HOMES)})\.([a-z]\w*)\.([A-Z]\w*)"
     found = re.fullmatch(pattern, target, re.ASCII) if isinstance(target, str) else None
-    return f"{HOMES[found[1]].rpartition('.')[0]}.{found[2]}.{found[3]}" if found else None
+    return f"{HOMES[found[1]]}.{found[2]}.{found[3]}" if found else None
 
 
 def name_of(node: Mapping[str, Any]) -> str:
@@ -40,7 +37,7 @@ def name_of(node: Mapping[str, Any]) -> str:
 
 def numbers_of(node: Mapping[str, Any]) -> dict[str, Any]:
     """What the constructor of a model or a loss takes from its settings."""
-    return {key: value for key, value in node.items() if key not in NO_NUMBERS}
+    return {key: value for key, value in node.items() if key not in ("_target_", "name")}
 
 
 def without_paths(settings: Any) -> Any:

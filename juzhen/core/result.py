@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from juzhen.core.errors import UserError
-from juzhen.core.result_shape import ANYTHING, BEST_DEV, RESULT
+from juzhen.core.result_shape import ANYTHING, NUMBER, RESULT
 from juzhen.core.secrets import redacted
 from juzhen.core.shape import require_shape
 from juzhen.core.texts import short
@@ -68,7 +68,7 @@ class Result:
     filled: list[dict[str, Any]] = field(default_factory=list)
     transfer: dict[str, dict[str, Any]] = field(default_factory=dict)
     unscored: dict[str, str] = field(default_factory=dict)
-    format_version: int = field(default=FORMAT_VERSION)
+    format_version: int = FORMAT_VERSION
 
     @property
     def absent(self) -> list[str]:
@@ -102,9 +102,8 @@ class Result:
             fields = json.loads(path.read_text(encoding="utf-8"))
             require_shape(fields, RESULT, "it")
             for key, value in fields["training"].items():
-                require_shape(
-                    value, BEST_DEV if key.startswith("best_dev_") else ANYTHING, f"it.training.{key}"
-                )
+                shape = NUMBER if key.startswith("best_dev_") else ANYTHING
+                require_shape(value, shape, f"it.training.{key}")
             fields = upgraded(fields)
             for name in ("scores", "untrained"):
                 fields[name] = {key: Score(**score) for key, score in fields.get(name, {}).items()}

@@ -3,7 +3,7 @@
 from juzhen.core.shape import Object, Table
 
 NOTHING = type(None)
-NUMBER = BEST_DEV = (float, NOTHING)
+NUMBER = (float, NOTHING)
 ANYTHING = (dict, list, str, bool, float, NOTHING)
 METRIC = r"[^/]+/[^/]+/[^/]+"
 COLUMN = r"[^/]+/[^/]+"

@@ -8,6 +8,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -108,19 +109,14 @@ def _of_the_environment() -> re.Pattern[str] | None:
 def hide_in_logs() -> None:
     """Blots out secrets in every log message of this process from now on."""
     make = logging.getLogRecordFactory()
-    if not isinstance(make, _HidingFactory):
-        logging.setLogRecordFactory(_HidingFactory(make))
+    if getattr(make, "func", None) is not _without_secrets:
+        logging.setLogRecordFactory(partial(_without_secrets, make))
 
 
-class _HidingFactory:
-    """Makes log messages as another factory does, without the secrets."""
-
-    def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
-        self._make = make
-
-    def __call__(self, *given: Any, **more: Any) -> logging.LogRecord:
-        made = self._make(*given, **more)
-        told = made.getMessage()
-        if (shown := redacted(told)) != told:
-            made.msg, made.args = shown, ()
-        return made
+def _without_secrets(make: Callable[..., logging.LogRecord], *given: Any, **more: Any) -> logging.LogRecord:
+    """A log message as another factory makes it."""
+    made = make(*given, **more)
+    told = made.getMessage()
+    if (shown := redacted(told)) != told:
+        made.msg, made.args = shown, ()
+    return made

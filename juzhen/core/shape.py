@@ -1,7 +1,7 @@
 """Whether plain data, as JSON gives them, have the form that those expect who read them: a file may be anybody's."""
 
-import math
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -76,26 +76,12 @@ def _is_kind(value: Any, shape: Shape) -> bool:
     """Whether the value is of the outermost kind of a shape."""
     kind = _kind(shape)
     if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return is_number and abs(value) <= sys.float_info.max
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
-    return isinstance(value, kind) and (not isinstance(value, str) or _is_text(value))
-
-
-def _is_finite(number: int | float) -> bool:
-    try:
-        return math.isfinite(number)
-    except OverflowError:  # a whole number that no float holds
-        return False
-
-
-def _is_text(value: str) -> bool:
-    """Half a surrogate pair, which JSON can spell, could be neither printed nor written."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    # Half a surrogate pair, which JSON can spell, could be neither printed nor written.
+    return isinstance(value, kind) and not (isinstance(value, str) and re.search("[\ud800-\udfff]", value))
 
 
 def _kind(shape: Shape) -> type:

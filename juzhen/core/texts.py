@@ -1,5 +1,6 @@
-"""Which texts cannot be compared with others, whoever brings them."""
+"""Which texts cannot be compared with others, or be names, whoever brings them."""
 
+import os
 import re
 import unicodedata
 
@@ -11,6 +12,9 @@ MOVING = (UNSEEN - {"Zs"}) | {"Cs"}
 
 LONGEST_WORD = 240
 """Characters without a space that a message repeats whole: most paths are shorter."""
+
+LONGEST_NAME = 200
+"""Bytes; file systems take 255, and a key or a suffix is added."""
 
 NUL_FAULT = "holds a NUL byte, which is no character: the file is damaged, or no text"
 
@@ -43,19 +47,25 @@ def is_unseen(text: str) -> bool:
     return not text[:1].isprintable() and all(unicodedata.category(one) in UNSEEN for one in text)
 
 
+def name_fault(name: str) -> str | None:
+    """What keeps a text from being the name of a file or a folder; None where nothing does."""
+    if not name.strip() or name.startswith("."):
+        return "it is empty, or begins with a dot"
+    if any(sign in "/\\" or not sign.isprintable() for sign in name):
+        return "it holds / or \\ or a sign that cannot be seen"
+    if len(os.fsencode(name)) > LONGEST_NAME:
+        return f"it is longer than {LONGEST_NAME} bytes"
+    return None
+
+
 def short(text: str, length: int = 60) -> str:
     """The text, cut where a message would drown in it, and on one line.
 
     >>> short("今天" * 50, 5), short("a\\nb")
     ('今天今天今… (100 characters)', 'a\\\\nb')
     """
-    shown = text[:length] if text.isprintable() else visible(text[:length])
+    shown = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text[:length])
     return shown if len(text) <= length else f"{shown}… ({len(text):,} characters)"
-
-
-def visible(text: str) -> str:
-    """The text with what cannot be printed spelt out, such as a line end."""
-    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 def in_a_line(text: str) -> str:

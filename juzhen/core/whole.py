@@ -45,8 +45,11 @@ def whole_file(
     A link at `path` is replaced, not followed. Raises OSError where the disk refuses, and for a device or a pipe.
     """
     path = Path(path)
-    _refuse_devices(path)
-    part, descriptor = _new_file(path)
+    # /dev/stdout and its like would be files from then on, for all programs.
+    is_other = path.exists() and not path.is_file() and not path.is_dir()
+    if is_other or path.absolute().parent == Path("/dev"):
+        raise OSError(errno.EINVAL, "it is a device or a pipe, whose place a file would take", str(path))
+    part, descriptor = _begun(path, is_folder=False)
     encoding, newline = (None, None) if "b" in mode else ("utf-8", "")
     try:
         with os.fdopen(descriptor, mode, encoding=encoding, newline=newline) as file:
@@ -58,13 +61,6 @@ def whole_file(
     finally:
         part.unlink(missing_ok=True)
     _clear(path.parent, _name(path))
-
-
-def _refuse_devices(path: Path) -> None:
-    """/dev/stdout and its like would be files from then on, for all programs."""
-    is_other = path.exists() and not path.is_file() and not path.is_dir()
-    if is_other or path.absolute().parent == Path("/dev"):
-        raise OSError(errno.EINVAL, "it is a device or a pipe, whose place a file would take", str(path))
 
 
 @contextmanager
@@ -91,7 +87,7 @@ def write_json(path: str | Path, content: Any, *, indent: int | None = 1) -> Non
 def whole_folder(path: str | Path) -> Iterator[Path]:
     """An empty folder to fill that takes the place of `path`, as `whole_file` does for files."""
     path = Path(path)
-    part, descriptor = _new_folder(path)
+    part, descriptor = _begun(path, is_folder=True)
     try:
         yield part
         for one in [*part.rglob("*"), part]:
@@ -158,20 +154,14 @@ def _unfinished(path: Path) -> Path:
     return path.with_name(f".{_name(path)}.{secrets.token_hex(8)}.part")
 
 
-def _new_file(path: Path) -> tuple[Path, int]:
+def _begun(path: Path, *, is_folder: bool) -> tuple[Path, int]:
+    """A new file or folder beside its target, and its descriptor, which holds a lock."""
+    flags = os.O_RDONLY if is_folder else os.O_RDWR | os.O_CREAT | os.O_EXCL
     while True:
         part = _unfinished(path)
-        descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
-        if _is_held(descriptor):
-            return part, descriptor
-        os.close(descriptor)
-
-
-def _new_folder(path: Path) -> tuple[Path, int]:
-    while True:
-        part = _unfinished(path)
-        part.mkdir()
-        descriptor = os.open(part, os.O_RDONLY | os.O_NOFOLLOW)
+        if is_folder:
+            part.mkdir()
+        descriptor = os.open(part, flags | os.O_NOFOLLOW, 0o666)
         if _is_held(descriptor):
             return part, descriptor
         os.close(descriptor)

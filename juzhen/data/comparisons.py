@@ -1,6 +1,9 @@
-"""Which texts of an evaluation set are compared with one another: two of a row, or an anchor with several."""
+"""Which texts of an evaluation set are compared with one another: two of a row, or an anchor with several.
 
-from collections.abc import Callable
+Many sets are one table of distinct sentences, so that each sentence is encoded once.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -64,6 +67,33 @@ class Comparisons:
         if self.left_out is None:
             return scores
         return np.where(self.left_out, -np.inf, scores.reshape(self.left_out.shape))
+
+
+class SentenceUnion:
+    """The union of the sentences of several sets.
+
+    examples  the distinct sentences as Examples of kind `sentence`, one row each
+    """
+
+    def __init__(self, sets: Sequence[Examples]) -> None:
+        table: dict[str, int] = {}
+        self._numbers = [
+            np.array([table.setdefault(text, len(table)) for text in one.sentences], dtype=np.int64)
+            for one in sets
+        ]
+        self.sets = list(sets)
+        columns = {"text": np.arange(len(table), dtype=np.int32)}
+        self.examples = Examples("union", "evaluation", Kind.SENTENCE, list(table), columns, None)
+
+    def rows(self, position: int) -> dict[str, np.ndarray]:
+        """Text columns of the set at `position` as row numbers of the union."""
+        return {
+            column: self._numbers[position][values] for column, values in self.sets[position].columns.items()
+        }
+
+    def comparisons(self, position: int) -> Comparisons:
+        """What is compared in the set at `position`, by numbers of the union."""
+        return Comparisons.of(self.sets[position]).renumbered(self._numbers[position])
 
 
 def neighbours_in_batches(num_rows: int) -> Int[np.ndarray, "rows candidates"]:

@@ -76,5 +76,4 @@ def _found(
     folder = BUILTIN_DATA if is_builtin else Path(data_dir).expanduser()
     layout = described["layouts"].get(described["layout"]) or {}
     named = (layout.get("files") or {}).get(split) or []
-    paths = [named] if isinstance(named, str) else list(named)
-    return [on_disk(folder / path) for path in paths]
+    return [on_disk(folder / path) for path in ([named] if isinstance(named, str) else named)]

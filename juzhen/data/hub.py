@@ -32,13 +32,10 @@ def read_hub(name: str, hub: HubConfig, split: str, *, labels: Mapping[str, int]
         datasets.config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
     try:
         rows = datasets.load_dataset(hub.id, name=hub.subset, revision=hub.revision, split=hub.splits[split])
-    except (
-        Exception
-    ) as error:  # the library raises a dozen unrelated types, those of its network layers included
+    except Exception as error:  # of a dozen unrelated types, those of network layers included
         raise UserError(
             f"{name}/{split}: cannot be read from the hub as {hub.id}, split {hub.splits[split]} "
-            f"({foreign_reason(error)}). "
-            f"With the files in a folder of yours type source=local data_dir=<folder>"
+            f"({foreign_reason(error)}). With the files in a folder of yours type source=local data_dir=<folder>"
         ) from error
     wanted = set(hub.columns.values())
     columns = [
@@ -46,9 +43,8 @@ def read_hub(name: str, hub: HubConfig, split: str, *, labels: Mapping[str, int]
         for position, column in enumerate(rows.column_names)
     ]
     place = f"{hub.id}/{hub.splits[split]}"
-    return Table(
-        place, rows.column_names, columns, np.arange(1, len(rows) + 1, dtype=np.int32), has_lines=False
-    )
+    numbers = np.arange(1, len(rows) + 1, dtype=np.int32)
+    return Table(place, rows.column_names, columns, numbers, has_lines=False)
 
 
 def require_hub(name: str, hub_id: str) -> None:

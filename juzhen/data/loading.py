@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -10,12 +10,13 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.measures import UNSCORED, first_measure
 from juzhen.core.result import Score
+from juzhen.core.transfer import too_few
 from juzhen.data.files import has_split
 from juzhen.data.selection import Selection, select
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DataRequest, DatasetConfig
 from juzhen.data.text_table import TextTable
-from juzhen.data.transfer import TransferTask, asked_tasks, text_task
+from juzhen.data.transfer import TransferTask, asked_tasks
 from juzhen.data.views import apply_view
 
 if TYPE_CHECKING:
@@ -68,7 +69,12 @@ def load_job_data(
     if job.evaluation.transfer and Kind.LABELLED_TEXT in unscored:
         raise UserError(f"evaluation.transfer: {unscored[Kind.LABELLED_TEXT]}; leave it at []")
     asked = asked_tasks(job, lambda config, split: _task_rows(job, load_split(job, config, split), split))
-    read = {name: _rows_to_train(job, config, known) for name, config in job.dataset.items()}
+    read = {
+        name: cast(
+            Examples, _known_or_read(job, config, "train", known, required=True)
+        )  # or it is a UserError
+        for name, config in job.dataset.items()
+    }
     evaluated = {**job.evaluate, **job.dataset}
     evaluation, absent = [], {}
     for config in evaluated.values():
@@ -81,7 +87,11 @@ def load_job_data(
                 absent[f"{split}/{config.name}"] = measure
     reasons = unscored_reasons(job, unscored)
     require_evaluation(job, reasons, has_some=bool(evaluation or asked))
-    leaks = _leak_filter([*evaluation, *_unscored(job, evaluated, unscored)]) if job.filter_leaks else None
+    leaks = None
+    if job.filter_leaks:
+        from juzhen.data.leaks import LeakFilter  # scipy comes with it, which takes its time
+
+        leaks = LeakFilter([*evaluation, *_unscored(job, evaluated, unscored)])
     train = {
         name: _training_rows(job, config, kinds[name], read[name], leaks)
         for name, config in job.dataset.items()
@@ -100,13 +110,13 @@ def _text_tasks(
         if name in made:
             continue
         config = job.dataset.get(name) or job.evaluate[name]
-        train = read.get(name) or load_split(job, config, "train")
+        train = _task_rows(job, read.get(name) or load_split(job, config, "train"), "train")
         evaluated = {one.split: one for one in evaluation if one.name == name}
-        task, reason = text_task(evaluated, _task_rows(job, train, "train"))
-        if task is not None:
-            tasks.append(task)
-        if reason is not None:
+        task = TransferTask(name, ({} if train is None else {"train": train}) | evaluated)
+        if reason := too_few(task.labels):
             reasons[name] = reason
+        else:
+            tasks.append(task)
     return tasks, reasons
 
 
@@ -124,19 +134,8 @@ def unscored_reasons(job: DataRequest, unscored: Mapping[Kind, str]) -> dict[str
         where = {"source": job.source, "data_dir": job.data_dir}
         splits = job.evaluation.splits if Kind(config.kind) in unscored else ()
         if any(has_split(asdict(config), split, **where) for split in splits):
-            found[name] = f"{_spoken(config.kind)}: {unscored[Kind(config.kind)]}"
+            found[name] = f"{config.kind.replace('_', ' ')}s: {unscored[Kind(config.kind)]}"
     return found
-
-
-def _spoken(kind: str) -> str:
-    """A kind of rows, in the plural."""
-    return f"{kind.replace('_', ' ')}s"
-
-
-def _leak_filter(evaluation: list[Examples]) -> "LeakFilter":
-    from juzhen.data.leaks import LeakFilter  # scipy comes with it, which takes its time
-
-    return LeakFilter(evaluation)
 
 
 def require_evaluation(job: DataRequest, reasons: Mapping[str, str], *, has_some: bool) -> None:
@@ -180,12 +179,6 @@ def _known_or_read(
     if (config.name, split) in known:
         return known[config.name, split]
     return load_split(job, config, split, required=required)
-
-
-def _rows_to_train(job: DataRequest, config: DatasetConfig, known: Known) -> Examples:
-    found = _known_or_read(job, config, "train", known, required=True)
-    assert found is not None  # a required split without a file is a UserError
-    return found
 
 
 def load_split(

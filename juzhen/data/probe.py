@@ -7,7 +7,7 @@ import numpy as np
 
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.measures import RANKED
-from juzhen.data.union import SentenceUnion
+from juzhen.data.comparisons import SentenceUnion
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ class Probe:
         # The tables of the sets are whole: only the sentences of the pairs are wanted.
         numbers, places = np.unique(pairs, return_inverse=True)
         sentences = [union.examples.sentences[number] for number in numbers]
-        return cls(sentences, places.reshape(pairs.shape), np.concatenate([_grades(one) for one in chosen]))
+        grades = [np.ones(len(one), np.float32) if (gold := one.grades()) is None else gold for one in chosen]
+        return cls(sentences, places.reshape(pairs.shape), np.concatenate(grades))
 
     @classmethod
     def of_texts(
@@ -65,8 +66,3 @@ class Probe:
         classes = None if classes is None else classes.astype(np.int64)
         texts = examples.texts("text")
         return cls.of_texts(texts, num_sentences=num_sentences, seed=seed, classes=classes)
-
-
-def _grades(examples: Examples) -> np.ndarray:
-    grades = examples.grades()
-    return np.ones(len(examples), dtype=np.float32) if grades is None else grades

@@ -11,15 +11,20 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
 from juzhen.core.errors import UserError
 from juzhen.core.texts import short
-from juzhen.data.encoding import BYTE_ORDER_MARK, refuse_lone_returns, refuse_other_encodings
 from juzhen.data.files import COMPRESSIONS
-from juzhen.data.unpack import decompressed
+from juzhen.data.unpack import (
+    BYTE_ORDER_MARK,
+    decompressed,
+    refuse_lone_returns,
+    refuse_other_encodings,
+    undecodable_lines,
+)
 
 DELIMITERS = {".tsv": "\t", ".txt": "\t", ".csv": ","}
 MOST_ROWS_PER_BYTE = 64
@@ -32,14 +37,14 @@ class Table:
 
     place    what was read, for messages
     names    column names, None where the file has none
-    columns  the values of each column; a JSON field that a row lacks is None
+    columns  the values of each column, a sequence or what has `to_pylist`; a JSON field that a row lacks is None
     lines    int32 (rows,): line on which each row starts, 1-based; its number where there are no lines
     faults   line → why it could not become a row; such rows are not among the columns
     """
 
     place: str
     names: list[str] | None
-    columns: Sequence[Sequence[Any]]
+    columns: Sequence[Any]
     lines: np.ndarray
     faults: dict[int, str] = field(default_factory=dict)
     has_lines: bool = True
@@ -81,16 +86,7 @@ def _decoded(raw: bytes) -> tuple[str, dict[int, str]]:
     try:
         return raw.decode("utf-8"), {}
     except UnicodeDecodeError:
-        undecodable = {}
-    for number, line in enumerate(raw.split(b"\n"), start=1):
-        try:
-            line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            undecodable[number] = (
-                f"byte {error.start + 1} of the line is 0x{line[error.start]:02x}, which is not UTF-8; "
-                f"a GBK file is converted by `iconv -f gb18030 -t utf-8`"
-            )
-    return raw.decode("utf-8", "surrogateescape"), undecodable
+        return raw.decode("utf-8", "surrogateescape"), undecodable_lines(raw)
 
 
 def _delimited(
@@ -198,7 +194,7 @@ def _record(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 @dataclass(frozen=True)
-class _Field(Sequence[object]):
+class _Field:
     """One key of JSON objects as a column, spelt out when it is read: objects may have any number of other keys."""
 
     records: list[dict[str, object]]
@@ -206,17 +202,6 @@ class _Field(Sequence[object]):
 
     def __len__(self) -> int:
         return len(self.records)
-
-    @overload
-    def __getitem__(self, rows: int) -> object: ...
-
-    @overload
-    def __getitem__(self, rows: slice) -> list[object]: ...
-
-    def __getitem__(self, rows: int | slice) -> object:
-        if isinstance(rows, slice):
-            return [record.get(self.name) for record in self.records[rows]]
-        return self.records[rows].get(self.name)
 
     def to_pylist(self) -> list[object]:
         return [record.get(self.name) for record in self.records]

@@ -46,7 +46,14 @@ def select(evaluation: Sequence[Examples], trained: Sequence[str], *, monitor: s
     """
     dev = [one for one in evaluation if one.split == "dev"]
     if monitor != "auto":
-        return _named(dev, monitor, metric)
+        _, name, metric = monitor.split("/")
+        named = [one for one in dev if one.name == name]
+        if not named:
+            raise UserError(
+                f"training.monitor={monitor}: no dev split of {name} is evaluated; there is "
+                f"{', '.join(one.name for one in dev) or 'none'}. Type training.monitor=dev/<dataset>/spearman or auto."
+            )
+        return Selection(metric, named)
     own = [one for one in dev if metric == OF_ANY_TEXT or metric in MEASURES[one.kind]]
     if not own:
         # Classes are told apart at the end only: a classifier at every validation would cost more than the training.
@@ -55,14 +62,3 @@ def select(evaluation: Sequence[Examples], trained: Sequence[str], *, monitor: s
         metric = metric if first is None else MEASURES[first.kind][0]
         own = [one for one in ranked if first_measure(one.kind) == metric]
     return Selection(metric, [one for one in own if one.name in trained] or own)
-
-
-def _named(dev: Sequence[Examples], monitor: str, metric: str) -> Selection:
-    _, name, wanted = monitor.split("/") if monitor.count("/") == 2 else ("dev", monitor, metric)
-    chosen = next((one for one in dev if one.name == name), None)
-    if chosen is None:
-        raise UserError(
-            f"training.monitor={monitor}: no dev split of {name} is evaluated; there is "
-            f"{', '.join(one.name for one in dev) or 'none'}. Type training.monitor=dev/<dataset>/spearman or auto."
-        )
-    return Selection(wanted, [chosen])

@@ -1,26 +1,25 @@
 """Source: one split of one dataset, from the place that was named, verified row by row."""
 
-from collections.abc import Collection
+import hashlib
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import cast
 
+import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.files import BUILTIN_DATA, forms_of, on_disk
 from juzhen.data.hub import read_hub
-from juzhen.data.joined import joined, parts_of
-from juzhen.data.readers import Table, read_table
+from juzhen.data.readers import read_table
 from juzhen.data.spec import DatasetConfig, LayoutConfig, Source
 from juzhen.data.text import load_text
 from juzhen.data.unpack import decompressed
 from juzhen.data.verify import verified
 
 ROW_POLICIES = ("error", "drop")
-
-_Read = tuple[Table, dict[str, Any], int | None]
-"""What was read, which field each column fills, and how many rows were promised."""
 
 
 def load_examples(
@@ -44,38 +43,73 @@ def load_examples(
     A promise of rows binds files only: a hub dataset has the rows of its pinned revision.
     """
     if isinstance(config, DictConfig):
-        composed = OmegaConf.to_object(config)
-        assert isinstance(composed, DatasetConfig)  # the schema of the group dataset
-        config = composed
+        config = cast(DatasetConfig, OmegaConf.to_object(config))
     source = _one_of(config.source or source, [member.value for member in Source], "source")
     _one_of(on_bad_row, ROW_POLICIES, "on_bad_row")
     key = f"{group}.{config.name}"
     if source == Source.HUB:
-        found = _from_hub(config, split, key=key, required=required)
-    else:
-        folder = BUILTIN_DATA if source == Source.BUILTIN else Path(data_dir).expanduser()
-        if config.layout in config.layouts and config.layouts[config.layout].window is not None:
-            return _text_from_file(config, split, folder, key=key, required=required, on_bad_row=on_bad_row)
-        layout = config.layouts.get(config.layout)
-        if layout is not None and isinstance(layout.files.get(split), list):
-            parts = [
-                load_examples(
-                    part, split, source=source, data_dir=data_dir, on_bad_row=on_bad_row, group=group
-                )
-                for part in parts_of(config, layout, split)
-            ]
-            whole = joined(parts, layout.files[split], split=split, key=key, required=required)
-            if whole is None and required:
-                raise UserError(_absence(config, layout, split, folder, key))
-            return whole
-        found = _from_files(config, split, folder, key=key, required=required)
-    if found is None:
+        return _from_hub(config, split, key=key, required=required, on_bad_row=on_bad_row)
+    folder = BUILTIN_DATA if source == Source.BUILTIN else Path(data_dir).expanduser()
+    _one_of(config.layout, config.layouts, f"{key}.layout")
+    layout = config.layouts[config.layout]
+    if layout.window is not None:
+        return _text_from_file(config, split, folder, key=key, required=required, on_bad_row=on_bad_row)
+    if not isinstance(layout.files.get(split), list):
+        return _from_file(config, split, folder, key=key, required=required, on_bad_row=on_bad_row)
+    parts = [
+        load_examples(part, split, source=source, data_dir=data_dir, on_bad_row=on_bad_row, group=group)
+        for part in parts_of(config, layout, split)
+    ]
+    whole = joined(parts, layout.files[split], split=split, key=key, required=required)
+    if whole is None and required:
+        raise UserError(_absence(config, layout, split, folder, key))
+    return whole
+
+
+def parts_of(config: DatasetConfig, layout: LayoutConfig, split: str) -> list[DatasetConfig]:
+    """The dataset once for each file of a split that lists several; no promise of rows binds a part."""
+    return [
+        replace(config, rows={}, layouts={config.layout: replace(layout, rows=None, files={split: path})})
+        for path in layout.files[split]
+    ]
+
+
+def joined(
+    parts: Sequence[Examples | None], paths: Sequence[str], *, split: str, key: str, required: bool
+) -> Examples | None:
+    """The rows of all parts; None when a part has no file: a set with a part missing is another set.
+
+    Line numbers are those of the part that a row is from. Raises UserError for a `required` split of which only some
+    files are there.
+    """
+    missing = [path for path, part in zip(paths, parts, strict=True) if part is None]
+    if missing and required and len(missing) < len(parts):
+        raise UserError(
+            f"{key}: {split} is read from {len(parts)} files, and {', '.join(missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} not there; fetch what is missing, or choose another layout: "
+            f"{key}.layout=…"
+        )
+    there = [part for part in parts if part is not None]
+    if len(there) < len(parts):
         return None
-    table, columns, promised = found
-    return verified(table, config, split, key=key, columns=columns, promised=promised, on_bad_row=on_bad_row)
+    first = there[0]
+    fingerprints = "".join(part.fingerprint for part in there)
+    return Examples.from_texts(
+        first.name,
+        split,
+        kind=first.kind,
+        texts={column: [text for part in there for text in part.texts(column)] for column in first.columns},
+        targets=None if first.targets is None else np.concatenate([part.targets for part in there]),
+        fingerprint=hashlib.blake2b(fingerprints.encode(), digest_size=16).hexdigest(),
+        num_dropped=sum(part.num_dropped for part in there),
+        lines=np.concatenate([part.lines for part in there]),
+        num_classes=first.num_classes,
+    )
 
 
-def _from_hub(config: DatasetConfig, split: str, *, key: str, required: bool) -> _Read | None:
+def _from_hub(
+    config: DatasetConfig, split: str, *, key: str, required: bool, on_bad_row: str
+) -> Examples | None:
     if config.hub is None:
         raise UserError(
             f"{config.name} is on no hub that juzhen knows of; type source=local data_dir=<folder>, "
@@ -85,17 +119,20 @@ def _from_hub(config: DatasetConfig, split: str, *, key: str, required: bool) ->
         if required:
             raise UserError(f"{config.name}/{split}: {config.hub.id} has only {', '.join(config.hub.splits)}")
         return None
-    return read_hub(config.name, config.hub, split, labels=config.labels or {}), config.hub.columns, None
+    table, columns = read_hub(config.name, config.hub, split, labels=config.labels or {}), config.hub.columns
+    return verified(table, config, split, key=key, columns=columns, promised=None, on_bad_row=on_bad_row)
 
 
-def _from_files(config: DatasetConfig, split: str, folder: Path, *, key: str, required: bool) -> _Read | None:
-    _one_of(config.layout, config.layouts, f"{key}.layout")
+def _from_file(
+    config: DatasetConfig, split: str, folder: Path, *, key: str, required: bool, on_bad_row: str
+) -> Examples | None:
     layout = config.layouts[config.layout]
     path = _file(config, layout, split, folder, key=key, required=required)
     if path is None:
         return None
     promised = (config.rows if layout.rows is None else layout.rows).get(split)
-    return read_table(path, header=layout.header, quoted=layout.quoted), layout.columns, promised
+    table, columns = read_table(path, header=layout.header, quoted=layout.quoted), layout.columns
+    return verified(table, config, split, key=key, columns=columns, promised=promised, on_bad_row=on_bad_row)
 
 
 def _text_from_file(

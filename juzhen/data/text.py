@@ -18,11 +18,17 @@ from jaxtyping import Bool, Int, UInt8
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.texts import NUL_FAULT
-from juzhen.data.encoding import BYTE_ORDER_MARK, LOOKED_AT, refuse_lone_returns, refuse_other_encodings
 from juzhen.data.files import COMPRESSIONS
 from juzhen.data.spec import LayoutConfig
 from juzhen.data.text_table import TextTable
-from juzhen.data.unpack import decompressed
+from juzhen.data.unpack import (
+    BYTE_ORDER_MARK,
+    LOOKED_AT,
+    decompressed,
+    refuse_lone_returns,
+    refuse_other_encodings,
+    undecodable_lines,
+)
 
 SHORTEST = 4
 """Characters; shorter lines, and shorter rests of cut lines, say too little."""
@@ -48,9 +54,8 @@ class Windows:
 
     @classmethod
     def joined(cls, parts: "list[Windows]") -> "Windows":
-        return cls(
-            *(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__)
-        )
+        names = cls.__dataclass_fields__
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 def load_text(
@@ -81,12 +86,12 @@ def load_text(
             found = found.chosen(places.astype(np.int64))
     if not len(found.starts):
         raise UserError(f"{path}: no line of {SHORTEST} or more characters is left for {split}")
-    table: TextTable | list[str] = TextTable(content, found.starts, found.ends)
+    table = TextTable(content, found.starts, found.ends)
     return Examples(
         name,
         split,
         Kind.SENTENCE,
-        list(table) if split != "train" else table,
+        table if split == "train" else list(table),
         {"text": np.arange(len(found.starts), dtype=np.int32)},
         None,
         fingerprint=_fingerprint(content, found),
@@ -102,10 +107,8 @@ def _content(path: Path) -> UInt8[np.ndarray, "bytes"]:
         raise UserError(
             f"{path}: a layout with `window` reads plain text; expected .txt, .txt.zst or .txt.gz"
         )
-    if path.suffix in COMPRESSIONS:
-        content = np.frombuffer(decompressed(path), dtype=np.uint8)
-    else:
-        content = _mapped(path)
+    packed = path.suffix in COMPRESSIONS
+    content = np.frombuffer(decompressed(path) if packed else _mapped(path), dtype=np.uint8)
     refuse_other_encodings(path, content[:LOOKED_AT].tobytes())
     mark = len(BYTE_ORDER_MARK)
     content = content[mark:] if content[:mark].tobytes() == BYTE_ORDER_MARK else content
@@ -115,12 +118,11 @@ def _content(path: Path) -> UInt8[np.ndarray, "bytes"]:
     return content
 
 
-def _mapped(path: Path) -> UInt8[np.ndarray, "bytes"]:
+def _mapped(path: Path) -> mmap.mmap | bytes:
     try:
-        if not path.stat().st_size:
-            raise UserError(f"{path}: the file is empty")
         with path.open("rb") as file:
-            return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype=np.uint8)
+            is_empty = not path.stat().st_size  # which cannot be mapped
+            return b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error
 
@@ -171,22 +173,14 @@ def _blocks(content: UInt8[np.ndarray, "bytes"]) -> Iterator[tuple[int, int]]:
 
 def _bad_lines(block: bytes, *, first_line: int) -> dict[int, str]:
     """Line → why it is no text: it is not UTF-8, or holds a NUL byte."""
+    faults = {}
+    if b"\0" in block:
+        lines = enumerate(block.split(b"\n"), start=first_line)
+        faults = {number: f"the line {NUL_FAULT}" for number, line in lines if b"\0" in line}
     try:
         block.decode()
-        if b"\0" not in block:
-            return {}
     except UnicodeDecodeError:
-        pass
-    faults = {}
-    for number, line in enumerate(block.split(b"\n"), start=first_line):
-        if b"\0" in line:
-            faults[number] = f"the line {NUL_FAULT}"
-        try:
-            line.decode()
-        except UnicodeDecodeError as error:
-            faults[number] = (
-                f"byte {error.start + 1} of the line is 0x{line[error.start]:02x}, which is not UTF-8"
-            )
+        faults |= undecodable_lines(block, first_line=first_line)
     return faults
 
 
@@ -197,12 +191,9 @@ def _windows(text: str, *, window: int, held_out_percent: float) -> Windows:
     places = np.concatenate([[0], np.cumsum(widths)])  # character → byte
     breaks = np.flatnonzero(points == NEW_LINE)
     starts, ends = np.append(0, breaks + 1), np.append(breaks, len(points))
-    raw = text.encode()
-    buckets = [
-        zlib.crc32(raw[first:last])
-        for first, last in zip(places[starts].tolist(), places[ends].tolist(), strict=True)
-    ]
-    held_out = np.array(buckets) % 10_000 < held_out_percent * 100
+    raw, spans = text.encode(), zip(places[starts].tolist(), places[ends].tolist(), strict=True)
+    buckets = np.array([zlib.crc32(raw[first:last]) for first, last in spans])
+    held_out = buckets % 10_000 < held_out_percent * 100
     starts, ends, lines = _cut(points, starts, ends, window=window)
     solid = np.concatenate([[0], np.cumsum(points > SPACE)])  # characters that are no ASCII white space
     kept = solid[ends] - solid[starts] >= SHORTEST

@@ -1,6 +1,6 @@
 """Sets whose classes a classifier is to tell apart, on what a model makes of their texts."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,11 +34,7 @@ class TransferTask:
     @property
     def labels(self) -> dict[str, np.ndarray]:
         """Class number of each row, by split."""
-        labels = {}
-        for name, one in self.splits.items():
-            assert one.targets is not None  # its kind is one of KINDS
-            labels[name] = one.targets.astype(np.int64)
-        return labels
+        return {name: np.asarray(one.targets, dtype=np.int64) for name, one in self.splits.items()}
 
     def described(self) -> dict[str, Any]:
         """What a result says of it: which rows were learnt from, and which judged by."""
@@ -89,16 +85,3 @@ def _task(config: DatasetConfig, job: DataRequest, load: Load) -> TransferTask:
     if reason := too_few(task.labels):
         raise UserError(f"{config.name}: {reason}")
     return task
-
-
-def text_task(
-    evaluated: Mapping[str, Examples], train: Examples | None
-) -> tuple[TransferTask | None, str | None]:
-    """The task of a set of texts with classes that is evaluated on, or why there is none.
-
-    evaluated  dev and test, of which there is at least one
-    """
-    name = next(iter(evaluated.values())).name
-    task = TransferTask(name, ({} if train is None else {"train": train}) | dict(evaluated))
-    reason = too_few(task.labels)
-    return (None, reason) if reason else (task, None)

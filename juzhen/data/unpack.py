@@ -1,4 +1,7 @@
-"""The bytes of a file, unpacked where its name says so, and never more of them than a text can hold."""
+"""The bytes of a file, unpacked where its name says so, and never more of them than a text can hold.
+
+Text that is not UTF-8 lines is recognised, and answered with the command that converts it.
+"""
 
 import gzip
 import io
@@ -17,6 +20,24 @@ than a two-hundredth says next to nothing, and may be made to fill the memory.""
 CHUNK = 4096
 """Bytes of a zstd file that are unpacked at a time: one block of it can hold 32,000 times its size."""
 
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# The longer first: that of UTF-32 begins like that of UTF-16.
+MARKS = {b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+
+PACKED = (
+    (b"\x1f\x8b", "a gzip file; give it a name that ends with .gz"),
+    (b"\x28\xb5\x2f\xfd", "a zstd file; give it a name that ends with .zst"),
+    (b"PK\3\4", "a zip archive or a table of Excel; unpack it, or save it as CSV in UTF-8"),
+    (b"\xd0\xcf\x11\xe0", "a table of Excel; save it as CSV in UTF-8"),
+    (b"PAR1", "a Parquet file; give it a name that ends with .parquet"),
+    (b"BZh", "a bzip2 file; unpack it"),
+    (b"\xfd7zXZ", "an xz file; unpack it"),
+)
+"""How files begin that are no text, and what to do about them."""
+
+LOOKED_AT = 2**16
+"""Bytes of a file by which its encoding is told."""
+
 
 def decompressed(path: Path) -> bytes:
     """The bytes of the file, unpacked; a file cut short is an error, not a short file."""
@@ -24,30 +45,28 @@ def decompressed(path: Path) -> bytes:
         raw = path.read_bytes()
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+    room = max(ALWAYS_BYTES, MOST_TIMES * len(raw))
+    suffix = path.suffix.lower()
+    if suffix not in (".zst", ".gz"):
+        return raw
     try:
-        match path.suffix.lower():
-            case ".zst":
-                return _unpack_zstd(raw, _room(raw), path)
-            case ".gz":
-                return _unpack_gzip(raw, _room(raw), path)
+        content = (
+            _unzstd(raw, room) if suffix == ".zst" else gzip.GzipFile(fileobj=io.BytesIO(raw)).read(room + 1)
+        )
     except EOFError:
         raise UserError(f"{path}: the compressed file is cut short; fetch or copy it again") from None
     except (OSError, zlib.error, zstandard.ZstdError) as error:
         raise UserError(f"{path}: damaged, or not compressed as its suffix says ({error})") from error
-    return raw
+    if len(content) > room:
+        program = "zstd" if suffix == ".zst" else "gzip"
+        raise UserError(
+            f"{path}: unpacks to more than {MOST_TIMES} times its size ({room / 2**20:.0f} MiB and more), as no text "
+            f"does; if it is meant, unpack it yourself: {program} -dk {path.name}"
+        )
+    return content
 
 
-def _room(raw: bytes) -> int:
-    return max(ALWAYS_BYTES, MOST_TIMES * len(raw))
-
-
-def _unpack_gzip(raw: bytes, room: int, path: Path) -> bytes:
-    with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
-        content = file.read(room + 1)
-    return _within(content, room, path, f"gzip -dk {path.name}")
-
-
-def _unpack_zstd(raw: bytes, room: int, path: Path) -> bytes:
+def _unzstd(raw: bytes, room: int) -> bytes:
     """All frames of a zstd file, one by one: the stream reader takes a truncated file for a short one."""
     parts, size, start = [], 0, 0
     while start < len(raw) and size <= room:
@@ -60,13 +79,65 @@ def _unpack_zstd(raw: bytes, room: int, path: Path) -> bytes:
             start = min(start, len(raw)) - len(frame.unused_data)
         elif size <= room:
             raise EOFError
-    return _within(b"".join(parts), room, path, f"zstd -dk {path.name}")
+    return b"".join(parts)
 
 
-def _within(content: bytes, room: int, path: Path, command: str) -> bytes:
-    if len(content) > room:
+def refuse_other_encodings(path: Path, start: bytes) -> None:
+    """Raises UserError where a file is UTF-16 or UTF-32 by its mark or by its zero bytes.
+
+    start  the file, or its first LOOKED_AT bytes at least
+    """
+    start = start[:LOOKED_AT]
+    if packed := next((told for sign, told in PACKED if start.startswith(sign)), None):
+        raise UserError(f"{path}: this is no text, but {packed}")
+    found = next((name for mark, name in MARKS.items() if start.startswith(mark)), None) or _by_zeros(start)
+    if found:
         raise UserError(
-            f"{path}: unpacks to more than {MOST_TIMES} times its size ({room / 2**20:.0f} MiB and more), as no text "
-            f"does; if it is meant, unpack it yourself: {command}"
+            f"{path}: this is {found.upper()}, and UTF-8 is expected; "
+            f"convert it: {command(path, f'iconv -f {found} -t utf-8')}"
         )
-    return content
+
+
+def _by_zeros(start: bytes) -> str | None:
+    """Without a mark: every line end has a zero byte beside it, always on the same side."""
+    if start.count(0) < max(start.count(b"\n"), 1):
+        return None
+    for name in ("utf-16le", "utf-16be"):
+        text = start.decode(name, "ignore")
+        if "\0" not in text and any(sign in text for sign in "\t\n,"):
+            return name
+    return None
+
+
+def undecodable_lines(raw: bytes, *, first_line: int = 1) -> dict[int, str]:
+    """Line → the first byte of it that is not UTF-8."""
+    found = {}
+    for number, line in enumerate(raw.split(b"\n"), start=first_line):
+        try:
+            line.decode()
+        except UnicodeDecodeError as error:
+            found[number] = (
+                f"byte {error.start + 1} of the line is 0x{line[error.start]:02x}, which is not UTF-8; "
+                "a GBK file is converted by `iconv -f gb18030 -t utf-8`"
+            )
+    return found
+
+
+def refuse_lone_returns(path: Path, text: str) -> None:
+    """Raises UserError where lines end with CR alone, so that the whole text would be one line."""
+    if "\n" in text[:LOOKED_AT].rstrip():  # nearly always, and spares a copy of the text
+        return
+    text = text.rstrip()
+    if "\r" in text and "\n" not in text:
+        raise UserError(
+            f"{path}: its lines end with CR alone, as on old Macs; convert it: "
+            + command(path, r"tr '\r' '\n'")
+        )
+
+
+def command(path: Path, program: str) -> str:
+    """A command line that makes `converted.…` of the file, unpacked before where it is packed."""
+    unpack = {".gz": "gzip -dc", ".zst": "zstd -dc"}.get(path.suffix.lower())
+    suffix = path.with_suffix("").suffix if unpack else path.suffix
+    source = f"{unpack} {path.name} | {program}" if unpack else f"{program} < {path.name}"
+    return f"{source} > converted{suffix}"

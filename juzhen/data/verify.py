@@ -89,8 +89,7 @@ def _text_fields(kind: Kind, columns: Mapping[str, Any], key: str) -> list[str]:
     for field in columns:
         if field not in (*required, *negatives):
             raise UserError(
-                f"{key}: `columns` names the field {field}, which a {kind} does not have; "
-                f"{nearest(field, required)}"
+                f"{key}: `columns` names the field {field}, which a {kind} does not have; {nearest(field, required)}"
             )
     return [*TEXT_COLUMNS[kind], *sorted(negatives, key=lambda field: (len(field), field))]
 
@@ -122,13 +121,7 @@ def _hint(column: str, names: Sequence[str], key: str) -> str:
         return f". The fields are in quotes: say `quoted: true` in the layout of {key}"
     sign = next((sign for sign in ",;|\t" if len(names) == 1 and column in names[0].split(sign)), None)
     if sign:
-        kind = (
-            ".csv"
-            if sign == ","
-            else ".tsv"
-            if sign == "\t"
-            else ".tsv or .csv, and put tabs or commas there"
-        )
+        kind = {",": ".csv", "\t": ".tsv"}.get(sign, ".tsv or .csv, and put tabs or commas there")
         return f". They are divided by {sign!r}: give the file a name that ends with {kind}"
     hint = nearest(column, names)
     meant = f"; {hint}" if hint.startswith("did you mean") else "."
@@ -178,9 +171,8 @@ def _refuse_faults(table: Table, faults: dict[int, str], on_bad_row: str) -> Non
     """Raises UserError that names the first faulty line, unless such lines are to be left out."""
     if not faults or on_bad_row != "error":
         return
-    first = min(faults)
-    more = f" {len(faults) - 1} more rows are faulty." if len(faults) > 2 else ""
-    more = " One more row is faulty." if len(faults) == 2 else more
+    first, others = min(faults), len(faults) - 1
+    more = {0: "", 1: " One more row is faulty."}.get(others, f" {others} more rows are faulty.")
     raise UserError(
         f"{table.at(first)}: {faults[first]}.{more} Mend the file, or type on_bad_row=drop to leave such "
         f"rows out and count them"
@@ -194,7 +186,6 @@ def _check_count(table: Table, rows_key: str, num_rows: int, num_dropped: int, p
         raise UserError(f"{table.place}: no rows are left ({num_rows + num_dropped} were read{dropped})")
     if promised is not None and num_rows + num_dropped != promised:
         raise UserError(
-            f"{table.place}: {num_rows + num_dropped} rows{dropped}, but {rows_key} promises "
-            f"{promised}; is the file complete? If this is another release, type "
-            f"{rows_key}=null"
+            f"{table.place}: {num_rows + num_dropped} rows{dropped}, but {rows_key} promises {promised}; is the file "
+            f"complete? If this is another release, type {rows_key}=null"
         )

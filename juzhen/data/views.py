@@ -38,10 +38,10 @@ def apply_view(examples: Examples, wanted: Kind) -> Examples:
     return viewed
 
 
-def _positives(examples: Examples, target: int) -> Examples:
-    """The pairs whose target is `target`, as anchor and positive."""
-    first, second = TEXT_COLUMNS[examples.kind]
-    rows = np.flatnonzero(examples.targets == target)
+def _positives(examples: Examples, target: int | None = None) -> Examples:
+    """The pairs whose target is `target` (None: all), as anchor and positive; of triplets the first two texts."""
+    first, second, *_ = TEXT_COLUMNS[examples.kind]
+    rows = np.arange(len(examples)) if target is None else np.flatnonzero(examples.targets == target)
     columns = {"anchor": examples.columns[first][rows], "positive": examples.columns[second][rows]}
     return _rebuilt(examples, Kind.POSITIVE_PAIR, columns, rows)
 
@@ -77,11 +77,6 @@ def _rank_in_group(groups: np.ndarray) -> np.ndarray:
     ranks = np.empty(len(groups), dtype=np.int64)
     ranks[order] = np.arange(len(groups)) - np.searchsorted(groups[order], groups[order], side="left")
     return ranks
-
-
-def _triplet_positives(examples: Examples) -> Examples:
-    columns = {column: examples.columns[column] for column in ("anchor", "positive")}
-    return _rebuilt(examples, Kind.POSITIVE_PAIR, columns, np.arange(len(examples)))
 
 
 def _triplet_pairs(examples: Examples) -> Examples:
@@ -129,6 +124,6 @@ _VIEWS: dict[tuple[Kind, Kind], tuple[Callable[[Examples], Examples], str]] = {
         lambda examples: _grouped_triplets(examples, SAME, DIFFERENT),
         "no first sentence occurs with label 1 and with label 0",
     ),
-    (Kind.TRIPLET, Kind.POSITIVE_PAIR): (_triplet_positives, "there are no rows"),
+    (Kind.TRIPLET, Kind.POSITIVE_PAIR): (_positives, "there are no rows"),
     (Kind.TRIPLET, Kind.LABELLED_PAIR): (_triplet_pairs, "there are no rows"),
 }

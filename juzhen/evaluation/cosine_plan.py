@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
+from juzhen.data.comparisons import SentenceUnion
 from juzhen.data.transfer import TransferTask
-from juzhen.data.union import SentenceUnion
 from juzhen.encoders.pair_score import BilinearScore, sides
 from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Matcher, Sets
 from juzhen.metrics.ranking import COSINE_TEMPERATURE
@@ -25,11 +25,7 @@ class CosinePlan(EvaluationPlan):
     temperature = COSINE_TEMPERATURE
 
     def __init__(
-        self,
-        sets: Sets,
-        tasks: Sequence[TransferTask] = (),
-        *,
-        head: BilinearScore | None = None,
+        self, sets: Sets, tasks: Sequence[TransferTask] = (), *, head: BilinearScore | None = None
     ) -> None:
         super().__init__(sets, tasks)
         self._head = head
@@ -46,13 +42,9 @@ class CosinePlan(EvaluationPlan):
         self._known = embeddings
         # A table of its own, so that sentences that are known are not even tokenised.
         sentences = [self.sentences[number] for number in pending]
-        self.examples = replace(
-            self._union.examples,
-            sentences=sentences,
-            columns={"text": np.arange(len(sentences), dtype=np.int32)},
-        )
-        if not sentences:
-            self.examples = NOTHING
+        columns = {"text": np.arange(len(sentences), dtype=np.int32)}
+        pending_rows = replace(self._union.examples, sentences=sentences, columns=columns)
+        self.examples = pending_rows if sentences else NOTHING
 
     def scores(self, outputs: Float[np.ndarray, "sentences dim"]) -> list[np.ndarray]:
         left, right = sides(self._all(outputs), self._head)
@@ -73,14 +65,13 @@ class CosinePlan(EvaluationPlan):
 
     def features(self, outputs: Float[np.ndarray, "sentences dim"]) -> list[dict[str, Features]]:
         outputs, place = self._all(outputs), len(self.sets)
-        found = []
+        found: list[dict[str, Features]] = []
         for task in self.tasks:
-            of_splits = {}
+            found.append({})
             for split in task.splits:
                 texts = [outputs[rows] for rows in self._union.rows(place).values()]
-                of_splits[split] = combined(texts, task.kind)
+                found[-1][split] = combined(texts, task.kind)
                 place += 1
-            found.append(of_splits)
         return found
 
     def _all(self, outputs: Float[np.ndarray, "pending dim"]) -> Float[np.ndarray, "sentences dim"]:

@@ -57,11 +57,7 @@ def cut_line(found: Mapping[str, Cut], where: str) -> str | None:
         return None
     worst = max(found, key=lambda key: found[key].share)
     first = found[worst]
-    whole = Cut(
-        sum(one.looked_at for one in found.values()),
-        sum(one.cut for one in found.values()),
-        first.max_length,
-        first.unit,
-    )
+    looked_at, cut = (sum(getattr(one, name) for one in found.values()) for name in ("looked_at", "cut"))
+    whole = Cut(looked_at, cut, first.max_length, first.unit)
     most = f", most in {worst}: {first}" if len(found) > 1 else ""
     return f"backbone.max_length={first.max_length}: {whole} of {where} are longer and are cut there{most}"

@@ -15,6 +15,7 @@ from juzhen.data.files import has_split
 from juzhen.encoders.locate import ENCODER_FOLDER, HEAD_FILE
 
 LEXICAL = "lexical"
+"""Name of the model without an encoder, and what stands for it where an encoder is asked for."""
 
 Descriptions = dict[str, dict[str, Any]]
 """Dataset key → a DatasetConfig as plain containers."""
@@ -57,9 +58,8 @@ class FinishedRun:
         known = [one for one in (result.weights, *(fill["weights"] for fill in result.filled)) if one]
         if known and digest != known[0]:
             raise UserError(
-                f"{self.folder}: the weights in {ENCODER_FOLDER}/ are not those that its result was "
-                f"measured with (digest {digest}, then {known[0]}); put them back, or train the "
-                "run again with resume=never"
+                f"{self.folder}: the weights in {ENCODER_FOLDER}/ are not those that its result was measured with "
+                f"(digest {digest}, then {known[0]}); put them back, or train the run again with resume=never"
             )
         return digest
 
@@ -104,9 +104,8 @@ def missing_sets(
     Opens no file of rows.
     """
     named = named or {}
-    asked = list(result.absent)
-    if again and not named:
-        asked += [key for key in result.data if not key.startswith("train/")]
+    scored = [key for key in result.data if not key.startswith("train/")]
+    asked = [*result.absent, *(scored if again and not named else [])]
     described = {key: named.get(key.split("/")[1]) or result.described(key.split("/")[1]) for key in asked}
     for name in named:
         splits = [f"{split}/{name}" for split in result.config["evaluation"]["splits"]]

@@ -8,9 +8,9 @@ from jaxtyping import Float, Int
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
+from juzhen.data.comparisons import SentenceUnion
 from juzhen.data.rankings import RankingSet
 from juzhen.data.transfer import TransferTask
-from juzhen.data.union import SentenceUnion
 from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Matcher, Sets
 
 
@@ -35,11 +35,9 @@ class JointPlan(EvaluationPlan):
         )
         self._rows = np.split(rows.ravel(), np.cumsum([len(one) for one in pairs])[:-1])[: len(pairs)]
         first, second = distinct.astype(np.int32).T
-        self.examples = replace(
-            union.examples, kind=Kind.SCORED_PAIR, columns={"text_a": first, "text_b": second}
-        )
-        if not len(distinct):
-            self.examples = NOTHING
+        columns = {"text_a": first, "text_b": second}
+        pairs_once = replace(union.examples, kind=Kind.SCORED_PAIR, columns=columns)
+        self.examples = pairs_once if len(distinct) else NOTHING
 
     def scores(self, outputs: Float[np.ndarray, "pairs outputs"]) -> list[np.ndarray]:
         found = zip(self._compared, self._rows, strict=False)

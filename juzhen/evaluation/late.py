@@ -15,8 +15,8 @@ from juzhen.data.loading import JobData, load_job_data
 from juzhen.evaluation.describe import Described, with_leaks
 from juzhen.evaluation.devices import device_name
 from juzhen.evaluation.evaluators import Evaluator, PairEvaluator
-from juzhen.evaluation.finished import Descriptions, FinishedRun, is_lexical
-from juzhen.evaluation.run import LEXICAL, AnyEncoder, Pass, open_encoder
+from juzhen.evaluation.finished import LEXICAL, Descriptions, FinishedRun, is_lexical
+from juzhen.evaluation.run import AnyEncoder, Pass, open_encoder
 from juzhen.evaluation.settings import Settings
 from juzhen.evaluation.spec import HardwareConfig
 from juzhen.evaluation.trained_rows import trained_rows
@@ -81,7 +81,9 @@ class LateColumns:
             return changes
         settings = self._settings(result, sets)
         digest = "" if lexical else run.require_weights(result)
-        data = self._load(_evaluating(settings, sets), unscored)
+        every = {**settings.evaluate, **settings.dataset}
+        wanted = {name: one for name, one in every.items() if name in sets}
+        data = self._load(replace(settings, dataset={}, evaluate=wanted), unscored)
         if not self.again:
             _require_same_rows(data, result)
         # What the run has learnt from keeps the run's own description, with its limit and its view.
@@ -108,9 +110,8 @@ class LateColumns:
         """Those of a run with `sets` in its evaluation, on one device."""
         config = dict(result.config)
         config["dataset"] = {name: sets.get(name, one) for name, one in config["dataset"].items()}
-        config["evaluate"] = config["evaluate"] | {
-            name: one for name, one in sets.items() if name not in config["dataset"]
-        }
+        added = {name: one for name, one in sets.items() if name not in config["dataset"]}
+        config["evaluate"] = config["evaluate"] | added
         if self.hardware is not None:
             config["hardware"] = asdict(self.hardware)
         settings = Settings.of(config)
@@ -191,12 +192,6 @@ class LateColumns:
 def _unscored(run: FinishedRun) -> Mapping[Kind, str]:
     """Kinds of sets of which the encoder of a run has no measure, and why."""
     return (PairEvaluator if run.is_cross_encoder else Evaluator).unscored
-
-
-def _evaluating(settings: Settings, sets: Descriptions) -> Settings:
-    """The same with nothing but `sets`, which are evaluated on."""
-    every = {**settings.evaluate, **settings.dataset}
-    return replace(settings, dataset={}, evaluate={name: one for name, one in every.items() if name in sets})
 
 
 def _with_companions(sets: Descriptions, result: Result) -> Descriptions:

@@ -34,17 +34,17 @@ class LexicalPlan(EvaluationPlan):
 
     def features(self, outputs: np.ndarray) -> list[dict[str, Features]]:
         """Counted over the rows that a classifier learns from, or over all where it is judged in folds."""
-        return [self._features(task) for task in self.tasks]
+        return [_features(task) for task in self.tasks]
 
-    @staticmethod
-    def _features(task: TransferTask) -> dict[str, Features]:
-        texts = {split: [one.texts(column) for column in one.columns] for split, one in task.splits.items()}
-        of_train = {split: columns for split, columns in texts.items() if split == "train"}
-        counted = [text for columns in (of_train or texts).values() for column in columns for text in column]
-        return {
-            split: combined([lexical_vectors(column, counted=counted) for column in columns], task.kind)
-            for split, columns in texts.items()
-        }
+
+def _features(task: TransferTask) -> dict[str, Features]:
+    texts = {split: [one.texts(column) for column in one.columns] for split, one in task.splits.items()}
+    learnt = [texts["train"]] if "train" in texts else texts.values()
+    counted = [text for columns in learnt for column in columns for text in column]
+    return {
+        split: combined([lexical_vectors(column, counted=counted) for column in columns], task.kind)
+        for split, columns in texts.items()
+    }
 
 
 def _matcher(one: RankingSet) -> Matcher:

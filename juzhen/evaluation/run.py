@@ -36,13 +36,11 @@ from juzhen.evaluation.evaluators import (
     PairEvaluator,
     embedding_cache_dir,
 )
+from juzhen.evaluation.finished import LEXICAL
 from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Sets
 from juzhen.evaluation.scoring import Evaluation, assemble_outputs
 from juzhen.evaluation.settings import Settings
 from juzhen.evaluation.spec import HardwareConfig
-
-LEXICAL = "lexical"
-"""Stands for the lexical baseline where an encoder is asked for."""
 
 AnyEncoder = SentenceEncoder | CrossEncoder | None
 """None: the lexical baseline."""
@@ -64,11 +62,7 @@ class Pass:
     progress: bool = False
 
     def __call__(
-        self,
-        sets: Sets,
-        tasks: Sequence[TransferTask] = (),
-        *,
-        seen: Mapping[str, Seen],
+        self, sets: Sets, tasks: Sequence[TransferTask] = (), *, seen: Mapping[str, Seen]
     ) -> tuple[Evaluation, Described]:
         """The scores, and what is known of the rows that were scored."""
         evaluation = self.settings.evaluation
@@ -123,10 +117,8 @@ class Pass:
         hardware = self.settings.hardware
         lengths, outputs = collate.row_lengths(plan.examples), []
         order = TokenBudget(lengths, max_tokens=hardware.eval_batch_tokens)
-        with (
-            _prepared(self.encoder, hardware) as device,
-            Progress(disable=not self.progress, transient=True) as bar,
-        ):
+        bars = Progress(disable=not self.progress, transient=True)
+        with _prepared(self.encoder, hardware) as device, bars as bar:
             task = bar.add_task("encoding", total=len(lengths))
             for rows in order:
                 found = evaluator.output(collate(plan.examples, rows).to(device))

@@ -116,21 +116,17 @@ def score_sets(
     dev = {one.name: (values, one) for one, values in zip(sets, scores, strict=True) if one.split == "dev"}
     found: dict[str, Score] = {}
     for one, values in zip(sets, scores, strict=True):
-        _require_numbers(one, values)
+        if not np.isfinite(values).all():
+            raise UserError(
+                f"{one.split}/{one.name}: the scores are no finite numbers any more: training has left what the "
+                "precision can hold; optimizer.lr too high is the usual reason, or optimizer.clip_norm=null"
+            )
         fitted_on = None if one.split == "dev" else dev.get(one.name)
         metrics = score_set(values, one, dev=fitted_on, temperature=temperature, **how)
         if (column := f"{one.split}/{one.name}") in seen:
             metrics |= score_unseen(values, one, seen[column].rows, temperature=temperature, **how)
         found |= {f"{column}/{metric}": score for metric, score in metrics.items()}
     return found | score_together(sets, scores, found, **how)
-
-
-def _require_numbers(examples: Examples, scores: np.ndarray) -> None:
-    if not np.isfinite(scores).all():
-        raise UserError(
-            f"{examples.split}/{examples.name}: the scores are no finite numbers any more: training has left what the "
-            "precision can hold; optimizer.lr too high is the usual reason, or optimizer.clip_norm=null"
-        )
 
 
 def score_tasks(

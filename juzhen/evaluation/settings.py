@@ -13,31 +13,6 @@ from juzhen.data.spec import DatasetConfig
 from juzhen.evaluation.spec import EvaluationConfig, HardwareConfig
 
 
-def _evaluation() -> EvaluationConfig:
-    return EvaluationConfig(
-        splits=["dev", "test"],
-        bootstrap_samples=1000,
-        untrained=False,
-        without_leaks=False,
-        backend="torch",
-        cache_embeddings=False,
-        transfer_limit=10_000,
-    )
-
-
-def _hardware() -> HardwareConfig:
-    return HardwareConfig(
-        accelerator="cpu",
-        devices=1,
-        num_nodes=1,
-        strategy="auto",
-        precision="32-true",
-        compile=False,
-        num_workers=0,
-        eval_batch_tokens=16_384,
-    )
-
-
 @dataclass
 class Settings:
     """The part of a job's configuration that an evaluation reads, under the same keys.
@@ -54,8 +29,29 @@ class Settings:
     debug_rows: int | None = None
     dataset: dict[str, DatasetConfig] = field(default_factory=dict)
     evaluate: dict[str, DatasetConfig] = field(default_factory=dict)
-    evaluation: EvaluationConfig = field(default_factory=_evaluation)
-    hardware: HardwareConfig = field(default_factory=_hardware)
+    evaluation: EvaluationConfig = field(
+        default_factory=lambda: EvaluationConfig(
+            splits=["dev", "test"],
+            bootstrap_samples=1000,
+            untrained=False,
+            without_leaks=False,
+            backend="torch",
+            cache_embeddings=False,
+            transfer_limit=10_000,
+        )
+    )
+    hardware: HardwareConfig = field(
+        default_factory=lambda: HardwareConfig(
+            accelerator="cpu",
+            devices=1,
+            num_nodes=1,
+            strategy="auto",
+            precision="32-true",
+            compile=False,
+            num_workers=0,
+            eval_batch_tokens=16_384,
+        )
+    )
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "Settings":

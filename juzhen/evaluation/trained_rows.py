@@ -1,7 +1,8 @@
-"""What a finished stage has learnt from: the same rows, read again."""
+"""What a finished stage has learnt from: the same rows, or the same running text, read again."""
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from juzhen.core.errors import UserError
@@ -42,9 +43,33 @@ def _require_same(examples: Examples, then: Mapping[str, Any], *, data_dir: str)
             f"{name}/train below {data_dir} holds other rows than the run has learnt from; point --data-dir at the "
             "same files"
         )
-    if (examples.num_leaky, len(examples)) != (then["leaky"], then["rows"]):
+    if (examples.num_leaky, len(examples)) != (then.get("leaky"), then["rows"]):
         raise UserError(
             f"filter_leaks=true: with these sets in its evaluation the run would have left {examples.num_leaky:,} "
-            f"rows of {name}/train out, and not {then['leaky'] or 0:,}: it has seen pairs of theirs. Train it "
+            f"rows of {name}/train out, and not {then.get('leaky') or 0:,}: it has seen pairs of theirs. Train it "
             "again with the whole suite"
         )
+
+
+def texts_of_run(run: str | Path, *, data_dir: Path | None) -> dict[str, list[str]]:
+    """Set → the texts that a finished run of model=mlm or model=crops has learnt from, its filter applied again.
+
+    data_dir  where the sets lie; None: where the run read them
+
+    Raises UserError where the run has learnt from pairs, and where the files hold other rows than they did.
+    """
+    told = Result.read(run)
+    kinds = {rows["kind"] for key, rows in told.data.items() if key.startswith("train/")}
+    if kinds != {Kind.SENTENCE}:
+        raise UserError(f"--run {run}: has learnt from no running text; for sets of pairs type --train <set>")
+    try:
+        job = Settings.of(told.config)
+    except UserError as error:
+        raise UserError(f"--run {run}: {error}; audit it with the version that has made it") from error
+    job.data_dir = str(data_dir or job.data_dir)
+    job.evaluation.transfer = []
+    try:
+        read = trained_rows(job, told, dict.fromkeys(Kind, ""))
+    except UserError as error:
+        raise UserError(f"--run {run}: {error}") from error
+    return {name: examples.texts("text") for name, examples in read.items()}

@@ -7,6 +7,7 @@ import numpy as np
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
 from juzhen.core.transfer import KINDS
+from juzhen.data.transfer import TransferTask
 from juzhen.encoders import SentenceEncoder
 from juzhen.metrics.transfer import Features, TransferScore, classify, combined
 
@@ -27,19 +28,15 @@ def transfer(
     there = {name: _drawn(one, limit, seed) for name, one in splits.items() if one is not None}
     if not there:
         raise UserError("no split has a file; type --data-dir <folder that holds the data sets>")
-    some = next(iter(there.values()))
-    if some.kind not in KINDS:
+    task = TransferTask(next(iter(there.values())).name, there)
+    if task.kind not in KINDS:
         raise UserError(
-            f"{some.name}: its rows are {some.kind}s; transfer needs 0/1 pairs or NLI pairs, such as mrpc, qqp or "
+            f"{task.name}: its rows are {task.kind}s; transfer needs 0/1 pairs or NLI pairs, such as mrpc, qqp or "
             "snli, or texts with a class, such as tnews"
         )
-    data = {name: (_features(encoder, one, batch_tokens), _classes(one)) for name, one in there.items()}
+    labels = task.labels
+    data = {name: (_features(encoder, one, batch_tokens), labels[name]) for name, one in there.items()}
     return classify(data, seed=seed)
-
-
-def _classes(examples: Examples) -> np.ndarray:
-    assert examples.targets is not None  # of a kind that has classes
-    return examples.targets.astype(np.int64)
 
 
 def _drawn(examples: Examples, limit: int | None, seed: int) -> Examples:

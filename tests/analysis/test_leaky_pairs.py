@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from juzhen.core.errors import UserError
 from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
 from juzhen.data.audit.pairs import repeated_and_contradictory
-from juzhen.data.leaks import LeakFilter, leaky_rows
+from juzhen.data.leaks import LeakFilter
 from juzhen.data.leaks.normalize import normalize
 from juzhen.data.leaks.pairs import PairIndex
 
@@ -53,8 +53,8 @@ def test_a_planted_pair_is_found(planted, row, is_exact):
     assert hits.train_rows.tolist() == [1]
     assert hits.evaluation_rows.tolist() == [row]
     assert hits.is_exact.tolist() == [is_exact]
-    assert leaky_rows(train, EVALUATION).tolist() == [row]
-    assert leaky_rows(train, EVALUATION, near=False).tolist() == ([row] if is_exact else [])
+    exact, near = (rows.tolist() for rows in hits.rows())
+    assert (exact, near) == (([row], []) if is_exact else ([], [row]))
 
 
 def test_nothing_is_found_where_nothing_is():
@@ -62,7 +62,6 @@ def test_nothing_is_found_where_nothing_is():
     [hits] = PairIndex([EVALUATION]).search(train)
     assert not len(hits.train_rows)
     assert hits.exact_sentence.tolist() == [True, False, False, True]
-    assert not len(leaky_rows(train, EVALUATION))
 
 
 def test_a_pair_of_near_duplicates_is_found_once_and_as_exact():

@@ -4,12 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from juzhen.data.audit.text import clean_lines, lines_with
 from juzhen.data.leaks import text as text_module
 from juzhen.data.leaks.normalize import normalize, weight, without_end_marks
 from juzhen.data.leaks.text import LEAST_INSIDE, SentenceSearch
 
 SENTENCE = "今天晚上花呗怎么还款"
+
+
+def lines_with(lines, sentences):
+    return SentenceSearch(sentences).search(lines)[0]
 
 
 def by_plain_loop(lines, sentences):
@@ -72,12 +75,6 @@ def test_a_planted_sentence_is_found(line, sentence):
 )
 def test_what_only_looks_alike_is_not(line, sentence):
     assert not len(lines_with([line], [sentence]))
-
-
-def test_clean_lines_keep_their_order_and_their_writing():
-    lines = ["ＡＢＣ 一", f"问：{SENTENCE}", "二", SENTENCE, "三"]
-    assert clean_lines(lines, ["别的", SENTENCE]) == ["ＡＢＣ 一", "二", "三"]
-    assert clean_lines(lines, []) == lines
 
 
 def test_blocks_change_nothing(monkeypatch):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from juzhen.core.examples import Examples, Kind
-from juzhen.data.union import SentenceUnion
+from juzhen.data.comparisons import SentenceUnion
 
 
 def pairs(name, rows):

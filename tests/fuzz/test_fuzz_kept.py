@@ -13,10 +13,11 @@ from fuzzing import answer, any_file, changed, examples, memory_bound, sizes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callbacks.resume import RESUME_FILE, newest_state
+from callbacks.resume import newest_state
 from callbacks.snapshots import (
     HEADER_BYTES,
     POINTER,
+    RESUME_FILE,
     STATE_AT,
     SUFFIX,
     TOLD,

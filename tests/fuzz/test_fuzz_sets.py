@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from omegaconf import DictConfig
 
 import train
-from juzhen.data.labels import read_description
+from juzhen.data.configured import read_description
 from juzhen.data.spec import DatasetConfig
 from juzhen.evaluation.settings import Settings
 from launch import check_command_line

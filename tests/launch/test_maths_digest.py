@@ -2,8 +2,8 @@
 
 import pytest
 
-from launch import maths_digest as digests
-from launch.maths_digest import DECIDING, ROOT, maths_digest, meaning, source_files
+from launch import digests
+from launch.digests import DECIDING, ROOT, maths_digest, meaning, source_files
 
 CODE = '''"""A module."""
 

@@ -346,3 +346,9 @@ def test_a_mistake_found_inside_a_job_is_shown_without_a_traceback(
     # Hydra says which one of a sweep it was; of one job there is nothing to say.
     assert ("Error executing job" in done.stderr) == ("-m" in arguments)
     assert ("done 3" in done.stdout) == ("-m" in arguments)  # the other jobs of a sweep still run
+
+
+def test_two_files_of_the_tree_with_one_key_are_refused(tmp_path: Path) -> None:
+    write_tree(tmp_path / "conf", {**FILES, "dataset/copy.yaml": FILES["dataset/csts.yaml"]})
+    with pytest.raises(UserError, match=r"copy\.yaml and .*csts\.yaml both say '# @package dataset\.csts'"):
+        check(tmp_path, "name=trial", "dataset=csts")

@@ -7,8 +7,7 @@ import pytest
 
 from juzhen.core.errors import UserError
 from launch.naming import run_key, run_name
-from launch.own_folder import MARKER
-from launch.run_folder import RunFolder, require_free_space
+from launch.run_folder import MARKER, RunFolder, require_free_space
 
 CONFIG = {
     "name": "x",

@@ -4,7 +4,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from juzhen.core.errors import UserError
-from juzhen.data.labels import read_description
+from juzhen.data.configured import read_description
 from juzhen.data.spec import DatasetConfig
 from launch.job import explained
 from launch.set_files import check_name, check_set_files, spelt_sets
@@ -59,6 +59,8 @@ def test_two_trees_are_looked_at(tree, tmp_path_factory):
     (more / "dataset" / "again.yaml").write_text("# @package dataset.other\n", encoding="utf-8")
     with pytest.raises(UserError, match="merged into one set"):
         check_set_files(composed(other={}), [folder, more])
+    (more / "dataset" / "again.yaml").rename(more / "dataset" / "other.yaml")
+    check_set_files(composed(other={}), [more, folder])  # the first one stands in the other's place
 
 
 @pytest.mark.parametrize("name", ["a/b", "a b", "a+b", "a>b", "<script>", "a|b", "", "a,b", "a\nb"])

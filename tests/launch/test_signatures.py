@@ -1,15 +1,12 @@
 """What a configuration gives a model or a loss is what its class takes."""
 
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import pytest
-from scratch_conf import write_tree
 
-from conf.declared import Declared, declared_by
+from conf.declared import Declared, declared_by, source_digest
 from launch import signatures
 from launch.explain import ConfigError
 from launch.signatures import check_target, check_value
@@ -65,17 +62,15 @@ def test_what_lies_outside_the_project_is_refused() -> None:
         check_target({"_target_": "juzhen.losses.cosent.CoSENT", "temperature": 1}, "model")
 
 
-def test_the_class_has_the_last_word_where_the_table_is_older(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_the_class_has_the_last_word_where_the_table_is_of_another_source(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    older = Declared("CoSENT", settings={"margin": ["a number"]}, required=["margin"])
+    source = source_digest("juzhen.losses.cosent.CoSENT")
+    older = Declared("CoSENT", settings={"margin": ["a number"]}, required=["margin"], source=source)
     monkeypatch.setattr(signatures, "declared", lambda target: older)
-    table = tmp_path / "conf" / "declared.json"
-    write_tree(tmp_path, {"juzhen/losses/cosent.py": "", "conf/declared.json": "{}"})
-    monkeypatch.setattr("conf.declared.TABLE", table)
     with pytest.raises(ConfigError, match="did you mean margin"):
         check_target({"_target_": "juzhen.losses.cosent.CoSENT", "margni": 0.05}, "loss")
-    os.utime(table, (0, 0))
+    monkeypatch.setattr(signatures, "declared", lambda target: replace(older, source="another"))
     check_target({"_target_": "juzhen.losses.cosent.CoSENT", "temperature": 0.05}, "loss")
     with pytest.raises(ConfigError, match=r"loss.temprature: .* did you mean temperature"):
         check_target({"_target_": "juzhen.losses.cosent.CoSENT", "temprature": 0.05}, "loss")

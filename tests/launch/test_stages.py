@@ -4,7 +4,7 @@ import pytest
 from jobs import compose_job
 
 from juzhen.core.errors import UserError
-from launch import check_config, typed_config
+from launch import check_job, typed_config
 from launch.stages import history, plan_job
 
 SERIAL = ("schedule=serial", "dataset=[demo_nli,demo_sts]", "loss=by_kind")
@@ -20,7 +20,7 @@ TWICE = (
 
 def plans(*overrides):
     config = compose_job(*overrides)
-    check_config(config)
+    check_job(typed_config(config))
     return plan_job(typed_config(config))
 
 

@@ -13,7 +13,7 @@ from juzhen.cli.program import status_of
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.core.secrets import READABLE, REDACTED, hide_in_logs, redacted
-from launch.job import check_config, typed_config
+from launch.job import check_job, typed_config
 from sweeps.ledger import Event, Ledger
 
 TOKEN = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz01234567"
@@ -77,7 +77,7 @@ def test_a_secret_is_told_by_its_looks_or_by_the_environment(secret, job_with):
     assert redacted(f"about: {secret}, and more") == f"about: {REDACTED}, and more"
     assert redacted({"a": [{"b": (secret, 1)}]}) == {"a": [{"b": [REDACTED, 1]}]}
     with pytest.raises(UserError, match=r"dataset\.demo_sts\.about: .*looks like a secret") as refused:
-        check_config(job_with(dataset__demo_sts__about=secret))
+        check_job(typed_config(job_with(dataset__demo_sts__about=secret)))
     assert secret not in str(refused.value)
 
 

@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Examples, Kind
-from juzhen.data.labels import read_description
+from juzhen.data.configured import read_description
 from juzhen.data.source import load_examples
 from juzhen.data.spec import Source
 from juzhen.data.unpack import decompressed

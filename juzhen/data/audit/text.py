@@ -10,18 +10,13 @@ from rich.progress import Progress
 from juzhen.core.examples import Examples
 from juzhen.data.audit.pairs import FORMAT_VERSION, Detail, name_of
 from juzhen.data.leaks.filter import used_sentences
-from juzhen.data.leaks.text import LEAST_INSIDE, SentenceSearch, clean_lines, lines_with
-
-__all__ = ["audit_text", "clean_lines", "lines_with"]
+from juzhen.data.leaks.text import LEAST_INSIDE, SentenceSearch
 
 
 def audit_text(
     sources: Mapping[str, Sequence[str]], evaluation: Sequence[Examples], *, detail: Detail
 ) -> dict[str, Any]:
-    """The report: per text how many lines hold evaluation sentences, altogether and by evaluation split.
-
-    sources  name → lines
-    """
+    """The report: per text how many lines hold evaluation sentences, altogether and by evaluation split."""
     sentences: list[str] = []
     owner: list[int] = []
     for position, one in enumerate(evaluation):

@@ -1,6 +1,6 @@
 """Evaluation rows that training has seen: found in pairs and in running text, without an N² comparison."""
 
-from juzhen.data.leaks.filter import LeakFilter, leaky_rows
+from juzhen.data.leaks.filter import LeakFilter
 from juzhen.data.leaks.seen import Seen, SeenRows
 
-__all__ = ["LeakFilter", "Seen", "SeenRows", "leaky_rows"]
+__all__ = ["LeakFilter", "Seen", "SeenRows"]

@@ -1,4 +1,4 @@
-"""Training rows that hold an evaluation row, evaluation rows that training has seen, and a set without the former."""
+"""Training rows that hold an evaluation row, and a set without them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -48,20 +48,6 @@ class LeakFilter:
             )
         kept = train.select(np.setdiff1d(np.arange(len(train)), leaky)) if len(leaky) else train
         return replace(kept, num_leaky=len(leaky))
-
-
-def leaky_rows(train: Examples, evaluation: Examples, *, near: bool = True) -> np.ndarray:
-    """Positions of the evaluation rows that `train` gives away, int64, sorted: for scores with and without them.
-
-    A row of pairs is given away by the same pair in either order, and with `near` also by a near duplicate of
-    it. Where one of the two sets has no pairs, a row is given away when one of its sentences is in training.
-    """
-    if not len(train) or not len(evaluation):
-        return np.empty(0, dtype=np.int64)
-    hits = PairIndex([evaluation]).search(train)[0]
-    if pair_columns(train) and pair_columns(evaluation):
-        return np.unique(hits.evaluation_rows[hits.is_exact | near])
-    return np.flatnonzero(hits.near_sentence if near else hits.exact_sentence)
 
 
 def used_sentences(examples: Examples) -> list[str]:

@@ -14,7 +14,6 @@ from scipy import sparse
 NEAR = 0.7
 """Jaccard index of character trigrams from which two texts are near duplicates: one changed character in 17."""
 
-GRAM = 3
 _PAD = "\0"
 _BITS = 21  # of a code point: three fit into 63 bits, so a trigram is a number and never collides
 _BLOCK = 100_000

@@ -5,16 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from juzhen.core.examples import Examples, Kind
+from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
 from juzhen.data.leaks.near import NEAR, NearIndex
 from juzhen.data.leaks.normalize import letters_only, normalize
 
-_PAIRED_WITH: dict[Kind, tuple[str, str]] = {
-    Kind.SCORED_PAIR: ("text_a", "text_b"),
-    Kind.LABELLED_PAIR: ("text_a", "text_b"),
-    Kind.NLI_PAIR: ("premise", "hypothesis"),
-    Kind.POSITIVE_PAIR: ("anchor", "positive"),
-}
 _COMBINATIONS_AT_ONCE = 4_000_000
 
 
@@ -41,11 +35,10 @@ class Hits:
 
 def pair_columns(examples: Examples) -> list[tuple[np.ndarray, np.ndarray]]:
     """The pairs of every row as sentence numbers; a triplet has one with each of the others, a text none."""
-    columns = examples.columns
+    first, *others = TEXT_COLUMNS[examples.kind]
     if examples.kind is Kind.TRIPLET:
-        return [(columns["anchor"], columns[name]) for name in columns if name != "anchor"]
-    names = _PAIRED_WITH.get(examples.kind)
-    return [(columns[names[0]], columns[names[1]])] if names else []
+        others = [name for name in examples.columns if name != first]
+    return [(examples.columns[first], examples.columns[other]) for other in others]
 
 
 class PairIndex:
@@ -62,7 +55,10 @@ class PairIndex:
         self._table = table
         self._near = NearIndex([letters_only(text) for text in table], threshold=threshold)
         self._starts = np.cumsum([0, *map(len, evaluation)])
-        self._columns = [_renumbered(one, known) for one, known in zip(evaluation, numbers, strict=True)]
+        self._columns = [
+            [_mapped(values, known) for values in one.columns.values()]
+            for one, known in zip(evaluation, numbers, strict=True)
+        ]
         keys, rows = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
         for one, known, start in zip(evaluation, numbers, self._starts, strict=False):
             for left, right in pair_columns(one):
@@ -77,10 +73,7 @@ class PairIndex:
         places, texts = zip(*_used(train), strict=True) if len(train) else ((), ())
         exact, near = self._neighbours(texts)
         found = _first_of_each(*self._pairs(train, dict(zip(places, range(len(places)), strict=True)), near))
-        is_exact = np.zeros(len(self._table), dtype=bool)
-        is_exact[exact] = True
-        is_near = np.zeros(len(self._table), dtype=bool)
-        is_near[near.own] = True
+        is_exact, is_near = (np.isin(np.arange(len(self._table)), one) for one in (exact, near.own))
         return [self._hits_of(position, found, is_exact, is_near) for position in range(len(self._columns))]
 
     def _neighbours(self, texts: Sequence[str]) -> tuple[np.ndarray, "_Neighbours"]:
@@ -172,10 +165,6 @@ def _used(examples: Examples) -> list[tuple[int, str]]:
 
 def _mapped(values: np.ndarray, numbers: dict[int, int]) -> np.ndarray:
     return np.fromiter(map(numbers.__getitem__, values.tolist()), dtype=np.int64, count=len(values))
-
-
-def _renumbered(examples: Examples, numbers: dict[int, int]) -> list[np.ndarray]:
-    return [_mapped(values, numbers) for values in examples.columns.values()]
 
 
 def _expanded(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,7 +1,7 @@
 """Evaluation rows whose pair the training of a stage, or of one before it, has held."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -19,9 +19,9 @@ class Seen:
     by_set  training set → how many of these rows it holds; sets without any are left out, sets may overlap
     """
 
-    rows: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    share: float = 0.0
-    by_set: Mapping[str, int] = field(default_factory=dict)
+    rows: np.ndarray
+    share: float
+    by_set: Mapping[str, int]
 
 
 class SeenRows:
@@ -58,8 +58,6 @@ class SeenRows:
         by_set: dict[str, np.ndarray] = {}
         for one, found in zip(self._learnt, self._found, strict=True):
             by_set[one.name] = np.union1d(by_set.get(one.name, found[place]), found[place])
-        if not any(map(len, by_set.values())):
-            return Seen()
-        rows = np.unique(np.concatenate(list(by_set.values())))
+        rows = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *by_set.values()]))
         counts = {name: len(some) for name, some in by_set.items() if len(some)}
-        return Seen(rows, len(rows) / len(self._evaluation[place]), counts)
+        return Seen(rows, len(rows) / max(len(self._evaluation[place]), 1), counts)

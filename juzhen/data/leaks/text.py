@@ -86,21 +86,6 @@ class SentenceSearch:
                     yield place, text
 
 
-def lines_with(lines: Sequence[str], sentences: Iterable[str]) -> np.ndarray:
-    """Positions of the lines that hold one of the sentences, int64, sorted."""
-    return np.unique(SentenceSearch(sentences).search(lines)[0])
-
-
-def clean_lines(lines: Sequence[str], evaluation_sentences: Iterable[str]) -> list[str]:
-    """The lines that hold no evaluation sentence, in their order.
-
-    >>> clean_lines(["他问：花呗今天怎么还款？", "今天天气好"], ["花呗今天怎么还款"])
-    ['今天天气好']
-    """
-    leaky = set(lines_with(lines, evaluation_sentences).tolist())
-    return [line for position, line in enumerate(lines) if position not in leaky]
-
-
 def _code_points(text: str) -> np.ndarray:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(np.uint64)
 
@@ -121,13 +106,9 @@ def _bucket(hashes: np.ndarray) -> np.ndarray:
 
 def _cuts_a_word(text: str, start: int, end: int) -> bool:
     """Whether a Latin word or a number goes on across the start or the end."""
-    return (start > 0 and _joined(text[start - 1], text[start])) or (
-        end < len(text) and _joined(text[end - 1], text[end])
+    return any(
+        0 < edge < len(text) and _is_spelt(text[edge - 1]) and _is_spelt(text[edge]) for edge in (start, end)
     )
-
-
-def _joined(left: str, right: str) -> bool:
-    return _is_spelt(left) and _is_spelt(right)
 
 
 def _is_spelt(character: str) -> bool:

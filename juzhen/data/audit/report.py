@@ -1,9 +1,12 @@
-"""Reports as Markdown: one table per question, row: trained on, column: evaluated on."""
+"""Reports as files, as Markdown too: one table per question, row: trained on, column: evaluated on."""
 
+import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from juzhen.core.markup import in_markdown
+from juzhen.core.whole import write_text, writing_to
 
 EMPTY = "·"
 
@@ -19,12 +22,11 @@ def pairs_markdown(report: dict[str, Any]) -> str:
             "# Leaks between training sets and evaluation splits",
             "Row: trained on, column: evaluated on. Numbers are evaluation rows, and their share of the split. "
             f"{EMPTY} is none, – means that one of the two has no pairs, or that labels mean different things. "
-            "Compared after NFKC, lower case and folding "
-            "white space. Sets without any leak are left out of a table.",
+            "Compared after NFKC, lower case and folding white space. Sets without any leak are left out of a table.",
             "## The same pair, in either order",
             _matrix(report, lambda cell: cell["exact_pairs"]),
             f"## The same pair, or both sentences near duplicates (Jaccard of character trigrams ≥ {threshold:g})",
-            _matrix(report, lambda cell: _sum(cell["exact_pairs"], cell["near_pairs"])),
+            _matrix(report, _exact_or_near),
             "## One of the sentences at least",
             _matrix(report, lambda cell: cell["exact_sentences"]),
             "## The same pair with another label",
@@ -51,7 +53,7 @@ def text_markdown(report: dict[str, Any]) -> str:
         [
             name,
             *(f"{text[key]:,}" for key in ("lines", "characters", "whole_lines", "leaky_lines")),
-            _share(text),
+            _percent(text["leaky_lines"], text["lines"]) if text["leaky_lines"] else EMPTY,
         ]
         for name, text in texts.items()
     ]
@@ -78,6 +80,34 @@ def text_markdown(report: dict[str, Any]) -> str:
             *(["## Examples", "\n".join(quoted)] if quoted else []),
         ]
     )
+
+
+def write_report(report: dict[str, Any], markdown: str, folder: Path, name: str) -> list[Path]:
+    """Writes <name>.json and <name>.md into the folder and gives their paths."""
+    texts = {f"{name}.json": json_text(report), f"{name}.md": markdown + "\n"}
+    with writing_to(f"--output {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, text in texts.items():
+            write_text(folder / file, text)
+    return [folder / file for file in texts]
+
+
+def json_text(report: dict[str, Any]) -> str:
+    """The report with one entry of a list per line, so that a change of one cell is a change of one line."""
+    lines = []
+    for key, value in report.items():
+        told, entries = json.dumps(value, ensure_ascii=False), []
+        if isinstance(value, list):
+            entries = [json.dumps(one, ensure_ascii=False) for one in value]
+        elif isinstance(value, dict):
+            entries = [
+                f"{json.dumps(name)}: {json.dumps(one, ensure_ascii=False)}" for name, one in value.items()
+            ]
+        if entries:
+            body = ",\n  ".join(entries)
+            told = f"{told[0]}\n  {body}\n {told[-1]}"
+        lines.append(f" {json.dumps(key)}: {told}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def _matrix(
@@ -109,13 +139,9 @@ def _percent(count: int, total: int) -> str:
     return f"{share:.0f} %" if share >= 9.5 else f"{share:.1f} %" if share >= 0.05 else "<0.1 %"
 
 
-def _share(text: dict[str, Any]) -> str:
-    return _percent(text["leaky_lines"], text["lines"]) if text["leaky_lines"] else EMPTY
-
-
-def _sum(*counts: int | None) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None
+def _exact_or_near(cell: Cell) -> int | None:
+    """None where one of the sets has no pairs."""
+    return None if cell["exact_pairs"] is None else cell["exact_pairs"] + cell["near_pairs"]
 
 
 def _lines_and_sentences(entry: dict[str, int] | None) -> str:
@@ -128,15 +154,8 @@ def _sets(report: dict[str, Any]) -> str:
         [name, *(f"{one[key]:,}" if one.get(key) is not None else "–" for key in keys)]
         for name, one in report["sets"].items()
     ]
-    header = [
-        "set",
-        "rows",
-        "faulty rows",
-        "rows repeating a pair",
-        "pairs with several labels",
-        "rows of these",
-    ]
-    return _table(header, body)
+    words = ("rows", "faulty rows", "rows repeating a pair", "pairs with several labels", "rows of these")
+    return _table(["set", *words], body)
 
 
 def _examples(report: dict[str, Any]) -> list[str]:
