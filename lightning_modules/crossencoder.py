@@ -20,7 +20,7 @@ from juzhen.encoders import compile_layers, load_backbone, load_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder as PairEncoder
 from juzhen.encoders.cross_encoder import similarity
 from juzhen.encoders.cross_encoder_bundle import save_cross_encoder
-from juzhen.encoders.cross_encoder_input import PAIR, JointCollator
+from juzhen.encoders.cross_encoder_input import PAIR, CrossEncoderCollator
 from juzhen.encoders.first_look import prompt_at_start
 from juzhen.encoders.locate import is_cross_encoder
 from juzhen.encoders.prefix import JOINT, prompt_refused
@@ -70,7 +70,7 @@ class CrossEncoder(SentenceModule):
             self.job.cache_dir,
             progress=self.job.logger.progress and rank_zero_only.rank == 0,
         )
-        self.collate = JointCollator(
+        self.collate = CrossEncoderCollator(
             tokenize,
             join=encoder.join,
             room=encoder.room,

@@ -19,7 +19,7 @@ from juzhen.core.result import Result
 from juzhen.data import loading
 from juzhen.data.files import BUILTIN_DATA
 from juzhen.encoders import load_encoder
-from juzhen.evaluation.joint_plan import JointPlan
+from juzhen.evaluation.cross_encoder_plan import CrossEncoderPlan
 from juzhen.metrics.ranking import score_ranking
 from juzhen.report.matrix import build_matrix
 from launch import typed_config
@@ -199,7 +199,7 @@ def test_a_cross_encoder_ranks_by_the_scores_of_its_pairs(data, tmp_path, tiny_b
         typed_config(compose_job(*words, "suite=none", "backbone=embedded", f"backbone.path={tiny_backbone}"))
     )
     dev = loading.load_job_data(job, {}, unscored=CrossEncoder.unscored).evaluation[0]
-    plan = JointPlan([dev])
+    plan = CrossEncoderPlan([dev])
     first, second = (plan.examples.texts(column) for column in ("text_a", "text_b"))
     known = {pair: np.float32(number) for number, pair in enumerate(zip(first, second, strict=True))}
     (scores,) = plan.scores(np.array(list(known.values()))[:, None])

@@ -94,7 +94,7 @@ def expected_calibration_error(bins: list[Bin]) -> float:
     return sum(gaps) / total
 
 
-def judge(logits: np.ndarray, labels: np.ndarray) -> dict[str, object]:
+def calibration_errors(logits: np.ndarray, labels: np.ndarray) -> dict[str, object]:
     """ECE, Brier score, negative log likelihood and the bins of sigmoid(logits)."""
     probabilities = expit(logits)
     bins = reliability(probabilities, labels)
@@ -109,12 +109,12 @@ def judge(logits: np.ndarray, labels: np.ndarray) -> dict[str, object]:
 def calibrated(fitted: Labelled, judged: Labelled) -> dict[str, object]:
     """Temperature and Platt scaling of scores that come with labels: what was fitted, and how each does.
 
-    `fitted` holds T, and a and b; `raw`, `temperature` and `platt` what `judge` says of the other rows.
+    `fitted` holds T, and a and b; `raw`, `temperature` and `platt` what `calibration_errors` says of the other rows.
     """
     temperature, (slope, shift) = fit_temperature(*fitted), fit_platt(*fitted)
     scores, labels = judged
     logits = {"raw": scores, "temperature": scores / temperature, "platt": slope * scores + shift}
-    found = {method: judge(values, labels) for method, values in logits.items()}
+    found = {method: calibration_errors(values, labels) for method, values in logits.items()}
     return {"fitted": {"temperature": [temperature], "platt": [slope, shift]}, **found}
 
 

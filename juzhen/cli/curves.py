@@ -12,7 +12,7 @@ from juzhen.core.csv_rows import csv_text
 from juzhen.core.errors import UserError
 from juzhen.core.numerals import as_number
 from juzhen.core.whole import write_text, writing_to
-from juzhen.report.curves import Curves, choose_quantities, read_curves, smoothed, told_apart
+from juzhen.report.curves import Curves, choose_quantities, distinct_labels, read_curves, smoothed
 
 PER_ROW = 3
 LOSS_WINDOW = 10
@@ -54,7 +54,7 @@ def run(
     """Reads the runs, writes a table and a picture."""
     require_matplotlib()
     levels = dict(map(_level, line))
-    runs = told_apart([read_curves(folder) for folder in folders], folders)
+    runs = distinct_labels([read_curves(folder) for folder in folders], folders)
     if names:
         if len(names) != len(runs):
             raise UserError(f"--names: {len(names)} names for {len(runs)} runs; give one for each")

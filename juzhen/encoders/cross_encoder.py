@@ -15,7 +15,7 @@ from juzhen.core.batch import Tokens
 from juzhen.core.constants import constants
 from juzhen.core.errors import UserError
 from juzhen.core.examples import NLI_GRADES
-from juzhen.encoders.cross_encoder_input import JointTemplate, pack_joint
+from juzhen.encoders.cross_encoder_input import PairTemplate, pack_joint
 from juzhen.encoders.dropout import use_cheap_dropout
 from juzhen.encoders.foreign import told_simply
 from juzhen.encoders.locate import HEAD_FILE, download, encoder_source, locate_folder
@@ -63,7 +63,7 @@ class CrossEncoder(nn.Module):
         inner.projections, inner.normalize, inner.score_head = nn.ModuleList(), False, None
         self.symmetric = symmetric
         self.segments = segments and marks_segments(inner.backbone)
-        self.template = JointTemplate.of(inner.tokenizer)
+        self.template = PairTemplate.of(inner.tokenizer)
         if inner.max_length < self.template.num_special + 2:
             raise UserError(
                 f"backbone.max_length={inner.max_length}: two sentences and {self.template.num_special} special "

@@ -23,7 +23,7 @@ _PROBE = ("a", "b")
 
 
 @dataclass(frozen=True)
-class JointTemplate:
+class PairTemplate:
     """How a tokenizer joins two sentences: `before a between b after`, BERT's [CLS] a [SEP] b [SEP].
 
     parts     the special tokens: before the first sentence, between the two, after the second
@@ -40,7 +40,7 @@ class JointTemplate:
     keeps_end: bool
 
     @classmethod
-    def of(cls, tokenizer: PreTrainedTokenizerBase) -> "JointTemplate":
+    def of(cls, tokenizer: PreTrainedTokenizerBase) -> "PairTemplate":
         """Reads the format off a pair of one-letter sentences. Raises UserError where nothing tells the two apart."""
         wanted = {"return_special_tokens_mask": True, "return_token_type_ids": True}
         single, joined = tokenizer(_PROBE[0], **wanted), tokenizer(*_PROBE, **wanted)
@@ -138,7 +138,7 @@ def _runs(starts: np.ndarray, lengths: np.ndarray) -> Int[np.ndarray, "tokens"]:
     return np.repeat(starts - before, lengths) + np.arange(lengths.sum())
 
 
-class JointCollator(SentenceCollator):
+class CrossEncoderCollator(SentenceCollator):
     """Makes a Batch whose `tokens` are joint inputs, one per row, or two where both orders are asked for.
 
     join    tables of first and second sentences → Tokens of the pairs

@@ -22,7 +22,7 @@ from juzhen.encoders.cross_encoder import CrossEncoder, similarity
 from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.evaluation.cosine_plan import CosinePlan
-from juzhen.evaluation.joint_plan import JointPlan
+from juzhen.evaluation.cross_encoder_plan import CrossEncoderPlan
 from juzhen.evaluation.lexical_plan import LexicalPlan
 from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Sets
 from juzhen.evaluation.scoring import Evaluation, measure
@@ -131,7 +131,7 @@ class PairEvaluator(Evaluator):
     """A cross-encoder: the score of each pair, then its class logits where the head has classes."""
 
     unscored = UNSCORED_BY_PAIRS
-    plan_type = JointPlan
+    plan_type = CrossEncoderPlan
 
     def __init__(self, encoder: CrossEncoder) -> None:
         self.encoder = encoder
@@ -144,7 +144,7 @@ class PairEvaluator(Evaluator):
         return torch.cat([scores, logits], dim=1) if logits.shape[1] > 1 else scores
 
     def measured(self, plan: EvaluationPlan, outputs: np.ndarray, **how: Any) -> Evaluation:
-        assert isinstance(plan, JointPlan)  # made by `plan`
+        assert isinstance(plan, CrossEncoderPlan)  # made by `plan`
         found = super().measured(plan, outputs, **how)
         for one, logits in zip(plan.sets, plan.logits(outputs), strict=True):
             if one.kind is Kind.NLI_PAIR and logits.shape[1] == len(NLI_CLASSES):

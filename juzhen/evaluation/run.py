@@ -20,7 +20,7 @@ from juzhen.data.spec import DatasetConfig
 from juzhen.data.transfer import TransferTask
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.encoders.cross_encoder_input import JointCollator
+from juzhen.encoders.cross_encoder_input import CrossEncoderCollator
 from juzhen.encoders.locate import is_cross_encoder
 from juzhen.encoders.prompt_collate import PromptCollator
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
@@ -97,7 +97,7 @@ class Pass:
         inner = encoder.inner if isinstance(encoder, CrossEncoder) else encoder
         tokenize = CachedTokenizer(inner, self.cache_dir, progress=self.progress)
         if isinstance(encoder, CrossEncoder):
-            return JointCollator(
+            return CrossEncoderCollator(
                 tokenize,
                 join=encoder.join,
                 room=encoder.room,

@@ -83,7 +83,7 @@ def _told(folder: Path) -> tuple[str, dict[str, int]]:
         return folder.name, {}
 
 
-def told_apart(curves: Sequence[Curves], folders: Sequence[str | Path]) -> list[Curves]:
+def distinct_labels(curves: Sequence[Curves], folders: Sequence[str | Path]) -> list[Curves]:
     """The curves with their folders as names where two would share one."""
     names = [one.name for one in curves]
     return [

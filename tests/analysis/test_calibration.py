@@ -8,10 +8,10 @@ from jobs import run_job
 from scipy.special import expit
 
 from juzhen.calibration.calibration import (
+    calibration_errors,
     expected_calibration_error,
     fit_platt,
     fit_temperature,
-    judge,
     nll,
     reliability,
 )
@@ -69,7 +69,10 @@ def test_the_error_of_calibration_by_hand():
 
 def test_scaling_mends_overconfidence():
     scores, labels = drawn(slope=0.25)
-    before, after = judge(scores, labels), judge(scores / fit_temperature(scores, labels), labels)
+    before, after = (
+        calibration_errors(scores, labels),
+        calibration_errors(scores / fit_temperature(scores, labels), labels),
+    )
     assert before["ece"] > 0.1
     assert after["ece"] < 0.02
     assert after["brier"] < before["brier"]

@@ -9,7 +9,7 @@ import pytest
 
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
-from juzhen.report.curves import choose_quantities, read_curves, told_apart
+from juzhen.report.curves import choose_quantities, distinct_labels, read_curves
 
 COLUMNS = ["dev/csts/spearman", "dev/selection/spearman", "epoch", "step", "train/loss"]
 
@@ -73,7 +73,7 @@ def test_scores_and_loss_are_drawn_unless_others_are_asked_for(run):
 def test_two_runs_of_one_name_are_told_apart_by_their_folders(run, tmp_path):
     other = write(tmp_path / "runs" / "two", [["", "", 0, 9, 1.5]])
     (other / "result.json").write_text(json.dumps({"name": "csts", "seed": 3}))
-    curves = told_apart([read_curves(run), read_curves(other)], [run, other])
+    curves = distinct_labels([read_curves(run), read_curves(other)], [run, other])
     assert [one.name for one in curves] == ["one", "two"]
 
 

@@ -12,7 +12,7 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.core.option import options
 from juzhen.encoders.augmentation import Augmentation
 from juzhen.encoders.collate import SentenceCollator
-from juzhen.encoders.cross_encoder_input import JointCollator, JointTemplate, pack_joint
+from juzhen.encoders.cross_encoder_input import CrossEncoderCollator, PairTemplate, pack_joint
 from juzhen.encoders.packing import pack
 from juzhen.encoders.sentence_changes import SentenceChanges
 from juzhen.encoders.views import VIEWS, TokenViews, Views
@@ -129,8 +129,8 @@ def test_only_the_sets_that_are_named_are_changed(augmentation, collator, tokeni
 
 
 def test_joint_inputs_have_the_same_changed_sentences_in_both_orders(augmentation, tokenizer):
-    template = JointTemplate.of(tokenizer)
-    collate = JointCollator(
+    template = PairTemplate.of(tokenizer)
+    collate = CrossEncoderCollator(
         lambda texts: tokenizer(list(texts))["input_ids"],
         join=lambda first, second: pack_joint(
             *template.join(first, second, max_length=64), max_group_tokens=None

@@ -16,7 +16,7 @@ from juzhen.data.readers import read_table
 from juzhen.encoders import load_backbone
 from juzhen.encoders.cross_encoder import CrossEncoder, similarity
 from juzhen.encoders.cross_encoder_bundle import save_cross_encoder
-from juzhen.encoders.cross_encoder_input import JointCollator, JointTemplate, pack_joint
+from juzhen.encoders.cross_encoder_input import CrossEncoderCollator, PairTemplate, pack_joint
 from juzhen.encoders.locate import is_cross_encoder
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.token_table import TokenTable
@@ -73,7 +73,7 @@ def embedded_tokenizer():
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(5, 60))
 @settings(max_examples=200, deadline=None)
 def test_the_longer_sentence_is_cut_first(first, second, max_length):
-    template = JointTemplate(*[tuple(np.zeros(1, np.int32) for _ in range(3))] * 2, (0, 1), (1, 1), False)
+    template = PairTemplate(*[tuple(np.zeros(1, np.int32) for _ in range(3))] * 2, (0, 1), (1, 1), False)
     lengths = [np.array([count + 2]) for count in (first, second)]
     (kept_first,), (kept_second,) = template.lengths(*lengths, max_length=max_length)
     assert kept_first + kept_second == min(first + second, max_length - 3)
@@ -87,7 +87,7 @@ def test_the_longer_sentence_is_cut_first(first, second, max_length):
 def test_the_front_is_cut_where_the_tokenizer_does_so(bert_folder, joint):
     encoder = joint(bert_folder, max_length=12)
     encoder.inner.tokenizer.truncation_side = "left"
-    template = JointTemplate.of(encoder.inner.tokenizer)
+    template = PairTemplate.of(encoder.inner.tokenizer)
     ids, _ = template.join(*tables(encoder, [LONG[:9]], ["我们是人"]), max_length=12)
     told = encoder.inner.tokenizer(LONG[:9], "我们是人", truncation="longest_first", max_length=12)
     assert ids[0].tolist() == told["input_ids"]
@@ -235,14 +235,14 @@ def test_no_room_and_no_separator_are_refused(bert_folder, joint):
     content = encoder.inner.tokenizer.backend_tokenizer
     content.post_processor = None
     with pytest.raises(UserError, match="no special token between two sentences"):
-        JointTemplate.of(encoder.inner.tokenizer)
+        PairTemplate.of(encoder.inner.tokenizer)
 
 
 def test_a_batch_holds_one_joint_input_per_row_or_two(bert_folder, joint):
     encoder = joint(bert_folder)
     texts = {"premise": FIRST, "hypothesis": SECOND}
     examples = Examples.from_texts("nli", "train", kind=Kind.NLI_PAIR, texts=texts, targets=np.arange(7) % 3)
-    collate = JointCollator(
+    collate = CrossEncoderCollator(
         encoder.inner.tokenize,
         join=encoder.join,
         room=encoder.room,

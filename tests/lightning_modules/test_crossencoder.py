@@ -17,7 +17,7 @@ from juzhen.core.result import Result
 from juzhen.data import loading
 from juzhen.encoders import CrossEncoder as PairEncoder
 from juzhen.encoders import load_encoder
-from juzhen.evaluation.joint_plan import JointPlan
+from juzhen.evaluation.cross_encoder_plan import CrossEncoderPlan
 from juzhen.metrics.classes import score_classes
 from juzhen.metrics.correlation import spearman
 from launch import typed_config
@@ -210,7 +210,7 @@ def test_a_plan_holds_each_pair_once_and_both_orders_apart():
             ("two", ["b", "a"], ["c", "b"]),
         )
     ]
-    plan = JointPlan(sets)
+    plan = CrossEncoderPlan(sets)
     pairs = list(zip(plan.examples.texts("text_a"), plan.examples.texts("text_b"), strict=True))
     assert sorted(pairs) == [("a", "b"), ("b", "a"), ("b", "c")]
     outputs = np.array([[ord(a) * 1000 + ord(b), 7] for a, b in pairs], dtype=np.float64)

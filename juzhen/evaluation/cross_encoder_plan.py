@@ -14,7 +14,7 @@ from juzhen.data.transfer import TransferTask
 from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Matcher, Sets
 
 
-class JointPlan(EvaluationPlan):
+class CrossEncoderPlan(EvaluationPlan):
     """Scores every distinct pair of several sets once; (a, b) and (b, a) are two pairs.
 
     Of what the model gives for a pair, the first number is its score; others are its class logits. Raises UserError
