@@ -19,11 +19,30 @@ NOTES = [
 ]
 
 
-def measure(*, batch_size: int, datasets: Sequence[str], **options: Any) -> dict[str, Any]:
-    """Rows, curves, checks and notes of a Report; options as of `contests`."""
+def measure(
+    *,
+    sizes: Sequence[str],
+    precisions: Sequence[str],
+    batch_size: int,
+    steps: int,
+    rounds: int,
+    agreement_steps: int,
+    datasets: Sequence[str],
+) -> dict[str, Any]:
+    """Rows, curves, checks and notes of a Report."""
     sets = list(datasets) or (["lcqmc"] if has_real_data() else ["demo_qmc"])
     make = partial(joint_work, sets=sets, batch_size=batch_size)
-    return contests(make, turn, per_second="pairs", **options) | {"notes": NOTES}
+    found = contests(
+        make,
+        turn,
+        sizes=sizes,
+        precisions=precisions,
+        steps=steps,
+        rounds=rounds,
+        agreement_steps=agreement_steps,
+        per_second="pairs",
+    )
+    return found | {"notes": NOTES}
 
 
 def joint_work(

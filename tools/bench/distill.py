@@ -25,10 +25,29 @@ NOTES = [
 ]
 
 
-def measure(*, batch_size: int, datasets: Sequence[str], **options: Any) -> dict[str, Any]:
-    """Rows, curves, checks and notes of a Report; options as of `contests`."""
+def measure(
+    *,
+    sizes: Sequence[str],
+    precisions: Sequence[str],
+    batch_size: int,
+    steps: int,
+    rounds: int,
+    agreement_steps: int,
+    datasets: Sequence[str],
+) -> dict[str, Any]:
+    """Rows, curves, checks and notes of a Report."""
     make = partial(taught_work, sets=training_sets(datasets), batch_size=batch_size)
-    return contests(make, turn, per_second="sentences", **options) | {"notes": NOTES}
+    found = contests(
+        make,
+        turn,
+        sizes=sizes,
+        precisions=precisions,
+        steps=steps,
+        rounds=rounds,
+        agreement_steps=agreement_steps,
+        per_second="sentences",
+    )
+    return found | {"notes": NOTES}
 
 
 def taught_work(
