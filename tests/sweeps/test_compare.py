@@ -1,9 +1,9 @@
 import re
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from forks import ROOT
 
 from juzhen.core.result import Score
 from juzhen.report.collect import collect
@@ -11,8 +11,6 @@ from juzhen.report.compare import Published, compare, comparison_markdown, load_
 from juzhen.report.figures import CLAIM, MEASURED, NOT_IN_THE_PAPER, REQUIRED, figure
 from juzhen.report.matrix import build_matrix
 from juzhen.report.training import set_names
-
-ROOT = Path(__file__).parents[2]
 
 THEIRS = Published(
     source="somebody",
