@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import shutil
+import socket
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ import pytest
 from jaxtyping import install_import_hook
 
 # Every Float[Tensor, "batch dim"] of these packages is checked while tests run, and only then.
-install_import_hook(["losses", "juzhen.encoders.pooling"], "beartype.beartype")
+install_import_hook(["juzhen.losses", "juzhen.encoders.pooling"], "beartype.beartype")
 
 # Looking for cycles among all that torch and pytest have loaded took a fifth of the time of composing a job.
 gc.set_threshold(50_000, 20, 20)
@@ -99,12 +100,70 @@ def tiny_backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-NEWS = {"news_story": "故事小说人物", "news_sports": "足球篮球比赛", "news_tech": "手机电脑芯片"}
+@pytest.fixture(scope="session")
+def encoder_folder(tiny_backbone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An encoder with random weights, as it is saved; no test changes it."""
+    from jobs import tiny_encoder
+
+    from juzhen.encoders import save_encoder
+
+    return save_encoder(tiny_encoder(tiny_backbone), tmp_path_factory.mktemp("some") / "encoder", card={})
+
+
+@pytest.fixture(scope="session")
+def tokenizer(project_root: Path):
+    """The tokenizer of the embedded encoder."""
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(project_root / "juzhen" / "builtin" / "encoder")
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, int]]:
+    """One entry per training step that is really taken: the set it learns from, its loss, its number of rows."""
+    from lightning_modules.base import SentenceModule
+
+    taken = []
+    step = SentenceModule.training_step
+
+    def counted(self, batch, index):
+        taken.append((batch.task, type(self.losses[batch.task]).__name__, len(batch)))
+        return step(self, batch, index)
+
+    monkeypatch.setattr(SentenceModule, "training_step", counted)
+    return taken
+
+
+@pytest.fixture
+def keyless(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No key of W&B, no proxy."""
+    for name in ("WANDB_API_KEY", "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+
+
+@pytest.fixture
+def closed_port() -> Iterator[str]:
+    """A local address that refuses connections."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+@pytest.fixture
+def open_port() -> Iterator[str]:
+    """A local address that takes connections."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
 
 
 @pytest.fixture
 def news(tmp_path):
     """Texts of three classes, each with words of its own; the overrides that train on them."""
+    from jobs import NEWS
+
     for split, count in (("train", 16), ("dev", 2), ("test", 2)):
         lines = ["text\tlabel"]
         for name, words in NEWS.items():

@@ -1,8 +1,19 @@
-"""What needs a process of its own, without the seconds in which a new one loads torch."""
+"""What needs a process of its own: a new one, or a copy of this, without the seconds in which a new one loads torch."""
 
 import os
+import subprocess
+import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def python(*words: object, cwd: Path = ROOT, **more) -> subprocess.CompletedProcess[str]:
+    """How `python <words>` ends, and what it says."""
+    command = [sys.executable, *map(str, words)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, **more)
 
 
 def in_a_fork(function: Callable[..., object], *given: object) -> int:
@@ -13,6 +24,8 @@ def in_a_fork(function: Callable[..., object], *given: object) -> int:
         try:
             function(*given)
             code = 0
+        except SystemExit as end:
+            code = int(end.code or 0)
         except BaseException:
             traceback.print_exc()
         finally:

@@ -1,16 +1,28 @@
 """Runs real jobs inside a test: the configuration tree as it is, a tiny encoder, a few rows."""
 
 import csv
+import os
+import signal
 from pathlib import Path
 
 import pytest
+import pytorch_lightning as pl
+from forks import in_a_fork
 from hydra import compose, initialize_config_dir
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
+from torch import nn
 
+import callbacks.trainer as assembly
 import train
 from callbacks.snapshots import boot_id
+from conf.job import JobConfig
+from conf.own_classes import own_class
 from juzhen.data import loading
-from launch.naming import register_resolvers
+from juzhen.encoders import SentenceEncoder, load_backbone
+from juzhen.encoders.spec import BackboneConfig
+from launch import run_cli
+from launch.job import typed_config
+from launch.naming import register_resolvers, run_key
 
 SMALL = (
     "dataset=[demo_sts]",
@@ -26,6 +38,9 @@ SMALL = (
     "hardware.threads=1",
 )
 
+NEWS = {"news_story": "故事小说人物", "news_sports": "足球篮球比赛", "news_tech": "手机电脑芯片"}
+"""Class → words of its own, of which texts are made."""
+
 in_memory = pytest.mark.skipif(
     boot_id() is None or not Path("/dev/shm").is_dir(), reason="no folder in memory here"
 )
@@ -38,11 +53,58 @@ def compose_job(*overrides: str) -> DictConfig:
         return compose("train", overrides=list(overrides))
 
 
+def typed_job(*overrides: str) -> JobConfig:
+    """The same, with the types of its keys."""
+    return OmegaConf.to_object(typed_config(compose_job(*overrides)))
+
+
+def key_of(*overrides: str) -> str:
+    """The key of its run."""
+    return run_key(compose_job("suite=none", *overrides))
+
+
+def tiny_encoder(backbone: Path, **settings: object) -> SentenceEncoder:
+    """An encoder of short texts with random weights."""
+    settings = {"path": str(backbone), "initialize": "random", "max_length": 32} | settings
+    return load_backbone(BackboneConfig(**settings), seed=0)
+
+
+def module_of(backbone: Path, *overrides: str, **steps: int):
+    """Its model over a tiny encoder, without losses."""
+    job = typed_job("suite=none", "backbone=embedded", f"backbone.path={backbone}", *overrides)
+    model, steps = own_class(job.model["_target_"]), {"total_steps": 1, "warmup_steps": 0} | steps
+    return model(encoder=model.load_encoder(job), losses=nn.ModuleDict(), job=job, **steps)
+
+
 def run_job(output_dir: Path, backbone: Path, *overrides: str) -> Path:
     """Runs one small job in this process; returns its run folder."""
     config = compose_job(*SMALL, f"output_dir={output_dir}", f"backbone.path={backbone}", *overrides)
     train.run_job(config)
     return Path(config.run_dir)
+
+
+class Interrupt(pl.Callback):
+    """Signals this very process when `step` optimizer steps are done."""
+
+    def __init__(self, step: int, name: str) -> None:
+        self.step, self.name = step, name
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: object) -> None:
+        if trainer.global_step == self.step:
+            os.kill(os.getpid(), getattr(signal, self.name))
+
+
+def _run_interrupted(output_dir: Path, backbone: Path, step: int, name: str, *overrides: str) -> None:
+    # A shell that starts the tests in the background has them ignore it, and they hand that down.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    build = assembly.build_callbacks
+    assembly.build_callbacks = lambda *given: [Interrupt(step, name), *build(*given)]
+    run_cli(run_job)(output_dir, backbone, *overrides)
+
+
+def interrupt(output_dir: Path, backbone: Path, step: int, name: str, *overrides: str) -> int:
+    """The exit status of a small job that sends itself a signal after a given optimizer step."""
+    return in_a_fork(_run_interrupted, output_dir, backbone, step, name, *overrides)
 
 
 def forbid_reading(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,4 +116,9 @@ def forbid_reading(monkeypatch: pytest.MonkeyPatch) -> None:
 def logged(run: Path, name: str = "train/loss") -> list[float]:
     """What a run of one stage logged under a name, step after step."""
     with (run / "metrics" / "0" / "metrics.csv").open(encoding="utf-8") as file:
-        return [float(row[name]) for row in csv.DictReader(file) if row[name]]
+        return [float(row[name]) for row in csv.DictReader(file) if row.get(name)]
+
+
+def weights(run: Path, name: str = "model") -> bytes:
+    """What the encoder of a run has learnt, bit for bit."""
+    return (run / "encoder" / f"{name}.safetensors").read_bytes()

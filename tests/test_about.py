@@ -1,10 +1,10 @@
 """--version and --info speak of juzhen and this machine, at once; completion is asked for in one way."""
 
-import subprocess
 import sys
 from importlib.metadata import version
 
 import pytest
+from forks import python
 
 import train
 from juzhen.cli.about import info_lines, tell_about
@@ -24,10 +24,8 @@ sys.exit(status)
 
 
 @pytest.mark.parametrize("word", ["--version", "--info", "-i"])
-def test_train_tells_of_juzhen_and_loads_nothing_for_it(project_root, word):
-    ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, word], cwd=project_root, capture_output=True, text=True
-    )
+def test_train_tells_of_juzhen_and_loads_nothing_for_it(word):
+    ended = python("-c", PROGRAM, word)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.startswith(f"juzhen {version('juzhen-embeddings')}")
     assert version("torch") in ended.stdout

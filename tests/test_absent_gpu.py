@@ -4,12 +4,12 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from expected_losses import EXPECTED
+from forks import python
 from torch.utils.cpp_extension import include_paths, library_paths
 
 pytestmark = pytest.mark.slow  # a compiler, and a program for each group of jobs
@@ -102,17 +102,11 @@ def outcomes(device, tmp_path, project_root, tiny_backbone, news):
         named = json.dumps(
             {" ".join(words): [*words, *(news if words[:1] in of_classes else ())] for words in jobs}
         )
-        program = subprocess.run(
-            [sys.executable, str(steps), str(tmp_path), str(tiny_backbone), named],
-            env=os.environ
-            | {
-                "OMP_NUM_THREADS": "1",
-                "LD_PRELOAD": str(device),  # torch asks for its devices once, when it is imported
-                "PYTHONPATH": os.pathsep.join([str(project_root), str(project_root / "tests")]),
-            },
-            capture_output=True,
-            text=True,
-        )
+        environment = os.environ | {
+            "LD_PRELOAD": str(device),  # torch asks for its devices once, when it is imported
+            "PYTHONPATH": os.pathsep.join([str(project_root), str(project_root / "tests")]),
+        }
+        program = python(steps, tmp_path, tiny_backbone, named, env=environment)
         assert program.returncode == 0, program.stderr[-3000:]
         return json.loads(program.stdout.splitlines()[-1])
 

@@ -3,11 +3,10 @@
 import ctypes
 import importlib.util
 import platform
-import subprocess
-import sys
 from dataclasses import fields
 
 import pytest
+from forks import python
 from jobs import compose_job
 from omegaconf import OmegaConf
 
@@ -140,11 +139,9 @@ def test_runs_of_a_cluster_are_elsewhere(machine, launcher):
         )
 
 
-def test_torch_is_not_loaded_for_it(project_root):
+def test_torch_is_not_loaded_for_it():
     code = "import sys; from juzhen.core import accelerator as a; a.found_hardware(); print('torch' in sys.modules)"
-    told = subprocess.run(
-        [sys.executable, "-c", code], cwd=project_root, capture_output=True, text=True, check=True
-    )
+    told = python("-c", code, check=True)
     assert told.stdout.strip() == "False"
 
 

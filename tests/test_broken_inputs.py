@@ -2,15 +2,13 @@
 
 import errno
 import gzip
-import os
 import shutil
-import subprocess
-import sys
 from collections import namedtuple
 
 import pytest
 import torch
 import zstandard
+from forks import python
 from jobs import SMALL, compose_job
 
 import train
@@ -352,22 +350,10 @@ def test_online_without_a_key(desk, monkeypatch, tmp_path):
     says(desk.refuses("logger.wandb=online"), "logger.wandb=online", "WANDB_API_KEY", "logger.wandb=offline")
 
 
-def start(project_root, *command, cwd):
-    return subprocess.run(
-        [sys.executable, str(project_root / command[0]), *map(str, command[1:])],
-        cwd=cwd,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-
 @pytest.mark.parametrize("words", [["loss=cosnet"], ["training.batch_size=[1"], ["source=cloud"]])
 @pytest.mark.sampled(3)
 def test_the_program_refuses_at_once(desk, project_root, words):
-    told = start(project_root, "train.py", *desk.words(*words), cwd=desk.root)
+    told = python(project_root / "train.py", *desk.words(*words), cwd=desk.root, timeout=120)
     assert (told.returncode, told.stdout) == (2, "")
     assert told.stderr.startswith("error: ")
     assert "Traceback" not in told.stderr
@@ -377,7 +363,7 @@ def test_the_program_refuses_at_once(desk, project_root, words):
 @pytest.mark.slow
 def test_the_program_names_a_broken_line(desk, project_root):
     desk.write("train.tsv", GOOD.replace("1.0", "x").encode())
-    told = start(project_root, "train.py", *desk.words(*OWN), cwd=desk.root)
+    told = python(project_root / "train.py", *desk.words(*OWN), cwd=desk.root, timeout=120)
     assert told.returncode == 2
     assert "Traceback" not in told.stderr
     (line,) = (line for line in told.stderr.splitlines() if line.startswith("error: "))

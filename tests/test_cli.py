@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from forks import python
 
 from juzhen.cli import completion, encode, export, verbs
 from juzhen.cli.main import main
@@ -16,12 +17,6 @@ from juzhen.cli.verbs import SUITE, VERBS, load_verb, parser_of
 from juzhen.encoders import load_encoder
 
 MINI = Path(__file__).resolve().parents[1] / "juzhen" / "builtin" / "mini_zh"
-
-
-def started(*command, root, **more):
-    return subprocess.run(
-        [sys.executable, *map(str, command)], cwd=root, capture_output=True, text=True, check=False, **more
-    )
 
 
 @pytest.mark.parametrize("name", VERBS)
@@ -37,26 +32,26 @@ def test_what_a_verb_reads_is_what_its_function_takes(name):
     assert parser.prog == f"juzhen {name}"
 
 
-def test_help_lists_every_verb_at_once_and_loads_nothing_for_it(project_root):
+def test_help_lists_every_verb_at_once_and_loads_nothing_for_it():
     code = (
         "import sys, time; from juzhen.cli.main import main; assert main(['--help']) == 0\n"
         "heavy = {'torch', 'hydra', 'omegaconf', 'numpy', 'rich', 'transformers'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
         "assert time.process_time() < 0.5"
     )
-    ended = started("-c", code, root=project_root)
+    ended = python("-c", code)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert all(f"  {name} " in ended.stdout and about in ended.stdout for name, about in VERBS.items())
 
 
-def test_help_of_no_verb_waits_for_a_heavy_library(project_root):
+def test_help_of_no_verb_waits_for_a_heavy_library():
     code = (
         "import sys; from juzhen.cli.main import main\n"
         f"for name in {list(VERBS)}: assert main([name, '--help']) == 0\n"
         "heavy = {'torch', 'hydra', 'numpy', 'scipy', 'sklearn', 'rich', 'transformers', 'wandb'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )
-    ended = started("-c", code, root=project_root)
+    ended = python("-c", code)
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
@@ -75,7 +70,7 @@ def test_without_the_clone_a_verb_of_the_suite_says_so(monkeypatch, tmp_path, ca
 def test_the_clone_is_found_from_anywhere(project_root, tmp_path):
     code = "import sys; sys.path = [{0!r}, *sys.path]; from juzhen.cli.verbs import load_verb; sys.path.remove({0!r})"
     code += "; load_verb('status'); print(sys.path[0])"
-    ended = started("-c", code.format(str(project_root)), root=tmp_path)
+    ended = python("-c", code.format(str(project_root)), cwd=tmp_path)
     assert (ended.returncode, ended.stdout) == (0, f"{project_root}\n"), ended.stderr
 
 
@@ -91,8 +86,8 @@ def test_the_clone_is_found_from_anywhere(project_root, tmp_path):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_an_old_command_answers_with_the_new_one(project_root, old, new):
-    ended = started(*old, root=project_root)
+def test_an_old_command_answers_with_the_new_one(old, new):
+    ended = python(*old)
     assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", f"now: {new}\n")
 
 
@@ -129,33 +124,26 @@ def shell_folder(tmp_path, project_root):
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("words", "found"),
-    [
-        (["ta"], ["table"]),
-        (["table", "--spl"], ["--split"]),
-        (["table", "--split", ""], ["dev", "test", "both"]),
-        (["table", "--split", "=", "d"], ["dev"]),
-        (["table", "ru"], ["runs"]),
-        (["table", "x"], []),
-    ],
-    ids=" ".join,
-)
-def test_bash_completes(shell_folder, words, found):
-    script = (
-        'source <(juzhen completion bash); complete -p juzhen >/dev/null; COMP_WORDS=(juzhen "$@"); COMP_CWORD=$#\n'
-        '_juzhen; printf "%s\\n" "${COMPREPLY[@]}"'
+def test_bash_completes(shell_folder):
+    found = {
+        "ta": {"table"},
+        "table --spl": {"--split"},
+        "table --split ''": {"dev", "test", "both"},
+        "table --split = d": {"dev"},
+        "table ru": {"runs"},
+        "table x": set(),
+    }
+    script = "source <(juzhen completion bash); complete -p juzhen >/dev/null\n" + "".join(
+        f"COMP_WORDS=(juzhen {words}); COMP_CWORD={len(words.split())}; _juzhen; echo ${{COMPREPLY[@]}}\n"
+        for words in found
     )
+    environment = os.environ | {"PATH": f"{shell_folder}:{os.environ['PATH']}"}
     ended = subprocess.run(
-        ["bash", "-c", script, "bash", *words],
-        cwd=shell_folder,
-        env=os.environ | {"PATH": f"{shell_folder}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        check=False,
+        ["bash", "-c", script], cwd=shell_folder, env=environment, capture_output=True, text=True
     )
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert set(ended.stdout.split()) == set(found)
+    answers = [set(line.split()) for line in ended.stdout.splitlines()]
+    assert dict(zip(found, answers, strict=True)) == found
 
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="there is no zsh")

@@ -5,13 +5,12 @@ import json
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
-from forks import in_a_fork
+from forks import ROOT, in_a_fork, python
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
@@ -23,7 +22,6 @@ from juzhen.data.source import load_examples
 from launch import check_command_line, typed_config
 from launch.naming import register_resolvers
 
-ROOT = Path(__file__).resolve().parents[1]
 EDITIONS = ("README.md", "README.zh.md")
 PAGES = (*EDITIONS, "ARCHITECTURE.md", "CONTRIBUTING.md")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
@@ -260,8 +258,7 @@ def test_the_loss_of_contributing_needs_one_line_of_test_data(extended_root):
         "-p",
         "no:cacheprovider",
     ]
-    command = [sys.executable, "-m", "pytest", *words]
-    done = subprocess.run(command, cwd=extended_root, capture_output=True, text=True, check=False)
+    done = python("-m", "pytest", *words, cwd=extended_root)
     assert done.returncode == 0, done.stdout
     assert "two_sided_margin" in line
 
@@ -282,8 +279,7 @@ def test_all_examples_train_together(extended_root, tiny_backbone, tmp_path):
         f"backbone.path={tiny_backbone}",
     ]
     words = (*choices, *places, "hardware.threads=1", "logger.progress=false")
-    command = [sys.executable, "train.py", *words]
-    done = subprocess.run(command, cwd=extended_root, capture_output=True, text=True, check=False)
+    done = python("train.py", *words, cwd=extended_root)
     assert done.returncode == 0, done.stderr
     (path,) = tmp_path.glob("*/result.json")
     result = json.loads(path.read_text(encoding="utf-8"))

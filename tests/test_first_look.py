@@ -1,10 +1,9 @@
 """Mistakes in data, encoders, devices and losses are told before torch is loaded, and before a folder is made."""
 
 import json
-import subprocess
-import sys
 
 import pytest
+from forks import python
 from jobs import SMALL, compose_job
 from omegaconf import OmegaConf
 
@@ -81,29 +80,29 @@ def mistakes(root):
     }
 
 
-def test_mistakes_are_told_before_torch_is_loaded_and_leave_no_folder(place, project_root, tmp_path):
-    expected = mistakes(place)
-    lines = [["suite=none", *words, f"output_dir={tmp_path / 'runs'}"] for words in expected]
-    ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, json.dumps(lines)], cwd=project_root, capture_output=True, text=True
-    )
-    answers = [json.loads(line) for line in ended.stdout.splitlines()]
-    assert len(answers) == len(expected), ended.stderr
-    for (words, part), (status, told, seconds) in zip(expected.items(), answers, strict=True):
+@pytest.fixture(scope="module")
+def answers(place):
+    """What is said of each mistake, and at last of a job that is right: (status, words, seconds of the processor)."""
+    good = (f"data_dir={place}/good", *OWN)
+    lines = [["suite=none", *words, f"output_dir={place / 'runs'}"] for words in (*mistakes(place), good)]
+    ended = python("-c", PROGRAM, json.dumps(lines))
+    found = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert len(found) == len(lines), ended.stderr
+    return found
+
+
+def test_mistakes_are_told_before_torch_is_loaded_and_leave_no_folder(place, answers):
+    for (words, part), (status, told, seconds) in zip(mistakes(place).items(), answers[:-1], strict=True):
         assert status == 2, (words, status, told)
         assert told.startswith("error: "), words
         assert told.count("\n") == 1, told
         assert part in told, words
         assert seconds < 6, words  # of the processor; 0.7 on a quick machine
-    assert not (tmp_path / "runs").exists()
+    assert not (place / "runs").exists()
 
 
-def test_a_job_that_is_right_says_that_torch_is_loaded(place, project_root, tmp_path):
-    words = ["suite=none", *OWN, f"data_dir={place}/good", f"output_dir={tmp_path}"]
-    ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, json.dumps([words])], cwd=project_root, capture_output=True, text=True
-    )
-    status, told, _ = json.loads(ended.stdout)
+def test_a_job_that_is_right_says_that_torch_is_loaded(answers):
+    status, told, _ = answers[-1]
     assert status == "torch is loaded"
     assert told.startswith("loading torch …\n")
     assert told.count("loading torch") == 1

@@ -1,17 +1,17 @@
 """The main job from end to end: a tiny encoder, a few rows, everything else as it is."""
 
-import csv
 import json
+import os
+import runpy
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from expected_losses import EXPECTED
-from jobs import SMALL, compose_job, forbid_reading, run_job
-from omegaconf import OmegaConf
+from forks import ROOT, in_a_fork
+from jobs import SMALL, compose_job, forbid_reading, key_of, logged, run_job, typed_job, weights
 from scipy.stats import spearmanr
 
 import train
@@ -20,8 +20,6 @@ from juzhen.core.result import Result
 from juzhen.data import loading
 from juzhen.encoders import load_encoder
 from juzhen.metrics.lexical import lexical_scores
-from launch import typed_config
-from launch.naming import run_key
 from launch.stage_run import StageRun
 from lightning_modules.base import SentenceModule
 from lightning_modules.matching import match_losses
@@ -31,16 +29,8 @@ STILL = "optimizer.lr=1e-30"
 """A learning rate that leaves float32 weights as they are."""
 
 
-def typed_job(*overrides):
-    return OmegaConf.to_object(typed_config(compose_job(*overrides)))
-
-
 def values(scores):
     return {key: score.value for key, score in scores.items()}
-
-
-def weights(run: Path) -> bytes:
-    return (run / "encoder" / "model.safetensors").read_bytes()
 
 
 @pytest.fixture(scope="module")
@@ -111,18 +101,15 @@ def test_the_result_knows_where_it_comes_from(run, result, project_root):
 
 
 def test_the_key_follows_what_decides_the_numbers_only():
-    def key(*overrides):
-        return run_key(compose_job(*overrides))
-
-    plain = key()
+    plain = key_of()
     hardware = ("hardware.num_workers=3", "hardware.threads=3", "hardware.micro_batch_tokens=99")
-    assert plain == key(*hardware, "logger=csv", "output_dir=elsewhere", "resume=auto")
-    assert plain == key("loss.temperature=0.05", "optimizer.lr=5e-4"), (
+    assert plain == key_of(*hardware, "logger=csv", "output_dir=elsewhere", "resume=auto")
+    assert plain == key_of("loss.temperature=0.05", "optimizer.lr=5e-4"), (
         "a default that is typed is the default"
     )
-    changed = ("seed=1", "training.batch_size=8", "loss=cosine", "suite=none", "hardware=cpu_bf16")
-    assert len({plain, *map(key, changed)}) == 6
-    assert key("dataset=[demo_sts,demo_nli]") != key("dataset=[demo_nli,demo_sts]")
+    changed = ("seed=1", "training.batch_size=8", "loss=cosine", "suite=demo", "hardware=cpu_bf16")
+    assert len({plain, *map(key_of, changed)}) == 6
+    assert key_of("dataset=[demo_sts,demo_nli]") != key_of("dataset=[demo_nli,demo_sts]")
 
 
 def test_another_precision_is_another_run_and_is_trained(tmp_path, tiny_backbone):
@@ -220,9 +207,8 @@ def test_a_mixture_gives_each_kind_its_loss(tmp_path, tiny_backbone, monkeypatch
     assert built["head"], "the softmax classifier has parameters"
     for key, before in built["head"].items():
         assert not torch.equal(kept[key], before), f"{key} was not trained"
-    with (run / "metrics" / "0" / "metrics.csv").open() as file:
-        logged = {key for row in csv.DictReader(file) for key, value in row.items() if value}
-    assert {"train/loss", "dev/demo_sts/spearman", "dev/demo_nli/spearman"} <= logged
+    for name in ("train/loss", "dev/demo_sts/spearman", "dev/demo_nli/spearman"):
+        assert logged(run, name)
 
 
 NEEDS_MODEL = {"ce", *(name for name, one in EXPECTED.items() if one.kinds == "teacher")}
@@ -423,15 +409,23 @@ def test_the_asked_number_of_threads_is_taken(tmp_path, tiny_backbone):
         torch.set_num_threads(before)
 
 
-def test_the_program_itself(tmp_path, tiny_backbone, project_root):
-    words = [*SMALL, *STEPS, f"output_dir={tmp_path}", f"backbone.path={tiny_backbone}"]
+def run_program(folder, *words):
+    os.chdir(folder)
+    sys.argv = [str(ROOT / "train.py"), *words]
+    runpy.run_path(sys.argv[0], run_name="__main__")
 
-    def start(*more):
-        command = [sys.executable, str(project_root / "train.py"), *more]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+
+def test_the_program_itself(tmp_path, tiny_backbone, capfd):
+    """In a copy of this process, which has torch; `train.py -m` of tests/sweeps/test_train_m.py starts new ones."""
+
+    def start(*words):
+        status = in_a_fork(run_program, tmp_path, *words)
+        said = capfd.readouterr()
+        assert status == 0, said.err
+        return said.out
 
     assert "batch_size: 64" in start("--cfg", "job")
-    shown = start(*words)
+    shown = start(*SMALL, *STEPS, f"output_dir={tmp_path}", f"backbone.path={tiny_backbone}")
     assert "demo_sts" in shown
     (run,) = (path for path in tmp_path.iterdir() if path.name.startswith("demo_sts"))
     assert str(run) in shown

@@ -7,8 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from jobs import compose_job, run_job
-from omegaconf import OmegaConf
+from jobs import NEWS, compose_job, run_job, typed_job
 
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
@@ -28,7 +27,6 @@ from lightning_modules.biencoder import BiEncoder
 from lightning_modules.crossencoder import CrossEncoder
 
 FEW = ("training.duration=2 steps", "debug_rows=40", "evaluation.bootstrap_samples=20")
-NEWS = {"news_story": "故事小说人物", "news_sports": "足球篮球比赛", "news_tech": "手机电脑芯片"}
 KINDS = {"cmrc2018": Kind.POSITIVE_PAIR, "triclue": Kind.TRIPLET, "tnews": Kind.LABELLED_TEXT}
 
 
@@ -99,11 +97,7 @@ def test_each_kind_has_its_measures_and_a_split_without_file_is_a_null(run):
 
 
 def test_the_numbers_are_those_of_the_saved_encoder(run, data):
-    job = OmegaConf.to_object(
-        typed_config(
-            compose_job("dataset=[]", "suite=none", "debug_rows=40", *sets(data, "cmrc2018", "triclue"))
-        )
-    )
+    job = typed_job("dataset=[]", "suite=none", "debug_rows=40", *sets(data, "cmrc2018", "triclue"))
     encoder = load_encoder(run)
     for one in loading.load_job_data(job, {}).evaluation:
         vectors = encoder.encode(one.sentences, batch_tokens=512, progress=False).astype(np.float64)
@@ -195,9 +189,7 @@ def test_a_cross_encoder_ranks_and_says_what_it_cannot_measure(data, tmp_path, t
 
 def test_a_cross_encoder_ranks_by_the_scores_of_its_pairs(data, tmp_path, tiny_backbone):
     words = ("debug_rows=9", "model=crossencoder", "dataset=[]", *sets(data, "cmrc2018"))
-    job = OmegaConf.to_object(
-        typed_config(compose_job(*words, "suite=none", "backbone=embedded", f"backbone.path={tiny_backbone}"))
-    )
+    job = typed_job(*words, "suite=none", "backbone=embedded", f"backbone.path={tiny_backbone}")
     dev = loading.load_job_data(job, {}, unscored=CrossEncoder.unscored).evaluation[0]
     plan = CrossEncoderPlan([dev])
     first, second = (plan.examples.texts(column) for column in ("text_a", "text_b"))
@@ -234,8 +226,7 @@ def test_what_cannot_be_measured_is_named_with_the_true_reason(words, message, t
     (tmp_path / "wiki1m" / "dev.txt").write_text("some\nlines\n")
     (tmp_path / "tnews").mkdir()
     (tmp_path / "tnews" / "dev.tsv").write_text("text\tlabel\na\tnews_story\n")
-    composed = compose_job("dataset=[]", "suite=none", f"data_dir={tmp_path}", *words)
-    job = OmegaConf.to_object(typed_config(composed))
+    job = typed_job("dataset=[]", "suite=none", f"data_dir={tmp_path}", *words)
     model = CrossEncoder if "model=crossencoder" in words else BiEncoder
     with pytest.raises(UserError, match=message):
         loading.load_job_data(job, {}, unscored=model.unscored)

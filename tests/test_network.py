@@ -25,22 +25,14 @@ def nobody(monkeypatch, tmp_path):
     network._hub_answers.cache_clear()
 
 
-@pytest.fixture
-def listening():
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        server.listen()
-        yield f"http://127.0.0.1:{server.getsockname()[1]}"
-
-
-def test_a_server_answers_or_does_not(listening):
-    assert answers(listening)
+def test_a_server_answers_or_does_not(open_port):
+    assert answers(open_port)
     assert not answers("http://127.0.0.1:9")
     assert not answers("http://127.0.0.1:99999999")
 
 
-def test_a_proxy_stands_for_what_is_behind_it(listening, monkeypatch):
-    monkeypatch.setenv("HTTPS_PROXY", listening)
+def test_a_proxy_stands_for_what_is_behind_it(open_port, monkeypatch):
+    monkeypatch.setenv("HTTPS_PROXY", open_port)
     assert answers("https://no-such-host.invalid")
 
 
@@ -85,10 +77,10 @@ def test_a_copy_in_the_cache_is_asked_without_a_network(monkeypatch, tmp_path, e
         require_hub("toy", "C-MTEB/LCQMC")
 
 
-def test_the_hub_is_asked_once(monkeypatch, listening):
-    monkeypatch.setenv("HF_ENDPOINT", listening)
+def test_the_hub_is_asked_once(monkeypatch, open_port):
+    monkeypatch.setenv("HF_ENDPOINT", open_port)
     asked = []
     monkeypatch.setattr(network, "answers", lambda url: asked.append(url) or True)
     for name in ("C-MTEB/BQ", "C-MTEB/LCQMC"):
         hub.require_hub("toy", name)
-    assert asked == [listening]
+    assert asked == [open_port]

@@ -3,12 +3,11 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from forks import python
 from jobs import compose_job
 from omegaconf import OmegaConf
 from test_broken_inputs import GOOD, OWN, Desk, says
@@ -119,12 +118,11 @@ def test_a_finished_cell_of_a_sweep_is_held_to_its_data(desk, made):
 
 
 @pytest.mark.slow
-def test_a_sweep_over_other_data_starts_nothing(desk, made, project_root):
+def test_a_sweep_over_other_data_starts_nothing(desk, made):
     words = desk.words(*OWN, "seed=1,2", "hydra.launcher.jobs=1")
-    command = [sys.executable, "train.py", "-m", *words]
     for change, status in ((GOOD, 0), (GOOD, 0), (CHANGED, 2)):
         desk.write("train.tsv", change.encode())
-        told = subprocess.run(command, cwd=project_root, capture_output=True, text=True, check=False)
+        told = python("train.py", "-m", *words)
         assert told.returncode == status, told.stderr
     says(told.stderr, "error: ", "train/demo_sts has changed", "move its folder away")
     assert "finished in" not in told.stderr
@@ -178,11 +176,9 @@ def test_a_run_that_learnt_nothing_yet_may_have_its_data_mended(desk, made):
     assert told["train/demo_sts"]["files"][0]["bytes"] == len(CHANGED.encode())
 
 
-def test_showing_again_needs_no_torch(desk, made, project_root):
+def test_showing_again_needs_no_torch(desk, made):
     code = "import sys, train\ntry: train.main()\nfinally: print('torch' in sys.modules)"
     words = desk.words(*OWN, "resume=auto")
-    told = subprocess.run(
-        [sys.executable, "-c", code, *words], cwd=project_root, capture_output=True, text=True, check=True
-    )
+    told = python("-c", code, *words, check=True)
     assert told.stdout.strip().endswith("False")
     assert "already finished" in told.stdout

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from forks import python
 
 from juzhen.cli import score
 from juzhen.cli.main import main
@@ -185,22 +186,12 @@ def test_a_score_column_may_be_renamed(run, tmp_path):
     )
 
 
-def test_torch_waits_until_the_command_line_is_right(project_root):
-    code = "import sys; from juzhen.cli.main import main; main(['score', *{}]); print('torch' in sys.modules)"
-    for arguments in (
-        ["nowhere", "--file", "no.tsv"],
-        ["nowhere"],
-        ["nowhere", "a", "b", "--backend", "onx"],
-    ):
-        told = subprocess.run(
-            [sys.executable, "-c", code.format(arguments)],
-            cwd=project_root,
-            capture_output=True,
-            check=True,
-            text=True,
-        )
-        assert told.stdout.strip() == "False"
-        assert "Traceback" not in told.stderr
+def test_torch_waits_until_the_command_line_is_right():
+    lines = (["nowhere", "--file", "no.tsv"], ["nowhere"], ["nowhere", "a", "b", "--backend", "onx"])
+    code = f"for words in {lines}: main(['score', *words]); print('torch' in sys.modules)"
+    told = python("-c", f"import sys; from juzhen.cli.main import main\n{code}", check=True)
+    assert told.stdout == 3 * "False\n"
+    assert "Traceback" not in told.stderr
 
 
 def test_the_script_runs_from_anywhere_and_a_mistake_exits_2(project_root, run, tmp_path):

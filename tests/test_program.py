@@ -7,6 +7,7 @@ import sys
 from textwrap import indent
 
 import pytest
+from forks import python
 
 import launch
 import train
@@ -170,9 +171,9 @@ def test_ctrl_c_at_the_start_of_a_job_leaves_no_traceback(monkeypatch, capsys):
     assert capsys.readouterr().err == "stopped by Ctrl-C\n"
 
 
-def test_nothing_that_takes_time_is_loaded_before_a_program_is_ready(project_root):
+def test_nothing_that_takes_time_is_loaded_before_a_program_is_ready():
     listed = "import train, sys; print({'hydra', 'omegaconf', 'numpy', 'torch'} & set(sys.modules))"
-    ended = subprocess.run([sys.executable, "-c", listed], cwd=project_root, capture_output=True, text=True)
+    ended = python("-c", listed)
     assert ended.stdout == "set()\n"
 
 
@@ -274,10 +275,8 @@ def test_a_slip_is_met_with_what_there_is(capsys, main, words, parts):
 
 @pytest.mark.parametrize("module", ["tools.bench.page", "tools.loss_table", "tools.halve"])
 @pytest.mark.slow
-def test_a_program_of_one_module_starts(project_root, module):
-    ended = subprocess.run(
-        [sys.executable, "-m", module, "--help"], cwd=project_root, capture_output=True, text=True
-    )
+def test_a_program_of_one_module_starts(module):
+    ended = python("-m", module, "--help")
     assert (ended.returncode, ended.stderr) == (0, "")
 
 

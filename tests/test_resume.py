@@ -2,15 +2,12 @@
 
 import random
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import pytorch_lightning as pl
 import torch
-from interrupted_job import Interrupt
-from jobs import in_memory, run_job
+from jobs import Interrupt, in_memory, interrupt, run_job, weights
 
 import callbacks.trainer as assembly
 from callbacks import snapshot_file
@@ -20,7 +17,6 @@ from callbacks.snapshots import boot_id, find_snapshot
 from juzhen.cli.program import status_of
 from launch import run_cli
 
-INTERRUPTED = Path(__file__).with_name("interrupted_job.py")
 JOB = (
     "hardware.snapshot_share=1e9",  # after every step, however small the steps are here
     "training.duration=4 epochs",
@@ -30,28 +26,31 @@ JOB = (
 )
 
 
-def weights(run: Path) -> bytes:
-    return (run / "encoder" / "model.safetensors").read_bytes()
-
-
-def interrupt(output_dir, backbone, step, name, *overrides):
-    command = [sys.executable, INTERRUPTED, output_dir, backbone, step, name, *overrides]
-    return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
-
-
 def left_behind(output_dir: Path) -> int:
     """Optimizer steps behind the newest state that a killed run left, in memory or on disk."""
     (folder,) = output_dir.glob("*/checkpoints")
     return newest_state(folder).steps
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, tiny_backbone):
+    """The run that is left alone."""
+    return run_job(tmp_path_factory.mktemp("whole"), tiny_backbone, *JOB)
+
+
 def assert_same_weights(
-    tmp_path, backbone, steps, *overrides, name="SIGKILL", status=-signal.SIGKILL, costs_a_step=False
+    tmp_path,
+    backbone,
+    steps,
+    *overrides,
+    name="SIGKILL",
+    status=-signal.SIGKILL,
+    costs_a_step=False,
+    whole=None,
 ):
-    whole = run_job(tmp_path / "whole", backbone, *JOB, *overrides)
+    whole = whole or run_job(tmp_path / "whole", backbone, *JOB, *overrides)
     for step in steps:
-        done = interrupt(tmp_path / "cut", backbone, step, name, *JOB, *overrides, "resume=auto")
-        assert done.returncode == status, done.stderr
+        assert interrupt(tmp_path / "cut", backbone, step, name, *JOB, *overrides, "resume=auto") == status
         if costs_a_step:
             assert left_behind(tmp_path / "cut") == step - 1  # the signal comes before the step is over
     finished = run_job(tmp_path / "cut", backbone, *JOB, *overrides, "resume=auto")
@@ -61,22 +60,9 @@ def assert_same_weights(
     return whole, finished
 
 
-def test_killed_after_a_validation(tmp_path, tiny_backbone):
-    assert_same_weights(tmp_path, tiny_backbone, steps=[13], costs_a_step=boot_id() is not None)
-
-
-def test_sigterm_saves_and_says_so_by_its_status(tmp_path, tiny_backbone, monkeypatch, capsys):
-    job = (*JOB, "training.checkpoint_every=1000 steps", "hardware.snapshot_folder=null", "resume=auto")
-    whole = run_job(tmp_path / "whole", tiny_backbone, *job)
-    with monkeypatch.context() as patched:
-        build = assembly.build_callbacks
-        patched.setattr(assembly, "build_callbacks", lambda *given: [Interrupt(8, "SIGTERM"), *build(*given)])
-        with pytest.raises(SystemExit) as end:
-            run_job(tmp_path / "cut", tiny_backbone, *job)
-    assert end.value.code == 128 + signal.SIGTERM
-    assert "stopped by SIGTERM; continue with resume=auto" in capsys.readouterr().err
-    assert left_behind(tmp_path / "cut") == 8
-    assert weights(run_job(tmp_path / "cut", tiny_backbone, *job)) == weights(whole)
+def test_killed_after_a_validation(tmp_path, tiny_backbone, whole):
+    in_memory = boot_id() is not None
+    assert_same_weights(tmp_path, tiny_backbone, steps=[13], costs_a_step=in_memory, whole=whole)
 
 
 @pytest.fixture
@@ -87,23 +73,32 @@ def can_interrupt():
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.parametrize("overrides", [(), ("hardware.snapshot_folder=null",)], ids=["in memory", "on disk"])
-@pytest.mark.sampled(2)
-def test_ctrl_c_saves_and_says_so_by_its_status(
-    tmp_path, tiny_backbone, monkeypatch, capsys, can_interrupt, overrides
+ON_DISK = ("hardware.snapshot_folder=null",)
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "saved", "told"),
+    [
+        ("SIGTERM", ("training.checkpoint_every=1000 steps", *ON_DISK), 8, "stopped by SIGTERM; "),
+        ("SIGINT", (), 7, "stopped by Ctrl-C; step 7 is saved; "),
+        pytest.param(*("SIGINT", ON_DISK, 7, "stopped by Ctrl-C; step 7 is saved; "), marks=pytest.mark.slow),
+    ],
+    ids=["SIGTERM", "in memory", "on disk"],
+)
+def test_a_signal_saves_and_says_so_by_its_status(
+    tmp_path, tiny_backbone, monkeypatch, capsys, can_interrupt, whole, name, overrides, saved, told
 ):
     job = (*JOB, *overrides, "resume=auto")
-    whole = run_job(tmp_path / "whole", tiny_backbone, *job)
     with monkeypatch.context() as patched:
         build = assembly.build_callbacks
-        patched.setattr(assembly, "build_callbacks", lambda *given: [Interrupt(8, "SIGINT"), *build(*given)])
+        patched.setattr(assembly, "build_callbacks", lambda *given: [Interrupt(8, name), *build(*given)])
         with pytest.raises(SystemExit) as end:
             run_cli(run_job)(tmp_path / "cut", tiny_backbone, *job)
-    assert end.value.code == 128 + signal.SIGINT
+    assert end.value.code == 128 + getattr(signal, name)
     said = capsys.readouterr().err
-    assert "stopped by Ctrl-C; step 7 is saved; continue with resume=auto\n" in said
+    assert f"{told}continue with resume=auto\n" in said
     assert "Traceback" not in said
-    assert left_behind(tmp_path / "cut") == 7
+    assert left_behind(tmp_path / "cut") == saved
     assert weights(run_job(tmp_path / "cut", tiny_backbone, *job)) == weights(whole)
 
 
@@ -222,10 +217,8 @@ def test_killed_at_five_random_steps(tmp_path, tiny_backbone, overrides):
     assert_same_weights(tmp_path, tiny_backbone, steps, *overrides)
 
 
-def test_a_finished_run_is_shown_and_not_repeated(tmp_path, tiny_backbone, capsys):
-    first = run_job(tmp_path, tiny_backbone, *JOB)
-    before = weights(first), (first / "result.json").stat().st_mtime_ns
-    capsys.readouterr()
-    run_job(tmp_path, tiny_backbone, *JOB, "resume=auto")
-    assert (weights(first), (first / "result.json").stat().st_mtime_ns) == before
+def test_a_finished_run_is_shown_and_not_repeated(whole, tiny_backbone, capsys):
+    before = weights(whole), (whole / "result.json").stat().st_mtime_ns
+    run_job(whole.parent, tiny_backbone, *JOB, "resume=auto")
+    assert (weights(whole), (whole / "result.json").stat().st_mtime_ns) == before
     assert "demo_sts" in capsys.readouterr().out

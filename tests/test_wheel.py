@@ -8,6 +8,7 @@ import sys
 import zipfile
 
 import pytest
+from forks import python
 
 pytestmark = pytest.mark.slow  # builds the wheel
 PYTHON = re.compile(r"^```python\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
@@ -33,14 +34,7 @@ def installed(project_root, tmp_path_factory):
         environment.pop(
             "COLUMNS", None
         )  # a process that runs tests sets it; a table is drawn for a terminal then
-        return subprocess.run(
-            [sys.executable, *words],
-            cwd=folder / "desk",
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return python(*words, cwd=folder / "desk", env=environment)
 
     return run
 

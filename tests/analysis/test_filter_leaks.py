@@ -2,16 +2,14 @@
 
 import numpy as np
 import pytest
-from jobs import compose_job, run_job
+from jobs import compose_job, key_of, run_job, typed_job
 from omegaconf import OmegaConf
 
 from juzhen.core.examples import Kind
 from juzhen.core.result import Result
 from juzhen.data.loading import load_job_data
 from juzhen.report.identity import identify
-from launch import typed_config
 from launch.console import leaky_counts
-from launch.naming import run_key
 
 HEADER = "sentence1\tsentence2\tlabel"
 TRAIN = [
@@ -48,8 +46,7 @@ def planted(tmp_path):
 
 
 def train_rows(*overrides, kind=Kind.LABELLED_PAIR):
-    job = OmegaConf.to_object(typed_config(compose_job(*overrides)))
-    return load_job_data(job, {"afqmc": kind}).train["afqmc"]
+    return load_job_data(typed_job(*overrides), {"afqmc": kind}).train["afqmc"]
 
 
 def test_exactly_the_planted_rows_are_left_out(planted):
@@ -95,10 +92,6 @@ def test_the_result_counts_them_and_the_console_has_the_number(planted, tmp_path
     assert result.data["dev/atec"]["leaky"] is None
     assert leaky_counts(result) == {"afqmc": 2}
     assert "afqmc: 2 rows left out" in capsys.readouterr().out
-
-
-def key_of(*overrides):
-    return run_key(OmegaConf.to_container(compose_job(*overrides), resolve=False))
 
 
 def test_the_run_key_knows_of_it():

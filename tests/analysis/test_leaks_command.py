@@ -26,18 +26,7 @@ def data(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.fixture(autouse=True)
-def _without_promised_rows(monkeypatch):
-    """The small files of these tests have not the rows that the real sets promise."""
-    from juzhen.data.audit import sources
-
-    load = sources.load_examples
-
-    def without_promise(config, split, **more):
-        config.rows[split] = None
-        return load(config, split, **more)
-
-    monkeypatch.setattr(sources, "load_examples", without_promise)
+pytestmark = pytest.mark.usefixtures("without_promised_rows")
 
 
 def run(folder, *arguments):

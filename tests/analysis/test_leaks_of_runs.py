@@ -54,17 +54,8 @@ def audited(run, folder):
 @pytest.mark.parametrize("model", ["crops", "mlm"])
 @pytest.mark.sampled(2)
 def test_a_filtered_run_has_learnt_from_no_evaluation_sentence(
-    tmp_path, tiny_backbone, data, monkeypatch, capsys, model
+    tmp_path, tiny_backbone, data, capsys, model, without_promised_rows
 ):
-    from juzhen.data.audit import sources
-
-    load = sources.load_examples
-
-    def without_promise(config, split, **more):
-        config.rows[split] = None  # the small file has not the rows that the real set promises
-        return load(config, split, **more)
-
-    monkeypatch.setattr(sources, "load_examples", without_promise)
     runs = {filters: trained(tmp_path, tiny_backbone, data, filters=filters) for filters in ("true", "false")}
     status, clean = audited(runs["true"], tmp_path / "clean")
     assert (status, clean["leaky_lines"]) == (0, 0)

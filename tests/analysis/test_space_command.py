@@ -8,25 +8,18 @@ import pytest
 from juzhen.cli.main import main
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.probe import Probe
-from juzhen.encoders import load_backbone, load_encoder, save_encoder
-from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders import load_encoder
 from juzhen.metrics.geometry import mean_cosine, neighbour_similarity, norms, silhouette
 
 
-@pytest.fixture(scope="module")
-def folder(tiny_backbone, tmp_path_factory):
-    config = BackboneConfig(path=str(tiny_backbone), initialize="random", max_length=32)
-    return save_encoder(load_backbone(config, seed=0), tmp_path_factory.mktemp("some") / "encoder", card={})
-
-
-def test_the_numbers_are_those_of_the_embeddings(folder, tmp_path, capsys):
+def test_the_numbers_are_those_of_the_embeddings(encoder_folder, tmp_path, capsys):
     lines = tmp_path / "lines.txt"
     lines.write_text(
         "今天天气很好\n\n怎么修改密码\n今天天气很好\n他在跑步\n三只猫\n两只狗在叫\n好\n", encoding="utf-8"
     )
     words = [
         "space",
-        str(folder),
+        str(encoder_folder),
         "--dataset",
         "demo_qmc",
         "--file",
@@ -37,7 +30,7 @@ def test_the_numbers_are_those_of_the_embeddings(folder, tmp_path, capsys):
     assert main([*words, "--sentences", "40"]) == 0
     found = json.loads((tmp_path / "out.json").read_text())
     texts = list(dict.fromkeys(line for line in lines.read_text(encoding="utf-8").split("\n") if line))
-    embeddings = load_encoder(folder).encode(texts, batch_tokens=64, progress=False)
+    embeddings = load_encoder(encoder_folder).encode(texts, batch_tokens=64, progress=False)
     own = found["lines.txt"]
     assert own["texts"] == len(texts) == 6
     assert own["mean_cosine"] == pytest.approx(mean_cosine(embeddings), abs=1e-5)
@@ -55,15 +48,17 @@ def test_the_numbers_are_those_of_the_embeddings(folder, tmp_path, capsys):
     assert "silhouette" not in shown
 
 
-def test_classes_have_a_silhouette(folder, news, tmp_path):
+def test_classes_have_a_silhouette(encoder_folder, news, tmp_path):
     data = next(word for word in news if word.startswith("data_dir=")).partition("=")[2]
-    words = ["space", str(folder), "--dataset", "tnews", "--split", "test", "--data-dir", data]
+    words = ["space", str(encoder_folder), "--dataset", "tnews", "--split", "test", "--data-dir", data]
     assert main([*words, "--output", str(tmp_path / "out.json")]) == 0
     (found,) = json.loads((tmp_path / "out.json").read_text()).values()
     rows = [
         line.split("\t") for line in (tmp_path / "data" / "tnews" / "test.tsv").read_text().splitlines()[1:]
     ]
-    embeddings = load_encoder(folder).encode([text for text, _ in rows], batch_tokens=64, progress=False)
+    embeddings = load_encoder(encoder_folder).encode(
+        [text for text, _ in rows], batch_tokens=64, progress=False
+    )
     classes = np.unique([name for _, name in rows], return_inverse=True)[1]
     assert found["silhouette"] == pytest.approx(silhouette(embeddings, classes), abs=1e-4)
     assert found["texts"] == len(rows)
@@ -91,6 +86,6 @@ def test_a_sample_of_triplets_holds_anchors_and_their_positives():
         (["--sentences", "3"], "expected at least 10"),
     ],
 )
-def test_mistakes_are_named(folder, words, message, capsys):
-    assert main(["space", str(folder), *words]) == 2
+def test_mistakes_are_named(encoder_folder, words, message, capsys):
+    assert main(["space", str(encoder_folder), *words]) == 2
     assert message in capsys.readouterr().err

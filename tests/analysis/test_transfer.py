@@ -8,8 +8,6 @@ import pytest
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
-from juzhen.encoders import load_backbone, save_encoder
-from juzhen.encoders.spec import BackboneConfig
 from juzhen.evaluation.transfer import transfer
 
 NUMBERS = {"batch_tokens": 512, "seed": 0, "limit": None}
@@ -78,15 +76,18 @@ def test_sets_without_classes_are_refused():
         transfer(Vectors(), {"train": None}, **NUMBERS)
 
 
-@pytest.fixture(scope="module")
-def folder(tiny_backbone, tmp_path_factory):
-    config = BackboneConfig(path=str(tiny_backbone), initialize="random", max_length=32)
-    return save_encoder(load_backbone(config, seed=0), tmp_path_factory.mktemp("some") / "encoder", card={})
-
-
-def test_the_command_prints_a_row_per_set_and_writes_json(folder, tmp_path, capsys):
+def test_the_command_prints_a_row_per_set_and_writes_json(encoder_folder, tmp_path, capsys):
     output = tmp_path / "transfer.json"
-    words = ["transfer", str(folder), "demo_qmc", "demo_nli", "--limit", "60", "--output", str(output)]
+    words = [
+        "transfer",
+        str(encoder_folder),
+        "demo_qmc",
+        "demo_nli",
+        "--limit",
+        "60",
+        "--output",
+        str(output),
+    ]
     assert main(words) == 0
     assert [line.split(" | ")[0] for line in capsys.readouterr().out.splitlines()[2:]] == [
         "| demo_qmc",
@@ -106,6 +107,6 @@ def test_the_command_prints_a_row_per_set_and_writes_json(folder, tmp_path, caps
         (["demo_sts"], "0/1 pairs or NLI pairs"),
     ],
 )
-def test_mistakes_are_named(folder, words, message, capsys):
-    assert main(["transfer", str(folder), *words]) == 2
+def test_mistakes_are_named(encoder_folder, words, message, capsys):
+    assert main(["transfer", str(encoder_folder), *words]) == 2
     assert message in capsys.readouterr().err

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from jobs import compose_job, run_job
+from jobs import compose_job, key_of, run_job, weights
 from omegaconf import OmegaConf
 
 from callbacks.trainer import chosen_callbacks
@@ -11,7 +11,6 @@ from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.report.identity import identify
 from launch import typed_config
-from launch.naming import run_key
 from launch.stored import stored_job
 
 WATCHING = ["Throughput", "SetCounts", "PeakMemory", "LossGradient", "SpaceHealth", "ScoreHealth"]
@@ -19,7 +18,7 @@ QUICK = ("training.duration=2 steps", "evaluation.splits=[dev]")
 
 
 def chosen(*words):
-    return chosen_callbacks(typed_config(compose_job(*words)).callbacks)
+    return chosen_callbacks(typed_config(compose_job("suite=none", *words)).callbacks)
 
 
 def test_the_default_and_what_is_left_out_or_added():
@@ -61,7 +60,7 @@ def test_it_is_told_before_rows_are_read(tmp_path, tiny_backbone, monkeypatch):
 
 def test_only_what_decides_weights_is_part_of_the_key():
     keys = [
-        run_key(compose_job(*words))
+        key_of(*words)
         for words in (
             (),
             ("callbacks=[]",),
@@ -79,9 +78,7 @@ def test_a_run_without_any_has_a_result_and_the_same_row(tmp_path, tiny_backbone
         run_job(tmp_path / str(len(words)), tiny_backbone, *QUICK, *words)
         for words in ((), ("callbacks=[]",))
     )
-    assert (watched / "encoder" / "model.safetensors").read_bytes() == (
-        alone / "encoder" / "model.safetensors"
-    ).read_bytes()
+    assert weights(watched) == weights(alone)
     assert not {one.name for one in alone.iterdir()} & {"health.jsonl", "scores.jsonl"}
     training = json.loads((alone / "result.json").read_text(encoding="utf-8"))["training"]
     assert training["steps"] == 2

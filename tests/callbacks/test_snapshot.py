@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -247,35 +245,34 @@ def test_it_takes_no_more_than_its_share_of_the_time(checkpoints, shared, monkey
     assert {later - earlier for earlier, later in pairwise(written[1:])} == {4}
 
 
-KILLED = """
-import sys
-from pathlib import Path
-import torch
-from callbacks.snapshot import Snapshots
-
-snapshots = Snapshots(Path(sys.argv[1]), Path(sys.argv[2]), share=1e9)
-for step in range(1, 10**9):
-    number = torch.full((300_000,), float(step))
-    snapshots.write(lambda: {"step": step, "one": number, "other": [number[:1000].clone()]}, steps=step)
-    print(step, flush=True)
-"""
+def write_on_and_on(checkpoints, shared, pipe):
+    snapshots = Snapshots(checkpoints, shared, share=ALWAYS)
+    for step in range(1, 10**9):
+        number = torch.full((300_000,), float(step))
+        told = {"step": step, "one": number, "other": [number[:1000].clone()]}
+        snapshots.write(lambda told=told: told, steps=step)
+        os.write(pipe, f"{step}\n".encode())
 
 
 @pytest.mark.parametrize(
     "wait", [0.011, *(pytest.param(wait, marks=pytest.mark.slow) for wait in (0.0, 0.002, 0.005, 0.019))]
 )
-def test_killed_while_it_writes_it_leaves_one_whole_state(checkpoints, shared, project_root, wait):
-    command = [sys.executable, "-c", KILLED, checkpoints, shared]
-    process = subprocess.Popen(
-        [str(word) for word in command], cwd=project_root, stdout=subprocess.PIPE, text=True
-    )
-    for line in process.stdout:
-        if int(line) >= 20:
-            break
-    time.sleep(wait)
-    process.send_signal(signal.SIGKILL)
-    said = process.stdout.read().split()
-    process.wait()
+def test_killed_while_it_writes_it_leaves_one_whole_state(checkpoints, shared, wait):
+    end, pipe = os.pipe()
+    if not (process := os.fork()):
+        try:
+            write_on_and_on(checkpoints, shared, pipe)
+        finally:
+            os._exit(1)
+    os.close(pipe)
+    with open(end) as told:
+        for line in told:
+            if int(line) >= 20:
+                break
+        time.sleep(wait)
+        os.kill(process, signal.SIGKILL)
+        said = told.read().split()
+    os.waitpid(process, 0)
     found = find_snapshot(checkpoints)
     kept = read_snapshot(found.path)
     assert kept["step"] == found.steps

@@ -1,6 +1,5 @@
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -15,29 +14,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from launch import stage_run
 
-
-@pytest.fixture
-def closed_port():
-    """A local address that refuses connections."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
-
-
-@pytest.fixture
-def open_port():
-    """A local address that takes connections."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        listening.listen()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-
-
-@pytest.fixture(autouse=True)
-def keyless(monkeypatch, tmp_path):
-    for name in ("WANDB_API_KEY", "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+pytestmark = pytest.mark.usefixtures("keyless")
 
 
 def test_without_a_key_nobody_is_asked(monkeypatch):

@@ -4,7 +4,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from transformers import AutoTokenizer
 
 from conf.job import AugmentationConfig
 from juzhen.core.batch import Sharing
@@ -20,11 +19,6 @@ from juzhen.encoders.views_text import TextViews, reordered, sentences_of
 
 FIRST = ["一二三四五六七八", "甲乙丙丁戊己庚辛", "一二三四五六七八"]
 SECOND = ["天地玄黄宇宙洪荒", "一二三四五六七八", "春夏秋冬东西南北"]
-
-
-@pytest.fixture(scope="module")
-def tokenizer(project_root):
-    return AutoTokenizer.from_pretrained(project_root / "juzhen" / "builtin" / "encoder")
 
 
 @pytest.fixture

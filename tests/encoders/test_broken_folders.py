@@ -5,15 +5,15 @@ import shutil
 
 import pytest
 import torch
+from jobs import tiny_encoder
 from safetensors.torch import load_file, save_file
 
 from juzhen.core.errors import UserError
-from juzhen.encoders import load_backbone, load_encoder, save_encoder
+from juzhen.encoders import load_encoder, save_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.cross_encoder_bundle import save_cross_encoder
 from juzhen.encoders.layout import read_layout
 from juzhen.encoders.projection import Projection
-from juzhen.encoders.spec import BackboneConfig
 
 DEEP = "[" * 100_000
 
@@ -25,10 +25,7 @@ def whole(tmp_path_factory, tiny_backbone):
     shutil.copytree(tiny_backbone, root / "plain")
     config = json.loads((root / "plain" / "config.json").read_text())
     (root / "plain" / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 2}))
-    encoder = load_backbone(
-        BackboneConfig(path=str(root / "plain"), initialize="random", max_length=32), seed=0
-    )
-    return save_encoder(encoder, root / "encoder", card={})
+    return save_encoder(tiny_encoder(root / "plain"), root / "encoder", card={})
 
 
 @pytest.fixture

@@ -1,17 +1,8 @@
-import subprocess
-import sys
-
 import pytest
-from transformers import AutoTokenizer, BertTokenizer
+from forks import python
+from transformers import BertTokenizer
 
 from tools.build_vocabulary import SPECIAL, gb2312_hanzi, vocabulary, write_files
-
-
-@pytest.fixture(scope="module")
-def embedded(project_root):
-    return AutoTokenizer.from_pretrained(
-        project_root / "juzhen" / "builtin" / "encoder", local_files_only=True
-    )
 
 
 def test_the_committed_files_are_what_the_script_writes(project_root, tmp_path):
@@ -24,8 +15,7 @@ def test_the_committed_files_are_what_the_script_writes(project_root, tmp_path):
 
 @pytest.mark.slow
 def test_the_command_writes_the_same_in_a_fresh_process(project_root, tmp_path):
-    command = [sys.executable, "-m", "tools.build_vocabulary", str(tmp_path)]
-    subprocess.run(command, cwd=project_root, check=True, env={"PYTHONHASHSEED": "7"})
+    python("-m", "tools.build_vocabulary", tmp_path, check=True, env={"PYTHONHASHSEED": "7"})
     vocab = (project_root / "juzhen" / "builtin" / "encoder" / "vocab.txt").read_bytes()
     assert (tmp_path / "vocab.txt").read_bytes() == vocab
 
@@ -40,11 +30,11 @@ def test_all_of_gb2312_is_there_and_nothing_twice():
     assert set(hanzi) < set(tokens)
 
 
-def test_auto_tokenizer_reads_the_whole_vocabulary(embedded):
-    assert isinstance(embedded, BertTokenizer)
-    assert [embedded.convert_ids_to_tokens(number) for number in range(len(embedded))] == vocabulary()
-    assert embedded.pad_token_id == 0
-    assert embedded.model_max_length == 512
+def test_auto_tokenizer_reads_the_whole_vocabulary(tokenizer):
+    assert isinstance(tokenizer, BertTokenizer)
+    assert [tokenizer.convert_ids_to_tokens(number) for number in range(len(tokenizer))] == vocabulary()
+    assert tokenizer.pad_token_id == 0
+    assert tokenizer.model_max_length == 512
 
 
 @pytest.mark.parametrize(
@@ -60,15 +50,15 @@ def test_auto_tokenizer_reads_the_whole_vocabulary(embedded):
         ("😀", "[UNK]"),
     ],
 )
-def test_everything_splits_into_characters(embedded, text, tokens):
-    assert embedded.tokenize(text) == tokens.split()
+def test_everything_splits_into_characters(tokenizer, text, tokens):
+    assert tokenizer.tokenize(text) == tokens.split()
 
 
-def test_a_sentence_is_framed(embedded):
-    numbers = embedded("你好")["input_ids"]
-    assert embedded.convert_ids_to_tokens(numbers) == ["[CLS]", "你", "好", "[SEP]"]
-    assert embedded("你好", "再见")["token_type_ids"] == [0, 0, 0, 0, 1, 1, 1]
+def test_a_sentence_is_framed(tokenizer):
+    numbers = tokenizer("你好")["input_ids"]
+    assert tokenizer.convert_ids_to_tokens(numbers) == ["[CLS]", "你", "好", "[SEP]"]
+    assert tokenizer("你好", "再见")["token_type_ids"] == [0, 0, 0, 0, 1, 1, 1]
 
 
-def test_every_printable_ascii_sign_has_a_token(embedded):
-    assert embedded.unk_token_id not in embedded("".join(map(chr, range(33, 127))))["input_ids"]
+def test_every_printable_ascii_sign_has_a_token(tokenizer):
+    assert tokenizer.unk_token_id not in tokenizer("".join(map(chr, range(33, 127))))["input_ids"]

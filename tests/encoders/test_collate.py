@@ -12,7 +12,7 @@ from juzhen.core.batch import Sharing
 from juzhen.core.examples import Examples, Kind
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.packing import pack
-from juzhen.losses import InfoNCE
+from juzhen.losses import InfoNCE, SimCSE
 from juzhen.losses.loss import Loss
 
 TEXTS = list("abcdef")
@@ -124,6 +124,7 @@ def test_two_views_differ_under_dropout_and_only_there(bert_folder, load):
 def test_losses_share_unless_they_say_so():
     assert not Loss.needs_two_views
     assert not InfoNCE.needs_two_views
+    assert SimCSE.needs_two_views
 
 
 @pytest.mark.parametrize(
@@ -136,23 +137,16 @@ def test_losses_share_unless_they_say_so():
     ],
 )
 def test_the_loss_and_the_configuration_decide(tiny_backbone, needs, share_sentences, expected):
-    from jobs import compose_job
-    from omegaconf import OmegaConf
+    from jobs import typed_job
 
     from juzhen.encoders import load_backbone
-    from launch import typed_config
     from lightning_modules.biencoder import BiEncoder
 
     class TwoViews(InfoNCE):
         needs_two_views = needs
 
-    words = (
-        "backbone=embedded",
-        f"backbone.path={tiny_backbone}",
-        f"training.share_sentences={share_sentences}",
-        "loss=info_nce",
-    )
-    job = OmegaConf.to_object(typed_config(compose_job(*words)))
+    words = ("loss=info_nce", f"training.share_sentences={share_sentences}")
+    job = typed_job("backbone=embedded", f"backbone.path={tiny_backbone}", *words)
     losses = torch.nn.ModuleDict({"set": TwoViews(temperature=0.05, symmetric=False)})
     encoder = load_backbone(job.backbone, seed=0)
     module = BiEncoder(encoder=encoder, losses=losses, job=job, total_steps=1, warmup_steps=0)

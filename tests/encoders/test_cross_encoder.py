@@ -1,14 +1,10 @@
 """Joint inputs: the tokenizer's own pairs, made by arithmetic; and the packed forward that reads them."""
 
-from functools import cache
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from transformers import AutoTokenizer
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
@@ -62,25 +58,16 @@ def test_ids_and_segments_are_those_of_the_tokenizer(any_folder, joint, max_leng
     assert room.tolist() == ids.lengths.tolist()
 
 
-@cache
-def embedded_tokenizer():
-    return AutoTokenizer.from_pretrained(
-        Path(__file__).resolve().parents[2] / "juzhen" / "builtin" / "encoder"
-    )
-
-
 @example(first=13, second=13, max_length=28)  # equally long, an odd number of tokens left
-@given(st.integers(1, 40), st.integers(1, 40), st.integers(5, 60))
+@given(first=st.integers(1, 40), second=st.integers(1, 40), max_length=st.integers(5, 60))
 @settings(max_examples=200, deadline=None)
-def test_the_longer_sentence_is_cut_first(first, second, max_length):
+def test_the_longer_sentence_is_cut_first(tokenizer, first, second, max_length):
     template = PairTemplate(*[tuple(np.zeros(1, np.int32) for _ in range(3))] * 2, (0, 1), (1, 1), False)
     lengths = [np.array([count + 2]) for count in (first, second)]
     (kept_first,), (kept_second,) = template.lengths(*lengths, max_length=max_length)
     assert kept_first + kept_second == min(first + second, max_length - 3)
-    told = embedded_tokenizer()(
-        "天" * first, "地" * second, truncation="longest_first", max_length=max_length
-    )
-    words = embedded_tokenizer().convert_ids_to_tokens(told["input_ids"])
+    told = tokenizer("天" * first, "地" * second, truncation="longest_first", max_length=max_length)
+    words = tokenizer.convert_ids_to_tokens(told["input_ids"])
     assert (kept_first, kept_second) == (words.count("天"), words.count("地"))
 
 
@@ -215,15 +202,9 @@ def test_saved_and_loaded_it_is_the_same(any_folder, joint, tmp_path, outputs):
     assert "试验" in (folder / "README.md").read_text(encoding="utf-8")
 
 
-def test_broken_folders_are_named(bert_folder, joint, tmp_path):
-    with pytest.raises(UserError, match="holds an encoder of single sentences"):
-        CrossEncoder.load(bert_folder)
+def test_a_folder_without_its_settings_is_named(bert_folder, joint, tmp_path):
     folder = save_cross_encoder(joint(bert_folder), tmp_path / "encoder", card={})
-    settings = folder / "crossencoder.json"
-    settings.write_text(settings.read_text().replace('"outputs": 1', '"outputs": 3'))
-    with pytest.raises(UserError, match="do not belong together"):
-        CrossEncoder.load(folder)
-    settings.unlink()
+    (folder / "crossencoder.json").unlink()
     with pytest.raises(UserError, match=r"crossencoder\.json is missing"):
         CrossEncoder.load(folder)
 

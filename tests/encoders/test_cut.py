@@ -5,21 +5,21 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jobs import tiny_encoder
 from test_broken_inputs import GOOD, OWN, Desk
 
 from juzhen.cli.main import main
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
-from juzhen.encoders import load_backbone, save_encoder
+from juzhen.encoders import save_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.cut import Cut, cut_of, cut_texts
-from juzhen.encoders.spec import BackboneConfig
 from juzhen.evaluation.cut import cut_line
 
 
 @pytest.fixture(scope="module")
 def encoder(tiny_backbone):
-    return load_backbone(BackboneConfig(path=str(tiny_backbone), initialize="random", max_length=8), seed=0)
+    return tiny_encoder(tiny_backbone, max_length=8)
 
 
 def pairs(*rows):

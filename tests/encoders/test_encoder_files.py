@@ -1,11 +1,13 @@
 """A broken encoder is refused by a look at its files, without torch, and by who loads it as well."""
 
 import json
+import os
 import shutil
-import subprocess
-import sys
 
 import pytest
+import torch
+from forks import python
+from safetensors.torch import load_file, save_file
 
 from juzhen.core.errors import UserError
 from juzhen.encoders import layout, load_backbone, pooling
@@ -30,38 +32,82 @@ def written(name, content):
     return lambda folder: (folder / name).write_text(content, encoding="utf-8")
 
 
-def cut_short(folder):
-    whole = (folder / "model.safetensors").read_bytes()
-    (folder / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+def gone(name):
+    return lambda folder: (folder / name).unlink()
 
 
+def cut_short(name):
+    return lambda folder: os.truncate(folder / name, (folder / name).stat().st_size // 2)
+
+
+def pickled(folder):
+    (folder / "model.safetensors").unlink()
+    torch.save({}, folder / "pytorch_model.bin")
+
+
+def lose_a_weight(folder):
+    weights = load_file(folder / "model.safetensors")
+    del weights["encoder.layer.1.output.dense.weight"]
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+MISSING = "model.safetensors is missing.*backbone.initialize=random"
+NO_LOAD = "the weights do not load"
 BROKEN = {
-    "no config": (lambda folder: (folder / "config.json").unlink(), "config.json is missing"),
-    "config is no JSON": (written("config.json", "{"), "config.json"),
-    "config is empty": (written("config.json", "{}"), "no model_type in it"),
-    "config is a list": (written("config.json", "[]"), "holds [], expected an object"),
-    "no tokenizer": (lambda folder: (folder / "tokenizer.json").unlink(), "no tokenizer; expected one of"),
-    "tokenizer is empty": (written("tokenizer.json", "{}"), "the tokenizer does not load"),
-    "tokenizer is no JSON": (written("tokenizer.json", "nonsense"), "the tokenizer does not load"),
-    "tokenizer of another": (changed("config.json", vocab_size=10), "the model embeds 10"),
-    "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "model.safetensors is missing"),
-    "weights are none": (written("model.safetensors", "nonsense"), "the weights do not load"),
-    "weights are cut": (cut_short, "the weights do not load"),
-    "weights of another": (changed("config.json", hidden_size=64), "and config.json beside it says 53 × 64"),
-    "modules are no JSON": (written("modules.json", "["), "modules.json: not valid JSON"),
+    "no config": (gone("config.json"), "config.json is missing", "config.json is missing"),
+    "config is no JSON": (written("config.json", "{"), "config.json", "config.json"),
+    "config is empty": (written("config.json", "{}"), "no model_type in it", "."),
+    "config is a list": (written("config.json", "[]"), r"holds \[\], expected an object", "."),
+    "no tokenizer": (gone("tokenizer.json"), "no tokenizer; expected one of", "no tokenizer"),
+    "tokenizer is empty": (written("tokenizer.json", "{}"), "the tokenizer does not load", "."),
+    "tokenizer is no JSON": (written("tokenizer.json", "nonsense"), "the tokenizer does not load", "."),
+    "tokenizer is cut": (cut_short("tokenizer.json"), None, "the tokenizer does not load"),
+    "tokenizer of another": (
+        changed("config.json", vocab_size=9),
+        "the model embeds 9",
+        f"{NO_LOAD}|embeds 9",
+    ),
+    "no weights": (gone("model.safetensors"), "model.safetensors is missing", MISSING),
+    "weights are none": (written("model.safetensors", "nonsense"), NO_LOAD, "."),
+    "weights are cut": (cut_short("model.safetensors"), NO_LOAD, NO_LOAD),
+    "weights are pickled": (pickled, None, "only pytorch_model.bin .*save_pretrained"),
+    "a weight is lost": (
+        lose_a_weight,
+        None,
+        r"missing for encoder.layer.1.output.dense.weight \(1 in all\)",
+    ),
+    "weights of another": (
+        changed("config.json", hidden_size=64),
+        "and config.json beside it says 53 × 64",
+        ".",
+    ),
+    "no such architecture": (changed("config.json", model_type="nope"), None, "transformers cannot read it"),
+    "size is a word": (
+        changed("config.json", hidden_size="wide"),
+        None,
+        "transformers cannot read it: .*hidden_size",
+    ),
+    "encoder with decoder": (
+        written("config.json", '{"model_type": "t5", "is_encoder_decoder": true}'),
+        None,
+        "encoder with decoder",
+    ),
+    "modules are no JSON": (written("modules.json", "["), "modules.json: not valid JSON", "."),
 }
+"""What is done to a folder, and the words of a look at its files (None: it need not see it) and of who loads it."""
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_folder_is_refused_by_its_files(folder, name):
-    spoil, expected = BROKEN[name]
-    spoil(folder)
+def test_a_broken_folder_is_refused_by_its_files_and_by_who_loads_it(folder, name):
+    spoil, seen, told = BROKEN[name]
     config = BackboneConfig(path=str(folder), initialize="pretrained")
-    with pytest.raises(UserError) as told:
-        look_at_encoder(config)
-    assert expected in str(told.value)
-    assert "\n" not in str(told.value)
-    with pytest.raises(UserError):
+    assert load_backbone(config, seed=0).dim == 32
+    spoil(folder)
+    if seen is not None:
+        with pytest.raises(UserError, match=seen) as caught:
+            look_at_encoder(config)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(UserError, match=told):
         load_backbone(config, seed=0)
 
 
@@ -94,14 +140,14 @@ def test_a_hub_that_cannot_be_asked_is_told(monkeypatch):
         look_at_encoder(BackboneConfig(path="google-bert/not-there", initialize="pretrained"))
 
 
-def test_a_look_needs_no_torch(bert_folder, project_root):
+def test_a_look_needs_no_torch(bert_folder):
     look = (
         "import sys; from juzhen.encoders.first_look import look_at_encoder; "
         "from juzhen.encoders.spec import BackboneConfig; "
         f"look_at_encoder(BackboneConfig(path={str(bert_folder)!r}, initialize='pretrained')); "
         "print({'torch', 'transformers'} & set(sys.modules))"
     )
-    ended = subprocess.run([sys.executable, "-c", look], cwd=project_root, capture_output=True, text=True)
+    ended = python("-c", look)
     assert ended.stdout == "set()\n", ended.stderr
 
 

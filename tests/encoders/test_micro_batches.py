@@ -1,17 +1,15 @@
 """A batch in micro-batches: what is freed goes back, so that memory follows the micro-batch and not the batch."""
 
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
+from forks import python
 
 from juzhen.encoders import micro_batches
 from juzhen.encoders.micro_batches import FreedMemory, in_micro_batches
 from juzhen.encoders.packing import pack
 
-ROOT = Path(__file__).resolve().parents[2]
 CHILD = """
 import sys, numpy as np, torch
 torch.set_num_threads(2)
@@ -135,12 +133,6 @@ def test_without_such_an_allocator_nothing_is_done(monkeypatch):
 def test_eight_times_the_batch_needs_hardly_more_memory():
     peaks = []
     for sentences in (512, 4096):
-        done = subprocess.run(
-            [sys.executable, "-c", CHILD, str(sentences)],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        done = python("-c", CHILD, sentences, check=True)
         peaks.append(float(done.stdout.split("peak ")[1]))
     assert peaks[1] - peaks[0] < 128, peaks

@@ -68,11 +68,16 @@ def test_packing_equals_plain_loops(table, max_tokens, data):
         assert group.slots.tolist() == [place for place, seen in enumerate(flat) if seen]
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls", "max", "first_last", "weighted"])
-def test_packed_equals_padded(any_folder, load, pooling):
-    encoder = load(any_folder, pooling=pooling, dropout=0.0)
+def packing_encoder(load, folder, pooling):
+    encoder = load(folder, pooling=pooling, dropout=0.0)
     if not encoder._packs:
         pytest.skip(f"{encoder.backbone.config.model_type} is padded, as it always was")
+    return encoder
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max", "first_last", "weighted"])
+def test_packed_equals_padded(any_folder, load, pooling):
+    encoder = packing_encoder(load, any_folder, pooling)
     assert encoder.backbone.config._attn_implementation == PACKED
     tokens = encoder.collate(encoder.tokenize(TEXTS))
     directions = torch.randn(len(TEXTS), encoder.dim, generator=torch.Generator().manual_seed(0))
@@ -94,6 +99,25 @@ def test_packed_equals_padded(any_folder, load, pooling):
     for name, gradient in padded_gradients.items():
         difference = (packed_gradients[name] - gradient).abs().max().item()
         assert difference <= 1e-5 * length, name
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_gradients_of_an_unscaled_sum_in_double_precision(any_folder, load, pooling):
+    """Where rounding cannot hide a mistake."""
+    encoder = packing_encoder(load, any_folder, pooling).double()
+    tokens = encoder.collate(encoder.tokenize(TEXTS))
+    direction = torch.randn(len(TEXTS), encoder.dim, generator=torch.Generator().manual_seed(0))
+    gradients = []
+    for packs in (True, False):
+        encoder._packs = packs
+        if not packs:
+            encoder.backbone.set_attn_implementation("sdpa")
+        encoder.zero_grad()
+        (encoder(tokens) * direction).sum().backward()
+        gradients.append(torch.cat([one.grad.flatten() for one in encoder.parameters()]))
+    # Pooling is in float32 by design: its rounding is the same on both ways, up to the order of a sum.
+    difference = (gradients[0] - gradients[1]).norm() / gradients[1].norm()
+    assert difference < 1e-6
 
 
 def test_dropout_differs_between_sentences_and_steps(bert_folder, load):

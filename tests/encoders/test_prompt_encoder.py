@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoTokenizer
 
 from juzhen.core.errors import UserError
 from juzhen.encoders import load_encoder, save_encoder
@@ -47,8 +46,7 @@ def tokens_of(encoder, views=None):
     "template", ['The sentence of "[X]" means [MASK].', "“[X]”这句话的意思是[MASK]。", "[X]"]
 )
 @pytest.mark.parametrize("text", ["今天天气很好", "A dog runs.", "it's 3.5 %", '他说："好"。', "[MASK]"])
-def test_arithmetic_gives_what_tokenising_the_whole_text_gives(project_root, template, text):
-    tokenizer = AutoTokenizer.from_pretrained(project_root / "juzhen" / "builtin" / "encoder")
+def test_arithmetic_gives_what_tokenising_the_whole_text_gives(tokenizer, template, text):
     frame = Frame.of(tokenizer)
     parts = [read_template(template, SENTENCE, tokenizer, frame)]
     table = TokenTable.of([tokenizer(text)["input_ids"]])

@@ -1,4 +1,5 @@
-"""The kernels of a GPU: what they are handed is right, and, where there is a GPU, what they give back."""
+"""Attention of each sentence to itself, in outputs and in gradients: in groups of like length, and by the kernels of a
+GPU: what they are handed is right, and, where there is a GPU, what they give back."""
 
 from itertools import pairwise
 
@@ -15,9 +16,11 @@ HEADS, WIDTH, SCALE = 2, 16, 0.3
 
 
 def states(dtype=torch.float32, *, device="cpu", width=WIDTH):
-    generator = torch.Generator().manual_seed(0)
+    generator, drawn = torch.Generator().manual_seed(0), torch.float64 if dtype is torch.float64 else None
     return [
-        torch.randn(sum(LENGTHS), HEADS, width, generator=generator).to(device, dtype).requires_grad_()
+        torch.randn(sum(LENGTHS), HEADS, width, generator=generator, dtype=drawn)
+        .to(device, dtype)
+        .requires_grad_()
         for _ in range(3)
     ]
 
@@ -62,6 +65,50 @@ def checked(query, key, value, ends, also_ends, longest, also_longest):
     assert ends[-1] == len(query) == len(key) == len(value)
     assert longest == also_longest == ends.diff().max()
     assert all(one.stride(-1) == 1 for one in (query, key, value))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_groups_equal_the_definition(dtype):
+    tokens = packed_sentences()
+    ends = torch.tensor([0, *sorted(LENGTHS)]).cumsum(0)
+    direction = torch.randn(
+        sum(LENGTHS), HEADS, WIDTH, generator=torch.Generator().manual_seed(1), dtype=dtype
+    )
+    outcomes = []
+    for forward in (
+        lambda *columns: _by_groups(*columns, tokens, scale=SCALE, rate=0.0),
+        lambda *columns: defined(*columns, ends, SCALE),
+    ):
+        columns = states(dtype)
+        output = forward(*columns)
+        (output * direction).sum().backward()
+        outcomes.append([output.detach(), *(one.grad for one in columns)])
+    tolerance = 1e-12 if dtype is torch.float64 else 1e-5
+    for found, expected in zip(*outcomes, strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
+
+
+def test_attention_is_dropped_at_the_rate_and_rescaled():
+    tokens = packed_sentences()
+    query, key, _ = states()
+    torch.manual_seed(0)
+    ones = torch.ones_like(query)
+    outputs = torch.stack([_by_groups(query, key, ones, tokens, scale=0.01, rate=0.4) for _ in range(300)])
+    assert outputs.mean().item() == pytest.approx(1, abs=0.02)
+    single = outputs[:, 0, :, 0].flatten()  # the sentence of one token: its weight is kept whole or dropped
+    assert (single == 0).float().mean().item() == pytest.approx(0.4, abs=0.1)
+    assert sorted(single.unique().tolist()) == pytest.approx([0.0, 1 / 0.6], rel=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_bf16_backward_pass_is_that_of_fp32_within_its_precision(dtype):
+    tokens, gradients = packed_sentences(), []
+    for one in (torch.float32, dtype):
+        columns = states(one)
+        _by_groups(*columns, tokens, scale=SCALE, rate=0.0).float().pow(2).sum().backward()
+        gradients.append(torch.cat([column.grad.float().flatten() for column in columns]))
+    difference = (gradients[0] - gradients[1]).norm() / gradients[0].norm()
+    assert difference < (0.02 if dtype is torch.bfloat16 else 1e-6)
 
 
 @pytest.fixture

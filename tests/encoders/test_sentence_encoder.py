@@ -119,11 +119,6 @@ def test_embed_restores_the_mode_after_an_error(bert_folder, load, monkeypatch):
     assert encoder.training
 
 
-def test_embed_of_nothing(bert_folder, load):
-    embeddings = load(bert_folder).encode([], batch_tokens=64, progress=False)
-    assert (embeddings.shape, embeddings.dtype) == ((0, 32), np.float32)
-
-
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
@@ -151,13 +146,6 @@ def test_normalized_embeddings_have_length_1(bert_folder, load):
     np.testing.assert_allclose(
         unit, plain / np.linalg.norm(plain, axis=1, keepdims=True), rtol=1e-5, atol=1e-6
     )
-
-
-@pytest.mark.parametrize("pooling", POOLINGS)
-def test_every_parameter_gets_a_gradient(bert_folder, load, pooling):
-    encoder = load(bert_folder, pooling=pooling, dropout=0.0)
-    encoder(encoder.collate(encoder.tokenize(TEXTS))).square().sum().backward()
-    assert [name for name, weight in encoder.named_parameters() if weight.grad is None] == []
 
 
 def test_embeddings_stay_float32_under_autocast(bert_folder, load):

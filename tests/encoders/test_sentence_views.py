@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoTokenizer
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
@@ -33,11 +32,6 @@ def views(*names, **numbers):
 
 def generators(count):
     return [np.random.default_rng(number) for number in range(count)]
-
-
-@pytest.fixture(scope="module")
-def tokenizer(project_root):
-    return AutoTokenizer.from_pretrained(project_root / "juzhen" / "builtin" / "encoder")
 
 
 def examples(sentences=LINES):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from jobs import tiny_encoder
 from torchmetrics.functional.retrieval import (
     retrieval_normalized_dcg,
     retrieval_recall,
@@ -14,9 +15,8 @@ from juzhen.data.configured import configured_set
 from juzhen.data.leaks import Seen
 from juzhen.data.loading import load_job_data
 from juzhen.data.rankings import RankingSet
-from juzhen.encoders import SentenceEncoder, load_backbone
+from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.encoders.spec import BackboneConfig
 from juzhen.evaluation import evaluate
 from juzhen.evaluation.run import Pass
 from juzhen.evaluation.settings import Settings
@@ -50,9 +50,7 @@ def reranked(ranking: RankingSet) -> RankingSet:
 
 @pytest.fixture(scope="module")
 def encoders(tiny_backbone):
-    joint, single = (
-        load_backbone(BackboneConfig(path=str(tiny_backbone), initialize="random"), seed=0) for _ in range(2)
-    )
+    joint, single = (tiny_encoder(tiny_backbone, max_length=None) for _ in range(2))
     joint = CrossEncoder(joint, outputs=1, segments=True, symmetric=False, seed=0)
     return {"embeddings": single, "pairs": joint, "lexical": "lexical"}
 

@@ -2,9 +2,9 @@
 
 import io
 import json
-from pathlib import Path
 
 import pytest
+from forks import ROOT
 from fuzzing import JSON, answer, any_file, changed, examples, memory_bound, sizes
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,7 +32,6 @@ from sweeps.ledger import EVENTS, Cell, Ledger
 from sweeps.status import read_status
 from sweeps.status import to_console as status_to_console
 
-ROOT = Path(__file__).resolve().parents[2]
 KEPT = sorted(
     (ROOT / "results" / "transfer" / "runs").rglob(RESULT_FILE), key=lambda path: path.stat().st_size
 )

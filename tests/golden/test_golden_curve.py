@@ -3,13 +3,12 @@
 After a change that is meant to: `python tests/golden/regenerate.py`, and say so in the commit.
 """
 
-import csv
 import json
 import os
 from pathlib import Path
 
 import pytest
-from jobs import run_job
+from jobs import logged, run_job
 
 CURVES = {
     "biencoder_cosent": ("loss=cosent",),
@@ -36,9 +35,7 @@ REGENERATE = "JUZHEN_REGENERATE_GOLDEN"
 
 @pytest.mark.parametrize("name", CURVES)
 def test_first_losses_are_as_before(name, tmp_path, tiny_backbone):
-    run = run_job(tmp_path, tiny_backbone, *STEADY, *CURVES[name])
-    with (run / "metrics" / "0" / "metrics.csv").open() as file:
-        losses = [float(row["train/loss"]) for row in csv.DictReader(file) if row["train/loss"]]
+    losses = logged(run_job(tmp_path, tiny_backbone, *STEADY, *CURVES[name]))
     golden = Path(__file__).with_name(f"{name}.json")
     if os.environ.get(REGENERATE):
         golden.write_text(json.dumps(losses[:NUM_LOSSES], indent=1) + "\n")

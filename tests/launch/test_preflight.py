@@ -6,14 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from forks import ROOT, python
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 from scratch_conf import FILES, write_tree
 
 from juzhen.core.errors import UserError
 from launch import check_command_line
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -291,9 +290,7 @@ main()
 
 
 def in_a_process(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(tree), *arguments], cwd=ROOT, capture_output=True, text=True
-    )
+    return python("-c", SCRIPT, tree, *arguments)
 
 
 def test_a_check_is_quick_and_loads_no_torch(tree: Path) -> None:
@@ -332,13 +329,7 @@ def test_a_mistake_found_inside_a_job_is_shown_without_a_traceback(
     tmp_path: Path, arguments: list[str]
 ) -> None:
     script = write_tree(tmp_path, {"job.py": JOB}) / "job.py"
-    done = subprocess.run(
-        [sys.executable, str(script), *arguments],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin"},
-    )
+    done = python(script, *arguments, cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin"})
     assert done.returncode == 2
     assert done.stderr.endswith("error: train.tsv, line 3: no text\n")
     assert done.stderr.count("error: ") == 1

@@ -1,19 +1,15 @@
 """Every file of the real configuration tree composes and is accepted; what --help prints is true."""
 
-import os
 import re
 import shlex
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import yaml
+from forks import ROOT, python
 
 from juzhen.core.errors import UserError
 from launch import check_command_line
 
-ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "conf"
 HELP = CONF / "hydra" / "help" / "juzhen.yaml"
 
@@ -129,9 +125,7 @@ def test_the_help_text_lists_the_groups_and_needs_no_torch() -> None:
         "runpy.run_path('train.py', run_name='__main__')"
     )
     guard = "import sys; sys.modules['torch'] = None; "  # importing torch would now raise
-    done = subprocess.run(
-        [sys.executable, "-c", guard + script], cwd=ROOT, capture_output=True, text=True, env=os.environ
-    )
+    done = python("-c", guard + script)
     assert done.returncode == 0, done.stderr
     assert re.search(r"^loss: .*\bby_kind\b", done.stdout, flags=re.MULTILINE)
     assert "Powered by Hydra" not in done.stdout

@@ -1,9 +1,7 @@
 """Run folders are locked and never overwritten; run keys change with what decides the numbers, and only then."""
 
-import subprocess
-import sys
-
 import pytest
+from forks import python
 
 from juzhen.core.errors import UserError
 from launch.naming import run_key, run_name
@@ -49,9 +47,7 @@ def test_a_second_process_is_refused(tmp_path):
         "except UserError as error:\n    print(error); sys.exit(2)\n"
     )
     with RunFolder(tmp_path / "run", resume="never"):
-        done = subprocess.run(
-            [sys.executable, "-c", other, str(tmp_path / "run")], capture_output=True, text=True, check=False
-        )
+        done = python("-c", other, tmp_path / "run")
     assert done.returncode == 2
     assert "another process" in done.stdout
     with RunFolder(tmp_path / "run", resume="never"):

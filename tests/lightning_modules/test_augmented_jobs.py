@@ -1,21 +1,16 @@
 """Jobs with augmentation: what is learnt, that it is the same again, what decides the key, and what is refused."""
 
 import pytest
-from jobs import compose_job, forbid_reading, run_job
-from omegaconf import OmegaConf
+from jobs import forbid_reading, key_of, run_job, typed_job, weights
 
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
-from launch import check_command_line, typed_config
-from launch.naming import deciding_augmentation, run_key
+from launch import check_command_line
+from launch.naming import deciding_augmentation
 from train import CONFIGURATION
 
 JOB = ("debug_rows=24", "training.duration=3 steps", "seed=3")
 NOISE = ("augmentation=noise", "augmentation.delete=0.3")
-
-
-def weights(run):
-    return (run / "encoder" / "model.safetensors").read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -45,19 +40,12 @@ def test_translations_are_learnt_from_with_their_labels(tmp_path, tiny_backbone,
     assert weights(runs[0]) != weights(runs[1])
 
 
-def key(*words):
-    return run_key(OmegaConf.to_container(compose_job("suite=none", *words), resolve=False))
-
-
 def test_the_key_knows_what_is_changed_and_nothing_else():
-    plain = key()
-    assert (
-        key("augmentation.delete=0.2", "augmentation.probability=0.1") == plain
-    )  # nothing is changed by them
-    noise = key("augmentation=noise")
+    plain, noise = key_of(), key_of("augmentation=noise")
+    assert key_of("augmentation.delete=0.2", "augmentation.probability=0.1") == plain  # they change nothing
     assert noise != plain
-    assert key("augmentation=noise", "augmentation.shuffle=9") == noise
-    assert key("augmentation=noise", "augmentation.delete=0.2") != noise
+    assert key_of("augmentation=noise", "augmentation.shuffle=9") == noise
+    assert key_of("augmentation=noise", "augmentation.delete=0.2") != noise
 
 
 def test_a_file_of_translations_counts_by_what_it_says(tmp_path):
@@ -133,12 +121,8 @@ def test_a_wrong_number_is_named_before_torch(word, message):
 
 
 def test_every_option_has_the_numbers_of_none():
-    numbers = {
-        name: vars(
-            OmegaConf.to_object(typed_config(compose_job("suite=none", f"augmentation={name}")).augmentation)
-        )
-        for name in ("none", "synonym", "noise", "sentence_order", "translation")
-    }
+    names = ("none", "synonym", "noise", "sentence_order", "translation")
+    numbers = {name: vars(typed_job("suite=none", f"augmentation={name}").augmentation) for name in names}
     assert numbers["none"].pop("views") == []
     for name, one in numbers.items():
         assert {key: value for key, value in one.items() if key != "views"} == numbers["none"], name

@@ -3,15 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from jobs import compose_job
-from omegaconf import OmegaConf
-from torch import nn
+from jobs import module_of, typed_job
 
 from juzhen.core.examples import Examples, Kind
 from juzhen.encoders import load_backbone, save_encoder
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.evaluation.scoring import assemble_outputs
-from launch import typed_config
 from lightning_modules.biencoder import BiEncoder, CosinePlan
 
 FIRST = ["今天天气很好", "怎么改密码", "今天天气很好", "他在跑步"]
@@ -27,15 +24,9 @@ def pairs(name="pairs", split="dev", first=FIRST, second=SECOND):
 
 @pytest.fixture
 def build(tiny_backbone):
-    def module(*overrides, total_steps=20, warmup_steps=0):
-        words = ("optimizer.lr=1e-3", "backbone=embedded", f"backbone.path={tiny_backbone}", *overrides)
-        job = OmegaConf.to_object(typed_config(compose_job(*words)))
-        return BiEncoder(
-            encoder=load_backbone(job.backbone, seed=1),
-            losses=nn.ModuleDict(),
-            job=job,
-            total_steps=total_steps,
-            warmup_steps=warmup_steps,
+    def module(*words, warmup_steps=0):
+        return module_of(
+            tiny_backbone, "optimizer.lr=1e-3", *words, total_steps=20, warmup_steps=warmup_steps
         )
 
     return module
@@ -175,5 +166,5 @@ def test_weights_that_are_started_from_keep_their_own_layers(tmp_path, tiny_back
         (("backbone=local", f"backbone.path={folder}"), 6),
         ((), 4),
     ):
-        job = OmegaConf.to_object(typed_config(compose_job("dataset=[demo_sts]", *words)))
+        job = typed_job("dataset=[demo_sts]", *words)
         assert len(BiEncoder.load_encoder(job).backbone.encoder.layer) == layers

@@ -5,8 +5,7 @@ import csv
 import numpy as np
 import pytest
 import torch
-from jobs import compose_job, forbid_reading, logged, run_job
-from omegaconf import OmegaConf
+from jobs import forbid_reading, logged, run_job, tiny_encoder, typed_job
 from torch import nn
 
 from juzhen.backends import require_packages
@@ -16,24 +15,18 @@ from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.core.weights import weights_digest
-from juzhen.encoders import load_backbone, load_encoder, save_encoder
+from juzhen.encoders import load_encoder, save_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.grow import with_layers
 from juzhen.encoders.locate import SCORE_FILE
 from juzhen.encoders.pair_score import BilinearScore, sides
-from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.token_whitening import whiten_tokens
-from launch import typed_config
 from launch.naming import run_key
 from lightning_modules.biencoder import BiEncoder
 
 QUICK = ("training.duration=2 epochs", "evaluation.splits=[dev]", "logger.every_steps=1")
 BILINEAR = ("model.score=bilinear", "loss=cosent")
 KEY = "dev/demo_sts/spearman"
-
-
-def typed_job(*overrides):
-    return OmegaConf.to_object(typed_config(compose_job("suite=none", *overrides)))
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +124,7 @@ def test_a_run_that_starts_from_it_scores_by_it_or_leaves_it_out(run, tmp_path, 
     assert not (without / "encoder" / SCORE_FILE).exists()
     # Learning goes on with the form, whether it is named again or not.
     for more in ((), ("model.score=bilinear",)):
-        encoder = BiEncoder.load_encoder(typed_job(f"init_from={run}", *more))
+        encoder = BiEncoder.load_encoder(typed_job("suite=none", f"init_from={run}", *more))
         assert torch.equal(encoder.score_head.form, load_encoder(run).score_head.form)
 
 
@@ -220,7 +213,7 @@ def test_what_is_built_from_such_an_encoder(run, bag, tmp_path):
 
 @pytest.fixture
 def bag(tiny_backbone):
-    return load_backbone(BackboneConfig(path=str(tiny_backbone), initialize="random", layers=0), seed=0)
+    return tiny_encoder(tiny_backbone, layers=0)
 
 
 @pytest.mark.slow

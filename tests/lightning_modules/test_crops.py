@@ -1,13 +1,8 @@
 """Pieces of texts as pairs: how they are cut, that they are the same again, and that an encoder learns from them."""
 
-import csv
-from pathlib import Path
-
 import numpy as np
 import pytest
-from jobs import compose_job, run_job
-from omegaconf import OmegaConf
-from transformers import AutoTokenizer
+from jobs import logged, run_job, typed_job, weights
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
@@ -15,15 +10,9 @@ from juzhen.core.result import Result
 from juzhen.data.text_table import TextTable
 from juzhen.encoders.crops import CropCollator, Crops
 from juzhen.encoders.packing import pack
-from launch import typed_config
 from lightning_modules.matching import match_losses
 
 LINES = ["一二三四五六七八九十", "天地玄黄宇宙洪荒", "日月盈昃辰宿列张寒来暑往", "好"]
-
-
-@pytest.fixture(scope="module")
-def tokenizer(project_root):
-    return AutoTokenizer.from_pretrained(project_root / "juzhen" / "builtin" / "encoder")
 
 
 def collator(tokenizer, *, seed=1, shares=(0.3, 0.8), delete=0.0, neighbour_share=0.0):
@@ -134,31 +123,24 @@ def test_a_job_learns_from_pieces_and_is_continued_with_the_same_ones(tmp_path, 
     run = run_job(tmp_path / "one", tiny_backbone, *job, "optimizer.lr=5e-3")
     result = Result.read(run)
     assert result.data["train/demo_sts"]["kind"] == "sentence"
-    with (run / "metrics" / "0" / "metrics.csv").open() as file:
-        losses = [float(row["train/loss"]) for row in csv.DictReader(file) if row["train/loss"]]
+    losses = logged(run)
     assert sum(losses[-3:]) < sum(losses[:3])
-    again = run_job(tmp_path / "two", tiny_backbone, *job, "optimizer.lr=5e-3")
-    weights = [(one / "encoder" / "model.safetensors").read_bytes() for one in map(Path, (run, again))]
-    assert weights[0] == weights[1]
-
-
-def job_of(*overrides):
-    return OmegaConf.to_object(typed_config(compose_job("suite=none", *overrides)))
+    assert weights(run_job(tmp_path / "two", tiny_backbone, *job, "optimizer.lr=5e-3")) == weights(run)
 
 
 def test_a_loss_that_takes_no_pairs_of_pieces_is_refused():
     with pytest.raises(UserError, match=r"loss=cosent: CropEncoder makes positive pairs.*info_nce"):
-        match_losses(job_of("dataset=[demo_sts]", "model=crops", "loss=cosent"))
-    (match,) = match_losses(job_of("dataset=[demo_sts]", "model=crops", "loss=by_kind")).values()
+        match_losses(typed_job("suite=none", "dataset=[demo_sts]", "model=crops", "loss=cosent"))
+    job = typed_job("suite=none", "dataset=[demo_sts]", "model=crops", "loss=by_kind")
+    (match,) = match_losses(job).values()
     assert match.kind is Kind.SENTENCE
     assert match.loss["_target_"].endswith("InfoNCE")
 
 
 def test_a_view_that_the_model_cannot_use_is_refused():
+    words = ("dataset=[demo_nli]", "model=crops", "loss=info_nce", "dataset.demo_nli.view=triplet")
     with pytest.raises(UserError, match="model=CropEncoder needs sentences"):
-        match_losses(
-            job_of("dataset=[demo_nli]", "model=crops", "loss=info_nce", "dataset.demo_nli.view=triplet")
-        )
+        match_losses(typed_job("suite=none", *words))
 
 
 @pytest.mark.parametrize(
@@ -191,16 +173,11 @@ MASKED = (
 @pytest.mark.slow
 def test_hidden_tokens_are_named_in_the_same_pass(tmp_path, tiny_backbone):
     run = run_job(tmp_path / "one", tiny_backbone, *MASKED)
-    with (run / "metrics" / "0" / "metrics.csv").open() as file:
-        rows = [row for row in csv.DictReader(file) if row["train/loss"]]
-    for row in rows:
-        parts = [float(row[f"train/demo_sts/{name}"]) for name in ("contrast", "mlm_loss")]
-        assert float(row["train/loss"]) == pytest.approx(parts[0] + 0.5 * parts[1], rel=1e-5)
-    named = [float(row["train/demo_sts/mlm_loss"]) for row in rows]
+    contrast, named = (logged(run, f"train/demo_sts/{name}") for name in ("contrast", "mlm_loss"))
+    expected = [one + 0.5 * other for one, other in zip(contrast, named, strict=True)]
+    assert logged(run) == pytest.approx(expected, rel=1e-5)
     assert sum(named[-3:]) / 3 < sum(named[:3]) / 3 - 0.2
-    again = run_job(tmp_path / "two", tiny_backbone, *MASKED)
-    weights = [(one / "encoder" / "model.safetensors").read_bytes() for one in map(Path, (run, again))]
-    assert weights[0] == weights[1]
+    assert weights(run_job(tmp_path / "two", tiny_backbone, *MASKED)) == weights(run)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 from expected_losses import EXPECTED
-from jobs import compose_job, forbid_reading, run_job
-from omegaconf import OmegaConf
+from jobs import forbid_reading, logged, module_of, run_job, weights
+from jobs import typed_job as whole_job
 
 from conf.declared import declared
 from juzhen.cli.main import main
@@ -20,7 +20,6 @@ from juzhen.encoders import load_encoder
 from juzhen.evaluation.cross_encoder_plan import CrossEncoderPlan
 from juzhen.metrics.classes import score_classes
 from juzhen.metrics.correlation import spearman
-from launch import typed_config
 from lightning_modules.crossencoder import CrossEncoder
 from lightning_modules.loss_numbers import losses_for, options
 from lightning_modules.matching import match_losses
@@ -36,7 +35,7 @@ FITS = {
 
 
 def typed_job(*overrides):
-    return OmegaConf.to_object(typed_config(compose_job("suite=none", *overrides)))
+    return whole_job("suite=none", *overrides)
 
 
 def test_every_loss_fits_or_is_refused_with_a_reason():
@@ -220,11 +219,6 @@ def test_a_plan_holds_each_pair_once_and_both_orders_apart():
         assert logits.tolist() == [[7]] * len(one)
 
 
-def losses_of(run):
-    with (run / "metrics" / "0" / "metrics.csv").open() as file:
-        return [float(row["train/loss"]) for row in csv.DictReader(file) if row["train/loss"]]
-
-
 STEADY = ("training.duration=2 epochs", "logger.every_steps=1", "evaluation.splits=[dev]")
 
 
@@ -251,9 +245,8 @@ def test_the_same_seed_is_the_same_run_and_another_is_not(tmp_path, tiny_backbon
         run_job(tmp_path / name, tiny_backbone, *words, f"seed={seed}")
         for name, seed in (("first", 5), ("again", 5), ("other", 6))
     )
-    files = [(one / "encoder" / "head.safetensors").read_bytes() for one in (first, again, other)]
-    assert files[0] == files[1] != files[2]
-    assert losses_of(first) == losses_of(again) != losses_of(other)
+    assert weights(first, "head") == weights(again, "head") != weights(other, "head")
+    assert logged(first) == logged(again) != logged(other)
 
 
 @pytest.mark.slow
@@ -267,24 +260,11 @@ def test_memory_in_pieces_changes_nothing(tmp_path, tiny_backbone):
     )
     whole = run_job(tmp_path / "whole", tiny_backbone, *words)
     parts = run_job(tmp_path / "parts", tiny_backbone, *words, "hardware.micro_batch_tokens=60")
-    assert losses_of(parts) == pytest.approx(losses_of(whole), rel=1e-4)
+    assert logged(parts) == pytest.approx(logged(whole), rel=1e-4)
 
 
 def test_what_training_scores_evaluation_scores(tiny_backbone):
-    job = typed_job(
-        "model=crossencoder",
-        "dataset=[demo_nli]",
-        "loss=ce",
-        "backbone=embedded",
-        f"backbone.path={tiny_backbone}",
-    )
-    module = CrossEncoder(
-        encoder=CrossEncoder.load_encoder(job),
-        losses=torch.nn.ModuleDict(),
-        job=job,
-        total_steps=0,
-        warmup_steps=0,
-    ).eval()
+    module = module_of(tiny_backbone, "model=crossencoder", "dataset=[demo_nli]", "loss=ce").eval()
     texts = {"premise": ["今天天气很好", "他在跑步"], "hypothesis": ["天气不错", "今天天气很好"]}
     examples = Examples.from_texts("nli", "dev", kind=Kind.NLI_PAIR, texts=texts, targets=[0, 1])
     plan = module.plan([examples])

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from jobs import compose_job, run_job
-from omegaconf import OmegaConf
+from jobs import key_of, run_job
 from test_ddp import TWO, start
 
 from juzhen.backends.torch_backend import TorchBackend
@@ -13,7 +12,6 @@ from juzhen.core.result import Result
 from juzhen.encoders import SentenceEncoder
 from juzhen.evaluation.cosine_plan import CosinePlan
 from juzhen.evaluation.plan import NOTHING
-from launch.naming import run_key
 
 TWO_SETS = ("suite=none", *(f"+dataset@evaluate.{name}={name}" for name in ("demo_sts", "demo_qmc")))
 UNTRAINED = ("dataset=[]", *TWO_SETS)
@@ -104,14 +102,10 @@ def test_a_graph_evaluates_as_torch_does(tmp_path, tiny_backbone):
     assert_close(found, evaluate(tmp_path / "torch", tiny_backbone), atol=1e-4)
 
 
-def key(*words):
-    return run_key(OmegaConf.to_container(compose_job(*words), resolve=False))
-
-
 def test_the_back_end_belongs_to_the_run_and_the_cache_does_not():
-    assert key() == key("evaluation.cache_embeddings=true") == key("cache_dir=elsewhere")
-    assert key() != key("evaluation.backend=onnx")
-    assert key() != key("evaluation.bootstrap_samples=7")
+    assert key_of() == key_of("evaluation.cache_embeddings=true") == key_of("cache_dir=elsewhere")
+    assert key_of() != key_of("evaluation.backend=onnx")
+    assert key_of() != key_of("evaluation.bootstrap_samples=7")
 
 
 def test_what_cannot_work_is_said_before_training(tmp_path, tiny_backbone, monkeypatch):

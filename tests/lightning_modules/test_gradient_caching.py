@@ -3,13 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from jobs import compose_job, run_job
-from omegaconf import OmegaConf
+from jobs import run_job, typed_job
 from safetensors.torch import load_file
 
 from juzhen.core.examples import Examples, Kind
 from juzhen.encoders import load_backbone
-from launch import typed_config
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.loss_arguments import loss_of
 from lightning_modules.matching import build_losses, match_losses
@@ -56,7 +54,7 @@ def build(backbone, loss, kind, *, dtype):
         "backbone.dropout=0.0",
         "dataset=[demo_sts]",
     )
-    job = OmegaConf.to_object(typed_config(compose_job(*words)))
+    job = typed_job(*words)
     job.dataset["demo_sts"].kind = str(kind)
     losses = build_losses(match_losses(job), dim=32, num_classes={"demo_sts": 3})
     module = BiEncoder(

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from jobs import compose_job
-from omegaconf import OmegaConf
+from jobs import typed_job
 from test_broken_inputs import GOOD, OWN, Desk, says
 
 from conf.job import SetConfig
@@ -14,10 +13,10 @@ from datamodules.stages import only_stage
 from juzhen.core.errors import UserError
 from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
 from juzhen.data.loading import JobData
-from launch import typed_config
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.chosen_losses import Match
 from lightning_modules.learnable import check_learnable
+from lightning_modules.loss_numbers import losses_for, options
 from lightning_modules.matching import build_loss
 
 NAMES = {
@@ -30,27 +29,12 @@ NAMES = {
 @pytest.fixture(scope="module")
 def job():
     sets = f"dataset=[{','.join(NAMES.values())}]"
-    typed = typed_config(
-        compose_job(sets, "suite=none", "training.batch_size=4", "training.duration=9 steps")
-    )
-    return OmegaConf.to_object(typed)
+    return typed_job(sets, "suite=none", "training.batch_size=4", "training.duration=9 steps")
 
 
 @pytest.fixture(scope="module")
 def losses():
-    names = (
-        "cosent",
-        "info_nce",
-        "triplet",
-        "softmax",
-        "contrastive",
-        "cosine",
-        "cosent_bce",
-        "simcse",
-        "nt_xent",
-        "circle",
-    )
-    return {name: OmegaConf.to_container(compose_job(f"loss={name}").loss, resolve=True) for name in names}
+    return losses_for(options("model")["biencoder"])
 
 
 def rows_of(kind, *, targets=None, count=8, name=None, split="train", **texts):

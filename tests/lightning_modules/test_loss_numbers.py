@@ -1,9 +1,9 @@
 """Numbers of a loss suit the scores of the job's model, wherever the loss is chosen; docs/losses.md tells them."""
 
 import json
-from pathlib import Path
 
 import pytest
+from forks import ROOT
 from jobs import compose_job
 from omegaconf import OmegaConf
 
@@ -15,7 +15,6 @@ from juzhen.core.named import numbers_of
 from launch import check_command_line, typed_config
 from lightning_modules import loss_numbers
 
-ROOT = Path(__file__).resolve().parents[2]
 LOSSES = sorted(path.stem for path in (ROOT / "conf" / "loss").glob("*.yaml") if path.stem != "by_kind")
 MODELS = ("biencoder", "crossencoder", "cot")
 PLACES = {"a stage": "schedule.stages.{}.loss", "a set": "schedule.sets.{}.loss"}

@@ -4,15 +4,13 @@ import re
 
 import pytest
 import torch
-from jobs import compose_job, run_job
-from omegaconf import OmegaConf
+from jobs import run_job, typed_job
 
 from conf.declared import declared
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.result import Result
 from juzhen.data import loading
-from launch import typed_config
 from launch.curriculum import Curriculum
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.crossencoder import CrossEncoder
@@ -102,7 +100,7 @@ def test_the_table_has_every_model_and_loss(project_root, outcomes):
 def test_the_table_tells_what_becomes_of_a_real_job(model, outcomes):
     words = [f"model={model}", f"dataset=[{','.join(SETS.values())}]", "suite=none"]
     words += ["model.language=zh"] if "cot" in model else []  # the sets are in several languages
-    job = OmegaConf.to_object(typed_config(compose_job(*words)))
+    job = typed_job(*words)
     sets, losses = job.dataset, loss_table.losses_for(job.model)
     for kind, name in SETS.items():
         assert Kind(sets[name].kind) is kind

@@ -1,19 +1,17 @@
 """A dataset's `view` decides what its rows become; without it, the loss's first choice does."""
 
 import pytest
-from jobs import compose_job
-from omegaconf import OmegaConf
+from jobs import typed_job
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.data.loading import load_job_data
-from launch import typed_config
 from lightning_modules.chosen_losses import chosen_losses
 from lightning_modules.matching import match_losses
 
 
 def job_of(*overrides):
-    return OmegaConf.to_object(typed_config(compose_job("suite=none", "debug_rows=200", *overrides)))
+    return typed_job("suite=none", "debug_rows=200", *overrides)
 
 
 @pytest.mark.parametrize(

@@ -1,28 +1,21 @@
 """Masked language modelling as a job: it learns, is continued exactly, scores dev, and leaves an encoder."""
 
-import csv
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from hydra.utils import get_class
-from jobs import compose_job, run_job
-from omegaconf import OmegaConf
+from jobs import interrupt, logged, run_job, weights
+from jobs import module_of as any_module
 from transformers import AutoModelForMaskedLM
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
 from juzhen.encoders import load_encoder
-from launch import typed_config
 from lightning_modules.mlm import MaskedPlan
 
 TEXT = ("dataset=[text_tatoeba]", "model=mlm")
-INTERRUPTED = Path(__file__).parents[1] / "interrupted_job.py"
 
 
 @pytest.fixture(scope="module")
@@ -56,12 +49,6 @@ def overrides(text_folder, *more):
     return (*TEXT, f"data_dir={text_folder}", f"{layout}.held_out_percent=20", "debug_rows=80", *more)
 
 
-def losses(run):
-    (path,) = run.glob("metrics/*/metrics.csv")
-    with path.open() as file:
-        return [float(row["train/loss"]) for row in csv.DictReader(file) if row.get("train/loss")]
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, tiny_backbone, text_folder):
     return run_job(
@@ -76,7 +63,7 @@ def run(tmp_path_factory, tiny_backbone, text_folder):
 
 
 def test_the_loss_falls_and_dev_with_it(run):
-    found = losses(run)
+    found = logged(run)
     assert found[0] == pytest.approx(np.log(7305), abs=0.3)  # knows nothing yet
     assert np.mean(found[-5:]) < 0.75 * found[0]
     scores = Result.read(run).scores
@@ -124,40 +111,14 @@ def test_a_killed_run_ends_with_the_same_weights(tmp_path, tiny_backbone, text_f
         *more,
     )
     whole = run_job(tmp_path / "whole", tiny_backbone, *job)
-    command = [
-        sys.executable,
-        INTERRUPTED,
-        tmp_path / "cut",
-        tiny_backbone,
-        7,
-        "SIGKILL",
-        *job,
-        "resume=auto",
-    ]
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
-    assert done.returncode == -9, done.stderr
+    assert interrupt(tmp_path / "cut", tiny_backbone, 7, "SIGKILL", *job, "resume=auto") == -9
     finished = run_job(tmp_path / "cut", tiny_backbone, *job, "resume=auto")
-    weights = [(one / "encoder" / "model.safetensors").read_bytes() for one in (whole, finished)]
-    assert weights[0] == weights[1]
+    assert weights(whole) == weights(finished)
 
 
 def module_of(backbone, *more):
-    job = OmegaConf.to_object(
-        typed_config(
-            compose_job(
-                "dataset=[demo_sts]", "model=mlm", "backbone=embedded", f"backbone.path={backbone}", *more
-            )
-        )
-    )
-    model = get_class(job.model["_target_"])
     torch.manual_seed(0)
-    return model(
-        encoder=model.load_encoder(job),
-        losses=torch.nn.ModuleDict(),
-        job=job,
-        total_steps=1,
-        warmup_steps=0,
-    )
+    return any_module(backbone, "dataset=[demo_sts]", "model=mlm", *more)
 
 
 def examples(texts):

@@ -1,9 +1,7 @@
 """Jobs of model=views: what is learnt, that it is the same again, and what is refused before data are read."""
 
-import csv
-
 import pytest
-from jobs import forbid_reading, run_job
+from jobs import forbid_reading, logged, run_job, weights
 
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
@@ -17,15 +15,6 @@ JOB = (
     "logger.every_steps=1",
     "optimizer.lr=5e-3",
 )
-
-
-def logged(run, name="train/loss"):
-    with (run / "metrics" / "0" / "metrics.csv").open() as file:
-        return [float(row[name]) for row in csv.DictReader(file) if row[name]]
-
-
-def weights(run):
-    return (run / "encoder" / "model.safetensors").read_bytes()
 
 
 def test_a_job_learns_from_views_and_learns_the_same_again(tmp_path, tiny_backbone):

@@ -1,36 +1,27 @@
 """Cases of the losses that read embeddings: classes of texts, forms over pairs, complex angles, two views."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import wraps
 
 import loop_oracles as oracle
 import torch
-from loss_cases import DIM, Case, expected_info_nce, expected_nt_xent
+from loss_cases import DIM, Case, case, expected_info_nce, expected_nt_xent
 from score_cases import GRADED, grades
 from torch import Tensor
 
+from juzhen import losses
 from juzhen.core.batch import Encoded
 from juzhen.core.examples import Kind
-from juzhen.losses import (
-    AnglE,
-    ArcFace,
-    Bilinear,
-    Clustering,
-    CoSENTAndSoftmax,
-    Loss,
-    Prototype,
-    SimCSE,
-    SimCSENTXent,
-)
 
 NO_MIX = {"angle_weight": 1, "cosine_weight": 0, "batch_weight": 0, "positive_from": 1.0}
 MIX = {"angle_weight": 0.5, "cosine_weight": 2, "batch_weight": 0.7, "positive_from": 0.8}
 
 
-def seeded(build: Callable[..., Loss], **options: object) -> Callable[[], Loss]:
+def seeded(build: Callable[..., losses.Loss]) -> Callable[..., losses.Loss]:
     """Builds the loss with the same random head every time."""
 
-    def built() -> Loss:
+    @wraps(build, updated=())
+    def built(**options: object) -> losses.Loss:
         torch.manual_seed(7)
         return build(dim=DIM, **options).double()
 
@@ -41,7 +32,7 @@ def cosines(first: Tensor, second: Tensor) -> Tensor:
     return torch.stack([oracle.cosine(u, v) for u, v in zip(first, second, strict=True)])
 
 
-def expected_angle(loss: AnglE, rows: Encoded) -> Tensor:
+def expected_angle(loss: losses.AnglE, rows: Encoded) -> Tensor:
     first, second = rows.embeddings.values()
     targets = grades(rows)
     total = oracle.cosent(oracle.angle_scores(first, second), targets, loss.angle_temperature)
@@ -53,14 +44,14 @@ def expected_angle(loss: AnglE, rows: Encoded) -> Tensor:
     return total + loss.batch_weight * search
 
 
-def expected_bilinear(loss: Bilinear, rows: Encoded) -> Tensor:
+def expected_bilinear(loss: losses.Bilinear, rows: Encoded) -> Tensor:
     logits = oracle.bilinear_logits(*rows.embeddings.values(), loss.head.weight, loss.head.bias)
     if loss.objective == "ce":
         return oracle.class_entropy(logits, rows.targets, 0.0, 0.0)
     return oracle.binary_entropy([logit for (logit,) in logits], rows.targets)
 
 
-def expected_cosent_softmax(loss: CoSENTAndSoftmax, rows: Encoded) -> Tensor:
+def expected_cosent_softmax(loss: losses.CoSENTAndSoftmax, rows: Encoded) -> Tensor:
     first, second = rows.embeddings.values()
     entropy = oracle.softmax(
         first,
@@ -75,85 +66,40 @@ def expected_cosent_softmax(loss: CoSENTAndSoftmax, rows: Encoded) -> Tensor:
     return order + loss.entropy_weight * entropy
 
 
-def expected_prototypes(loss: Prototype | ArcFace, rows: Encoded) -> Tensor:
+def expected_prototypes(loss: losses.Prototype | losses.ArcFace, rows: Encoded) -> Tensor:
     margin = getattr(loss, "margin", 0.0)
     return oracle.prototypes(rows.embeddings["text"], loss.prototypes, rows.targets, loss.temperature, margin)
 
 
-def expected_clustering(loss: Clustering, rows: Encoded) -> Tensor:
+def expected_clustering(loss: losses.Clustering, rows: Encoded) -> Tensor:
     texts = rows.embeddings["text"]
     return oracle.clustering(texts, rows.targets, loss.separation_weight, loss.separation_margin)
 
 
-def angle_cases() -> list[Case]:
+def embedding_cases() -> list[Case]:
     shared = {"temperature": 0.05, "angle_temperature": 0.1}
+    cases = [
+        case(losses.AnglE, kind, expected_angle, **shared, **mix) for mix in (NO_MIX, MIX) for kind in GRADED
+    ]
+    text, sentence, pair, nli = Kind.LABELLED_TEXT, Kind.SENTENCE, Kind.LABELLED_PAIR, Kind.NLI_PAIR
+    for kind, count in ((pair, 2), (nli, 3)):
+        both = {"temperature": 0.05, "entropy_weight": 0.5, "num_classes": count}
+        cases += [case(seeded(losses.CoSENTAndSoftmax), kind, expected_cosent_softmax, **both)]
+    for kind, count, objective in ((pair, 2, "bce"), (pair, 2, "ce"), (nli, 3, "ce")):
+        form = {"objective": objective, "num_classes": count}
+        cases += [case(seeded(losses.Bilinear), kind, expected_bilinear, **form)]
+    cases += [case(seeded(losses.Prototype), text, expected_prototypes, temperature=0.07, num_classes=4)]
+    for margin, temperature, count in ((0.5, 0.05, 4), (2.0, 0.3, 3)):
+        arc = {"margin": margin, "temperature": temperature, "num_classes": count}
+        cases += [case(seeded(losses.ArcFace), text, expected_prototypes, **arc)]
+    for weight, margin in ((1.0, -0.5), (0.0, 0.0)):
+        push = {"separation_weight": weight, "separation_margin": margin}
+        cases += [case(losses.Clustering, text, expected_clustering, **push)]
     return [
-        Case(f"angle-{kind}-{name}", partial(AnglE, **shared, **weights), kind, expected_angle)
-        for name, weights in (("alone", NO_MIX), ("mix", MIX))
-        for kind in GRADED
+        *cases,
+        case(losses.SimCSE, sentence, expected_info_nce, 0, temperature=0.05, symmetric=False),
+        case(losses.SimCSENTXent, sentence, expected_nt_xent, 0, temperature=0.05),
     ]
 
 
-def head_cases() -> list[Case]:
-    kinds = {Kind.LABELLED_PAIR: 2, Kind.NLI_PAIR: 3}
-    cases = [
-        Case(
-            f"cosent_softmax-{kind}",
-            seeded(CoSENTAndSoftmax, temperature=0.05, entropy_weight=0.5, num_classes=count),
-            kind,
-            expected_cosent_softmax,
-        )
-        for kind, count in kinds.items()
-    ]
-    cases += [
-        Case(
-            f"bilinear-{kind}-{objective}",
-            seeded(Bilinear, objective=objective, num_classes=kinds[kind]),
-            kind,
-            expected_bilinear,
-        )
-        for kind, objective in (
-            (Kind.LABELLED_PAIR, "bce"),
-            (Kind.LABELLED_PAIR, "ce"),
-            (Kind.NLI_PAIR, "ce"),
-        )
-    ]
-    return cases
-
-
-def text_cases() -> list[Case]:
-    text = Kind.LABELLED_TEXT
-    cases = [
-        Case("prototype", seeded(Prototype, temperature=0.07, num_classes=4), text, expected_prototypes),
-        Case(
-            "arcface",
-            seeded(ArcFace, margin=0.5, temperature=0.05, num_classes=4),
-            text,
-            expected_prototypes,
-        ),
-        Case(
-            "arcface-wide",
-            seeded(ArcFace, margin=2.0, temperature=0.3, num_classes=3),
-            text,
-            expected_prototypes,
-        ),
-    ]
-    cases += [
-        Case(
-            f"clustering-{weight}-{margin}",
-            partial(Clustering, separation_weight=weight, separation_margin=margin),
-            text,
-            expected_clustering,
-        )
-        for weight, margin in ((1.0, -0.5), (0.0, 0.0))
-    ]
-    return cases
-
-
-CLASS_CASES = [
-    *angle_cases(),
-    *head_cases(),
-    *text_cases(),
-    Case("simcse", partial(SimCSE, temperature=0.05, symmetric=False), Kind.SENTENCE, expected_info_nce, 0),
-    Case("simcse_nt_xent", partial(SimCSENTXent, temperature=0.05), Kind.SENTENCE, expected_nt_xent, 0),
-]
+CLASS_CASES = embedding_cases()

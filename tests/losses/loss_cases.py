@@ -10,22 +10,9 @@ import torch
 from torch import Tensor
 
 from conf.own_classes import own_class
+from juzhen import losses
 from juzhen.core.batch import Encoded
 from juzhen.core.examples import NLI_GRADES, TEXT_COLUMNS, Kind
-from juzhen.losses import (
-    Contrastive,
-    CoSENT,
-    CosineSimilarity,
-    InfoNCE,
-    InfoNCEInBatch,
-    InfoNCEOwn,
-    Loss,
-    NTXent,
-    OnlineContrastive,
-    SoftmaxClassifier,
-    TripletMargin,
-    TripletOnline,
-)
 from juzhen.losses.loss import LossOutput
 from lightning_modules.loss_arguments import ARGUMENTS, asked_for, loss_of
 from lightning_modules.loss_numbers import losses_for, options
@@ -92,7 +79,7 @@ def rows_of(encoded: Encoded, rows: Tensor) -> Encoded:
     )
 
 
-def leaves(loss: Loss, encoded: Encoded) -> list[Tensor]:
+def leaves(loss: losses.Loss, encoded: Encoded) -> list[Tensor]:
     """What the loss reads and what it owns: the tensors that shall get a gradient."""
     read = {
         "scores": [encoded.scores],
@@ -105,7 +92,7 @@ def leaves(loss: Loss, encoded: Encoded) -> list[Tensor]:
     return read + list(loss.parameters())
 
 
-def value_of(loss: Loss, encoded: Encoded) -> LossOutput:
+def value_of(loss: losses.Loss, encoded: Encoded) -> LossOutput:
     """As a job calls it; what a loss draws is the same at every call, so that two calls can be compared."""
     torch.manual_seed(5)
     return loss_of(loss, encoded)
@@ -116,14 +103,21 @@ def gradients(value: Tensor, inputs: list[Tensor]) -> tuple[Tensor, ...]:
     return torch.autograd.grad(value, inputs, allow_unused=True, materialize_grads=True)
 
 
+def assert_same_gradients(
+    value: Tensor, expected: Tensor, inputs: list[Tensor], within: float = 1e-9
+) -> None:
+    for ours, theirs in zip(gradients(value, inputs), gradients(expected, inputs), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=within, atol=within)
+
+
 @dataclass
 class Case:
     """One loss with one setting, on one kind of rows, and what a loop makes of them (None: nobody asks)."""
 
     name: str
-    build: Callable[[], Loss]
+    build: Callable[[], losses.Loss]
     kind: Kind
-    expected: Callable[[Loss, Encoded], Tensor] | None = None
+    expected: Callable[[losses.Loss, Encoded], Tensor] | None = None
     num_negatives: int = 1
     loss: str | None = None
 
@@ -132,13 +126,25 @@ class Case:
         return encoded_rows(self.kind, num_negatives=self.num_negatives, num_layers=layers, **options)
 
 
+def case(
+    build: Callable[..., losses.Loss],
+    kind: Kind,
+    expected: Callable[[losses.Loss, Encoded], Tensor],
+    num_negatives: int = 1,
+    **options: object,
+) -> Case:
+    """Is called after its class, its rows and its settings."""
+    name = "-".join(map(str, [build.__name__, kind, num_negatives, *options.values()]))
+    return Case(name, partial(build, **options), kind, expected, num_negatives)
+
+
 @cache
 def numbers(model: str) -> dict[str, dict[str, Any]]:
     """Name → configuration of every loss for a model."""
     return losses_for(options("model")[model])
 
 
-def of_configuration(name: str, kind: Kind) -> Loss:
+def of_configuration(name: str, kind: Kind) -> losses.Loss:
     """The loss of conf/loss/<name>.yaml with its numbers, in float64; of logits where it consumes class logits."""
     config = numbers("biencoder")[name]
     if own_class(config["_target_"]).consumes == "logits":
@@ -157,23 +163,23 @@ def configured_cases() -> list[Case]:
     ]
 
 
-def seeded_head(num_classes: int, **options: bool) -> SoftmaxClassifier:
+def seeded_head(num_classes: int, **options: bool) -> losses.SoftmaxClassifier:
     torch.manual_seed(7)
-    return SoftmaxClassifier(dim=DIM, num_classes=num_classes, **options).double()
+    return losses.SoftmaxClassifier(dim=DIM, num_classes=num_classes, **options).double()
 
 
-def expected_cosent(loss: CoSENT, rows: Encoded) -> Tensor:
+def expected_cosent(loss: losses.CoSENT, rows: Encoded) -> Tensor:
     targets = (
         [NLI_GRADES[int(label)] for label in rows.targets] if rows.kind is Kind.NLI_PAIR else rows.targets
     )
     return oracle.cosent(rows.scores, targets, loss.temperature)
 
 
-def expected_cosine(loss: CosineSimilarity, rows: Encoded) -> Tensor:
+def expected_cosine(loss: losses.CosineSimilarity, rows: Encoded) -> Tensor:
     return oracle.cosine_regression(rows.scores, rows.targets, loss.low, loss.high)
 
 
-def expected_softmax(loss: SoftmaxClassifier, rows: Encoded) -> Tensor:
+def expected_softmax(loss: losses.SoftmaxClassifier, rows: Encoded) -> Tensor:
     first, second = rows.embeddings.values()
     return oracle.softmax(
         first,
@@ -186,13 +192,13 @@ def expected_softmax(loss: SoftmaxClassifier, rows: Encoded) -> Tensor:
     )
 
 
-def expected_info_nce(loss: InfoNCE, rows: Encoded) -> Tensor:
+def expected_info_nce(loss: losses.InfoNCE, rows: Encoded) -> Tensor:
     anchors, *pools = rows.embeddings.values()
     anchor_texts, *pool_texts = [ids.tolist() for ids in rows.text_ids.values()]
     return oracle.info_nce(anchors, pools, anchor_texts, pool_texts, loss.temperature, loss.symmetric)
 
 
-def expected_info_nce_own(loss: InfoNCEOwn, rows: Encoded) -> Tensor:
+def expected_info_nce_own(loss: losses.InfoNCEOwn, rows: Encoded) -> Tensor:
     anchors, positives, *others = rows.embeddings.values()
     anchor_texts, positive_texts, *texts = [ids.tolist() for ids in rows.text_ids.values()]
     return oracle.info_nce_own(
@@ -200,19 +206,19 @@ def expected_info_nce_own(loss: InfoNCEOwn, rows: Encoded) -> Tensor:
     )
 
 
-def expected_nt_xent(loss: NTXent, rows: Encoded) -> Tensor:
+def expected_nt_xent(loss: losses.NTXent, rows: Encoded) -> Tensor:
     texts = [ids.tolist() for ids in rows.text_ids.values()]
     return oracle.nt_xent(*rows.embeddings.values(), *texts, loss.temperature)
 
 
-def expected_triplet(loss: TripletMargin, rows: Encoded) -> Tensor:
+def expected_triplet(loss: losses.TripletMargin, rows: Encoded) -> Tensor:
     anchors, positives, *negatives = rows.embeddings.values()
     if loss.adaptive_margin:
         return oracle.triplet_adaptive(anchors, positives, negatives, loss.margin, loss.adaptive_margin)
     return oracle.triplet(anchors, positives, negatives, loss.margin, loss.distance)
 
 
-def expected_triplet_online(loss: TripletOnline, rows: Encoded) -> Tensor:
+def expected_triplet_online(loss: losses.TripletOnline, rows: Encoded) -> Tensor:
     anchors, *pools = rows.embeddings.values()
     texts, *pool_texts = [ids.tolist() for ids in rows.text_ids.values()]
     return oracle.triplet_online(
@@ -220,122 +226,71 @@ def expected_triplet_online(loss: TripletOnline, rows: Encoded) -> Tensor:
     )
 
 
-def cosent_cases() -> list[Case]:
-    return [
-        Case(f"cosent-{kind}", lambda: CoSENT(temperature=0.05), kind, expected_cosent)
-        for kind in (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
-    ]
+def expected_contrastive(loss: losses.Contrastive, rows: Encoded) -> Tensor:
+    return oracle.contrastive(rows.scores, rows.targets, loss.margin)
+
+
+def expected_online_contrastive(loss: losses.OnlineContrastive, rows: Encoded) -> Tensor:
+    return oracle.online_contrastive(rows.scores, rows.targets, loss.margin, loss.reduction)
 
 
 def pair_cases() -> list[Case]:
+    graded, labelled = Kind.SCORED_PAIR, Kind.LABELLED_PAIR
     cases = [
-        Case(
-            f"cosine-{low}",
-            lambda low=low: CosineSimilarity(target_range=[low, 1]),
-            Kind.SCORED_PAIR,
-            expected_cosine,
-        )
-        for low in (0, -1)
+        case(losses.CoSENT, kind, expected_cosent, temperature=0.05)
+        for kind in (graded, labelled, Kind.NLI_PAIR)
     ]
-    cases.append(
-        Case(
-            "contrastive",
-            lambda: Contrastive(margin=0.5),
-            Kind.LABELLED_PAIR,
-            lambda loss, rows: oracle.contrastive(rows.scores, rows.targets, loss.margin),
-        )
-    )
     cases += [
-        Case(
-            f"online_contrastive-{reduction}",
-            lambda reduction=reduction: OnlineContrastive(margin=0.5, reduction=reduction),
-            Kind.LABELLED_PAIR,
-            lambda loss, rows: oracle.online_contrastive(
-                rows.scores, rows.targets, loss.margin, loss.reduction
-            ),
-        )
+        case(losses.CosineSimilarity, graded, expected_cosine, target_range=[low, 1]) for low in (0, -1)
+    ]
+    cases += [case(losses.Contrastive, labelled, expected_contrastive, margin=0.5)]
+    cases += [
+        case(losses.OnlineContrastive, labelled, expected_online_contrastive, margin=0.5, reduction=reduction)
         for reduction in ("mean", "sum")
     ]
-    return cases
-
-
-def softmax_cases() -> list[Case]:
-    settings = [(Kind.NLI_PAIR, True, False), (Kind.NLI_PAIR, False, True), (Kind.LABELLED_PAIR, True, True)]
-    return [
-        Case(
-            f"softmax-{kind}-{difference}-{product}",
-            lambda kind=kind, difference=difference, product=product: seeded_head(
-                3 if kind is Kind.NLI_PAIR else 2, use_difference=difference, use_product=product
-            ),
-            kind,
-            expected_softmax,
+    settings = [(Kind.NLI_PAIR, True, False), (Kind.NLI_PAIR, False, True), (labelled, True, True)]
+    cases += [
+        case(
+            seeded_head, kind, expected_softmax,
+            num_classes=NUM_CLASSES.get(kind, 2), use_difference=difference, use_product=product,
         )
         for kind, difference, product in settings
-    ]
+    ]  # fmt: skip
+    return cases
 
 
 def ranking_cases() -> list[Case]:
+    pair, triplet = Kind.POSITIVE_PAIR, Kind.TRIPLET
     cases = [
-        Case(
-            f"info_nce-{kind}-{num_negatives}-{symmetric}",
-            lambda symmetric=symmetric: InfoNCE(temperature=0.05, symmetric=symmetric),
-            kind,
-            expected_info_nce,
-            num_negatives,
-        )
-        for kind, num_negatives in ((Kind.POSITIVE_PAIR, 0), (Kind.TRIPLET, 1), (Kind.TRIPLET, 3))
+        case(losses.InfoNCE, kind, expected_info_nce, num_negatives, temperature=0.05, symmetric=symmetric)
+        for kind, num_negatives in ((pair, 0), (triplet, 1), (triplet, 3))
         for symmetric in (False, True)
     ]
     cases += [
-        Case(
-            f"info_nce_own-{num_negatives}",
-            lambda: InfoNCEOwn(temperature=0.07),
-            Kind.TRIPLET,
-            expected_info_nce_own,
-            num_negatives,
-        )
+        case(losses.InfoNCEOwn, triplet, expected_info_nce_own, num_negatives, temperature=0.07)
         for num_negatives in (1, 3)
     ]
-    pairs = {
-        "info_nce_in_batch": (lambda: InfoNCEInBatch(temperature=0.07, symmetric=True), expected_info_nce),
-        "nt_xent": (lambda: NTXent(temperature=0.05), expected_nt_xent),
-    }
-    cases += [Case(name, build, Kind.POSITIVE_PAIR, expected, 0) for name, (build, expected) in pairs.items()]
     cases += [
-        Case(
-            f"triplet-{distance}-{num_negatives}-{share}",
-            lambda distance=distance, share=share: TripletMargin(
-                margin=0.2, distance=distance, adaptive_margin=share
-            ),
-            Kind.TRIPLET,
-            expected_triplet,
-            num_negatives,
-        )
-        for distance, num_negatives, share in (
-            ("cosine", 1, 0),
-            ("cosine", 3, 0),
-            ("euclidean", 2, 0),
-            ("cosine", 2, 3.0),
-        )
+        case(losses.InfoNCEInBatch, pair, expected_info_nce, 0, temperature=0.07, symmetric=True),
+        case(losses.NTXent, pair, expected_nt_xent, 0, temperature=0.05),
     ]
+    settings = [("cosine", 1, 0), ("cosine", 3, 0), ("euclidean", 2, 0), ("cosine", 2, 3.0)]
     cases += [
-        Case(
-            f"triplet_online-{mining}-{kind}-{num_negatives}-{share}",
-            lambda mining=mining, share=share: TripletOnline(
-                mining=mining, margin=0.2, adaptive_margin=share
-            ),
-            kind,
-            expected_triplet_online,
-            num_negatives,
+        case(
+            losses.TripletMargin, triplet, expected_triplet, num_negatives,
+            margin=0.2, distance=distance, adaptive_margin=share,
+        )
+        for distance, num_negatives, share in settings
+    ]  # fmt: skip
+    cases += [
+        case(
+            losses.TripletOnline, kind, expected_triplet_online, num_negatives,
+            mining=mining, margin=0.2, adaptive_margin=share,
         )
         for mining in ("batch_hard", "semi_hard")
-        for kind, num_negatives, share in (
-            (Kind.POSITIVE_PAIR, 0, 0),
-            (Kind.TRIPLET, 1, 2.0),
-            (Kind.TRIPLET, 3, 0),
-        )
-    ]
+        for kind, num_negatives, share in ((pair, 0, 0), (triplet, 1, 2.0), (triplet, 3, 0))
+    ]  # fmt: skip
     return cases
 
 
-CASES = cosent_cases() + pair_cases() + softmax_cases() + ranking_cases()
+CASES = pair_cases() + ranking_cases()

@@ -11,7 +11,7 @@ from loss_cases import DIM, encoded_rows
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
-from juzhen.losses import AnglE, ArcFace, Bilinear, Circle, Clustering, CoSENTAndSoftmax, Prototype, SimCSE
+from juzhen.losses import AnglE, ArcFace, Bilinear, Circle, Clustering, CoSENTAndSoftmax, Prototype
 from juzhen.losses.angle import angle_scores, batch_search
 from juzhen.losses.arcface import arcface, with_margin
 from juzhen.losses.circle import circle
@@ -176,8 +176,3 @@ def test_clusters_form():
     cosines = F.cosine_similarity(text[first], text[second], dim=-1)
     assert cosines[is_same].min() > 0.95
     assert cosines[~is_same].max() < 0.2
-
-
-def test_simcse_wants_sentences_twice():
-    assert SimCSE.needs_two_views
-    assert SimCSE.input_kinds == (Kind.SENTENCE,)

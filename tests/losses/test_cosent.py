@@ -5,33 +5,29 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loss_cases import encoded_rows
+from loss_cases import assert_same_gradients, encoded_rows
 
 from juzhen.core.examples import Kind
-from juzhen.losses import CoSENT
-from juzhen.losses.cosent import cosent
+from juzhen.losses import CoSENT, cosent, cosent_weighted
 from lightning_modules.loss_arguments import loss_of
 
 # Few different targets, so that ties are the rule; scores repeat as well.
+TARGETS = st.sampled_from([0.0, 0.2, 0.2000001, 0.5, 1.0])
 tied_rows = st.lists(
-    st.tuples(st.sampled_from([0.0, 0.2, 0.5, 1.0]), st.sampled_from([-1.0, -0.3, 0.0, 0.3, 0.31, 1.0])),
-    min_size=1,
-    max_size=14,
+    st.tuples(TARGETS, st.sampled_from([-1.0, -0.3, 0.0, 0.3, 0.31, 1.0])), min_size=1, max_size=14
 )
 
 
+@pytest.mark.parametrize(("function", "within"), [(cosent, 1e-9), (cosent_weighted, 1e-8)])
 @given(rows=tied_rows, temperature=st.sampled_from([0.02, 0.05, 1.0]))
 @settings(max_examples=60, deadline=None)
-def test_equals_the_pair_loop_whatever_the_ties(rows, temperature):
+def test_equals_the_pair_loop_whatever_the_ties(function, within, rows, temperature):
     targets, scores = torch.tensor(rows, dtype=torch.float64).unbind(dim=1)
     scores = scores.clone().requires_grad_()
-    value, expected = (
-        cosent(scores, targets, temperature=temperature),
-        oracle.cosent(scores, targets, temperature),
-    )
-    assert value.item() == pytest.approx(expected.item(), rel=1e-9, abs=1e-9)
-    ours, theirs = (torch.autograd.grad(loss, scores)[0] for loss in (value, expected))
-    torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+    value = function(scores, targets, temperature=temperature)
+    expected = getattr(oracle, function.__name__)(scores, targets, temperature)
+    assert value.item() == pytest.approx(expected.item(), rel=within, abs=1e-9)
+    assert_same_gradients(value, expected, [scores], within=within)
 
 
 @given(count=st.integers(1, 6), target=st.floats(0, 1), size=st.sampled_from([0.0, 1.0, 1e4]))
@@ -64,13 +60,16 @@ def test_targets_matter_only_by_their_order():
     assert one.item() == other.item()
 
 
-def test_a_large_batch_keeps_float32_exact():
+@pytest.mark.parametrize("function", [cosent, cosent_weighted])
+def test_a_large_batch_keeps_float32_exact(function):
     """A running sum of 20,000 exponentials, against the same sum in float64."""
     generator = torch.Generator().manual_seed(0)
     scores = torch.rand(20_000, generator=generator) * 2 - 1
-    targets = torch.randint(0, 51, (20_000,), generator=generator) / 50
+    targets = torch.rand(20_000, generator=generator)  # all different: 20,000 steps, many of them tiny
+    if function is cosent:
+        targets = (51 * targets).floor() / 50
     single, double = scores.clone().requires_grad_(), scores.double().requires_grad_()
-    values = [cosent(leaf, targets, temperature=0.05) for leaf in (single, double)]
+    values = [function(leaf, targets, temperature=0.05) for leaf in (single, double)]
     for value in values:
         value.backward()
     assert values[0].item() == pytest.approx(values[1].item(), rel=1e-6)

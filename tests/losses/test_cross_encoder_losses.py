@@ -7,17 +7,9 @@ import torch
 import torch.nn.functional as F
 from loss_cases import encoded_rows
 
+from juzhen import losses
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
-from juzhen.losses import (
-    BinaryCrossEntropy,
-    CosineSimilarity,
-    CrossEntropy,
-    CrossEntropyError,
-    Huber,
-    MarginRanking,
-    SquaredError,
-)
 from juzhen.losses.bce import binary_cross_entropy
 from juzhen.losses.ce import class_cross_entropy
 from juzhen.losses.ce_mse import cross_entropy_and_error
@@ -105,9 +97,9 @@ def test_with_cosines_squared_error_is_that_of_scores_laid_out_from_minus_one_to
     """Gold scores from 0 to 5 become 2/5 · score − 1, and the cosine is compared with that."""
     gold, cosines = torch.tensor([0.0, 1, 2.5, 4, 5]), torch.tensor([-1.0, -0.2, 0.1, 0.9, 0.4])
     rows = replace(encoded_rows(Kind.SCORED_PAIR, count=5), scores=cosines, targets=gold / 5)
-    loss, logs = loss_of(SquaredError(activation="identity", target_range=[-1, 1]), rows)
+    loss, logs = loss_of(losses.SquaredError(activation="identity", target_range=[-1, 1]), rows)
     assert loss.item() == pytest.approx(F.mse_loss(cosines, gold * 2 / 5 - 1).item(), rel=1e-6)
-    regression, _ = loss_of(CosineSimilarity(target_range=[-1, 1]), rows)
+    regression, _ = loss_of(losses.CosineSimilarity(target_range=[-1, 1]), rows)
     assert loss.item() == pytest.approx(regression.item(), rel=1e-6)
     # Half a target too high is an error of 0.5 in what users know, whatever the cosines are asked to be.
     expected = ((cosines + 1) / 2 - gold / 5).abs().mean().item()
@@ -117,9 +109,9 @@ def test_with_cosines_squared_error_is_that_of_scores_laid_out_from_minus_one_to
 @pytest.mark.parametrize(
     "build",
     [
-        lambda span: SquaredError(activation="identity", target_range=span),
-        lambda span: Huber(delta=0.5, activation="identity", target_range=span),
-        lambda span: CosineSimilarity(target_range=span),
+        lambda span: losses.SquaredError(activation="identity", target_range=span),
+        lambda span: losses.Huber(delta=0.5, activation="identity", target_range=span),
+        lambda span: losses.CosineSimilarity(target_range=span),
     ],
     ids=["mse", "huber", "cosine"],
 )
@@ -136,9 +128,9 @@ def test_huber_counts_its_delta_in_units_of_the_target():
     rows = replace(
         encoded_rows(Kind.SCORED_PAIR, count=1), targets=torch.zeros(1), scores=torch.tensor([0.6])
     )
-    (narrow, _) = loss_of(Huber(delta=0.5, activation="identity", target_range=[0, 1]), rows)
+    (narrow, _) = loss_of(losses.Huber(delta=0.5, activation="identity", target_range=[0, 1]), rows)
     (wide, _) = loss_of(
-        Huber(delta=0.5, activation="identity", target_range=[-1, 1]),
+        losses.Huber(delta=0.5, activation="identity", target_range=[-1, 1]),
         replace(rows, scores=2 * rows.scores - 1),
     )
     assert narrow.item() == pytest.approx(0.5 * (0.6 - 0.25), rel=1e-6)
@@ -148,7 +140,7 @@ def test_huber_counts_its_delta_in_units_of_the_target():
 def test_the_error_of_ce_mse_is_that_of_the_logit():
     rows = replace(encoded_rows(Kind.SCORED_PAIR, count=9))
     probabilities = (rows.scores.detach() / 0.05).sigmoid()
-    _, logs = loss_of(CrossEntropyError(temperature=0.05, error_weight=0.5), rows)
+    _, logs = loss_of(losses.CrossEntropyError(temperature=0.05, error_weight=0.5), rows)
     expected = (probabilities - rows.targets).abs().mean().item()
     assert logs["mean_absolute_error"].item() == pytest.approx(expected, rel=1e-9)
 
@@ -164,7 +156,7 @@ def test_margin_ranking_is_torchs_over_all_ordered_pairs():
 
 def test_without_an_order_margin_ranking_costs_nothing():
     rows = replace(encoded_rows(Kind.SCORED_PAIR, count=4), targets=torch.ones(4))
-    value = loss_of(MarginRanking(margin=0.3), rows)[0]
+    value = loss_of(losses.MarginRanking(margin=0.3), rows)[0]
     value.backward()
     assert value.item() == 0
     assert rows.scores.grad.abs().max() == 0
@@ -173,11 +165,11 @@ def test_without_an_order_margin_ranking_costs_nothing():
 def test_a_model_without_class_logits_is_named():
     rows = replace(encoded_rows(Kind.LABELLED_PAIR), logits=None)
     with pytest.raises(UserError, match=r"loss=ce needs one logit per class.*use loss=bce"):
-        loss_of(CrossEntropy(**PLAIN), rows)
+        loss_of(losses.CrossEntropy(**PLAIN), rows)
 
 
 def test_temperature_divides_the_score():
     rows = encoded_rows(Kind.LABELLED_PAIR)
-    value = loss_of(BinaryCrossEntropy(temperature=0.05, **PLAIN), rows)[0]
+    value = loss_of(losses.BinaryCrossEntropy(temperature=0.05, **PLAIN), rows)[0]
     expected = F.binary_cross_entropy_with_logits(20 * rows.scores, rows.targets)
     assert value.item() == pytest.approx(expected.item(), rel=1e-9)

@@ -4,7 +4,16 @@ import pytest
 import torch
 from class_cases import CLASS_CASES
 from expected_losses import EXPECTED
-from loss_cases import CASES, Case, configured_cases, gradients, leaves, rows_of, value_of
+from loss_cases import (
+    CASES,
+    Case,
+    assert_same_gradients,
+    configured_cases,
+    gradients,
+    leaves,
+    rows_of,
+    value_of,
+)
 from score_cases import SCORE_CASES
 
 from juzhen.core.batch import Encoded
@@ -39,9 +48,7 @@ def test_value_and_gradient_equal_the_loop(case: Case, count: int):
     value, expected = value_of(loss, rows)[0], case.expected(loss, rows)
     assert value.shape == ()
     assert value.item() == pytest.approx(expected.item(), rel=1e-9, abs=1e-9)
-    inputs = leaves(loss, rows)
-    for ours, theirs in zip(gradients(value, inputs), gradients(expected, inputs), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+    assert_same_gradients(value, expected, leaves(loss, rows))
 
 
 @each_case

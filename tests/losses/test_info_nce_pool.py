@@ -3,9 +3,8 @@
 import pytest
 import torch
 from loop_oracles import cosine
-from loss_cases import encoded_rows, gradients
+from loss_cases import assert_same_gradients, encoded_rows
 
-from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.losses import InfoNCE, InfoNCEExtended, InfoNCEPool
 from lightning_modules.loss_arguments import loss_of
@@ -64,9 +63,7 @@ def test_value_and_gradient_equal_the_loop(kind, repeats, other_anchors, positiv
     loss = build(**options)
     value, expected = loss_of(loss, rows)[0], by_loops(rows, **options)
     assert value.item() == pytest.approx(expected.item(), rel=1e-9, abs=1e-9)
-    inputs = list(rows.embeddings.values())
-    for ours, theirs in zip(gradients(value, inputs), gradients(expected, inputs), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+    assert_same_gradients(value, expected, list(rows.embeddings.values()))
 
 
 def test_the_seeds_pool_has_every_other_text_of_the_batch():
@@ -94,19 +91,3 @@ def test_without_options_it_is_info_nce():
     assert {name: value.item() for name, value in pooled[1].items()} == {
         name: value.item() for name, value in plain[1].items()
     }
-
-
-def test_row_order_does_not_matter_and_bf16_is_computed_in_full():
-    rows = encoded_rows(Kind.TRIPLET, count=8, dtype=torch.bfloat16)
-    loss = build(other_anchors=True, positive_to_negatives=True)
-    value = loss_of(loss, rows)[0]
-    assert value.dtype == torch.float32
-    for columns in (rows.embeddings, rows.text_ids):
-        for name in columns:
-            columns[name] = columns[name].flip(0)
-    assert loss_of(loss, rows)[0].item() == pytest.approx(value.item(), rel=1e-5)
-
-
-def test_wrong_options_are_named():
-    with pytest.raises(UserError, match=r"loss\.temperature"):
-        InfoNCEPool(temperature=0.0, other_anchors=True, positive_to_negatives=False)

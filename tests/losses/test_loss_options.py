@@ -49,6 +49,7 @@ def composed(*overrides: str, config_name: str = "loss/by_kind"):
             {"weights": [1]},
             r"loss.weights=\[1\]: expected 2 numbers, one for each of loss.depths",
         ),
+        ("InfoNCEPool", {"temperature": 0.0}, "loss.temperature"),
         ("InfoNCE", {"temperature": math.inf}, "loss.temperature=inf: expected a number"),
         ("CosineSimilarity", {"target_range": [0, 5]}, "target_range=5: expected a number from -1 to 1"),
         ("CosineSimilarity", {"target_range": [0]}, r"loss.target_range=\[0\]: expected two numbers"),

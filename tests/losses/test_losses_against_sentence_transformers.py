@@ -8,16 +8,8 @@ from class_cases import NO_MIX
 from loss_cases import DIM, encoded_rows, gradients, seeded_head
 from torch import nn
 
+from juzhen import losses
 from juzhen.core.examples import Kind
-from juzhen.losses import (
-    AnglE,
-    Contrastive,
-    CoSENT,
-    CosineSimilarity,
-    InfoNCE,
-    OnlineContrastive,
-    TripletMargin,
-)
 from juzhen.losses.scores import row_cosine
 from lightning_modules.loss_arguments import loss_of
 
@@ -54,27 +46,32 @@ def assert_same(loss, their_loss, rows, labels=None):
 @pytest.mark.parametrize("kind", [Kind.SCORED_PAIR, Kind.LABELLED_PAIR])
 def test_cosent(kind):
     rows = encoded_rows(kind, count=COUNT)
-    assert_same(CoSENT(temperature=0.05), theirs.CoSENTLoss(MODEL, scale=20.0), rows, rows.targets)
+    assert_same(losses.CoSENT(temperature=0.05), theirs.CoSENTLoss(MODEL, scale=20.0), rows, rows.targets)
 
 
 def test_cosine():
     rows = encoded_rows(Kind.SCORED_PAIR, count=COUNT)
     labels = rows.targets
-    assert_same(CosineSimilarity(target_range=[0, 1]), theirs.CosineSimilarityLoss(MODEL), rows, labels)
     assert_same(
-        CosineSimilarity(target_range=[-1, 1]), theirs.CosineSimilarityLoss(MODEL), rows, 2 * labels - 1
+        losses.CosineSimilarity(target_range=[0, 1]), theirs.CosineSimilarityLoss(MODEL), rows, labels
+    )
+    assert_same(
+        losses.CosineSimilarity(target_range=[-1, 1]),
+        theirs.CosineSimilarityLoss(MODEL),
+        rows,
+        2 * labels - 1,
     )
 
 
 def test_contrastive():
     rows = encoded_rows(Kind.LABELLED_PAIR, count=COUNT)
-    assert_same(Contrastive(margin=0.5), theirs.ContrastiveLoss(MODEL, margin=0.5), rows, rows.targets)
+    assert_same(losses.Contrastive(margin=0.5), theirs.ContrastiveLoss(MODEL, margin=0.5), rows, rows.targets)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_online_contrastive_as_a_sum(seed):
     rows = encoded_rows(Kind.LABELLED_PAIR, count=COUNT, seed=seed)
-    ours = OnlineContrastive(margin=0.5, reduction="sum")
+    ours = losses.OnlineContrastive(margin=0.5, reduction="sum")
     assert_same(ours, theirs.OnlineContrastiveLoss(MODEL, margin=0.5), rows, rows.targets)
 
 
@@ -82,7 +79,7 @@ def test_online_contrastive_as_a_sum(seed):
 def test_info_nce(num_negatives):
     kind = Kind.TRIPLET if num_negatives else Kind.POSITIVE_PAIR
     rows = encoded_rows(kind, count=COUNT, num_negatives=num_negatives)
-    ours = InfoNCE(temperature=0.05, symmetric=False)
+    ours = losses.InfoNCE(temperature=0.05, symmetric=False)
     assert_same(ours, theirs.MultipleNegativesRankingLoss(MODEL, scale=20.0), rows)
 
 
@@ -90,7 +87,7 @@ def test_info_nce(num_negatives):
 def test_info_nce_both_ways(num_negatives):
     kind = Kind.TRIPLET if num_negatives else Kind.POSITIVE_PAIR
     rows = encoded_rows(kind, count=COUNT, num_negatives=num_negatives)
-    ours = InfoNCE(temperature=0.05, symmetric=True)
+    ours = losses.InfoNCE(temperature=0.05, symmetric=True)
     assert_same(ours, theirs.MultipleNegativesSymmetricRankingLoss(MODEL, scale=20.0), rows)
 
 
@@ -100,7 +97,7 @@ def test_triplet(distance, metric):
     their_loss = theirs.TripletLoss(
         MODEL, distance_metric=getattr(theirs.TripletDistanceMetric, metric), triplet_margin=0.2
     )
-    assert_same(TripletMargin(margin=0.2, distance=distance), their_loss, rows)
+    assert_same(losses.TripletMargin(margin=0.2, distance=distance), their_loss, rows)
 
 
 @pytest.mark.parametrize(("difference", "product"), [(True, False), (True, True), (False, False)])
@@ -121,5 +118,5 @@ def test_softmax(difference, product):
 @pytest.mark.parametrize("kind", [Kind.SCORED_PAIR, Kind.LABELLED_PAIR])
 def test_angle(kind):
     rows = encoded_rows(kind, count=COUNT)
-    ours = AnglE(temperature=0.05, angle_temperature=0.05, **NO_MIX)
+    ours = losses.AnglE(temperature=0.05, angle_temperature=0.05, **NO_MIX)
     assert_same(ours, theirs.AnglELoss(MODEL, scale=20.0), rows, rows.targets)

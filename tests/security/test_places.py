@@ -3,12 +3,11 @@
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import pytest
-from forks import in_a_fork
+from forks import ROOT, in_a_fork, python
 from jobs import SMALL
 from omegaconf import OmegaConf
 
@@ -205,9 +204,9 @@ def test_names_of_people_are_legal(job_with):
 
 
 def program(*words: str, cwd: Path) -> subprocess.CompletedProcess:
-    root = Path(__file__).resolve().parents[2]
-    command = [sys.executable, str(root / "train.py"), "model=lexical", "dataset=[]", "logger=csv", *words]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
+    return python(
+        ROOT / "train.py", "model=lexical", "dataset=[]", "logger=csv", *words, cwd=cwd, timeout=120
+    )
 
 
 def test_the_program_refuses_the_folder_it_stands_in_and_changes_nothing(tmp_path):
@@ -282,14 +281,7 @@ def test_nothing_is_written_outside_output_dir_and_cache_dir(tmp_path, tiny_back
     told["JUZHEN_CACHE"] = str(tmp_path / "cache")
 
     def start(*words: object) -> None:
-        done = subprocess.run(
-            [sys.executable, *map(str, words)],
-            cwd=here,
-            env=told,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = python(*words, cwd=here, env=told)
         assert done.returncode == 0, done.stderr
         assert listing(home) == listing(temporary) == listing(here) == []
 

@@ -2,10 +2,10 @@
 
 import json
 import logging
-import subprocess
 import sys
 
 import pytest
+from forks import python
 
 from callbacks.tracking import build_loggers
 from conf.job import LoggerConfig
@@ -46,14 +46,13 @@ def test_what_is_on_the_list_is_read(monkeypatch, job_with):
         typed_config(job_with(data_dir="${oc.env:JUZHEN_DATA}"))
 
 
-def test_the_list_holds_where_only_a_data_set_is_read(project_root):
+def test_the_list_holds_where_only_a_data_set_is_read():
     """In a process of its own, which knows no command line of train.py."""
     code = (
         "from omegaconf import OmegaConf; import juzhen.mining.sets\n"
         "print(OmegaConf.create({'about': '${oc.env:HF_TOKEN}'}).about)"
     )
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=project_root, capture_output=True, text=True, check=False)
+    done = python("-c", code)
     assert done.returncode == 1
     assert "may not read the environment variable HF_TOKEN" in done.stderr
     assert TOKEN not in done.stdout + done.stderr
@@ -171,15 +170,8 @@ def test_what_goes_to_wandb_holds_no_secret(tmp_path, monkeypatch):
 )
 @pytest.mark.sampled(3)
 def test_the_program_refuses_it_and_leaves_it_nowhere(tmp_path, project_root, word):
-    command = [
-        sys.executable,
-        str(project_root / "train.py"),
-        "dataset=[demo_sts]",
-        "suite=none",
-        "debug=fast",
-        word,
-    ]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    words = ("dataset=[demo_sts]", "suite=none", "debug=fast", word)
+    done = python(project_root / "train.py", *words, cwd=tmp_path)
     assert done.returncode == 2
     assert TOKEN not in done.stdout + done.stderr
     assert not list(tmp_path.iterdir())

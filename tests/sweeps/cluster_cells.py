@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fake_cells import ROOT, plan
+from fake_cells import start as start_program
 
 PATIENCE = 500
 SLURM = {
@@ -49,13 +50,7 @@ def on(place: str, **resources: object):
 
 def start(folder: Path, place: str, *kinds: str, seconds: float) -> subprocess.Popen:
     """This program as a process; each step of a cell takes that many seconds."""
-    return subprocess.Popen(
-        [sys.executable, __file__, place, str(folder), *kinds],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=os.environ | {"STEP_SECONDS": str(seconds)},
-    )
+    return start_program(__file__, place, folder, *kinds, STEP_SECONDS=seconds)
 
 
 def wait_for(fact: Callable[[], object], what: str) -> None:

@@ -4,6 +4,8 @@ The stand-in takes ten steps, remembers each, and goes on where it stopped; the 
 words alone. It refuses to work in a folder where another is at work, as train.py does.
 """
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -73,6 +75,20 @@ def plan(
         place = backend(words, ledger, cells)
     planner = Planner(cells, ledger, place, attempts=attempts, report=report)
     return planner, cells
+
+
+def start(
+    program: object, *words: object, cwd: Path | None = None, **environment: object
+) -> subprocess.Popen:
+    """The program as a process; what it says is read from one pipe."""
+    return subprocess.Popen(
+        [sys.executable, *map(str, (program, *words))],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | {name: str(value) for name, value in environment.items()},
+    )
 
 
 if __name__ == "__main__":

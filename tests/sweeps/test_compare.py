@@ -1,9 +1,9 @@
 import re
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from forks import ROOT
 
 from juzhen.core.result import Score
 from juzhen.report.collect import collect
@@ -20,8 +20,6 @@ from juzhen.report.figures import (
 )
 from juzhen.report.matrix import build_matrix
 from juzhen.report.training import set_names
-
-ROOT = Path(__file__).parents[2]
 
 THEIRS = Published(
     source="somebody",

@@ -1,11 +1,8 @@
 import hashlib
 import json
-import socket
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from forks import python
 from report_fixture import small_picture, write_audit, write_results
 
 from juzhen.cli.main import main
@@ -15,15 +12,8 @@ from juzhen.report.build import build_report
 from juzhen.report.reference import Reference
 from sweeps import dashboards
 
-ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.usefixtures("keyless")
 COLUMNS = ("dev/bq", "dev/csts", "dev/lcqmc", "dev/pawsx_zh")
-
-
-@pytest.fixture(autouse=True)
-def keyless(monkeypatch, tmp_path):
-    for name in ("WANDB_API_KEY", "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
 
 
 @pytest.fixture
@@ -97,15 +87,13 @@ def test_the_group_is_that_of_the_runs(make_result):
         group(None)
 
 
-def test_what_hinders_is_said_with_what_to_do(monkeypatch, tmp_path):
+def test_what_hinders_is_said_with_what_to_do(monkeypatch, tmp_path, closed_port, open_port):
     assert "set WANDB_API_KEY" in wandb_problem()
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{taken.getsockname()[1]}")
-        (tmp_path / "netrc").write_text("machine 127.0.0.1 login user password " + "0" * 40)
-        assert "no answer from the server within 3 s" in wandb_problem()
-        taken.listen()
-        assert wandb_problem() is None
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login user password " + "0" * 40)
+    monkeypatch.setenv("WANDB_BASE_URL", closed_port)
+    assert "no answer from the server within 3 s" in wandb_problem()
+    monkeypatch.setenv("WANDB_BASE_URL", open_port)
+    assert wandb_problem() is None
 
 
 @pytest.mark.slow
@@ -117,9 +105,7 @@ def test_without_a_key_all_is_built_and_the_summary_waits_on_the_disk(tmp_path, 
         f"status = main(['dashboards', {str(runs)!r}, '--leaks', {str(write_audit(tmp_path))!r}])\n"
         "assert 'torch' not in sys.modules\nsys.exit(status)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
-    )
+    done = python("-c", program, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "nothing published: no key (set WANDB_API_KEY" in done.stdout
     (offline,) = (runs / "report" / "wandb").glob(f"offline-run-*-{dashboards.summary_id('picture')}")
@@ -150,22 +136,9 @@ def test_with_a_key_the_workspace_is_saved_and_its_address_shown(tmp_path, make_
 def test_the_cells_of_a_sweep_share_a_group_unless_another_was_typed(tmp_path):
     def group_of_run(*words):
         folder = tmp_path / str(len(words))
-        cells = [
-            "model=lexical",
-            "dataset=[]",
-            "suite=demo",
-            "debug_rows=24",
-            "logger=csv",
-            f"output_dir={folder}",
-        ]
-        done = subprocess.run(
-            [sys.executable, "train.py", "-m", *cells, *words],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=200,
-        )
+        cells = ["model=lexical", "dataset=[]", "suite=demo", "debug_rows=24", "logger=csv"]
+        cells += [f"output_dir={folder}"]
+        done = python("train.py", "-m", *cells, *words, timeout=200)
         assert done.returncode == 0, done.stderr
         (path,) = folder.glob("*/result.json")
         return Result.read(path).config["logger"]["group"]

@@ -1,10 +1,7 @@
 """Every way to start the runs of a sweep runs the same two cells: ours, and those that Hydra and its plugins bring."""
 
-import os
-import subprocess
-import sys
-
 import pytest
+from forks import python
 
 from juzhen.core.result import Result
 from sweeps.ledger import Event, Ledger
@@ -25,19 +22,13 @@ WORDS = {
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_two_cells_by(launcher, tmp_path, project_root):
+def test_two_cells_by(launcher, tmp_path):
     if LAUNCHERS[launcher]:
         pytest.importorskip(LAUNCHERS[launcher])
-    done = subprocess.run(
-        [
-            *(sys.executable, "train.py", "-m", f"hydra/launcher={launcher}", *WORDS.get(launcher, [])),
-            *("model=lexical", "dataset=[]", "suite=demo", "debug_rows=24", "seed=1,2", "logger=csv"),
-            *("evaluation.bootstrap_samples=0", "hardware.threads=1", f"output_dir={tmp_path}"),
-        ],
-        cwd=project_root,
-        capture_output=True,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    done = python(
+        *("train.py", "-m", f"hydra/launcher={launcher}", *WORDS.get(launcher, [])),
+        *("model=lexical", "dataset=[]", "suite=demo", "debug_rows=24", "seed=1,2", "logger=csv"),
+        *("evaluation.bootstrap_samples=0", "hardware.threads=1", f"output_dir={tmp_path}"),
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert {Result.read(path).seed for path in tmp_path.glob("*/result.json")} == {1, 2}

@@ -5,12 +5,11 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
-from fake_cells import plan
+from fake_cells import plan, start
 
 from juzhen.core.texts import time_in_words
 from sweeps.ledger import Event, Ledger
@@ -29,13 +28,7 @@ def starts(folder: Path, cell) -> int:
 
 
 def start_sweep(folder: Path, *kinds: str, seconds: float = 0.05) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, str(DRIVER), str(folder), *kinds],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=os.environ | {"STEP_SECONDS": str(seconds)},
-    )
+    return start(DRIVER, folder, *kinds, STEP_SECONDS=seconds)
 
 
 def test_a_failing_cell_is_tried_twice_named_and_stops_no_other(tmp_path):

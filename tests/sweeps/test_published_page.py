@@ -1,16 +1,15 @@
 """Each published figure has a row of a sweep that gives one of its like, or a reason why not."""
 
 import csv
-from pathlib import Path
 
 import pytest
+from forks import ROOT
 
 from juzhen.report.figures import MEASURED, load_published
 from juzhen.report.training import training_of
 from sweeps.producers import all_jobs, giving, offers, stage_results, sweep_jobs
 from sweeps.published_page import page, reason
 
-ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "published.md"
 SOURCES = ("chinese_transfer", "cosent_cross_encoder")
 GENERAL = "allnli_zh+pawsx_zh+pkuparaph>csts"

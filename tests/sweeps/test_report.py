@@ -1,15 +1,13 @@
-import subprocess
-import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
+from forks import python
 from report_fixture import small_picture, write_audit, write_reference, write_results
 
 from juzhen.cli.main import main
 from juzhen.core.result import Score
 
-ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden_report"
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -143,9 +141,7 @@ def test_a_report_needs_no_torch_and_few_seconds(tmp_path, make_result):
         "assert not heavy, heavy\n"
         "assert time.process_time() - started < 20"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = python("-c", program)
     assert done.returncode == 0, done.stderr
     assert (runs / "report" / "index.html").exists()
 

@@ -1,12 +1,11 @@
 import json
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from forks import python
 from report_fixture import small_picture, write_audit, write_results
 
 from juzhen.cli.main import main
@@ -129,8 +128,7 @@ def browse(page, tmp_path):
         pytest.skip('headless Chromium: pip install -e ".[browser]"')
 
     def run(*steps, scheme="light", page=page):
-        command = [sys.executable, str(BROWSER), str(page), json.dumps(steps), scheme]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        done = python(BROWSER, page, json.dumps(steps), scheme, timeout=120)
         assert done.returncode == 0, done.stderr[-2000:]
         *given, complaints = json.loads(done.stdout.splitlines()[-1])
         assert complaints == []

@@ -1,13 +1,12 @@
 """A search: its space, its shared journal, and what becomes of trials, whoever dies."""
 
-import os
 import random
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from fake_cells import start
+from forks import python
 from hydra.utils import instantiate
 from jobs import SMALL
 from search_cells import planner_of, result_text, search_in
@@ -194,20 +193,10 @@ def test_a_run_that_chose_nothing_on_dev_ends_the_search(tmp_path):
         planner_of(search, tmp_path, Instant(outcome)).run()
 
 
-def start(folder: Path, num_trials: int, seconds: float = 0.05) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, str(DRIVER), str(folder), str(num_trials)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=os.environ | {"SECONDS": str(seconds)},
-    )
-
-
 @pytest.mark.slow
 def test_two_processes_share_the_trials_and_none_is_run_twice(tmp_path):
     folder = tmp_path / "runs"
-    searches = [start(folder, 8), start(folder, 8)]
+    searches = [start(DRIVER, folder, 8, SECONDS=0.05) for _ in range(2)]
     told = [one.communicate(timeout=120)[0] for one in searches]
     assert all(one.returncode == 0 for one in searches), told
     with search_in(folder, num_trials=8) as search:
@@ -228,7 +217,7 @@ def num_starts(folder: Path) -> int:
 def test_killed_at_random_moments_and_taken_up_it_has_all_its_trials(tmp_path, seed):
     folder, draw = tmp_path / "runs", random.Random(seed)
     for _ in range(4):
-        pair = [start(folder, 12, 0.4), start(folder, 12, 0.4)]
+        pair = [start(DRIVER, folder, 12, SECONDS=0.4) for _ in range(2)]
         before = num_starts(folder)
         while num_starts(folder) < before + 2 and pair[0].poll() is None:
             time.sleep(0.05)
@@ -238,7 +227,7 @@ def test_killed_at_random_moments_and_taken_up_it_has_all_its_trials(tmp_path, s
         pair[1].kill()
         for one in pair:
             one.wait()
-    last = start(folder, 12, 0.1)
+    last = start(DRIVER, folder, 12, SECONDS=0.1)
     told, _ = last.communicate(timeout=120)
     assert last.returncode == 0, told
     with search_in(folder, num_trials=12) as search:
@@ -253,7 +242,7 @@ def test_killed_at_random_moments_and_taken_up_it_has_all_its_trials(tmp_path, s
 
 
 @pytest.mark.slow
-def test_train_m_searches_with_seeds_and_reads_what_it_has_found(tmp_path, project_root, tiny_backbone):
+def test_train_m_searches_with_seeds_and_reads_what_it_has_found(tmp_path, tiny_backbone):
     words = [
         *(word for word in SMALL if "progress" not in word),
         f"backbone.path={tiny_backbone}",
@@ -266,9 +255,7 @@ def test_train_m_searches_with_seeds_and_reads_what_it_has_found(tmp_path, proje
         f"output_dir={tmp_path}",
     ]
     for _ in range(2):
-        done = subprocess.run(
-            [sys.executable, "train.py", "-m", *words], cwd=project_root, capture_output=True, text=True
-        )
+        done = python("train.py", "-m", *words)
         assert done.returncode == 0, done.stderr
         assert "2 trials: 2 complete." in done.stdout
         assert "(mean of 2 seeds)" in done.stdout

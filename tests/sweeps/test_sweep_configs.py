@@ -1,10 +1,9 @@
 """Each matrix of conf/sweep really is a list of runs: Hydra expands it with -m and leaves it alone without."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forks import python
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
 from omegaconf import OmegaConf
@@ -59,9 +58,7 @@ def names(choice: object) -> list[str]:
 
 
 def run(folder: Path, *arguments: str) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "train.py", *arguments], cwd=folder, capture_output=True, text=True, check=False
-    )
+    done = python("train.py", *arguments, cwd=folder)
     assert done.returncode == 0, done.stderr
     return [line.removeprefix("RAN ") for line in done.stdout.splitlines() if line.startswith("RAN ")]
 

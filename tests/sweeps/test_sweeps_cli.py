@@ -1,9 +1,7 @@
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from forks import ROOT, python
 from rich.cells import cell_len
 
 from juzhen.cli.main import main
@@ -13,8 +11,6 @@ from juzhen.report.compare import compare, compared_lines
 from juzhen.report.figures import load_published
 from juzhen.report.matrix import build_matrix
 from juzhen.report.table import heading, shown
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -179,7 +175,5 @@ def test_no_module_of_sweeps_imports_torch():
         f"import sys, importlib\nfor one in {modules}: importlib.import_module(one)\n"
         "assert 'torch' not in sys.modules"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = python("-c", program)
     assert done.returncode == 0, done.stderr

@@ -6,11 +6,12 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from fake_cells import ROOT
+from fake_cells import start as start_program
 from jobs import SMALL
 
 from juzhen.cli.main import main as sweeps_main
@@ -26,23 +27,15 @@ ROWS = (
 )
 
 
-def start(root: Path, output_dir: Path, *words: str, **options) -> subprocess.Popen:
+def start(output_dir: Path, *words: str) -> subprocess.Popen:
     small = [word for word in SMALL if not word.startswith("dataset=") and "progress" not in word]
-    return subprocess.Popen(
-        [sys.executable, "train.py", "-m", *small, f"output_dir={output_dir}", *words],
-        cwd=root,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        **options,
-    )
+    return start_program("train.py", "-m", *small, f"output_dir={output_dir}", *words, cwd=ROOT)
 
 
-def test_one_cell_fails_and_the_other_is_there(tmp_path, project_root, capsys):
+def test_one_cell_fails_and_the_other_is_there(tmp_path, capsys):
     rows = ("+hydra.sweeper.rows.lexical='model=lexical'", "+hydra.sweeper.rows.lost='init_from=/nowhere'")
     words = (*rows, "dataset=[]", "suite=demo", "debug_rows=24", "hydra.launcher.attempts=1")
-    sweep = start(project_root, tmp_path, *words, "hydra.launcher.jobs=2")
+    sweep = start(tmp_path, *words, "hydra.launcher.jobs=2")
     told, _ = sweep.communicate(timeout=200)
     assert sweep.returncode == 1, told
     assert "1 cells finished, 0 were finished before, 1 failed" in told
@@ -58,11 +51,11 @@ def test_one_cell_fails_and_the_other_is_there(tmp_path, project_root, capsys):
 
 
 @pytest.mark.slow
-def test_precisions_are_two_cells_and_two_rows(tmp_path, project_root, tiny_backbone):
+def test_precisions_are_two_cells_and_two_rows(tmp_path, tiny_backbone):
     small = ("backbone=embedded", f"backbone.path={tiny_backbone}", "training.duration=2 steps", "suite=none")
     words = (*small, "dataset=[demo_sts]", "debug_rows=24", "hardware=cpu,cpu_bf16", "resume=auto")
     for _ in range(2):  # the second time both are there
-        sweep = start(project_root, tmp_path, *words)
+        sweep = start(tmp_path, *words)
         told, _ = sweep.communicate(timeout=200)
         assert sweep.returncode == 0, told
     assert "0 cells finished, 2 were finished before, 0 failed" in told
@@ -84,9 +77,7 @@ def scores(folder: Path) -> dict[str, dict]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
-def test_killed_at_random_moments_and_taken_up_it_has_the_same_results(
-    tmp_path, project_root, tiny_backbone, seed
-):
+def test_killed_at_random_moments_and_taken_up_it_has_the_same_results(tmp_path, tiny_backbone, seed):
     words = (
         *STEPS,
         *ROWS,
@@ -96,12 +87,12 @@ def test_killed_at_random_moments_and_taken_up_it_has_the_same_results(
         "loss=by_kind",
         "hydra.launcher.jobs=2",
     )
-    whole = start(project_root, tmp_path / "whole", *words)
+    whole = start(tmp_path / "whole", *words)
     told, _ = whole.communicate(timeout=400)
     assert whole.returncode == 0, told
     draw = random.Random(seed)
     for number in range(4):
-        sweep = start(project_root, tmp_path / "cut", *words)
+        sweep = start(tmp_path / "cut", *words)
         time.sleep(draw.uniform(8, 30))
         if number % 2:  # its cells are not asked to save either
             for event in Ledger(tmp_path / "cut").events():
@@ -110,7 +101,7 @@ def test_killed_at_random_moments_and_taken_up_it_has_the_same_results(
                         os.kill(event["process"], signal.SIGKILL)
         sweep.kill()
         sweep.wait()
-    last = start(project_root, tmp_path / "cut", *words)
+    last = start(tmp_path / "cut", *words)
     told, _ = last.communicate(timeout=400)
     assert last.returncode == 0, told
     assert scores(tmp_path / "cut") == scores(tmp_path / "whole")

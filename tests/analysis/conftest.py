@@ -1,0 +1,15 @@
+import pytest
+
+from juzhen.data.audit import sources
+
+
+@pytest.fixture
+def without_promised_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The small files of these tests have not the rows that the real sets promise."""
+    load = sources.load_examples
+
+    def without_promise(config, split, **more):
+        config.rows[split] = None
+        return load(config, split, **more)
+
+    monkeypatch.setattr(sources, "load_examples", without_promise)
