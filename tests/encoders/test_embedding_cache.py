@@ -191,7 +191,7 @@ def test_large_arrays_go_to_several_segments(encoder, cache, monkeypatch):
 
 WRITER = """
 import sys
-from encoders import load_encoder
+from juzhen.encoders import load_encoder
 from juzhen.encoders.embedding_cache import EmbeddingCache
 folder, cache, *texts = sys.argv[1:]
 load_encoder(folder).encode(texts, batch_tokens=64, progress=False, cache=EmbeddingCache(cache))
