@@ -3,6 +3,7 @@
 import csv
 import os
 import signal
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,7 @@ def typed_job(*overrides: str) -> JobConfig:
     return OmegaConf.to_object(typed_config(compose_job(*overrides)))
 
 
+@cache
 def key_of(*overrides: str) -> str:
     """The key of its run."""
     return run_key(compose_job("suite=none", *overrides))

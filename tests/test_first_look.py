@@ -83,8 +83,8 @@ def mistakes(root):
 @pytest.fixture(scope="module")
 def answers(place):
     """What is said of each mistake, and at last of a job that is right: (status, words, seconds of the processor)."""
-    good = (f"data_dir={place}/good", *OWN)
-    lines = [["suite=none", *words, f"output_dir={place / 'runs'}"] for words in (*mistakes(place), good)]
+    lines = [["suite=none", *words, f"output_dir={place / 'runs'}"] for words in mistakes(place)]
+    lines.append(["suite=none", *OWN, f"data_dir={place}/good", f"output_dir={place / 'made'}"])
     ended = python("-c", PROGRAM, json.dumps(lines))
     found = [json.loads(line) for line in ended.stdout.splitlines()]
     assert len(found) == len(lines), ended.stderr

@@ -78,7 +78,8 @@ def test_all_evaluation_rows_count_also_those_that_debug_rows_cuts_off(planted):
 
 
 def test_the_same_rows_every_time(planted):
-    first, second = (train_rows(*planted, "filter_leaks=true") for _ in range(2))
+    job = typed_job(*planted, "filter_leaks=true")
+    first, second = (load_job_data(job, {"afqmc": Kind.LABELLED_PAIR}).train["afqmc"] for _ in range(2))
     assert np.array_equal(first.lines, second.lines)
 
 
@@ -100,9 +101,10 @@ def test_the_run_key_knows_of_it():
 
 
 def test_rows_of_a_matrix_differ_by_evaluation_sets_only_when_these_decide_what_is_learnt():
+    composed = OmegaConf.to_container(compose_job("dataset=[demo_sts]", "suite=none"), resolve=True)
+
     def identity(**config):
-        whole = OmegaConf.to_container(compose_job("dataset=[demo_sts]"), resolve=True) | config
-        result = Result("some", "key", ["demo_sts"], {}, whole, {}, {}, {}, seed=1)
+        result = Result("some", "key", ["demo_sts"], {}, composed | config, {}, {}, {}, seed=1)
         return identify(result, before_training=False)
 
     some, other = {"evaluate": {"afqmc": {}}}, {"evaluate": {"bq": {}}}

@@ -206,7 +206,7 @@ def test_half_precision_is_a_shelf_of_its_own_and_is_read_where_it_lies(encoder,
 
 WRITER = """
 import sys
-from encoders import load_encoder
+from juzhen.encoders import load_encoder
 from juzhen.encoders.embedding_cache import EmbeddingCache
 folder, cache, *texts = sys.argv[1:]
 load_encoder(folder).encode(texts, batch_tokens=64, progress=False, cache=EmbeddingCache(cache))
