@@ -43,6 +43,8 @@ class Option:
         if self.among and value not in self.among:
             raise UserError(self._not_among(key, value))
         if not self.among:
+            if isinstance(value, Sequence) and not isinstance(value, str):
+                raise UserError(f"{key}: {value} is in it, which is a list itself; expected single values")
             self.check_number(key, value, value)
 
     def check_number(self, key: str, value: Any, number: float, unit: str = "") -> None:

@@ -135,6 +135,7 @@ WRONG = {
     "seed=-1": "at least 0",
     "seed=4294967296": "less than 4294967296",
     "optimizer.betas=[0.9]": "two numbers",
+    "optimizer.betas=[[],0.999]": "a list itself",
     "training.monitor=spearman": "dev/csts/spearman",
     "training.monitor=dev/demo_stt/spearman": "did you mean demo_sts?",
     "dataset=upside_down": "[0, 5]",
