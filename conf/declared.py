@@ -24,6 +24,9 @@ TABLE = Path(__file__).with_suffix(".json")
 HEAD = ("dim", "num_classes")
 """What the code gives to a loss that owns a head."""
 
+REST = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+"""`*args` and `**rest`, which name no key."""
+
 WORDS = {
     float: "a number",
     int: "a whole number",
@@ -126,8 +129,8 @@ def _parameters(own: type) -> dict[str, Parameter]:
     for base in own.__mro__:
         if "__init__" in vars(base):
             _, *taken = signature(base.__init__, eval_str=True).parameters.values()
-            found = {one.name: one for one in taken if one.kind is not one.VAR_KEYWORD} | found
-            if all(one.kind is not one.VAR_KEYWORD for one in taken):
+            found = {one.name: one for one in taken if one.kind not in REST} | found
+            if all(one.kind not in REST for one in taken):
                 break
     return found
 

@@ -52,9 +52,9 @@ def test_every_option_of_a_group_is_accepted(group: str) -> None:
     check("-m", f"{group}={options}", *small, *(["backbone.path=folder"] if group == "backbone" else []))
 
 
-@pytest.mark.parametrize("model", ["distill", "distill_translations"])
-def test_a_student_needs_a_teacher(model: str) -> None:
-    check(f"model={model}", "model.teacher=folder", "loss=distill", "suite=none")
+@pytest.mark.parametrize(("model", "loss"), [("distill", "distill"), ("distill_translations", "distill_mse")])
+def test_a_student_needs_a_teacher(model: str, loss: str) -> None:
+    check(f"model={model}", "model.teacher=folder", f"loss={loss}", "suite=none")
     with pytest.raises(UserError, match=r"model.teacher is not set; .*model=distill .*model.teacher="):
         check(f"model={model}", "loss=distill", "suite=none")
 
