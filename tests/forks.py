@@ -22,6 +22,7 @@ def in_a_fork(function: Callable[..., object], *given: object) -> int:
     if process == 0:
         code = 1
         try:
+            _start_thread_pool()
             function(*given)
             code = 0
         except SystemExit as end:
@@ -31,3 +32,10 @@ def in_a_fork(function: Callable[..., object], *given: object) -> int:
         finally:
             os._exit(code)
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+def _start_thread_pool() -> None:
+    """Starts the pool of torch in the one thread of a copy: two at once fail ("Invalid thread pool!")."""
+    if "torch" in sys.modules:
+        torch = sys.modules["torch"]
+        torch.set_num_threads(torch.get_num_threads())
