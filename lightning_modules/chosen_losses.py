@@ -127,15 +127,21 @@ NEEDS = {
     "scores": "one score per pair",
     "layers": "a cosine at each of several layers",
     "teacher": "the vector of a teacher for each sentence",
+    "guide": "the vectors of a guide for the texts of a row",
 }
 """What a loss consumes, in words."""
+
+TAUGHT = {"teacher": "distill", "guide": "guided"}
+"""What a loss consumes of another encoder → the model that gives it."""
 
 
 def _unreadable(loss: str, consumes: str, kind: Kind, model: Declared) -> str:
     """Why `loss` cannot learn from what `model` gives, and which losses can."""
     message = f"loss={loss} needs {NEEDS[consumes]}, and {model.name} gives none; "
-    if consumes == "teacher":
-        return message + "type model=distill model.teacher=<folder, run or hub id of an encoder> too"
+    if consumes in TAUGHT:
+        return (
+            message + f"type model={TAUGHT[consumes]} model.teacher=<folder, run or hub id of an encoder> too"
+        )
     if consumes == "logits":
         return message + "for labelled pairs choose loss=softmax, which has a head of its own, or loss=bce"
     fitting = [name for name, kinds in _losses_on_file(model.provides).items() if kind in kinds]

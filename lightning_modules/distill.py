@@ -12,34 +12,31 @@ from torch import nn
 from conf.job import JobConfig
 from juzhen.core.batch import Batch, Encoded
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Examples, Kind
+from juzhen.core.examples import Kind
 from juzhen.encoders import SentenceEncoder
-from juzhen.encoders.embedding_cache import EmbeddingCache
-from juzhen.encoders.first_look import look_at_encoder
-from juzhen.encoders.kept_vectors import KeptVectors, Targets
-from juzhen.encoders.locate import encoder_source
+from juzhen.encoders.embedding_cache import Found
+from juzhen.encoders.kept_vectors import Targets
 from juzhen.encoders.parts import embedding_size
 from juzhen.encoders.projection import Projection
-from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.taught_collate import TaughtCollator
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.loss_arguments import asked_for
+from lightning_modules.taught import Taught
 
 IDENTITY = "torch.nn.modules.linear.Identity"
 
 
-class Distill(BiEncoder):
+class Distill(Taught):
     """A student learns its teacher's embedding space (Reimers and Gurevych 2020, https://arxiv.org/abs/2004.09813).
 
-    teacher     a run, an encoder's folder, a built-in one or a hub id, and teacher_revision there
     center      the mean of its vectors over the sentences that are learnt from is taken off; then length 1
     projection  how the student's embeddings get to the teacher's dimension. drop: by a linear map that only losses
                 see · keep: by one that is the last layer of the encoder and saved with it, unless it ends in one of
                 that size already · pca: they do not, the teacher's vectors are brought to the student's dimension by
                 their principal components where they are longer
 
-    Vectors of the teacher are computed once per text and lie below `cache_dir`. Any set can be learnt from: of pairs,
-    their sentences are. Evaluation is that of the bi-encoder, by what the student's encoder gives.
+    Any set can be learnt from: of pairs, their sentences are. Evaluation is that of the bi-encoder, by what the
+    student's encoder gives.
     """
 
     input_kind = Kind.SENTENCE
@@ -47,17 +44,13 @@ class Distill(BiEncoder):
     provides: ClassVar[tuple[str, ...]] = ("teacher",)
 
     @dataclass(frozen=True, kw_only=True)
-    class Settings(BiEncoder.Settings):
-        teacher: str
-        teacher_revision: str | None
+    class Settings(Taught.Settings):
         center: bool
         projection: Literal["drop", "keep", "pca"]
 
     def __init__(self, **shared: Any) -> None:
         super().__init__(**shared)
         self.collate = TaughtCollator(self.tokenize, self.encoder.collate, sharing=self.sharing)
-        self._own = self.settings(self.job)
-        self._kept: KeptVectors | None = None
         self.projection: nn.Module | None = None
         reads = {name for loss in self.losses.values() for name in asked_for(type(loss))}
         if self._own.projection == "drop" and "projected" in reads:
@@ -77,22 +70,9 @@ class Distill(BiEncoder):
         return encoder
 
     @classmethod
-    def check(cls, job: JobConfig, losses: Mapping[str, tuple[Kind, Mapping[str, Any]]]) -> None:
-        super().check(job, losses)
-        if losses and job.cache_dir is None:
-            raise UserError(
-                "cache_dir=null: the teacher's vectors are kept on the disk, so that they are computed once; type "
-                "cache_dir=<a folder>"
-            )
-
-    @classmethod
     def check_start(cls, job: JobConfig) -> None:
         super().check_start(job)
         own = cls.settings(job)
-        teacher = BackboneConfig(
-            path=encoder_source(own.teacher), revision=own.teacher_revision, initialize="pretrained"
-        )
-        look_at_encoder(teacher)
         if own.projection != "pca":
             return
         student = job.init_from or job.backbone.path
@@ -103,22 +83,9 @@ class Distill(BiEncoder):
                 "component can be added; type model.projection=drop or keep"
             )
 
-    def prepare_data(self) -> None:
-        """The first process of each node has the teacher encode what it has not encoded before."""
-        if self.trainer.training:
-            texts = [one.sentences[number] for one in self._sets() for number in _read_by_teacher(one)]
-            self._vectors().fill(texts, progress=None if self.job.logger.progress else False)
-
-    def setup(self, stage: str) -> None:
-        super().setup(stage)
-        if stage == "fit":
-            found = {}
-            for one in self._sets():
-                numbers = _read_by_teacher(one)
-                found[one.name] = self._vectors().find(one.sentences, numbers), numbers
-            dim = self.encoder.dim if self._own.projection == "pca" else None
-            self.collate.targets = Targets(found, center=self._own.center, dim=dim)
-            self._kept = None  # the teacher's weights have no more to do
+    def targets(self, found: Mapping[str, tuple[Found, np.ndarray]]) -> Targets:
+        dim = self.encoder.dim if self._own.projection == "pca" else None
+        return Targets(found, center=self._own.center, dim=dim)
 
     def encode(self, batch: Batch) -> Encoded:
         """Of a taught batch, one row per sentence of each of its rows; of another, as the bi-encoder."""
@@ -138,19 +105,6 @@ class Distill(BiEncoder):
             projected=student if self.projection is None else self.projection(student).float(),
         )
 
-    def _sets(self) -> list[Examples]:
-        return list(self.trainer.datamodule.train.values())
-
-    def _vectors(self) -> KeptVectors:
-        if self._kept is None:
-            teacher = SentenceEncoder.load(self._own.teacher, revision=self._own.teacher_revision)
-            self._kept = KeptVectors(
-                teacher.to(self.trainer.strategy.root_device),
-                EmbeddingCache(self.job.cache_dir),
-                precision=self.job.hardware.precision,
-            )
-        return self._kept
-
 
 class DistillTranslations(Distill):
     """A teacher reads the anchor of a pair, and the student shall give its vector for the anchor and for the positive.
@@ -159,11 +113,6 @@ class DistillTranslations(Distill):
     """
 
     input_kind = Kind.POSITIVE_PAIR
-
-
-def _read_by_teacher(examples: Examples) -> np.ndarray:
-    """Numbers of the sentences whose vectors are asked of the teacher: those of the first column."""
-    return np.unique(next(iter(examples.columns.values())))
 
 
 def _size_of_teacher(own: Distill.Settings) -> int:

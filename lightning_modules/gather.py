@@ -38,4 +38,5 @@ def gather_rows(module: pl.LightningModule, encoded: Encoded) -> Encoded:
         layer_scores=gather(encoded.layer_scores, grads=True),
         teacher=gather(encoded.teacher),
         projected=gather(encoded.projected, grads=True),
+        guide=gather(encoded.guide),
     )

@@ -72,6 +72,7 @@ ARGUMENTS: dict[str, Callable[[Encoded], Tensor | None]] = {
     "student": _text(0),
     "projected": lambda encoded: encoded.projected,
     "teacher": lambda encoded: encoded.teacher,
+    "guide": lambda encoded: encoded.guide,
     "text_ids": lambda encoded: torch.stack(list(encoded.text_ids.values()), dim=1),
 }
 """Name of an argument → where it is found in what a model has encoded."""

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.slow  # a compiler, and a program for each group of job
 BF16 = "hardware.precision=bf16-mixed"
 QMC, NLI = "dataset=[demo_qmc]", "dataset=[demo_nli]"
 TAUGHT = ["model=distill", "model.teacher=builtin/mini_zh"]
+GUIDED = ["model=guided", "model.teacher=builtin/mini_zh", QMC]
 VIEWS = "model.views=[synonym,delete,shuffle]"
 
 SLOW_STEPS = {"clustering", "by_kind"}
@@ -25,7 +26,9 @@ SLOW_STEPS = {"clustering", "by_kind"}
 
 def _jobs(kind: str) -> list[list[str]]:
     """Every loss whose first kind of sets is `kind`, as the words of a job."""
-    words = {"graded": [], "0/1": [QMC], "nli": [NLI], "classes": [], "teacher": TAUGHT}[kind]
+    words = {"graded": [], "0/1": [QMC], "nli": [NLI], "classes": [], "teacher": TAUGHT, "guide": GUIDED}[
+        kind
+    ]
     names = [name for name, one in EXPECTED.items() if one.kinds.split()[0] == kind]
     return [
         [f"loss={name}", *words, *(["model=crossencoder"] if name == "ce" else [])]
@@ -41,6 +44,7 @@ GROUPS = {
     "scored pairs": _jobs("graded"),
     "labelled pairs": [
         *_jobs("0/1"),
+        ["loss=info_nce", QMC, "loss.symmetric=true", "loss.false_negative_margin=0"],
         ["loss=triplet", QMC, "loss.adaptive_margin=1"],
         ["loss=triplet_online", QMC, "loss.mining=semi_hard", "loss.adaptive_margin=1"],
     ],
@@ -49,7 +53,7 @@ GROUPS = {
         ["loss=by_kind", "dataset=[demo_sts,demo_nli]"],
     ],
     "classes": CLASSES,
-    "a teacher": _jobs("teacher"),
+    "a teacher": [*_jobs("teacher"), *_jobs("guide")],
     "pieces": [
         ["loss=cosent", "hardware.micro_batch_tokens=40"],
         ["loss=info_nce", QMC, "hardware.micro_batch_tokens=40"],

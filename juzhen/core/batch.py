@@ -12,6 +12,8 @@ Axis legend, used in every shape annotation of the project:
     candidates texts that an anchor is compared with
     layers     layers of the backbone whose scores a loss consumes
     teacher    size of a vector that a teacher gives
+    guide      size of a vector that a guide gives
+    texts      texts of a row
 """
 
 from collections.abc import Callable, Iterator
@@ -148,6 +150,7 @@ class Batch:
     targets       gold value per row (see Examples.targets), None for kinds without one
     rows          row numbers in the dataset, to name a batch in a message
     teacher       vector that a teacher gives for each row, None where nobody is taught
+    guide         vectors that a guide gives for the texts of each row, one for each of `columns`; None: there is none
     """
 
     task: str
@@ -158,6 +161,7 @@ class Batch:
     targets: Float[Tensor, "batch"] | None
     rows: Int[Tensor, "batch"]
     teacher: Float[Tensor, "batch teacher"] | None = None
+    guide: Float[Tensor, "batch texts guide"] | None = None
 
     def __len__(self) -> int:
         return self.rows.shape[0]
@@ -182,6 +186,7 @@ class Encoded:
     layer_scores  as scores, of the states at each of the loss's `depths`; None where it names none
     teacher     vectors that the embeddings are held to, from a model that is taught
     projected   the embeddings in the teacher's space, likewise
+    guide       vectors of another encoder for the texts of each row, as in Batch
     """
 
     kind: Kind
@@ -193,6 +198,7 @@ class Encoded:
     layer_scores: Float[Tensor, "batch layers"] | None = None
     teacher: Float[Tensor, "batch teacher"] | None = None
     projected: Float[Tensor, "batch teacher"] | None = None
+    guide: Float[Tensor, "batch texts guide"] | None = None
 
 
 def _moved(value: Any, device: torch.device, **options: Any) -> Any:

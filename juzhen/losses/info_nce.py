@@ -4,13 +4,13 @@ from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import divisor, switch
+from juzhen.losses.options import cosine_margin, divisor, switch
 from juzhen.losses.scores import all_cosines, score_gap
 
 
@@ -39,12 +39,29 @@ def false_negatives(
     return (is_known | is_anchor) & ~is_own
 
 
+def own_candidates(scores: Shaped[Tensor, "batch candidates"]) -> Bool[Tensor, "batch candidates"]:
+    """Which candidates row i has brought along: its positive, i, and its own negatives, i + N, i + 2N, …"""
+    rows, candidates = scores.shape
+    return torch.eye(rows, dtype=torch.bool, device=scores.device).repeat(1, candidates // rows)
+
+
+def likely_positives(
+    scores: Float[Tensor, "batch candidates"], margin: float
+) -> Bool[Tensor, "batch candidates"]:
+    """Candidates of other rows that score more than `margin` above row i's positive, which is candidate i.
+
+    What a row has brought along is never marked: a hard negative is meant to score high.
+    """
+    return (scores > scores.diagonal()[:, None] + margin) & ~own_candidates(scores)
+
+
 def info_nce(
     scores: Float[Tensor, "batch candidates"],
     excluded: Bool[Tensor, "batch candidates"] | None = None,
     *,
     temperature: float = 0.05,
     symmetric: bool = False,
+    false_negative_margin: float | None = None,
 ) -> Float[Tensor, ""]:
     """Cross entropy of finding row i's positive, which is candidate i, among the candidates.
 
@@ -53,16 +70,21 @@ def info_nce(
 
     symmetric  average with the way back, where each positive looks for its anchor among the batch's anchors;
                explicit negatives, candidates N and later, take no part in it
+    false_negative_margin  leave `likely_positives` of this margin out, too, in either direction; None: none are sought
     """
     logits = scores / temperature
     if excluded is not None:
         logits = logits.masked_fill(excluded, -torch.inf)
+    # Marked pairs are pairs of texts, so the mask of the way back is the same one, transposed.
+    back = logits[:, : len(logits)].T
+    if false_negative_margin is not None:
+        logits = logits.masked_fill(likely_positives(scores, false_negative_margin), -torch.inf)
+        back = back.masked_fill(
+            likely_positives(scores[:, : len(scores)].T, false_negative_margin), -torch.inf
+        )
     own = torch.arange(len(logits), device=logits.device)
     forth = F.cross_entropy(logits, own)
-    if not symmetric:
-        return forth
-    # Marked pairs are pairs of texts, so the mask of the way back is the same one, transposed.
-    return (forth + F.cross_entropy(logits[:, : len(logits)].T, own)) / 2
+    return (forth + F.cross_entropy(back, own)) / 2 if symmetric else forth
 
 
 class InfoNCE(Loss):
@@ -71,7 +93,10 @@ class InfoNCE(Loss):
     Less than all: `info_nce_in_batch` leaves explicit negatives out, `info_nce_own` all that is of other rows. Logs
     accuracy (the positive is the best candidate), mean score of positives, of negatives, and the gap.
 
-    Defaults: one way, at the 0.05 of SimCSE, which is the scale of 20 of MultipleNegativesRankingLoss in
+    false_negative_margin  cosine units: a text of another row that is closer to the anchor than its positive by more is
+                           taken for a positive without a label, and left out; None: none is
+
+    Defaults: one way, all negatives, at the 0.05 of SimCSE, which is the scale of 20 of MultipleNegativesRankingLoss in
     sentence-transformers.
     """
 
@@ -82,10 +107,17 @@ class InfoNCE(Loss):
     paper = "van den Oord et al. 2018, https://arxiv.org/abs/1807.03748"
     choose_when = "the first to try on positive pairs and triplets for retrieval, with large batches"
 
-    def __init__(self, *, temperature: float | int = 0.05, symmetric: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        temperature: float | int = 0.05,
+        symmetric: bool = False,
+        false_negative_margin: float | int | None = None,
+    ) -> None:
         super().__init__()
         self.temperature = divisor("loss.temperature", temperature)
         self.symmetric = switch("loss.symmetric", symmetric)
+        self.false_negative_margin = cosine_margin(false_negative_margin)
 
     def with_logs(
         self,
@@ -98,8 +130,19 @@ class InfoNCE(Loss):
         if negatives is not None and Kind.TRIPLET not in self.input_kinds:
             raise UserError(f"negatives: {type(self).__name__} reads none; leave them out, or use InfoNCE")
         scores, excluded = batch_candidates(anchors, positives, negatives, text_ids)
-        loss = info_nce(scores, excluded, temperature=self.temperature, symmetric=self.symmetric)
-        return loss, ranking_summary(scores, excluded, torch.arange(len(scores), device=scores.device))
+        margin = self.false_negative_margin
+        loss = info_nce(
+            scores,
+            excluded,
+            temperature=self.temperature,
+            symmetric=self.symmetric,
+            false_negative_margin=margin,
+        )
+        logs = {}
+        if margin is not None:
+            likely = likely_positives(scores, margin)
+            logs, excluded = left_out(likely, excluded), excluded | likely
+        return loss, logs | ranking_summary(scores, excluded, torch.arange(len(scores), device=scores.device))
 
 
 def numbers_of_texts(
@@ -126,6 +169,15 @@ def batch_candidates(
     anchor_ids, *candidate_ids = ids.unbind(dim=1)
     excluded = false_negatives(anchor_ids, candidate_ids[0], torch.cat(candidate_ids))
     return all_cosines(anchors, torch.cat([positives, *extra])), excluded
+
+
+@torch.no_grad()
+def left_out(
+    likely: Bool[Tensor, "batch candidates"], excluded: Bool[Tensor, "batch candidates"]
+) -> dict[str, Tensor]:
+    """Share of the negatives of other rows that are `likely` positives; NaN where there are no such negatives."""
+    negatives = ~excluded & ~own_candidates(likely)
+    return {"likely_positive_share": (likely & negatives).sum() / negatives.sum()}
 
 
 @torch.no_grad()

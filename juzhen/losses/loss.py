@@ -39,6 +39,7 @@ class Loss(nn.Module, ABC):
     negatives             batch negatives dim: texts that do not belong to the anchor of their row
     student, teacher      batch dim; batch teacher: what the model that learns gives for single texts, and its teacher
     projected             batch teacher: the student's embeddings, brought to the teacher's space
+    guide                 batch texts guide: what another encoder gives for anchor, positive and negatives
     text_ids              batch texts: the number of each text of a row, equal for equal texts. With it, texts that
                           come twice in a batch are not taken for negatives; without it, all count as different
 
@@ -46,8 +47,8 @@ class Loss(nn.Module, ABC):
 
     input_kinds  example kinds it can learn from, most natural first
     consumes     "scores" (one similarity per row, of any size), "cosines" (the same, from −1 to 1), "embeddings"
-                 (one vector per text), "logits" (one number per class), "layers" (a cosine per row and layer) or
-                 "teacher" (a teacher's vector per text)
+                 (one vector per text), "logits" (one number per class), "layers" (a cosine per row and layer),
+                 "teacher" (a teacher's vector per text) or "guide" (embeddings, and a guide's vector per text)
     couples      True when the loss of a row depends on the other rows of the batch: such a batch may not be
                  split without gradient caching
     compares     True when the value is one logarithm over comparisons of rows, and not a mean over rows: the length of

@@ -40,6 +40,11 @@ def divisor(key: str, value: object) -> float:
     return temperature
 
 
+def cosine_margin(value: Any) -> float | None:
+    """`loss.false_negative_margin`, a difference of two cosines, or None. Raises UserError otherwise."""
+    return None if value is None else number("loss.false_negative_margin", value, low=-2.0, high=2.0)
+
+
 def interval(key: str, value: object, *, low: float, high: float) -> tuple[float, float]:
     """`value` as two numbers of [low, high], the lower one first. Raises UserError otherwise."""
     if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != 2:

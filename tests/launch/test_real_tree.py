@@ -47,12 +47,15 @@ def check(*arguments: str) -> None:
 def test_every_option_of_a_group_is_accepted(group: str) -> None:
     small = [] if group in ("suite", "experiment") else ["suite=none"]
     options = (
-        "glob(*, exclude=distill*)" if group == "model" else "glob(*)"
+        "glob(*, exclude=[distill*,guided])" if group == "model" else "glob(*)"
     )  # those need a teacher, see below
     check("-m", f"{group}={options}", *small, *(["backbone.path=folder"] if group == "backbone" else []))
 
 
-@pytest.mark.parametrize(("model", "loss"), [("distill", "distill"), ("distill_translations", "distill_mse")])
+@pytest.mark.parametrize(
+    ("model", "loss"),
+    [("distill", "distill"), ("distill_translations", "distill_mse"), ("guided", "info_nce_guided")],
+)
 def test_a_student_needs_a_teacher(model: str, loss: str) -> None:
     check(f"model={model}", "model.teacher=folder", f"loss={loss}", "suite=none")
     with pytest.raises(UserError, match=r"model.teacher is not set; .*model=distill .*model.teacher="):

@@ -23,6 +23,7 @@ CASES = [
     ("online_contrastive", Kind.LABELLED_PAIR),
     ("info_nce", Kind.POSITIVE_PAIR),
     ("info_nce", Kind.TRIPLET),
+    ("info_nce_gte", Kind.TRIPLET),
     ("triplet", Kind.TRIPLET),
     ("softmax", Kind.NLI_PAIR),
 ]

@@ -30,13 +30,14 @@ PAIRS_ALONE = ("cot_single", "cot_without_negative", "crops", "simcse", "views")
 FROM_TEXT = [
     (model, loss)
     for model in sorted(loss_table.options("model"))
-    if model not in ("biencoder", "crossencoder", "distill", "distill_translations", "lexical", "mlm")
+    if model
+    not in ("biencoder", "crossencoder", "distill", "distill_translations", "guided", "lexical", "mlm")
     for loss, one in loss_table.options("loss").items()
     if {Kind.POSITIVE_PAIR} | ({Kind.TRIPLET} if model not in PAIRS_ALONE else set())
     <= {*(declared(one["_target_"]).input_kinds if "_target_" in one else Kind)}
 ]
 """Models that make pairs of sentences, and losses that take pairs. Those of rows are tried in tests/test_jobs.py,
-test_crossencoder.py and test_distill.py. All but PAIRS_ALONE make triplets, too."""
+test_crossencoder.py, test_distill.py and test_guided.py. All but PAIRS_ALONE make triplets, too."""
 
 
 @pytest.fixture(scope="module")

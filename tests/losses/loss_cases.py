@@ -61,6 +61,7 @@ def encoded_rows(
         layer_scores=leaf(torch.rand(count, num_layers, generator=generator) * 2 - 1),
         projected=leaf(torch.randn(count, TEACHER_DIM, generator=generator)),
         teacher=torch.randn(count, TEACHER_DIM, generator=generator).to(dtype),
+        guide=torch.randn(count, len(columns), TEACHER_DIM, generator=generator).to(dtype),
     )
 
 
@@ -76,6 +77,7 @@ def rows_of(encoded: Encoded, rows: Tensor) -> Encoded:
         layer_scores=encoded.layer_scores[rows],
         projected=encoded.projected[rows],
         teacher=encoded.teacher[rows],
+        guide=encoded.guide[rows],
     )
 
 
@@ -87,6 +89,7 @@ def leaves(loss: losses.Loss, encoded: Encoded) -> list[Tensor]:
         "logits": [encoded.logits],
         "layers": [encoded.layer_scores],
         "embeddings": list(encoded.embeddings.values()),
+        "guide": list(encoded.embeddings.values()),
         "teacher": [ARGUMENTS[name](encoded) for name in asked_for(type(loss)) if name != "teacher"],
     }[loss.consumes]
     return read + list(loss.parameters())

@@ -19,6 +19,7 @@ from score_cases import SCORE_CASES
 from juzhen.core.batch import Encoded
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Contrast, Loss
+from lightning_modules.chosen_losses import NEEDS
 from lightning_modules.loss_numbers import options
 
 SETTINGS = [*CASES, *SCORE_CASES, *CLASS_CASES]
@@ -96,6 +97,7 @@ def test_half_precision_inputs_are_computed_in_full(case: Case):
     exact.scores, exact.logits = exact.scores.double(), exact.logits.double()
     exact.layer_scores = exact.layer_scores.double()
     exact.projected, exact.teacher = exact.projected.double(), exact.teacher.double()
+    exact.guide = exact.guide.double()
     exact.embeddings = {name: values.double() for name, values in exact.embeddings.items()}
     assert value.item() == pytest.approx(value_of(loss.double(), exact)[0].item(), rel=1e-5)
 
@@ -146,7 +148,7 @@ def test_logs_are_detached_scalars(case: Case):
 def test_declaration(case: Case):
     loss = case.build()
     assert case.kind in loss.input_kinds
-    assert loss.consumes in ("scores", "cosines", "embeddings", "logits", "layers", "teacher")
+    assert loss.consumes in NEEDS
     assert loss.has_head == bool(list(loss.parameters()))
 
 

@@ -1,0 +1,91 @@
+"""A bi-encoder that another encoder says something to: the vectors of a teacher for the texts that are learnt from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from conf.job import JobConfig
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples, Kind
+from juzhen.encoders import SentenceEncoder
+from juzhen.encoders.embedding_cache import EmbeddingCache, Found
+from juzhen.encoders.first_look import look_at_encoder
+from juzhen.encoders.kept_vectors import KeptVectors, Targets
+from juzhen.encoders.locate import encoder_source
+from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.taught_collate import TaughtCollator
+from lightning_modules.biencoder import BiEncoder
+
+
+class Taught(BiEncoder):
+    """What is shared by models with a teacher: its vectors are computed once per text and lie below `cache_dir`.
+
+    teacher  a run, an encoder's folder, a built-in one or a hub id, and teacher_revision there
+    """
+
+    collate: TaughtCollator
+
+    @dataclass(frozen=True, kw_only=True)
+    class Settings(BiEncoder.Settings):
+        teacher: str
+        teacher_revision: str | None
+
+    def __init__(self, **shared: Any) -> None:
+        super().__init__(**shared)
+        self._own = self.settings(self.job)
+        self._kept: KeptVectors | None = None
+
+    @classmethod
+    def check(cls, job: JobConfig, losses: Mapping[str, tuple[Kind, Mapping[str, Any]]]) -> None:
+        super().check(job, losses)
+        if losses and job.cache_dir is None:
+            raise UserError(
+                "cache_dir=null: the teacher's vectors are kept on the disk, so that they are computed once; type "
+                "cache_dir=<a folder>"
+            )
+
+    @classmethod
+    def check_start(cls, job: JobConfig) -> None:
+        super().check_start(job)
+        own = cls.settings(job)
+        teacher = BackboneConfig(
+            path=encoder_source(own.teacher), revision=own.teacher_revision, initialize="pretrained"
+        )
+        look_at_encoder(teacher)
+
+    def prepare_data(self) -> None:
+        """The first process of each node has the teacher encode what it has not encoded before."""
+        if self.trainer.training:
+            texts = [
+                one.sentences[number] for one in self._sets() for number in np.unique(self.collate.read(one))
+            ]
+            self._vectors().fill(texts, progress=None if self.job.logger.progress else False)
+
+    def setup(self, stage: str) -> None:
+        super().setup(stage)
+        if stage == "fit":
+            found = {}
+            for one in self._sets():
+                numbers = np.unique(self.collate.read(one))
+                found[one.name] = self._vectors().find(one.sentences, numbers), numbers
+            self.collate.targets = self.targets(found)
+            self._kept = None  # the teacher's weights have no more to do
+
+    def targets(self, found: Mapping[str, tuple[Found, np.ndarray]]) -> Targets:
+        """What batches are given of the vectors that were found: by default the vectors, at length 1."""
+        return Targets(found, center=False, dim=None)
+
+    def _sets(self) -> list[Examples]:
+        return list(self.trainer.datamodule.train.values())
+
+    def _vectors(self) -> KeptVectors:
+        if self._kept is None:
+            teacher = SentenceEncoder.load(self._own.teacher, revision=self._own.teacher_revision)
+            self._kept = KeptVectors(
+                teacher.to(self.trainer.strategy.root_device),
+                EmbeddingCache(self.job.cache_dir),
+                precision=self.job.hardware.precision,
+            )
+        return self._kept

@@ -1,0 +1,76 @@
+"""Jobs of model=guided: what the guide's vectors are, where they come from, and what is refused."""
+
+import numpy as np
+import pytest
+import torch
+from jobs import forbid_reading, logged, run_job
+
+from juzhen.core.errors import UserError
+from juzhen.encoders import SentenceEncoder
+from lightning_modules.guided import Guided
+
+JOB = (
+    "model=guided",
+    "loss=info_nce_guided",
+    "model.teacher=builtin/mini_zh",
+    "training.duration=3 steps",
+    "logger.every_steps=1",
+)
+
+
+@pytest.mark.parametrize("dataset", ["demo_qmc", "demo_nli"], ids=["pairs", "triplets"])
+def test_every_text_of_a_row_has_the_guides_vector(dataset, tmp_path, tiny_backbone, monkeypatch):
+    seen, encode = [], Guided.encode
+
+    def spy(self, batch):
+        tables = self.trainer.datamodule.train
+        seen.append((batch, encode(self, batch), tables[dataset].sentences))
+        return seen[-1][1]
+
+    monkeypatch.setattr(Guided, "encode", spy)
+    run = run_job(tmp_path, tiny_backbone, *JOB, f"dataset=[{dataset}]")
+    assert len(seen) == 3
+    guide = SentenceEncoder.load("builtin/mini_zh")
+    for batch, encoded, sentences in seen:
+        assert encoded.guide.shape == (len(batch), len(batch.columns), 256)
+        for place, ids in enumerate(encoded.text_ids.values()):
+            raw = guide.encode([sentences[number] for number in ids.tolist()], progress=False)
+            expected = raw / np.linalg.norm(raw, axis=1, keepdims=True)
+            np.testing.assert_allclose(encoded.guide[:, place].numpy(), expected, atol=2e-3)
+    assert all(0 <= share <= 1 for share in logged(run, f"train/{dataset}/likely_positive_share"))
+
+    monkeypatch.setattr(SentenceEncoder, "encode", lambda *given, **how: pytest.fail("encoded again"))
+    again = run_job(tmp_path, tiny_backbone, *JOB, f"dataset=[{dataset}]")
+    assert (again / "encoder/model.safetensors").read_bytes() == (
+        run / "encoder/model.safetensors"
+    ).read_bytes()
+
+
+def test_micro_batches_do_not_change_what_is_learnt(tmp_path, tiny_backbone):
+    words = (*JOB, "dataset=[demo_qmc]", "backbone.dropout=0.0")
+    whole = logged(run_job(tmp_path / "whole", tiny_backbone, *words))
+    pieced = logged(run_job(tmp_path / "pieced", tiny_backbone, *words, "hardware.micro_batch_tokens=40"))
+    torch.testing.assert_close(torch.tensor(pieced), torch.tensor(whole), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["model.teacher=nowhere/at/all"], "nowhere/at/all: no such folder"),
+        (["loss=info_nce"], "loss=info_nce needs .*, and Guided gives none; choose one of info_nce_guided"),
+        (["cache_dir=null"], "cache_dir=null: the teacher's vectors are kept on the disk"),
+        (["+model.score=bilinear"], "loss=info_nce_guided does not read the score of a pair"),
+        (["dataset=[demo_sts]"], "demo_sts gives scored pairs and no view leads there"),
+        (
+            ["model=biencoder", "~model.teacher"],
+            "loss=info_nce_guided needs the vectors of a guide .*; type model=guided model.teacher=",
+        ),
+    ],
+)
+def test_refusals_come_before_data_are_read(words, message, tmp_path, tiny_backbone, monkeypatch):
+    forbid_reading(monkeypatch)
+    job = [word for word in JOB if "~model.teacher" not in words or not word.startswith("model")]
+    words = [word for word in words if not word.startswith("~")]
+    dataset = [] if any("dataset" in word for word in words) else ["dataset=[demo_qmc]"]
+    with pytest.raises(UserError, match=message):
+        run_job(tmp_path, tiny_backbone, *job, *dataset, *words)
