@@ -96,8 +96,9 @@ def examples_digest(examples: Examples) -> str:
         digest.update("\n".join(examples.sentences).encode())
     for column, rows in examples.columns.items():
         digest.update(column.encode() + np.ascontiguousarray(rows).tobytes())
-    if examples.targets is not None:
-        digest.update(np.ascontiguousarray(examples.targets).tobytes())
+    for values in (examples.targets, examples.teacher_scores):
+        if values is not None:
+            digest.update(np.ascontiguousarray(values).tobytes())
     return digest.hexdigest()
 
 

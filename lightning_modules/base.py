@@ -50,7 +50,7 @@ class SentenceModule(pl.LightningModule):
         """What conf/model may set: name, type and, where the key may be left out, a default."""
 
     trains = True
-    provides: ClassVar[tuple[str, ...]] = ("scores", "cosines", "embeddings", "layers")
+    provides: ClassVar[tuple[str, ...]] = ("scores", "cosines", "embeddings", "layers", "lists")
     """What a loss may consume of the model."""
     input_kind: ClassVar[Kind | None] = None
     """Kind of examples that the model learns from, whatever the loss takes; None: what the loss takes."""

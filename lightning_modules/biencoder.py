@@ -86,7 +86,7 @@ class BiEncoder(SentenceModule):
             return
         where = "model.score=bilinear" if score else f"{start} scores pairs by a bilinear form"
         for name, (_, loss) in losses.items():
-            if not loss or own_class(loss["_target_"]).consumes != "scores":
+            if not loss or own_class(loss["_target_"]).consumes not in ("scores", "lists"):
                 learner = f"loss={name_of(loss)}" if loss else cls.__name__
                 raise UserError(
                     f"{where}: {learner} does not read the score of a pair, so that {name} would leave the form as it "
@@ -110,12 +110,18 @@ class BiEncoder(SentenceModule):
         self.watch(embeddings, are_embeddings=True)
         columns = {column: embeddings[rows] for column, rows in batch.columns.items()}
         pair = list(columns.values())[:2]
+        lists = None
+        if batch.task in self.losses and self.losses[batch.task].consumes == "lists":
+            anchor, *documents = columns.values()
+            lists = torch.stack([self.encoder.pair_scores(anchor, one) for one in documents], dim=1)
         return Encoded(
             kind=batch.kind,
             embeddings=columns,
             text_ids={column: batch.sentence_ids[rows] for column, rows in batch.columns.items()},
             scores=self.encoder.pair_scores(*pair) if len(pair) == 2 else None,  # one text has no score
             targets=batch.targets,
+            document_scores=lists,
+            teacher_scores=batch.teacher_scores,
         )
 
     @property

@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 
 from conf.declared import Declared, declared
 from conf.job import JobConfig
-from juzhen.core.contract import choose_view
+from juzhen.core.contract import VIEWS, choose_view
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.named import name_of
@@ -127,6 +127,7 @@ NEEDS = {
     "scores": "one score per pair",
     "layers": "a cosine at each of several layers",
     "teacher": "the vector of a teacher for each sentence",
+    "lists": "one score per document of a row",
     "guide": "the vectors of a guide for the texts of a row",
 }
 """What a loss consumes, in words."""
@@ -144,7 +145,10 @@ def _unreadable(loss: str, consumes: str, kind: Kind, model: Declared) -> str:
         )
     if consumes == "logits":
         return message + "for labelled pairs choose loss=softmax, which has a head of its own, or loss=bce"
-    fitting = [name for name, kinds in _losses_on_file(model.provides).items() if kind in kinds]
+    on_file = _losses_on_file(model.provides)
+    fitting = [name for name, kinds in on_file.items() if kind in kinds] or [
+        name for name, kinds in on_file.items() if set(VIEWS[kind]) & set(kinds)
+    ]
     return message + f"choose one of {', '.join(fitting) or 'none on file'}"
 
 

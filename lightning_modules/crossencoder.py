@@ -48,7 +48,7 @@ class CrossEncoder(SentenceModule):
     head_dropout        share of what the head sees that is dropped in training; None: as in the transformer's layers
     """
 
-    provides = ("scores", "logits")
+    provides = ("scores", "logits", "lists")
     unscored: ClassVar[Mapping[Kind, str]] = UNSCORED_BY_PAIRS
 
     @dataclass(frozen=True, kw_only=True)
@@ -146,13 +146,16 @@ class CrossEncoder(SentenceModule):
         scores = similarity(logits)
         reads_logits = batch.task in self.losses and self.losses[batch.task].consumes == "logits"
         self.watch(logits if reads_logits else scores, are_embeddings=False)
+        are_lists = len(scores) > len(batch)  # the documents of a row stand one batch apart
         return Encoded(
             kind=batch.kind,
             embeddings={},
             text_ids={PAIR: batch.rows},
-            scores=scores,
+            scores=None if are_lists else scores,
             targets=batch.targets,
-            logits=logits if logits.shape[1] > 1 else None,
+            logits=logits if logits.shape[1] > 1 and not are_lists else None,
+            document_scores=scores.view(-1, len(batch)).T if are_lists else None,
+            teacher_scores=batch.teacher_scores,
         )
 
     @property

@@ -39,4 +39,6 @@ def gather_rows(module: pl.LightningModule, encoded: Encoded) -> Encoded:
         teacher=gather(encoded.teacher),
         projected=gather(encoded.projected, grads=True),
         guide=gather(encoded.guide),
+        document_scores=gather(encoded.document_scores, grads=True),
+        teacher_scores=gather(encoded.teacher_scores),
     )

@@ -73,6 +73,8 @@ ARGUMENTS: dict[str, Callable[[Encoded], Tensor | None]] = {
     "projected": lambda encoded: encoded.projected,
     "teacher": lambda encoded: encoded.teacher,
     "guide": lambda encoded: encoded.guide,
+    "document_scores": lambda encoded: encoded.document_scores,
+    "teacher_scores": lambda encoded: encoded.teacher_scores,
     "text_ids": lambda encoded: torch.stack(list(encoded.text_ids.values()), dim=1),
 }
 """Name of an argument → where it is found in what a model has encoded."""

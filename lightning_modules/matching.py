@@ -1,6 +1,7 @@
 """Losses for the sets of a job: tried before anything is loaded, built when training begins."""
 
 from collections.abc import Mapping
+from inspect import signature
 from typing import Any
 
 from torch import nn
@@ -8,8 +9,9 @@ from torch import nn
 from conf.job import JobConfig
 from conf.own_classes import own_class
 from juzhen.core.errors import UserError
-from juzhen.core.examples import NLI_CLASSES, TARGET_COLUMN, Kind
-from juzhen.core.named import numbers_of
+from juzhen.core.examples import NLI_CLASSES, TARGET_COLUMN, TEACHER_SCORE, Kind
+from juzhen.core.named import name_of, numbers_of
+from juzhen.data.spec import Source
 from juzhen.losses.loss import Loss
 from lightning_modules.chosen_losses import Match, chosen_losses
 
@@ -22,6 +24,7 @@ def match_losses(job: JobConfig) -> dict[str, Match]:
             build_loss(match.loss, dim=1, num_classes=2)
     model = own_class(job.model["_target_"])
     _require_labels(job, matches)
+    _require_teacher_scores(job, matches)
     model.check(job, {name: (match.kind, match.loss) for name, match in matches.items()})
     return matches
 
@@ -35,6 +38,23 @@ def _require_labels(job: JobConfig, matches: Mapping[str, Match]) -> None:
             f"training.stratify_by={by}: what is learnt from has no labels ({read}); "
             "choose training.stratify_by=length or none"
         )
+
+
+def _require_teacher_scores(job: JobConfig, matches: Mapping[str, Match]) -> None:
+    """Raises UserError where a loss cannot do without a teacher's scores, and the set has no columns of them."""
+    for name, match in matches.items():
+        taken = signature(own_class(match.loss["_target_"]).with_logs).parameters if match.loss else {}
+        if "teacher_scores" not in taken or taken["teacher_scores"].default is None:
+            continue
+        config = job.dataset[name]
+        is_on_hub = (config.source or job.source) == Source.HUB
+        columns = (config.hub if is_on_hub else config.layouts[config.layout]).columns
+        if config.kind != Kind.TRIPLET or TEACHER_SCORE.format("positive") not in columns:
+            raise UserError(
+                f"loss={name_of(match.loss)} needs what a teacher scores each document of a row, and {name} has no "
+                "such columns; name them in its file, columns: {…, score_positive: …, score_negative: …}, or choose "
+                "loss=list_mle, which does without"
+            )
 
 
 def build_loss(config: Mapping[str, Any], *, dim: int, num_classes: int) -> Loss:

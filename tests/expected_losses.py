@@ -9,10 +9,11 @@ SETS = {
     "classes": set(),
     "teacher": set(),
     "guide": set(),
+    "lists": set(),
 }
 """Word of the table → the demo sets of that kind. Texts with classes have none; a fixture makes them.
 With a teacher, which model=distill has, a loss learns from every set, and without from none.
-A guide is what model=guided has."""
+A guide is what model=guided has; lists are triplets with a teacher's scores, which no demo set has."""
 
 
 class Expected(NamedTuple):
@@ -63,6 +64,10 @@ EXPECTED = {
         "info_nce_in_batch": (8.491636595, "0/1 nli"),
         "info_nce_own": (4.522329577, "0/1 nli"),
         "info_nce_pool": (13.75675325, "0/1 nli"),
+        "lambda_loss": (40.78791742, "0/1 nli"),
+        "list_kl": (5.804624304, "lists"),
+        "list_mle": (6.596443521, "0/1 nli"),
+        "margin_mse": (207.5824999, "lists"),
         "margin_ranking": (0.4498680368, "graded 0/1 nli"),
         "mse": (0.7413492246, "graded 0/1"),
         "nt_xent": (13.22960738, "0/1 nli"),

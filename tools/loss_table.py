@@ -19,7 +19,7 @@ from juzhen.backends.names import BackendName
 from juzhen.cli.arguments import Parser
 from juzhen.cli.program import run_program
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Kind
+from juzhen.core.examples import TEACHER_SCORE, Kind
 from juzhen.core.places import CONFIGURATION
 from juzhen.core.whole import write_text, writing_to
 from lightning_modules.chosen_losses import NEEDS
@@ -75,10 +75,14 @@ def outcome(model: Mapping[str, Any], loss: Mapping[str, Any]) -> Outcome:
 def _job(model: Mapping[str, Any], loss: Mapping[str, Any], kind: Kind) -> SimpleNamespace:
     """As much of a job as is asked before anything is loaded: one set of the given kind."""
     settled = {"language": next(iter(model["templates"]))} if "templates" in model else {}
+    scored = SimpleNamespace(columns=[TEACHER_SCORE.format("positive")])  # whatever a loss reads is there
     return SimpleNamespace(
         model=dict(model) | settled,
         loss=dict(loss),
-        dataset={"the set": SimpleNamespace(kind=kind, view=None)},
+        source=None,
+        dataset={
+            "the set": SimpleNamespace(kind=kind, view=None, source=None, layout="a", layouts={"a": scored})
+        },
         schedule=SimpleNamespace(sets={}, stages={}),
         training=SimpleNamespace(stratify_by="none"),
         backbone=SimpleNamespace(layer_norm=None, path="builtin/encoder"),
@@ -184,8 +188,9 @@ loss = InfoNCE(temperature=0.07)(anchors, positives)  # embeddings (batch, dim)
 
 Names of tensors: `scores` and `targets` (batch), higher = closer; `classes` (batch), `logits` (batch, classes),
 `layer_scores` (batch, layers); `embeddings`, `first`, `second`, `anchors`, `positives`, `student` (batch, dim),
-`negatives` (batch, negatives, dim), `teacher` and `projected` (batch, dim of the teacher). `negatives` may be left out
-where rows have none, except by `info_nce_own` and `triplet`. So
+`negatives` (batch, negatives, dim), `teacher` and `projected` (batch, dim of the teacher), `guide` (batch, texts of a
+row, dim of the guide); `document_scores` and `teacher_scores` (batch, documents), the positive of a row before its
+negatives. `negatives` may be left out where rows have none, except by `info_nce_own` and `triplet`. So
 may `text_ids` (batch, texts of a row): equal numbers are equal texts, which are then not taken for negatives of each
 other. `targets` of `cosent_softmax` are needed where the classes are not 0 and 1.
 """

@@ -14,6 +14,7 @@ Axis legend, used in every shape annotation of the project:
     teacher    size of a vector that a teacher gives
     guide      size of a vector that a guide gives
     texts      texts of a row
+    documents  texts of a row that its anchor is compared with: the positive, then its negatives
 """
 
 from collections.abc import Callable, Iterator
@@ -151,6 +152,7 @@ class Batch:
     rows          row numbers in the dataset, to name a batch in a message
     teacher       vector that a teacher gives for each row, None where nobody is taught
     guide         vectors that a guide gives for the texts of each row, one for each of `columns`; None: there is none
+    teacher_scores  what a teacher scores the documents of each row, None for sets without
     """
 
     task: str
@@ -162,6 +164,7 @@ class Batch:
     rows: Int[Tensor, "batch"]
     teacher: Float[Tensor, "batch teacher"] | None = None
     guide: Float[Tensor, "batch texts guide"] | None = None
+    teacher_scores: Float[Tensor, "batch documents"] | None = None
 
     def __len__(self) -> int:
         return self.rows.shape[0]
@@ -187,6 +190,8 @@ class Encoded:
     teacher     vectors that the embeddings are held to, from a model that is taught
     projected   the embeddings in the teacher's space, likewise
     guide       vectors of another encoder for the texts of each row, as in Batch
+    document_scores  the model's similarity of the anchor and each document of a row; None where no loss asks for it
+    teacher_scores   as in Batch
     """
 
     kind: Kind
@@ -199,6 +204,8 @@ class Encoded:
     teacher: Float[Tensor, "batch teacher"] | None = None
     projected: Float[Tensor, "batch teacher"] | None = None
     guide: Float[Tensor, "batch texts guide"] | None = None
+    document_scores: Float[Tensor, "batch documents"] | None = None
+    teacher_scores: Float[Tensor, "batch documents"] | None = None
 
 
 def _moved(value: Any, device: torch.device, **options: Any) -> Any:

@@ -44,6 +44,10 @@ NLI_GRADES = (1.0, 0.5, 0.0)
 """Similarity grade of each NLI class (entailment, neutral, contradiction) where a correlation needs an order."""
 
 
+TEACHER_SCORE = "score_{}"
+"""The column that holds what a teacher scores a document of a triplet: `score_positive`, `score_negative`, …"""
+
+
 @dataclass(frozen=True)
 class Examples:
     """The rows of one split, every distinct sentence stored once and rows stored as numbers into that table.
@@ -52,6 +56,7 @@ class Examples:
     columns    text column → int32 array (rows,), positions in `sentences`
     targets    float32 array (rows,) or None: a score scaled to [0, 1], a 0/1 label, or a class number
     lines      int32 array (rows,), line numbers in the file read (1-based), for messages
+    teacher_scores  float32 array (rows, documents) or None: a teacher's score of a triplet's positive and each negative
     fingerprint  hex digest of the rows as read; equal fingerprints mean equal data
     num_dropped  bad rows left out under `on_bad_row=drop`
     num_leaky    training rows left out because an evaluation set has them too; None: not looked for
@@ -68,6 +73,7 @@ class Examples:
     num_leaky: int | None = None
     lines: np.ndarray | None = None
     num_classes: int = 0
+    teacher_scores: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
@@ -110,6 +116,7 @@ class Examples:
             columns={column: values[rows] for column, values in self.columns.items()},
             targets=None if self.targets is None else self.targets[rows],
             lines=None if self.lines is None else self.lines[rows],
+            teacher_scores=None if self.teacher_scores is None else self.teacher_scores[rows],
         )
 
     def grades(self) -> np.ndarray | None:

@@ -1,7 +1,7 @@
 """Gold values: the score or label of a row as a number."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -37,6 +37,23 @@ def read_targets(
     ignored = {word for word, target in known.items() if target is None}
     keep = np.fromiter((word not in ignored for word in words), dtype=bool, count=len(words))
     return targets, keep
+
+
+def read_teacher_scores(
+    columns: Mapping[str, Sequence[object]], table: Table, *, faults: dict[int, str]
+) -> np.ndarray:
+    """Scores float32 (rows, documents), one column each; what is no finite number goes to `faults`."""
+    scores = np.empty((len(table.lines), len(columns)), dtype=np.float32)
+    for place, (field, values) in enumerate(columns.items()):
+        for row, value in enumerate(values):
+            try:
+                scores[row, place] = as_number(_word(value))
+            except ValueError:
+                scores[row, place] = math.nan
+            if not np.isfinite(scores[row, place]):
+                wrong = f"{field} is {short(_word(value))!r}, expected a finite number"
+                faults.setdefault(int(table.lines[row]), wrong)
+    return scores
 
 
 def _word(value: object) -> str:

@@ -104,6 +104,9 @@ def joined(
         num_dropped=sum(part.num_dropped for part in there),
         lines=np.concatenate([part.lines for part in there]),
         num_classes=first.num_classes,
+        teacher_scores=None
+        if first.teacher_scores is None
+        else np.concatenate([part.teacher_scores for part in there]),
     )
 
 

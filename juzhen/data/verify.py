@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from juzhen.core.errors import UserError, nearest
-from juzhen.core.examples import TARGET_COLUMN, TEXT_COLUMNS, Examples, Kind
+from juzhen.core.examples import TARGET_COLUMN, TEACHER_SCORE, TEXT_COLUMNS, Examples, Kind
 from juzhen.core.texts import is_unseen, short, text_fault
-from juzhen.data.gold import read_targets
+from juzhen.data.gold import read_targets, read_teacher_scores
 from juzhen.data.readers import Table
 from juzhen.data.spec import DatasetConfig
 
@@ -45,6 +45,9 @@ def verified(
     if kind in TARGET_COLUMN:
         gold = _raw(table, TARGET_COLUMN[kind], columns[TARGET_COLUMN[kind]], key)
         targets, keep = read_targets(gold, table, config, key=key, faults=faults)
+    documents = [TEACHER_SCORE.format(field) for field in fields[1:]]
+    scored = {field: _raw(table, field, columns[field], key) for field in documents if field in columns}
+    scores = read_teacher_scores(scored, table, faults=faults) if scored else None
     texts = {field: _stripped(read.pop(field), field, table, keep, faults) for field in fields}
     _refuse_faults(table, faults, on_bad_row)
     if faults:
@@ -55,16 +58,18 @@ def verified(
         rows = np.flatnonzero(keep).tolist()
         texts = {field: [values[row] for row in rows] for field, values in texts.items()}
         targets = None if targets is None else targets[keep]
+        scores = None if scores is None else scores[keep]
     return Examples.from_texts(
         config.name,
         split,
         kind=kind,
         texts=texts,
         targets=targets,
-        fingerprint=fingerprint_of(kind, texts, targets),
+        fingerprint=fingerprint_of(kind, texts, targets if scores is None else scores),
         num_dropped=len(faults),
         lines=table.lines[keep],
         num_classes=1 + max(config.labels.values()) if config.labels else 0,
+        teacher_scores=scores,
     )
 
 
@@ -83,6 +88,9 @@ def _text_fields(kind: Kind, columns: Mapping[str, Any], key: str) -> list[str]:
     """Text fields that the column map fills, in order. Raises UserError for a field too few or too many."""
     required = [*TEXT_COLUMNS[kind], *([TARGET_COLUMN[kind]] if kind in TARGET_COLUMN else [])]
     negatives = [field for field in columns if kind is Kind.TRIPLET and field.startswith("negative_")]
+    scores = [TEACHER_SCORE.format(field) for field in ("positive", "negative", *negatives)]
+    if kind is Kind.TRIPLET and any(field in columns for field in scores):
+        required += scores  # a teacher scores all documents of a row, or none
     for field in required:
         if columns.get(field) is None:
             raise UserError(f"{key}: a {kind} needs a column for {field}, `columns` gives none")

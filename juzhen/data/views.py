@@ -104,7 +104,9 @@ def _distinct_sentences(examples: Examples) -> Examples:
 def _rebuilt(examples: Examples, kind: Kind, columns: dict[str, np.ndarray], rows: np.ndarray) -> Examples:
     """Examples of another kind over the same table; `rows` says which row each comes from."""
     lines = None if examples.lines is None else examples.lines[rows]
-    return replace(examples, kind=kind, columns=columns, targets=None, lines=lines, num_classes=0)
+    return replace(
+        examples, kind=kind, columns=columns, targets=None, lines=lines, num_classes=0, teacher_scores=None
+    )
 
 
 _VIEWS: dict[tuple[Kind, Kind], tuple[Callable[[Examples], Examples], str]] = {

@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 import numpy as np
 import torch
+from jaxtyping import Float
 
 from juzhen.core.batch import Batch, Sharing, Tokens
 from juzhen.core.examples import Examples, Kind
@@ -90,7 +91,13 @@ class SentenceCollator:
             columns=dict(zip(examples.columns, positions, strict=True)),
             targets=None if targets is None else torch.from_numpy(targets[rows]),
             rows=torch.from_numpy(np.asarray(rows, dtype=np.int64)),
+            teacher_scores=teacher_scores(examples, rows),
         )
+
+
+def teacher_scores(examples: Examples, rows: np.ndarray) -> Float[torch.Tensor, "batch documents"] | None:
+    """What a teacher scores the documents of these rows, where the set says."""
+    return None if examples.teacher_scores is None else torch.from_numpy(examples.teacher_scores[rows])
 
 
 def _appearances(numbers: np.ndarray, sharing: Sharing) -> tuple[np.ndarray, np.ndarray]:

@@ -10,9 +10,9 @@ from transformers import PreTrainedTokenizerBase
 
 from juzhen.core.batch import Batch, Tokens
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Examples
+from juzhen.core.examples import Examples, Kind
 from juzhen.encoders.augmentation import Augmentation
-from juzhen.encoders.collate import SentenceCollator
+from juzhen.encoders.collate import SentenceCollator, teacher_scores
 from juzhen.encoders.packing import pack
 from juzhen.encoders.token_table import TokenTable
 
@@ -147,7 +147,8 @@ class CrossEncoderCollator(SentenceCollator):
     augmentation  as of SentenceCollator
 
     In the Batch, `columns` says which joint input belongs to a row (PAIR and, for both orders, SWAPPED), and
-    `sentence_ids` numbers rows: equal pairs are encoded as often as they appear.
+    `sentence_ids` numbers rows: equal pairs are encoded as often as they appear. Of triplets, in training, every row
+    has a joint input for each of its documents: those of the positives, then those of each column of negatives.
     """
 
     def __init__(
@@ -169,8 +170,9 @@ class CrossEncoderCollator(SentenceCollator):
     def row_lengths(self, examples: Examples) -> np.ndarray:
         """Tokens of the joint input of each row, int64 (rows,)."""
         lengths = self.lengths(examples)
-        first, second, *_ = examples.columns.values()
-        return self._room(lengths[first], lengths[second])
+        first, *others = examples.columns.values()
+        documents = others if examples.kind is Kind.TRIPLET else others[:1]
+        return np.maximum.reduce([self._room(lengths[first], lengths[one]) for one in documents])
 
     def training_batch(self, examples: Examples, rows: np.ndarray, *, index: int) -> Batch:
         return self._joint(examples, rows, both=self._both_in_training, index=index)
@@ -179,21 +181,24 @@ class CrossEncoderCollator(SentenceCollator):
         return self._joint(examples, rows, both=self._both_in_evaluation)
 
     def _joint(self, examples: Examples, rows: np.ndarray, *, both: bool, index: int | None = None) -> Batch:
-        first, second = (values[rows].astype(np.int64) for values in list(examples.columns.values())[:2])
+        first, *others = (values[rows].astype(np.int64) for values in examples.columns.values())
+        documents = others if examples.kind is Kind.TRIPLET and index is not None else others[:1]
+        first, second = np.tile(first, len(documents)), np.concatenate(documents)
         if both:
             first, second = np.concatenate([first, second]), np.concatenate([second, first])
         numbers = torch.from_numpy(np.asarray(rows, dtype=np.int64))
-        places = torch.arange(len(first)).split(len(rows))
+        places = torch.arange(len(first)).split(len(rows) * len(documents))
         return Batch(
             task=examples.name,
             kind=examples.kind,
             tokens=self._join(
                 self.shown(examples, first, index=index), self.shown(examples, second, index=index)
             ),
-            sentence_ids=numbers.repeat(len(places)),
+            sentence_ids=numbers.repeat(len(first) // len(rows)),
             columns=dict(zip((PAIR, SWAPPED), places, strict=False)),
             targets=None if examples.targets is None else torch.from_numpy(examples.targets[rows]),
             rows=numbers,
+            teacher_scores=teacher_scores(examples, rows),
         )
 
 

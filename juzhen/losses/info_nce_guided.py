@@ -13,7 +13,7 @@ class InfoNCEGuided(CandidatePool):
     """`InfoNCEPool` with other anchors and other positives, less what a guide holds for positives.
 
     A text of another row is left out where the guide's cosine of the two texts that are compared is above the guide's
-    cosine of the row's own pair by more than a margin. (Solatorio 2024, https://arxiv.org/abs/2402.16829, section 3,
+    cosine of the row's own pair by more than a margin. (Solatorio 2024, https://arxiv.org/abs/2402.16829,
     with a margin of 0.) The row's own negatives always count, which the paper does not say of hard ones.
 
     guide  what the guide gives for each text of a row, in the order anchor, positive, negatives

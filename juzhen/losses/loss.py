@@ -40,6 +40,8 @@ class Loss(nn.Module, ABC):
     student, teacher      batch dim; batch teacher: what the model that learns gives for single texts, and its teacher
     projected             batch teacher: the student's embeddings, brought to the teacher's space
     guide                 batch texts guide: what another encoder gives for anchor, positive and negatives
+    document_scores       batch documents: similarities of the anchor and the texts of its row, the positive first
+    teacher_scores        batch documents: what a teacher scores the same texts; None where the set does not say
     text_ids              batch texts: the number of each text of a row, equal for equal texts. With it, texts that
                           come twice in a batch are not taken for negatives; without it, all count as different
 
@@ -48,6 +50,7 @@ class Loss(nn.Module, ABC):
     input_kinds  example kinds it can learn from, most natural first
     consumes     "scores" (one similarity per row, of any size), "cosines" (the same, from −1 to 1), "embeddings"
                  (one vector per text), "logits" (one number per class), "layers" (a cosine per row and layer),
+                 "lists" (a similarity per row and document),
                  "teacher" (a teacher's vector per text) or "guide" (embeddings, and a guide's vector per text)
     couples      True when the loss of a row depends on the other rows of the batch: such a batch may not be
                  split without gradient caching

@@ -24,6 +24,7 @@ CASES = [
     ("info_nce", Kind.POSITIVE_PAIR),
     ("info_nce", Kind.TRIPLET),
     ("info_nce_gte", Kind.TRIPLET),
+    ("list_mle", Kind.TRIPLET),
     ("triplet", Kind.TRIPLET),
     ("softmax", Kind.NLI_PAIR),
 ]

@@ -61,6 +61,8 @@ def encoded_rows(
         layer_scores=leaf(torch.rand(count, num_layers, generator=generator) * 2 - 1),
         projected=leaf(torch.randn(count, TEACHER_DIM, generator=generator)),
         teacher=torch.randn(count, TEACHER_DIM, generator=generator).to(dtype),
+        document_scores=leaf(torch.rand(count, 1 + num_negatives, generator=generator) * 2 - 1),
+        teacher_scores=torch.randn(count, 1 + num_negatives, generator=generator).to(dtype) * 4,
         guide=torch.randn(count, len(columns), TEACHER_DIM, generator=generator).to(dtype),
     )
 
@@ -78,6 +80,8 @@ def rows_of(encoded: Encoded, rows: Tensor) -> Encoded:
         projected=encoded.projected[rows],
         teacher=encoded.teacher[rows],
         guide=encoded.guide[rows],
+        document_scores=encoded.document_scores[rows],
+        teacher_scores=encoded.teacher_scores[rows],
     )
 
 
@@ -88,6 +92,7 @@ def leaves(loss: losses.Loss, encoded: Encoded) -> list[Tensor]:
         "cosines": [encoded.scores],
         "logits": [encoded.logits],
         "layers": [encoded.layer_scores],
+        "lists": [encoded.document_scores],
         "embeddings": list(encoded.embeddings.values()),
         "guide": list(encoded.embeddings.values()),
         "teacher": [ARGUMENTS[name](encoded) for name in asked_for(type(loss)) if name != "teacher"],

@@ -97,7 +97,8 @@ def test_half_precision_inputs_are_computed_in_full(case: Case):
     exact.scores, exact.logits = exact.scores.double(), exact.logits.double()
     exact.layer_scores = exact.layer_scores.double()
     exact.projected, exact.teacher = exact.projected.double(), exact.teacher.double()
-    exact.guide = exact.guide.double()
+    exact.guide, exact.document_scores = exact.guide.double(), exact.document_scores.double()
+    exact.teacher_scores = exact.teacher_scores.double()
     exact.embeddings = {name: values.double() for name, values in exact.embeddings.items()}
     assert value.item() == pytest.approx(value_of(loss.double(), exact)[0].item(), rel=1e-5)
 
@@ -123,6 +124,8 @@ def test_extreme_scores_stay_finite(case: Case, size: float):
     signs = torch.tensor([1.0, -1.0]).repeat(4)
     rows.scores = (size * signs).requires_grad_()
     rows.layer_scores = (size * signs[:, None] * torch.ones(rows.layer_scores.shape[1])).requires_grad_()
+    ends = torch.linspace(-1, 1, rows.document_scores.shape[1])
+    rows.document_scores = (size * signs[:, None] * ends).requires_grad_()
     rows.logits = (size * signs[:, None] * torch.arange(rows.logits.shape[1])).requires_grad_()
     rows.embeddings = {
         name: ((1 + size) * (signs if number % 2 else -signs)[:, None] * torch.ones(8, 5)).requires_grad_()
@@ -168,7 +171,11 @@ def test_contrast_is_true_to_its_word(case: Case):
     of_batch = loss.contrast in (Contrast.TEXTS, Contrast.SOME_TEXTS) and not case.num_negatives
     if loss.contrast is Contrast.ORDER or of_batch:
         assert not _teaches(loss, one)
-    if loss.contrast is Contrast.NEGATIVES:
+    if loss.contrast is Contrast.NEGATIVES and loss.consumes == "lists":
+        same = rows.document_scores.detach()[:, :1].requires_grad_()  # equal texts have equal scores
+        rows.document_scores = same.expand(rows.document_scores.shape)
+        assert gradients(value_of(loss, rows)[0], [same])[0].abs().max() < 1e-12
+    elif loss.contrast is Contrast.NEGATIVES:
         for column in [name for name in rows.embeddings if name.startswith("negative")]:
             rows.embeddings[column] = rows.embeddings["positive"]
         assert not _teaches(loss, rows)

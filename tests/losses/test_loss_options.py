@@ -50,6 +50,18 @@ def composed(*overrides: str, config_name: str = "loss/by_kind"):
             r"loss.weights=\[1\]: expected 2 numbers, one for each of loss.depths",
         ),
         ("InfoNCEPool", {"temperature": 0.0}, "loss.temperature"),
+        (
+            "InfoNCE",
+            {"false_negative_margin": 3},
+            "loss.false_negative_margin=3: expected a number from -2 to 2",
+        ),
+        (
+            "InfoNCEGuided",
+            {"false_negative_margin": None},
+            "loss.false_negative_margin=None: expected a number",
+        ),
+        ("LambdaLoss", {"mu": -1}, "loss.mu=-1: expected a number from 0"),
+        ("ListKL", {"teacher_temperature": 0}, "loss.teacher_temperature=0: expected a number above 0"),
         ("InfoNCE", {"temperature": math.inf}, "loss.temperature=inf: expected a number"),
         ("CosineSimilarity", {"target_range": [0, 5]}, "target_range=5: expected a number from -1 to 1"),
         ("CosineSimilarity", {"target_range": [0]}, r"loss.target_range=\[0\]: expected two numbers"),

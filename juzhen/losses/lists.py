@@ -1,0 +1,34 @@
+"""Losses over the documents of a row: its positive and its own negatives, scored one by one."""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from juzhen.core.examples import Kind
+from juzhen.losses.loss import Contrast, Loss
+from juzhen.losses.scores import score_gap
+
+
+class ListLoss(Loss):
+    """A loss of one score per document; rows do not meet. Document 0 is the positive, the others are negatives.
+
+    A bi-encoder scores a document as it scores a pair, a cross-encoder reads it with its anchor.
+    """
+
+    input_kinds = (Kind.TRIPLET,)
+    consumes = "lists"
+    couples = False
+    contrast = Contrast.NEGATIVES
+
+    @staticmethod
+    @torch.no_grad()
+    def list_summary(scores: Float[Tensor, "batch documents"]) -> dict[str, Tensor]:
+        """Share of rows whose positive scores highest, mean score of positives, of negatives, and the gap."""
+        is_positive = first_document(scores)
+        accuracy = (scores.argmax(dim=1) == 0).float().mean()
+        return {"accuracy": accuracy} | score_gap(scores, is_positive, ~is_positive)
+
+
+def first_document(scores: Float[Tensor, "batch documents"]) -> Bool[Tensor, "batch documents"]:
+    """Where the positives stand."""
+    return (torch.arange(scores.shape[1], device=scores.device) == 0).expand(scores.shape)

@@ -1,0 +1,127 @@
+"""Jobs whose losses read one score per document: what is read from files, what both models make of it, refusals."""
+
+import numpy as np
+import pytest
+import torch
+from jobs import forbid_reading, logged, run_job
+
+from juzhen.core.errors import UserError
+from lightning_modules.biencoder import BiEncoder
+from lightning_modules.crossencoder import CrossEncoder
+
+NAMES = ("anchor", "positive", "negative", "negative_2")
+COLUMNS = dict(zip(NAMES, range(4), strict=True))
+SCORED = COLUMNS | {"score_positive": 4, "score_negative": 5, "score_negative_2": 6}
+
+
+def without(name):
+    return {column: place for column, place in SCORED.items() if column != name}
+
+
+@pytest.fixture
+def ranked(tmp_path):
+    """Writes rows of a query and three documents with scores; gives the overrides that train on them."""
+
+    def write(columns=SCORED, last="0.5"):
+        lines = [
+            f"问{row}\t答{row}很好\t坏{row}\t差{row}天气\t{row / 8}\t{-row}\t{last if row == 7 else 1}"
+            for row in range(16)
+        ]
+        (tmp_path / "data").mkdir(exist_ok=True)
+        (tmp_path / "data" / "train.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return (
+            "dataset=[simclue_rank]",
+            "dataset.simclue_rank.source=local",
+            "dataset.simclue_rank.rows.train=null",
+            "dataset.simclue_rank.layouts.tsv.files={train: train.tsv, dev: null, test: null}",
+            *(
+                f"++dataset.simclue_rank.layouts.tsv.columns.{name}={place}"
+                for name, place in columns.items()
+            ),
+            "dataset.simclue_rank.layouts.tsv.header=false",
+            f"data_dir={tmp_path / 'data'}",
+            "training.duration=2 steps",
+            "logger.every_steps=1",
+        )
+
+    return write
+
+
+@pytest.mark.parametrize("model", [BiEncoder, CrossEncoder])
+@pytest.mark.parametrize("loss", ["margin_mse", "list_kl", "list_mle", "lambda_loss"])
+@pytest.mark.sampled(3)
+def test_scores_of_rows_meet_their_documents(model, loss, ranked, tmp_path, tiny_backbone, monkeypatch):
+    seen, encode = [], model.encode
+
+    def spy(self, batch):
+        seen.append((batch, encode(self, batch)))
+        return seen[-1][1]
+
+    monkeypatch.setattr(model, "encode", spy)
+    words = (f"model={model.__name__.lower()}", f"loss={loss}", "backbone.dropout=0.0", *ranked())
+    assert len(logged(run_job(tmp_path, tiny_backbone, *words), "train/simclue_rank/accuracy")) == 2
+    batch, encoded = seen[0]
+    numbers = batch.rows.numpy()
+    expected = np.stack([numbers / 8, -numbers, np.where(numbers == 7, 0.5, 1)], axis=1)
+    np.testing.assert_array_equal(encoded.teacher_scores.numpy(), expected.astype(np.float32))
+    assert encoded.document_scores.shape == (8, 3)
+
+
+def test_the_cross_encoder_scores_each_pair_as_it_would_alone(ranked, tmp_path, tiny_backbone, monkeypatch):
+    seen, encode = [], CrossEncoder.encode
+
+    def spy(self, batch):
+        rows, found = self.trainer.datamodule.train["simclue_rank"], encode(self, batch)
+        pairs = [
+            [(rows.texts("anchor")[row], rows.texts(name)[row]) for name in NAMES[1:]]
+            for row in batch.rows.tolist()
+        ]
+        with torch.no_grad():
+            alone = [self.encoder.eval().score(one) for one in pairs]
+        self.encoder.train()
+        seen.append((found.document_scores.detach().numpy(), np.array(alone)))
+        return found
+
+    monkeypatch.setattr(CrossEncoder, "encode", spy)
+    words = (
+        "model=crossencoder",
+        "loss=list_mle",
+        "backbone.dropout=0.0",
+        "model.head_dropout=0.0",
+        *ranked(COLUMNS),
+    )
+    run_job(tmp_path, tiny_backbone, *words)
+    for found, alone in seen:
+        np.testing.assert_allclose(found, alone, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("columns", "last", "message"),
+    [
+        (SCORED, "nan", r"train.tsv.*8: score_negative_2 is 'nan', expected a finite number"),
+        (SCORED, "viel", r"train.tsv.*8: score_negative_2 is 'viel', expected a finite number"),
+        (without("score_negative"), "0", "a triplet needs a column for score_negative, "),
+        (
+            without("negative_2"),
+            "0",
+            "names the field score_negative_2, which a triplet does not have",
+        ),
+    ],
+)
+def test_bad_scores_are_refused(columns, last, message, ranked, tmp_path, tiny_backbone):
+    with pytest.raises(UserError, match=message):
+        run_job(tmp_path, tiny_backbone, "loss=margin_mse", *ranked(columns, last))
+
+
+def test_a_bad_row_can_be_left_out(ranked, tmp_path, tiny_backbone):
+    run_job(tmp_path, tiny_backbone, "loss=margin_mse", "on_bad_row=drop", *ranked(last="inf"))
+
+
+@pytest.mark.parametrize("model", ["biencoder", "crossencoder"])
+def test_a_loss_that_reads_a_teacher_needs_its_columns(model, ranked, tmp_path, tiny_backbone, monkeypatch):
+    forbid_reading(monkeypatch)
+    for words in (ranked(COLUMNS), ("dataset=[demo_nli]",)):
+        with pytest.raises(
+            UserError, match=r"loss=list_kl needs what a teacher scores each document .* score_positive"
+        ):
+            run_job(tmp_path, tiny_backbone, f"model={model}", "loss=list_kl", *words)
