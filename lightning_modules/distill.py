@@ -1,6 +1,6 @@
 """A bi-encoder that learns from another encoder: its embeddings shall be those of a teacher."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -23,6 +23,9 @@ from lightning_modules.biencoder import BiEncoder
 from lightning_modules.loss_arguments import asked_for
 from lightning_modules.taught import Taught
 
+TURNED_BY = 8_192
+"""Sentences, about, by which the teacher's axes are turned towards the student's."""
+
 IDENTITY = "torch.nn.modules.linear.Identity"
 
 
@@ -33,7 +36,7 @@ class Distill(Taught):
     projection  how the student's embeddings get to the teacher's dimension. drop: by a linear map that only losses
                 see · keep: by one that is the last layer of the encoder and saved with it, unless it ends in one of
                 that size already · pca: they do not, the teacher's vectors are brought to the student's dimension by
-                their principal components where they are longer
+                their principal components where they are longer, turned to where the student begins
 
     Any set can be learnt from: of pairs, their sentences are. Evaluation is that of the bi-encoder, by what the
     student's encoder gives.
@@ -85,7 +88,10 @@ class Distill(Taught):
 
     def targets(self, found: Mapping[str, tuple[Found, np.ndarray]]) -> Targets:
         dim = self.encoder.dim if self._own.projection == "pca" else None
-        return Targets(found, center=self._own.center, dim=dim)
+        targets = Targets(found, center=self._own.center, dim=dim)
+        if targets.is_reduced:
+            targets.turn(self._given({name: numbers for name, (_, numbers) in found.items()}))
+        return targets
 
     def encode(self, batch: Batch) -> Encoded:
         """Of a taught batch, one row per sentence of each of its rows; of another, as the bi-encoder."""
@@ -104,6 +110,14 @@ class Distill(Taught):
             teacher=batch.teacher.repeat(len(batch.columns), 1),
             projected=student if self.projection is None else self.projection(student).float(),
         )
+
+    def _given(self, read: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+        """What the student gives of some of the sentences that the teacher has read, set by set, before it learns."""
+        step = max(sum(map(len, read.values())) // TURNED_BY, 1)
+        for one in self._sets():
+            some = read[one.name][::step]
+            texts = [one.sentences[number] for number in some]
+            yield one.name, some, self.encoder.encode(texts, progress=False)
 
 
 class DistillTranslations(Distill):

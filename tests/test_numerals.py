@@ -49,8 +49,6 @@ def test_a_number_of_tokens(words, value, capsys):
         (["transfer", "x", "mrpc", "--limit=9"], "--limit 9: expected at least 10 rows"),
         (["leaks", "--all", "--threshold=nan"], "--threshold nan: expected a number, such as"),
         (["leaks", "--all", "--threshold=٣"], "--threshold ٣: expected a number"),
-        (["whiten", "x", "y", "--dataset", "z", "--power=inf"], "--power inf: expected a number"),
-        (["whiten", "x", "y", "--dataset", "z", "--limit=0"], "--limit 0: expected at least 1 row"),
         (["distil", "x", "z", "--out", "a.tsv", "--seed=²"], "--seed ²: expected"),
     ],
 )

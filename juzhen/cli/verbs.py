@@ -29,7 +29,6 @@ GROUPS = {
     "make data and models": {
         "distil": "score the pairs of a set with a teacher, as graded labels for a bi-encoder",
         "student": "make a smaller encoder out of a larger one, to be taught by it",
-        "whiten": "whiten an encoder of token embeddings alone, in part",
     },
     "compare runs": {
         "table": "transfer matrix on the console: row trained on, column evaluated on",
