@@ -15,7 +15,7 @@ from conf.declared import declared
 from conf.own_classes import is_own
 from juzhen.core.accelerator import this_machine
 from juzhen.core.errors import UserError
-from juzhen.core.named import deciding_backbone, deciding_callbacks, name_of, without_paths
+from juzhen.core.named import deciding_backbone, deciding_callbacks, deciding_set, name_of, without_paths
 from juzhen.encoders.layout import read_layout
 from juzhen.encoders.locate import encoder_source
 from launch.language import with_language
@@ -54,6 +54,11 @@ def run_key(config: Mapping[str, Any] | DictConfig) -> str:
     deciding = without_paths({key: value for key, value in config.items() if key not in NOT_PART_OF_THE_RUN})
     if isinstance(config.get("backbone"), Mapping):
         deciding["backbone"] = deciding_backbone(config["backbone"])
+    for group in ("dataset", "evaluate"):
+        if isinstance(config.get(group), Mapping):
+            deciding[group] |= {
+                name: deciding_set(one) for name, one in deciding[group].items() if isinstance(one, Mapping)
+            }
     if isinstance(config.get("schedule"), Mapping):
         deciding["schedule"].pop("store", None)
     if config.get("init_from"):

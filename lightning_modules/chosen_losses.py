@@ -15,6 +15,7 @@ from juzhen.core.examples import Kind
 from juzhen.core.named import name_of
 from juzhen.core.places import CONFIGURATION
 from juzhen.data.spec import DatasetConfig
+from lightning_modules.set_learning import as_the_set_says
 
 MODEL = "lightning_modules.biencoder.BiEncoder"
 LOSS_FOLDER = CONFIGURATION / "loss"
@@ -25,7 +26,8 @@ class Match:
     """A dataset and the loss that learns from it.
 
     kind  example kind that is read, after at most one view: what the loss is fed, or what the model asks for
-    loss  configuration of the loss (`_target_` and its numbers); empty where the model needs none
+    loss  configuration of the loss (`_target_` and its numbers), with what the set says of its own; empty where the
+          model needs none
     """
 
     dataset: str
@@ -60,7 +62,10 @@ def chosen_losses(job: JobConfig) -> dict[str, Match]:
     losses = {
         name: {} if model.loss_kind is None else _loss_of(model, own.get(name, job.loss)) for name in views
     }
-    return {name: Match(name, kind, losses[name]) for name, kind in views.items()}
+    return {
+        name: Match(name, kind, as_the_set_says(losses[name], job.dataset[name], kind, model))
+        for name, kind in views.items()
+    }
 
 
 def _refuse_losses(job: JobConfig, model: Declared) -> None:
@@ -117,7 +122,7 @@ def _match(name: str, dataset: DatasetConfig, losses: Mapping[str, Any], model: 
         wanted=wanted,
         alternatives=_losses_on_file(model.provides),
     )
-    return Match(name, kind, chosen)
+    return Match(name, kind, as_the_set_says(chosen, dataset, kind, model))
 
 
 NEEDS = {

@@ -33,6 +33,7 @@ def check_learnable(job: JobConfig, rows: SentenceDataModule, matches: Mapping[s
     """
     told = []
     for name, examples in rows.train.items():
+        told += _own(job.dataset[name])
         told += _batches(_size_key(job, name), examples, rows.stream.batch_sizes[name])
         if matches[name].loss:
             loss = build_loss(matches[name].loss, dim=1, num_classes=max(examples.num_classes, 2))
@@ -46,6 +47,13 @@ def _size_key(job: JobConfig, name: str) -> str:
     """The key that says how many rows of a set a batch holds."""
     own = job.schedule.sets.get(name)
     return f"schedule.sets.{name}.batch_size" if own and own.batch_size else "training.batch_size"
+
+
+def _own(dataset: DatasetConfig) -> Iterator[str]:
+    own = vars(dataset.learning) if dataset.learning else {}
+    said = [f"{key}={str(value).lower()}" for key, value in own.items() if value is not None]
+    if said:
+        yield f"dataset.{dataset.name}.learning: {', '.join(said)}, whatever the loss says"
 
 
 def _batches(key: str, examples: Examples, wanted: int) -> Iterator[str]:

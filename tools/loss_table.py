@@ -81,7 +81,14 @@ def _job(model: Mapping[str, Any], loss: Mapping[str, Any], kind: Kind) -> Simpl
         loss=dict(loss),
         source=None,
         dataset={
-            "the set": SimpleNamespace(kind=kind, view=None, source=None, layout="a", layouts={"a": scored})
+            "the set": SimpleNamespace(
+                kind=kind,
+                view=None,
+                source=None,
+                learning=None,
+                layout="a",
+                layouts={"a": scored},
+            )
         },
         schedule=SimpleNamespace(sets={}, stages={}),
         training=SimpleNamespace(stratify_by="none"),

@@ -6,8 +6,14 @@ from typing import Any
 
 BY_KIND = "by_kind"
 
+WITHOUT_BATCH = {"info_nce": "info_nce_own"}
+"""Loss → the same over a row's own negatives, by which a set with `learning.in_batch: false` is learnt from."""
+
 PROMPT_KEYS = ("prompts", "default_prompt_name", "include_prompt")
 """Keys of a backbone: what stands before every sentence, and whether it is pooled."""
+
+OFF = {"false_negative_margin": None, "positive_to_anchors": False, "other_positives": False}
+"""Numbers of losses that are not part of what they are at these values: as before there were such numbers."""
 
 HOMES = {"losses": "juzhen.losses", "lightning_modules": "lightning_modules"}
 """Package of models or losses, less what lies above it → where it is today."""
@@ -50,8 +56,12 @@ def without_paths(settings: Any) -> Any:
         return [without_paths(one) for one in settings]
     if not isinstance(settings, Mapping):
         return settings
-    own = {"name": name_of(settings)} if "_target_" in settings else {}
-    return own | {key: without_paths(one) for key, one in settings.items() if key not in ("_target_", *own)}
+    if "_target_" in settings:
+        named = {"name": name_of(settings)} | {
+            key: one for key, one in settings.items() if key not in ("_target_", "name")
+        }
+        settings = {key: one for key, one in named.items() if key not in OFF or one is not OFF[key]}
+    return {key: without_paths(one) for key, one in settings.items()}
 
 
 def deciding_callbacks(chosen: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,6 +71,14 @@ def deciding_callbacks(chosen: Mapping[str, Any]) -> dict[str, Any]:
         for name, node in chosen.items()
         if isinstance(node, Mapping) and node.get("decides_weights")
     }
+
+
+def deciding_set(described: Mapping[str, Any]) -> dict[str, Any]:
+    """A data set's description without what it leaves to the loss: as before it could say how it is learnt from."""
+    kept = dict(described)
+    if isinstance(kept.get("learning"), Mapping):
+        kept["learning"] = {key: one for key, one in kept["learning"].items() if one is not None}
+    return kept if kept.get("learning") else {key: one for key, one in kept.items() if key != "learning"}
 
 
 def deciding_backbone(backbone: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,10 @@ SETS = Table(
             "hub": (Object(optional={"splits": (dict, NOTHING)}), NOTHING),
             "limit": (int, NOTHING),
             "view": (str, NOTHING),
+            "learning": (
+                Object(optional={"num_negatives": (int, NOTHING), "in_batch": (bool, NOTHING)}),
+                NOTHING,
+            ),
         }
     )
 )

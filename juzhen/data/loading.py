@@ -17,7 +17,7 @@ from juzhen.data.source import load_examples
 from juzhen.data.spec import DataRequest, DatasetConfig
 from juzhen.data.text_table import TextTable
 from juzhen.data.transfer import TransferTask, asked_tasks
-from juzhen.data.views import apply_view
+from juzhen.data.views import apply_view, with_negatives
 
 if TYPE_CHECKING:
     from juzhen.data.leaks import LeakFilter
@@ -203,6 +203,8 @@ def _training_rows(
     if leaks and kind is not Kind.SENTENCE:
         examples = leaks.without_leaks(examples)
     examples = apply_view(examples, kind)
+    if config.learning is not None and config.learning.num_negatives is not None:
+        examples = with_negatives(examples, config.learning.num_negatives)
     if leaks and kind is Kind.SENTENCE:
         examples = leaks.without_leaks(examples)
     limits = [limit for limit in (config.limit, job.debug_rows) if limit is not None]

@@ -50,6 +50,15 @@ class HubConfig:
 
 
 @dataclass
+class LearningConfig:
+    """How a set is learnt from, wherever it is trained on; null: as the loss says. What cannot be so is refused."""
+
+    num_negatives: int | None = option("the first so many of a row's are read; null: all", None, at_least=1)
+    in_batch: bool | None = option("false: texts of other rows are no negatives, as in info_nce_own", None)
+    temperature: float | None = option("divides cosines, in place of the loss's", None, above=0)
+
+
+@dataclass
 class DatasetConfig:
     """One dataset: all that juzhen knows about it."""
 
@@ -69,6 +78,7 @@ class DatasetConfig:
     score_range: list[float] | None = option("of gold scores", None, interval="score, as in [0, 5]")
     view: str | None = option("train on this kind; null: the loss chooses", None, among=tuple(Kind))
     limit: int | None = option("train on at most this many rows, drawn with the job's seed", None, at_least=1)
+    learning: LearningConfig | None = None
 
 
 class EvaluationRequest(Protocol):

@@ -38,6 +38,22 @@ def apply_view(examples: Examples, wanted: Kind) -> Examples:
     return viewed
 
 
+def with_negatives(triplets: Examples, count: int) -> Examples:
+    """Triplets with the first `count` negatives of each row. Raises UserError where rows have fewer."""
+    columns = list(triplets.columns)
+    if count > len(columns) - 2:
+        raise UserError(
+            f"dataset.{triplets.name}.learning.num_negatives={count}: rows of {triplets.name}, read as triplets, have "
+            f"{len(columns) - 2}; name more columns negative_2, negative_3, … in its file, or type a smaller number"
+        )
+    scores = triplets.teacher_scores
+    return replace(
+        triplets,
+        columns={column: triplets.columns[column] for column in columns[: 2 + count]},
+        teacher_scores=None if scores is None else scores[:, : 1 + count],
+    )
+
+
 def _positives(examples: Examples, target: int | None = None) -> Examples:
     """The pairs whose target is `target` (None: all), as anchor and positive; of triplets the first two texts."""
     first, second, *_ = TEXT_COLUMNS[examples.kind]

@@ -4,7 +4,7 @@ For sentence pairs: Thakur et al. 2021, https://arxiv.org/abs/2010.08240, who ca
 labelled the silver one.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from juzhen.core.csv_rows import csv_text
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.whole import write_text, writing_to
-from juzhen.data.spec import DatasetConfig
+from juzhen.data.spec import DatasetConfig, LearningConfig
 from juzhen.data.views import apply_view
 from juzhen.metrics.correlation import spearman
 
@@ -116,6 +116,7 @@ def write_set(
         "score_range": [0.0, 1.0] if grade == "probability" else [min(numbers), max(numbers)],
         "view": None,
         "limit": None,
+        "learning": asdict(LearningConfig()),
     }
     yaml = path.parent / "conf" / "dataset" / f"{path.stem}.yaml"
     with writing_to(f"--out {path}"):

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from juzhen.core.named import deciding_backbone, deciding_callbacks, name_of, without_paths
+from juzhen.core.named import deciding_backbone, deciding_callbacks, deciding_set, name_of, without_paths
 from juzhen.core.result import Result
 
 NOT_PART_OF_THE_ROW = (
@@ -117,7 +117,7 @@ def row_name(result: Result) -> str:
 
 def _rows_of(described: Mapping[str, Any]) -> dict[str, Any]:
     """What decides the training rows of a set; of its layouts the chosen one."""
-    kept = {key: value for key, value in described.items() if key not in DESCRIPTIONS}
+    kept = {key: value for key, value in deciding_set(described).items() if key not in DESCRIPTIONS}
     if described.get("layouts"):
         kept["layouts"] = {
             name: one for name, one in described["layouts"].items() if name == described["layout"]

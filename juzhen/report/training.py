@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from juzhen.core.named import BY_KIND, name_of
+from juzhen.core.named import BY_KIND, WITHOUT_BATCH, name_of
 from juzhen.core.result import Result
 from juzhen.report.identity import is_curriculum
 
@@ -79,7 +79,7 @@ def stand_ins(result: Result) -> list[str]:
     """In what way the row has learnt from less than the sets' names say, one phrase a set."""
     found = []
     for name in dict.fromkeys(name for stage in stage_sets(result) for name in stage):
-        told = [*_missing_files(result, name), *_rows(result, name)]
+        told = [*_missing_files(result, name), *_rows(result, name), *_negatives(result, name)]
         if told:
             found.append(f"{name}: {', '.join(told)}")
     if result.config.get("debug_rows"):
@@ -99,7 +99,10 @@ def _lessons(result: Result, index: int, names: Sequence[str]) -> list[tuple[str
         target = loss if "_target_" in loss else loss.get(kind, {})
         is_own = kind == own.get("kind", kind) and name not in READINGS
         text = READINGS.get(name, name) if is_own else f"{READINGS.get(name, name)}[{kind}]"
-        lessons.append((text, kind, name_of(target)))
+        used = name_of(target)
+        if (own.get("learning") or {}).get("in_batch") is False:
+            used = WITHOUT_BATCH.get(used, used)
+        lessons.append((text, kind, used))
     return lessons
 
 
@@ -165,6 +168,13 @@ def _rows(result: Result, name: str) -> list[str]:
     if given is None or whole is None or given >= whole:
         return []
     return [f"{'' if is_own else 'made of '}{given:,} of {whole:,} rows"]
+
+
+def _negatives(result: Result, name: str) -> list[str]:
+    """How many negatives of a row were read, where the set says so."""
+    described = result.config["dataset"].get(name) or {}
+    count = (described.get("learning") or {}).get("num_negatives")
+    return [f"at most {count} negatives of a row"] if count else []
 
 
 def whole_rows(name: str, described: Mapping[str, Any]) -> int | None:

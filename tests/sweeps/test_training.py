@@ -101,6 +101,20 @@ def test_a_loss_that_the_result_does_not_hold_is_not_guessed(learnt):
     assert identify(result, before_training=False) != identify(other, before_training=False)
 
 
+def test_what_a_set_says_of_how_it_is_learnt_from_is_told(learnt):
+    plain = learnt(["a"], {"a": described("triplet")}, loss=loss("info_nce"))
+    silent = {"num_negatives": None, "in_batch": None, "temperature": None}
+    none, own = (
+        learnt(["a"], {"a": described("triplet") | {"learning": silent | said}}, loss=loss("info_nce"))
+        for said in ({}, {"in_batch": False, "num_negatives": 2})
+    )
+    rows = [identify(one, before_training=False) for one in (plain, none, own)]
+    assert rows[0] == rows[1] != rows[2]
+    assert (training_of(none).loss, training_of(own).loss) == ("by_kind", "info_nce_own")
+    assert stand_ins(none) == []
+    assert stand_ins(own) == ["a: at most 2 negatives of a row"]
+
+
 @pytest.mark.parametrize(
     ("model", "family"),
     [

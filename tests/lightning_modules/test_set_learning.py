@@ -1,0 +1,149 @@
+"""What a data set says of how it is learnt from reaches its rows and its loss, or is refused before a row is read."""
+
+import pytest
+from jobs import compose_job, forbid_reading, key_of, logged, run_job, typed_job
+
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Kind
+from juzhen.data.loading import load_job_data
+from launch.job import typed_config
+from launch.values import check_values
+from lightning_modules.chosen_losses import chosen_losses
+from lightning_modules.matching import build_loss, match_losses
+
+NLI, QMC = "dataset.demo_nli.learning", "dataset.demo_qmc.learning"
+
+
+def job_of(*words):
+    return typed_job("suite=none", "debug_rows=40", *words)
+
+
+@pytest.fixture
+def many(tmp_path):
+    """Words of a job that learns from rows of three negatives and a teacher's scores."""
+    fields = ("anchor", "positive", *(f"negative{end}" for end in ("", "_2", "_3")))
+    scores = tuple(f"score_{field}" for field in fields[1:])
+    lines = ["\t".join([*(f"{field} {row}" for field in fields), *"1234"]) for row in range(16)]
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "train.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    layout = "dataset.simclue_rank.layouts.tsv"
+    return (
+        "dataset=[simclue_rank]",
+        "dataset.simclue_rank.source=local",
+        "dataset.simclue_rank.rows.train=null",
+        f"{layout}.files={{train: train.tsv, dev: null, test: null}}",
+        f"{layout}.header=false",
+        *(f"++{layout}.columns.{field}={place}" for place, field in enumerate(fields + scores)),
+        f"data_dir={tmp_path / 'data'}",
+        "training.duration=2 steps",
+        "logger.every_steps=1",
+    )
+
+
+def test_the_first_negatives_are_read_with_their_scores(many):
+    job = job_of("loss=list_kl", *many)
+    whole = load_job_data(job, {"simclue_rank": Kind.TRIPLET}).train["simclue_rank"]
+    job.dataset["simclue_rank"].learning.num_negatives = 2
+    few = load_job_data(job, {"simclue_rank": Kind.TRIPLET}).train["simclue_rank"]
+    assert list(few.columns) == ["anchor", "positive", "negative", "negative_2"]
+    assert all(few.texts(column) == whole.texts(column) for column in few.columns)
+    assert few.teacher_scores.tolist() == whole.teacher_scores[:, :3].tolist()
+    job.dataset["simclue_rank"].learning.num_negatives = 4
+    with pytest.raises(
+        UserError, match=r"learning.num_negatives=4: rows .* have 3; name more columns negative_2"
+    ):
+        load_job_data(job, {"simclue_rank": Kind.TRIPLET})
+
+
+@pytest.mark.parametrize(("model", "loss"), [("biencoder", "info_nce"), ("crossencoder", "list_mle")])
+def test_a_job_that_reads_fewer_negatives_learns_otherwise(model, loss, many, tmp_path, tiny_backbone):
+    words = (f"model={model}", f"loss={loss}", "backbone.dropout=0.0", *many)
+    first = [
+        logged(run_job(tmp_path, tiny_backbone, *words, *more), "train/loss")[0]
+        for more in ([], ["dataset.simclue_rank.learning.num_negatives=1"])
+    ]
+    assert first[0] != first[1]
+
+
+def test_each_set_of_a_mixture_has_its_own_numbers():
+    words = (
+        "dataset=[demo_nli,demo_qmc]",
+        "loss=info_nce",
+        f"{NLI}.in_batch=false",
+        f"{QMC}.temperature=0.1",
+    )
+    nli, qmc = match_losses(job_of(*words)).values()
+    assert (nli.loss["name"], nli.loss["temperature"]) == ("info_nce_own", 0.05)
+    assert not build_loss(nli.loss, dim=1, num_classes=2).couples
+    assert qmc.loss == match_losses(job_of("dataset=[demo_qmc]", "loss=info_nce"))["demo_qmc"].loss | {
+        "temperature": 0.1
+    }
+
+
+def test_a_set_says_so_in_a_stage_and_for_a_loss_of_its_own():
+    words = ("schedule=serial", "dataset=[demo_nli]", f"{NLI}.temperature=0.1", f"{NLI}.in_batch=true")
+    for more in (["loss=info_nce"], ["loss=by_kind", "+loss@schedule.sets.demo_nli.loss=info_nce"]):
+        (match,) = chosen_losses(job_of(*words, *more)).values()
+        assert (match.loss["name"], match.loss["temperature"]) == ("info_nce", 0.1)
+
+
+def test_what_the_loss_says_already_changes_nothing():
+    own = ("dataset=[demo_nli]", "loss=info_nce_own")
+    assert match_losses(job_of(*own, f"{NLI}.in_batch=false")) == match_losses(job_of(*own))
+
+
+REFUSED = {
+    "in-batch of another loss": (
+        ["loss=info_nce_extended", f"{NLI}.in_batch=true"],
+        r"in_batch=true: loss=info_nce_extended does not ask .* choose loss=info_nce, or type .*in_batch=null",
+    ),
+    "in-batch of one that never is": (
+        ["loss=info_nce_own", f"{NLI}.in_batch=true"],
+        "loss=info_nce_own does not",
+    ),
+    "both directions": (
+        ["loss=info_nce", "loss.symmetric=true", f"{NLI}.in_batch=false"],
+        "loss.symmetric=True is about texts of other rows",
+    ),
+    "a margin of 0": (
+        ["loss=info_nce", "loss.false_negative_margin=0", f"{NLI}.in_batch=false"],
+        "loss.false_negative_margin=0 is about texts of other rows",
+    ),
+    "no negatives": (
+        ["loss=info_nce", "dataset.demo_nli.view=positive_pair", f"{NLI}.in_batch=false"],
+        "rows are read as positive pairs, which have no negatives of their own; have them read as triplets",
+    ),
+    "classes": (["loss=cosent", f"{NLI}.num_negatives=1"], "rows are read as NLI pairs"),
+    "no temperature": (["loss=triplet", f"{NLI}.temperature=0.1"], "loss=triplet has none; choose"),
+    "logits": (
+        ["model=crossencoder", "loss=cosent", f"{NLI}.temperature=0.1"],
+        r"divides cosines, .* type loss.temperature=…, or type dataset.demo_nli.learning.temperature=null",
+    ),
+    "spreads": (
+        ["loss=cosent_adaptive", f"{NLI}.temperature=0.1"],
+        "divides cosines, and loss=cosent_adaptive gets",
+    ),
+    "a model without a loss": (["model=mlm", f"{NLI}.temperature=0.1"], "MaskedLanguageModel has none"),
+    "sentences of a model": (["model=crops", "loss=info_nce", f"{NLI}.in_batch=false"], "read as sentences"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_would_not_be_so_is_refused_before_rows_are_read(name, tmp_path, tiny_backbone, monkeypatch):
+    forbid_reading(monkeypatch)
+    words, message = REFUSED[name]
+    with pytest.raises(UserError, match=message):
+        run_job(tmp_path, tiny_backbone, "dataset=[demo_nli]", *words)
+
+
+@pytest.mark.parametrize("said", ["num_negatives=0", "temperature=0", "in_batch=often"])
+def test_values_that_mean_nothing_are_refused(said):
+    with pytest.raises(UserError, match=f"dataset.demo_nli.learning.{said}"):
+        check_values(typed_config(compose_job("dataset=[demo_nli]", f"{NLI}.{said}")))
+
+
+def test_a_set_that_says_nothing_has_the_key_that_it_had():
+    plain = key_of("dataset=[demo_nli]")
+    for none in ("~dataset.demo_nli.learning", f"{NLI}=null"):
+        assert key_of("dataset=[demo_nli]", none) == plain
+    assert key_of("dataset=[demo_nli]", f"{NLI}.num_negatives=1") != plain
