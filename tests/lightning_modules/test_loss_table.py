@@ -33,7 +33,8 @@ FROM_TEXT = [
     if model
     not in ("biencoder", "crossencoder", "distill", "distill_translations", "guided", "lexical", "mlm")
     for loss, one in loss_table.options("loss").items()
-    if {Kind.POSITIVE_PAIR} | ({Kind.TRIPLET} if model not in PAIRS_ALONE else set())
+    if loss != "info_nce_guided"  # for model=guided alone
+    and {Kind.POSITIVE_PAIR} | ({Kind.TRIPLET} if model not in PAIRS_ALONE else set())
     <= {*(declared(one["_target_"]).input_kinds if "_target_" in one else Kind)}
 ]
 """Models that make pairs of sentences, and losses that take pairs. Those of rows are tried in tests/test_jobs.py,

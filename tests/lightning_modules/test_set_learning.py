@@ -147,3 +147,5 @@ def test_a_set_that_says_nothing_has_the_key_that_it_had():
     for none in ("~dataset.demo_nli.learning", f"{NLI}=null"):
         assert key_of("dataset=[demo_nli]", none) == plain
     assert key_of("dataset=[demo_nli]", f"{NLI}.num_negatives=1") != plain
+    assert key_of("loss=info_nce", "~loss.false_negative_margin") == key_of("loss=info_nce")
+    assert key_of("loss=info_nce", "loss.false_negative_margin=0") != key_of("loss=info_nce")
