@@ -1,9 +1,12 @@
 import numpy as np
 import pytest
 
+from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.measures import MEASURES
 from juzhen.core.result import Score
+from juzhen.evaluation.cosine_plan import CosinePlan
+from juzhen.evaluation.scoring import score_sets
 from juzhen.metrics.scoring import score_set
 from juzhen.metrics.threshold import cross_fitted_accuracy
 
@@ -89,3 +92,18 @@ def test_constant_scores_are_null_not_zero():
 def test_a_broken_score_names_set_split_and_row():
     with pytest.raises(ValueError, match="lcqmc/test: row 2: the score is nan"):
         measured([0.5, 0.6, np.nan, 0.95], examples("test", [0, 0, 1, 1]))
+
+
+def test_a_candidate_that_is_left_out_is_no_broken_score():
+    """One question with two answers: neither is a wrong answer for the other."""
+    texts = {"anchor": ["怎么还款", "怎么还款", "几点开门"], "positive": ["点还款", "看账单", "九点"]}
+    pairs = Examples.from_texts("faq", "dev", kind=Kind.POSITIVE_PAIR, texts=texts)
+    plan = CosinePlan([pairs])
+    outputs = np.random.default_rng(0).normal(size=(len(plan.sentences), 4)).astype(np.float32)
+    scores = plan.scores(outputs)
+    assert np.isneginf(scores[0]).sum() == 2
+    how = {"bootstrap_samples": 0, "seed": 0, "seen": {}}
+    found = score_sets([pairs], scores, **how)
+    assert all(np.isfinite(one.value) for one in found.values())
+    with pytest.raises(UserError, match="dev/faq: the scores are no finite numbers"):
+        score_sets([pairs], [np.where(np.isneginf(scores[0]), np.nan, scores[0])], **how)
