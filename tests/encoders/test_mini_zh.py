@@ -16,7 +16,7 @@ from juzhen.encoders import load_backbone, load_encoder
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.metrics.correlation import spearman
 
-RESULTS = "results/pretrain/mini_zh"
+RESULTS = "results/distill/mini_zh"
 TEXTS = ["我想知道怎么还款", "怎么还花呗", "今天天气很好"]
 
 
@@ -45,7 +45,7 @@ def zero_shot(encoder, project_root):
 
 
 def test_it_is_small_and_loads_quickly(folder):
-    assert (folder / "model.safetensors").stat().st_size < 12e6
+    assert sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) < 12e6
     load_encoder(folder)
     began = time.thread_time()  # a busy machine is not its doing
     load_encoder(folder)
@@ -81,7 +81,7 @@ def test_it_knows_more_than_random_weights(project_root):
 
 
 def test_the_card_says_what_was_measured(folder, project_root):
-    scores = json.loads((project_root / RESULTS / "whitened.json").read_text(encoding="utf-8"))["scores"]
+    scores = json.loads((project_root / RESULTS / "zero_shot.json").read_text(encoding="utf-8"))["scores"]
     card = (folder / "README.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| (\w+) \| ([\d.]+) \[", card, flags=re.MULTILINE))
     assert {"csts", "lcqmc", "bq", "afqmc", "xiaobu"} <= rows.keys()

@@ -14,7 +14,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
 from juzhen.data import loading
-from juzhen.encoders import load_backbone, load_encoder
+from juzhen.encoders import load_backbone, load_encoder, save_encoder
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.sentence_encoder import PromptEncoder
 from juzhen.encoders.spec import BackboneConfig
@@ -26,6 +26,7 @@ from lightning_modules.matching import match_losses
 
 STEADY = ("logger.every_steps=1", "seed=42", "evaluation.splits=[dev]", "training.monitor=auto")
 FROM_NOTHING = "model.untrained_mask=true"
+WITHOUT_LAYERS = "backbone=local backbone.path=NO_LAYERS"
 LOSS_OF = {
     "cot": "info_nce_pool",
     "cot_long": "info_nce_pool",
@@ -120,21 +121,29 @@ def test_what_a_run_leaves_encodes_the_same_and_can_be_learnt_from_on(tmp_path, 
     assert capsys.readouterr().out.strip() == "1.0000"
 
 
-def mini(*, layers):
-    """The encoder in the box under layers that begin by changing nothing."""
+@pytest.fixture(scope="module")
+def no_layers(tiny_backbone, tmp_path_factory):
+    """The folder of an encoder of token embeddings alone; positions add nothing."""
+    bare = load_backbone(BackboneConfig(path=str(tiny_backbone), initialize="random", layers=0), seed=0)
+    torch.nn.init.zeros_(bare.backbone.embeddings.position_embeddings.weight)
+    return save_encoder(bare, tmp_path_factory.mktemp("bare") / "no_layers", card={})
+
+
+def under_one_new_layer(folder):
+    """The encoder under a layer that begins by changing nothing."""
     return PromptEncoder.around(
-        load_backbone(BackboneConfig(path="builtin/mini_zh", initialize="pretrained", layers=layers), seed=0),
+        load_backbone(BackboneConfig(path=str(folder), initialize="pretrained", layers=1), seed=0),
         Prompts(anchor="“[X]”这句话的意思是[MASK]。"),
     )
 
 
-def test_a_mask_that_sees_nothing_is_refused_and_one_that_does_is_not(tiny_backbone):
+def test_a_mask_that_sees_nothing_is_refused_and_one_that_does_is_not(no_layers):
     with pytest.raises(UserError, match=r"mean cosine 1.00000 .*model=mlm.*init_from=.*pretrained"):
-        require_sight(mini(layers=1), "somewhere")
-    seeing = mini(layers=1)
+        require_sight(under_one_new_layer(no_layers), "somewhere")
+    seeing = under_one_new_layer(no_layers)
     layer = seeing.backbone.encoder.layer[0]
     with torch.no_grad():
-        torch.nn.init.normal_(layer.attention.output.dense.weight, std=0.05)
+        torch.nn.init.normal_(layer.attention.output.dense.weight, std=1.0)
     require_sight(seeing, "somewhere")
     assert seeing.training
 
@@ -142,9 +151,10 @@ def test_a_mask_that_sees_nothing_is_refused_and_one_that_does_is_not(tiny_backb
 @pytest.mark.parametrize(
     ("model", "start", "message"),
     [
-        ("cot", ["backbone=mini_zh"], "builtin/mini_zh holds no layers.*cannot see.*model=mlm.*init_from="),
-        ("cot_long", ["backbone=mini_zh", FROM_NOTHING], "no layers"),
-        ("cot_published", ["init_from=builtin/mini_zh", FROM_NOTHING], "no layers"),
+        ("cot", [WITHOUT_LAYERS], "no_layers holds no layers.*cannot see.*model=mlm.*init_from="),
+        ("cot_long", [WITHOUT_LAYERS, FROM_NOTHING], "no layers"),
+        ("cot_published", ["init_from=NO_LAYERS", FROM_NOTHING], "no layers"),
+        ("cot_single", ["backbone=mini_zh"], None),
         ("cot_single", ["backbone=embedded"], "initialize=random.*model.untrained_mask=true"),
         ("cot_detached", ["backbone=embedded"], "initialize=random"),
         ("cot_single", ["backbone=embedded", FROM_NOTHING], None),
@@ -154,7 +164,7 @@ def test_a_mask_that_sees_nothing_is_refused_and_one_that_does_is_not(tiny_backb
 )
 @pytest.mark.sampled(3)
 def test_a_start_that_cannot_be_learnt_from_is_refused_before_rows_are_read(
-    model, start, message, tmp_path, tiny_backbone, monkeypatch
+    model, start, message, tmp_path, no_layers, monkeypatch
 ):
     class ReadError(Exception):
         pass
@@ -164,6 +174,7 @@ def test_a_start_that_cannot_be_learnt_from_is_refused_before_rows_are_read(
 
     forbid_reading(monkeypatch)
     monkeypatch.setattr(loading, "load_examples", read)
+    start = [word.replace("NO_LAYERS", str(no_layers)) for word in " ".join(start).split()]
     config = compose_job(
         f"model={model}", "loss=info_nce_pool", *start, f"output_dir={tmp_path}", "suite=none"
     )
