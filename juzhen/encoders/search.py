@@ -1,0 +1,88 @@
+"""The nearest documents of many queries, by products of blocks, in memory that does not grow with their number."""
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float, Int
+
+QUERIES_AT_ONCE = 256
+DOCUMENTS_AT_ONCE = 32_768
+"""Their product is the largest block of scores, 34 MB."""
+
+PART = 4096
+"""Documents whose k-th best score is the least that others of the first block must reach."""
+
+
+class Best:
+    """The `k` best documents of each query among those that were added; of equal scores the lower number.
+
+    lowest  scores must be above this
+    """
+
+    def __init__(self, num_queries: int, k: int, *, lowest: float = -np.inf) -> None:
+        self.k = k
+        self.documents = np.empty((num_queries, 0), dtype=np.int64)
+        self.scores = np.empty((num_queries, 0), dtype=np.float32)
+        self._least = np.full(num_queries, lowest, dtype=np.float32)
+
+    def add(self, scores: Float[np.ndarray, "queries block"], first: int) -> None:
+        """Adds the documents from number `first` on; numbers must rise from call to call."""
+        least = self._least
+        if (
+            self.documents.shape[1] < self.k < scores.shape[1]
+        ):  # what is below the k-th of a part need not be sorted
+            kth = np.partition(scores[:, : max(PART, self.k)], -self.k, axis=1)[:, -self.k]
+            least = np.maximum(least, np.nextafter(kth, np.float32(-np.inf)))
+        rows, columns = np.nonzero(scores > least[:, None])
+        known = self.documents.shape[1]
+        queries = np.concatenate([np.repeat(np.arange(len(scores)), known), rows])
+        documents = np.concatenate([self.documents.ravel(), columns + first])
+        values = np.concatenate([self.scores.ravel(), scores[rows, columns]])
+        order = np.lexsort((documents, -values, queries))
+        queries, documents, values = queries[order], documents[order], values[order]
+        ranks = np.arange(len(queries)) - np.searchsorted(queries, queries)
+        kept = (ranks < self.k) & (documents >= 0)
+        self._fill(queries[kept], ranks[kept], documents[kept], values[kept])
+
+    def _fill(
+        self, queries: np.ndarray, ranks: np.ndarray, documents: np.ndarray, values: np.ndarray
+    ) -> None:
+        shape = len(self.documents), int(ranks.max(initial=-1)) + 1
+        self.documents = np.full(shape, -1, dtype=np.int64)
+        self.scores = np.full(shape, -np.inf, dtype=np.float32)
+        self.documents[queries, ranks], self.scores[queries, ranks] = documents, values
+        if shape[1] == self.k:
+            self._least = np.maximum(self._least, self.scores[:, -1])
+
+    def lists(self) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
+        """Numbers and scores, best first; −1 and −inf where a list has ended."""
+        missing = ((0, 0), (0, self.k - self.documents.shape[1]))
+        return np.pad(self.documents, missing, constant_values=-1), np.pad(
+            self.scores, missing, constant_values=-np.inf
+        )
+
+
+def exact_search(
+    queries: Float[np.ndarray, "queries dim"],
+    documents: Float[np.ndarray, "documents dim"],
+    k: int,
+    *,
+    advance: Callable[[int], None] = lambda count: None,
+) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
+    """The `k` documents with the largest products, best first, and these products, float32.
+
+    Of equal products the document with the lower number comes first. −1 and −inf where there are fewer documents.
+
+    advance  is told how many queries are done
+    """
+    found = []
+    for start in range(0, len(queries), QUERIES_AT_ONCE):
+        some = queries[start : start + QUERIES_AT_ONCE]
+        best = Best(len(some), k)
+        for first in range(0, len(documents), DOCUMENTS_AT_ONCE):
+            best.add(some @ documents[first : first + DOCUMENTS_AT_ONCE].T, first)
+        found.append(best.lists())
+        advance(len(some))
+    if not found:
+        return np.empty((0, k), dtype=np.int64), np.empty((0, k), dtype=np.float32)
+    return np.concatenate([one for one, _ in found]), np.concatenate([one for _, one in found])
