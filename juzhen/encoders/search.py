@@ -5,6 +5,14 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float, Int
 
+from juzhen.core.errors import UserError
+
+INDEXES = ("exact", "flat", "hnsw", "ivf_pq")
+"""How documents are looked for: among all, or by an index of FAISS."""
+
+LEAST_CODED = 10_000
+"""Documents from which the codes of ivf_pq can be learnt."""
+
 QUERIES_AT_ONCE = 256
 DOCUMENTS_AT_ONCE = 32_768
 """Their product is the largest block of scores, 34 MB."""
@@ -86,3 +94,73 @@ def exact_search(
     if not found:
         return np.empty((0, k), dtype=np.int64), np.empty((0, k), dtype=np.float32)
     return np.concatenate([one for one, _ in found]), np.concatenate([one for _, one in found])
+
+
+class ApproximateIndex:
+    """Documents in an index of FAISS, which looks at a part of them; what it finds has its exact product.
+
+    kind  flat: FAISS's own exact search · hnsw: a graph of neighbours (Malkov and Yashunin 2016,
+          https://arxiv.org/abs/1603.09320) · ivf_pq: codes of a byte for some four numbers each, in lists (Jégou et al.
+          2011, https://doi.org/10.1109/TPAMI.2010.57)
+
+    It is built by one thread, so that the same documents give the same index. Raises UserError where FAISS is not
+    installed, and for fewer documents than an index of codes can learn from.
+    """
+
+    def __init__(self, documents: Float[np.ndarray, "documents dim"], kind: str) -> None:
+        try:
+            import faiss
+        except ImportError:
+            raise UserError(f"index={kind} needs FAISS: pip install 'juzhen-embeddings[search]'") from None
+        number, dim = documents.shape
+        if kind == "ivf_pq" and number < LEAST_CODED:
+            raise UserError(
+                f"index=ivf_pq: {number:,} documents are too few to learn codes from; expected {LEAST_CODED:,} or more, "
+                "or index=exact"
+            )
+        self._documents, self._kind = documents, kind
+        self._lists = int(np.sqrt(number))
+        codes = max(one for one in range(1, max(dim // 4, 1) + 1) if dim % one == 0)
+        made_of = {"flat": "Flat", "hnsw": "HNSW32", "ivf_pq": f"IVF{self._lists},PQ{codes}"}
+        threads = faiss.omp_get_max_threads()
+        faiss.omp_set_num_threads(1)
+        try:
+            self._index = faiss.index_factory(dim, made_of[kind], faiss.METRIC_INNER_PRODUCT)
+            self._index.train(documents)
+            self._index.add(documents)
+        finally:
+            faiss.omp_set_num_threads(threads)
+
+    def search(
+        self,
+        queries: Float[np.ndarray, "queries dim"],
+        k: int,
+        *,
+        advance: Callable[[int], None] = lambda count: None,
+    ) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
+        """As `exact_search`, among the documents that the index looks at."""
+        if self._kind == "hnsw":
+            self._index.hnsw.efSearch = 2 * k
+        elif self._kind == "ivf_pq":
+            self._index.nprobe = max(self._lists // 8, 1)
+        documents = self._index.search(queries, k)[1]
+        rows = np.repeat(np.arange(len(queries)), k)
+        scores = pair_products(queries, self._documents, rows, documents.ravel()).reshape(documents.shape)
+        scores[documents < 0] = -np.inf
+        order = np.lexsort((documents, -scores))
+        advance(len(queries))
+        return np.take_along_axis(documents, order, axis=1), np.take_along_axis(scores, order, axis=1)
+
+
+def pair_products(
+    first: Float[np.ndarray, "some dim"],
+    second: Float[np.ndarray, "others dim"],
+    rows: Int[np.ndarray, "pairs"],
+    columns: Int[np.ndarray, "pairs"],
+) -> Float[np.ndarray, "pairs"]:
+    """The product of `first[row]` and `second[column]` of each pair, float32, some pairs at a time."""
+    found = np.empty(len(rows), dtype=np.float32)
+    for start in range(0, len(rows), DOCUMENTS_AT_ONCE):
+        some = slice(start, start + DOCUMENTS_AT_ONCE)
+        np.einsum("rd,rd->r", first[rows[some]], second[columns[some]], out=found[some])
+    return found
