@@ -115,8 +115,8 @@ class ApproximateIndex:
         number, dim = documents.shape
         if kind == "ivf_pq" and number < LEAST_CODED:
             raise UserError(
-                f"index=ivf_pq: {number:,} documents are too few to learn codes from; expected {LEAST_CODED:,} or more, "
-                "or index=exact"
+                f"index=ivf_pq: {number:,} documents are too few to learn codes from; expected {LEAST_CODED:,} "
+                "or more, or index=exact"
             )
         self._documents, self._kind = documents, kind
         self._lists = int(np.sqrt(number))

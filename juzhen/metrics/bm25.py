@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from types import ModuleType
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -31,6 +32,15 @@ def terms(text: str) -> list[str]:
     return found
 
 
+def require_bm25s() -> ModuleType:
+    """Raises UserError where it is not installed: better before other work than after."""
+    try:
+        import bm25s
+    except ImportError:
+        raise UserError("BM25 needs bm25s: pip install 'juzhen-embeddings[search]'") from None
+    return bm25s
+
+
 class BM25:
     """Documents that queries look for by the terms they share.
 
@@ -41,10 +51,7 @@ class BM25:
     """
 
     def __init__(self, corpus: Sequence[str], *, k1: float = K1, b: float = B) -> None:
-        try:
-            import bm25s
-        except ImportError:
-            raise UserError("BM25 needs bm25s: pip install 'juzhen-embeddings[search]'") from None
+        bm25s = require_bm25s()
         self._numbers: dict[str, int] = {}
         known = [
             [self._numbers.setdefault(term, len(self._numbers)) for term in terms(text)] for text in corpus

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -11,11 +12,11 @@ from juzhen.core.errors import UserError
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.fingerprint import encoder_digest
-from juzhen.encoders.pair_score import sides
+from juzhen.encoders.pair_score import sides, unit
 from juzhen.encoders.search import ApproximateIndex, Best, exact_search, pair_products
 from juzhen.encoders.sentence_encoder import BY_ITSELF, SentenceEncoder
 from juzhen.encoders.texts import BATCH_TOKENS
-from juzhen.metrics.bm25 import BM25
+from juzhen.metrics.bm25 import BM25, require_bm25s
 
 RANDOM = "random"
 SAMPLE = 200
@@ -52,7 +53,8 @@ class EncoderSource:
     index  exact, or an index of FAISS
     query_prompt, document_prompt  names of prompts of the encoder; None: its default
 
-    Encodes queries and corpus when it is made: (queries + documents) × dim × 4 bytes. Errors: as `SentenceEncoder.encode`.
+    Encodes queries and corpus when it is first asked, which take (queries + documents) × dim × 4 bytes. Errors: as
+    `SentenceEncoder.encode`.
     """
 
     def __init__(
@@ -69,37 +71,47 @@ class EncoderSource:
         progress: bool | None = None,
     ) -> None:
         self.name = name
-        readers = [
+        self._readers = [
             encoder if prompt is None else encoder.with_prompt(prompt, None)
             for prompt in (query_prompt, document_prompt)
         ]
-        self.digest = " ".join([*(encoder_digest(reader, BY_ITSELF) for reader in readers), index])
-        queries, documents = (
-            reader.encode(texts, batch_tokens=batch_tokens, cache=cache, progress=progress)
-            for reader, texts in zip(readers, (ranking.queries, ranking.corpus), strict=True)
-        )
-        self._queries, self._documents = sides(queries, encoder.score_head)[0], sides(documents, None)[1]
-        if not (np.isfinite(self._queries).all() and np.isfinite(self._documents).all()):
-            raise UserError(f"{name}: some embeddings are not finite; this encoder cannot mine")
-        self._index = None if index == "exact" else ApproximateIndex(self._documents, index)
+        self._texts = ranking.queries, ranking.corpus
+        self._how = {"batch_tokens": batch_tokens, "cache": cache, "progress": progress}
+        self._kind = index
+        self.digest = " ".join(encoder_digest(reader, BY_ITSELF) for reader in self._readers)
+
+    @cached_property
+    def _vectors(self) -> tuple[Float[np.ndarray, "queries dim"], Float[np.ndarray, "documents dim"]]:
+        found = [
+            reader.encode(texts, **self._how)
+            for reader, texts in zip(self._readers, self._texts, strict=True)
+        ]
+        if not all(np.isfinite(one).all() for one in found):
+            raise UserError(f"{self.name}: some embeddings are not finite numbers; this encoder cannot mine")
+        return sides(found[0], self._readers[0].score_head)[0], unit(found[1])
+
+    @cached_property
+    def _index(self) -> ApproximateIndex | None:
+        return None if self._kind == "exact" else ApproximateIndex(self._vectors[1], self._kind)
 
     def search(self, queries: Int[np.ndarray, "queries"], k: int, advance: Advance) -> Found:
         if self._index is not None:
-            return self._index.search(self._queries[queries], k, advance=advance)
-        return exact_search(self._queries[queries], self._documents, k, advance=advance)
+            return self._index.search(self._vectors[0][queries], k, advance=advance)
+        return exact_search(self._vectors[0][queries], self._vectors[1], k, advance=advance)
 
     def score(
         self, queries: Int[np.ndarray, "pairs"], documents: Int[np.ndarray, "pairs"]
     ) -> Float[np.ndarray, "pairs"]:
-        return pair_products(self._queries, self._documents, queries, documents)
+        return pair_products(*self._vectors, queries, documents)
 
     def recall(self, k: int, *, seed: int) -> float | None:
         """Share of the `k` nearest documents that the index finds, over SAMPLE queries; None for exact search."""
-        if self._index is None:
+        if self._kind == "exact":
             return None
-        drawn = np.random.default_rng(seed).permutation(len(self._queries))[:SAMPLE]
+        first, second = self._vectors
+        drawn = np.random.default_rng(seed).permutation(len(first))[:SAMPLE]
         exact, found = (
-            exact_search(self._queries[drawn], self._documents, k)[0],
+            exact_search(first[drawn], second, k)[0],
             self.search(drawn, k, int)[0],
         )
         shared = [len(np.intersect1d(*lists)) for lists in zip(exact, found, strict=True)]
@@ -112,8 +124,12 @@ class LexicalSource:
     name = digest = "bm25"
 
     def __init__(self, ranking: RankingSet) -> None:
-        self._texts, self._size = ranking.queries, len(ranking.corpus)
-        self._bm25 = BM25(ranking.corpus)
+        self._texts, self._documents = ranking.queries, ranking.corpus
+        require_bm25s()
+
+    @cached_property
+    def _bm25(self) -> BM25:
+        return BM25(self._documents)
 
     def search(self, queries: Int[np.ndarray, "queries"], k: int, advance: Advance) -> Found:
         found = []

@@ -21,12 +21,12 @@ class MiningOptions:
     margin       refuse what scores above p − margin; None: no such rule
     threshold    refuse what scores at least so much, by the judge where there is one; None: no such rule
     negatives    for each query
-    hard_share   of them from the sources, in [0, 1]; the others are drawn at random from the corpus. Where one kind does
-                 not suffice the other fills up
+    hard_share   of them from the sources, in [0, 1]; the others are drawn from the corpus. Where one kind does not
+                 suffice the other fills up
     temperature  of the softmax over scores by which hard negatives are drawn without replacement; None: the best ones
     false_negatives  what becomes of a candidate that its score alone has refused. drop: another takes its place ·
-                     relabel: it becomes a positive, with rows of its own · mask: it keeps its place among the negatives,
-                     where the positive stands in for it, which in-batch losses leave out
+                     relabel: it becomes a positive, with rows of its own · mask: it keeps its place among the
+                     negatives, where the positive stands in for it, which in-batch losses leave out
     seed         of all that is drawn
 
     Raises UserError for a number out of its range.
