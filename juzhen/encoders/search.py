@@ -1,14 +1,12 @@
 """The nearest documents of many queries, by products of blocks, in memory that does not grow with their number."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from juzhen.core.errors import UserError
-
-INDEXES = ("exact", "flat", "hnsw", "ivf_pq")
-"""How documents are looked for: among all, or by an index of FAISS."""
 
 LEAST_CODED = 10_000
 """Documents from which the codes of ivf_pq can be learnt."""
@@ -125,7 +123,7 @@ class ApproximateIndex:
         threads = faiss.omp_get_max_threads()
         faiss.omp_set_num_threads(1)
         try:
-            self._index = faiss.index_factory(dim, made_of[kind], faiss.METRIC_INNER_PRODUCT)
+            self._index: Any = faiss.index_factory(dim, made_of[kind], faiss.METRIC_INNER_PRODUCT)
             self._index.train(documents)
             self._index.add(documents)
         finally:

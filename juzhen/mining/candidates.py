@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -76,9 +76,9 @@ class EncoderSource:
             for prompt in (query_prompt, document_prompt)
         ]
         self._texts = ranking.queries, ranking.corpus
-        self._how = {"batch_tokens": batch_tokens, "cache": cache, "progress": progress}
+        self._how: dict[str, Any] = {"batch_tokens": batch_tokens, "cache": cache, "progress": progress}
         self._kind = index
-        self.digest = " ".join(encoder_digest(reader, BY_ITSELF) for reader in self._readers)
+        self.digest = " ".join(dict.fromkeys(encoder_digest(reader, BY_ITSELF) for reader in self._readers))
 
     @cached_property
     def _vectors(self) -> tuple[Float[np.ndarray, "queries dim"], Float[np.ndarray, "documents dim"]]:
@@ -112,7 +112,7 @@ class EncoderSource:
         drawn = np.random.default_rng(seed).permutation(len(first))[:SAMPLE]
         exact, found = (
             exact_search(first[drawn], second, k)[0],
-            self.search(drawn, k, int)[0],
+            self.search(drawn, k, lambda count: None)[0],
         )
         shared = [len(np.intersect1d(*lists)) for lists in zip(exact, found, strict=True)]
         return sum(shared) / exact.size

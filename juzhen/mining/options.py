@@ -1,10 +1,12 @@
-"""What a mining is asked for."""
+"""What a mining is asked for. Importing this needs neither numpy nor torch."""
 
 import math
 from dataclasses import dataclass
 
 from juzhen.core.errors import UserError, nearest
-from juzhen.encoders.search import INDEXES
+
+INDEXES = ("exact", "flat", "hnsw", "ivf_pq")
+"""How documents are looked for: among all, or by an index of FAISS (`juzhen.encoders.search`)."""
 
 FALSE_NEGATIVES = ("drop", "relabel", "mask")
 
@@ -14,7 +16,7 @@ class MiningOptions:
     """How candidates are found, which are refused, and which of the others become negatives.
 
     depth        candidates of each source for each query
-    index        exact, or an index of FAISS: flat, hnsw, ivf_pq (`juzhen.encoders.search`)
+    index        exact, or an index of FAISS: flat, hnsw, ivf_pq
     first_rank   candidates before this rank, counted from 1, are outside of the window, which ends at `depth`
     share        refuse what scores above p − (1 − share)·|p|, where p is the lowest score among the query's positives:
                  above this share of a score that is positive; None: no such rule
