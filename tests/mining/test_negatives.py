@@ -258,5 +258,9 @@ def test_candidates_are_those_of_sentence_transformers(project_root, tmp_path):
     }
     compared = {pair for pair in expected if not {(pair[0], text) for text in expected[pair]} & refused}
     assert len(compared) > 0.8 * len(expected)
-    differs = {pair: (ours[pair], expected[pair]) for pair in compared if ours[pair] != expected[pair]}
-    assert not differs
+    differs = {
+        pair: (ours[pair], expected[pair])
+        for pair in compared
+        if sorted(ours[pair]) != sorted(expected[pair])
+    }
+    assert not differs  # of equal scores either may be first
