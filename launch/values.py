@@ -10,7 +10,7 @@ from conf.duration import Duration, Unit
 from juzhen.core.accelerator import found_hardware
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind
-from juzhen.core.measures import MEASURES
+from juzhen.core.measures import MEASURES, RANKINGS
 from juzhen.core.option import options
 from juzhen.core.places import DATASETS
 from juzhen.core.texts import name_fault
@@ -29,6 +29,7 @@ MONITORED = (
     "ranking_accuracy",
     "triplet_accuracy",
     "score_gap",
+    *RANKINGS,
 )
 """Metrics that may choose a checkpoint: higher is better."""
 

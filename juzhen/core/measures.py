@@ -7,6 +7,8 @@ from juzhen.core.examples import Kind
 CORRELATIONS = ("spearman", "pearson")
 SPACING = ("positive_score", "negative_score", "score_gap")
 """Mean score of a row's positive and of what it is told from, and their difference."""
+RANKINGS = ("ndcg_at_10", "mrr_at_10", "recall_at_10", "recall_at_100", "map_at_100")
+"""How well a query's documents are put in order, see `juzhen.metrics.ranking.query_numbers`."""
 
 MEASURES: dict[Kind, tuple[str, ...]] = {
     Kind.SCORED_PAIR: CORRELATIONS,
@@ -16,6 +18,8 @@ MEASURES: dict[Kind, tuple[str, ...]] = {
     Kind.TRIPLET: ("triplet_accuracy", *SPACING),
     Kind.LABELLED_TEXT: ("transfer_accuracy", "transfer_f1", "transfer_majority"),
     Kind.SENTENCE: (),
+    Kind.RETRIEVAL: RANKINGS,
+    Kind.RERANKING: RANKINGS,
 }
 """Kind → metrics, the one that speaks for the set first. The last two of NLI pairs need a model that names classes."""
 
@@ -28,6 +32,7 @@ UNSCORED: Mapping[Kind, str] = {
 UNSCORED_BY_PAIRS: Mapping[Kind, str] = {
     **UNSCORED,
     Kind.LABELLED_TEXT: "classes are told apart on embeddings, and a cross-encoder has none",
+    Kind.RETRIEVAL: "a cross-encoder would have to read each query with each document; give it sets of kind reranking",
 }
 """The same of a cross-encoder."""
 

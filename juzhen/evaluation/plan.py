@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from jaxtyping import Float, Int
 
-from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
+from juzhen.core.examples import JUDGED, TEXT_COLUMNS, Examples, Kind
 from juzhen.data.rankings import RankingSet
+from juzhen.data.retrieval import as_ranking
 from juzhen.data.transfer import TransferTask
 from juzhen.metrics.transfer import Features
 
@@ -38,8 +39,9 @@ class EvaluationPlan(ABC):
     examples: Examples
 
     def __init__(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> None:
-        self.rankings = [one for one in sets if isinstance(one, RankingSet)]
-        rows = [one for one in sets if isinstance(one, Examples)]
+        ranked = [one for one in sets if isinstance(one, RankingSet) or one.kind in JUDGED]
+        self.rankings = [as_ranking(one) if isinstance(one, Examples) else one for one in ranked]
+        rows = [one for one in sets if isinstance(one, Examples) and one.kind not in JUDGED]
         self.sets = [one for one in rows if len(TEXT_COLUMNS[one.kind]) > 1]
         self.tasks = list(tasks)
 
