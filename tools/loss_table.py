@@ -35,6 +35,8 @@ WORDS = {
     Kind.TRIPLET: "triplets",
     Kind.SENTENCE: "sentences",
     Kind.LABELLED_TEXT: "classes",
+    Kind.RETRIEVAL: "retrieval",
+    Kind.RERANKING: "reranking",
 }
 """Kind of a set → its name in the table."""
 

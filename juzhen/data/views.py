@@ -46,6 +46,12 @@ def _positives(examples: Examples, target: int | None = None) -> Examples:
     return _rebuilt(examples, Kind.POSITIVE_PAIR, columns, rows)
 
 
+def _answered(examples: Examples) -> Examples:
+    """Each query with each document that answers it, however well."""
+    assert examples.targets is not None  # judgements have gains, as TARGET_COLUMN says
+    return _positives(examples.select(examples.targets > 0))
+
+
 def _grouped_triplets(examples: Examples, positive: int, negative: int) -> Examples:
     """Pairs grouped by their first sentence: each positive with one negative of its group, taken in turn.
 
@@ -104,7 +110,9 @@ def _distinct_sentences(examples: Examples) -> Examples:
 def _rebuilt(examples: Examples, kind: Kind, columns: dict[str, np.ndarray], rows: np.ndarray) -> Examples:
     """Examples of another kind over the same table; `rows` says which row each comes from."""
     lines = None if examples.lines is None else examples.lines[rows]
-    return replace(examples, kind=kind, columns=columns, targets=None, lines=lines, num_classes=0)
+    return replace(
+        examples, kind=kind, columns=columns, targets=None, lines=lines, num_classes=0, documents=None
+    )
 
 
 _VIEWS: dict[tuple[Kind, Kind], tuple[Callable[[Examples], Examples], str]] = {
@@ -124,6 +132,8 @@ _VIEWS: dict[tuple[Kind, Kind], tuple[Callable[[Examples], Examples], str]] = {
         lambda examples: _grouped_triplets(examples, SAME, DIFFERENT),
         "no first sentence occurs with label 1 and with label 0",
     ),
+    (Kind.RETRIEVAL, Kind.POSITIVE_PAIR): (_answered, "no document answers a query"),
+    (Kind.RERANKING, Kind.POSITIVE_PAIR): (_answered, "no document answers a query"),
     (Kind.TRIPLET, Kind.POSITIVE_PAIR): (_positives, "there are no rows"),
     (Kind.TRIPLET, Kind.LABELLED_PAIR): (_triplet_pairs, "there are no rows"),
 }

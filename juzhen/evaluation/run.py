@@ -71,7 +71,11 @@ class Pass:
         evaluator.begin(plan)
         collate = self._collator()
         outputs = self._outputs(evaluator, plan, collate)
-        how = {"bootstrap_samples": evaluation.bootstrap_samples, "seed": self.settings.seed}
+        how = {
+            "bootstrap_samples": evaluation.bootstrap_samples,
+            "seed": self.settings.seed,
+            "rankings": evaluation.rankings,
+        }
         found = evaluator.measured(plan, outputs, seen=seen, **how)
         rows = {f"{one.split}/{one.name}": one for one in sets if isinstance(one, Examples)}
         cut = cut_in_evaluation(self.encoder, collate, plan)

@@ -5,6 +5,7 @@ import pytest
 import torch
 from jobs import tiny_encoder
 from torchmetrics.functional.retrieval import (
+    retrieval_average_precision,
     retrieval_normalized_dcg,
     retrieval_recall,
     retrieval_reciprocal_rank,
@@ -22,7 +23,7 @@ from juzhen.evaluation.run import Pass
 from juzhen.evaluation.settings import Settings
 from juzhen.metrics.ranking import query_numbers
 
-METRICS = ("ndcg_at_10", "mrr_at_10", "recall_at_10")
+METRICS = ("ndcg_at_10", "mrr_at_10", "recall_at_10", "recall_at_100", "map_at_100")
 FEW = Settings(debug_rows=40)
 
 
@@ -62,7 +63,7 @@ def test_numbers_of_a_query_are_those_of_torchmetrics():
         gains = np.where(draw.random((6, size)) < 0.3, draw.integers(1, 4, (6, size)), 0)
         gains[:, 2] = 1
         relevant = [{int(place): float(row[place]) for place in np.flatnonzero(row)} for row in gains]
-        found = query_numbers(np.argsort(-scores, axis=1)[:, :20], relevant)
+        found = query_numbers(np.argsort(-scores, axis=1), relevant)
         assert tuple(found) == METRICS
         for query in range(6):
             given, gain = torch.from_numpy(scores[query]), torch.from_numpy(gains[query])
@@ -70,6 +71,8 @@ def test_numbers_of_a_query_are_those_of_torchmetrics():
                 retrieval_normalized_dcg(given, gain, top_k=10),
                 retrieval_reciprocal_rank(given, gain > 0, top_k=10),
                 retrieval_recall(given, gain > 0, top_k=10),
+                1.0,  # the whole corpus is looked at
+                retrieval_average_precision(given, gain > 0),
             ]
             np.testing.assert_allclose(
                 [found[name][query] for name in METRICS], [float(one) for one in expected], atol=1e-6
