@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Kind
+from juzhen.core.examples import JUDGED, Kind
 from juzhen.core.numerals import is_position
 
 CORRELATIONS = ("spearman", "pearson")
@@ -42,6 +42,13 @@ UNSCORED_BY_PAIRS: Mapping[Kind, str] = {
 }
 """The same of a cross-encoder."""
 
+UNSCORED_BY_BM25: Mapping[Kind, str] = {
+    kind: "BM25 puts the documents of a query in order; model=lexical scores pairs by the characters that they share"
+    for kind in Kind
+    if kind not in JUDGED
+}
+"""The same of BM25."""
+
 FIRST_MEASURES = tuple(dict.fromkeys(names[0] for names in MEASURES.values() if names))
 """The metrics that speak for a set, each once."""
 
@@ -75,6 +82,8 @@ def is_beside(found: str, asked: str) -> bool:
     there. A metric that is no kind's own is asked of every set.
     """
     kinds = {kind for kind, names in MEASURES.items() if asked in names}
+    if asked.partition("_at_")[0] in RANKING_NAMES:  # at any cut-off
+        kinds = {*JUDGED}
     return (
         not kinds
         or found == asked

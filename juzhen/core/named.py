@@ -6,6 +6,10 @@ from typing import Any
 
 BY_KIND = "by_kind"
 
+TF_IDF = "lexical"
+LEXICAL = (TF_IDF, "bm25")
+"""Models without an encoder, which go by the characters or words that texts share."""
+
 PROMPT_KEYS = ("prompts", "default_prompt_name", "include_prompt")
 """Keys of a backbone: what stands before every sentence, and whether it is pooled."""
 

@@ -11,6 +11,7 @@ from rich.progress import Progress
 
 from juzhen.core.accelerator import require_accelerator
 from juzhen.core.examples import Examples
+from juzhen.core.named import LEXICAL
 from juzhen.data.configured import configured_set
 from juzhen.data.leaks import Seen, SeenRows
 from juzhen.data.loading import JobData, load_job_data
@@ -35,15 +36,15 @@ from juzhen.evaluation.evaluators import (
     LexicalEvaluator,
     PairEvaluator,
     embedding_cache_dir,
+    lexical_evaluator,
 )
-from juzhen.evaluation.finished import LEXICAL
 from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Sets
 from juzhen.evaluation.scoring import Evaluation, assemble_outputs
 from juzhen.evaluation.settings import Settings
 from juzhen.evaluation.spec import HardwareConfig
 
-AnyEncoder = SentenceEncoder | CrossEncoder | None
-"""None: the lexical baseline."""
+AnyEncoder = SentenceEncoder | CrossEncoder | LexicalEvaluator
+"""A lexical baseline stands for itself."""
 
 HALF = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.half}
 
@@ -78,12 +79,17 @@ class Pass:
         }
         found = evaluator.measured(plan, outputs, seen=seen, **how)
         rows = {f"{one.split}/{one.name}": one for one in sets if isinstance(one, Examples)}
-        cut = cut_in_evaluation(self.encoder, collate, plan)
+        cut = cut_in_evaluation(self._network, collate, plan)
         return found, with_leaks(describe_rows(rows, cut, temperature=plan.temperature), seen)
 
+    @property
+    def _network(self) -> SentenceEncoder | CrossEncoder | None:
+        """None: nothing is encoded."""
+        return None if isinstance(self.encoder, LexicalEvaluator) else self.encoder
+
     def _evaluator(self) -> Evaluator:
-        if self.encoder is None:
-            return LexicalEvaluator()
+        if isinstance(self.encoder, LexicalEvaluator):
+            return self.encoder
         if isinstance(self.encoder, CrossEncoder):
             return PairEvaluator(self.encoder)
         evaluation = self.settings.evaluation
@@ -95,7 +101,7 @@ class Pass:
         )
 
     def _collator(self) -> SentenceCollator | None:
-        encoder = self.encoder
+        encoder = self._network
         if encoder is None:
             return None
         inner = encoder.inner if isinstance(encoder, CrossEncoder) else encoder
@@ -116,13 +122,14 @@ class Pass:
         self, evaluator: Evaluator, plan: EvaluationPlan, collate: SentenceCollator | None
     ) -> np.ndarray:
         """What the encoder gives for each row of the plan, in order."""
-        if plan.examples is NOTHING or self.encoder is None or collate is None:
+        encoder = self._network
+        if plan.examples is NOTHING or encoder is None or collate is None:
             return np.zeros((1, 1), dtype=np.float32)
         hardware = self.settings.hardware
         lengths, outputs = collate.row_lengths(plan.examples), []
         order = TokenBudget(lengths, max_tokens=hardware.eval_batch_tokens)
         bars = Progress(disable=not self.progress, transient=True)
-        with _prepared(self.encoder, hardware) as device, bars as bar:
+        with _prepared(encoder, hardware) as device, bars as bar:
             task = bar.add_task("encoding", total=len(lengths))
             for rows in order:
                 found = evaluator.output(collate(plan.examples, rows).to(device))
@@ -154,20 +161,20 @@ def _prepared(encoder: SentenceEncoder | CrossEncoder, hardware: HardwareConfig)
         inner.micro_batch_tokens = before[1]
 
 
-def open_encoder(encoder: str | Path | SentenceEncoder | CrossEncoder) -> AnyEncoder:
-    """An encoder by the path of a run or a folder, a built-in name, or "lexical"; one that is loaded as it is.
+def open_encoder(encoder: str | Path | AnyEncoder) -> AnyEncoder:
+    """An encoder by the path of a run or a folder, a built-in name, "lexical" or "bm25"; one that is loaded as it is.
 
     Raises UserError when there is none.
     """
     if not isinstance(encoder, str | Path):
         return encoder
-    if str(encoder) == LEXICAL:
-        return None
+    if str(encoder) in LEXICAL:
+        return lexical_evaluator(str(encoder))
     return (CrossEncoder if is_cross_encoder(encoder) else SentenceEncoder).load(encoder)
 
 
 def evaluate(
-    encoder: str | Path | SentenceEncoder | CrossEncoder,
+    encoder: str | Path | AnyEncoder,
     sets: Sequence[str | DatasetConfig | Examples | RankingSet],
     *,
     data_dir: str | Path = "data",
@@ -178,7 +185,7 @@ def evaluate(
 ) -> Evaluation:
     """The scores of a saved encoder on some sets.
 
-    encoder     a run, a folder or built-in name, an encoder that is loaded, or "lexical"
+    encoder     a run, a folder or built-in name, an encoder that is loaded, "lexical" (TF-IDF) or "bm25"
     sets        names of conf/dataset, descriptions of sets, rows that are loaded, or rankings
     data_dir    where sets lie that are not built in
     trained_on  rows that the encoder has learnt from: sets that hold some of them are scored without them, too

@@ -1,34 +1,40 @@
 """BM25 (Robertson and Zaragoza 2009, https://doi.org/10.1561/1500000019), with the weights that `bm25s` computes."""
 
+import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from types import ModuleType
 
 import numpy as np
 from jaxtyping import Float, Int
 from scipy import sparse
 
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, nearest
 
 K1, B = 1.5, 0.75
+CHARACTERS, JIEBA = "characters", "jieba"
+TOKENS = (CHARACTERS, JIEBA)
 
 # Ideographs with their extensions, and kana.
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
 _RUN = re.compile(f"[{_CJK}]+|[^\\W_{_CJK}]+")
 
 
-def terms(text: str) -> list[str]:
-    """Characters and pairs of neighbouring characters of what is Chinese, other words as they are; lower case.
+def character_pairs(run: str) -> list[str]:
+    """The characters of a text, and its pairs of neighbouring ones."""
+    return [*run, *(run[place : place + 2] for place in range(len(run) - 1))]
+
+
+def terms(text: str, cut: Callable[[str], list[str]] = character_pairs) -> list[str]:
+    """What is Chinese as it is `cut`, other words as they are; lower case.
 
     >>> terms("Python怎么学")
     ['python', '怎', '么', '学', '怎么', '么学']
     """
-    found = []
+    found: list[str] = []
     for run in _RUN.findall(text.lower()):
-        if re.match(f"[{_CJK}]", run):
-            found += [*run, *(run[place : place + 2] for place in range(len(run) - 1))]
-        else:
-            found.append(run)
+        found += cut(run) if re.match(f"[{_CJK}]", run) else [run]
     return found
 
 
@@ -41,20 +47,42 @@ def require_bm25s() -> ModuleType:
     return bm25s
 
 
+def cut_of(tokens: str) -> Callable[[str], list[str]]:
+    """What cuts Chinese into terms. Raises UserError for a name that is none, and where jieba is not installed."""
+    if tokens not in TOKENS:
+        raise UserError(f"tokens={tokens}: {nearest(str(tokens), TOKENS)}")
+    if tokens == CHARACTERS:
+        return character_pairs
+    try:
+        import jieba
+    except ImportError:
+        raise UserError(
+            "tokens=jieba needs jieba: pip install 'juzhen-embeddings[search]', or tokens=characters"
+        ) from None
+    jieba.setLogLevel(logging.WARNING)  # it tells of its dictionary
+    return jieba.lcut
+
+
 class BM25:
     """Documents that queries look for by the terms they share.
 
     A term that occurs f times in a document adds idf · f / (f + k1 · (1 − b + b · length / mean length)) to its score,
     as often as the query holds it; idf = ln(1 + (N − df + ½) / (df + ½)), of N documents of which df hold the term.
 
-    Raises UserError where bm25s is not installed.
+    tokens  terms of Chinese: characters and their pairs, or the words that jieba finds
+
+    Raises UserError where bm25s, or jieba, is not installed.
     """
 
-    def __init__(self, corpus: Sequence[str], *, k1: float = K1, b: float = B) -> None:
+    def __init__(
+        self, corpus: Sequence[str], *, tokens: str = CHARACTERS, k1: float = K1, b: float = B
+    ) -> None:
         bm25s = require_bm25s()
+        self._terms = partial(terms, cut=cut_of(tokens))
         self._numbers: dict[str, int] = {}
         known = [
-            [self._numbers.setdefault(term, len(self._numbers)) for term in terms(text)] for text in corpus
+            [self._numbers.setdefault(term, len(self._numbers)) for term in self._terms(text)]
+            for text in corpus
         ]
         if not self._numbers:
             raise UserError(
@@ -86,4 +114,4 @@ class BM25:
         return np.asarray((self._by_document[documents] * counts).sum(axis=1), dtype=np.float32).ravel()
 
     def _known(self, query: str) -> list[int]:
-        return [self._numbers[term] for term in terms(query) if term in self._numbers]
+        return [self._numbers[term] for term in self._terms(query) if term in self._numbers]

@@ -1,6 +1,6 @@
 """Rankings → the numbers that go into a result: of anchors among a few texts, and of queries in a corpus."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -61,7 +61,7 @@ def _numbers(
         gains[query, : len(found)], ideal[query, : len(best)] = found, best
     hits, discounts = gains > 0, 1 / np.log2(1 + ranks)
     counts = np.array([len(known) for known in relevant])
-    numbers = {
+    numbers: dict[str, Callable[[int], np.ndarray]] = {
         "ndcg": lambda k: (gains[:, :k] @ discounts[:k]) / (ideal[:, :k] @ discounts[:k]),
         "mrr": lambda k: (hits / ranks)[:, :k].max(axis=1, initial=0.0),
         "recall": lambda k: hits[:, :k].sum(axis=1) / counts,

@@ -30,7 +30,7 @@ PAIRS_ALONE = ("cot_single", "cot_without_negative", "crops", "simcse", "views")
 FROM_TEXT = [
     (model, loss)
     for model in sorted(loss_table.options("model"))
-    if model not in ("biencoder", "crossencoder", "distill", "distill_translations", "lexical", "mlm")
+    if model not in ("biencoder", "crossencoder", "distill", "distill_translations", "lexical", "bm25", "mlm")
     for loss, one in loss_table.options("loss").items()
     if {Kind.POSITIVE_PAIR} | ({Kind.TRIPLET} if model not in PAIRS_ALONE else set())
     <= {*(declared(one["_target_"]).input_kinds if "_target_" in one else Kind)}
