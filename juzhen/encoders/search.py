@@ -1,7 +1,7 @@
 """The nearest documents of many queries, by products of blocks, in memory that does not grow with their number."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -17,6 +17,21 @@ DOCUMENTS_AT_ONCE = 32_768
 
 PART = 4096
 """Documents whose k-th best score is the least that others of the first block must reach."""
+
+
+class Hit(NamedTuple):
+    """A document that was found: its number in the corpus, from 0, and its score, higher = closer."""
+
+    document: int
+    score: float
+
+
+def check_top_k(top_k: int, number: int) -> None:
+    """Raises UserError for an empty corpus, and for more documents than there are."""
+    if not number:
+        raise UserError("the corpus is empty: there is no document to find")
+    if not isinstance(top_k, int) or not 1 <= top_k <= number:
+        raise UserError(f"top_k={top_k}: there are {number:,} documents; expected 1 to {number}")
 
 
 class Best:
@@ -110,7 +125,7 @@ class ApproximateIndex:
             import faiss
         except ImportError:
             raise UserError(f"index={kind} needs FAISS: pip install 'juzhen-embeddings[search]'") from None
-        number, dim = documents.shape
+        self.shape = number, dim = documents.shape
         if kind == "ivf_pq" and number < LEAST_CODED:
             raise UserError(
                 f"index=ivf_pq: {number:,} documents are too few to learn codes from; expected {LEAST_CODED:,} "

@@ -33,7 +33,7 @@ class LexicalPlan(EvaluationPlan):
             scored.append(Comparisons.of(one).scored(partial(similarities, vectors)))
         return scored
 
-    def _matchers(self, outputs: np.ndarray) -> list[Matcher]:
+    def matchers(self, outputs: np.ndarray) -> list[Matcher]:
         return [_matcher(one) for one in self.rankings]
 
     def features(self, outputs: np.ndarray) -> list[dict[str, Features]]:
@@ -61,7 +61,7 @@ class BM25Plan(EvaluationPlan):
     def scores(self, outputs: np.ndarray) -> list[np.ndarray]:
         return []
 
-    def _matchers(self, outputs: np.ndarray) -> list[Matcher]:
+    def matchers(self, outputs: np.ndarray) -> list[Matcher]:
         return [_bm25_matcher(one, self._index(one.corpus)) for one in self.rankings]
 
 

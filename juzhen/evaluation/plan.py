@@ -42,6 +42,12 @@ class EvaluationPlan(ABC):
     def __init__(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> None:
         ranked = [one for one in sets if isinstance(one, RankingSet) or one.kind in JUDGED]
         self.rankings = [as_ranking(one) if isinstance(one, Examples) else one for one in ranked]
+        for one in self.rankings:
+            if not one.queries or not one.corpus:
+                raise UserError(
+                    f"{one.column}: {len(one.queries)} queries and {len(one.corpus)} documents; expected one of each "
+                    "at least"
+                )
         rows = [one for one in sets if isinstance(one, Examples) and one.kind not in JUDGED]
         self.sets = [one for one in rows if len(TEXT_COLUMNS[one.kind]) > 1]
         self.tasks = list(tasks)
@@ -57,7 +63,7 @@ class EvaluationPlan(ABC):
         """For each ranking the documents of every query, best first; −1 where a list has ended."""
         return [
             ranked_lists(one, score, depth=depth)
-            for one, score in zip(self.rankings, self._matchers(outputs), strict=True)
+            for one, score in zip(self.rankings, self.matchers(outputs), strict=True)
         ]
 
     def features(self, outputs: np.ndarray) -> list[dict[str, Features]]:
@@ -65,8 +71,8 @@ class EvaluationPlan(ABC):
         return []
 
     @abstractmethod
-    def _matchers(self, outputs: np.ndarray) -> "list[Matcher]":
-        """For each ranking what scores its queries with its documents."""
+    def matchers(self, outputs: np.ndarray) -> "list[Matcher]":
+        """For each ranking what scores its queries with its documents, from the outputs for `examples` in order."""
 
 
 Matcher = Callable[[np.ndarray, np.ndarray | None], Float[np.ndarray, "queries documents"]]
@@ -91,12 +97,12 @@ def ranked_lists(one: RankingSet, score: Matcher, *, depth: int) -> Int[np.ndarr
         if one.own is not None:
             scores = np.where(numbers == one.own[some, None], -np.inf, scores)
         for query, row in zip(some.tolist(), scores, strict=True):
-            best = _best(row, depth)
+            best = best_places(row, depth)
             ranked[query, : len(best)] = numbers[best]
     return ranked
 
 
-def _best(scores: Float[np.ndarray, "documents"], depth: int) -> Int[np.ndarray, "depth"]:
+def best_places(scores: Float[np.ndarray, "documents"], depth: int) -> Int[np.ndarray, "depth"]:
     """Places of the highest scores, the highest first; equal ones in order. −inf is none."""
     kept = np.flatnonzero(scores > -np.inf)
     if len(scores) > depth:

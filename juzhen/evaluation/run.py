@@ -1,12 +1,14 @@
 """One pass of an encoder over sets: plan → encode once → score."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
+from jaxtyping import Int
 from rich.progress import Progress
 
 from juzhen.core.accelerator import require_accelerator
@@ -38,7 +40,7 @@ from juzhen.evaluation.evaluators import (
     embedding_cache_dir,
     lexical_evaluator,
 )
-from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Sets
+from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Sets, best_places
 from juzhen.evaluation.scoring import Evaluation, assemble_outputs
 from juzhen.evaluation.settings import Settings
 from juzhen.evaluation.spec import HardwareConfig
@@ -66,12 +68,8 @@ class Pass:
         self, sets: Sets, tasks: Sequence[TransferTask] = (), *, seen: Mapping[str, Seen]
     ) -> tuple[Evaluation, Described]:
         """The scores, and what is known of the rows that were scored."""
-        evaluation = self.settings.evaluation
-        evaluator = self._evaluator()
-        plan = evaluator.plan(sets, tasks)
-        evaluator.begin(plan)
-        collate = self._collator()
-        outputs = self._outputs(evaluator, plan, collate)
+        evaluation, evaluator, collate = self.settings.evaluation, self._evaluator(), self._collator()
+        plan, outputs = self._encoded(evaluator, collate, sets, tasks)
         how = {
             "bootstrap_samples": evaluation.bootstrap_samples,
             "seed": self.settings.seed,
@@ -81,6 +79,33 @@ class Pass:
         rows = {f"{one.split}/{one.name}": one for one in sets if isinstance(one, Examples)}
         cut = cut_in_evaluation(self._network, collate, plan)
         return found, with_leaks(describe_rows(rows, cut, temperature=plan.temperature), seen)
+
+    def lists(
+        self, ranking: RankingSet, *, depth: int
+    ) -> tuple[Int[np.ndarray, "queries depth"], Callable[[int], float]]:
+        """The documents of every query, best first; and what finds those of one again, and gives the seconds."""
+        plan, outputs = self._encoded(self._evaluator(), self._collator(), [ranking])
+        (found,), (score,) = plan.ranked(outputs, depth=depth), plan.matchers(outputs)
+
+        def find(query: int) -> float:
+            since = time.perf_counter()
+            if isinstance(self.encoder, SentenceEncoder):
+                self.encoder.encode(ranking.queries[query])
+            best_places(score(np.array([query]), None)[0], depth)
+            return time.perf_counter() - since
+
+        return found, find
+
+    def _encoded(
+        self,
+        evaluator: Evaluator,
+        collate: SentenceCollator | None,
+        sets: Sets,
+        tasks: Sequence[TransferTask] = (),
+    ) -> tuple[EvaluationPlan, np.ndarray]:
+        plan = evaluator.plan(sets, tasks)
+        evaluator.begin(plan)
+        return plan, self._outputs(evaluator, plan, collate)
 
     @property
     def _network(self) -> SentenceEncoder | CrossEncoder | None:

@@ -62,12 +62,12 @@ def measure(
     for one, documents in zip(plan.rankings, plan.ranked(outputs, depth=depth), strict=True):
         numbers = query_numbers(documents, one.relevant, measures)
         per_query |= {f"{one.column}/{metric}": values for metric, values in numbers.items()}
-        found |= _score_ranking(one, numbers, seen.get(one.column), **how)
+        found |= score_ranking_set(one, numbers, seen.get(one.column), **how)
     per_row = {f"{one.split}/{one.name}": values for one, values in zip(plan.sets, scores, strict=True)}
     return Evaluation(found, per_row, per_query)
 
 
-def _score_ranking(
+def score_ranking_set(
     one: RankingSet,
     numbers: Mapping[str, np.ndarray],
     seen: Seen | None,

@@ -102,6 +102,13 @@ def test_bm25_puts_documents_in_the_order_of_bm25s(ranking, pairs):
         evaluate("bm25", [pairs], settings=FEW)
 
 
+@pytest.mark.parametrize("corpus", [[], ["今天"]])
+def test_a_ranking_without_queries_or_documents_is_refused(corpus):
+    empty = RankingSet("empty", "test", [], corpus, [])
+    with pytest.raises(UserError, match=f"test/empty: 0 queries and {len(corpus)} documents; expected one"):
+        evaluate("lexical", [empty], settings=FEW)
+
+
 def test_bm25_takes_words_where_it_is_told_to(ranking):
     pytest.importorskip("bm25s")
     pytest.importorskip("jieba")
