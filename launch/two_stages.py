@@ -11,7 +11,6 @@ from omegaconf import DictConfig, OmegaConf
 from juzhen.cli.arguments import VerbParser
 from juzhen.core.environment import describe_environment
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Kind
 from juzhen.core.markup import markdown_table
 from juzhen.core.named import LEXICAL
 from juzhen.core.numerals import whole_number
@@ -111,6 +110,7 @@ def _folder(options: argparse.Namespace) -> Path:
 
 def _settings(options: argparse.Namespace, today: DictConfig) -> "Settings":
     """Those of an evaluation on the sets that were named. Raises UserError for a set that nothing is looked for in."""
+    from juzhen.core.examples import Kind
     from juzhen.evaluation.settings import Settings
 
     settings = Settings.of(OmegaConf.to_container(today))
