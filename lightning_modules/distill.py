@@ -1,6 +1,6 @@
 """A bi-encoder that learns from another encoder: its embeddings shall be those of a teacher."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -25,6 +25,9 @@ from juzhen.encoders.taught_collate import TaughtCollator
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.loss_arguments import asked_for
 
+TURNED_BY = 8_192
+"""Sentences, about, by which the teacher's axes are turned towards the student's."""
+
 IDENTITY = "torch.nn.modules.linear.Identity"
 
 
@@ -36,7 +39,7 @@ class Distill(BiEncoder):
     projection  how the student's embeddings get to the teacher's dimension. drop: by a linear map that only losses
                 see · keep: by one that is the last layer of the encoder and saved with it, unless it ends in one of
                 that size already · pca: they do not, the teacher's vectors are brought to the student's dimension by
-                their principal components where they are longer
+                their principal components where they are longer, turned to where the student begins
 
     Vectors of the teacher are computed once per text and lie below `cache_dir`. Any set can be learnt from: of pairs,
     their sentences are. Evaluation is that of the bi-encoder, by what the student's encoder gives.
@@ -117,7 +120,9 @@ class Distill(BiEncoder):
                 numbers = _read_by_teacher(one)
                 found[one.name] = self._vectors().find(one.sentences, numbers), numbers
             dim = self.encoder.dim if self._own.projection == "pca" else None
-            self.collate.targets = Targets(found, center=self._own.center, dim=dim)
+            targets = self.collate.targets = Targets(found, center=self._own.center, dim=dim)
+            if targets.is_reduced:
+                targets.turn(self._given())
             self._kept = None  # the teacher's weights have no more to do
 
     def encode(self, batch: Batch) -> Encoded:
@@ -140,6 +145,15 @@ class Distill(BiEncoder):
 
     def _sets(self) -> list[Examples]:
         return list(self.trainer.datamodule.train.values())
+
+    def _given(self) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+        """What the student gives of some sentences of each set before it learns."""
+        sets = [(one, _read_by_teacher(one)) for one in self._sets()]
+        step = max(sum(len(numbers) for _, numbers in sets) // TURNED_BY, 1)
+        for one, numbers in sets:
+            some = numbers[::step]
+            texts = [one.sentences[number] for number in some]
+            yield one.name, some, self.encoder.encode(texts, progress=False)
 
     def _vectors(self) -> KeptVectors:
         if self._kept is None:

@@ -104,7 +104,6 @@ def test_an_old_command_answers_with_the_new_one(old, new):
         (["table", "runs", ""], []),
         (["calibrate", "runs/x", "--batch-tokens", ""], []),
         (["calibrate", "--no-plot", ""], [completion.FILES]),
-        (["whiten", "a", "b", "--dataset", "c", ""], [completion.FILES]),
         (["completion", ""], ["bash", "zsh"]),
         (["nothing", ""], []),
     ],

@@ -50,8 +50,6 @@ def test_a_number_of_tokens(words, value, capsys):
         (["transfer", "x", "mrpc", "--limit=9"], "--limit 9: expected at least 10 rows"),
         (["leaks", "--all", "--threshold=nan"], "--threshold nan: expected a number, such as"),
         (["leaks", "--all", "--threshold=٣"], "--threshold ٣: expected a number"),
-        (["whiten", "x", "y", "--dataset", "z", "--power=inf"], "--power inf: expected a number"),
-        (["whiten", "x", "y", "--dataset", "z", "--limit=0"], "--limit 0: expected at least 1 row"),
         (["distil", "x", "z", "--out", "a.tsv", "--seed=²"], "--seed ²: expected"),
         (["mine", "x", "bm25", "--out", "a.tsv", "--depth=0"], "--depth 0: expected 1 or more, such as 100"),
         (["mine", "x", "bm25", "--out", "a.tsv", "--share=all"], "--share all: expected a number, such as"),

@@ -30,7 +30,6 @@ GROUPS = {
         "distil": "score the pairs of a set with a teacher, as graded labels for a bi-encoder",
         "mine": "find hard negatives for the pairs of a set, and say why others were refused",
         "student": "make a smaller encoder out of a larger one, to be taught by it",
-        "whiten": "whiten an encoder of token embeddings alone, in part",
     },
     "compare runs": {
         "table": "transfer matrix on the console: row trained on, column evaluated on",

@@ -1,6 +1,6 @@
 """Vectors of many texts, computed once and read from the disk: what a teacher says of a corpus."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -99,6 +99,24 @@ class Targets:
         if is_reduced:
             spread = products / count - np.outer(mean, mean)
             self._axes = np.linalg.eigh(spread)[1][:, ::-1][:, :dim].astype(np.float32)
+
+    @property
+    def is_reduced(self) -> bool:
+        return self._axes is not None
+
+    def turn(
+        self, student: Iterable[tuple[str, Int[np.ndarray, "some"], Float[np.ndarray, "some dim"]]]
+    ) -> None:
+        """Turns the axes so that the targets come as near as they can to what the student gives of some sentences.
+
+        Angles between targets stay as they are, and the student need not learn which axis is which (Schönemann 1966,
+        https://doi.org/10.1007/BF02289451). For each set: its name, numbers of sentences, the student's vectors.
+        """
+        assert self._axes is not None
+        left, _, right = np.linalg.svd(
+            sum(self(name, numbers).T @ unit(given) for name, numbers, given in student)
+        )
+        self._axes = self._axes @ (left @ right)
 
     def __call__(self, name: str, numbers: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some dim"]:
         """Targets of the sentences with these numbers in the table of that set, float32."""

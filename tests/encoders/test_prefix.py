@@ -23,7 +23,6 @@ from juzhen.encoders.pooling import POOLINGS
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.token_cache import _key
-from juzhen.encoders.token_whitening import whiten_tokens
 from juzhen.encoders.views import TokenViews, Views
 
 PROMPTS = {"query": "你是: ", "passage": "在这: "}
@@ -193,8 +192,6 @@ def test_models_that_read_no_single_sentences_refuse_a_prompt(queries):
         CrossEncoder(queries, outputs=1, segments=True, symmetric=False, seed=0)
     with pytest.raises(UserError, match=r"templates.*default_prompt_name=none"):
         PromptEncoder.around(queries, Prompts("“[X]”，[MASK]"))
-    with pytest.raises(UserError, match="whitening"):
-        whiten_tokens(queries, np.ones(5), power=0.5, special=1.0)
     templates = PromptEncoder.around(queries.with_prompt(prompt=""), Prompts("“[X]”，[MASK]"))
     with pytest.raises(UserError, match="reads sentences through templates"):
         encode(templates, prompt="x")

@@ -20,7 +20,6 @@ from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.grow import with_layers
 from juzhen.encoders.locate import SCORE_FILE
 from juzhen.encoders.pair_score import BilinearScore, sides
-from juzhen.encoders.token_whitening import whiten_tokens
 from launch.naming import run_key
 from lightning_modules.biencoder import BiEncoder
 
@@ -192,14 +191,11 @@ def test_two_forms_over_one_encoder_are_two_runs_to_start_from(run, tmp_path):
     assert weights_digest(other) != digest
 
 
-def test_what_is_built_from_such_an_encoder(run, bag, tmp_path):
+def test_what_is_built_from_such_an_encoder(run, tmp_path):
     encoder = load_encoder(run)
     card = (run / "encoder" / "README.md").read_text(encoding="utf-8")
     assert "sentence-transformers\nknows nothing of score.safetensors" in card
     assert torch.equal(with_layers(encoder, 3, seed=0).score_head.form, encoder.score_head.form)
-    bag.score_head = BilinearScore(bag.dim)
-    with pytest.raises(UserError, match="bilinear score of this encoder was learnt for"):
-        whiten_tokens(bag, np.ones(1), power=0.5, special=0)
     (run / "encoder" / SCORE_FILE).rename(tmp_path / "kept")
     try:
         BilinearScore(7).save(run / "encoder")

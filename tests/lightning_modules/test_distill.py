@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
+import scipy.stats
 import torch
 from jobs import compose_job, forbid_reading, logged, run_job
 from safetensors.torch import load_file, save_file
@@ -66,7 +67,14 @@ def test_a_student_comes_nearer_to_its_teacher(
     modules = json.loads((run / "encoder" / "modules.json").read_text())
     assert ("2_Dense" in [one["path"] for one in modules]) == (projection == "keep")
 
-    monkeypatch.setattr(SentenceEncoder, "encode", lambda *given, **how: pytest.fail("encoded again"))
+    encode = SentenceEncoder.encode
+    monkeypatch.setattr(
+        SentenceEncoder,
+        "encode",
+        lambda encoder, *given, **how: (
+            pytest.fail("encoded again") if encoder.dim == teacher.dim else encode(encoder, *given, **how)
+        ),
+    )
     again = run_job(tmp_path, tiny_backbone, *JOB, f"model.projection={projection}")
     assert (again / "encoder/model.safetensors").read_bytes() == (
         run / "encoder/model.safetensors"
@@ -107,11 +115,15 @@ def test_a_positive_shall_have_its_anchors_vector(tmp_path, tiny_backbone, monke
         )
 
 
-def vectors_of(encoder, folder, sentences, **how):
+def targets_of(encoder, folder, sentences, **how):
     kept = KeptVectors(encoder, EmbeddingCache(folder), precision="32-true")
     kept.fill(sentences, progress=False)
     numbers = np.arange(len(sentences))
-    return Targets({"a": (kept.find(sentences, numbers), numbers)}, **how)("a", numbers)
+    return Targets({"a": (kept.find(sentences, numbers), numbers)}, **how)
+
+
+def vectors_of(encoder, folder, sentences, **how):
+    return targets_of(encoder, folder, sentences, **how)("a", np.arange(len(sentences)))
 
 
 def test_targets_are_the_teachers_vectors_centred_and_cut(tmp_path, teacher):
@@ -123,6 +135,15 @@ def test_targets_are_the_teachers_vectors_centred_and_cut(tmp_path, teacher):
     np.testing.assert_allclose(centred, unit(raw - raw.mean(axis=0)), atol=2e-3)
     cut = vectors_of(teacher, tmp_path, TEXTS, center=True, dim=5)  # six points lie in five dimensions
     np.testing.assert_allclose(cut @ cut.T, centred @ centred.T, atol=1e-4)
+
+
+def test_turned_targets_keep_their_angles_and_lie_where_the_student_begins(tmp_path, teacher):
+    numbers = np.arange(len(TEXTS))
+    targets = targets_of(teacher, tmp_path, TEXTS, center=True, dim=4)
+    before = targets("a", numbers)
+    turn = scipy.stats.ortho_group.rvs(4, random_state=0)
+    targets.turn([("a", numbers, 3 * before @ turn)])
+    np.testing.assert_allclose(targets("a", numbers), before @ turn, atol=1e-5)
 
 
 def test_work_on_vectors_that_was_cut_off_goes_on_and_gives_the_same(tmp_path, teacher, monkeypatch):
