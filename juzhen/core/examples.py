@@ -57,6 +57,15 @@ NLI_GRADES = (1.0, 0.5, 0.0)
 """Similarity grade of each NLI class (entailment, neutral, contradiction) where a correlation needs an order."""
 
 
+def negative_columns(count: int) -> list[str]:
+    """The columns of a triplet's negatives.
+
+    >>> negative_columns(3)
+    ['negative', 'negative_2', 'negative_3']
+    """
+    return ["negative", *(f"negative_{number}" for number in range(2, count + 1))]
+
+
 @dataclass(frozen=True)
 class Examples:
     """The rows of one split, every distinct sentence stored once and rows stored as numbers into that table.
