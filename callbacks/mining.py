@@ -30,9 +30,10 @@ MINING_FILE = "mining.jsonl"
 class NegativeMining(pl.Callback):
     """Gives rows with an anchor and a positive new negatives, by the rules of `juzhen mine`, as `due` says.
 
-    All distinct positives and negatives of a set are encoded with the current weights, without dropout, and what is
-    found takes the place of the rows' negatives from the next batch on. Seconds, the share of rows whose negatives have
-    changed, and the mean score are logged, and go to `mining.jsonl`. Of several processes the first one mines for all.
+    The anchors and the corpus of a set (`juzhen.mining.in_training.MinedRows`) are encoded with the current weights,
+    without dropout, and what is found takes the place of the rows' negatives from the next batch on. Seconds, the share
+    of rows whose negatives have changed, and the mean score are logged, and go to `mining.jsonl`. Of several processes
+    the first one mines for all.
 
     phases       shares of training at which its phases end, rising to 1
     every_steps  optimizer steps between two minings, of each phase; null: there is one alone, before the first step
@@ -67,8 +68,11 @@ class NegativeMining(pl.Callback):
                 f"{KEY}.phases={list(phases)}: expected shares of training that rise to 1, such as [0.3, 0.7, 1]"
             )
         self.hard_share = _each(number, "hard_share", hard_share, len(phases) + 1, low=0.0, high=1.0)
-        self.every_steps = every_steps and _each(whole_number, "every_steps", every_steps, len(phases), low=1)
-        self.hard_at_most = hard_at_most
+        self.every_steps = None
+        if every_steps is not None:
+            self.every_steps = _each(whole_number, "every_steps", every_steps, len(phases), low=1)
+        most = negatives if hard_at_most is None else hard_at_most
+        self.hard_at_most = whole_number(f"{KEY}.hard_at_most", most, low=0)
         self.until_easy = until_easy
         self.sets = sets
         rules = {"depth": depth, "first_rank": first_rank, "share": share}
@@ -123,8 +127,8 @@ class NegativeMining(pl.Callback):
         for name, rows in self._rows.items():
             if (count := len(rows.ranking.corpus)) < self.options.depth:
                 raise UserError(
-                    f"{KEY}.depth={self.options.depth}: the rows of {name} have {count} distinct positives and "
-                    "negatives; expected no more than that"
+                    f"{KEY}.depth={self.options.depth}: there are {count} texts to choose negatives of {name} "
+                    "from; expected no more than that"
                 )
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: BiEncoder) -> None:
@@ -176,8 +180,7 @@ class NegativeMining(pl.Callback):
 
     def _mined(self, trainer: pl.Trainer, module: BiEncoder, share: float) -> dict[str, InForce]:
         negatives, place = self.options.negatives, [module.job.seed, trainer.datamodule.stage.index]
-        hard = int(negatives * share + 0.5)
-        hard = hard if self.hard_at_most is None else min(hard, self.hard_at_most)
+        hard = min(int(negatives * share + 0.5), self.hard_at_most)
         found = {}
         with trainer.precision_plugin.forward_context():
             for index, (name, rows) in enumerate(self._rows.items()):

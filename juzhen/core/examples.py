@@ -74,7 +74,8 @@ class Examples:
                and documents that have numbers of their own, as they come
     columns    text column → int32 array (rows,), positions in `sentences`
     targets    float32 array (rows,) or None: a score scaled to [0, 1], a 0/1 label, a class number, or a gain
-    documents  of kind retrieval, int32 array: positions in `sentences` of all that is looked through; else None
+    documents  of kind retrieval, and of positive pairs made of it, int32 array: positions in `sentences` of all that is
+               looked through; else None
     lines      int32 array (rows,), line numbers in the file read (1-based), for messages
     fingerprint  hex digest of the rows as read; equal fingerprints mean equal data
     num_dropped  bad rows left out under `on_bad_row=drop`

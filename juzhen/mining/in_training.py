@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from juzhen.core.examples import Examples, Kind, negative_columns
 from juzhen.data.retrieval import as_ranking, as_retrieval
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.mining.candidates import Advance, EncoderSource, Found
+from juzhen.mining.candidates import Advance, EncoderSource, Found, Source
 from juzhen.mining.choose import chosen
 from juzhen.mining.filters import REASONS, Known, Reason
 from juzhen.mining.negatives import PORTION
@@ -55,7 +55,8 @@ class InForce:
 class MinedRows:
     """The rows of a set of positive pairs or triplets, whose negatives are mined.
 
-    Queries are the distinct anchors, the corpus is all distinct positives and negatives (`juzhen.data.retrieval`).
+    Queries are the distinct anchors, the corpus is all distinct positives and negatives, with the documents of a
+    retrieval set that the rows are made of (`juzhen.data.retrieval`).
 
     Raises UserError where no anchor has another text for a positive.
     """
@@ -84,7 +85,7 @@ class MinedRows:
                 easy; None: all are found anew
         """
         source = EncoderSource(encoder, self.ranking, batch_tokens=batch_tokens, progress=False)
-        sources = [source] if before is None else [source, before]
+        sources: list[Source] = [source] if before is None else [source, before]
         miner = Miner(self.ranking, sources, self._known, options, None)
         starts = range(0, len(self.ranking.queries), PORTION)
         parts = [self._portion(miner, start, before) for start in starts]

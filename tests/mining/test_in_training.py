@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from test_candidates import Table
 
 from juzhen.core.examples import Examples, Kind
+from juzhen.data.retrieval import as_retrieval
+from juzhen.data.views import apply_view
 from juzhen.mining import in_training
 from juzhen.mining.in_training import InForce, MinedRows
 from juzhen.mining.options import MiningOptions
@@ -113,6 +115,26 @@ def test_nothing_known_to_answer_is_ever_a_negative(seed, negatives, hard_share,
         assert len(there) == len(set(there))
     assert mined.is_hard.sum(axis=1).max() <= negatives
     assert not mined.is_hard[mined.documents < 0].any()
+
+
+def test_all_documents_of_a_retrieval_set_can_be_mined():
+    pairs = Examples.from_texts(
+        "some",
+        "train",
+        kind=Kind.LABELLED_PAIR,
+        texts={"text_a": ["甲", "丙"], "text_b": ["乙", "丁"]},
+        targets=np.array([1, 0]),
+    )
+    viewed = apply_view(as_retrieval(pairs), Kind.POSITIVE_PAIR)
+    assert sorted(zip(viewed.texts("anchor"), viewed.texts("positive"), strict=True)) == [
+        ("乙", "甲"),
+        ("甲", "乙"),
+    ]
+    found = MinedRows(viewed)
+    assert sorted(found.ranking.corpus) == sorted("甲乙丙丁")
+    scores = [[1, 0.1, 0.9, 0.2], [0.9, 0.1, 1, 0.2]]  # 甲 丙 乙 丁, in order of appearance
+    triplets = found.with_negatives(mine(found, scores, MiningOptions(depth=4, negatives=2)))
+    assert {*triplets.texts("negative"), *triplets.texts("negative_2")} == {"丙", "丁"}
 
 
 def test_triplets_bring_their_negatives_as_candidates():
