@@ -57,6 +57,15 @@ NLI_GRADES = (1.0, 0.5, 0.0)
 """Similarity grade of each NLI class (entailment, neutral, contradiction) where a correlation needs an order."""
 
 
+def negative_columns(count: int) -> list[str]:
+    """The columns of a triplet's negatives.
+
+    >>> negative_columns(3)
+    ['negative', 'negative_2', 'negative_3']
+    """
+    return ["negative", *(f"negative_{number}" for number in range(2, count + 1))]
+
+
 @dataclass(frozen=True)
 class Examples:
     """The rows of one split, every distinct sentence stored once and rows stored as numbers into that table.
@@ -65,7 +74,8 @@ class Examples:
                and documents that have numbers of their own, as they come
     columns    text column → int32 array (rows,), positions in `sentences`
     targets    float32 array (rows,) or None: a score scaled to [0, 1], a 0/1 label, a class number, or a gain
-    documents  of kind retrieval, int32 array: positions in `sentences` of all that is looked through; else None
+    documents  of kind retrieval, and of positive pairs made of it, int32 array: positions in `sentences` of all that is
+               looked through; else None
     lines      int32 array (rows,), line numbers in the file read (1-based), for messages
     fingerprint  hex digest of the rows as read; equal fingerprints mean equal data
     num_dropped  bad rows left out under `on_bad_row=drop`

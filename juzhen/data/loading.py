@@ -233,4 +233,4 @@ def _cut(examples: Examples, limit: int | None, seed: int) -> Examples:
         texts={column: chosen.texts(column) for column in chosen.columns},
         targets=chosen.targets,
     )
-    return replace(chosen, sentences=again.sentences, columns=again.columns)
+    return replace(chosen, sentences=again.sentences, columns=again.columns, documents=None)

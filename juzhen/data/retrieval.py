@@ -54,8 +54,9 @@ def as_retrieval(examples: Examples) -> Examples:
     and stays in the corpus. Two sentences with label 0 are known not to answer one another. Where label 0 contradicts
     a group, the group is believed.
 
-    Of positive pairs and triplets the corpus is all distinct positives and negatives, and the queries are all distinct
-    anchors. An anchor's positives answer it. Its negatives are known not to, except where they are its positives too.
+    Of positive pairs and triplets the corpus is all distinct positives and negatives, with the documents of a retrieval
+    set that the pairs are made of, and the queries are all distinct anchors. An anchor's positives answer it. Its
+    negatives are known not to, except where they are its positives too.
 
     Raises UserError for a set in which nothing answers anything, and for rows of other kinds.
     """
@@ -104,7 +105,10 @@ def _answers(examples: Examples) -> tuple[Int[np.ndarray, "documents"], Judgemen
     anchors, *others = examples.columns.values()
     documents = np.concatenate(others)
     gains = (np.arange(len(documents)) < len(examples)).astype(np.int64)  # positives come first
-    return np.unique(documents), (np.tile(anchors, len(others)), documents, gains)
+    corpus = np.unique(documents)
+    if examples.documents is not None:
+        corpus = np.union1d(corpus, examples.documents)
+    return corpus, (np.tile(anchors, len(others)), documents, gains)
 
 
 def _believed(

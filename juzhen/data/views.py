@@ -47,9 +47,9 @@ def _positives(examples: Examples, target: int | None = None) -> Examples:
 
 
 def _answered(examples: Examples) -> Examples:
-    """Each query with each document that answers it, however well."""
+    """Each query with each document that answers it, however well; all documents can still be mined."""
     assert examples.targets is not None  # judgements have gains, as TARGET_COLUMN says
-    return _positives(examples.select(examples.targets > 0))
+    return replace(_positives(examples.select(examples.targets > 0)), documents=examples.documents)
 
 
 def _grouped_triplets(examples: Examples, positive: int, negative: int) -> Examples:

@@ -11,11 +11,16 @@ SUSPECTED_CODES = [REASONS.index(one) for one in SUSPECTED]
 
 
 def chosen(
-    pool: Pool, codes: Int[np.ndarray, "candidates"], options: MiningOptions
+    pool: Pool,
+    codes: Int[np.ndarray, "candidates"],
+    options: MiningOptions,
+    *,
+    staying: Bool[np.ndarray, "candidates"] | None = None,
 ) -> Bool[np.ndarray, "candidates"]:
     """At most `options.negatives` of each query, as the options mix and draw them; of a masked one its place counts.
 
-    codes  why each is refused, 0: it is not
+    codes    why each is refused, 0: it is not
+    staying  hard ones that come before all others; None: there are none
 
     What is drawn depends on the seed and the queries of the pool alone. Weights exp(score / temperature) without
     replacement: the largest of score / temperature + Gumbel noise (Kool et al. 2019, https://arxiv.org/abs/1903.06059).
@@ -29,6 +34,8 @@ def chosen(
     wish = -pool.score.astype(np.float64)
     if options.temperature is not None:
         wish = wish / options.temperature - draw.gumbel(size=len(wish))
+    if staying is not None:
+        wish[staying] = -np.inf
     is_hard = pool.rank > 0
     wish = np.where(is_hard, wish, draw.random(len(wish)))
     queries = pool.query - pool.query[0]

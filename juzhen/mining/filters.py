@@ -30,6 +30,7 @@ class Reason(StrEnum):
     ABOVE_MARGIN = "above_margin"
     ABOVE_THRESHOLD = "above_threshold"
     JUDGED = "judged"  # the cross-encoder's score reaches the threshold
+    BECOME_EASY = "become_easy"  # in training: what has been learnt makes room for another (`in_training`)
 
 
 REASONS = list(Reason)

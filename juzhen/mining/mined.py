@@ -10,11 +10,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from juzhen.core.examples import Kind
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Kind, negative_columns
 from juzhen.core.whole import whole_file, writing_to
 from juzhen.data.rankings import RankingSet
 from juzhen.data.spec import DatasetConfig
-from juzhen.mining.filters import SUSPECTED
+from juzhen.mining.filters import SUSPECTED, Reason
 from juzhen.mining.options import MiningOptions
 from juzhen.mining.portion import COUNTS
 from juzhen.mining.written import write_description
@@ -90,13 +91,9 @@ class Mined:
         """Writes the set to train on, a table and its configuration, and beside it the candidates as <name>.parquet.
 
         Gives the path of the configuration, and the number of rows. like: the configuration of the set that was mined.
+        Raises UserError where no query has enough negatives; the candidates are there then.
         """
-        names = [
-            "anchor",
-            "positive",
-            "negative",
-            *(f"negative_{n}" for n in range(2, self.options.negatives + 1)),
-        ]
+        names = ["anchor", "positive", *negative_columns(self.options.negatives)]
         count = 0
         with writing_to(f"--out {path}"):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -107,6 +104,8 @@ class Mined:
                 for row in self.rows():
                     writer.writerow(row)
                     count += 1
+                if not count:
+                    raise UserError(self._nothing(path))
             source = f"{self.ranking.name}/{self.ranking.split}"
             yaml = write_description(
                 path,
@@ -118,6 +117,16 @@ class Mined:
                 rows=count,
             )
         return yaml, count
+
+    def _nothing(self, path: Path) -> str:
+        """Why there is no set, in words."""
+        refused = {name: count for name, count in self.report()["reasons"].items() if name != Reason.KEPT}
+        reason = max(refused, key=lambda name: refused[name])
+        return (
+            f"{path}: no query has {self.options.negatives} negatives, so there is no set to write; most candidates "
+            f"are refused as {reason} ({refused[reason]:,}), see {path.with_suffix('.parquet')}. Ask for fewer "
+            "negatives, a larger depth or milder rules"
+        )
 
     def write_candidates(self, path: Path) -> None:
         """Writes all candidates as one file; its metadata hold what decides them, and the report."""

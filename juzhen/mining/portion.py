@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from juzhen.data.rankings import RankingSet
 from juzhen.mining.candidates import Advance, Pool, Source, pooled
 from juzhen.mining.choose import chosen
-from juzhen.mining.filters import REASONS, UNKNOWN, Known, Reason, above, refused
+from juzhen.mining.filters import REASONS, UNKNOWN, Codes, Known, Reason, above, refused
 from juzhen.mining.options import MiningOptions
 
 Judge = Callable[[Sequence[str], Sequence[str]], Float[np.ndarray, "pairs"]]
@@ -47,8 +47,8 @@ class Miner:
     options: MiningOptions
     judge: Judge | None
 
-    def portion(self, queries: Int[np.ndarray, "queries"], advance: Advance) -> pa.Table:
-        """A row for each candidate of these queries, which are neighbours. Columns: see `Mined`."""
+    def candidates(self, queries: Int[np.ndarray, "queries"], advance: Advance) -> tuple[Pool, Codes, Lowest]:
+        """Candidates of these queries, which are neighbours, and why each is refused (`refused`) before any judge."""
         options = self.options
         pool = pooled(
             self.sources,
@@ -59,9 +59,14 @@ class Miner:
             seed=options.seed,
             advance=advance,
         )
-        lowest, place = self._lowest(queries), pool.query - queries[0]
-        positive = lowest.score[place]
-        codes = refused(pool, self.known, positive, options, by_judge=self.judge is not None)
+        lowest = self._lowest(queries)
+        positive = lowest.score[pool.query - queries[0]]
+        return pool, refused(pool, self.known, positive, options, by_judge=self.judge is not None), lowest
+
+    def portion(self, queries: Int[np.ndarray, "queries"], advance: Advance) -> pa.Table:
+        """A row for each candidate of these queries, which are neighbours. Columns: see `Mined`."""
+        options = self.options
+        pool, codes, lowest = self.candidates(queries, advance)
         labels = self.known.labels(pool.query, pool.document)
         counted, is_seen_through = self._blind(pool, labels, lowest)
         judged = self._judged(pool, (codes == 0) | (counted & ~is_seen_through))
@@ -73,6 +78,7 @@ class Miner:
             "reasons": Counter(REASONS[code] for code in codes.tolist()),
             "known": _known_counts(labels, counted, counted & ~is_seen_through),
         }
+        positive = lowest.score[pool.query - queries[0]]
         table = self._table(pool, codes, labels, positive, judged)
         return table.replace_schema_metadata({COUNTS: json.dumps(counts, sort_keys=True)})
 

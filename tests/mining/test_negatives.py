@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -55,6 +56,7 @@ def files(mined, folder):
 
 
 def test_a_killed_mining_goes_on_and_ends_with_the_same_bytes(ranking, encoder, tmp_path, monkeypatch):
+    pytest.importorskip("bm25s")
     monkeypatch.setattr(negatives, "PORTION", 30)
     whole = juzhen.mine(ranking, [encoder, "bm25"], FEW, folder=tmp_path / "whole")
     assert len(whole.portions) > 4
@@ -154,9 +156,20 @@ def test_what_cannot_be_mined_is_refused_before_anything_is_encoded(ranking, pai
     assert not list(tmp_path.iterdir())
 
 
+def test_a_mining_that_keeps_nothing_says_why(ranking, tmp_path):
+    pytest.importorskip("bm25s")
+    mined = juzhen.mine(ranking, ["bm25"], replace(FEW, threshold=-1.0), folder=tmp_path / "portions")
+    with pytest.raises(
+        UserError, match=r"no query has 3 negatives, .* refused as above_threshold \([\d,]+\), see"
+    ):
+        mined.write(tmp_path / "hard.tsv", like=LIKE)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["hard.parquet", "portions"]
+
+
 def test_a_job_learns_from_what_the_verb_has_mined(
     tmp_path, tiny_backbone, encoder_folder, project_root, capsys
 ):
+    pytest.importorskip("bm25s")
     out = tmp_path / "mined" / "qmc_hard.tsv"
     words = ["mine", "demo_qmc", "bm25", str(encoder_folder), "--split", "dev", "--out", str(out)]
     assert main([*words, "--depth", "20", "--negatives", "2", "--keep-out", "demo_qmc/test"]) == 0
@@ -164,6 +177,17 @@ def test_a_job_learns_from_what_the_verb_has_mined(
     assert "rows of demo_qmc/dev with 2 negatives each" in told
     assert "false negatives among candidates whose label is known" in told
     assert sorted(one.name for one in out.parent.iterdir()) == ["conf", "qmc_hard.parquet", "qmc_hard.tsv"]
+    leaks = [
+        "leaks",
+        "--train",
+        "qmc_hard",
+        "--config-dir",
+        str(out.parent / "conf"),
+        "--evaluate",
+        "demo_qmc",
+    ]
+    assert main([*leaks, "--output", str(tmp_path / "leaks"), "--no-progress"]) == 0
+    assert "qmc_hard" in capsys.readouterr().out
     (line,) = [line for line in told.splitlines() if "train.py" in line]
     check_command_line(shlex.split(line)[2:], conf_dir=project_root / "conf")
     run = run_job(
