@@ -7,6 +7,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 
+from callbacks.mining import NegativeMining
 from callbacks.peak_memory import PeakMemory
 from callbacks.resume import ResumePoint
 from callbacks.selection import BEST, LAST, BestOnDev
@@ -65,6 +66,7 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str
     best = found[BestOnDev].best_model_score if BestOnDev in found else None
     watch, counts, memory = (found.get(one) for one in (Throughput, SetCounts, PeakMemory))
     snapshots = found[ResumePoint].snapshots
+    mining = found.get(NegativeMining)
     steps = trainer.fit_loop.epoch_loop.global_step
     return {
         "steps": steps,
@@ -77,6 +79,7 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str
         **(watch.summary() if watch else {}),
         "sets": counts.summary() if counts else {},
         "seconds_per_step": round(watch.train_seconds / steps, 4) if watch and steps else None,
+        **({"mining": mining.summary()} if mining else {}),
         "peak_memory_mib": memory.mib if memory else None,
         "snapshots": snapshots and {"written": snapshots.written, "seconds": round(snapshots.seconds, 3)},
     }

@@ -42,6 +42,8 @@ class SentenceDataModule(pl.LightningDataModule):
     asks for. So a resumed stage has one thing to restore, the number of batches done.
 
     selection  dev sets whose mean score chooses the checkpoint; `selecting` are their names
+    train        dataset key → rows to learn from
+    rows_change  entries of `train` are replaced between two steps: no other process may have a copy of them
 
     collate  Examples and row numbers → Batch (the model's)
     plan     sets, and tasks of a classifier where there are some → what the model must encode to score them
@@ -58,6 +60,7 @@ class SentenceDataModule(pl.LightningDataModule):
             metric = own_class(job.model["_target_"]).metric
             self.selection = data.selection(stage.datasets, monitor=job.training.monitor, metric=metric)
         self.selecting = [one.name for one in self.selection.sets]
+        self.rows_change = False
         self._batches_done = 0
         self._count_steps()
 
@@ -119,7 +122,8 @@ class SentenceDataModule(pl.LightningDataModule):
         self.stream.rank, self.stream.world = self.trainer.global_rank, self.trainer.world_size
         self.stream.start = self._batches_done
         self._compose_batches()
-        return self._loader(_Rows(self.train, self.collate), self.stream)
+        workers = 0 if self.rows_change else self.job.hardware.num_workers
+        return self._loader(_Rows(self.train, self.collate), self.stream, workers)
 
     def _compose_batches(self) -> None:
         """Tells the stream what rows look like, when batches are not to be left to chance."""
@@ -161,10 +165,9 @@ class SentenceDataModule(pl.LightningDataModule):
             # A process without batches would skip the pass, and the others would wait for it for ever. It
             # repeats one row instead, which changes nothing: outputs are put in their place by row number.
             order.batches = [np.zeros(1, dtype=np.int64)]
-        return self._loader(_Rows({"": plan.examples}, self.collate), order)
+        return self._loader(_Rows({"": plan.examples}, self.collate), order, self.job.hardware.num_workers)
 
-    def _loader(self, rows: _Rows, order: BatchStream | TokenBudget) -> DataLoader:
-        workers = self.job.hardware.num_workers
+    def _loader(self, rows: _Rows, order: BatchStream | TokenBudget, workers: int) -> DataLoader:
         return DataLoader(
             rows,
             batch_size=None,

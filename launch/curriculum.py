@@ -11,6 +11,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
+from callbacks.mining import NegativeMining
 from callbacks.trainer import chosen_callbacks
 from conf.job import JobConfig
 from conf.own_classes import own_class
@@ -55,7 +56,9 @@ class Curriculum:
         """Every stage that is not finished; all rows are read and checked before the first."""
         matches = [match_losses(job) for job in self.jobs]
         self.model.check_start(self.jobs[0])
-        chosen_callbacks(self.job.callbacks)  # a number out of its range is told before rows are read
+        for callback in chosen_callbacks(self.job.callbacks):  # what is wrong is told before rows are read
+            if isinstance(callback, NegativeMining):
+                callback.check(self.job, matches)
         for stage in matches:
             kinds = {name: match.kind for name, match in stage.items()}
             check_augmentation(self.job.augmentation, kinds, sets=list(self.job.dataset), model=self.model)

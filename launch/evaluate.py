@@ -8,6 +8,10 @@ juzhen evaluate runs --dataset mine           and a set of conf/dataset that the
 juzhen evaluate runs --suite zh_picture       and the sets of a suite
 juzhen evaluate runs --without-leaks          scores without the rows that training has seen
 juzhen evaluate runs/some-run --again         everything once more; says what moved
+
+With --retrieve and --rerank no result is touched: both stages are measured together, quality and time at each depth.
+
+juzhen evaluate --retrieve runs/BI --rerank runs/CE --top 100 --dataset lcqmc_retrieval
 """
 
 import argparse
@@ -26,6 +30,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.places import CONFIGURATION
 from juzhen.core.result import WITHOUT_LEAKS, Result
 from launch.run_folder import RunFolder
+from launch.two_stages import add_two_stages, asks_for_two_stages, measure_two_stages
 
 if TYPE_CHECKING:  # it loads torch, and neither --help nor a folder that lacks nothing should wait for that
     from juzhen.evaluation.finished import Descriptions, FinishedRun
@@ -40,7 +45,7 @@ OWN_CACHES = True
 def parser() -> VerbParser:
     parser = VerbParser("evaluate", __doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "runs", nargs="+", type=Path, help="run folders, or folders that hold runs at any depth"
+        "runs", nargs="*", type=Path, help="run folders, or folders that hold runs at any depth"
     )
     parser.add_argument("--suite", metavar="NAME", help="also the sets of conf/suite/NAME.yaml")
     parser.add_argument(
@@ -69,11 +74,12 @@ def parser() -> VerbParser:
         "--hardware", metavar="NAME", help="of conf/hardware; default: what each run has used, on one device"
     )
     parser.add_batch_tokens(default="as the hardware says")
+    add_two_stages(parser)
     return parser
 
 
 def run(
-    runs: Sequence[Path],
+    runs: Sequence[Path] = (),
     *,
     suite: str | None = None,
     dataset: Sequence[str] = (),
@@ -83,24 +89,40 @@ def run(
     data_dir: str | None = None,
     hardware: str | None = None,
     batch_tokens: int | None = None,
+    retrieve: str | None = None,
+    rerank: str | None = None,
+    top: int | None = None,
+    limit: int | None = None,
+    out: Path | None = None,
 ) -> None:
-    """Fills in every finished run below `runs`. Raises UserError, at the end, where some failed."""
-    _add_all(argparse.Namespace(**locals()))
+    """Fills in every finished run below `runs`, or measures two stages. Raises UserError where some failed."""
+    options = argparse.Namespace(**locals())
+    if data_dir is not None and not Path(data_dir).expanduser().is_dir():
+        raise UserError(f"--data-dir {data_dir}: no such folder; give the one that holds the data sets")
+    if asks_for_two_stages(options):
+        measure_two_stages(options, _today(options))
+    elif runs:
+        _add_all(options)
+    else:
+        raise UserError("missing: runs, or --retrieve and --rerank; see juzhen evaluate --help")
 
 
-def _add_all(options: argparse.Namespace) -> None:
-    folder = options.data_dir
-    if folder is not None and not Path(folder).expanduser().is_dir():
-        raise UserError(f"--data-dir {folder}: no such folder; give the one that holds the data sets")
-    from juzhen.evaluation.finished import finished_runs
+def _today(options: argparse.Namespace) -> DictConfig:
+    """The configuration of today, with the sets and the hardware that are asked for."""
     from launch.preflight import checked_job
-
-    runs = finished_runs(options.runs)
 
     words = [f"dataset=[{','.join(options.dataset)}]", f"suite={options.suite or 'none'}"]
     words += [f"hardware={options.hardware}"] if options.hardware else []
     today = checked_job(words, conf_dir=CONFIGURATION, extra=options.config_dir)
     caches_below(today.cache_dir)
+    return today
+
+
+def _add_all(options: argparse.Namespace) -> None:
+    from juzhen.evaluation.finished import finished_runs
+
+    runs = finished_runs(options.runs)
+    today = _today(options)
     columns = cache(partial(_columns, options, today))  # loads torch, for the first run that lacks something
     named, failed = {**OmegaConf.to_container(today.evaluate), **OmegaConf.to_container(today.dataset)}, []
     for number, run in enumerate(runs, start=1):

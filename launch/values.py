@@ -10,7 +10,7 @@ from conf.duration import Duration, Unit
 from juzhen.core.accelerator import found_hardware
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind
-from juzhen.core.measures import MEASURES
+from juzhen.core.measures import MEASURES, RANKINGS, ranking_measure
 from juzhen.core.option import options
 from juzhen.core.places import DATASETS
 from juzhen.core.texts import name_fault
@@ -29,6 +29,7 @@ MONITORED = (
     "ranking_accuracy",
     "triplet_accuracy",
     "score_gap",
+    *RANKINGS,
 )
 """Metrics that may choose a checkpoint: higher is better."""
 
@@ -41,6 +42,7 @@ def check_values(job: DictConfig) -> None:
             check_name(group, name, dataset)
             check_dataset(f"{group}.{name}", dataset)
     _check_monitor(job)
+    _check_rankings(job)
     _check_transfer(job)
     _check_names(job)
     _check_optimizer(job.optimizer)
@@ -113,6 +115,14 @@ def _check_monitor(job: DictConfig) -> None:
             f"{key}={value}: {match[1]} has {kind.replace('_', ' ')}s, which have no {metric} while training goes on; "
             f"choose {' or '.join(known) or 'another set'}"
         )
+
+
+def _check_rankings(job: DictConfig) -> None:
+    for name in job.evaluation.rankings:
+        try:
+            ranking_measure(name)
+        except UserError as error:
+            raise ConfigError(f"evaluation.rankings={error}") from error
 
 
 def _check_transfer(job: DictConfig) -> None:

@@ -201,7 +201,12 @@ class SentenceModule(pl.LightningModule):
     def _score(self, plan: EvaluationPlan, *, bootstrap_samples: int) -> dict[str, Score]:
         outputs = assemble_outputs(self._outputs, len(plan.examples))
         self._outputs = []
-        how = {"bootstrap_samples": bootstrap_samples, "seed": self.job.seed, "seen": self.seen}
+        how = {
+            "bootstrap_samples": bootstrap_samples,
+            "seed": self.job.seed,
+            "seen": self.seen,
+            "rankings": self.job.evaluation.rankings,
+        }
         return self.measured(plan, outputs, **how).scores
 
     def measured(self, plan: EvaluationPlan, outputs: np.ndarray, **how: Any) -> Evaluation:

@@ -1,4 +1,4 @@
-"""The lexical baseline as a model: nothing is learnt, and the whole evaluation is the same as for the others."""
+"""TF-IDF as a model: nothing is learnt, and the whole evaluation is the same as for the others."""
 
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ class Lexical(SentenceModule):
         """No weights."""
 
     def encode(self, batch: Batch) -> Encoded:
-        raise TypeError("the lexical baseline has nothing to encode")
+        raise TypeError("a lexical baseline has nothing to encode")
 
     @property
     def evaluator(self) -> LexicalEvaluator:

@@ -72,8 +72,8 @@ class MaskedPlan(EvaluationPlan):
     def features(self, outputs: Float[np.ndarray, "sentences outputs"]) -> list[dict[str, Features]]:
         return self._pairs.features(outputs[: self._first, 3:])
 
-    def _matchers(self, outputs: np.ndarray) -> list[Matcher]:
-        return self._pairs._matchers(outputs[: self._first, 3:])
+    def matchers(self, outputs: np.ndarray) -> list[Matcher]:
+        return self._pairs.matchers(outputs[: self._first, 3:])
 
     def text_scores(self, outputs: Float[np.ndarray, "sentences outputs"]) -> dict[str, Score]:
         """Loss and accuracy of each text, over all its hidden tokens."""

@@ -29,6 +29,7 @@ VERBS_WITH_TOKENS = [
     ["transfer", "x", "mrpc"],
     ["space", "x"],
     ["distil", "x", "mrpc", "--out", "a.tsv"],
+    ["mine", "mrpc", "bm25", "--out", "a.tsv"],
 ]
 
 
@@ -50,6 +51,8 @@ def test_a_number_of_tokens(words, value, capsys):
         (["leaks", "--all", "--threshold=nan"], "--threshold nan: expected a number, such as"),
         (["leaks", "--all", "--threshold=٣"], "--threshold ٣: expected a number"),
         (["distil", "x", "z", "--out", "a.tsv", "--seed=²"], "--seed ²: expected"),
+        (["mine", "x", "bm25", "--out", "a.tsv", "--depth=0"], "--depth 0: expected 1 or more, such as 100"),
+        (["mine", "x", "bm25", "--out", "a.tsv", "--share=all"], "--share all: expected a number, such as"),
     ],
 )
 def test_other_numbers(words, part, capsys):

@@ -12,6 +12,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from omegaconf import OmegaConf
+
 import juzhen.losses
 from conf.declared import TABLE, written
 from conf.own_classes import own_class
@@ -35,6 +37,8 @@ WORDS = {
     Kind.TRIPLET: "triplets",
     Kind.SENTENCE: "sentences",
     Kind.LABELLED_TEXT: "classes",
+    Kind.RETRIEVAL: "retrieval",
+    Kind.RERANKING: "reranking",
 }
 """Kind of a set → its name in the table."""
 
@@ -231,7 +235,8 @@ def main() -> None:
     given = parser.parse_args()
     TABLE.unlink(missing_ok=True)  # classes are asked themselves: what it says may be of yesterday
     text = page()
-    nodes = [node for group in ("model", "loss", "callbacks") for node in options(group).values()]
+    groups = ("model", "loss", "callbacks", "mining")
+    nodes = [OmegaConf.load(path) for group in groups for path in (CONFIGURATION / group).glob("*.yaml")]
     targets = {one["_target_"] for one in nodes if "_target_" in one}
     with writing_to(given.page):
         given.page.parent.mkdir(parents=True, exist_ok=True)

@@ -66,7 +66,9 @@ def run(
     batch_tokens: int = BATCH_TOKENS,
 ) -> None:
     """Reads, scores, writes, and says how the new set is trained on."""
-    _check_place(out, dataset)
+    from juzhen.mining.written import check_place
+
+    check_place(out, f"distilled/{dataset}", ending="graded")
     without_hub()
     from juzhen.mining.distil import distilled_pairs, graded, write_set
     from juzhen.mining.sets import read_set
@@ -120,15 +122,3 @@ def _teacher(
         return fused, "two fused models"
     fusion.logits(0.0, "platt")  # refused before anything is scored, where it was not fitted
     return lambda *pairs, **how: fusion.logits(fused(*pairs, **how), "platt"), "two fused models"
-
-
-def _check_place(out: Path, dataset: str) -> None:
-    """Raises UserError for what the file cannot be called."""
-    name = out.stem
-    if out.suffix != ".tsv" or not (name.isascii() and name.isidentifier()):
-        raise UserError(
-            f"--out {out}: expected a .tsv whose name is letters, digits and _, such as "
-            f"distilled/{dataset}_graded.tsv"
-        )
-    if (DATASETS / f"{name}.yaml").exists():
-        raise UserError(f"--out {out}: there is a dataset {name} already; choose {name}_graded.tsv")

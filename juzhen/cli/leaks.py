@@ -28,6 +28,12 @@ def parser() -> VerbParser:
     )
     parser.add_argument("--evaluate", nargs="+", metavar="SET", help="default: every dev and test split")
     parser.add_data_dir()
+    parser.add_argument(
+        "--config-dir",
+        type=Path,
+        metavar="FOLDER",
+        help="a further folder of dataset/ files, such as mine writes",
+    )
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="default: runs/leaks")
     parser.add_argument(
         "--threshold",
@@ -53,6 +59,7 @@ def run(
     run_folder: str | Path | None = None,
     evaluate: Sequence[str] | None = None,
     data_dir: Path | None = None,
+    config_dir: Path | None = None,
     output: Path = Path("runs/leaks"),
     threshold: float | None = None,
     counts: bool = False,
@@ -68,7 +75,7 @@ def run(
     _check(threshold, of_text=bool(text or run_folder))
     if data_dir and not data_dir.is_dir():
         raise UserError(f"--data-dir {data_dir}: no such folder; expected the one that holds lcqmc, atec, …")
-    sets = ConfiguredSets(DATASETS, data_folder(data_dir))
+    sets = ConfiguredSets(DATASETS, data_folder(data_dir), config_dir=config_dir)
     detail = Detail(counts, examples, progress=not no_progress)
     if text or run_folder:
         from juzhen.data.audit.report import text_markdown

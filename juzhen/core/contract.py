@@ -17,6 +17,8 @@ VIEWS: dict[Kind, tuple[Kind, ...]] = {
     Kind.SCORED_PAIR: (Kind.SENTENCE,),
     Kind.LABELLED_TEXT: (Kind.SENTENCE,),
     Kind.SENTENCE: (),
+    Kind.RETRIEVAL: (Kind.POSITIVE_PAIR, Kind.SENTENCE),
+    Kind.RERANKING: (Kind.POSITIVE_PAIR, Kind.SENTENCE),
 }
 """Kinds reachable by one view, the most natural first. `juzhen.data.views` holds the functions."""
 

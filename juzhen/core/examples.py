@@ -18,6 +18,12 @@ class Kind(StrEnum):
     TRIPLET = "triplet"  # anchor, positive and one or more negatives
     SENTENCE = "sentence"  # one sentence, no label
     LABELLED_TEXT = "labelled_text"  # one text and its class
+    RETRIEVAL = (
+        "retrieval"  # a judgement: a query, a document of a corpus in which it is looked for, and a gain
+    )
+    RERANKING = (
+        "reranking"  # a judgement: a query, a document that it is to put in order with its others, and a gain
+    )
 
 
 TEXT_COLUMNS: dict[Kind, tuple[str, ...]] = {
@@ -28,6 +34,8 @@ TEXT_COLUMNS: dict[Kind, tuple[str, ...]] = {
     Kind.TRIPLET: ("anchor", "positive", "negative"),
     Kind.SENTENCE: ("text",),
     Kind.LABELLED_TEXT: ("text",),
+    Kind.RETRIEVAL: ("query", "document"),
+    Kind.RERANKING: ("query", "document"),
 }
 """The text columns of each kind, in order. A triplet may have more: `negative_2`, `negative_3`, …"""
 
@@ -36,8 +44,13 @@ TARGET_COLUMN: dict[Kind, str] = {
     Kind.LABELLED_PAIR: "label",
     Kind.NLI_PAIR: "label",
     Kind.LABELLED_TEXT: "label",
+    Kind.RETRIEVAL: "gain",
+    Kind.RERANKING: "gain",
 }
 """The column that holds the gold value, for the kinds that have one."""
+
+JUDGED = (Kind.RETRIEVAL, Kind.RERANKING)
+"""Kinds whose rows say how well a document answers a query: a gain above 0, or 0 for one that is known not to."""
 
 NLI_CLASSES = ("entailment", "neutral", "contradiction")
 NLI_GRADES = (1.0, 0.5, 0.0)
@@ -48,13 +61,25 @@ TEACHER_SCORE = "score_{}"
 """The column that holds what a teacher scores a document of a triplet: `score_positive`, `score_negative`, …"""
 
 
+def negative_columns(count: int) -> list[str]:
+    """The columns of a triplet's negatives.
+
+    >>> negative_columns(3)
+    ['negative', 'negative_2', 'negative_3']
+    """
+    return ["negative", *(f"negative_{number}" for number in range(2, count + 1))]
+
+
 @dataclass(frozen=True)
 class Examples:
     """The rows of one split, every distinct sentence stored once and rows stored as numbers into that table.
 
-    sentences  the distinct sentences, in order of first appearance; windows of running text (`TextTable`) as they come
+    sentences  the distinct sentences, in order of first appearance; windows of running text (`TextTable`), and queries
+               and documents that have numbers of their own, as they come
     columns    text column → int32 array (rows,), positions in `sentences`
-    targets    float32 array (rows,) or None: a score scaled to [0, 1], a 0/1 label, or a class number
+    targets    float32 array (rows,) or None: a score scaled to [0, 1], a 0/1 label, a class number, or a gain
+    documents  of kind retrieval, and of positive pairs made of it, int32 array: positions in `sentences` of all that is
+               looked through; else None
     lines      int32 array (rows,), line numbers in the file read (1-based), for messages
     teacher_scores  float32 array (rows, documents) or None: a teacher's score of a triplet's positive and each negative
     fingerprint  hex digest of the rows as read; equal fingerprints mean equal data
@@ -74,6 +99,7 @@ class Examples:
     lines: np.ndarray | None = None
     num_classes: int = 0
     teacher_scores: np.ndarray | None = None
+    documents: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))

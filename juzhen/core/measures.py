@@ -2,11 +2,19 @@
 
 from collections.abc import Mapping
 
-from juzhen.core.examples import Kind
+from juzhen.core.errors import UserError
+from juzhen.core.examples import JUDGED, Kind
+from juzhen.core.numerals import is_position
 
 CORRELATIONS = ("spearman", "pearson")
 SPACING = ("positive_score", "negative_score", "score_gap")
 """Mean score of a row's positive and of what it is told from, and their difference."""
+RANKINGS = ("ndcg_at_10", "mrr_at_10", "recall_at_10", "recall_at_100", "map_at_100")
+"""How well a query's documents are put in order, see `juzhen.metrics.ranking.query_numbers`."""
+
+RANKING_NAMES = ("ndcg", "mrr", "recall", "map")
+DEEPEST = 10_000
+"""Documents of a query's list that can be asked for."""
 
 MEASURES: dict[Kind, tuple[str, ...]] = {
     Kind.SCORED_PAIR: CORRELATIONS,
@@ -16,6 +24,8 @@ MEASURES: dict[Kind, tuple[str, ...]] = {
     Kind.TRIPLET: ("triplet_accuracy", *SPACING),
     Kind.LABELLED_TEXT: ("transfer_accuracy", "transfer_f1", "transfer_majority"),
     Kind.SENTENCE: (),
+    Kind.RETRIEVAL: RANKINGS,
+    Kind.RERANKING: RANKINGS,
 }
 """Kind → metrics, the one that speaks for the set first. The last two of NLI pairs need a model that names classes."""
 
@@ -28,14 +38,36 @@ UNSCORED: Mapping[Kind, str] = {
 UNSCORED_BY_PAIRS: Mapping[Kind, str] = {
     **UNSCORED,
     Kind.LABELLED_TEXT: "classes are told apart on embeddings, and a cross-encoder has none",
+    Kind.RETRIEVAL: "a cross-encoder would have to read each query with each document; give it sets of kind reranking",
 }
 """The same of a cross-encoder."""
+
+UNSCORED_BY_BM25: Mapping[Kind, str] = {
+    kind: "BM25 puts the documents of a query in order; model=lexical scores pairs by the characters that they share"
+    for kind in Kind
+    if kind not in JUDGED
+}
+"""The same of BM25."""
 
 FIRST_MEASURES = tuple(dict.fromkeys(names[0] for names in MEASURES.values() if names))
 """The metrics that speak for a set, each once."""
 
 RANKED = (Kind.POSITIVE_PAIR, Kind.TRIPLET)
 """Kinds in which an anchor is compared with several texts, of which one is its own."""
+
+
+def ranking_measure(name: str) -> tuple[str, int]:
+    """The name and the cut-off of a measure of rankings. Raises UserError for what is none.
+
+    >>> ranking_measure("recall_at_1000")
+    ('recall', 1000)
+    """
+    measure, _, cutoff = name.partition("_at_")
+    if measure not in RANKING_NAMES or not is_position(cutoff) or not 1 <= int(cutoff) <= DEEPEST:
+        raise UserError(
+            f"{name}: expected {', '.join(RANKING_NAMES)} with a cut-off from 1 to {DEEPEST}, such as recall_at_1000"
+        )
+    return measure, int(cutoff)
 
 
 def first_measure(kind: Kind) -> str | None:
@@ -50,6 +82,8 @@ def is_beside(found: str, asked: str) -> bool:
     there. A metric that is no kind's own is asked of every set.
     """
     kinds = {kind for kind, names in MEASURES.items() if asked in names}
+    if asked.partition("_at_")[0] in RANKING_NAMES:  # at any cut-off
+        kinds = {*JUDGED}
     return (
         not kinds
         or found == asked

@@ -9,6 +9,10 @@ BY_KIND = "by_kind"
 WITHOUT_BATCH = {"info_nce": "info_nce_own"}
 """Loss → the same over a row's own negatives, by which a set with `learning.in_batch: false` is learnt from."""
 
+TF_IDF = "lexical"
+LEXICAL = (TF_IDF, "bm25")
+"""Models without an encoder, which go by the characters or words that texts share."""
+
 PROMPT_KEYS = ("prompts", "default_prompt_name", "include_prompt")
 """Keys of a backbone: what stands before every sentence, and whether it is pooled."""
 

@@ -75,5 +75,8 @@ def _found(
     is_builtin = (described.get("source") or source) == Source.BUILTIN
     folder = BUILTIN_DATA if is_builtin else Path(data_dir).expanduser()
     layout = described["layouts"].get(described["layout"]) or {}
-    named = (layout.get("files") or {}).get(split) or []
-    return [on_disk(folder / path) for path in ([named] if isinstance(named, str) else named)]
+    files = layout.get("files") or {}
+    named = files.get(split) or []
+    named = [named] if isinstance(named, str) else named
+    beside = [files[part] for part in ("queries", "corpus") if part in files] if named else []
+    return [on_disk(folder / path) for path in (*named, *beside)]

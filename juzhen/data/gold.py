@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from juzhen.core.errors import UserError, nearest
-from juzhen.core.examples import NLI_CLASSES, Kind
+from juzhen.core.examples import JUDGED, NLI_CLASSES, Kind
 from juzhen.core.numerals import as_number
 from juzhen.core.texts import short
 from juzhen.data.readers import Table
@@ -20,7 +20,8 @@ def read_targets(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Targets float32 (rows,), and which rows stay, bool (rows,): those with an ignored label do not.
 
-    Scores are mapped from score_range to [0, 1], labels to class numbers; what is neither goes to `faults`.
+    Scores are mapped from score_range to [0, 1], labels to class numbers, gains below 0 to 0; what is none of these
+    goes to `faults`.
     """
     target_of = _target_of(config, Kind(config.kind), key)
     words = [value if isinstance(value, str) else _word(value) for value in gold]
@@ -66,6 +67,8 @@ def _word(value: object) -> str:
 def _target_of(config: DatasetConfig, kind: Kind, key: str) -> Callable[[str], float | str | None]:
     """A function: gold word → target, None for an ignored label, or a text saying what is wrong with it."""
     ignored = frozenset(config.ignore_labels or ())
+    if kind in JUDGED:
+        return _gain
     if kind is Kind.SCORED_PAIR:
         if not config.score_range or not config.score_range[0] < config.score_range[1]:
             raise UserError(f"{key}.score_range: expected the lowest and highest score, such as [0,5]")
@@ -85,6 +88,17 @@ def _target_of(config: DatasetConfig, kind: Kind, key: str) -> Callable[[str], f
         return f"the label is {short(word)!r}, {nearest(word, labels)}" if word else "the label is missing"
 
     return target_of
+
+
+def _gain(word: str) -> float | str:
+    """How well a document answers; the official judgements of some sets have −1 or −2 where it does not at all."""
+    try:
+        gain = as_number(word)
+    except ValueError:
+        gain = math.nan
+    if not math.isfinite(gain):
+        return f"the gain is {short(word)!r}, not a finite number" if word else "the gain is missing"
+    return max(gain, 0.0)
 
 
 def _scaled(word: str, low: float, high: float) -> float | str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Examples, Kind
+from juzhen.core.examples import JUDGED, Examples, Kind
 from juzhen.core.measures import UNSCORED, first_measure
 from juzhen.core.result import Score
 from juzhen.core.transfer import too_few
@@ -212,10 +212,19 @@ def _training_rows(
 
 
 def _cut(examples: Examples, limit: int | None, seed: int) -> Examples:
-    """At most `limit` rows, drawn without replacement and kept in file order; the table keeps what they need."""
+    """At most `limit` rows, drawn without replacement and kept in file order; the table keeps what they need.
+
+    Of judgements as many queries, with all that is known of them; the corpus is then what these name.
+    """
     if limit is None or len(examples) <= limit:
         return examples
-    rows = np.sort(np.random.default_rng(seed).permutation(len(examples))[:limit])
+    draw = np.random.default_rng(seed)
+    if examples.kind in JUDGED:
+        queries = draw.permutation(np.unique(examples.columns["query"]))[:limit]
+        chosen = examples.select(np.isin(examples.columns["query"], queries))
+        corpus = None if chosen.documents is None else np.unique(chosen.columns["document"])
+        return replace(chosen, documents=corpus)
+    rows = np.sort(draw.permutation(len(examples))[:limit])
     chosen = examples.select(rows)
     if isinstance(chosen.sentences, TextTable):
         return chosen  # holds places, no texts: there is nothing to save
@@ -226,4 +235,4 @@ def _cut(examples: Examples, limit: int | None, seed: int) -> Examples:
         texts={column: chosen.texts(column) for column in chosen.columns},
         targets=chosen.targets,
     )
-    return replace(chosen, sentences=again.sentences, columns=again.columns)
+    return replace(chosen, sentences=again.sentences, columns=again.columns, documents=None)

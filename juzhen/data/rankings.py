@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Int
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
@@ -15,8 +16,11 @@ class RankingSet:
 
     relevant    for each query: number of a document that answers it → how well, above 0
     candidates  for each query the numbers of the documents that are put in order (reranking); None: all (retrieval)
+    own         for each query the number of the document that is its own text, which it never finds; −1: there is none
+    irrelevant  for each query the numbers of documents that are known not to answer it; others may yet do so
 
-    Raises UserError for a query that nothing answers, and for a document that is not there.
+    Raises UserError for a query that nothing answers, for a document that is not there, and for one that answers a
+    query and is known not to.
     """
 
     name: str
@@ -24,23 +28,37 @@ class RankingSet:
     queries: Sequence[str]
     corpus: Sequence[str]
     relevant: Sequence[Mapping[int, float]]
-    candidates: Sequence[np.ndarray] | None = None
+    candidates: Sequence[Int[np.ndarray, "documents"]] | None = None
+    own: Int[np.ndarray, "queries"] | None = None
+    irrelevant: Sequence[Int[np.ndarray, "documents"]] | None = None
 
     def __post_init__(self) -> None:
-        for what in (self.relevant, self.candidates):
+        for what in (self.relevant, self.candidates, self.own, self.irrelevant):
             if what is not None and len(what) != len(self.queries):
                 raise UserError(f"{self.column}: {len(self.queries)} queries, but answers of {len(what)}")
         for query, gains in enumerate(self.relevant):
-            named = [*gains, *([] if self.candidates is None else self.candidates[query])]
             if not gains or min(gains.values()) <= 0:
                 raise UserError(
                     f"{self.column}: query {query} needs a document that answers it, with a gain above 0"
                 )
+            candidates = [] if self.candidates is None else self.candidates[query].tolist()
+            wrong = self.never_answers(query)
+            named = [*gains, *candidates, *wrong]
             if not 0 <= min(named) <= max(named) < len(self.corpus):
                 raise UserError(
                     f"{self.column}: query {query} names a document that is not there; expected 0 to "
                     f"{len(self.corpus) - 1}"
                 )
+            if both := wrong & gains.keys():
+                raise UserError(
+                    f"{self.column}: query {query} is answered by document {min(both)}, which is its own text or is "
+                    "known not to answer it; expected one or the other"
+                )
+
+    def never_answers(self, query: int) -> set[int]:
+        """Numbers of the documents that are known not to answer a query: its own text and the irrelevant ones."""
+        wrong = set() if self.irrelevant is None else set(self.irrelevant[query].tolist())
+        return wrong if self.own is None or self.own[query] < 0 else wrong | {int(self.own[query])}
 
     @property
     def column(self) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Examples
+from juzhen.core.examples import JUDGED, Examples
 from juzhen.core.measures import MEASURES, RANKED, first_measure
 
 OF_ANY_TEXT = "mlm_accuracy"
@@ -36,8 +36,8 @@ def select(evaluation: Sequence[Examples], trained: Sequence[str], *, monitor: s
     """What chooses, by `training.monitor`.
 
     auto    the model's metric of the trained sets, else of all sets, that have it on dev. Where no set has it, what
-            measures the trained sets, positive pairs or triplets, themselves: of several the first, and those that
-            share it; else the same of all sets
+            measures the trained sets, positive pairs, triplets or judgements, themselves: of several the first, and
+            those that share it; else the same of all sets
     dev/<set>/<metric>  that one
 
     metric  the model's own
@@ -57,7 +57,7 @@ def select(evaluation: Sequence[Examples], trained: Sequence[str], *, monitor: s
     own = [one for one in dev if metric == OF_ANY_TEXT or metric in MEASURES[one.kind]]
     if not own:
         # Classes are told apart at the end only: a classifier at every validation would cost more than the training.
-        ranked = [one for one in dev if one.kind in RANKED]
+        ranked = [one for one in dev if one.kind in (*RANKED, *JUDGED)]
         first = next((one for one in ranked if one.name in trained), next(iter(ranked), None))
         metric = metric if first is None else MEASURES[first.kind][0]
         own = [one for one in ranked if first_measure(one.kind) == metric]

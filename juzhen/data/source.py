@@ -1,19 +1,21 @@
 """Source: one split of one dataset, from the place that was named, verified row by row."""
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
 from juzhen.core.errors import UserError, nearest
-from juzhen.core.examples import Examples, Kind
+from juzhen.core.examples import JUDGED, Examples, Kind
 from juzhen.data.files import BUILTIN_DATA, forms_of, on_disk
 from juzhen.data.hub import read_hub
-from juzhen.data.readers import read_table
+from juzhen.data.judgements import judged, kind_of_rows
+from juzhen.data.readers import Table, read_table
+from juzhen.data.retrieval import as_retrieval
 from juzhen.data.spec import DatasetConfig, LayoutConfig, Source
 from juzhen.data.text import load_text
 from juzhen.data.unpack import decompressed
@@ -47,6 +49,10 @@ def load_examples(
     source = _one_of(config.source or source, [member.value for member in Source], "source")
     _one_of(on_bad_row, ROW_POLICIES, "on_bad_row")
     key = f"{group}.{config.name}"
+    if config.kind in JUDGED and (kind := kind_of_rows(_columns(config, source))):
+        where: dict[str, Any] = {"source": source, "data_dir": data_dir, "required": required, "group": group}
+        pairs = load_examples(replace(config, kind=kind), split, on_bad_row=on_bad_row, **where)
+        return None if pairs is None else _judged_pairs(pairs, Kind(config.kind))
     if source == Source.HUB:
         return _from_hub(config, split, key=key, required=required, on_bad_row=on_bad_row)
     folder = BUILTIN_DATA if source == Source.BUILTIN else Path(data_dir).expanduser()
@@ -56,6 +62,8 @@ def load_examples(
         return _text_from_file(config, split, folder, key=key, required=required, on_bad_row=on_bad_row)
     if not isinstance(layout.files.get(split), list):
         return _from_file(config, split, folder, key=key, required=required, on_bad_row=on_bad_row)
+    if config.kind in JUDGED:
+        raise UserError(f"{key}: {split} lists several files; the judgements of a {config.kind} are in one")
     parts = [
         load_examples(part, split, source=source, data_dir=data_dir, on_bad_row=on_bad_row, group=group)
         for part in parts_of(config, layout, split)
@@ -64,6 +72,19 @@ def load_examples(
     if whole is None and required:
         raise UserError(_absence(config, layout, split, folder, key))
     return whole
+
+
+def _columns(config: DatasetConfig, source: str) -> Mapping[str, Any]:
+    """Which fields the rows of a set fill; nothing where the layout is not there, which others tell of."""
+    if source == Source.HUB:
+        return config.hub.columns if config.hub else {}
+    return config.layouts[config.layout].columns if config.layout in config.layouts else {}
+
+
+def _judged_pairs(pairs: Examples, kind: Kind) -> Examples:
+    """Pairs as judgements; where documents are only put in order, each query has those that it is judged with."""
+    found = as_retrieval(pairs)
+    return found if kind is Kind.RETRIEVAL else replace(found, kind=kind, documents=None)
 
 
 def parts_of(config: DatasetConfig, layout: LayoutConfig, split: str) -> list[DatasetConfig]:
@@ -122,8 +143,16 @@ def _from_hub(
         if required:
             raise UserError(f"{config.name}/{split}: {config.hub.id} has only {', '.join(config.hub.splits)}")
         return None
-    table, columns = read_hub(config.name, config.hub, split, labels=config.labels or {}), config.hub.columns
-    return verified(table, config, split, key=key, columns=columns, promised=None, on_bad_row=on_bad_row)
+    hub, table = config.hub, read_hub(config.name, config.hub, split, labels=config.labels or {})
+    how: dict[str, Any] = {"key": key, "columns": hub.columns, "promised": None, "on_bad_row": on_bad_row}
+    if config.kind not in JUDGED:
+        return verified(table, config, split, **how)
+
+    def part(name: str) -> Table:
+        own = replace(hub, subset=name, splits={name: hub.splits.get(name, hub.splits[split])})
+        return read_hub(config.name, own, name, labels={})
+
+    return judged(table, part, config, split, **how)
 
 
 def _from_file(
@@ -134,8 +163,22 @@ def _from_file(
     if path is None:
         return None
     promised = (config.rows if layout.rows is None else layout.rows).get(split)
-    table, columns = read_table(path, header=layout.header, quoted=layout.quoted), layout.columns
-    return verified(table, config, split, key=key, columns=columns, promised=promised, on_bad_row=on_bad_row)
+    table = read_table(path, header=layout.header, quoted=layout.quoted)
+    how: dict[str, Any] = {
+        "key": key,
+        "columns": layout.columns,
+        "promised": promised,
+        "on_bad_row": on_bad_row,
+    }
+    if config.kind not in JUDGED:
+        return verified(table, config, split, **how)
+
+    def part(name: str) -> Table:
+        path = _file(config, layout, name, folder, key=key, required=True)
+        assert path is not None  # or it is a UserError
+        return read_table(path, header=layout.header, quoted=layout.quoted)
+
+    return judged(table, part, config, split, **how)
 
 
 def _text_from_file(

@@ -26,6 +26,7 @@ class LayoutConfig:
     """One way in which a dataset's files are written."""
 
     # .tsv .txt .csv .json .jsonl .parquet, also .gz .zst
+    # Judgements have their texts in two further files: queries and corpus.
     files: dict[str, Any] = option("split → path below data_dir, or a list of paths, read one after another")
     columns: dict[str, Any] = option("field of the example → column name, or 0-based position")
     header: bool = option("tsv and csv: the first line names the columns", True)
@@ -45,6 +46,7 @@ class HubConfig:
     id: str = MISSING
     revision: str | None = option("commit; null only where none could be verified", None)
     subset: str | None = None
+    # Judgements have their texts in two further subsets, queries and corpus, of the same split where none is named.
     splits: dict[str, str] = option("our split → the hub's")
     columns: dict[str, Any] = option("field of the example → column")
 

@@ -38,18 +38,18 @@ def verified(
     fields = _text_fields(kind, columns, key)
     faults = dict(table.faults)
     if faults and not len(table.lines):  # then columns that a file without a header would have are not known
-        _refuse_faults(table, faults, on_bad_row)
+        refuse_faults(table, faults, on_bad_row)
         _check_count(table, f"{key}.rows.{split}", 0, len(faults), promised)
-    read = {field: _raw(table, field, columns[field], key) for field in fields}
+    read = {field: raw_values(table, field, columns[field], key) for field in fields}
     keep, targets = np.ones(len(table.lines), dtype=bool), None
     if kind in TARGET_COLUMN:
-        gold = _raw(table, TARGET_COLUMN[kind], columns[TARGET_COLUMN[kind]], key)
+        gold = raw_values(table, TARGET_COLUMN[kind], columns[TARGET_COLUMN[kind]], key)
         targets, keep = read_targets(gold, table, config, key=key, faults=faults)
     documents = [TEACHER_SCORE.format(field) for field in fields[1:]]
     scored = {field: _raw(table, field, columns[field], key) for field in documents if field in columns}
     scores = read_teacher_scores(scored, table, faults=faults) if scored else None
     texts = {field: _stripped(read.pop(field), field, table, keep, faults) for field in fields}
-    _refuse_faults(table, faults, on_bad_row)
+    refuse_faults(table, faults, on_bad_row)
     if faults:
         keep &= ~np.isin(table.lines, list(faults))
     num_rows = int(keep.sum())
@@ -102,7 +102,7 @@ def _text_fields(kind: Kind, columns: Mapping[str, Any], key: str) -> list[str]:
     return [*TEXT_COLUMNS[kind], *sorted(negatives, key=lambda field: (len(field), field))]
 
 
-def _raw(table: Table, field: str, column: str | int, key: str) -> Sequence[Any]:
+def raw_values(table: Table, field: str, column: str | int, key: str) -> Sequence[Any]:
     """The values of one column, by name or position."""
     names = table.names
     found = f"the columns found are {listed(names)}" if names else "it has no header line that names columns"
@@ -175,7 +175,7 @@ def _stripped(
     return [value.strip() if isinstance(value, str) else "" for value in values]
 
 
-def _refuse_faults(table: Table, faults: dict[int, str], on_bad_row: str) -> None:
+def refuse_faults(table: Table, faults: dict[int, str], on_bad_row: str) -> None:
     """Raises UserError that names the first faulty line, unless such lines are to be left out."""
     if not faults or on_bad_row != "error":
         return

@@ -62,6 +62,12 @@ def _positives(examples: Examples, target: int | None = None) -> Examples:
     return _rebuilt(examples, Kind.POSITIVE_PAIR, columns, rows)
 
 
+def _answered(examples: Examples) -> Examples:
+    """Each query with each document that answers it, however well; all documents can still be mined."""
+    assert examples.targets is not None  # judgements have gains, as TARGET_COLUMN says
+    return replace(_positives(examples.select(examples.targets > 0)), documents=examples.documents)
+
+
 def _grouped_triplets(examples: Examples, positive: int, negative: int) -> Examples:
     """Pairs grouped by their first sentence: each positive with one negative of its group, taken in turn.
 
@@ -121,7 +127,14 @@ def _rebuilt(examples: Examples, kind: Kind, columns: dict[str, np.ndarray], row
     """Examples of another kind over the same table; `rows` says which row each comes from."""
     lines = None if examples.lines is None else examples.lines[rows]
     return replace(
-        examples, kind=kind, columns=columns, targets=None, lines=lines, num_classes=0, teacher_scores=None
+        examples,
+        kind=kind,
+        columns=columns,
+        targets=None,
+        lines=lines,
+        num_classes=0,
+        documents=None,
+        teacher_scores=None,
     )
 
 
@@ -142,6 +155,8 @@ _VIEWS: dict[tuple[Kind, Kind], tuple[Callable[[Examples], Examples], str]] = {
         lambda examples: _grouped_triplets(examples, SAME, DIFFERENT),
         "no first sentence occurs with label 1 and with label 0",
     ),
+    (Kind.RETRIEVAL, Kind.POSITIVE_PAIR): (_answered, "no document answers a query"),
+    (Kind.RERANKING, Kind.POSITIVE_PAIR): (_answered, "no document answers a query"),
     (Kind.TRIPLET, Kind.POSITIVE_PAIR): (_positives, "there are no rows"),
     (Kind.TRIPLET, Kind.LABELLED_PAIR): (_triplet_pairs, "there are no rows"),
 }

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from juzhen.encoders.foreign import told_simply
 from juzhen.encoders.locate import HEAD_FILE, download, encoder_source, locate_folder
 from juzhen.encoders.parts import read_parts
 from juzhen.encoders.prefix import JOINT, prompt_refused
+from juzhen.encoders.search import Hit, check_top_k
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.settings_file import Settings
 from juzhen.encoders.spec import BackboneConfig
@@ -177,6 +178,31 @@ class CrossEncoder(nn.Module):
         logits = self.logits(first, second, batch_tokens=batch_tokens, progress=progress)
         scores = similarity(torch.from_numpy(logits)).numpy()
         return scores[0] if is_one else scores
+
+    def rank(
+        self,
+        query: str,
+        documents: Sequence[str],
+        top_k: int | None = None,
+        *,
+        among: Iterable[int] | None = None,
+        **options: Any,
+    ) -> list[Hit]:
+        """The documents by their `score` with the query, best first; of equal scores the lower number comes first.
+
+        top_k  how many are given; None: all
+        among  numbers of the documents that are read, such as those that `SentenceEncoder.search` has found; None: all
+
+        Options and errors: as `score`. Raises UserError for a number that is no document, and for more than there are.
+        """
+        numbers = sorted(set(range(len(documents)) if among is None else among))
+        if numbers and not 0 <= numbers[0] <= numbers[-1] < len(documents):
+            wrong = numbers[0] if numbers[0] < 0 else numbers[-1]
+            raise UserError(f"among: {wrong} is no number of a document; expected 0 to {len(documents) - 1}")
+        check_top_k(len(numbers) if top_k is None else top_k, len(numbers))
+        scores = self.score([(query, documents[number]) for number in numbers], **options)
+        order = np.argsort(-scores, kind="stable")[:top_k]
+        return [Hit(numbers[place], float(scores[place])) for place in order.tolist()]
 
     @torch.no_grad()
     def logits(

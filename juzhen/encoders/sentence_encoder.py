@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, overload
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -16,6 +16,7 @@ from juzhen.encoders.parts import Parts, read_parts
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.prefix import TEMPLATES, prompt_refused
 from juzhen.encoders.prompts import Prompts
+from juzhen.encoders.search import ApproximateIndex, Hit, check_top_k, exact_search
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.template_encoder import TemplateEncoder
 from juzhen.encoders.texts import (
@@ -27,6 +28,8 @@ from juzhen.encoders.texts import (
     check_texts,
     progress_bar,
 )
+
+Corpus = Iterable[str] | Float[np.ndarray, "documents dim"] | ApproximateIndex
 
 BY_ITSELF = "torch"
 """How an encoder computes without a back end: as the one of that name does."""
@@ -152,6 +155,62 @@ class SentenceEncoder(PooledEncoder):
         left, right = sides(self.encode([*first, *second], **options), self.score_head)
         scores = np.einsum("rd,rd->r", left[: len(first)], right[len(first) :])
         return scores[0] if is_one else scores
+
+    @overload
+    def search(self, queries: str, corpus: Corpus, top_k: int = ..., **options: Any) -> list[Hit]: ...
+
+    @overload
+    def search(
+        self, queries: Iterable[str], corpus: Corpus, top_k: int = ..., **options: Any
+    ) -> list[list[Hit]]: ...
+
+    def search(
+        self,
+        queries: str | Iterable[str],
+        corpus: Corpus,
+        top_k: int = 10,
+        *,
+        document_prompt: str | None = None,
+        **options: Any,
+    ) -> list[Hit] | list[list[Hit]]:
+        """For each query the `top_k` documents with the highest scores, best first; of one query one list.
+
+        All documents are looked at, some at a time; of equal scores the document that stands first comes first.
+
+        corpus           texts; what `encode` gives for them, to be searched more than once; or an `ApproximateIndex` of
+                         that, with normalize=True, which looks at a part of it
+        document_prompt  name of the prompt before each text of the corpus; None: the default of the encoder
+
+        Options, which are those of the queries, and errors: as `encode`. Raises UserError for an empty corpus, for more
+        documents than it has, and for embeddings of another encoder.
+        """
+        texts, is_one = as_texts(queries)
+        documents: np.ndarray | ApproximateIndex
+        if isinstance(corpus, np.ndarray | ApproximateIndex):
+            documents = corpus
+        else:
+            given, is_text = as_texts(corpus)
+            if is_text:
+                raise UserError("corpus: expected a list of texts, got one text")
+            documents = np.empty((0, self.dim))
+            if given:
+                how = {name: one for name, one in options.items() if name not in ("prompt_name", "prompt")}
+                documents = self.encode(given, prompt_name=document_prompt, **how)
+        check_top_k(top_k, documents.shape[0])
+        if documents.shape[1:] != (self.dim,):
+            raise UserError(
+                f"corpus: embeddings of the shape {documents.shape}; those of this encoder have {self.dim} numbers"
+            )
+        first = sides(self.encode(texts, **options), self.score_head)[0]
+        if isinstance(documents, ApproximateIndex):
+            numbers, scores = documents.search(first, top_k)
+        else:
+            numbers, scores = exact_search(first, unit(documents), top_k)
+        found = [
+            [Hit(*one) for one in zip(*row, strict=True) if one[0] >= 0]
+            for row in zip(numbers.tolist(), scores.tolist(), strict=True)
+        ]
+        return found[0] if is_one else found
 
     def _check_options(self, normalize: bool | None, batch_tokens: int, backend: Backend | None) -> None:
         """Raises UserError for an option that would mean something else than it says."""

@@ -54,7 +54,7 @@ class CosinePlan(EvaluationPlan):
 
         return [self._union.comparisons(position).scored(products) for position in range(len(self.sets))]
 
-    def _matchers(self, outputs: Float[np.ndarray, "sentences dim"]) -> list[Matcher]:
+    def matchers(self, outputs: Float[np.ndarray, "sentences dim"]) -> list[Matcher]:
         left, right = sides(self._all(outputs), self._head)
         places = range(len(self._union.sets) - len(self.rankings), len(self._union.sets))
         numbers = [self._union.rows(place)["text"] for place in places]

@@ -47,7 +47,7 @@ class CrossEncoderPlan(EvaluationPlan):
         """Class logits per row of each set; without columns where the model has no classes."""
         return [outputs[rows, 1:] for rows in self._rows[: len(self.sets)]]
 
-    def _matchers(self, outputs: Float[np.ndarray, "pairs outputs"]) -> list[Matcher]:
+    def matchers(self, outputs: Float[np.ndarray, "pairs outputs"]) -> list[Matcher]:
         of_rankings = zip(self.rankings, self._rows[len(self.sets) :], strict=True)
         return [_matcher(one, outputs[rows, 0]) for one, rows in of_rankings]
 

@@ -38,9 +38,13 @@ def cut_in_evaluation(
     inner = encoder.inner if isinstance(encoder, CrossEncoder) else encoder
     lengths = collate.token_lists(plan.examples).lengths
     known = dict(zip(plan.examples.sentences, lengths.tolist(), strict=True))
+    sets = (
+        plan.sets
+        if isinstance(encoder, CrossEncoder)
+        else [*plan.sets, *(one.texts for one in plan.rankings)]
+    )
     return {
-        f"{one.split}/{one.name}": cut_of(encoder, one, _lengths(known, one.sentences, inner))
-        for one in plan.sets
+        f"{one.split}/{one.name}": cut_of(encoder, one, _lengths(known, one.sentences, inner)) for one in sets
     }
 
 

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,7 +16,8 @@ from juzhen.backends.names import BackendName
 from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
 from juzhen.core.examples import NLI_CLASSES, Kind
-from juzhen.core.measures import UNSCORED, UNSCORED_BY_PAIRS
+from juzhen.core.measures import UNSCORED, UNSCORED_BY_BM25, UNSCORED_BY_PAIRS
+from juzhen.core.named import TF_IDF
 from juzhen.data.transfer import TransferTask
 from juzhen.encoders.backend import Backend
 from juzhen.encoders.cross_encoder import CrossEncoder, similarity
@@ -23,9 +25,10 @@ from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.evaluation.cosine_plan import CosinePlan
 from juzhen.evaluation.cross_encoder_plan import CrossEncoderPlan
-from juzhen.evaluation.lexical_plan import LexicalPlan
+from juzhen.evaluation.lexical_plan import BM25Plan, LexicalPlan
 from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Sets
 from juzhen.evaluation.scoring import Evaluation, measure
+from juzhen.metrics.bm25 import BM25, CHARACTERS, K1, B, cut_of, require_bm25s
 from juzhen.metrics.classes import score_classes
 
 
@@ -154,12 +157,35 @@ class PairEvaluator(Evaluator):
 
 
 class LexicalEvaluator(Evaluator):
-    """The lexical baseline, which has no encoder."""
+    """TF-IDF, which has no encoder."""
 
-    plan_type = LexicalPlan
+    plan_type: ClassVar[type[EvaluationPlan]] = LexicalPlan
 
     def output(self, batch: Batch) -> Float[Tensor, "batch"]:
         return torch.zeros(len(batch))
+
+
+class BM25Evaluator(LexicalEvaluator):
+    """BM25, which has no encoder either; numbers as of `juzhen.metrics.bm25.BM25`.
+
+    Raises UserError where what it needs is not installed.
+    """
+
+    unscored = UNSCORED_BY_BM25
+    plan_type = BM25Plan
+
+    def __init__(self, *, tokens: str = CHARACTERS, k1: float = K1, b: float = B) -> None:
+        require_bm25s()
+        cut_of(tokens)
+        self._index = partial(BM25, tokens=tokens, k1=k1, b=b)
+
+    def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> BM25Plan:
+        return BM25Plan(sets, index=self._index)
+
+
+def lexical_evaluator(name: str, **numbers: Any) -> LexicalEvaluator:
+    """That of a model in LEXICAL, with the numbers of its configuration. Errors: as `BM25Evaluator`."""
+    return LexicalEvaluator() if name == TF_IDF else BM25Evaluator(**numbers)
 
 
 def pair_logits(encoder: CrossEncoder, batch: Batch) -> Float[Tensor, "batch outputs"]:

@@ -7,15 +7,12 @@ from typing import Any
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import TEXT_COLUMNS, Kind
-from juzhen.core.named import name_of, path_of_today
+from juzhen.core.named import LEXICAL, name_of, path_of_today
 from juzhen.core.result import RESULT_FILE, STAGES, Result
 from juzhen.core.weights import weights_digest
 from juzhen.core.whole import KEPT_ASIDE
 from juzhen.data.files import has_split
 from juzhen.encoders.locate import ENCODER_FOLDER, HEAD_FILE
-
-LEXICAL = "lexical"
-"""Name of the model without an encoder, and what stands for it where an encoder is asked for."""
 
 Descriptions = dict[str, dict[str, Any]]
 """Dataset key → a DatasetConfig as plain containers."""
@@ -65,11 +62,11 @@ class FinishedRun:
 
 
 def is_lexical(result: Result) -> bool:
-    """Whether a result is of the lexical baseline, which has no encoder. Raises UserError for a foreign model."""
+    """Whether a result is of a lexical baseline, which has no encoder. Raises UserError for a foreign model."""
     model = result.config["model"]
     if path_of_today(model["_target_"]) is None:
         raise UserError(f"{model['_target_']}: no class of juzhen's, and no other code is run for a result")
-    return name_of(model) == LEXICAL
+    return name_of(model) in LEXICAL
 
 
 def finished_runs(folders: Sequence[Path]) -> list[FinishedRun]:

@@ -9,13 +9,14 @@ from typing import Any
 from juzhen.core.environment import describe_environment
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
+from juzhen.core.named import name_of, numbers_of
 from juzhen.core.result import Result, Score
 from juzhen.data.leaks import Seen, SeenRows
 from juzhen.data.loading import JobData, load_job_data
 from juzhen.evaluation.describe import Described, with_leaks
 from juzhen.evaluation.devices import device_name
-from juzhen.evaluation.evaluators import Evaluator, PairEvaluator
-from juzhen.evaluation.finished import LEXICAL, Descriptions, FinishedRun, is_lexical
+from juzhen.evaluation.evaluators import Evaluator, LexicalEvaluator, PairEvaluator, lexical_evaluator
+from juzhen.evaluation.finished import Descriptions, FinishedRun, is_lexical
 from juzhen.evaluation.run import AnyEncoder, Pass, open_encoder
 from juzhen.evaluation.settings import Settings
 from juzhen.evaluation.spec import HardwareConfig
@@ -72,7 +73,8 @@ class LateColumns:
         the run would have learnt something else with these sets in its evaluation.
         """
         result = Result.read(run.folder)
-        lexical, unscored, changes = is_lexical(result), _unscored(run), Changes()
+        lexical, changes = _lexical(result), Changes()
+        unscored = _unscored(run) if lexical is None else lexical.unscored
         for name in [name for name, one in sets.items() if one["kind"] in unscored]:
             changes.notes.append(f"{name} is not scored: {unscored[sets[name]['kind']]}")
         sets = {name: one for name, one in sets.items() if one["kind"] not in unscored}
@@ -80,7 +82,7 @@ class LateColumns:
         if not sets:
             return changes
         settings = self._settings(result, sets)
-        digest = "" if lexical else run.require_weights(result)
+        digest = run.require_weights(result) if lexical is None else ""
         every = {**settings.evaluate, **settings.dataset}
         wanted = {name: one for name, one in every.items() if name in sets}
         data = self._load(replace(settings, dataset={}, evaluate=wanted), unscored)
@@ -95,7 +97,7 @@ class LateColumns:
         scores, before = data.missing, dict[str, Score]()
         rows: Described = {}
         if data.evaluation:
-            scores, rows = self._scored(LEXICAL if lexical else run.folder, data, settings, seen)
+            scores, rows = self._scored(lexical or run.folder, data, settings, seen)
         if result.untrained and (self.again or any(_key(one) not in result.data for one in data.evaluation)):
             before = self._before_training(run, result, data, settings, changes)
         self._merge(result, scores, before, data, changes)
@@ -187,6 +189,12 @@ class LateColumns:
                 elif self.again and is_read and old != score:
                     scores[key] = score
                     changes.moved[f"{place}{key}"] = [old.value, score.value]
+
+
+def _lexical(result: Result) -> LexicalEvaluator | None:
+    """What scores the sets of a lexical baseline; None for a run with an encoder."""
+    model = result.config["model"]
+    return lexical_evaluator(name_of(model), **numbers_of(model)) if is_lexical(result) else None
 
 
 def _unscored(run: FinishedRun) -> Mapping[Kind, str]:

@@ -1,14 +1,18 @@
-"""The evaluation of the lexical baseline, which needs no encoder."""
+"""The evaluation of the lexical baselines, which need no encoder."""
 
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
 from jaxtyping import Float
 
+from juzhen.core.errors import UserError
+from juzhen.core.measures import UNSCORED_BY_BM25
 from juzhen.data.comparisons import Comparisons
 from juzhen.data.rankings import RankingSet
 from juzhen.data.transfer import TransferTask
-from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Matcher
+from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Matcher, Sets
+from juzhen.metrics.bm25 import BM25
 from juzhen.metrics.lexical import lexical_vectors, similarities
 from juzhen.metrics.ranking import COSINE_TEMPERATURE
 from juzhen.metrics.transfer import Features, combined
@@ -29,12 +33,44 @@ class LexicalPlan(EvaluationPlan):
             scored.append(Comparisons.of(one).scored(partial(similarities, vectors)))
         return scored
 
-    def _matchers(self, outputs: np.ndarray) -> list[Matcher]:
+    def matchers(self, outputs: np.ndarray) -> list[Matcher]:
         return [_matcher(one) for one in self.rankings]
 
     def features(self, outputs: np.ndarray) -> list[dict[str, Features]]:
         """Counted over the rows that a classifier learns from, or over all where it is judged in folds."""
         return [_features(task) for task in self.tasks]
+
+
+class BM25Plan(EvaluationPlan):
+    """Rankings by the terms that a query shares with a document; see `juzhen.metrics.bm25`.
+
+    index  makes the BM25 of a corpus
+
+    Documents without a term of the query come last, in their order. Raises UserError for sets that are no rankings.
+    """
+
+    temperature = COSINE_TEMPERATURE
+    examples = NOTHING
+
+    def __init__(self, sets: Sets, *, index: Callable[[Sequence[str]], BM25] = BM25) -> None:
+        super().__init__(sets)
+        self._index = index
+        for one in self.sets:
+            raise UserError(f"{one.split}/{one.name}: {UNSCORED_BY_BM25[one.kind]}")
+
+    def scores(self, outputs: np.ndarray) -> list[np.ndarray]:
+        return []
+
+    def matchers(self, outputs: np.ndarray) -> list[Matcher]:
+        return [_bm25_matcher(one, self._index(one.corpus)) for one in self.rankings]
+
+
+def _bm25_matcher(one: RankingSet, index: BM25) -> Matcher:
+    def score(some: np.ndarray, others: np.ndarray | None) -> Float[np.ndarray, "queries documents"]:
+        scores = np.stack([index.scores(one.queries[query]) for query in some.tolist()])
+        return scores if others is None else scores[:, others]
+
+    return score
 
 
 def _features(task: TransferTask) -> dict[str, Features]:

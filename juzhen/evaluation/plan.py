@@ -6,16 +6,18 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from jaxtyping import Float, Int
 
-from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
+from juzhen.core.errors import UserError
+from juzhen.core.examples import JUDGED, TEXT_COLUMNS, Examples, Kind
 from juzhen.data.rankings import RankingSet
+from juzhen.data.retrieval import as_ranking
 from juzhen.data.transfer import TransferTask
 from juzhen.metrics.transfer import Features
 
-DEPTH = 100
-"""Documents that are kept of each query's ranking."""
+SCORES_AT_ONCE = 2**24
+"""Scores of queries with a whole corpus that are held at a time, 64 MiB: never those of all queries."""
 
-QUERIES_AT_ONCE = 256
-"""Queries that are compared with a whole corpus at a time."""
+MOST_QUERIES = 256
+"""Queries that are compared with a small corpus at a time."""
 
 NOTHING = Examples("nothing", "evaluation", Kind.SENTENCE, ["-"], {"text": np.zeros(1, np.int32)}, None)
 """What passes through a model, in name, where a plan needs nothing of it; a pass without rows would be skipped."""
@@ -38,8 +40,15 @@ class EvaluationPlan(ABC):
     examples: Examples
 
     def __init__(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> None:
-        self.rankings = [one for one in sets if isinstance(one, RankingSet)]
-        rows = [one for one in sets if isinstance(one, Examples)]
+        ranked = [one for one in sets if isinstance(one, RankingSet) or one.kind in JUDGED]
+        self.rankings = [as_ranking(one) if isinstance(one, Examples) else one for one in ranked]
+        for one in self.rankings:
+            if not one.queries or not one.corpus:
+                raise UserError(
+                    f"{one.column}: {len(one.queries)} queries and {len(one.corpus)} documents; expected one of each "
+                    "at least"
+                )
+        rows = [one for one in sets if isinstance(one, Examples) and one.kind not in JUDGED]
         self.sets = [one for one in rows if len(TEXT_COLUMNS[one.kind]) > 1]
         self.tasks = list(tasks)
 
@@ -50,11 +59,11 @@ class EvaluationPlan(ABC):
         (rows, candidates) where an anchor is compared with several texts, see `juzhen.data.comparisons`
         """
 
-    def ranked(self, outputs: np.ndarray) -> list[Int[np.ndarray, "queries depth"]]:
+    def ranked(self, outputs: np.ndarray, *, depth: int) -> list[Int[np.ndarray, "queries depth"]]:
         """For each ranking the documents of every query, best first; −1 where a list has ended."""
         return [
-            ranked_lists(one, score)
-            for one, score in zip(self.rankings, self._matchers(outputs), strict=True)
+            ranked_lists(one, score, depth=depth)
+            for one, score in zip(self.rankings, self.matchers(outputs), strict=True)
         ]
 
     def features(self, outputs: np.ndarray) -> list[dict[str, Features]]:
@@ -62,27 +71,50 @@ class EvaluationPlan(ABC):
         return []
 
     @abstractmethod
-    def _matchers(self, outputs: np.ndarray) -> "list[Matcher]":
-        """For each ranking what scores its queries with its documents."""
+    def matchers(self, outputs: np.ndarray) -> "list[Matcher]":
+        """For each ranking what scores its queries with its documents, from the outputs for `examples` in order."""
 
 
 Matcher = Callable[[np.ndarray, np.ndarray | None], Float[np.ndarray, "queries documents"]]
 """Numbers of queries and of documents (None: all) → their scores, higher = closer."""
 
 
-def ranked_lists(one: RankingSet, score: Matcher) -> Int[np.ndarray, "queries depth"]:
-    """The DEPTH best documents of each query; of equal scores the document with the lower number comes first."""
-    queries, lists = np.arange(len(one.queries)), []
-    if one.candidates is None:
-        for start in range(0, len(queries), QUERIES_AT_ONCE):
-            scores = score(queries[start : start + QUERIES_AT_ONCE], None)
-            lists += list(np.argsort(-scores, axis=1, kind="stable")[:, :DEPTH])
-    else:
-        for query, named in enumerate(one.candidates):
-            documents = np.unique(named)
-            order = np.argsort(-score(queries[query : query + 1], documents)[0], kind="stable")
-            lists.append(documents[order][:DEPTH])
-    ranked = np.full((len(queries), max(map(len, lists), default=0)), -1, dtype=np.int64)
-    for query, documents in enumerate(lists):
-        ranked[query, : len(documents)] = documents
+def ranked_lists(one: RankingSet, score: Matcher, *, depth: int) -> Int[np.ndarray, "queries depth"]:
+    """The `depth` best documents of each query, −1 where there are fewer.
+
+    Of equal scores the document with the lower number comes first; trec_eval would take the last id of the alphabet.
+    Raises UserError for scores that are no numbers.
+    """
+    queries = np.arange(len(one.queries))
+    ranked = np.full((len(queries), min(depth, len(one.corpus))), -1, dtype=np.int32)
+    at_once = 1 if one.candidates else max(1, min(MOST_QUERIES, SCORES_AT_ONCE // len(one.corpus)))
+    for start in range(0, len(queries), at_once):
+        some = queries[start : start + at_once]
+        documents = None if one.candidates is None else np.unique(one.candidates[start])
+        scores = score(some, documents)
+        require_finite(scores, one.column)
+        numbers = np.arange(len(one.corpus)) if documents is None else documents
+        if one.own is not None:
+            scores = np.where(numbers == one.own[some, None], -np.inf, scores)
+        for query, row in zip(some.tolist(), scores, strict=True):
+            best = best_places(row, depth)
+            ranked[query, : len(best)] = numbers[best]
     return ranked
+
+
+def best_places(scores: Float[np.ndarray, "documents"], depth: int) -> Int[np.ndarray, "depth"]:
+    """Places of the highest scores, the highest first; equal ones in order. −inf is none."""
+    kept = np.flatnonzero(scores > -np.inf)
+    if len(scores) > depth:
+        least = np.partition(scores, -depth)[-depth]
+        kept = kept[scores[kept] >= least]
+    return kept[np.argsort(-scores[kept], kind="stable")][:depth]
+
+
+def require_finite(scores: np.ndarray, column: str) -> None:
+    """Raises UserError for scores that are no numbers any more."""
+    if not np.isfinite(scores).all():
+        raise UserError(
+            f"{column}: the scores are no finite numbers any more: training has left what the precision can hold; "
+            "optimizer.lr too high is the usual reason, or optimizer.clip_norm=null"
+        )

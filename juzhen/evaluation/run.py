@@ -1,16 +1,19 @@
 """One pass of an encoder over sets: plan → encode once → score."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
+from jaxtyping import Int
 from rich.progress import Progress
 
 from juzhen.core.accelerator import require_accelerator
 from juzhen.core.examples import Examples
+from juzhen.core.named import LEXICAL
 from juzhen.data.configured import configured_set
 from juzhen.data.leaks import Seen, SeenRows
 from juzhen.data.loading import JobData, load_job_data
@@ -35,15 +38,15 @@ from juzhen.evaluation.evaluators import (
     LexicalEvaluator,
     PairEvaluator,
     embedding_cache_dir,
+    lexical_evaluator,
 )
-from juzhen.evaluation.finished import LEXICAL
-from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Sets
+from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Sets, best_places
 from juzhen.evaluation.scoring import Evaluation, assemble_outputs
 from juzhen.evaluation.settings import Settings
 from juzhen.evaluation.spec import HardwareConfig
 
-AnyEncoder = SentenceEncoder | CrossEncoder | None
-"""None: the lexical baseline."""
+AnyEncoder = SentenceEncoder | CrossEncoder | LexicalEvaluator
+"""A lexical baseline stands for itself."""
 
 HALF = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.half}
 
@@ -65,21 +68,53 @@ class Pass:
         self, sets: Sets, tasks: Sequence[TransferTask] = (), *, seen: Mapping[str, Seen]
     ) -> tuple[Evaluation, Described]:
         """The scores, and what is known of the rows that were scored."""
-        evaluation = self.settings.evaluation
-        evaluator = self._evaluator()
-        plan = evaluator.plan(sets, tasks)
-        evaluator.begin(plan)
-        collate = self._collator()
-        outputs = self._outputs(evaluator, plan, collate)
-        how = {"bootstrap_samples": evaluation.bootstrap_samples, "seed": self.settings.seed}
+        evaluation, evaluator, collate = self.settings.evaluation, self._evaluator(), self._collator()
+        plan, outputs = self._encoded(evaluator, collate, sets, tasks)
+        how = {
+            "bootstrap_samples": evaluation.bootstrap_samples,
+            "seed": self.settings.seed,
+            "rankings": evaluation.rankings,
+        }
         found = evaluator.measured(plan, outputs, seen=seen, **how)
         rows = {f"{one.split}/{one.name}": one for one in sets if isinstance(one, Examples)}
-        cut = cut_in_evaluation(self.encoder, collate, plan)
+        cut = cut_in_evaluation(self._network, collate, plan)
         return found, with_leaks(describe_rows(rows, cut, temperature=plan.temperature), seen)
 
+    def lists(
+        self, ranking: RankingSet, *, depth: int
+    ) -> tuple[Int[np.ndarray, "queries depth"], Callable[[int], float]]:
+        """The documents of every query, best first; and what finds those of one again, and gives the seconds."""
+        plan, outputs = self._encoded(self._evaluator(), self._collator(), [ranking])
+        (found,), (score,) = plan.ranked(outputs, depth=depth), plan.matchers(outputs)
+
+        def find(query: int) -> float:
+            since = time.perf_counter()
+            if isinstance(self.encoder, SentenceEncoder):
+                self.encoder.encode(ranking.queries[query])
+            best_places(score(np.array([query]), None)[0], depth)
+            return time.perf_counter() - since
+
+        return found, find
+
+    def _encoded(
+        self,
+        evaluator: Evaluator,
+        collate: SentenceCollator | None,
+        sets: Sets,
+        tasks: Sequence[TransferTask] = (),
+    ) -> tuple[EvaluationPlan, np.ndarray]:
+        plan = evaluator.plan(sets, tasks)
+        evaluator.begin(plan)
+        return plan, self._outputs(evaluator, plan, collate)
+
+    @property
+    def _network(self) -> SentenceEncoder | CrossEncoder | None:
+        """None: nothing is encoded."""
+        return None if isinstance(self.encoder, LexicalEvaluator) else self.encoder
+
     def _evaluator(self) -> Evaluator:
-        if self.encoder is None:
-            return LexicalEvaluator()
+        if isinstance(self.encoder, LexicalEvaluator):
+            return self.encoder
         if isinstance(self.encoder, CrossEncoder):
             return PairEvaluator(self.encoder)
         evaluation = self.settings.evaluation
@@ -91,7 +126,7 @@ class Pass:
         )
 
     def _collator(self) -> SentenceCollator | None:
-        encoder = self.encoder
+        encoder = self._network
         if encoder is None:
             return None
         inner = encoder.inner if isinstance(encoder, CrossEncoder) else encoder
@@ -112,13 +147,14 @@ class Pass:
         self, evaluator: Evaluator, plan: EvaluationPlan, collate: SentenceCollator | None
     ) -> np.ndarray:
         """What the encoder gives for each row of the plan, in order."""
-        if plan.examples is NOTHING or self.encoder is None or collate is None:
+        encoder = self._network
+        if plan.examples is NOTHING or encoder is None or collate is None:
             return np.zeros((1, 1), dtype=np.float32)
         hardware = self.settings.hardware
         lengths, outputs = collate.row_lengths(plan.examples), []
         order = TokenBudget(lengths, max_tokens=hardware.eval_batch_tokens)
         bars = Progress(disable=not self.progress, transient=True)
-        with _prepared(self.encoder, hardware) as device, bars as bar:
+        with _prepared(encoder, hardware) as device, bars as bar:
             task = bar.add_task("encoding", total=len(lengths))
             for rows in order:
                 found = evaluator.output(collate(plan.examples, rows).to(device))
@@ -150,20 +186,20 @@ def _prepared(encoder: SentenceEncoder | CrossEncoder, hardware: HardwareConfig)
         inner.micro_batch_tokens = before[1]
 
 
-def open_encoder(encoder: str | Path | SentenceEncoder | CrossEncoder) -> AnyEncoder:
-    """An encoder by the path of a run or a folder, a built-in name, or "lexical"; one that is loaded as it is.
+def open_encoder(encoder: str | Path | AnyEncoder) -> AnyEncoder:
+    """An encoder by the path of a run or a folder, a built-in name, "lexical" or "bm25"; one that is loaded as it is.
 
     Raises UserError when there is none.
     """
     if not isinstance(encoder, str | Path):
         return encoder
-    if str(encoder) == LEXICAL:
-        return None
+    if str(encoder) in LEXICAL:
+        return lexical_evaluator(str(encoder))
     return (CrossEncoder if is_cross_encoder(encoder) else SentenceEncoder).load(encoder)
 
 
 def evaluate(
-    encoder: str | Path | SentenceEncoder | CrossEncoder,
+    encoder: str | Path | AnyEncoder,
     sets: Sequence[str | DatasetConfig | Examples | RankingSet],
     *,
     data_dir: str | Path = "data",
@@ -174,7 +210,7 @@ def evaluate(
 ) -> Evaluation:
     """The scores of a saved encoder on some sets.
 
-    encoder     a run, a folder or built-in name, an encoder that is loaded, or "lexical"
+    encoder     a run, a folder or built-in name, an encoder that is loaded, "lexical" (TF-IDF) or "bm25"
     sets        names of conf/dataset, descriptions of sets, rows that are loaded, or rankings
     data_dir    where sets lie that are not built in
     trained_on  rows that the encoder has learnt from: sets that hold some of them are scored without them, too

@@ -7,12 +7,12 @@ from functools import partial
 import numpy as np
 import torch
 
-from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
+from juzhen.core.measures import RANKINGS, ranking_measure
 from juzhen.core.result import WITHOUT_LEAKS, Score
 from juzhen.data.leaks import Seen
 from juzhen.data.rankings import RankingSet
-from juzhen.evaluation.plan import EvaluationPlan
+from juzhen.evaluation.plan import EvaluationPlan, require_finite
 from juzhen.metrics.correlation import bootstrap_mean
 from juzhen.metrics.ranking import COSINE_TEMPERATURE, query_numbers
 from juzhen.metrics.scoring import CONFIDENCE, score_set
@@ -45,25 +45,29 @@ def measure(
     seen: Mapping[str, Seen],
     bootstrap_samples: int,
     seed: int,
+    rankings: Sequence[str] = (),
 ) -> Evaluation:
     """Scores everything that is planned, from what the encoder gave for `plan.examples`.
 
-    seen  `split/dataset` → rows, or queries, that training has seen: these sets are scored without them too
+    seen      `split/dataset` → rows, or queries, that training has seen: these sets are scored without them too
+    rankings  measures of rankings besides RANKINGS
     """
     how = {"bootstrap_samples": bootstrap_samples, "seed": seed}
     scores = plan.scores(outputs)
     found = score_sets(plan.sets, scores, temperature=plan.temperature, seen=seen, **how)
     found |= score_tasks(plan, outputs, **how)
     per_query: dict[str, np.ndarray] = {}
-    for one, documents in zip(plan.rankings, plan.ranked(outputs), strict=True):
-        numbers = query_numbers(documents, one.relevant)
+    measures = list(dict.fromkeys([*RANKINGS, *rankings]))
+    depth = max(ranking_measure(name)[1] for name in measures)
+    for one, documents in zip(plan.rankings, plan.ranked(outputs, depth=depth), strict=True):
+        numbers = query_numbers(documents, one.relevant, measures)
         per_query |= {f"{one.column}/{metric}": values for metric, values in numbers.items()}
-        found |= _score_ranking(one, numbers, seen.get(one.column), **how)
+        found |= score_ranking_set(one, numbers, seen.get(one.column), **how)
     per_row = {f"{one.split}/{one.name}": values for one, values in zip(plan.sets, scores, strict=True)}
     return Evaluation(found, per_row, per_query)
 
 
-def _score_ranking(
+def score_ranking_set(
     one: RankingSet,
     numbers: Mapping[str, np.ndarray],
     seen: Seen | None,
@@ -117,11 +121,7 @@ def score_sets(
     found: dict[str, Score] = {}
     for one, values in zip(sets, scores, strict=True):
         left_out = np.isneginf(values) & (values.ndim > 1)  # candidates that are no wrong answer
-        if not (np.isfinite(values) | left_out).all():
-            raise UserError(
-                f"{one.split}/{one.name}: the scores are no finite numbers any more: training has left what the "
-                "precision can hold; optimizer.lr too high is the usual reason, or optimizer.clip_norm=null"
-            )
+        require_finite(values[~left_out], f"{one.split}/{one.name}")
         fitted_on = None if one.split == "dev" else dev.get(one.name)
         metrics = score_set(values, one, dev=fitted_on, temperature=temperature, **how)
         if (column := f"{one.split}/{one.name}") in seen:

@@ -41,3 +41,6 @@ class EvaluationConfig:
     # Old results lack it.
     transfer: list[str] = option("sets that are classified on frozen embeddings", [])
     transfer_limit: int | None = option("training rows of such a classifier, at most; null: all", None)
+    rankings: list[str] = option(
+        "measures of retrieval and reranking besides those that they always have", []
+    )

@@ -1,6 +1,6 @@
 """Rankings → the numbers that go into a result: of anchors among a few texts, and of queries in a corpus."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -8,43 +8,66 @@ from jaxtyping import Float, Int
 from scipy.special import logsumexp
 
 from juzhen.core.examples import Examples, Kind
+from juzhen.core.measures import RANKINGS, ranking_measure
 from juzhen.core.result import Score
 from juzhen.metrics.correlation import bootstrap_mean
 
 COSINE_TEMPERATURE = 0.05
 """Divides cosines in `ranking_loss`, as in training with loss=info_nce."""
 
-CUTOFF = 10
-"""Documents of a query's list that `query_numbers` looks at."""
+QUERIES_AT_ONCE = 16_384
+"""Queries whose lists are looked at together: memory stays bounded, however many there are."""
 
 
 def query_numbers(
-    documents: Int[np.ndarray, "queries depth"], relevant: Sequence[Mapping[int, float]]
+    documents: Int[np.ndarray, "queries depth"],
+    relevant: Sequence[Mapping[int, float]],
+    measures: Sequence[str] = RANKINGS,
 ) -> dict[str, Float[np.ndarray, "queries"]]:
-    """`ndcg_at_10`, `mrr_at_10` and `recall_at_10` of each query, from the documents that it found, best first.
+    """Each of `measures`, such as `ndcg_at_10`, of each query, from the documents that it found, best first.
 
-    ndcg    Σ_r gain_r / log2(1 + r) over ranks r ≤ 10, divided by its value for the best order there is
-    mrr     1 / rank of the first document that answers the query, 0 where none of the ten does
-    recall  share of all documents that answer it which are among the ten
+    ndcg    Σ_r gain_r / log2(1 + r) over ranks r ≤ k, divided by its value for the best order there is
+    mrr     1 / rank of the first document that answers the query, 0 where none of the first k does
+    recall  share of all documents that answer it which are among the first k
+    map     Σ_r hit_r · (hits up to r) / r over ranks r ≤ k, divided by the number of all documents that answer it
 
-    As torchmetrics has them for positive scores; it takes a document with a score of 0 or less for one not found,
-    and cosines may be negative.
+    As trec_eval has them: ndcg_cut, recip_rank of k documents, recall and map_cut. A list with fewer than k documents
+    counts as it is, so where the corpus has fewer, recall is 1.
 
     documents  numbers of documents, −1 where a list has ended
     relevant   for each query: number of a document that answers it → its gain, above 0
     """
-    ranks = np.arange(1, CUTOFF + 1)
-    gains, ideal = np.zeros((2, len(relevant), CUTOFF))
+    wanted = {name: ranking_measure(name) for name in measures}
+    parts = [
+        _numbers(
+            documents[start : start + QUERIES_AT_ONCE], relevant[start : start + QUERIES_AT_ONCE], wanted
+        )
+        for start in range(0, max(len(relevant), 1), QUERIES_AT_ONCE)
+    ]
+    return {name: np.concatenate([part[name] for part in parts]) for name in wanted}
+
+
+def _numbers(
+    documents: Int[np.ndarray, "queries depth"],
+    relevant: Sequence[Mapping[int, float]],
+    wanted: Mapping[str, tuple[str, int]],
+) -> dict[str, Float[np.ndarray, "queries"]]:
+    depth = max((cutoff for _, cutoff in wanted.values()), default=0)
+    ranks = np.arange(1, depth + 1)
+    gains, ideal = np.zeros((2, len(relevant), depth))
     for query, known in enumerate(relevant):
-        found = [known.get(document, 0.0) for document in documents[query, :CUTOFF].tolist()]
-        best = sorted(known.values(), reverse=True)[:CUTOFF]
+        found = [known.get(document, 0.0) for document in documents[query, :depth].tolist()]
+        best = sorted(known.values(), reverse=True)[:depth]
         gains[query, : len(found)], ideal[query, : len(best)] = found, best
-    discounts, counts = 1 / np.log2(1 + ranks), np.array([len(known) for known in relevant])
-    return {
-        "ndcg_at_10": (gains @ discounts) / (ideal @ discounts),
-        "mrr_at_10": ((gains > 0) / ranks).max(axis=1, initial=0.0),
-        "recall_at_10": (gains > 0).sum(axis=1) / counts,
+    hits, discounts = gains > 0, 1 / np.log2(1 + ranks)
+    counts = np.array([len(known) for known in relevant])
+    numbers: dict[str, Callable[[int], np.ndarray]] = {
+        "ndcg": lambda k: (gains[:, :k] @ discounts[:k]) / (ideal[:, :k] @ discounts[:k]),
+        "mrr": lambda k: (hits / ranks)[:, :k].max(axis=1, initial=0.0),
+        "recall": lambda k: hits[:, :k].sum(axis=1) / counts,
+        "map": lambda k: (hits * hits.cumsum(axis=1) / ranks)[:, :k].sum(axis=1) / counts,
     }
+    return {name: numbers[measure](cutoff) for name, (measure, cutoff) in wanted.items()}
 
 
 def score_ranking(

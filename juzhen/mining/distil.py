@@ -4,20 +4,20 @@ For sentence pairs: Thakur et al. 2021, https://arxiv.org/abs/2010.08240, who ca
 labelled the silver one.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
-from omegaconf import OmegaConf
 
 from juzhen.core.csv_rows import csv_text
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.whole import write_text, writing_to
-from juzhen.data.spec import DatasetConfig, LearningConfig
+from juzhen.data.spec import DatasetConfig
 from juzhen.data.views import apply_view
 from juzhen.metrics.correlation import spearman
+from juzhen.mining.written import write_description
 
 PAIR_KINDS = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR, Kind.POSITIVE_PAIR)
 COLUMNS = ("sentence1", "sentence2", "score")
@@ -91,36 +91,16 @@ def write_set(
     """
     rows = [COLUMNS, *zip(pairs.first, pairs.second, written, strict=True)]
     numbers = [float(one) for one in written]
-    config = {
-        "name": path.stem,
-        "kind": str(Kind.SCORED_PAIR),
-        "language": like.language,
-        "about": f"Pairs of {source}, graded by {graded_by} ({grade})",
-        "license": like.license,
-        "origin": f"juzhen distil, from {source} ({like.origin})",
-        "source": "local",
-        "layout": "tsv",
-        "layouts": {
-            "tsv": {
-                # From anywhere: data_dir stays free for the sets that are evaluated on.
-                "files": {"train": str(path.resolve())},
-                "columns": dict(zip(("text_a", "text_b", "score"), COLUMNS, strict=True)),
-                "header": True,
-                "quoted": True,
-            }
-        },
-        "rows": {"train": len(written), "dev": None, "test": None},
-        "hub": None,
-        "labels": None,
-        "ignore_labels": None,
-        "score_range": [0.0, 1.0] if grade == "probability" else [min(numbers), max(numbers)],
-        "view": None,
-        "limit": None,
-        "learning": asdict(LearningConfig()),
-    }
-    yaml = path.parent / "conf" / "dataset" / f"{path.stem}.yaml"
     with writing_to(f"--out {path}"):
-        yaml.parent.mkdir(parents=True, exist_ok=True)  # the table's folder is above it
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, csv_text(rows, delimiter="\t"))
-        write_text(yaml, f"# @package dataset.{path.stem}\n{OmegaConf.to_yaml(OmegaConf.create(config))}")
-    return yaml
+        return write_description(
+            path,
+            Kind.SCORED_PAIR,
+            dict(zip(("text_a", "text_b", "score"), COLUMNS, strict=True)),
+            like=like,
+            about=f"Pairs of {source}, graded by {graded_by} ({grade})",
+            origin=f"juzhen distil, from {source} ({like.origin})",
+            rows=len(written),
+            score_range=[0.0, 1.0] if grade == "probability" else [min(numbers), max(numbers)],
+        )

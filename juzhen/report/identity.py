@@ -4,7 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from juzhen.core.named import deciding_backbone, deciding_callbacks, deciding_set, name_of, without_paths
+from juzhen.core.named import (
+    LEXICAL,
+    deciding_backbone,
+    deciding_callbacks,
+    deciding_set,
+    name_of,
+    without_paths,
+)
 from juzhen.core.result import Result
 
 NOT_PART_OF_THE_ROW = (
@@ -37,14 +44,14 @@ DESCRIPTIONS = ("about", "license", "origin", "rows")
 """Keys of a data set that say something about it, or check it, and change no row."""
 
 WEIGHTS_ONLY = ("backbone", "init_from")
-"""Configuration that means nothing for the lexical baseline."""
+"""Configuration that means nothing for a lexical baseline."""
 
 
 @dataclass(frozen=True)
 class Identity:
     """What two results share when only their seeds differ.
 
-    trained_on  "a>b" for a curriculum, "a+b" for a mixture, "" for no training, "lexical" for the baseline
+    trained_on  "a>b" for a curriculum, "a+b" for a mixture, "" for no training, "lexical" for a lexical baseline
     settings    the deciding configuration as sorted (dotted key, value) pairs; models and losses by their names
     backbone    what the backbone is called, "" where it has no name; decides nothing
     """
@@ -58,7 +65,7 @@ def identify(result: Result, *, before_training: bool) -> Identity:
     """The identity of a result, or of the weights it started from."""
     config = result.config
     left_out = set(NOT_PART_OF_THE_ROW)
-    if name_of(config["model"]) == "lexical":
+    if name_of(config["model"]) in LEXICAL:
         trained_on = "lexical"
         left_out.update(TRAINING_ONLY, WEIGHTS_ONLY)
     elif before_training or not result.trained_on:

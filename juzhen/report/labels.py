@@ -61,7 +61,7 @@ UNTRAINED = "untrained"
 
 def _name(identity: Identity) -> str:
     if identity.trained_on == "lexical":
-        return "lexical"
+        return dict(identity.settings)["model.name"]
     start = dict(identity.settings).get("init_from", ABSENT)
     steps = identity.trained_on.replace("+", " + ").split(">") if identity.trained_on else []
     if start != ABSENT:

@@ -17,6 +17,9 @@ SPLITS = ("test", "dev")
 
 BOTH = "both"
 
+LEXICAL = {"lexical": "TF-IDF", "bm25": "BM25"}
+"""Name of a model without an encoder → how it scores."""
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -151,7 +154,7 @@ def _gather(results: Sequence[Result]) -> dict[Identity, Runs]:
 
 def _setup(result: Result, identity: Identity) -> str:
     if identity.trained_on == "lexical":
-        return "TF-IDF"
+        return LEXICAL[name_of(result.config["model"])]
     backbone = str(result.config["backbone"]["path"])
     return f"{backbone}, {name_of(result.config['loss'])}" if identity.trained_on else backbone
 

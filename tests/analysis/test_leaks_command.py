@@ -103,6 +103,7 @@ def test_text_files_plain_and_compressed(data):
         (["--train", "afqmc", "--threshold", "7"], "expected more than 0 and at most 1"),
         (["--train", "afqmc", "--examples", "-1"], "expected a number of rows"),
         (["--train", "afqmc", "--data-dir", "/nowhere"], "no such folder"),
+        (["--train", "afqmc", "--config-dir", "/nowhere"], "there is no dataset/*.yaml in it"),
         (["--text", "none.txt"], "no such file"),
         (["--text", "afqmc"], "type --train afqmc"),
         (["--text", "none.txt", "--threshold", "0.5"], "leave it out with --text"),

@@ -40,8 +40,28 @@ def run_example(example, folder):
 
 @pytest.mark.parametrize("page", ["README.md", "README.zh.md"])
 def test_the_example_of_the_readme_runs_in_any_folder(project_root, tmp_path, page, capfd):
-    (example,) = PYTHON.findall((project_root / page).read_text(encoding="utf-8"))
+    example, _ = PYTHON.findall((project_root / page).read_text(encoding="utf-8"))
     assert in_a_fork(run_example, example, tmp_path) == 0, capfd.readouterr().err
+
+
+def run_search(example, folder):
+    os.chdir(folder)
+    known = {}
+    exec(example, known)
+    assert [len(known[name]) for name in ("hits", "best")] == [100, 10]
+    assert known["best"][0].document in {hit.document for hit in known["hits"]}
+
+
+@pytest.mark.parametrize("page", ["README.md", "README.zh.md"])
+def test_the_search_of_the_readme_runs_with_any_cross_encoder(
+    project_root, pair_folder, tmp_path, page, capfd
+):
+    pytest.importorskip("bm25s")
+    _, example = PYTHON.findall((project_root / page).read_text(encoding="utf-8"))
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "CE").symlink_to(pair_folder)
+    assert in_a_fork(run_search, example, tmp_path) == 0, capfd.readouterr().err
+    assert "reasons" in capfd.readouterr().out
 
 
 def test_import_is_quick_and_loads_no_torch(tmp_path):
@@ -51,9 +71,8 @@ def test_import_is_quick_and_loads_no_torch(tmp_path):
         "print(took < 0.3, 'torch' in sys.modules, dir(juzhen), hasattr(juzhen, 'Encoder'))"
     )
     done = python("-c", code, cwd=tmp_path)
-    assert done.stdout == "True False ['CrossEncoder', 'PromptEncoder', 'SentenceEncoder'] False\n", (
-        done.stderr
-    )
+    names = ["CrossEncoder", "MiningOptions", "PromptEncoder", "SentenceEncoder", "load_ranking", "mine"]
+    assert done.stdout == f"True False {names} False\n", done.stderr
 
 
 def test_shapes_follow_what_is_given(encoder):

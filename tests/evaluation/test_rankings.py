@@ -1,10 +1,13 @@
 """A ranking goes through the same evaluator as pairs: with them, in one pass, and by other people's definitions."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
 from jobs import tiny_encoder
 from torchmetrics.functional.retrieval import (
+    retrieval_average_precision,
     retrieval_normalized_dcg,
     retrieval_recall,
     retrieval_reciprocal_rank,
@@ -18,11 +21,13 @@ from juzhen.data.rankings import RankingSet
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.evaluation import evaluate
+from juzhen.evaluation.evaluators import BM25Evaluator
 from juzhen.evaluation.run import Pass
 from juzhen.evaluation.settings import Settings
+from juzhen.metrics.bm25 import cut_of, terms
 from juzhen.metrics.ranking import query_numbers
 
-METRICS = ("ndcg_at_10", "mrr_at_10", "recall_at_10")
+METRICS = ("ndcg_at_10", "mrr_at_10", "recall_at_10", "recall_at_100", "map_at_100")
 FEW = Settings(debug_rows=40)
 
 
@@ -62,7 +67,7 @@ def test_numbers_of_a_query_are_those_of_torchmetrics():
         gains = np.where(draw.random((6, size)) < 0.3, draw.integers(1, 4, (6, size)), 0)
         gains[:, 2] = 1
         relevant = [{int(place): float(row[place]) for place in np.flatnonzero(row)} for row in gains]
-        found = query_numbers(np.argsort(-scores, axis=1)[:, :20], relevant)
+        found = query_numbers(np.argsort(-scores, axis=1), relevant)
         assert tuple(found) == METRICS
         for query in range(6):
             given, gain = torch.from_numpy(scores[query]), torch.from_numpy(gains[query])
@@ -70,10 +75,58 @@ def test_numbers_of_a_query_are_those_of_torchmetrics():
                 retrieval_normalized_dcg(given, gain, top_k=10),
                 retrieval_reciprocal_rank(given, gain > 0, top_k=10),
                 retrieval_recall(given, gain > 0, top_k=10),
+                1.0,  # the whole corpus is looked at
+                retrieval_average_precision(given, gain > 0),
             ]
             np.testing.assert_allclose(
                 [found[name][query] for name in METRICS], [float(one) for one in expected], atol=1e-6
             )
+
+
+def test_bm25_puts_documents_in_the_order_of_bm25s(ranking, pairs):
+    bm25s = pytest.importorskip("bm25s")
+    theirs = bm25s.BM25(k1=0.9, b=0.4)
+    theirs.index([terms(text) for text in ranking.corpus], show_progress=False)
+    scores = np.stack([theirs.get_scores(terms(text)) for text in ranking.queries])
+    expected = query_numbers(np.argsort(-scores, axis=1, kind="stable"), ranking.relevant)
+    few = reranked(ranking)
+    found = evaluate(BM25Evaluator(k1=0.9, b=0.4), [ranking, few], settings=FEW)
+    for metric in METRICS:
+        np.testing.assert_allclose(found.per_query[f"{ranking.column}/{metric}"], expected[metric], atol=1e-6)
+    among = np.full_like(scores, -1)
+    for query, some in enumerate(few.candidates):
+        among[query, some] = scores[query, some]
+    expected = query_numbers(np.argsort(-among, axis=1, kind="stable")[:, :3], few.relevant)
+    np.testing.assert_allclose(found.per_query["test/few/ndcg_at_10"], expected["ndcg_at_10"], atol=1e-6)
+    with pytest.raises(UserError, match="test/demo_sts: BM25 puts the documents of a query in order"):
+        evaluate("bm25", [pairs], settings=FEW)
+
+
+@pytest.mark.parametrize("corpus", [[], ["今天"]])
+def test_a_ranking_without_queries_or_documents_is_refused(corpus):
+    empty = RankingSet("empty", "test", [], corpus, [])
+    with pytest.raises(UserError, match=f"test/empty: 0 queries and {len(corpus)} documents; expected one"):
+        evaluate("lexical", [empty], settings=FEW)
+
+
+def test_bm25_takes_words_where_it_is_told_to(ranking):
+    pytest.importorskip("bm25s")
+    pytest.importorskip("jieba")
+    assert terms("我想学习Python编程", cut_of("jieba")) == ["我", "想", "学习", "python", "编程"]
+    by_words = evaluate(BM25Evaluator(tokens="jieba"), [ranking], settings=FEW)
+    by_characters = evaluate("bm25", [ranking], settings=FEW)
+    assert by_words.scores != by_characters.scores
+    with pytest.raises(UserError, match="tokens=words: known: characters, jieba"):
+        BM25Evaluator(tokens="words")
+
+
+@pytest.mark.parametrize(("package", "tokens"), [("bm25s", "characters"), ("jieba", "jieba")])
+def test_what_bm25_needs_is_named_where_it_is_not_installed(package, tokens, monkeypatch):
+    if package == "jieba":
+        pytest.importorskip("bm25s")
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(UserError, match=rf"{package}: pip install 'juzhen-embeddings\[search\]'"):
+        BM25Evaluator(tokens=tokens)
 
 
 @pytest.mark.parametrize("name", ["embeddings", "pairs", "lexical"])

@@ -31,7 +31,16 @@ FROM_TEXT = [
     (model, loss)
     for model in sorted(loss_table.options("model"))
     if model
-    not in ("biencoder", "crossencoder", "distill", "distill_translations", "guided", "lexical", "mlm")
+    not in (
+        "biencoder",
+        "crossencoder",
+        "distill",
+        "distill_translations",
+        "guided",
+        "lexical",
+        "bm25",
+        "mlm",
+    )
     for loss, one in loss_table.options("loss").items()
     if loss != "info_nce_guided"  # for model=guided alone
     and {Kind.POSITIVE_PAIR} | ({Kind.TRIPLET} if model not in PAIRS_ALONE else set())

@@ -19,11 +19,17 @@ TEXT_SUFFIXES = (".txt", ".txt.zst", ".txt.gz")
 class ConfiguredSets:
     """The datasets of conf/dataset as they lie below `data_dir`; demo sets come with juzhen.
 
-    absent  `set/split` that has no file, in the order in which they were looked for
+    config_dir  a further folder of dataset/ files; None: there is none
+    absent      `set/split` that has no file, in the order in which they were looked for
+
+    Raises UserError for a `config_dir` without such files.
     """
 
-    def __init__(self, folder: Path, data_dir: Path) -> None:
-        self.files = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+    def __init__(self, folder: Path, data_dir: Path, *, config_dir: Path | None = None) -> None:
+        further = [] if config_dir is None else sorted((config_dir / "dataset").glob("*.yaml"))
+        if config_dir is not None and not further:
+            raise UserError(f"--config-dir {config_dir}: there is no dataset/*.yaml in it")
+        self.files = {path.stem: path for path in [*sorted(folder.glob("*.yaml")), *further]}
         self.data_dir = data_dir
         self.absent: list[str] = []
         self._read: dict[str, Examples | None] = {}

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from juzhen.core.examples import Examples
+from juzhen.core.examples import JUDGED, Examples
 from juzhen.data.leaks.pairs import PairIndex, pair_columns
 
 
@@ -14,7 +14,7 @@ from juzhen.data.leaks.pairs import PairIndex, pair_columns
 class Seen:
     """What training has seen of one evaluation split.
 
-    rows    positions of the seen rows, int64, sorted
+    rows    positions of the seen rows, int64, sorted; of judgements the queries of these, counted from 0
     share   their part of the split, as a fraction
     by_set  training set → how many of these rows it holds; sets without any are left out, sets may overlap
     """
@@ -58,6 +58,11 @@ class SeenRows:
         by_set: dict[str, np.ndarray] = {}
         for one, found in zip(self._learnt, self._found, strict=True):
             by_set[one.name] = np.union1d(by_set.get(one.name, found[place]), found[place])
+        evaluated = self._evaluation[place]
         rows = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *by_set.values()]))
         counts = {name: len(some) for name, some in by_set.items() if len(some)}
-        return Seen(rows, len(rows) / max(len(self._evaluation[place]), 1), counts)
+        scored = len(evaluated)
+        if evaluated.kind in JUDGED:
+            queries, of_rows = np.unique(evaluated.columns["query"], return_inverse=True)
+            rows, scored = np.unique(of_rows[rows]), len(queries)
+        return Seen(rows, len(rows) / max(scored, 1), counts)

@@ -1,0 +1,226 @@
+"""Hard negatives by the weights as they are now, again and again while they learn."""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+
+from callbacks.health import append_line
+from callbacks.lightning_internals import is_between_steps
+from conf.declared import declared
+from conf.job import JobConfig
+from juzhen.core.errors import UserError, nearest
+from juzhen.core.examples import Kind
+from juzhen.core.named import name_of
+from juzhen.losses.options import number, whole_number
+from juzhen.mining.in_training import InForce, MinedRows
+from juzhen.mining.options import MiningOptions
+from lightning_modules.biencoder import BiEncoder
+from lightning_modules.chosen_losses import Match
+
+KEY = "callbacks.mining"
+MINING_FILE = "mining.jsonl"
+
+
+class NegativeMining(pl.Callback):
+    """Gives rows with an anchor and a positive new negatives, by the rules of `juzhen mine`, as `due` says.
+
+    The anchors and the corpus of a set (`juzhen.mining.in_training.MinedRows`) are encoded with the current weights,
+    without dropout, and what is found takes the place of the rows' negatives from the next batch on. Seconds, the share
+    of rows whose negatives have changed, and the mean score are logged, and go to `mining.jsonl`. Of several processes
+    the first one mines for all.
+
+    phases       shares of training at which its phases end, rising to 1
+    every_steps  optimizer steps between two minings, of each phase; null: there is one alone, before the first step
+    hard_share   of the negatives, at the start and at the end of each phase, and in between along a line; the others
+                 are drawn at random
+    hard_at_most hard negatives of a row; null: as many as the share says
+    until_easy   hard negatives stay until they have become easy (`juzhen.mining.in_training`); false: all are new
+    sets         trained sets whose negatives are mined; null: all
+
+    The others are those of `MiningOptions`.
+    """
+
+    def __init__(
+        self,
+        *,
+        phases: Sequence[float],
+        every_steps: Sequence[int] | None,
+        hard_share: Sequence[float],
+        negatives: int,
+        hard_at_most: int | None,
+        until_easy: bool,
+        sets: Sequence[str] | None,
+        depth: int,
+        first_rank: int,
+        share: float | None,
+        margin: float | None,
+        temperature: float | None,
+    ) -> None:
+        self.phases = [number(f"{KEY}.phases", one, low=0.0, high=1.0, open_low=True) for one in phases]
+        if self.phases != sorted(set(self.phases)) or self.phases[-1:] != [1.0]:
+            raise UserError(
+                f"{KEY}.phases={list(phases)}: expected shares of training that rise to 1, such as [0.3, 0.7, 1]"
+            )
+        self.hard_share = _each(number, "hard_share", hard_share, len(phases) + 1, low=0.0, high=1.0)
+        self.every_steps = None
+        if every_steps is not None:
+            self.every_steps = _each(whole_number, "every_steps", every_steps, len(phases), low=1)
+        most = negatives if hard_at_most is None else hard_at_most
+        self.hard_at_most = whole_number(f"{KEY}.hard_at_most", most, low=0)
+        self.until_easy = until_easy
+        self.sets = sets
+        rules = {"depth": depth, "first_rank": first_rank, "share": share}
+        rules |= {"margin": margin, "temperature": temperature, "negatives": negatives}
+        try:
+            self.options = MiningOptions(**rules)
+        except UserError as error:
+            raise UserError(f"{KEY}.{error}") from None
+        if depth < negatives:
+            raise UserError(
+                f"{KEY}.depth={depth}: expected {KEY}.negatives={negatives} at least, to choose from"
+            )
+        self.times, self.seconds = 0, 0.0
+        self._mined_at: int | None = None
+        self._rows: dict[str, MinedRows] = {}
+        self._found: dict[str, InForce] = {}
+
+    def check(self, job: JobConfig, stages: Sequence[Mapping[str, Match]]) -> None:
+        """Raises UserError for what cannot be mined for, before rows are read."""
+        model = declared(job.model["_target_"])
+        if model.trains is False or model.input_kind is not None or "embeddings" not in model.provides:
+            raise UserError(
+                f"{KEY}: {model.name} does not learn embeddings from anchors and positives; type model=biencoder, or "
+                "leave mining out"
+            )
+        for name in self.sets or ():
+            if name not in job.dataset:
+                raise UserError(
+                    f"{KEY}.sets={list(self.sets)}: this job does not learn from {name}; {nearest(name, job.dataset)}"
+                )
+        for name, match in ((name, one) for stage in stages for name, one in stage.items()):
+            if self._is_mined(name) and Kind.TRIPLET not in declared(match.loss["_target_"]).input_kinds:
+                raise UserError(
+                    f"{KEY}: loss={name_of(match.loss)} of {name} reads no negatives; choose one that does, such as "
+                    f"loss=info_nce, or name the sets that are mined for: {KEY}.sets=[…]"
+                )
+
+    def due(self, step: int, total_steps: int) -> bool:
+        """Before the first step, at the start of each phase, and every so many steps from there."""
+        if self.every_steps is None or step >= total_steps:
+            return step == 0
+        starts = [math.ceil(share * total_steps) for share in (0.0, *self.phases[:-1])]
+        phase = int(np.searchsorted(starts, step, side="right")) - 1
+        return (step - starts[phase]) % self.every_steps[phase] == 0
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        if stage != "fit":
+            return
+        data = trainer.datamodule
+        self._rows = {name: MinedRows(rows) for name, rows in data.train.items() if self._is_mined(name)}
+        data.rows_change = bool(self._rows)
+        for name, rows in self._rows.items():
+            if (count := len(rows.ranking.corpus)) < self.options.depth:
+                raise UserError(
+                    f"{KEY}.depth={self.options.depth}: there are {count} texts to choose negatives of {name} "
+                    "from; expected no more than that"
+                )
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: BiEncoder) -> None:
+        self._put_in_force(trainer)  # after a resume
+        self._mine_if_due(trainer, pl_module)
+
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: BiEncoder, *step: Any) -> None:
+        if not is_between_steps(trainer) and not trainer.received_sigterm:  # then it is done after the resume
+            self._mine_if_due(trainer, pl_module)
+
+    def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        trainer.datamodule.train.update({name: rows.examples for name, rows in self._rows.items()})
+
+    def state_dict(self) -> dict[str, Any]:
+        found = {
+            name: {column: torch.from_numpy(values) for column, values in vars(one).items()}
+            for name, one in self._found.items()
+        }
+        return {"times": self.times, "seconds": self.seconds, "mined_at": self._mined_at, "found": found}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.times, self.seconds, self._mined_at = state["times"], state["seconds"], state["mined_at"]
+        self._found = {
+            name: InForce(**{column: values.numpy() for column, values in one.items()})
+            for name, one in state["found"].items()
+        }
+
+    def summary(self) -> dict[str, float]:
+        """How often negatives were mined, and how long that took, over all sessions of the stage."""
+        return {"times": self.times, "seconds": round(self.seconds, 2)}
+
+    def _is_mined(self, name: str) -> bool:
+        return self.sets is None or name in self.sets
+
+    def _mine_if_due(self, trainer: pl.Trainer, module: BiEncoder) -> None:
+        step, total = trainer.global_step, module.total_steps
+        if not self._rows or self._mined_at == step or not self.due(step, total):
+            return
+        began = time.perf_counter()
+        share = np.interp(step / total, [0.0, *self.phases], self.hard_share)
+        found = self._mined(trainer, module, float(share)) if trainer.is_global_zero else None
+        found = trainer.strategy.broadcast(found)
+        lasted = time.perf_counter() - began
+        self.times, self.seconds, self._mined_at = self.times + 1, self.seconds + lasted, step
+        for name, rows in self._rows.items():
+            self._tell(trainer, name, rows, found[name], seconds=lasted)
+        self._found = found
+        self._put_in_force(trainer)
+
+    def _mined(self, trainer: pl.Trainer, module: BiEncoder, share: float) -> dict[str, InForce]:
+        negatives, place = self.options.negatives, [module.job.seed, trainer.datamodule.stage.index]
+        hard = min(int(negatives * share + 0.5), self.hard_at_most)
+        found = {}
+        with trainer.precision_plugin.forward_context():
+            for index, (name, rows) in enumerate(self._rows.items()):
+                drawn = np.random.SeedSequence([*place, trainer.global_step, index]).generate_state(1)
+                found[name] = rows.mined(
+                    module.encoder,
+                    replace(self.options, hard_share=hard / negatives, seed=int(drawn[0])),
+                    batch_tokens=module.job.hardware.eval_batch_tokens,
+                    before=self._found.get(name) if self.until_easy else None,
+                )
+        return found
+
+    def _put_in_force(self, trainer: pl.Trainer) -> None:
+        for name, found in self._found.items():
+            trainer.datamodule.train[name] = self._rows[name].with_negatives(found)
+
+    def _tell(
+        self, trainer: pl.Trainer, name: str, rows: MinedRows, found: InForce, *, seconds: float
+    ) -> None:
+        if not trainer.is_global_zero:
+            return
+        is_there = found.documents >= 0
+        told = {
+            "seconds": round(seconds, 3),
+            "changed_rows": rows.changed(self._found.get(name), found),
+            "score": float(found.scores.mean(where=is_there)),
+            "hard_share": float(found.is_hard.mean()),
+            "missing_share": float(1 - is_there.mean()),
+        }
+        append_line(trainer, MINING_FILE, {"set": name, **told})
+        for logger in trainer.loggers:
+            logger.log_metrics(
+                {f"mining/{name}/{key}": value for key, value in told.items()}, trainer.global_step
+            )
+
+
+def _each(check: Any, key: str, values: Sequence[Any], count: int, **limits: Any) -> list[Any]:
+    """Each value, checked. Raises UserError where there are not `count`."""
+    if len(values) != count:
+        raise UserError(
+            f"{KEY}.{key}={list(values)}: expected {count} numbers for the phases of {KEY}.phases"
+        )
+    return [check(f"{KEY}.{key}", one, **limits) for one in values]

@@ -1,0 +1,242 @@
+"""`juzhen mine`: hard negatives for the pairs of a set."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from juzhen.cli.arguments import BATCH_TOKENS, SEED, VerbParser, data_folder
+from juzhen.core.network import without_hub
+from juzhen.core.numerals import finite_number, whole_number
+from juzhen.core.places import DATASETS
+from juzhen.mining.options import FALSE_NEGATIVES, INDEXES, MiningOptions
+
+if TYPE_CHECKING:  # --help should not wait for it
+    from juzhen.encoders import CrossEncoder, SentenceEncoder
+
+NONE = "none"
+
+
+def parser() -> VerbParser:
+    parser = VerbParser(
+        "mine",
+        description="Looks for texts that are close to a query and do not answer it, and writes them beside its "
+        "positives as a set of triplets: a table, the configuration that reads it, and a parquet file of all "
+        "candidates with rank, score and the reason why each was kept or refused. A mining that was killed goes "
+        "on when the same command is given again.",
+        epilog="Of sets of 0/1 pairs the queries are all sentences that have a duplicate. How many of the candidates "
+        "that are kept answer their query after all is measured on those whose label is known.",
+    )
+    parser.add_argument("dataset", help="a set of pairs or triplets: lcqmc …")
+    parser.add_argument(
+        "sources",
+        nargs="+",
+        metavar="source",
+        help="what finds candidates: run folder or folder of an encoder, builtin/mini_zh, bm25; several are pooled, "
+        "and the first gives the scores",
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="FILE.tsv", help="table to write; its name names the set"
+    )
+    parser.add_argument("--split", choices=("train", "dev", "test"), help="default: train")
+    _add_search(parser)
+    _add_rules(parser)
+    _add_choice(parser)
+    parser.add_data_dir()
+    parser.add_argument("--cache", type=Path, metavar="FOLDER", help="keep embeddings here for the next time")
+    parser.add_seed(of="what is drawn")
+    parser.add_batch_tokens()
+    return parser
+
+
+def _add_search(parser: VerbParser) -> None:
+    _add_count(parser, "--depth", "candidates of each source (default: 100)", example=100)
+    parser.add_argument(
+        "--index",
+        choices=INDEXES,
+        help="all documents, or an index of FAISS, whose recall is then told (default: exact)",
+    )
+    _add_count(parser, "--first-rank", "candidates before this rank are refused (default: 1)", example=10)
+    for side in ("query", "document"):
+        parser.add_argument(f"--{side}-prompt", metavar="NAME", help=f"prompt of the encoder, such as {side}")
+
+
+def _add_rules(parser: VerbParser) -> None:
+    parser.add_argument(
+        "--share",
+        type=lambda text: None if text == NONE else finite_number("--share", example=0.95)(text),
+        help="refuse what scores above this share of the lowest score of a positive, or none (default: 0.95)",
+    )
+    _add_number(parser, "--margin", "refuse what scores above that score less this", example=0.05)
+    _add_number(
+        parser, "--threshold", "refuse what scores at least this, by the judge if there is one", example=0.9
+    )
+    parser.add_argument("--judge", metavar="RUN", help="a cross-encoder that scores what other rules keep")
+    parser.add_argument(
+        "--calibrate-on", metavar="SET", help="fit the threshold on the 0/1 pairs of this set's dev split"
+    )
+    _add_number(
+        parser,
+        "--false-negative-rate",
+        "share of the pairs with label 1 that a fitted threshold lets through (default: 0.05)",
+        example=0.05,
+    )
+    parser.add_argument(
+        "--keep-out",
+        nargs="+",
+        metavar="SET",
+        help="sentences of these sets' dev and test splits are refused",
+    )
+
+
+def _add_choice(parser: VerbParser) -> None:
+    _add_count(parser, "--negatives", "for each positive (default: 8)", example=8)
+    _add_number(
+        parser, "--hard-share", "of them from the sources, the others at random (default: 0.5)", example=0.5
+    )
+    _add_number(
+        parser,
+        "--temperature",
+        "draw hard ones by a softmax over scores (default: the best ones)",
+        example=0.05,
+    )
+    parser.add_argument(
+        "--false-negatives",
+        choices=FALSE_NEGATIVES,
+        help="what scores too high: another takes its place · it becomes a positive · the positive stands in its "
+        "place, which InfoNCE leaves out (default: drop)",
+    )
+
+
+def _add_count(parser: VerbParser, flag: str, about: str, *, example: int) -> None:
+    number = whole_number(flag, least=1, expected=f"1 or more, such as {example}")
+    parser.add_argument(flag, type=number, metavar="N", help=about)
+
+
+def _add_number(parser: VerbParser, flag: str, about: str, *, example: float) -> None:
+    parser.add_argument(flag, type=finite_number(flag, example=example), metavar="NUMBER", help=about)
+
+
+def run(
+    dataset: str,
+    sources: Sequence[str],
+    *,
+    out: Path,
+    split: str = "train",
+    depth: int = MiningOptions.depth,
+    index: str = MiningOptions.index,
+    first_rank: int = MiningOptions.first_rank,
+    share: float | None = MiningOptions.share,
+    margin: float | None = MiningOptions.margin,
+    threshold: float | None = MiningOptions.threshold,
+    negatives: int = MiningOptions.negatives,
+    hard_share: float = MiningOptions.hard_share,
+    temperature: float | None = MiningOptions.temperature,
+    false_negatives: str = MiningOptions.false_negatives,
+    judge: str | None = None,
+    calibrate_on: str | None = None,
+    false_negative_rate: float = 0.05,
+    keep_out: Sequence[str] = (),
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
+    data_dir: Path | None = None,
+    cache: Path | None = None,
+    seed: int = SEED,
+    batch_tokens: int = BATCH_TOKENS,
+) -> None:
+    """Reads, mines, writes, and says what was refused and how the new set is trained on."""
+    from juzhen.mining.written import check_place
+
+    check_place(out, f"mined/{dataset}", ending="hard")
+    options = MiningOptions(
+        depth=depth,
+        index=index,
+        first_rank=first_rank,
+        share=share,
+        margin=margin,
+        threshold=threshold,
+        negatives=negatives,
+        hard_share=hard_share,
+        temperature=temperature,
+        false_negatives=false_negatives,
+        seed=seed,
+    )
+    without_hub()
+    from juzhen.data.audit.sources import ConfiguredSets
+    from juzhen.data.retrieval import as_ranking
+    from juzhen.encoders.embedding_cache import EmbeddingCache
+    from juzhen.mining.negatives import mine
+    from juzhen.mining.sets import read_set
+
+    folder, portions = data_folder(data_dir), out.with_suffix(".portions")
+    config, examples = read_set(DATASETS, dataset, split, data_dir=folder)
+    pairs = None if calibrate_on is None else read_set(DATASETS, calibrate_on, "dev", data_dir=folder)[1]
+    mined = mine(
+        as_ranking(examples),
+        [_loaded(source) for source in sources],
+        options,
+        folder=portions,
+        judge=None if judge is None else _judge(judge),
+        evaluation=ConfiguredSets(DATASETS, folder).evaluation(keep_out) if keep_out else (),
+        calibrate_on=pairs,
+        false_negative_rate=false_negative_rate,
+        query_prompt=query_prompt,
+        document_prompt=document_prompt,
+        batch_tokens=batch_tokens,
+        cache=None if cache is None else EmbeddingCache(cache),
+    )
+    yaml, count = mined.write(out, like=config)
+    told = _told(mined.report())
+    shutil.rmtree(portions)
+    print(f"{count:,} rows of {dataset}/{split} with {options.negatives} negatives each: {out}")
+    print(f"all candidates with their reasons: {out.with_suffix('.parquet')}\nconfiguration: {yaml}")
+    print("\n".join(told))
+    print(
+        f"train on it:\n  python train.py --config-dir {yaml.parents[1]} 'dataset=[{out.stem}]' loss=info_nce "
+        f"data_dir={folder if folder.is_dir() else out.parent}"
+    )
+
+
+def _loaded(source: str) -> "SentenceEncoder | str":
+    from juzhen.encoders import SentenceEncoder
+    from juzhen.encoders.locate import encoder_folder
+    from juzhen.mining.negatives import BM25
+
+    if source == BM25:
+        return source
+    encoder_folder(source)  # the hub is not asked
+    return SentenceEncoder.load(source)
+
+
+def _judge(run: str) -> "CrossEncoder":
+    from juzhen.encoders import CrossEncoder
+    from juzhen.encoders.locate import encoder_folder
+
+    encoder_folder(run)
+    return CrossEncoder.load(run)
+
+
+def _told(report: dict[str, Any]) -> list[str]:
+    """The report in words."""
+    lines = ["candidates: " + ", ".join(f"{count:,} {reason}" for reason, count in report["reasons"].items())]
+    lines += [
+        f"recall of the index of {name}: {100 * value:.2f} %"
+        for name, value in report["index_recall"].items()
+    ]
+    if (fitted := report.get("threshold")) is not None:
+        lines.append(
+            f"threshold {fitted['value']:.4f}, fitted on {fitted['positives']:,} pairs with label 1, of which "
+            f"{100 * fitted['kept_positives']:.1f} % lie below, and {fitted['negatives']:,} with label 0, of which "
+            f"{100 * fitted['refused_negatives']:.1f} % do not"
+        )
+    before, after = report["known_before"], report["known_after"]
+    wrong, left = report["false_negatives_before"], report["false_negatives_after"]
+    if not before:
+        return [*lines, "false negatives: no candidate of a query with two positives has a known label"]
+    rate = f"{100 * left / after:.1f} % ({left:,} of {after:,})" if after else "none is kept"
+    return [
+        *lines,
+        f"false negatives among candidates whose label is known: {100 * wrong / before:.1f} % ({wrong:,} of "
+        f"{before:,}) before the rules that know no label, {rate} after; these let {left:,} of {wrong:,} answers "
+        f"through, and refuse {before - wrong - (after - left):,} of {before - wrong:,} others",
+    ]

@@ -1,0 +1,179 @@
+"""The nearest documents of many queries, by products of blocks, in memory that does not grow with their number."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from juzhen.core.errors import UserError
+
+LEAST_CODED = 10_000
+"""Documents from which the codes of ivf_pq can be learnt."""
+
+QUERIES_AT_ONCE = 256
+DOCUMENTS_AT_ONCE = 32_768
+"""Their product is the largest block of scores, 34 MB."""
+
+PART = 4096
+"""Documents whose k-th best score is the least that others of the first block must reach."""
+
+
+class Hit(NamedTuple):
+    """A document that was found: its number in the corpus, from 0, and its score, higher = closer."""
+
+    document: int
+    score: float
+
+
+def check_top_k(top_k: int, number: int) -> None:
+    """Raises UserError for an empty corpus, and for more documents than there are."""
+    if not number:
+        raise UserError("the corpus is empty: there is no document to find")
+    if not isinstance(top_k, int) or not 1 <= top_k <= number:
+        raise UserError(f"top_k={top_k}: there are {number:,} documents; expected 1 to {number}")
+
+
+class Best:
+    """The `k` best documents of each query among those that were added; of equal scores the lower number.
+
+    lowest  scores must be above this
+    """
+
+    def __init__(self, num_queries: int, k: int, *, lowest: float = -np.inf) -> None:
+        self.k = k
+        self.documents = np.empty((num_queries, 0), dtype=np.int64)
+        self.scores = np.empty((num_queries, 0), dtype=np.float32)
+        self._least = np.full(num_queries, lowest, dtype=np.float32)
+
+    def add(self, scores: Float[np.ndarray, "queries block"], first: int) -> None:
+        """Adds the documents from number `first` on; numbers must rise from call to call."""
+        least = self._least
+        if (
+            self.documents.shape[1] < self.k < scores.shape[1]
+        ):  # what is below the k-th of a part need not be sorted
+            kth = np.partition(scores[:, : max(PART, self.k)], -self.k, axis=1)[:, -self.k]
+            least = np.maximum(least, np.nextafter(kth, np.float32(-np.inf)))
+        rows, columns = np.nonzero(scores > least[:, None])
+        known = self.documents.shape[1]
+        queries = np.concatenate([np.repeat(np.arange(len(scores)), known), rows])
+        documents = np.concatenate([self.documents.ravel(), columns + first])
+        values = np.concatenate([self.scores.ravel(), scores[rows, columns]])
+        order = np.lexsort((documents, -values, queries))
+        queries, documents, values = queries[order], documents[order], values[order]
+        ranks = np.arange(len(queries)) - np.searchsorted(queries, queries)
+        kept = (ranks < self.k) & (documents >= 0)
+        self._fill(queries[kept], ranks[kept], documents[kept], values[kept])
+
+    def _fill(
+        self, queries: np.ndarray, ranks: np.ndarray, documents: np.ndarray, values: np.ndarray
+    ) -> None:
+        shape = len(self.documents), int(ranks.max(initial=-1)) + 1
+        self.documents = np.full(shape, -1, dtype=np.int64)
+        self.scores = np.full(shape, -np.inf, dtype=np.float32)
+        self.documents[queries, ranks], self.scores[queries, ranks] = documents, values
+        if shape[1] == self.k:
+            self._least = np.maximum(self._least, self.scores[:, -1])
+
+    def lists(self) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
+        """Numbers and scores, best first; −1 and −inf where a list has ended."""
+        missing = ((0, 0), (0, self.k - self.documents.shape[1]))
+        return np.pad(self.documents, missing, constant_values=-1), np.pad(
+            self.scores, missing, constant_values=-np.inf
+        )
+
+
+def exact_search(
+    queries: Float[np.ndarray, "queries dim"],
+    documents: Float[np.ndarray, "documents dim"],
+    k: int,
+    *,
+    advance: Callable[[int], None] = lambda count: None,
+) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
+    """The `k` documents with the largest products, best first, and these products, float32.
+
+    Of equal products the document with the lower number comes first. −1 and −inf where there are fewer documents.
+
+    advance  is told how many queries are done
+    """
+    found = []
+    for start in range(0, len(queries), QUERIES_AT_ONCE):
+        some = queries[start : start + QUERIES_AT_ONCE]
+        best = Best(len(some), k)
+        for first in range(0, len(documents), DOCUMENTS_AT_ONCE):
+            best.add(some @ documents[first : first + DOCUMENTS_AT_ONCE].T, first)
+        found.append(best.lists())
+        advance(len(some))
+    if not found:
+        return np.empty((0, k), dtype=np.int64), np.empty((0, k), dtype=np.float32)
+    return np.concatenate([one for one, _ in found]), np.concatenate([one for _, one in found])
+
+
+class ApproximateIndex:
+    """Documents in an index of FAISS, which looks at a part of them; what it finds has its exact product.
+
+    kind  flat: FAISS's own exact search · hnsw: a graph of neighbours (Malkov and Yashunin 2016,
+          https://arxiv.org/abs/1603.09320) · ivf_pq: codes of a byte for some four numbers each, in lists (Jégou et al.
+          2011, https://doi.org/10.1109/TPAMI.2010.57)
+
+    It is built by one thread, so that the same documents give the same index. Raises UserError where FAISS is not
+    installed, and for fewer documents than an index of codes can learn from.
+    """
+
+    def __init__(self, documents: Float[np.ndarray, "documents dim"], kind: str) -> None:
+        try:
+            import faiss
+        except ImportError:
+            raise UserError(f"index={kind} needs FAISS: pip install 'juzhen-embeddings[search]'") from None
+        self.shape = number, dim = documents.shape
+        if kind == "ivf_pq" and number < LEAST_CODED:
+            raise UserError(
+                f"index=ivf_pq: {number:,} documents are too few to learn codes from; expected {LEAST_CODED:,} "
+                "or more, or index=exact"
+            )
+        self._documents, self._kind = documents, kind
+        self._lists = int(np.sqrt(number))
+        codes = max(one for one in range(1, max(dim // 4, 1) + 1) if dim % one == 0)
+        made_of = {"flat": "Flat", "hnsw": "HNSW32", "ivf_pq": f"IVF{self._lists},PQ{codes}"}
+        threads = faiss.omp_get_max_threads()
+        faiss.omp_set_num_threads(1)
+        try:
+            self._index: Any = faiss.index_factory(dim, made_of[kind], faiss.METRIC_INNER_PRODUCT)
+            self._index.train(documents)
+            self._index.add(documents)
+        finally:
+            faiss.omp_set_num_threads(threads)
+
+    def search(
+        self,
+        queries: Float[np.ndarray, "queries dim"],
+        k: int,
+        *,
+        advance: Callable[[int], None] = lambda count: None,
+    ) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
+        """As `exact_search`, among the documents that the index looks at."""
+        if self._kind == "hnsw":
+            self._index.hnsw.efSearch = 2 * k
+        elif self._kind == "ivf_pq":
+            self._index.nprobe = max(self._lists // 8, 1)
+        documents = self._index.search(queries, k)[1]
+        rows = np.repeat(np.arange(len(queries)), k)
+        scores = pair_products(queries, self._documents, rows, documents.ravel()).reshape(documents.shape)
+        scores[documents < 0] = -np.inf
+        order = np.lexsort((documents, -scores))
+        advance(len(queries))
+        return np.take_along_axis(documents, order, axis=1), np.take_along_axis(scores, order, axis=1)
+
+
+def pair_products(
+    first: Float[np.ndarray, "some dim"],
+    second: Float[np.ndarray, "others dim"],
+    rows: Int[np.ndarray, "pairs"],
+    columns: Int[np.ndarray, "pairs"],
+) -> Float[np.ndarray, "pairs"]:
+    """The product of `first[row]` and `second[column]` of each pair, float32, some pairs at a time."""
+    found = np.empty(len(rows), dtype=np.float32)
+    for start in range(0, len(rows), DOCUMENTS_AT_ONCE):
+        some = slice(start, start + DOCUMENTS_AT_ONCE)
+        np.einsum("rd,rd->r", first[rows[some]], second[columns[some]], out=found[some])
+    return found

@@ -1,0 +1,117 @@
+"""BM25 (Robertson and Zaragoza 2009, https://doi.org/10.1561/1500000019), with the weights that `bm25s` computes."""
+
+import logging
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import ModuleType
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy import sparse
+
+from juzhen.core.errors import UserError, nearest
+
+K1, B = 1.5, 0.75
+CHARACTERS, JIEBA = "characters", "jieba"
+TOKENS = (CHARACTERS, JIEBA)
+
+# Ideographs with their extensions, and kana.
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
+_RUN = re.compile(f"[{_CJK}]+|[^\\W_{_CJK}]+")
+
+
+def character_pairs(run: str) -> list[str]:
+    """The characters of a text, and its pairs of neighbouring ones."""
+    return [*run, *(run[place : place + 2] for place in range(len(run) - 1))]
+
+
+def terms(text: str, cut: Callable[[str], list[str]] = character_pairs) -> list[str]:
+    """What is Chinese as it is `cut`, other words as they are; lower case.
+
+    >>> terms("Python怎么学")
+    ['python', '怎', '么', '学', '怎么', '么学']
+    """
+    found: list[str] = []
+    for run in _RUN.findall(text.lower()):
+        found += cut(run) if re.match(f"[{_CJK}]", run) else [run]
+    return found
+
+
+def require_bm25s() -> ModuleType:
+    """Raises UserError where it is not installed: better before other work than after."""
+    try:
+        import bm25s
+    except ImportError:
+        raise UserError("BM25 needs bm25s: pip install 'juzhen-embeddings[search]'") from None
+    return bm25s
+
+
+def cut_of(tokens: str) -> Callable[[str], list[str]]:
+    """What cuts Chinese into terms. Raises UserError for a name that is none, and where jieba is not installed."""
+    if tokens not in TOKENS:
+        raise UserError(f"tokens={tokens}: {nearest(str(tokens), TOKENS)}")
+    if tokens == CHARACTERS:
+        return character_pairs
+    try:
+        import jieba
+    except ImportError:
+        raise UserError(
+            "tokens=jieba needs jieba: pip install 'juzhen-embeddings[search]', or tokens=characters"
+        ) from None
+    jieba.setLogLevel(logging.WARNING)  # it tells of its dictionary
+    return jieba.lcut
+
+
+class BM25:
+    """Documents that queries look for by the terms they share.
+
+    A term that occurs f times in a document adds idf · f / (f + k1 · (1 − b + b · length / mean length)) to its score,
+    as often as the query holds it; idf = ln(1 + (N − df + ½) / (df + ½)), of N documents of which df hold the term.
+
+    tokens  terms of Chinese: characters and their pairs, or the words that jieba finds
+
+    Raises UserError where bm25s, or jieba, is not installed.
+    """
+
+    def __init__(
+        self, corpus: Sequence[str], *, tokens: str = CHARACTERS, k1: float = K1, b: float = B
+    ) -> None:
+        bm25s = require_bm25s()
+        self._terms = partial(terms, cut=cut_of(tokens))
+        self._numbers: dict[str, int] = {}
+        known = [
+            [self._numbers.setdefault(term, len(self._numbers)) for term in self._terms(text)]
+            for text in corpus
+        ]
+        if not self._numbers:
+            raise UserError(
+                f"none of {len(corpus)} documents holds a letter or a digit, by which BM25 finds them"
+            )
+        index = bm25s.BM25(k1=k1, b=b)
+        index.index((known, self._numbers), create_empty_token=False, show_progress=False)
+        stored, shape = index.scores, (len(self._numbers), len(corpus))
+        self._weights = sparse.csr_array((stored["data"], stored["indices"], stored["indptr"]), shape=shape)
+        self._by_document = self._weights.T.tocsr()
+
+    def scores(self, query: str) -> Float[np.ndarray, "documents"]:
+        """The score of every document, float32; 0 where it shares no term."""
+        found = np.zeros(self._weights.shape[1], dtype=np.float32)
+        for term in self._known(query):
+            places = slice(*self._weights.indptr[term : term + 2])
+            found[self._weights.indices[places]] += self._weights.data[places]  # each document is there once
+        return found
+
+    def pair_scores(
+        self, queries: Sequence[str], documents: Int[np.ndarray, "pairs"]
+    ) -> Float[np.ndarray, "pairs"]:
+        """The score of each query with the document of that number, as `scores` has it but for rounding."""
+        known = [self._known(query) for query in queries]
+        starts = np.cumsum([0, *map(len, known)])
+        places = np.fromiter((term for one in known for term in one), dtype=np.int64, count=starts[-1])
+        shape = len(known), len(self._numbers)
+        counts = sparse.csr_array((np.ones(len(places), dtype=np.float32), places, starts), shape=shape)
+        return np.asarray((self._by_document[documents] * counts).sum(axis=1), dtype=np.float32).ravel()
+
+    def _known(self, query: str) -> list[int]:
+        return [self._numbers[term] for term in self._terms(query) if term in self._numbers]

@@ -1,0 +1,210 @@
+"""Candidates for negatives: what encoders and BM25 find for each query, pooled, and what is drawn at random."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from juzhen.core.errors import UserError
+from juzhen.data.rankings import RankingSet
+from juzhen.encoders.embedding_cache import EmbeddingCache
+from juzhen.encoders.fingerprint import encoder_digest
+from juzhen.encoders.pair_score import sides, unit
+from juzhen.encoders.search import ApproximateIndex, Best, exact_search, pair_products
+from juzhen.encoders.sentence_encoder import BY_ITSELF, SentenceEncoder
+from juzhen.encoders.texts import BATCH_TOKENS
+from juzhen.metrics.bm25 import BM25, require_bm25s
+
+RANDOM = "random"
+SAMPLE = 200
+"""Queries by which the recall of an approximate index is measured."""
+
+LEXICAL_AT_ONCE = 32
+
+Advance = Callable[[int], None]
+Found = tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]
+
+
+class Source(Protocol):
+    """What finds documents and scores them, higher = closer. Queries and documents go by their numbers.
+
+    name    as it stands in the column `source`
+    digest  of all that decides what it finds, beside the texts
+    """
+
+    name: str
+    digest: str
+
+    def search(self, queries: Int[np.ndarray, "queries"], k: int, advance: Advance) -> Found:
+        """Documents and scores, best first; −1 and −inf where a list has ended."""
+
+    def score(
+        self, queries: Int[np.ndarray, "pairs"], documents: Int[np.ndarray, "pairs"]
+    ) -> Float[np.ndarray, "pairs"]:
+        """The score of each pair, float32."""
+
+
+class EncoderSource:
+    """Documents by the score of an encoder: the cosine, or its learnt form.
+
+    index  exact, or an index of FAISS
+    query_prompt, document_prompt  names of prompts of the encoder; None: its default
+
+    Encodes queries and corpus when it is first asked, which take (queries + documents) × dim × 4 bytes. Errors: as
+    `SentenceEncoder.encode`.
+    """
+
+    def __init__(
+        self,
+        encoder: SentenceEncoder,
+        ranking: RankingSet,
+        *,
+        name: str = "encoder",
+        index: str = "exact",
+        query_prompt: str | None = None,
+        document_prompt: str | None = None,
+        batch_tokens: int = BATCH_TOKENS,
+        cache: EmbeddingCache | None = None,
+        progress: bool | None = None,
+    ) -> None:
+        self.name = name
+        self._readers = [
+            encoder if prompt is None else encoder.with_prompt(prompt, None)
+            for prompt in (query_prompt, document_prompt)
+        ]
+        self._texts = ranking.queries, ranking.corpus
+        self._how: dict[str, Any] = {"batch_tokens": batch_tokens, "cache": cache, "progress": progress}
+        self._kind = index
+        self.digest = " ".join(dict.fromkeys(encoder_digest(reader, BY_ITSELF) for reader in self._readers))
+
+    @cached_property
+    def _vectors(self) -> tuple[Float[np.ndarray, "queries dim"], Float[np.ndarray, "documents dim"]]:
+        found = [
+            reader.encode(texts, **self._how)
+            for reader, texts in zip(self._readers, self._texts, strict=True)
+        ]
+        if not all(np.isfinite(one).all() for one in found):
+            raise UserError(f"{self.name}: some embeddings are not finite numbers; this encoder cannot mine")
+        return sides(found[0], self._readers[0].score_head)[0], unit(found[1])
+
+    @cached_property
+    def _index(self) -> ApproximateIndex | None:
+        return None if self._kind == "exact" else ApproximateIndex(self._vectors[1], self._kind)
+
+    def search(self, queries: Int[np.ndarray, "queries"], k: int, advance: Advance) -> Found:
+        if self._index is not None:
+            return self._index.search(self._vectors[0][queries], k, advance=advance)
+        return exact_search(self._vectors[0][queries], self._vectors[1], k, advance=advance)
+
+    def score(
+        self, queries: Int[np.ndarray, "pairs"], documents: Int[np.ndarray, "pairs"]
+    ) -> Float[np.ndarray, "pairs"]:
+        return pair_products(*self._vectors, queries, documents)
+
+    def recall(self, k: int, *, seed: int) -> float | None:
+        """Share of the `k` nearest documents that the index finds, over SAMPLE queries; None for exact search."""
+        if self._kind == "exact":
+            return None
+        first, second = self._vectors
+        drawn = np.random.default_rng(seed).permutation(len(first))[:SAMPLE]
+        exact, found = (
+            exact_search(first[drawn], second, k)[0],
+            self.search(drawn, k, lambda count: None)[0],
+        )
+        shared = [len(np.intersect1d(*lists)) for lists in zip(exact, found, strict=True)]
+        return sum(shared) / exact.size
+
+
+class LexicalSource:
+    """Documents by BM25, see `juzhen.metrics.bm25`; only those that share a term with the query are found."""
+
+    name = digest = "bm25"
+
+    def __init__(self, ranking: RankingSet) -> None:
+        self._texts, self._documents = ranking.queries, ranking.corpus
+        require_bm25s()
+
+    @cached_property
+    def _bm25(self) -> BM25:
+        return BM25(self._documents)
+
+    def search(self, queries: Int[np.ndarray, "queries"], k: int, advance: Advance) -> Found:
+        found = []
+        for start in range(0, len(queries), LEXICAL_AT_ONCE):
+            some = queries[start : start + LEXICAL_AT_ONCE]
+            best = Best(len(some), k, lowest=0)
+            best.add(np.stack([self._bm25.scores(self._texts[query]) for query in some]), 0)
+            found.append(best.lists())
+            advance(len(some))
+        return np.concatenate([one for one, _ in found]), np.concatenate([one for _, one in found])
+
+    def score(
+        self, queries: Int[np.ndarray, "pairs"], documents: Int[np.ndarray, "pairs"]
+    ) -> Float[np.ndarray, "pairs"]:
+        return self._bm25.pair_scores([self._texts[query] for query in queries], documents)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Candidates of some queries, a row each, ordered by query, those drawn at random last, best score first.
+
+    query, document  numbers, int64
+    rank    the best that a source gives it, from 1; 0: drawn at random
+    score   that of the source that scores, float32
+    source  names of the sources that found it, joined by +
+    """
+
+    query: Int[np.ndarray, "candidates"]
+    document: Int[np.ndarray, "candidates"]
+    rank: Int[np.ndarray, "candidates"]
+    score: Float[np.ndarray, "candidates"]
+    source: np.ndarray
+
+
+def pooled(
+    sources: Sequence[Source],
+    queries: Int[np.ndarray, "queries"],
+    *,
+    depth: int,
+    num_documents: int,
+    num_random: int,
+    seed: int,
+    advance: Advance,
+) -> Pool:
+    """What all sources find, and `num_random` documents of each query besides; the first source scores all.
+
+    A candidate that several have found is there once. What is drawn depends on the seed and the queries alone.
+    """
+    columns, last = [], depth + 1
+    for number, source in enumerate(sources):
+        documents, scores = source.search(queries, depth, advance)
+        rows, ranks = np.nonzero(documents >= 0)
+        own = scores[rows, ranks] if number == 0 else np.full(len(rows), np.nan, dtype=np.float32)
+        bits = np.full(len(rows), 1 << number)
+        columns.append((queries[rows], documents[rows, ranks], ranks + 1, own, bits))
+    drawn = np.random.default_rng([seed, int(queries[0])]).integers(
+        num_documents, size=(len(queries), num_random)
+    )
+    nothing = np.full(drawn.size, np.nan, dtype=np.float32)
+    of_drawn = np.repeat(queries, num_random), drawn.ravel(), np.full(drawn.size, last)
+    columns.append((*of_drawn, nothing, np.zeros(drawn.size, dtype=np.int64)))
+    query, document, rank, score, bits = (np.concatenate(one) for one in zip(*columns, strict=True))
+    order = np.lexsort((rank, np.isnan(score), document, query))  # the score that is known comes first
+    query, document, rank, score, bits = (one[order] for one in (query, document, rank, score, bits))
+    starts = np.flatnonzero(np.diff(query, prepend=-1) | np.diff(document, prepend=-1))
+    rank, bits = np.minimum.reduceat(rank, starts), np.bitwise_or.reduceat(bits, starts)
+    query, document, score = query[starts], document[starts], score[starts]
+    unknown = np.isnan(score)
+    score[unknown] = sources[0].score(query[unknown], document[unknown])
+    rank[rank == last] = 0
+    names = np.array([_names(sources, one) for one in range(1 << len(sources))], dtype=object)
+    order = np.lexsort((document, -score, rank == 0, query))
+    return Pool(query[order], document[order], rank[order], score[order], names[bits[order]])
+
+
+def _names(sources: Sequence[Source], bits: int) -> str:
+    found = [source.name for number, source in enumerate(sources) if bits >> number & 1]
+    return "+".join(found) or RANDOM

@@ -1,0 +1,156 @@
+"""Which candidates may be negatives. Every other one is refused, with its reason."""
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from itertools import chain
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from juzhen.core.examples import Examples
+from juzhen.data.leaks.filter import used_sentences
+from juzhen.data.leaks.normalize import letters_only, normalize
+from juzhen.data.rankings import RankingSet
+from juzhen.mining.candidates import Pool
+from juzhen.mining.options import MiningOptions
+
+
+class Reason(StrEnum):
+    """Why a candidate is no negative; of several the first in this order."""
+
+    KEPT = "kept"
+    IS_POSITIVE = "is_positive"  # it answers the query
+    POSITIVE_CLUSTER = "positive_cluster"  # joined with the query by positive pairs, over other texts
+    NEAR_COPY = "near_copy"  # the query or one of its positives, but for spaces, punctuation, width and case
+    EVALUATION_ROW = "evaluation_row"  # its text, compared in the same way, is evaluated on
+    OUTSIDE_WINDOW = "outside_window"  # its rank is before the first that is asked for
+    ABOVE_SHARE = "above_share"
+    ABOVE_MARGIN = "above_margin"
+    ABOVE_THRESHOLD = "above_threshold"
+    JUDGED = "judged"  # the cross-encoder's score reaches the threshold
+    BECOME_EASY = "become_easy"  # in training: what has been learnt makes room for another (`in_training`)
+
+
+REASONS = list(Reason)
+SUSPECTED = (Reason.ABOVE_SHARE, Reason.ABOVE_MARGIN, Reason.ABOVE_THRESHOLD, Reason.JUDGED)
+"""Refused for a score alone: what may answer the query although nobody has said so."""
+
+UNKNOWN = -1
+
+Codes = Int[np.ndarray, "candidates"]
+
+
+class Known:
+    """What is known of queries and documents without any score.
+
+    evaluation  sets whose sentences shall not become negatives
+    """
+
+    def __init__(self, ranking: RankingSet, evaluation: Sequence[Examples] = ()) -> None:
+        self._size = len(ranking.corpus)
+        counts = [len(gains) for gains in ranking.relevant]
+        self.starts = np.cumsum([0, *counts])
+        """Where the positives of each query begin in `positives`."""
+        self.positives = np.fromiter(chain.from_iterable(ranking.relevant), dtype=np.int64)
+        owners = np.repeat(np.arange(len(counts)), counts)
+        self._relevant = np.sort(owners * self._size + self.positives)
+        self._irrelevant = _keys(ranking.irrelevant, self._size)
+        numbers: dict[str, int] = {}
+        self._query_text = _numbered(ranking.queries, numbers)
+        self._document_text = _numbered(ranking.corpus, numbers)
+        self._span = len(numbers)
+        self._copies = np.sort(owners * self._span + self._document_text[self.positives])
+        used = {numbers.get(_letters(text), UNKNOWN) for one in evaluation for text in used_sentences(one)}
+        self._evaluated = np.isin(self._document_text, list(used))
+        # Texts are the nodes, so that a query which is a document too is one of them.
+        edges = self._query_text[owners], self._document_text[self.positives]
+        graph = coo_array((np.ones(len(owners), dtype=bool), edges), shape=(self._span, self._span))
+        self._cluster = connected_components(graph, directed=False)[1]
+
+    def labels(self, query: np.ndarray, document: np.ndarray) -> Codes:
+        """1: answers the query, or is joined with it by positive pairs · 0: known not to answer · UNKNOWN, int8."""
+        keys = query * self._size + document
+        answers = _among(keys, self._relevant)
+        apart = _among(keys, self._irrelevant) & ~answers
+        answers |= self._joined(query, document) & ~apart & ~self.own_copies(query, document)
+        return np.where(answers, 1, np.where(apart, 0, UNKNOWN)).astype(np.int8)
+
+    def own_copies(self, query: np.ndarray, document: np.ndarray) -> Bool[np.ndarray, "candidates"]:
+        return self._query_text[query] == self._document_text[document]
+
+    def reasons(self, query: np.ndarray, document: np.ndarray) -> Iterable[tuple[Reason, np.ndarray]]:
+        """Reasons that need no score, and to which candidates each applies."""
+        texts = self._document_text[document]
+        yield Reason.IS_POSITIVE, _among(query * self._size + document, self._relevant)
+        is_copy = self.own_copies(query, document) | _among(query * self._span + texts, self._copies)
+        yield Reason.POSITIVE_CLUSTER, self._joined(query, document) & ~is_copy
+        yield Reason.NEAR_COPY, is_copy
+        yield Reason.EVALUATION_ROW, self._evaluated[document]
+
+    def _joined(self, query: np.ndarray, document: np.ndarray) -> Bool[np.ndarray, "candidates"]:
+        return self._cluster[self._query_text[query]] == self._cluster[self._document_text[document]]
+
+
+def refused(
+    pool: Pool,
+    known: Known,
+    lowest: Float[np.ndarray, "candidates"],
+    options: MiningOptions,
+    *,
+    by_judge: bool,
+) -> Codes:
+    """For each candidate the place of its reason in REASONS, int8; what a judge says is not among them.
+
+    lowest    the least score of a positive of its query
+    by_judge  the threshold is for the judge, not for these scores
+    """
+    rules = [*known.reasons(pool.query, pool.document)]
+    rules.append((Reason.OUTSIDE_WINDOW, (pool.rank > 0) & (pool.rank < options.first_rank)))
+    rules += above(pool.score, lowest, options, by_judge=by_judge)
+    reasons, applies = zip(*rules, strict=True)
+    return np.select(applies, [REASONS.index(one) for one in reasons], default=0).astype(np.int8)
+
+
+def above(
+    scores: Float[np.ndarray, "candidates"],
+    lowest: Float[np.ndarray, "candidates"],
+    options: MiningOptions,
+    *,
+    by_judge: bool,
+) -> list[tuple[Reason, Bool[np.ndarray, "candidates"]]]:
+    """The rules about scores, as `MiningOptions` has them: reason, and to which candidates it applies."""
+    rules = []
+    if options.share is not None:
+        # Below 0 a share of the score would be more than the score.
+        rules.append((Reason.ABOVE_SHARE, scores > lowest - (1 - options.share) * np.abs(lowest)))
+    if options.margin is not None:
+        rules.append((Reason.ABOVE_MARGIN, scores > lowest - options.margin))
+    if options.threshold is not None and not by_judge:
+        rules.append((Reason.ABOVE_THRESHOLD, scores >= options.threshold))
+    return rules
+
+
+def _numbered(texts: Sequence[str], numbers: dict[str, int]) -> Int[np.ndarray, "texts"]:
+    """Equal numbers for texts that differ in spaces, punctuation, width and case alone."""
+    return np.array([numbers.setdefault(_letters(text), len(numbers)) for text in texts], dtype=np.int64)
+
+
+def _letters(text: str) -> str:
+    return letters_only(normalize(text))
+
+
+def _keys(lists: Sequence[np.ndarray] | None, size: int) -> np.ndarray:
+    """The pairs of a query and a document as one number each, sorted."""
+    if not lists:
+        return np.empty(0, dtype=np.int64)
+    owners = np.repeat(np.arange(len(lists)), [len(one) for one in lists])
+    return np.sort(owners * size + np.concatenate(lists).astype(np.int64))
+
+
+def _among(keys: np.ndarray, known: np.ndarray) -> Bool[np.ndarray, "keys"]:
+    """Which keys are in `known`, which is sorted."""
+    if not len(known):
+        return np.zeros(len(keys), dtype=bool)
+    return known[np.minimum(np.searchsorted(known, keys), len(known) - 1)] == keys

@@ -1,0 +1,132 @@
+"""Negatives that are mined again and again, by the encoder that learns from them."""
+
+from dataclasses import astuple, dataclass, replace
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from juzhen.core.examples import Examples, Kind, negative_columns
+from juzhen.data.retrieval import as_ranking, as_retrieval
+from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.mining.candidates import Advance, EncoderSource, Found, Source
+from juzhen.mining.choose import chosen
+from juzhen.mining.filters import REASONS, Known, Reason
+from juzhen.mining.negatives import PORTION
+from juzhen.mining.options import MiningOptions
+from juzhen.mining.portion import Miner
+
+EASIER, FAR = 1.15, 0.8
+"""A negative has become easy when EASIER × its score is below that at its mining, and its size below FAR.
+
+(Li et al. 2024, https://arxiv.org/abs/2408.15710, who look at the mean over a query's negatives.)
+"""
+
+
+@dataclass(frozen=True)
+class InForce:
+    """The negatives that each query has now, hard ones first. A source of candidates: the hard ones that it has.
+
+    documents  numbers in the corpus, int32; −1: none was found
+    scores     at the mining that found it, float32
+    is_hard    found by its score, and not drawn at random
+    """
+
+    documents: Int[np.ndarray, "queries negatives"]
+    scores: Float[np.ndarray, "queries negatives"]
+    is_hard: Bool[np.ndarray, "queries negatives"]
+
+    name = digest = "in_force"
+
+    def search(self, queries: Int[np.ndarray, "queries"], k: int, advance: Advance) -> Found:
+        """At the end of lists of `k`, so that a window of ranks leaves them in."""
+        own = np.where(self.is_hard, self.documents, -1)[queries]
+        documents = np.pad(own, ((0, 0), (k - own.shape[1], 0)), constant_values=-1)
+        return documents.astype(np.int64), np.zeros(documents.shape, dtype=np.float32)
+
+    def score(
+        self, queries: Int[np.ndarray, "pairs"], documents: Int[np.ndarray, "pairs"]
+    ) -> Float[np.ndarray, "pairs"]:
+        """Those at their mining; NaN where the document is no hard negative of the query."""
+        is_it = (self.documents[queries] == documents[:, None]) & self.is_hard[queries]
+        scores = np.where(is_it, self.scores[queries], 0).sum(axis=1)
+        return np.where(is_it.any(axis=1), scores, np.nan)
+
+
+class MinedRows:
+    """The rows of a set of positive pairs or triplets, whose negatives are mined.
+
+    Queries are the distinct anchors, the corpus is all distinct positives and negatives, with the documents of a
+    retrieval set that the rows are made of (`juzhen.data.retrieval`).
+
+    Raises UserError where no anchor has another text for a positive.
+    """
+
+    def __init__(self, examples: Examples) -> None:
+        self.examples = examples
+        judged = as_retrieval(examples)
+        assert judged.documents is not None  # as_retrieval names the corpus
+        self.ranking = as_ranking(judged)
+        self._known, self._corpus = Known(self.ranking), judged.documents
+        asked, anchors = np.unique(judged.columns["query"]), examples.columns["anchor"]
+        places = np.minimum(np.searchsorted(asked, anchors), len(asked) - 1)
+        self._query = np.where(asked[places] == anchors, places, -1)
+
+    def mined(
+        self,
+        encoder: SentenceEncoder,
+        options: MiningOptions,
+        *,
+        batch_tokens: int,
+        before: InForce | None = None,
+    ) -> InForce:
+        """Negatives by the weights that `encoder` has now; draws from no generator but one by `options.seed`.
+
+        before  negatives whose hard ones stay as long as they are candidates that the rules keep and have not become
+                easy; None: all are found anew
+        """
+        source = EncoderSource(encoder, self.ranking, batch_tokens=batch_tokens, progress=False)
+        sources: list[Source] = [source] if before is None else [source, before]
+        miner = Miner(self.ranking, sources, self._known, options, None)
+        starts = range(0, len(self.ranking.queries), PORTION)
+        parts = [self._portion(miner, start, before) for start in starts]
+        return InForce(*map(np.concatenate, zip(*map(astuple, parts), strict=True)))
+
+    def _portion(self, miner: Miner, start: int, before: InForce | None) -> InForce:
+        queries = np.arange(start, min(start + PORTION, len(self.ranking.queries)))
+        pool, codes, _ = miner.candidates(queries, lambda count: None)
+        scores, stays = pool.score, None
+        if before is not None:
+            then = before.score(pool.query, pool.document)
+            is_easy = (EASIER * scores < then) & (
+                np.abs(scores) < FAR
+            )  # never where there is no score of then
+            codes[is_easy & (codes == 0)] = REASONS.index(Reason.BECOME_EASY)
+            stays = ~np.isnan(then)
+            scores = np.where(stays, then, scores)
+        taken = np.flatnonzero(chosen(pool, codes, miner.options, staying=stays))
+        rows = pool.query[taken] - start
+        places = np.arange(len(taken)) - np.searchsorted(rows, rows)
+        shape = len(queries), miner.options.negatives
+        found = InForce(
+            np.full(shape, -1, np.int32), np.zeros(shape, np.float32), np.zeros(shape, dtype=np.bool_)
+        )
+        found.documents[rows, places] = pool.document[taken]
+        found.scores[rows, places] = scores[taken]
+        found.is_hard[rows, places] = pool.rank[taken] > 0
+        return found
+
+    def with_negatives(self, found: InForce) -> Examples:
+        """The rows as triplets. For a negative that was not found the row's positive stands, which teaches nothing."""
+        columns = {name: self.examples.columns[name] for name in ("anchor", "positive")}
+        documents = np.where(self._query[:, None] < 0, -1, found.documents[self._query])
+        numbers = np.where(documents < 0, columns["positive"][:, None], self._corpus[documents])
+        names = negative_columns(numbers.shape[1])
+        negatives = dict(zip(names, np.ascontiguousarray(numbers.T, dtype=np.int32), strict=True))
+        return replace(self.examples, kind=Kind.TRIPLET, columns=columns | negatives)
+
+    def changed(self, before: InForce | None, after: InForce) -> float:
+        """The share of rows that have other negatives than before."""
+        if before is None:
+            return 1.0
+        is_other = (np.sort(before.documents) != np.sort(after.documents)).any(axis=1)
+        return float(is_other[self._query].mean(where=self._query >= 0))

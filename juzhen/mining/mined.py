@@ -1,0 +1,138 @@
+"""What a mining has found, as files: all candidates with their reasons, and the set to train on."""
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Kind, negative_columns
+from juzhen.core.whole import whole_file, writing_to
+from juzhen.data.rankings import RankingSet
+from juzhen.data.spec import DatasetConfig
+from juzhen.mining.filters import SUSPECTED, Reason
+from juzhen.mining.options import MiningOptions
+from juzhen.mining.portion import COUNTS
+from juzhen.mining.written import write_description
+
+METADATA = b"juzhen"
+
+
+@dataclass(frozen=True)
+class Mined:
+    """A finished mining.
+
+    portions  files of candidates, in the order of the queries
+    identity  all that decides them: options with the seed, digests of weights, texts and labels
+    measured  what else was measured: threshold, recall of indexes
+
+    Columns of the candidates, a row for each that was looked at: `query`, `document` (numbers in the ranking, and
+    their texts), `source`, `rank` (the best that a source gave, from 1; null: drawn at random), `score`,
+    `positive_score` (the least of the query's positives), `judge_score`, `label` (1 answers, 0 is known not to, null:
+    nobody has said), `reason`, `kept` (may be a negative), `chosen` (is one), `masked` (takes the place of one).
+    """
+
+    ranking: RankingSet
+    options: MiningOptions
+    portions: list[Path]
+    identity: Mapping[str, Any]
+    measured: Mapping[str, Any]
+
+    def report(self) -> dict[str, Any]:
+        """Candidates by reason, and the rate of false negatives as far as labels are known.
+
+        known_before, known_after  candidates in the window whose label is known, of queries with two positives or more:
+                         all of them, and those that the rules keep which know no label
+        false_negatives_before, false_negatives_after  how many of these answer their query
+        """
+        reasons: Counter[str] = Counter()
+        known = [0, 0, 0, 0]
+        for path in self.portions:
+            counts = json.loads(pq.read_schema(path).metadata[COUNTS])
+            reasons.update(counts["reasons"])
+            known = [sum(pair) for pair in zip(known, counts["known"], strict=True)]
+        names = ("known_before", "false_negatives_before", "known_after", "false_negatives_after")
+        return {
+            "reasons": dict(sorted(reasons.items())),
+            **dict(zip(names, known, strict=True)),
+            **self.measured,
+        }
+
+    def rows(self) -> Iterator[list[str]]:
+        """Anchor, positive and `options.negatives` negatives; queries for which there are fewer have no row.
+
+        A query has a row for each of its positives, those that were relabelled last.
+        """
+        for path in self.portions:
+            columns = ["query", "document", "reason", "chosen", "masked"]
+            table = pq.read_table(path, columns=columns).to_pydict()
+            negatives: dict[int, list[int | None]] = {}
+            relabelled: dict[int, list[int]] = {}
+            for query, document, reason, is_chosen, is_masked in zip(*table.values(), strict=True):
+                if is_chosen or is_masked:
+                    negatives.setdefault(query, []).append(document if is_chosen else None)
+                elif reason in SUSPECTED and self.options.false_negatives == "relabel":
+                    relabelled.setdefault(query, []).append(document)
+            for query, documents in negatives.items():
+                if len(documents) == self.options.negatives:
+                    yield from self._rows_of(query, documents, relabelled.get(query, []))
+
+    def _rows_of(self, query: int, negatives: list[int | None], more: list[int]) -> Iterator[list[str]]:
+        for positive in [*self.ranking.relevant[query], *more]:
+            own = [positive if one is None else one for one in negatives]
+            yield [self.ranking.queries[query], *(self.ranking.corpus[one] for one in (positive, *own))]
+
+    def write(self, path: Path, *, like: DatasetConfig) -> tuple[Path, int]:
+        """Writes the set to train on, a table and its configuration, and beside it the candidates as <name>.parquet.
+
+        Gives the path of the configuration, and the number of rows. like: the configuration of the set that was mined.
+        Raises UserError where no query has enough negatives; the candidates are there then.
+        """
+        names = ["anchor", "positive", *negative_columns(self.options.negatives)]
+        count = 0
+        with writing_to(f"--out {path}"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.write_candidates(path.with_suffix(".parquet"))
+            with whole_file(path) as file:
+                writer = csv.writer(file, delimiter="\t", lineterminator="\n")
+                writer.writerow(names)
+                for row in self.rows():
+                    writer.writerow(row)
+                    count += 1
+                if not count:
+                    raise UserError(self._nothing(path))
+            source = f"{self.ranking.name}/{self.ranking.split}"
+            yaml = write_description(
+                path,
+                Kind.TRIPLET,
+                dict(zip(names, names, strict=True)),
+                like=like,
+                about=f"{self.options.negatives} mined negatives for the positives of {source}",
+                origin=f"juzhen mine, from {source} ({like.origin})",
+                rows=count,
+            )
+        return yaml, count
+
+    def _nothing(self, path: Path) -> str:
+        """Why there is no set, in words."""
+        refused = {name: count for name, count in self.report()["reasons"].items() if name != Reason.KEPT}
+        reason = max(refused, key=lambda name: refused[name])
+        return (
+            f"{path}: no query has {self.options.negatives} negatives, so there is no set to write; most candidates "
+            f"are refused as {reason} ({refused[reason]:,}), see {path.with_suffix('.parquet')}. Ask for fewer "
+            "negatives, a larger depth or milder rules"
+        )
+
+    def write_candidates(self, path: Path) -> None:
+        """Writes all candidates as one file; its metadata hold what decides them, and the report."""
+        told = json.dumps({**self.identity, "report": self.report()}, ensure_ascii=False, sort_keys=True)
+        schema = pq.read_schema(self.portions[0]).with_metadata({METADATA: told})
+        with whole_file(path, "wb") as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+            for portion in self.portions:
+                table = pq.read_table(portion).replace_schema_metadata(schema.metadata)
+                writer.write_table(table, row_group_size=max(table.num_rows, 1))

@@ -1,0 +1,231 @@
+"""Hard negatives, portion by portion of the queries, so that a mining that was killed goes on where it was."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from juzhen.core.errors import UserError, nearest
+from juzhen.core.examples import Examples, Kind
+from juzhen.core.whole import whole_file, write_json, writing_to
+from juzhen.data.leaks.filter import used_sentences
+from juzhen.data.rankings import RankingSet
+from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.embedding_cache import EmbeddingCache
+from juzhen.encoders.fingerprint import encoder_digest
+from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.texts import BATCH_TOKENS, progress_bar
+from juzhen.mining.candidates import EncoderSource, LexicalSource, Source
+from juzhen.mining.filters import Known
+from juzhen.mining.mined import Mined
+from juzhen.mining.options import MiningOptions
+from juzhen.mining.portion import Judge, Miner
+from juzhen.mining.threshold import FittedThreshold, fit_false_negatives
+
+BM25 = "bm25"
+
+PORTION = 2048
+"""Queries that are mined before their candidates are written."""
+
+UNDECIDED = 0.0
+"""Logit from which on a judge says that a candidate answers, where no threshold is given or fitted."""
+
+IDENTITY = "mining.json"
+
+
+def mine(
+    ranking: RankingSet,
+    sources: Sequence[SentenceEncoder | str],
+    options: MiningOptions | None = None,
+    *,
+    folder: str | Path,
+    judge: CrossEncoder | None = None,
+    evaluation: Sequence[Examples] = (),
+    calibrate_on: Examples | None = None,
+    false_negative_rate: float = 0.05,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
+    batch_tokens: int = BATCH_TOKENS,
+    cache: EmbeddingCache | None = None,
+    progress: bool | None = None,
+) -> Mined:
+    """Negatives for the queries of a ranking, which `Mined.write` makes a data set of.
+
+    sources     encoders, and "bm25": each finds candidates, and the first scores all of them
+    options     see `MiningOptions`; None: its defaults
+    folder      new, or that of the same mining before it was killed: portions, and embeddings where there is no `cache`
+    judge       a cross-encoder whose logit says which candidates answer: those from `options.threshold` on, by default
+                from 0 on. It scores every candidate that the cheaper rules keep
+    evaluation  sets whose sentences shall not become negatives
+    calibrate_on  labelled pairs that the threshold is fitted on instead: the highest below which at most the share
+                `false_negative_rate` of the pairs with label 1 lies
+    query_prompt, document_prompt  names of prompts of the encoders; None: their default
+
+    Takes, beside queries and documents × dim × 4 bytes, less than 1 GiB. The same arguments lead to the same bytes.
+
+    Raises UserError for a depth beyond the corpus, a folder of another mining, and what cannot be done together.
+    """
+    folder, options = Path(folder), options or MiningOptions()
+    _check(ranking, sources, options, calibrate_on)
+    cache = cache or EmbeddingCache(folder)
+    how: dict[str, Any] = {
+        "index": options.index,
+        "query_prompt": query_prompt,
+        "document_prompt": document_prompt,
+        "batch_tokens": batch_tokens,
+        "cache": cache,
+        "progress": progress,
+    }
+    judged = None if judge is None else _judge(judge, batch_tokens)
+    measured: dict[str, Any] = {}
+    if calibrate_on is not None:
+        fitted = _fitted(calibrate_on, judged, sources[0], how, rate=false_negative_rate)
+        options, measured["threshold"] = replace(options, threshold=fitted.value), asdict(fitted)
+    elif judge is not None and options.threshold is None:
+        options = replace(options, threshold=UNDECIDED)
+    made = [_source(one, ranking, number, how) for number, one in enumerate(sources, start=1)]
+    identity = {
+        "set": ranking.column,
+        "data": ranking_digest(ranking),
+        "sources": {one.name: one.digest for one in made},
+        "judge": None if judge is None else judge_digest(judge),
+        "evaluation": _digest(sorted({text for one in evaluation for text in used_sentences(one)})),
+        "options": asdict(options),
+    }
+    _claim(folder, identity)
+    miner = Miner(ranking, made, Known(ranking, evaluation), options, judged)
+    portions = _mined(miner, folder, progress)
+    recalls = {
+        one.name: one.recall(options.depth, seed=options.seed)
+        for one in made
+        if isinstance(one, EncoderSource)
+    }
+    measured |= {"index_recall": {name: value for name, value in recalls.items() if value is not None}}
+    return Mined(ranking, options, portions, identity, measured)
+
+
+def _mined(miner: Miner, folder: Path, progress: bool | None) -> list[Path]:
+    """Files of all portions; those that are there already are left as they are."""
+    number, paths = len(miner.ranking.queries), []
+    with progress_bar("mining", number * len(miner.sources), shown=progress) as advance:
+        for start in range(0, number, PORTION):
+            queries = np.arange(start, min(start + PORTION, number))
+            path = folder / f"{start // PORTION:06}.parquet"
+            if path.exists():
+                advance(len(queries) * len(miner.sources))
+            else:
+                table = miner.portion(queries, advance)
+                with writing_to(path), whole_file(path, "wb") as file:
+                    pq.write_table(table, file, compression="zstd")
+            paths.append(path)
+    return paths
+
+
+def _check(
+    ranking: RankingSet,
+    sources: Sequence[SentenceEncoder | str],
+    options: MiningOptions,
+    calibrate_on: Examples | None,
+) -> None:
+    if not len(ranking.corpus) or not len(ranking.queries):
+        raise UserError(
+            f"{ranking.column}: there is no {'query' if len(ranking.corpus) else 'document'} to mine"
+        )
+    if options.depth > len(ranking.corpus):
+        raise UserError(
+            f"depth={options.depth}: {ranking.column} has {len(ranking.corpus):,} documents; expected no more than that"
+        )
+    words = [one for one in sources if isinstance(one, str)]
+    for word in words:
+        if word != BM25:
+            raise UserError(
+                f"sources: {word}: expected {BM25} or an encoder that is loaded; {nearest(word, [BM25])}"
+            )
+    if not sources or len(words) > 1:
+        raise UserError(f"sources: expected encoders, {BM25}, or both, each once")
+    if options.index != "exact" and len(words) == len(sources):
+        raise UserError(f"index={options.index}: is for embeddings, and {BM25} has none; add an encoder")
+    if calibrate_on is None:
+        return
+    if options.threshold is not None:
+        raise UserError(
+            "threshold and calibrate_on: the one is given, the other fits it; leave one of them out"
+        )
+    if calibrate_on.kind is not Kind.LABELLED_PAIR:
+        raise UserError(
+            f"calibrate_on: {calibrate_on.name} is of kind {calibrate_on.kind}; expected labelled_pair"
+        )
+
+
+def _source(given: SentenceEncoder | str, ranking: RankingSet, number: int, how: dict[str, Any]) -> Source:
+    if isinstance(given, str):
+        return LexicalSource(ranking)
+    return EncoderSource(given, ranking, name="encoder" if number == 1 else f"encoder_{number}", **how)
+
+
+def _judge(encoder: CrossEncoder, batch_tokens: int) -> Judge:
+    def score(first: Sequence[str], second: Sequence[str]) -> np.ndarray:
+        return encoder.score(list(zip(first, second, strict=True)), batch_tokens=batch_tokens, progress=False)
+
+    return score
+
+
+def _fitted(
+    pairs: Examples, judge: Judge | None, scorer: SentenceEncoder | str, how: dict[str, Any], *, rate: float
+) -> FittedThreshold:
+    first, second = (pairs.texts(column) for column in ("text_a", "text_b"))
+    assert pairs.targets is not None  # labelled pairs have labels
+    if judge is not None:
+        return fit_false_negatives(judge(first, second), pairs.targets, rate=rate)
+    if isinstance(scorer, str):
+        raise UserError(
+            f"calibrate_on: scores of {BM25} depend on the corpus; name an encoder first, or a judge"
+        )
+    rows = np.arange(len(pairs))
+    ranking = RankingSet(pairs.name, pairs.split, first, second, [{row: 1.0} for row in rows.tolist()])
+    scores = EncoderSource(scorer, ranking, **how | {"index": "exact"}).score(rows, rows)
+    return fit_false_negatives(scores, pairs.targets, rate=rate)
+
+
+def _claim(folder: Path, identity: dict[str, Any]) -> None:
+    """Says in the folder whose portions it holds. Raises UserError where it holds those of another mining."""
+    place = folder / IDENTITY
+    with writing_to(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        if not place.exists():
+            write_json(place, identity)
+    try:
+        there = json.loads(place.read_text(encoding="utf-8"))
+    except ValueError:
+        there = {}
+    if differs := [name for name, value in identity.items() if there.get(name) != value]:
+        raise UserError(
+            f"{folder}: holds portions of a mining with other {', '.join(differs)}; give what it was begun with, or "
+            "delete the folder"
+        )
+
+
+def ranking_digest(ranking: RankingSet) -> str:
+    """32 hex digits over queries, documents and what answers what."""
+    sizes = [str(len(ranking.queries)), str(len(ranking.corpus))]
+    answers = [str(sorted(gains.items())) for gains in ranking.relevant]
+    others = [str(one.tolist()) for one in ranking.irrelevant or ()]
+    return _digest([*sizes, *ranking.queries, *ranking.corpus, *answers, *others])
+
+
+def judge_digest(judge: CrossEncoder) -> str:
+    """32 hex digits over all that decides its scores."""
+    head = [value.detach().cpu().numpy().tobytes().hex() for value in judge.head.state_dict().values()]
+    return encoder_digest(judge.inner, _digest([*head, str(judge.segments), str(judge.symmetric)]))
+
+
+def _digest(texts: Sequence[str]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for text in texts:
+        digest.update(f"{len(text)} {text}".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()

@@ -1,0 +1,67 @@
+"""What a mining is asked for. Importing this needs neither numpy nor torch."""
+
+import math
+from dataclasses import dataclass
+
+from juzhen.core.errors import UserError, nearest
+
+INDEXES = ("exact", "flat", "hnsw", "ivf_pq")
+"""How documents are looked for: among all, or by an index of FAISS (`juzhen.encoders.search`)."""
+
+FALSE_NEGATIVES = ("drop", "relabel", "mask")
+
+
+@dataclass(frozen=True)
+class MiningOptions:
+    """How candidates are found, which are refused, and which of the others become negatives.
+
+    depth        candidates of each source for each query
+    index        exact, or an index of FAISS: flat, hnsw, ivf_pq
+    first_rank   candidates before this rank, counted from 1, are outside of the window, which ends at `depth`
+    share        refuse what scores above p − (1 − share)·|p|, where p is the lowest score among the query's positives:
+                 above this share of a score that is positive; None: no such rule
+    margin       refuse what scores above p − margin; None: no such rule
+    threshold    refuse what scores at least so much, by the judge where there is one; None: no such rule
+    negatives    for each query
+    hard_share   of them from the sources, in [0, 1]; the others are drawn from the corpus. Where one kind does not
+                 suffice the other fills up
+    temperature  of the softmax over scores by which hard negatives are drawn without replacement; None: the best ones
+    false_negatives  what becomes of a candidate that its score alone has refused. drop: another takes its place ·
+                     relabel: it becomes a positive, with rows of its own · mask: it keeps its place among the
+                     negatives, where the positive stands in for it, which in-batch losses leave out
+    seed         of all that is drawn
+
+    Raises UserError for a number out of its range.
+    """
+
+    depth: int = 100
+    index: str = "exact"
+    first_rank: int = 1
+    share: float | None = 0.95
+    margin: float | None = None
+    threshold: float | None = None
+    negatives: int = 8
+    hard_share: float = 0.5
+    temperature: float | None = None
+    false_negatives: str = "drop"
+    seed: int = 42
+
+    def __post_init__(self) -> None:
+        for name, known in (("index", INDEXES), ("false_negatives", FALSE_NEGATIVES)):
+            if getattr(self, name) not in known:
+                raise UserError(f"{name}={getattr(self, name)}: {nearest(str(getattr(self, name)), known)}")
+        share, margin, heat, limit = self.share, self.margin, self.temperature, self.threshold
+        expected = {
+            "depth": (self.depth >= 1, "1 or more"),
+            "negatives": (self.negatives >= 1, "1 or more"),
+            "first_rank": (1 <= self.first_rank <= self.depth, f"1 to depth={self.depth}"),
+            "share": (share is None or 0 < share <= 1, "above 0 and at most 1, such as 0.95, or None"),
+            "margin": (margin is None or math.isfinite(margin), "a number, such as 0.05, or None"),
+            "threshold": (limit is None or math.isfinite(limit), "a score, such as 0.9, or None"),
+            "hard_share": (0 <= self.hard_share <= 1, "0 to 1"),
+            "temperature": (heat is None or 0 < heat < math.inf, "above 0, such as 0.05, or None"),
+            "seed": (self.seed >= 0, "0 or more"),
+        }
+        for name, (is_right, words) in expected.items():
+            if not is_right:
+                raise UserError(f"{name}={getattr(self, name)}: expected {words}")

@@ -1,0 +1,73 @@
+"""The configuration of a set that was made, beside its table."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from omegaconf import OmegaConf
+
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Kind
+from juzhen.core.places import DATASETS
+from juzhen.core.whole import write_text
+from juzhen.data.spec import DatasetConfig, LearningConfig
+
+
+def check_place(out: Path, example: str, *, ending: str) -> None:
+    """Raises UserError for what the table of a set cannot be called; `example`_`ending`.tsv would do."""
+    name = out.stem
+    if out.suffix != ".tsv" or not (name.isascii() and name.isidentifier()):
+        raise UserError(
+            f"--out {out}: expected a .tsv whose name is letters, digits and _, such as {example}_{ending}.tsv"
+        )
+    if (DATASETS / f"{name}.yaml").exists():
+        raise UserError(f"--out {out}: there is a dataset {name} already; choose {name}_{ending}.tsv")
+
+
+def write_description(
+    path: Path,
+    kind: Kind,
+    columns: Mapping[str, str],
+    *,
+    like: DatasetConfig,
+    about: str,
+    origin: str,
+    rows: int,
+    score_range: Sequence[float] | None = None,
+) -> Path:
+    """Writes the configuration of the table `path` to conf/dataset beside it, and gives its path.
+
+    columns  field of the example → name of its column
+    like     the configuration of the set that it was made of, for language and license
+    """
+    config = {
+        "name": path.stem,
+        "kind": str(kind),
+        "language": like.language,
+        "about": about,
+        "license": like.license,
+        "origin": origin,
+        "source": "local",
+        "layout": "tsv",
+        "layouts": {
+            "tsv": {
+                # From anywhere: data_dir stays free for the sets that are evaluated on.
+                "files": {"train": str(path.resolve())},
+                "columns": dict(columns),
+                "header": True,
+                "quoted": True,
+            }
+        },
+        "rows": {"train": rows, "dev": None, "test": None},
+        "hub": None,
+        "labels": None,
+        "ignore_labels": None,
+        "score_range": score_range,
+        "view": None,
+        "limit": None,
+        "learning": asdict(LearningConfig()),
+    }
+    yaml = path.parent / "conf" / "dataset" / f"{path.stem}.yaml"
+    yaml.parent.mkdir(parents=True, exist_ok=True)
+    write_text(yaml, f"# @package dataset.{path.stem}\n{OmegaConf.to_yaml(OmegaConf.create(config))}")
+    return yaml

@@ -1,0 +1,174 @@
+"""`juzhen evaluate --retrieve … --rerank …`: what two stages reach together, and how long they take for a query."""
+
+import argparse
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from juzhen.cli.arguments import VerbParser
+from juzhen.core.environment import describe_environment
+from juzhen.core.errors import UserError
+from juzhen.core.markup import markdown_table
+from juzhen.core.named import LEXICAL
+from juzhen.core.numerals import whole_number
+from juzhen.core.result import RESULT_FILE
+from juzhen.core.weights import weights_digest
+from juzhen.core.whole import write_json, writing_to
+from juzhen.encoders.locate import encoder_source
+
+if TYPE_CHECKING:  # they load torch, and --help should not wait for that
+    from juzhen.data.rankings import RankingSet
+    from juzhen.evaluation.settings import Settings
+    from juzhen.evaluation.two_stage import Stage
+
+TOP = 100
+OF_RUNS = ("again", "without_leaks")
+OF_STAGES = ("retrieve", "rerank", "top", "limit", "out")
+
+
+def add_two_stages(parser: VerbParser) -> None:
+    """The options that measure two stages."""
+    parser.add_argument(
+        "--retrieve", metavar="RUN", help="first stage: a run or folder of an encoder, bm25, or lexical"
+    )
+    parser.add_argument("--rerank", metavar="RUN", help="second stage: a run or folder of a cross-encoder")
+    parser.add_argument(
+        "--top",
+        type=whole_number("--top", least=1, expected="a number of documents, such as 100"),
+        help=f"documents that the second stage reads at most (default: {TOP}); fewer are measured too",
+    )
+    parser.add_argument(
+        "--limit",
+        type=whole_number("--limit", least=1, expected="a number of queries, such as 500"),
+        help="queries of each set at most, drawn with a seed; the corpus stays whole",
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="for the numbers; default: analysis/ in the second run"
+    )
+
+
+def asks_for_two_stages(options: argparse.Namespace) -> bool:
+    """Raises UserError for options of two stages beside those of runs, or without all that two stages need."""
+    given = [name for name in OF_STAGES if getattr(options, name) is not None]
+    if not given:
+        return False
+    if others := [*options.runs, *(f"--{one.replace('_', '-')}" for one in OF_RUNS if getattr(options, one))]:
+        raise UserError(f"{others[0]}: is for runs that are filled in; with --{given[0]} leave it out")
+    if options.retrieve is None or options.rerank is None:
+        raise UserError(f"--{given[0]}: two stages need --retrieve <run> and --rerank <run>")
+    if not options.dataset and options.suite is None:
+        raise UserError(
+            "two stages are measured on a set: --dataset <name>, such as --dataset demo_retrieval"
+        )
+    return True
+
+
+def measure_two_stages(options: argparse.Namespace, today: DictConfig) -> None:
+    """Prints a table for each split of each set, and writes its numbers as JSON."""
+    folder = _folder(options)
+    from juzhen.encoders.cross_encoder import CrossEncoder
+    from juzhen.evaluation.run import open_encoder
+    from juzhen.evaluation.two_stage import DEPTHS, check_depths, two_stage
+
+    settings = _settings(options, today)
+    rankings = _rankings(settings, options.limit)
+    top = options.top or TOP
+    depths = [*(one for one in DEPTHS if one < top), top]
+    for ranking in rankings:
+        check_depths(ranking, depths)
+    stages = open_encoder(options.retrieve), CrossEncoder.load(options.rerank)
+    about = {
+        "retrieve": {"encoder": options.retrieve, "weights": _weights(options.retrieve)},
+        "rerank": {"encoder": options.rerank, "weights": _weights(options.rerank)},
+        "seed": settings.seed,
+        "hardware": asdict(settings.hardware),
+        "environment": describe_environment(),
+    }
+    how: dict[str, Any] = {
+        "settings": settings,
+        "cache_dir": today.cache_dir,
+        "progress": sys.stderr.isatty(),
+    }
+    for ranking in rankings:
+        found = two_stage(*stages, ranking, depths=depths, **how)
+        path = folder / f"two_stage-{ranking.name}-{ranking.split}.json"
+        with writing_to(f"--out {folder}"):
+            folder.mkdir(parents=True, exist_ok=True)
+            write_json(path, about | _numbers(ranking, found))
+        print(_table(ranking, found), flush=True)
+        print(f"written to {path}", file=sys.stderr)
+
+
+def _folder(options: argparse.Namespace) -> Path:
+    if options.out is None and not (Path(options.rerank) / RESULT_FILE).is_file():
+        raise UserError(f"--rerank {options.rerank}: is no run, so say where the numbers go: --out <folder>")
+    return options.out or Path(options.rerank) / "analysis"
+
+
+def _settings(options: argparse.Namespace, today: DictConfig) -> "Settings":
+    """Those of an evaluation on the sets that were named. Raises UserError for a set that nothing is looked for in."""
+    from juzhen.core.examples import Kind
+    from juzhen.evaluation.settings import Settings
+
+    settings = Settings.of(OmegaConf.to_container(today))
+    settings.evaluate, settings.dataset = settings.evaluate | settings.dataset, {}
+    for name, one in settings.evaluate.items():
+        if one.kind != Kind.RETRIEVAL:
+            raise UserError(
+                f"{name} is of kind {one.kind}; two stages look through a corpus: expected retrieval"
+            )
+    settings.data_dir = options.data_dir or settings.data_dir
+    settings.hardware.eval_batch_tokens = options.batch_tokens or settings.hardware.eval_batch_tokens
+    return settings
+
+
+def _rankings(settings: "Settings", limit: int | None) -> "list[RankingSet]":
+    from juzhen.data.loading import load_job_data
+    from juzhen.data.retrieval import as_ranking
+    from juzhen.evaluation.two_stage import some_queries
+
+    found = load_job_data(settings, {}).evaluation
+    return [some_queries(as_ranking(one), limit, seed=settings.seed) for one in found]
+
+
+def _weights(encoder: str) -> str:
+    return "" if encoder in LEXICAL else weights_digest(encoder_source(encoder))
+
+
+def _numbers(ranking: "RankingSet", found: "list[Stage]") -> dict[str, Any]:
+    return {
+        "set": ranking.column,
+        "queries": len(ranking.queries),
+        "documents": len(ranking.corpus),
+        "depths": [
+            {
+                "depth": one.depth,
+                "scores": {metric: asdict(score) for metric, score in one.scores.items()},
+                "milliseconds": one.milliseconds.round(3).tolist(),
+            }
+            for one in found
+        ],
+    }
+
+
+def _table(ranking: "RankingSet", found: "list[Stage]") -> str:
+    """Quality and time by depth, as Markdown."""
+    import numpy as np
+
+    metrics = [*found[0].scores]
+    lines = []
+    for one in found:
+        low, middle, high = np.percentile(one.milliseconds, [10, 50, 90])
+        first, *others = (one.scores[metric] for metric in metrics)
+        bounds = "" if first.low is None else f" [{100 * first.low:.1f}, {100 * first.high:.1f}]"
+        cells = [f"{100 * first.value:.1f}{bounds}", *(f"{100 * score.value:.1f}" for score in others)]
+        lines.append([str(one.depth or "–"), *cells, f"{middle:.1f} ({low:.1f} to {high:.1f})"])
+    head = ["reread", *(metric.replace("_", " ") for metric in metrics), "ms per query"]
+    about = (
+        f"{ranking.column}: {len(ranking.queries):,} queries, {len(ranking.corpus):,} documents; ×100, 95 % interval "
+        f"over queries; median and 10th to 90th percentile of {len(found[0].milliseconds)} queries, one at a time"
+    )
+    return "\n".join([about, "", markdown_table(head, lines, numbers=range(len(head))), ""])

@@ -1,0 +1,165 @@
+"""Mining in training: when it is due, what it leaves as it is, that it goes on bit for bit, and what is refused."""
+
+import json
+import signal
+
+import pytest
+import torch
+from jobs import compose_job, interrupt, key_of, run_job, weights
+
+from callbacks.mining import NegativeMining
+from callbacks.resume import random_state
+from callbacks.trainer import chosen_callbacks
+from juzhen.core.errors import UserError
+from juzhen.core.result import Result
+from launch import typed_config
+from lightning_modules.base import SentenceModule
+
+JOB = (
+    "dataset=[demo_qmc]",
+    "loss=info_nce",
+    "mining=dynamic",
+    "callbacks.mining.depth=10",
+    "callbacks.mining.share=null",  # with random weights all texts are close
+    "callbacks.mining.every_steps=[2,1,2]",
+    "evaluation.splits=[dev]",
+    "debug_rows=120",
+    "training.duration=10 steps",
+    "training.checkpoint_every=3 steps",
+    "hardware.snapshot_share=1e9",
+)
+EASY = "callbacks.mining.until_easy=true"
+
+
+def chosen(*words):
+    (found,) = (
+        one
+        for one in chosen_callbacks(typed_config(compose_job("suite=none", *words)).callbacks)
+        if isinstance(one, NegativeMining)
+    )
+    return found
+
+
+def lines(run):
+    return [json.loads(line) for line in (run / "mining.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def told(run):
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in lines(run)]
+
+
+def test_when_it_is_due():
+    dynamic, static = chosen("mining=dynamic"), chosen("mining=static")
+    due = [step for step in range(10_001) if dynamic.due(step, 10_000)]
+    assert due == [*range(0, 3000, 1000), *range(3000, 7000, 500), *range(7000, 10_000, 200)]
+    assert [step for step in range(11) if dynamic.due(step, 10)] == [0, 3, 7]
+    assert [step for step in range(11) if static.due(step, 10)] == [0]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, tiny_backbone):
+    """A run that is left alone, what its batches held, and whether mining changed a generator."""
+    batches, states = [], []
+    step, mined = SentenceModule.training_step, NegativeMining._mined
+
+    def kept(self, batch, index):
+        batches.append({name: batch.sentence_ids[rows] for name, rows in batch.columns.items()})
+        assert self.encoder.training
+        return step(self, batch, index)
+
+    def watched(self, *given):
+        before = random_state()
+        found = mined(self, *given)
+        after = random_state()
+        # From Python's own generator the checks of types draw, which are made in tests alone.
+        states.append(
+            torch.equal(before["torch"], after["torch"])
+            and torch.equal(before["numpy"][1], after["numpy"][1])
+        )
+        return found
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(SentenceModule, "training_step", kept)
+        patched.setattr(NegativeMining, "_mined", watched)
+        run = run_job(tmp_path_factory.mktemp("whole"), tiny_backbone, *JOB, EASY)
+    return run, batches, states
+
+
+def test_batches_have_the_negatives_in_force_and_no_generator_is_touched(whole):
+    run, batches, states = whole
+    assert [line["step"] for line in lines(run)] == [0, 2, 3, 4, 5, 6, 7, 9]
+    assert states == [True] * 8
+    assert all(list(batch)[2:] == ["negative", *(f"negative_{n}" for n in range(2, 9))] for batch in batches)
+    first = lines(run)[0]
+    assert first["changed_rows"] == 1.0
+    assert first["hard_share"] == pytest.approx(2 / 8, abs=0.03)  # 0.3 of 8
+    assert lines(run)[-1]["hard_share"] <= 5 / 8
+    result = Result.read(run)
+    assert result.training["mining"]["times"] == 8
+    assert result.training["mining"]["seconds"] > 0
+    assert result.data["train/demo_qmc"]["kind"] == "positive_pair"  # as it was read
+
+
+@pytest.mark.parametrize("step", [2, 5])
+def test_a_killed_run_goes_on_bit_for_bit(tmp_path, tiny_backbone, whole, step):
+    run, *_ = whole
+    job = (*JOB, EASY, "resume=auto")
+    assert interrupt(tmp_path, tiny_backbone, step, "SIGKILL", *job) == -signal.SIGKILL
+    finished = run_job(tmp_path, tiny_backbone, *job)
+    assert weights(finished) == weights(run)
+    assert {line["step"]: line for line in told(finished)} == {line["step"]: line for line in told(run)}
+
+
+def test_a_signal_at_a_mining_is_obeyed_at_once_and_the_mining_made_up_for(tmp_path, tiny_backbone, whole):
+    job = (*JOB, EASY, "resume=auto", "hardware.snapshot_folder=null")
+    assert interrupt(tmp_path, tiny_backbone, 5, "SIGTERM", *job) == 128 + signal.SIGTERM
+    (begun,) = tmp_path.glob("*/mining.jsonl")
+    assert len(begun.read_text(encoding="utf-8").splitlines()) == 4  # 0, 2, 3, 4
+    assert weights(run_job(tmp_path, tiny_backbone, *job)) == weights(whole[0])
+
+
+def test_mined_once_and_in_a_mixture(tmp_path, tiny_backbone):
+    run = run_job(
+        tmp_path,
+        tiny_backbone,
+        *JOB,
+        "mining=static",
+        "callbacks.mining.every_steps=null",
+        "dataset=[demo_qmc,demo_sts]",
+        "+loss@schedule.sets.demo_sts.loss=cosent",
+        "callbacks.mining.sets=[demo_qmc]",
+    )
+    assert [(line["step"], line["set"]) for line in lines(run)] == [(0, "demo_qmc")]
+    assert lines(run)[0]["hard_share"] == 0.5
+
+
+def test_it_is_part_of_the_key():
+    words = ("dataset=[demo_qmc]", "loss=info_nce")
+    keys = [key_of(*words, *more) for more in ((), ("mining=static",), ("mining=dynamic",))]
+    assert len(set(keys)) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("loss=cosent",), "callbacks.mining: loss=cosent of demo_qmc reads no negatives; choose"),
+        (("loss=info_nce_in_batch",), "loss=info_nce_in_batch of demo_qmc reads no negatives"),
+        (("model=crossencoder", "loss=bce"), "CrossEncoder does not learn embeddings from anchors"),
+        (("model=simcse",), "CotEncoder does not learn embeddings from anchors and positives; type"),
+        (("dataset=[demo_sts]",), "loss=info_nce needs"),
+        (("callbacks.mining.sets=[demo_qmz]",), "does not learn from demo_qmz; did you mean demo_qmc"),
+        (("callbacks.mining.phases=[0.5,0.4,1]",), "expected shares of training that rise to 1"),
+        (("callbacks.mining.every_steps=[2]",), "every_steps=[2]: expected 3 numbers"),
+        (("callbacks.mining.hard_share=[0,1]",), "hard_share=[0, 1]: expected 4 numbers"),
+        (("callbacks.mining.share=0",), "callbacks.mining.share=0: expected above 0"),
+        (("callbacks.mining.depth=5",), "callbacks.mining.depth=5: expected callbacks.mining.negatives=8 at"),
+        (("callbacks.mining.depth=500",), "texts to choose negatives of demo_qmc from; expected no more"),
+    ],
+)
+def test_what_cannot_be_mined_for_is_refused_before_a_step(
+    tmp_path, tiny_backbone, words, message, monkeypatch
+):
+    monkeypatch.setattr(SentenceModule, "training_step", lambda *given: pytest.fail("a step was made"))
+    with pytest.raises(UserError) as error:
+        run_job(tmp_path, tiny_backbone, *JOB, *words)
+    assert message in str(error.value)

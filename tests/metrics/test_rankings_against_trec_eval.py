@@ -1,0 +1,76 @@
+"""Measures of rankings equal those of trec_eval, with ties, and with cut-offs beyond the corpus."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from juzhen.core.errors import UserError
+from juzhen.core.measures import RANKINGS
+from juzhen.data.rankings import RankingSet
+from juzhen.evaluation.plan import ranked_lists
+from juzhen.metrics.ranking import query_numbers
+
+OFFICIAL = {"ndcg": "ndcg_cut_{}", "recall": "recall_{}", "map": "map_cut_{}", "mrr": "recip_rank"}
+
+
+def trec_eval(scores, relevant, measures):
+    """The same from trec_eval's own code, by names of documents of which the last comes first where scores tie."""
+    pytrec_eval = pytest.importorskip("pytrec_eval")
+    names = [f"{len(scores[0]) - number:06d}" for number in range(len(scores[0]))]
+    judged = {
+        str(query): {names[one]: int(gain) for one, gain in known.items()}
+        for query, known in enumerate(relevant)
+    }
+    found = {}
+    for measure in measures:
+        kind, _, cutoff = measure.partition("_at_")
+        official = OFFICIAL[kind].format(cutoff)
+        run = {str(query): dict(zip(names, row.tolist(), strict=True)) for query, row in enumerate(scores)}
+        if kind == "mrr":  # it knows no cut-off: it is given the first documents alone
+            run = {
+                query: dict(sorted(row.items(), key=lambda one: (-one[1], -int(one[0])))[: int(cutoff)])
+                for query, row in run.items()
+            }
+        results = pytrec_eval.RelevanceEvaluator(
+            judged,
+            {
+                official.replace("_cut_", "_cut.")
+                if "_cut_" in official
+                else official.replace("recall_", "recall.")
+            },
+        ).evaluate(run)
+        found[measure] = [results[str(query)][official] for query in range(len(scores))]
+    return found
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(1, 40), st.integers(1, 5), st.integers(1, 6), st.integers(0, 2**32 - 1))
+def test_measures_are_those_of_trec_eval(documents, queries, levels, seed):
+    draw = np.random.default_rng(seed)
+    scores = draw.integers(0, levels, (queries, documents)).astype(np.float32)  # few levels: many ties
+    gains = np.where(draw.random((queries, documents)) < 0.3, draw.integers(1, 4, (queries, documents)), 0)
+    gains[:, 0] = 1
+    relevant = [{int(one): float(row[one]) for one in np.flatnonzero(row)} for row in gains]
+    one = RankingSet("some", "dev", ["q"] * queries, ["d"] * documents, relevant)
+    measures = [*RANKINGS, "ndcg_at_3", "mrr_at_2", "recall_at_1", "map_at_5", "map_at_1000"]
+    lists = ranked_lists(one, lambda some, others: scores[some], depth=1000)
+    found = query_numbers(lists, relevant, measures)
+    for measure, expected in trec_eval(scores, relevant, measures).items():
+        np.testing.assert_allclose(found[measure], expected, atol=1e-6, err_msg=measure)
+
+
+def test_no_query_finds_its_own_text_and_scores_must_be_numbers():
+    one = RankingSet("some", "dev", ["q"], ["q", "a", "b"], [{2: 1.0}], own=np.array([0]))
+    assert ranked_lists(one, lambda some, others: np.array([[9.0, 1.0, 2.0]]), depth=2).tolist() == [[2, 1]]
+    assert ranked_lists(one, lambda some, others: np.array([[9.0, 1.0, 2.0]]), depth=9).tolist() == [
+        [2, 1, -1]
+    ]
+    with pytest.raises(UserError, match="dev/some: the scores are no finite numbers any more"):
+        ranked_lists(one, lambda some, others: np.array([[9.0, np.nan, 2.0]]), depth=2)
+
+
+@pytest.mark.parametrize("name", ["ndcg", "ndcg_at_0", "ndcg_at_x", "f1_at_10", "recall_at_1000000"])
+def test_what_is_no_measure_of_rankings_is_refused(name):
+    with pytest.raises(UserError, match=f"{name}: expected ndcg, mrr, recall, map with a cut-off"):
+        query_numbers(np.zeros((1, 1), np.int64), [{0: 1.0}], [name])

@@ -1,0 +1,235 @@
+"""Reasons, what is chosen, thresholds: each rule on a few candidates, and properties over random ones."""
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_candidates import Table
+
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples, Kind
+from juzhen.data.rankings import RankingSet
+from juzhen.mining.filters import Known
+from juzhen.mining.mined import Mined
+from juzhen.mining.options import MiningOptions
+from juzhen.mining.portion import COUNTS, Miner
+from juzhen.mining.threshold import fit_false_negatives
+
+CORPUS = ["答案一", "答案 二！", "同组", "请问", "别的", "评测", "答案一？", "远", "更远", "最远"]
+
+
+def ranking(**changed):
+    """The first query has two answers, and shares the first of them with the second query."""
+    fields = {"queries": ["请问", "问二"], "relevant": [{0: 1.0, 1: 1.0}, {0: 1.0, 2: 1.0}]}
+    fields |= {"irrelevant": [np.array([4, 7]), np.array([], dtype=int)]} | changed
+    return RankingSet("some", "train", corpus=CORPUS, **fields)
+
+
+def mined(ranking, scores, options, *, evaluation=(), judge=None):
+    miner = Miner(ranking, [Table(scores)], Known(ranking, evaluation), options, judge)
+    return miner.portion(np.arange(len(ranking.queries)), lambda count: None)
+
+
+def reasons(table, query=0):
+    rows = [row for row in table.to_pylist() if row["query"] == query]
+    return {row["document"]: row["reason"] for row in rows}
+
+
+SCORES = [0.9, 0.8, 0.1, 1.0, 0.79, 0.2, 0.95, 0.5, 0.4, 0.3]
+PLAIN = {"depth": 10, "negatives": 2, "hard_share": 1.0}
+
+
+def test_every_candidate_has_its_reason():
+    evaluation = Examples.from_texts("bq", "test", kind=Kind.SENTENCE, texts={"text": ["评 测。", "没有"]})
+    table = mined(ranking(), [SCORES, SCORES], MiningOptions(**PLAIN), evaluation=[evaluation])
+    expected = {0: "is_positive", 1: "is_positive", 2: "positive_cluster", 3: "near_copy", 6: "near_copy"}
+    expected |= {5: "evaluation_row", 4: "above_share", 7: "kept", 8: "kept", 9: "kept"}
+    assert reasons(table) == expected
+    assert [row["document"] for row in table.to_pylist() if row["query"] == 0 and row["chosen"]] == [7, 8]
+    labels = {row["document"]: row["label"] for row in table.to_pylist() if row["query"] == 0}
+    assert labels == {**dict.fromkeys(range(10)), 0: 1, 1: 1, 2: 1, 6: 1, 4: 0, 7: 0}
+
+
+@pytest.mark.parametrize(
+    ("options", "refused"),
+    [
+        ({"share": None}, {}),
+        ({"share": 0.6}, {4: "above_share", 7: "above_share"}),
+        ({"share": None, "margin": 0.35}, {4: "above_margin", 7: "above_margin"}),
+        ({"share": None, "threshold": 0.4}, dict.fromkeys((4, 7, 8), "above_threshold")),
+        ({"share": None, "first_rank": 7}, dict.fromkeys((4, 7), "outside_window")),
+    ],
+    ids=lambda value: " ".join(map(str, value)),
+)
+def test_rules_about_scores(options, refused):
+    found = reasons(mined(ranking(), [SCORES, SCORES], MiningOptions(**PLAIN | options)))
+    expected = dict.fromkeys((4, 5, 7, 8, 9), "kept") | refused
+    assert {one: found[one] for one in expected} == expected
+
+
+def test_a_share_of_a_score_below_zero_is_below_it():
+    scores = [-0.5, -0.4, -1, -1, -0.49, -1, -1, -0.51, -0.53, -1]
+    found = reasons(mined(ranking(), [scores, scores], MiningOptions(**PLAIN)))
+    assert [found[one] for one in (4, 7, 8)] == ["above_share", "above_share", "kept"]
+
+
+def test_a_judge_scores_what_is_left_and_what_is_known():
+    asked = []
+
+    def judge(queries, documents):
+        asked.extend(zip(queries, documents, strict=True))
+        return np.array([3.0 if one == "远" else -3.0 for one in documents])
+
+    options = MiningOptions(**PLAIN | {"share": None, "threshold": 0.0})
+    table = mined(ranking(), [SCORES, SCORES], options, judge=judge)
+    assert reasons(table)[7] == "judged"
+    # Of the first query: what may be a negative, and its answers, which tell how good the judge is.
+    own = {document for query, document in asked if query == "请问"}
+    assert own == {CORPUS[one] for one in (0, 1, 2, 4, 5, 6, 7, 8, 9)}
+
+
+def test_known_labels_measure_the_rules_that_know_none():
+    """Each answer is compared with the other one of its query, as if it were a candidate like others."""
+    table = mined(ranking(), [SCORES, SCORES], MiningOptions(**PLAIN))
+    counts = json.loads(table.schema.metadata[COUNTS])
+    # First query: answers 0, 1, 2 (joined), 6 (a copy), others 4, 7. Above 95 % of 0.8 are 0, 6 and, wrongly, 4;
+    # not above are 1, whose limit is 95 % of 0.9, 2 and 7. Second: answers 0, 1, 2, 3, 6, of which 2 is not above.
+    assert counts["known"] == [11, 9, 4, 3]
+    one_answer = ranking(relevant=[{0: 1.0}, {2: 1.0}])
+    assert (
+        json.loads(mined(one_answer, [SCORES] * 2, MiningOptions(**PLAIN)).schema.metadata[COUNTS])["known"]
+        == [0] * 4
+    )
+
+
+def rows_of(set_, table, options, tmp_path):
+    pq.write_table(table, tmp_path / "0.parquet")
+    return list(Mined(set_, options, [tmp_path / "0.parquet"], {}, {}).rows())
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("drop", [("答案一", "远", "更远"), ("答案 二！", "远", "更远")]),
+        ("relabel", [("答案一", "远", "更远"), ("答案 二！", "远", "更远"), ("别的", "远", "更远")]),
+        ("mask", [("答案一", "答案一", "远"), ("答案 二！", "答案 二！", "远")]),
+    ],
+)
+def test_what_becomes_of_suspected_answers(how, expected, tmp_path):
+    options = MiningOptions(**PLAIN | {"false_negatives": how})
+    table = mined(ranking(), [SCORES, SCORES], options)
+    rows = [tuple(row[1:]) for row in rows_of(ranking(), table, options, tmp_path) if row[0] == "请问"]
+    assert rows == expected
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    seed=st.integers(0, 2**16),
+    share=st.sampled_from([None, 0.5, 0.95]),
+    hard_share=st.sampled_from([0.0, 0.5, 1.0]),
+    temperature=st.sampled_from([None, 0.1]),
+    how=st.sampled_from(["drop", "relabel", "mask"]),
+    first_rank=st.integers(1, 4),
+)
+def test_no_answer_and_nothing_refused_is_a_negative(
+    tmp_path_factory, seed, share, hard_share, temperature, how, first_rank
+):
+    draw = np.random.default_rng(seed)
+    corpus = [f"文{number}" for number in range(30)]
+    answers = [draw.choice(30, draw.integers(1, 4), replace=False) for _ in range(7)]
+    set_ = RankingSet(
+        "some",
+        "train",
+        [f"问{n}" for n in range(7)],
+        corpus,
+        [dict.fromkeys(one.tolist(), 1.0) for one in answers],
+    )
+    options = MiningOptions(
+        depth=12,
+        share=share,
+        hard_share=hard_share,
+        temperature=temperature,
+        false_negatives=how,
+        first_rank=first_rank,
+        negatives=4,
+        seed=seed,
+    )
+    scores = draw.normal(size=(7, 30))
+    table = mined(set_, scores, options)
+    refused = {(row["query"], row["document"]) for row in table.to_pylist() if not row["kept"]}
+    places = {text: number for number, text in enumerate(corpus)}
+    for query, positive, *negatives in rows_of(set_, table, options, tmp_path_factory.mktemp("rows")):
+        number = int(query[1:])
+        real = [places[one] for one in negatives if how != "mask" or one != positive]
+        assert len(negatives) == 4
+        assert len(set(real)) == len(real)
+        assert not set(real) & {*answers[number].tolist()}
+        assert not {(number, one) for one in real} & refused
+        lowest = scores[number, answers[number]].min()
+        assert share is None or all(
+            scores[number, one] <= lowest - (1 - share) * abs(lowest) + 1e-6 for one in real
+        )
+    again = mined(set_, scores, options)
+    assert again.equals(table, check_metadata=True)
+
+
+def test_the_best_are_chosen_or_drawn_by_their_score():
+    set_ = RankingSet("some", "train", ["问"], [f"文{n}" for n in range(40)], [{39: 1.0}])
+    scores = np.linspace(1, 0.6, 40)[None]
+    taken = {}
+    for temperature in (None, 0.01, 100.0):
+        options = MiningOptions(
+            depth=30, share=None, hard_share=1.0, temperature=temperature, negatives=5, seed=3
+        )
+        table = mined(set_, scores, options).to_pylist()
+        taken[temperature] = [row["document"] for row in table if row["chosen"]]
+    assert taken[None] == [0, 1, 2, 3, 4]
+    assert max(taken[0.01]) < max(taken[100.0])
+    assert len(set(taken[100.0])) == 5
+
+
+def test_half_are_hard_and_the_rest_fills_up():
+    set_ = RankingSet("some", "train", ["问"], [f"文{n}" for n in range(60)], [{59: 1.0}])
+    scores = np.linspace(1, 0.6, 60)[None]
+    ranks = {}
+    for first_rank in (1, 10):  # in the second case a single hard one is in the window
+        options = MiningOptions(depth=10, share=None, negatives=6, first_rank=first_rank)
+        rows = mined(set_, scores, options).to_pylist()
+        ranks[first_rank] = [row["rank"] for row in rows if row["chosen"]]
+    assert ranks == {1: [1, 2, 3, None, None, None], 10: [10, None, None, None, None, None]}
+
+
+def test_a_threshold_lets_the_stated_share_of_answers_through():
+    draw = np.random.default_rng(0)
+    scores = np.concatenate([draw.normal(1, 1, 500), draw.normal(-1, 1, 300)])
+    labels = np.repeat([1, 0], [500, 300])
+    fitted = fit_false_negatives(scores, labels, rate=0.05)
+    assert (fitted.positives, fitted.negatives) == (500, 300)
+    assert np.mean(scores[:500] < fitted.value) == fitted.kept_positives == 0.05
+    assert np.mean(scores[500:] >= fitted.value) == fitted.refused_negatives
+    assert (
+        fit_false_negatives(np.ones(4), np.array([1, 1, 0, 0]), rate=0.5).kept_positives == 0
+    )  # ties are refused
+    with pytest.raises(UserError, match="false_negative_rate=1: expected 0 or more and below 1"):
+        fit_false_negatives(scores, labels, rate=1)
+    with pytest.raises(UserError, match="one of them is missing"):
+        fit_false_negatives(scores, np.ones(800), rate=0.1)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"index": "hnws"}, "index=hnws: did you mean hnsw"),
+        ({"share": 1.5}, "share=1.5: expected above 0 and at most 1"),
+        ({"first_rank": 101}, "first_rank=101: expected 1 to depth=100"),
+        ({"temperature": 0.0}, "temperature=0.0: expected above 0"),
+        ({"margin": float("nan")}, "margin=nan: expected a number"),
+        ({"hard_share": -0.1}, "hard_share=-0.1: expected 0 to 1"),
+    ],
+)
+def test_options_out_of_range(wrong, message):
+    with pytest.raises(UserError, match=message):
+        MiningOptions(**wrong)

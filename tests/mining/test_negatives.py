@@ -1,0 +1,283 @@
+"""A whole mining: files, kill and resume, calibration, the verb, and that a job learns from the set."""
+
+import json
+import re
+import shlex
+from dataclasses import replace
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from jobs import run_job
+from omegaconf import OmegaConf
+
+import juzhen
+from juzhen.cli.main import main
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples, Kind
+from juzhen.core.result import Result
+from juzhen.data.rankings import RankingSet
+from juzhen.data.retrieval import as_ranking
+from juzhen.data.source import load_examples
+from juzhen.data.spec import DatasetConfig
+from juzhen.encoders import load_encoder
+from juzhen.mining import negatives
+from juzhen.mining.mined import METADATA
+from juzhen.mining.options import MiningOptions
+from juzhen.mining.portion import Miner
+from launch.preflight import check_command_line
+
+LIKE = DatasetConfig(language="zh", license="MIT", origin="nowhere")
+FEW = MiningOptions(depth=20, negatives=3)
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    config = OmegaConf.load("conf/dataset/demo_qmc.yaml")
+    config = OmegaConf.merge(OmegaConf.structured(DatasetConfig), config)
+    found = load_examples(config, "dev", source="builtin", data_dir=".", on_bad_row="error")
+    return found.select(np.arange(150))
+
+
+@pytest.fixture(scope="module")
+def ranking(pairs):
+    return as_ranking(pairs)
+
+
+@pytest.fixture(scope="module")
+def encoder(encoder_folder):
+    return load_encoder(encoder_folder).eval()
+
+
+def files(mined, folder):
+    yaml, _ = mined.write(folder / "hard.tsv", like=LIKE)
+    text = yaml.read_text().replace(str(folder.resolve()), "")
+    return (folder / "hard.tsv").read_bytes(), (folder / "hard.parquet").read_bytes(), text
+
+
+def test_a_killed_mining_goes_on_and_ends_with_the_same_bytes(ranking, encoder, tmp_path, monkeypatch):
+    pytest.importorskip("bm25s")
+    monkeypatch.setattr(negatives, "PORTION", 30)
+    whole = juzhen.mine(ranking, [encoder, "bm25"], FEW, folder=tmp_path / "whole")
+    assert len(whole.portions) > 4
+    done, portion = [], Miner.portion
+
+    def killed(self, queries, advance):
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(queries)
+        return portion(self, queries, advance)
+
+    monkeypatch.setattr(Miner, "portion", killed)
+    with pytest.raises(KeyboardInterrupt):
+        juzhen.mine(ranking, [encoder, "bm25"], FEW, folder=tmp_path / "cut")
+    assert len(list((tmp_path / "cut").glob("*.parquet"))) == 2
+    monkeypatch.setattr(Miner, "portion", portion)
+    gone_on = juzhen.mine(ranking, [encoder, "bm25"], FEW, folder=tmp_path / "cut")
+    assert files(gone_on, tmp_path / "b") == files(whole, tmp_path / "a")
+    with pytest.raises(UserError, match="cut: holds portions of a mining with other sources, options; give"):
+        juzhen.mine(ranking, ["bm25"], MiningOptions(depth=9), folder=tmp_path / "cut")
+
+
+def test_the_file_of_candidates_says_what_decided_it(ranking, encoder, tmp_path):
+    mined = juzhen.mine(ranking, [encoder], FEW, folder=tmp_path / "portions")
+    yaml, count = mined.write(tmp_path / "hard.tsv", like=LIKE)
+    table = pq.read_table(tmp_path / "hard.parquet")
+    told = json.loads(table.schema.metadata[METADATA])
+    assert told["options"]["seed"] == 42
+    assert len(told["data"]) == len(told["sources"]["encoder"]) == 32
+    assert sum(told["report"]["reasons"].values()) == len(table)
+    rows = table.to_pylist()
+    assert all(row["kept"] == (row["reason"] == "kept") for row in rows)
+    assert all(row["kept"] for row in rows if row["chosen"])
+    own = encoder.score([(row["query_text"], row["document_text"]) for row in rows[:50]])
+    np.testing.assert_allclose([row["score"] for row in rows[:50]], own, atol=1e-5)
+    # The table is a set like any other, in which the chosen ones stand.
+    config = OmegaConf.merge(OmegaConf.structured(DatasetConfig), OmegaConf.load(yaml))
+    read = load_examples(config, "train", source="hub", data_dir=tmp_path, on_bad_row="error")
+    assert (read.kind, len(read)) == (Kind.TRIPLET, count)
+    chosen = {(row["query_text"], row["document_text"]) for row in rows if row["chosen"]}
+    columns = ("negative", "negative_2", "negative_3")
+    found = {
+        pair for column in columns for pair in zip(read.texts("anchor"), read.texts(column), strict=True)
+    }
+    assert found <= chosen
+
+
+def test_a_threshold_is_fitted_on_labelled_pairs(ranking, pairs, encoder, tmp_path):
+    options = MiningOptions(depth=20, share=None)
+    mined = juzhen.mine(
+        ranking, [encoder], options, folder=tmp_path, calibrate_on=pairs, false_negative_rate=0.1
+    )
+    fitted = mined.report()["threshold"]
+    scores = encoder.score(list(zip(pairs.texts("text_a"), pairs.texts("text_b"), strict=True)))
+    labels = pairs.targets
+    assert fitted["kept_positives"] == np.mean(scores[labels == 1] < fitted["value"] - 1e-6) <= 0.1
+    table = pq.read_table(mined.portions[0]).to_pylist()
+    assert {row["reason"] for row in table if row["score"] >= fitted["value"]} <= {
+        "above_threshold",
+        "is_positive",
+        "near_copy",
+        "positive_cluster",
+    }
+    assert all(row["score"] < fitted["value"] for row in table if row["kept"])
+
+
+def test_what_cannot_be_mined_is_refused_before_anything_is_encoded(ranking, pairs, tmp_path):
+    empty = RankingSet("none", "train", [], [], [])
+    scored = Examples.from_texts(
+        "sts", "dev", kind=Kind.SCORED_PAIR, texts={"text_a": ["a"], "text_b": ["b"]}, targets=np.ones(1)
+    )
+    wrong = [
+        (empty, ["bm25"], FEW, {}, "train/none: there is no document to mine"),
+        (ranking, ["bm25"], MiningOptions(depth=10**6), {}, "depth=1000000: dev/demo_qmc has .* documents"),
+        (ranking, ["bm52"], FEW, {}, "sources: bm52: expected bm25 or an encoder .* did you mean bm25"),
+        (ranking, [], FEW, {}, "sources: expected encoders, bm25, or both"),
+        (ranking, ["bm25"], MiningOptions(depth=20, index="hnsw"), {}, "index=hnsw: is for embeddings"),
+        (ranking, ["bm25"], FEW, {"calibrate_on": pairs}, "scores of bm25 depend on the corpus"),
+        (
+            ranking,
+            ["bm25"],
+            FEW,
+            {"calibrate_on": scored},
+            "sts is of kind scored_pair; expected labelled_pair",
+        ),
+        (
+            ranking,
+            ["bm25"],
+            MiningOptions(depth=20, threshold=1.0),
+            {"calibrate_on": pairs},
+            "leave one of them out",
+        ),
+    ]
+    for set_, sources, options, others, message in wrong:
+        with pytest.raises(UserError, match=message):
+            juzhen.mine(set_, sources, options, folder=tmp_path, **others)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_mining_that_keeps_nothing_says_why(ranking, tmp_path):
+    pytest.importorskip("bm25s")
+    mined = juzhen.mine(ranking, ["bm25"], replace(FEW, threshold=-1.0), folder=tmp_path / "portions")
+    with pytest.raises(
+        UserError, match=r"no query has 3 negatives, .* refused as above_threshold \([\d,]+\), see"
+    ):
+        mined.write(tmp_path / "hard.tsv", like=LIKE)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["hard.parquet", "portions"]
+
+
+def test_a_job_learns_from_what_the_verb_has_mined(
+    tmp_path, tiny_backbone, encoder_folder, project_root, capsys
+):
+    pytest.importorskip("bm25s")
+    out = tmp_path / "mined" / "qmc_hard.tsv"
+    words = ["mine", "demo_qmc", "bm25", str(encoder_folder), "--split", "dev", "--out", str(out)]
+    assert main([*words, "--depth", "20", "--negatives", "2", "--keep-out", "demo_qmc/test"]) == 0
+    told = capsys.readouterr().out
+    assert "rows of demo_qmc/dev with 2 negatives each" in told
+    assert "false negatives among candidates whose label is known" in told
+    assert sorted(one.name for one in out.parent.iterdir()) == ["conf", "qmc_hard.parquet", "qmc_hard.tsv"]
+    leaks = ["leaks", "--train", "qmc_hard", "--evaluate", "demo_qmc", "--data-dir", str(tmp_path)]
+    leaks += ["--config-dir", str(out.parent / "conf"), "--output", str(tmp_path / "leaks"), "--no-progress"]
+    assert main(leaks) == 0
+    assert "qmc_hard" in capsys.readouterr().out
+    (line,) = [line for line in told.splitlines() if "train.py" in line]
+    check_command_line(shlex.split(line)[2:], conf_dir=project_root / "conf")
+    run = run_job(
+        tmp_path / "runs",
+        tiny_backbone,
+        f"hydra.searchpath=[file://{out.parent}/conf]",
+        "dataset=[qmc_hard]",
+        f"data_dir={tmp_path}",
+        "suite=demo",
+        "loss=info_nce",
+        "evaluation.splits=[dev]",
+        "training.duration=2 steps",
+    )
+    assert Result.read(run).data["train/qmc_hard"]["kind"] == "triplet"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["lcqm", "bm25", "--out", "x.tsv"], "lcqm: no conf/dataset/lcqm.yaml; did you mean lcqmc"),
+        (["demo_sts", "bm25", "--out", "x.tsv"], "demo_sts"),
+        (
+            ["demo_qmc", "bm25", "--out", "x.csv"],
+            "--out x.csv: expected a .tsv .* such as mined/demo_qmc_hard.tsv",
+        ),
+        (
+            ["demo_qmc", "bm25", "--out", "lcqmc.tsv"],
+            "there is a dataset lcqmc already; choose lcqmc_hard.tsv",
+        ),
+        (["demo_qmc", "nothing", "--out", "x.tsv"], "nothing: no such folder"),
+        (["demo_qmc", "bm25", "--out", "x.tsv", "--keep-out", "lcqm"], "lcqm: no conf/dataset/lcqm.yaml"),
+        (["demo_qmc", "bm25", "--out", "x.tsv", "--share", "2"], "share=2.0: expected above 0 and at most 1"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(words, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JUZHEN_DATA", "nowhere")
+    assert main(["mine", *words]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert re.search(message, err)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.oracle
+def test_candidates_are_those_of_sentence_transformers(project_root, tmp_path):
+    """Where both have a rule: exact search, answers and a relative margin of 0.05 refused, the best ones taken."""
+    library = pytest.importorskip("sentence_transformers")
+    datasets = pytest.importorskip("datasets")
+    folder = project_root / "juzhen" / "builtin" / "mini_zh"
+    config = OmegaConf.merge(
+        OmegaConf.structured(DatasetConfig),
+        OmegaConf.load(project_root / "conf" / "dataset" / "demo_qmc.yaml"),
+    )
+    examples = load_examples(config, "test", source="builtin", data_dir=".", on_bad_row="error")
+    positives = {}
+    for first, second, label in zip(
+        examples.texts("text_a"), examples.texts("text_b"), examples.targets, strict=True
+    ):
+        if label == 1:
+            positives.setdefault(first, []).append(second)
+    corpus = list(dict.fromkeys(text for texts in positives.values() for text in texts))
+    relevant = [{corpus.index(text): 1.0 for text in texts} for texts in positives.values()]
+    set_ = RankingSet("demo_qmc", "test", list(positives), corpus, relevant)
+    options = MiningOptions(depth=60, negatives=5, hard_share=1.0)
+    mined = juzhen.mine(set_, [juzhen.SentenceEncoder.load(folder)], options, folder=tmp_path)
+    ours = {(row[0], row[1]): row[2:] for row in mined.rows()}
+    theirs = library.util.mine_hard_negatives(
+        datasets.Dataset.from_dict(
+            {
+                "anchor": [query for query, texts in positives.items() for _ in texts],
+                "positive": [text for texts in positives.values() for text in texts],
+            }
+        ),
+        library.SentenceTransformer(str(folder), device="cpu", model_kwargs={"dtype": "float32"}),
+        relative_margin=0.05,
+        num_negatives=5,
+        range_max=60 - 1,
+        output_format="n-tuple",
+        verbose=False,
+    )
+    expected = {
+        (row["anchor"], row["positive"]): [row[f"negative_{n}"] for n in range(1, 6)] for row in theirs
+    }
+    # Near copies of a positive and what joins other positives are refused here alone.
+    refused = {
+        (row["query_text"], row["document_text"])
+        for path in mined.portions
+        for row in pq.read_table(path).to_pylist()
+        if row["reason"] in ("near_copy", "positive_cluster")
+    }
+    compared = {pair for pair in expected if not {(pair[0], text) for text in expected[pair]} & refused}
+    assert len(compared) > 0.8 * len(expected)
+    differs = {
+        pair: (ours[pair], expected[pair])
+        for pair in compared
+        if sorted(ours[pair]) != sorted(expected[pair])
+    }
+    assert not differs  # of equal scores either may be first
