@@ -1,6 +1,7 @@
 """Mining in training: when it is due, what it leaves as it is, that it goes on bit for bit, and what is refused."""
 
 import json
+import os
 import signal
 
 import pytest
@@ -60,7 +61,7 @@ def test_when_it_is_due():
 def whole(tmp_path_factory, tiny_backbone):
     """A run that is left alone, what its batches held, and whether mining changed a generator."""
     batches, states = [], []
-    step, mined = SentenceModule.training_step, NegativeMining._mined
+    step, mined = SentenceModule.training_step, NegativeMining._next
 
     def kept(self, batch, index):
         batches.append({name: batch.sentence_ids[rows] for name, rows in batch.columns.items()})
@@ -80,7 +81,7 @@ def whole(tmp_path_factory, tiny_backbone):
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(SentenceModule, "training_step", kept)
-        patched.setattr(NegativeMining, "_mined", watched)
+        patched.setattr(NegativeMining, "_next", watched)
         run = run_job(tmp_path_factory.mktemp("whole"), tiny_backbone, *JOB, EASY)
     return run, batches, states
 
@@ -116,6 +117,32 @@ def test_a_signal_at_a_mining_is_obeyed_at_once_and_the_mining_made_up_for(tmp_p
     (begun,) = tmp_path.glob("*/mining.jsonl")
     assert len(begun.read_text(encoding="utf-8").splitlines()) == 4  # 0, 2, 3, 4
     assert weights(run_job(tmp_path, tiny_backbone, *job)) == weights(whole[0])
+
+
+ANCE = (*JOB[:2], "mining=ance", *JOB[3:], "callbacks.mining.every_steps=[3]", "resume=auto")
+
+
+def test_a_second_process_mines_for_the_next_time(tmp_path, tiny_backbone):
+    run = run_job(tmp_path / "whole", tiny_backbone, *ANCE)
+    assert [(line["step"], line["stale_steps"]) for line in lines(run)] == [(0, 0), (6, 3), (9, 3)]
+    assert lines(run)[1]["changed_rows"] > 0.9
+    assert lines(run)[1]["hard_share"] == 6 / 8
+    assert not (run / "mining").exists()
+    for step in (4, 7):  # while it is under way, and again
+        assert interrupt(tmp_path / "cut", tiny_backbone, step, "SIGKILL", *ANCE) == -signal.SIGKILL
+    finished = run_job(tmp_path / "cut", tiny_backbone, *ANCE)
+    assert weights(finished) == weights(run)
+    assert {line["step"]: line for line in told(finished)} == {line["step"]: line for line in told(run)}
+
+
+def test_a_process_that_dies_is_told(tmp_path, tiny_backbone, monkeypatch):
+    monkeypatch.setattr("juzhen.mining.beside._work", killed)
+    with pytest.raises(RuntimeError, match="the process that mines negatives ended with status -9"):
+        run_job(tmp_path, tiny_backbone, *ANCE)
+
+
+def killed(*given):
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_mined_once_and_in_a_mixture(tmp_path, tiny_backbone):

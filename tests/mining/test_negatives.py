@@ -174,16 +174,9 @@ def test_a_job_learns_from_what_the_verb_has_mined(
     assert "rows of demo_qmc/dev with 2 negatives each" in told
     assert "false negatives among candidates whose label is known" in told
     assert sorted(one.name for one in out.parent.iterdir()) == ["conf", "qmc_hard.parquet", "qmc_hard.tsv"]
-    leaks = [
-        "leaks",
-        "--train",
-        "qmc_hard",
-        "--config-dir",
-        str(out.parent / "conf"),
-        "--evaluate",
-        "demo_qmc",
-    ]
-    assert main([*leaks, "--output", str(tmp_path / "leaks"), "--no-progress"]) == 0
+    leaks = ["leaks", "--train", "qmc_hard", "--evaluate", "demo_qmc", "--data-dir", str(tmp_path)]
+    leaks += ["--config-dir", str(out.parent / "conf"), "--output", str(tmp_path / "leaks"), "--no-progress"]
+    assert main(leaks) == 0
     assert "qmc_hard" in capsys.readouterr().out
     (line,) = [line for line in told.splitlines() if "train.py" in line]
     check_command_line(shlex.split(line)[2:], conf_dir=project_root / "conf")
