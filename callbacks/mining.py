@@ -1,6 +1,5 @@
 """Hard negatives by the weights as they are now, again and again while they learn."""
 
-import math
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -13,13 +12,14 @@ import torch
 
 from callbacks.health import append_line
 from callbacks.lightning_internals import is_between_steps
+from callbacks.mining_phases import Phases
 from callbacks.resume import stage_folder
 from conf.declared import declared
 from conf.job import JobConfig
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind
 from juzhen.core.named import name_of
-from juzhen.losses.options import number, whole_number
+from juzhen.losses.options import whole_number
 from juzhen.mining.beside import MiningBeside
 from juzhen.mining.in_training import InForce, MinedRows, Request
 from juzhen.mining.options import MiningOptions
@@ -32,17 +32,15 @@ KEPT = ("times", "seconds", "_mined_at", "_begun_at")
 
 
 class NegativeMining(pl.Callback):
-    """Gives rows with an anchor and a positive new negatives, by the rules of `juzhen mine`, as `due` says.
+    """Gives rows with an anchor and a positive new negatives, by the rules of `juzhen mine`, when it is due.
 
     The anchors and the corpus of a set (`juzhen.mining.in_training.MinedRows`) are encoded with the current weights,
     without dropout, and what is found takes the place of the rows' negatives from the next batch on. Seconds, the share
     of rows whose negatives have changed, and the mean score are logged, and go to `mining.jsonl`. Of several processes
     the first one mines for all.
 
-    phases       shares of training at which its phases end, rising to 1
-    every_steps  optimizer steps between two minings, of each phase; null: there is one alone, before the first step
-    hard_share   of the negatives, at the start and at the end of each phase, and in between along a line; the others
-                 are drawn at random
+    phases, every_steps, hard_share  when it is due, and the share of hard negatives; the others are drawn at random
+                 (`callbacks.mining_phases.Phases`)
     hard_at_most hard negatives of a row; null: as many as the share says
     beside       true: a second process mines with the weights of a step while training goes on, and what it finds comes
                  into force at the next mining, which waits for it (Xiong et al. 2021, https://arxiv.org/abs/2007.00808)
@@ -69,15 +67,7 @@ class NegativeMining(pl.Callback):
         margin: float | None,
         temperature: float | None,
     ) -> None:
-        self.phases = [number(f"{KEY}.phases", one, low=0.0, high=1.0, open_low=True) for one in phases]
-        if self.phases != sorted(set(self.phases)) or self.phases[-1:] != [1.0]:
-            raise UserError(
-                f"{KEY}.phases={list(phases)}: expected shares of training that rise to 1, such as [0.3, 0.7, 1]"
-            )
-        self.hard_share = _each(number, "hard_share", hard_share, len(phases) + 1, low=0.0, high=1.0)
-        self.every_steps = None
-        if every_steps is not None:
-            self.every_steps = _each(whole_number, "every_steps", every_steps, len(phases), low=1)
+        self.phases = Phases(phases, every_steps, hard_share, key=KEY)
         most = negatives if hard_at_most is None else hard_at_most
         self.hard_at_most = whole_number(f"{KEY}.hard_at_most", most, low=0)
         self.beside = beside
@@ -108,6 +98,8 @@ class NegativeMining(pl.Callback):
                 f"{KEY}: {model.name} does not learn embeddings from anchors and positives; type model=biencoder, or "
                 "leave mining out"
             )
+        if self.sets is not None and not self.sets:
+            raise UserError(f"{KEY}.sets=[]: expected names of sets, or null for all")
         for name in self.sets or ():
             if name not in job.dataset:
                 raise UserError(
@@ -119,14 +111,6 @@ class NegativeMining(pl.Callback):
                     f"{KEY}: loss={name_of(match.loss)} of {name} reads no negatives; choose one that does, such as "
                     f"loss=info_nce, or name the sets that are mined for: {KEY}.sets=[…]"
                 )
-
-    def due(self, step: int, total_steps: int) -> bool:
-        """Before the first step, at the start of each phase, and every so many steps from there."""
-        if self.every_steps is None or step >= total_steps:
-            return step == 0
-        starts = [math.ceil(share * total_steps) for share in (0.0, *self.phases[:-1])]
-        phase = int(np.searchsorted(starts, step, side="right")) - 1
-        return (step - starts[phase]) % self.every_steps[phase] == 0
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         if stage != "fit":
@@ -191,7 +175,7 @@ class NegativeMining(pl.Callback):
 
     def _mine_if_due(self, trainer: pl.Trainer, module: BiEncoder) -> None:
         step, total = trainer.global_step, module.total_steps
-        if not self._rows or self._mined_at == step or not self.due(step, total):
+        if not self._rows or self._mined_at == step or not self.phases.due(step, total):
             return
         began, begun_at = time.perf_counter(), self._begun_at
         found = trainer.strategy.broadcast(self._next(trainer, module) if trainer.is_global_zero else {})
@@ -223,7 +207,7 @@ class NegativeMining(pl.Callback):
     def _requests(self, trainer: pl.Trainer, module: BiEncoder, step: int) -> dict[str, Request]:
         """What a mining at `step` is asked for, which follows from the step and the negatives in force."""
         negatives, place = self.options.negatives, [module.job.seed, trainer.datamodule.stage.index, step]
-        share = np.interp(step / module.total_steps, [0.0, *self.phases], self.hard_share)
+        share = self.phases.hard_share(step, module.total_steps)
         hard = min(int(negatives * share + 0.5), self.hard_at_most)
         requests = {}
         for index, (name, rows) in enumerate(self._rows.items()):
@@ -263,12 +247,3 @@ class NegativeMining(pl.Callback):
             logger.log_metrics(
                 {f"mining/{name}/{key}": value for key, value in told.items()}, trainer.global_step
             )
-
-
-def _each(check: Any, key: str, values: Sequence[Any], count: int, **limits: Any) -> list[Any]:
-    """Each value, checked. Raises UserError where there are not `count`."""
-    if len(values) != count:
-        raise UserError(
-            f"{KEY}.{key}={list(values)}: expected {count} numbers for the phases of {KEY}.phases"
-        )
-    return [check(f"{KEY}.{key}", one, **limits) for one in values]

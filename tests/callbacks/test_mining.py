@@ -50,11 +50,13 @@ def told(run):
 
 
 def test_when_it_is_due():
-    dynamic, static = chosen("mining=dynamic"), chosen("mining=static")
+    dynamic, static = (chosen(f"mining={name}").phases for name in ("dynamic", "static"))
     due = [step for step in range(10_001) if dynamic.due(step, 10_000)]
     assert due == [*range(0, 3000, 1000), *range(3000, 7000, 500), *range(7000, 10_000, 200)]
     assert [step for step in range(11) if dynamic.due(step, 10)] == [0, 3, 7]
     assert [step for step in range(11) if static.due(step, 10)] == [0]
+    shares = [dynamic.hard_share(step, 100) for step in (0, 15, 30, 50, 70, 100)]
+    assert shares == pytest.approx([0.3, 0.4, 0.5, 0.6, 0.7, 0.9])
 
 
 @pytest.fixture(scope="module")
@@ -175,6 +177,7 @@ def test_it_is_part_of_the_key():
         (("model=simcse",), "CotEncoder does not learn embeddings from anchors and positives; type"),
         (("dataset=[demo_sts]",), "loss=info_nce needs"),
         (("callbacks.mining.sets=[demo_qmz]",), "does not learn from demo_qmz; did you mean demo_qmc"),
+        (("callbacks.mining.sets=[]",), "expected names of sets, or null for all"),
         (("callbacks.mining.phases=[0.5,0.4,1]",), "expected shares of training that rise to 1"),
         (("callbacks.mining.every_steps=[2]",), "every_steps=[2]: expected 3 numbers"),
         (("callbacks.mining.hard_share=[0,1]",), "hard_share=[0, 1]: expected 4 numbers"),
