@@ -62,6 +62,7 @@ class NegativeMining(pl.Callback):
         until_easy: bool,
         sets: Sequence[str] | None,
         depth: int,
+        index: str,
         first_rank: int,
         share: float | None,
         margin: float | None,
@@ -73,7 +74,7 @@ class NegativeMining(pl.Callback):
         self.beside = beside
         self.until_easy = until_easy
         self.sets = sets
-        rules = {"depth": depth, "first_rank": first_rank, "share": share}
+        rules: dict[str, Any] = {"depth": depth, "index": index, "first_rank": first_rank, "share": share}
         rules |= {"margin": margin, "temperature": temperature, "negatives": negatives}
         try:
             self.options = MiningOptions(**rules)

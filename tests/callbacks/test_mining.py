@@ -157,6 +157,7 @@ def test_mined_once_and_in_a_mixture(tmp_path, tiny_backbone):
         "dataset=[demo_qmc,demo_sts]",
         "+loss@schedule.sets.demo_sts.loss=cosent",
         "callbacks.mining.sets=[demo_qmc]",
+        "callbacks.mining.index=flat",
     )
     assert [(line["step"], line["set"]) for line in lines(run)] == [(0, "demo_qmc")]
     assert lines(run)[0]["hard_share"] == 0.5
@@ -182,6 +183,7 @@ def test_it_is_part_of_the_key():
         (("callbacks.mining.every_steps=[2]",), "every_steps=[2]: expected 3 numbers"),
         (("callbacks.mining.hard_share=[0,1]",), "hard_share=[0, 1]: expected 4 numbers"),
         (("callbacks.mining.share=0",), "callbacks.mining.share=0: expected above 0"),
+        (("callbacks.mining.index=hnsv",), "callbacks.mining.index=hnsv: did you mean hnsw"),
         (("callbacks.mining.depth=5",), "callbacks.mining.depth=5: expected callbacks.mining.negatives=8 at"),
         (("callbacks.mining.depth=500",), "texts to choose negatives of demo_qmc from; expected no more"),
     ],
