@@ -1,6 +1,6 @@
 """Hard negatives by the weights as they are now, again and again while they learn."""
 
-import math
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,34 +12,38 @@ import torch
 
 from callbacks.health import append_line
 from callbacks.lightning_internals import is_between_steps
+from callbacks.mining_phases import Phases
+from callbacks.resume import stage_folder
 from conf.declared import declared
 from conf.job import JobConfig
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind
 from juzhen.core.named import name_of
-from juzhen.losses.options import number, whole_number
-from juzhen.mining.in_training import InForce, MinedRows
+from juzhen.losses.options import whole_number
+from juzhen.mining.beside import MiningBeside
+from juzhen.mining.in_training import InForce, MinedRows, Request
 from juzhen.mining.options import MiningOptions
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.chosen_losses import Match
 
 KEY = "callbacks.mining"
 MINING_FILE = "mining.jsonl"
+KEPT = ("times", "seconds", "_mined_at", "_begun_at")
 
 
 class NegativeMining(pl.Callback):
-    """Gives rows with an anchor and a positive new negatives, by the rules of `juzhen mine`, as `due` says.
+    """Gives rows with an anchor and a positive new negatives, by the rules of `juzhen mine`, when it is due.
 
     The anchors and the corpus of a set (`juzhen.mining.in_training.MinedRows`) are encoded with the current weights,
     without dropout, and what is found takes the place of the rows' negatives from the next batch on. Seconds, the share
     of rows whose negatives have changed, and the mean score are logged, and go to `mining.jsonl`. Of several processes
     the first one mines for all.
 
-    phases       shares of training at which its phases end, rising to 1
-    every_steps  optimizer steps between two minings, of each phase; null: there is one alone, before the first step
-    hard_share   of the negatives, at the start and at the end of each phase, and in between along a line; the others
-                 are drawn at random
+    phases, every_steps, hard_share  when it is due, and the share of hard negatives; the others are drawn at random
+                 (`callbacks.mining_phases.Phases`)
     hard_at_most hard negatives of a row; null: as many as the share says
+    beside       true: a second process mines with the weights of a step while training goes on, and what it finds comes
+                 into force at the next mining, which waits for it (Xiong et al. 2021, https://arxiv.org/abs/2007.00808)
     until_easy   hard negatives stay until they have become easy (`juzhen.mining.in_training`); false: all are new
     sets         trained sets whose negatives are mined; null: all
 
@@ -54,28 +58,23 @@ class NegativeMining(pl.Callback):
         hard_share: Sequence[float],
         negatives: int,
         hard_at_most: int | None,
+        beside: bool,
         until_easy: bool,
         sets: Sequence[str] | None,
         depth: int,
+        index: str,
         first_rank: int,
         share: float | None,
         margin: float | None,
         temperature: float | None,
     ) -> None:
-        self.phases = [number(f"{KEY}.phases", one, low=0.0, high=1.0, open_low=True) for one in phases]
-        if self.phases != sorted(set(self.phases)) or self.phases[-1:] != [1.0]:
-            raise UserError(
-                f"{KEY}.phases={list(phases)}: expected shares of training that rise to 1, such as [0.3, 0.7, 1]"
-            )
-        self.hard_share = _each(number, "hard_share", hard_share, len(phases) + 1, low=0.0, high=1.0)
-        self.every_steps = None
-        if every_steps is not None:
-            self.every_steps = _each(whole_number, "every_steps", every_steps, len(phases), low=1)
+        self.phases = Phases(phases, every_steps, hard_share, key=KEY)
         most = negatives if hard_at_most is None else hard_at_most
         self.hard_at_most = whole_number(f"{KEY}.hard_at_most", most, low=0)
+        self.beside = beside
         self.until_easy = until_easy
         self.sets = sets
-        rules = {"depth": depth, "first_rank": first_rank, "share": share}
+        rules: dict[str, Any] = {"depth": depth, "index": index, "first_rank": first_rank, "share": share}
         rules |= {"margin": margin, "temperature": temperature, "negatives": negatives}
         try:
             self.options = MiningOptions(**rules)
@@ -87,6 +86,8 @@ class NegativeMining(pl.Callback):
             )
         self.times, self.seconds = 0, 0.0
         self._mined_at: int | None = None
+        self._begun_at: int | None = None
+        self._second: MiningBeside | None = None
         self._rows: dict[str, MinedRows] = {}
         self._found: dict[str, InForce] = {}
 
@@ -98,6 +99,8 @@ class NegativeMining(pl.Callback):
                 f"{KEY}: {model.name} does not learn embeddings from anchors and positives; type model=biencoder, or "
                 "leave mining out"
             )
+        if self.sets is not None and not self.sets:
+            raise UserError(f"{KEY}.sets=[]: expected names of sets, or null for all")
         for name in self.sets or ():
             if name not in job.dataset:
                 raise UserError(
@@ -109,14 +112,6 @@ class NegativeMining(pl.Callback):
                     f"{KEY}: loss={name_of(match.loss)} of {name} reads no negatives; choose one that does, such as "
                     f"loss=info_nce, or name the sets that are mined for: {KEY}.sets=[…]"
                 )
-
-    def due(self, step: int, total_steps: int) -> bool:
-        """Before the first step, at the start of each phase, and every so many steps from there."""
-        if self.every_steps is None or step >= total_steps:
-            return step == 0
-        starts = [math.ceil(share * total_steps) for share in (0.0, *self.phases[:-1])]
-        phase = int(np.searchsorted(starts, step, side="right")) - 1
-        return (step - starts[phase]) % self.every_steps[phase] == 0
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         if stage != "fit":
@@ -133,6 +128,12 @@ class NegativeMining(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: BiEncoder) -> None:
         self._put_in_force(trainer)  # after a resume
+        if self.beside and trainer.is_global_zero:
+            self._second = MiningBeside(stage_folder(trainer) / "mining")
+            if self._begun_at is not None:
+                self._second.go_on(
+                    self._requests(trainer, pl_module, self._begun_at), device=str(pl_module.device)
+                )
         self._mine_if_due(trainer, pl_module)
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: BiEncoder, *step: Any) -> None:
@@ -141,18 +142,28 @@ class NegativeMining(pl.Callback):
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         trainer.datamodule.train.update({name: rows.examples for name, rows in self._rows.items()})
+        if self._second is not None:
+            self._second.stop()
+            shutil.rmtree(self._second.folder, ignore_errors=True)
+
+    def on_exception(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
+    ) -> None:
+        if self._second is not None:
+            self._second.stop()
 
     def state_dict(self) -> dict[str, Any]:
         found = {
             name: {column: torch.from_numpy(values) for column, values in vars(one).items()}
             for name, one in self._found.items()
         }
-        return {"times": self.times, "seconds": self.seconds, "mined_at": self._mined_at, "found": found}
+        return {name: getattr(self, name) for name in KEPT} | {"found": found}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.times, self.seconds, self._mined_at = state["times"], state["seconds"], state["mined_at"]
+        for name in KEPT:
+            setattr(self, name, state[name])
         self._found = {
-            name: InForce(**{column: values.numpy() for column, values in one.items()})
+            name: InForce(**{column: values.numpy().copy() for column, values in one.items()})
             for name, one in state["found"].items()
         }
 
@@ -165,40 +176,61 @@ class NegativeMining(pl.Callback):
 
     def _mine_if_due(self, trainer: pl.Trainer, module: BiEncoder) -> None:
         step, total = trainer.global_step, module.total_steps
-        if not self._rows or self._mined_at == step or not self.due(step, total):
+        if not self._rows or self._mined_at == step or not self.phases.due(step, total):
             return
-        began = time.perf_counter()
-        share = np.interp(step / total, [0.0, *self.phases], self.hard_share)
-        found = self._mined(trainer, module, float(share)) if trainer.is_global_zero else None
-        found = trainer.strategy.broadcast(found)
+        began, begun_at = time.perf_counter(), self._begun_at
+        found = trainer.strategy.broadcast(self._next(trainer, module) if trainer.is_global_zero else {})
         lasted = time.perf_counter() - began
-        self.times, self.seconds, self._mined_at = self.times + 1, self.seconds + lasted, step
+        self.seconds, self._mined_at = self.seconds + lasted, step
+        if self.beside and step:
+            self._begun_at = step
+        if not found:
+            return
+        self.times += 1
+        stale = step - begun_at if self.beside and begun_at is not None else 0
         for name, rows in self._rows.items():
-            self._tell(trainer, name, rows, found[name], seconds=lasted)
+            self._tell(trainer, name, rows, found[name], seconds=lasted, stale_steps=stale)
         self._found = found
         self._put_in_force(trainer)
 
-    def _mined(self, trainer: pl.Trainer, module: BiEncoder, share: float) -> dict[str, InForce]:
-        negatives, place = self.options.negatives, [module.job.seed, trainer.datamodule.stage.index]
-        hard = min(int(negatives * share + 0.5), self.hard_at_most)
-        found = {}
-        with trainer.precision_plugin.forward_context():
-            for index, (name, rows) in enumerate(self._rows.items()):
-                drawn = np.random.SeedSequence([*place, trainer.global_step, index]).generate_state(1)
-                found[name] = rows.mined(
-                    module.encoder,
-                    replace(self.options, hard_share=hard / negatives, seed=int(drawn[0])),
-                    batch_tokens=module.job.hardware.eval_batch_tokens,
-                    before=self._found.get(name) if self.until_easy else None,
-                )
+    def _next(self, trainer: pl.Trainer, module: BiEncoder) -> dict[str, InForce]:
+        """What comes into force now; {} where the second process has been started, and nothing is there yet."""
+        if self._second is None or trainer.global_step == 0:
+            with trainer.precision_plugin.forward_context():
+                requests = self._requests(trainer, module, trainer.global_step)
+                return {name: one.mined(module.encoder) for name, one in requests.items()}
+        found = {} if self._begun_at is None else self._second.found()
+        before, self._found = self._found, found or self._found
+        self._second.begin(self._requests(trainer, module, trainer.global_step), module.encoder)
+        self._found = before
         return found
+
+    def _requests(self, trainer: pl.Trainer, module: BiEncoder, step: int) -> dict[str, Request]:
+        """What a mining at `step` is asked for, which follows from the step and the negatives in force."""
+        negatives, place = self.options.negatives, [module.job.seed, trainer.datamodule.stage.index, step]
+        share = self.phases.hard_share(step, module.total_steps)
+        hard = min(int(negatives * share + 0.5), self.hard_at_most)
+        requests = {}
+        for index, (name, rows) in enumerate(self._rows.items()):
+            drawn = np.random.SeedSequence([*place, index]).generate_state(1)
+            options = replace(self.options, hard_share=hard / negatives, seed=int(drawn[0]))
+            before = self._found.get(name) if self.until_easy else None
+            requests[name] = Request(rows, options, module.job.hardware.eval_batch_tokens, before)
+        return requests
 
     def _put_in_force(self, trainer: pl.Trainer) -> None:
         for name, found in self._found.items():
             trainer.datamodule.train[name] = self._rows[name].with_negatives(found)
 
     def _tell(
-        self, trainer: pl.Trainer, name: str, rows: MinedRows, found: InForce, *, seconds: float
+        self,
+        trainer: pl.Trainer,
+        name: str,
+        rows: MinedRows,
+        found: InForce,
+        *,
+        seconds: float,
+        stale_steps: int,
     ) -> None:
         if not trainer.is_global_zero:
             return
@@ -209,18 +241,10 @@ class NegativeMining(pl.Callback):
             "score": float(found.scores.mean(where=is_there)),
             "hard_share": float(found.is_hard.mean()),
             "missing_share": float(1 - is_there.mean()),
+            "stale_steps": stale_steps,
         }
         append_line(trainer, MINING_FILE, {"set": name, **told})
         for logger in trainer.loggers:
             logger.log_metrics(
                 {f"mining/{name}/{key}": value for key, value in told.items()}, trainer.global_step
             )
-
-
-def _each(check: Any, key: str, values: Sequence[Any], count: int, **limits: Any) -> list[Any]:
-    """Each value, checked. Raises UserError where there are not `count`."""
-    if len(values) != count:
-        raise UserError(
-            f"{KEY}.{key}={list(values)}: expected {count} numbers for the phases of {KEY}.phases"
-        )
-    return [check(f"{KEY}.{key}", one, **limits) for one in values]

@@ -130,3 +130,16 @@ class MinedRows:
             return 1.0
         is_other = (np.sort(before.documents) != np.sort(after.documents)).any(axis=1)
         return float(is_other[self._query].mean(where=self._query >= 0))
+
+
+@dataclass(frozen=True)
+class Request:
+    """What shall be mined: the arguments of `MinedRows.mined` beside the encoder."""
+
+    rows: MinedRows
+    options: MiningOptions
+    batch_tokens: int
+    before: InForce | None
+
+    def mined(self, encoder: SentenceEncoder) -> InForce:
+        return self.rows.mined(encoder, self.options, batch_tokens=self.batch_tokens, before=self.before)

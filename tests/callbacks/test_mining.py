@@ -1,6 +1,7 @@
 """Mining in training: when it is due, what it leaves as it is, that it goes on bit for bit, and what is refused."""
 
 import json
+import os
 import signal
 
 import pytest
@@ -49,18 +50,20 @@ def told(run):
 
 
 def test_when_it_is_due():
-    dynamic, static = chosen("mining=dynamic"), chosen("mining=static")
+    dynamic, static = (chosen(f"mining={name}").phases for name in ("dynamic", "static"))
     due = [step for step in range(10_001) if dynamic.due(step, 10_000)]
     assert due == [*range(0, 3000, 1000), *range(3000, 7000, 500), *range(7000, 10_000, 200)]
     assert [step for step in range(11) if dynamic.due(step, 10)] == [0, 3, 7]
     assert [step for step in range(11) if static.due(step, 10)] == [0]
+    shares = [dynamic.hard_share(step, 100) for step in (0, 15, 30, 50, 70, 100)]
+    assert shares == pytest.approx([0.3, 0.4, 0.5, 0.6, 0.7, 0.9])
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory, tiny_backbone):
     """A run that is left alone, what its batches held, and whether mining changed a generator."""
     batches, states = [], []
-    step, mined = SentenceModule.training_step, NegativeMining._mined
+    step, mined = SentenceModule.training_step, NegativeMining._next
 
     def kept(self, batch, index):
         batches.append({name: batch.sentence_ids[rows] for name, rows in batch.columns.items()})
@@ -80,7 +83,7 @@ def whole(tmp_path_factory, tiny_backbone):
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(SentenceModule, "training_step", kept)
-        patched.setattr(NegativeMining, "_mined", watched)
+        patched.setattr(NegativeMining, "_next", watched)
         run = run_job(tmp_path_factory.mktemp("whole"), tiny_backbone, *JOB, EASY)
     return run, batches, states
 
@@ -118,6 +121,32 @@ def test_a_signal_at_a_mining_is_obeyed_at_once_and_the_mining_made_up_for(tmp_p
     assert weights(run_job(tmp_path, tiny_backbone, *job)) == weights(whole[0])
 
 
+ANCE = (*JOB[:2], "mining=ance", *JOB[3:], "callbacks.mining.every_steps=[3]", "resume=auto")
+
+
+def test_a_second_process_mines_for_the_next_time(tmp_path, tiny_backbone):
+    run = run_job(tmp_path / "whole", tiny_backbone, *ANCE)
+    assert [(line["step"], line["stale_steps"]) for line in lines(run)] == [(0, 0), (6, 3), (9, 3)]
+    assert lines(run)[1]["changed_rows"] > 0.9
+    assert lines(run)[1]["hard_share"] == 6 / 8
+    assert not (run / "mining").exists()
+    for step in (4, 7):  # while it is under way, and again
+        assert interrupt(tmp_path / "cut", tiny_backbone, step, "SIGKILL", *ANCE) == -signal.SIGKILL
+    finished = run_job(tmp_path / "cut", tiny_backbone, *ANCE)
+    assert weights(finished) == weights(run)
+    assert {line["step"]: line for line in told(finished)} == {line["step"]: line for line in told(run)}
+
+
+def test_a_process_that_dies_is_told(tmp_path, tiny_backbone, monkeypatch):
+    monkeypatch.setattr("juzhen.mining.beside._work", killed)
+    with pytest.raises(RuntimeError, match="the process that mines negatives ended with status -9"):
+        run_job(tmp_path, tiny_backbone, *ANCE)
+
+
+def killed(*given):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def test_mined_once_and_in_a_mixture(tmp_path, tiny_backbone):
     run = run_job(
         tmp_path,
@@ -128,6 +157,7 @@ def test_mined_once_and_in_a_mixture(tmp_path, tiny_backbone):
         "dataset=[demo_qmc,demo_sts]",
         "+loss@schedule.sets.demo_sts.loss=cosent",
         "callbacks.mining.sets=[demo_qmc]",
+        "callbacks.mining.index=flat",
     )
     assert [(line["step"], line["set"]) for line in lines(run)] == [(0, "demo_qmc")]
     assert lines(run)[0]["hard_share"] == 0.5
@@ -148,10 +178,12 @@ def test_it_is_part_of_the_key():
         (("model=simcse",), "CotEncoder does not learn embeddings from anchors and positives; type"),
         (("dataset=[demo_sts]",), "loss=info_nce needs"),
         (("callbacks.mining.sets=[demo_qmz]",), "does not learn from demo_qmz; did you mean demo_qmc"),
+        (("callbacks.mining.sets=[]",), "expected names of sets, or null for all"),
         (("callbacks.mining.phases=[0.5,0.4,1]",), "expected shares of training that rise to 1"),
         (("callbacks.mining.every_steps=[2]",), "every_steps=[2]: expected 3 numbers"),
         (("callbacks.mining.hard_share=[0,1]",), "hard_share=[0, 1]: expected 4 numbers"),
         (("callbacks.mining.share=0",), "callbacks.mining.share=0: expected above 0"),
+        (("callbacks.mining.index=hnsv",), "callbacks.mining.index=hnsv: did you mean hnsw"),
         (("callbacks.mining.depth=5",), "callbacks.mining.depth=5: expected callbacks.mining.negatives=8 at"),
         (("callbacks.mining.depth=500",), "texts to choose negatives of demo_qmc from; expected no more"),
     ],
