@@ -46,7 +46,7 @@ def verified(
         gold = raw_values(table, TARGET_COLUMN[kind], columns[TARGET_COLUMN[kind]], key)
         targets, keep = read_targets(gold, table, config, key=key, faults=faults)
     documents = [TEACHER_SCORE.format(field) for field in fields[1:]]
-    scored = {field: _raw(table, field, columns[field], key) for field in documents if field in columns}
+    scored = {field: raw_values(table, field, columns[field], key) for field in documents if field in columns}
     scores = read_teacher_scores(scored, table, faults=faults) if scored else None
     texts = {field: _stripped(read.pop(field), field, table, keep, faults) for field in fields}
     refuse_faults(table, faults, on_bad_row)
