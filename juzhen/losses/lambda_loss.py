@@ -62,5 +62,5 @@ class LambdaLoss(ListLoss):
 
     def with_logs(self, document_scores: Float[Tensor, "batch documents"]) -> LossOutput:
         grades = first_document(document_scores).float()
-        loss = lambda_loss(document_scores / self.temperature, grades, mu=self.mu)
+        loss = lambda_loss(full_precision(document_scores) / self.temperature, grades, mu=self.mu)
         return loss, self.list_summary(document_scores)

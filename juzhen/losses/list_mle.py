@@ -47,5 +47,5 @@ class ListMLE(ListLoss):
         teacher_scores: Float[Tensor, "batch documents"] | None = None,
     ) -> LossOutput:
         grades = first_document(document_scores).float() if teacher_scores is None else teacher_scores
-        loss = list_mle(document_scores / self.temperature, grades)
+        loss = list_mle(full_precision(document_scores) / self.temperature, grades)
         return loss, self.list_summary(document_scores)

@@ -42,5 +42,5 @@ class MarginMSE(ListLoss):
         document_scores: Float[Tensor, "batch documents"],
         teacher_scores: Float[Tensor, "batch documents"],
     ) -> LossOutput:
-        loss = margin_mse(document_scores / self.temperature, teacher_scores)
+        loss = margin_mse(full_precision(document_scores) / self.temperature, teacher_scores)
         return loss, {"margin_error": loss.detach().sqrt()} | self.list_summary(document_scores)

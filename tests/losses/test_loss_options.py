@@ -57,8 +57,8 @@ def composed(*overrides: str, config_name: str = "loss/by_kind"):
         ),
         (
             "InfoNCEGuided",
-            {"false_negative_margin": None},
-            "loss.false_negative_margin=None: expected a number",
+            {"false_negative_margin": -3},
+            "loss.false_negative_margin=-3: expected a number from -2 to 2",
         ),
         ("LambdaLoss", {"mu": -1}, "loss.mu=-1: expected a number from 0"),
         ("ListKL", {"teacher_temperature": 0}, "loss.teacher_temperature=0: expected a number above 0"),
