@@ -65,6 +65,7 @@ class Declared:
     loss_kind: Kind | None = None
     unscored: Mapping[Kind, str] | None = None
     trains: bool | None = None
+    needs_teacher_scores: bool | None = None
 
     @property
     def uses_loss(self) -> bool:

@@ -159,8 +159,15 @@ def _unreadable(loss: str, consumes: str, kind: Kind, model: Declared) -> str:
 
 @cache
 def _losses_on_file(provided: tuple[str, ...] | None = None) -> dict[str, tuple[Kind, ...]]:
-    """Input kinds of every loss in conf/loss that consumes one of `provided`: by default, what most models provide."""
+    """Input kinds of every loss in conf/loss that consumes one of `provided`: by default, what most models provide.
+
+    Without those that need a teacher's scores, which few sets have: the rest can be suggested for any set of a kind.
+    """
     provided = provided or declared(MODEL).provides
     nodes = {path.stem: OmegaConf.load(path) for path in sorted(LOSS_FOLDER.glob("*.yaml"))}
     targets = {name: declared(node["_target_"]) for name, node in nodes.items() if "_target_" in node}
-    return {name: target.input_kinds for name, target in targets.items() if target.consumes in provided}
+    return {
+        name: target.input_kinds
+        for name, target in targets.items()
+        if target.consumes in provided and not target.needs_teacher_scores
+    }

@@ -1,7 +1,6 @@
 """Losses for the sets of a job: tried before anything is loaded, built when training begins."""
 
 from collections.abc import Mapping
-from inspect import signature
 from typing import Any
 
 from torch import nn
@@ -43,8 +42,7 @@ def _require_labels(job: JobConfig, matches: Mapping[str, Match]) -> None:
 def _require_teacher_scores(job: JobConfig, matches: Mapping[str, Match]) -> None:
     """Raises UserError where a loss cannot do without a teacher's scores, and the set has no columns of them."""
     for name, match in matches.items():
-        taken = signature(own_class(match.loss["_target_"]).with_logs).parameters if match.loss else {}
-        if "teacher_scores" not in taken or taken["teacher_scores"].default is None:
+        if not (match.loss and own_class(match.loss["_target_"]).needs_teacher_scores):
             continue
         config = job.dataset[name]
         is_on_hub = (config.source or job.source) == Source.HUB

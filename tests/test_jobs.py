@@ -211,7 +211,7 @@ def test_a_mixture_gives_each_kind_its_loss(tmp_path, tiny_backbone, monkeypatch
         assert logged(run, name)
 
 
-NEEDS_MODEL = {"ce", *(name for name, one in EXPECTED.items() if one.kinds == "teacher")}
+NEEDS_MODEL = {"ce", *(name for name, one in EXPECTED.items() if one.kinds in ("teacher", "guide"))}
 """Losses of which a bi-encoder has not what they read."""
 FITS = {name: one.sets for name, one in EXPECTED.items() if name not in NEEDS_MODEL}
 FITS["by_kind"] = {"demo_sts", "demo_qmc", "demo_order", "demo_nli"}

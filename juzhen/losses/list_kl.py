@@ -33,6 +33,7 @@ class ListKL(ListLoss):
     """
 
     contrast = Contrast.NONE
+    needs_teacher_scores = True
     paper = "Hinton et al. 2015, https://arxiv.org/abs/1503.02531"
     choose_when = (
         "triplets with many negatives and a teacher's scores, of which only the shares within a row count"

@@ -64,6 +64,7 @@ class Loss(nn.Module, ABC):
                  an embedding) and `num_classes`, and the parameters are trained and stored with the model
     contrast     what rows must differ in (`Contrast`); of a loss of several parts, of the least demanding one
     depths       with consumes = "layers": which layers, as shares of the backbone's, in (0, 1]
+    needs_teacher_scores  True when it cannot do without what a teacher scores each document of a row
     paper        where the loss comes from, for the table of docs/losses.md
     choose_when  when to choose it, in a few words, for the same table
     """
@@ -74,6 +75,7 @@ class Loss(nn.Module, ABC):
     compares: ClassVar[bool] = False
     needs_two_views: ClassVar[bool] = False
     has_head: ClassVar[bool] = False
+    needs_teacher_scores: ClassVar[bool] = False
     contrast: Contrast = Contrast.VALUES
     depths: tuple[float, ...] = ()
     paper: ClassVar[str] = ""

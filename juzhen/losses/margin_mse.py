@@ -30,6 +30,7 @@ class MarginMSE(ListLoss):
     """
 
     contrast = Contrast.NONE
+    needs_teacher_scores = True
     paper = "Hofstätter et al. 2020, https://arxiv.org/abs/2010.02666"
     choose_when = "triplets with the scores of a cross-encoder, which a faster model shall learn"
 

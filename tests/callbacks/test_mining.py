@@ -124,6 +124,7 @@ def test_a_signal_at_a_mining_is_obeyed_at_once_and_the_mining_made_up_for(tmp_p
 ANCE = (*JOB[:2], "mining=ance", *JOB[3:], "callbacks.mining.every_steps=[3]", "resume=auto")
 
 
+@pytest.mark.slow
 def test_a_second_process_mines_for_the_next_time(tmp_path, tiny_backbone):
     run = run_job(tmp_path / "whole", tiny_backbone, *ANCE)
     assert [(line["step"], line["stale_steps"]) for line in lines(run)] == [(0, 0), (6, 3), (9, 3)]

@@ -53,7 +53,14 @@ def test_the_losses_by_hand():
     assert distill_similarity(student, teacher).item() == pytest.approx(0.36)  # 0 and 0.6, seen twice
 
 
-@pytest.mark.parametrize(("projection", "dim"), [("drop", 32), ("keep", 256), ("pca", 32)])
+@pytest.mark.parametrize(
+    ("projection", "dim"),
+    [
+        pytest.param("drop", 32, marks=pytest.mark.slow),
+        pytest.param("keep", 256, marks=pytest.mark.slow),
+        ("pca", 32),
+    ],
+)
 def test_a_student_comes_nearer_to_its_teacher(
     projection, dim, tmp_path, tiny_backbone, teacher, monkeypatch
 ):
