@@ -187,7 +187,8 @@ def test_what_cannot_be_encoded_or_exported(tmp_path, capsys, words, told):
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize("int8", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("int8", [False, True])
 def test_an_exported_file_computes_what_the_encoder_does(tmp_path, capsys, int8):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")

@@ -138,6 +138,7 @@ def test_a_second_process_mines_for_the_next_time(tmp_path, tiny_backbone):
     assert {line["step"]: line for line in told(finished)} == {line["step"]: line for line in told(run)}
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_is_told(tmp_path, tiny_backbone, monkeypatch):
     monkeypatch.setattr("juzhen.mining.beside._work", killed)
     with pytest.raises(RuntimeError, match="the process that mines negatives ended with status -9"):
