@@ -9,7 +9,7 @@ from torch import Tensor
 
 from juzhen.losses.lists import ListLoss, first_document
 from juzhen.losses.loss import LossOutput
-from juzhen.losses.options import divisor, number
+from juzhen.losses.options import number
 from juzhen.losses.scores import full_precision
 
 
@@ -56,11 +56,10 @@ class LambdaLoss(ListLoss):
     choose_when = "a cross-encoder that is judged by NDCG, on rows with many negatives"
 
     def __init__(self, *, temperature: float | int = 1.0, mu: float | int = 10.0) -> None:
-        super().__init__()
-        self.temperature = divisor("loss.temperature", temperature)
+        super().__init__(temperature=temperature)
         self.mu = number("loss.mu", mu, low=0.0)
 
     def with_logs(self, document_scores: Float[Tensor, "batch documents"]) -> LossOutput:
         grades = first_document(document_scores).float()
-        loss = lambda_loss(full_precision(document_scores) / self.temperature, grades, mu=self.mu)
+        loss = lambda_loss(self.tempered(document_scores), grades, mu=self.mu)
         return loss, self.list_summary(document_scores)

@@ -40,8 +40,7 @@ class ListKL(ListLoss):
     )
 
     def __init__(self, *, temperature: float | int = 1.0, teacher_temperature: float | int = 1.0) -> None:
-        super().__init__()
-        self.temperature = divisor("loss.temperature", temperature)
+        super().__init__(temperature=temperature)
         self.teacher_temperature = divisor("loss.teacher_temperature", teacher_temperature)
 
     def with_logs(

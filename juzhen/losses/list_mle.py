@@ -6,7 +6,6 @@ from torch import Tensor
 
 from juzhen.losses.lists import ListLoss, first_document
 from juzhen.losses.loss import LossOutput
-from juzhen.losses.options import divisor
 from juzhen.losses.scores import full_precision
 
 
@@ -37,15 +36,11 @@ class ListMLE(ListLoss):
     paper = "Xia et al. 2008, https://doi.org/10.1145/1390156.1390306"
     choose_when = "a cross-encoder that shall put the documents of a query in order"
 
-    def __init__(self, *, temperature: float | int = 1.0) -> None:
-        super().__init__()
-        self.temperature = divisor("loss.temperature", temperature)
-
     def with_logs(
         self,
         document_scores: Float[Tensor, "batch documents"],
         teacher_scores: Float[Tensor, "batch documents"] | None = None,
     ) -> LossOutput:
         grades = first_document(document_scores).float() if teacher_scores is None else teacher_scores
-        loss = list_mle(full_precision(document_scores) / self.temperature, grades)
+        loss = list_mle(self.tempered(document_scores), grades)
         return loss, self.list_summary(document_scores)

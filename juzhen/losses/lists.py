@@ -6,19 +6,30 @@ from torch import Tensor
 
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Contrast, Loss
-from juzhen.losses.scores import score_gap
+from juzhen.losses.options import divisor
+from juzhen.losses.scores import full_precision, score_gap
 
 
 class ListLoss(Loss):
     """A loss of one score per document; rows do not meet. Document 0 is the positive, the others are negatives.
 
     A bi-encoder scores a document as it scores a pair, a cross-encoder reads it with its anchor.
+
+    temperature  divides scores; 1 leaves them as they are, which suits logits
     """
 
     input_kinds = (Kind.TRIPLET,)
     consumes = "lists"
     couples = False
     contrast = Contrast.NEGATIVES
+
+    def __init__(self, *, temperature: float | int = 1.0) -> None:
+        super().__init__()
+        self.temperature = divisor("loss.temperature", temperature)
+
+    def tempered(self, scores: Float[Tensor, "batch documents"]) -> Float[Tensor, "batch documents"]:
+        """The scores divided by the temperature, float32 at least."""
+        return full_precision(scores) / self.temperature
 
     @staticmethod
     @torch.no_grad()

@@ -6,7 +6,6 @@ from torch import Tensor
 
 from juzhen.losses.lists import ListLoss
 from juzhen.losses.loss import Contrast, LossOutput
-from juzhen.losses.options import divisor
 from juzhen.losses.scores import full_precision
 
 
@@ -34,14 +33,10 @@ class MarginMSE(ListLoss):
     paper = "Hofstätter et al. 2020, https://arxiv.org/abs/2010.02666"
     choose_when = "triplets with the scores of a cross-encoder, which a faster model shall learn"
 
-    def __init__(self, *, temperature: float | int = 1.0) -> None:
-        super().__init__()
-        self.temperature = divisor("loss.temperature", temperature)
-
     def with_logs(
         self,
         document_scores: Float[Tensor, "batch documents"],
         teacher_scores: Float[Tensor, "batch documents"],
     ) -> LossOutput:
-        loss = margin_mse(full_precision(document_scores) / self.temperature, teacher_scores)
+        loss = margin_mse(self.tempered(document_scores), teacher_scores)
         return loss, {"margin_error": loss.detach().sqrt()} | self.list_summary(document_scores)
