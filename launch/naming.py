@@ -71,7 +71,9 @@ def run_key(config: Mapping[str, Any] | DictConfig) -> str:
     deciding["model"] = deciding_model(with_language(config))
     evaluation = (config.get("evaluation") or {}).items()
     deciding["evaluation"] = {
-        key: value for key, value in evaluation if key != "cache_embeddings" and (key != "rankings" or value)
+        key: value
+        for key, value in evaluation
+        if key != "cache_embeddings" and (key not in ("rankings", "limit") or value)
     }
     text = json.dumps(deciding, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:8]

@@ -1,5 +1,6 @@
 """All rows a job needs, read and checked before any model is loaded."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, cast
@@ -96,7 +97,7 @@ def load_job_data(
         name: _training_rows(job, config, kinds[name], read[name], leaks)
         for name, config in job.dataset.items()
     }
-    evaluation = [_cut(one, job.debug_rows, job.seed) for one in evaluation]
+    evaluation = [_cut(_sampled(one, job.evaluation.limit), job.debug_rows, job.seed) for one in evaluation]
     tasks, without = _text_tasks(job, evaluation, read, made={one.name for one in asked})
     return JobData(train, evaluation, absent, [*asked, *tasks], reasons | without)
 
@@ -209,6 +210,19 @@ def _training_rows(
         examples = leaks.without_leaks(examples)
     limits = [limit for limit in (config.limit, job.debug_rows) if limit is not None]
     return _cut(examples, min(limits, default=None), job.seed)
+
+
+def _sampled(examples: Examples, limit: int | None) -> Examples:
+    """At most `limit` rows of an evaluation split, or queries with their whole corpus; any job draws the same ones.
+
+    The fingerprint is another one, so these are not taken for scores of the whole split.
+    """
+    chosen = _cut(examples, limit, seed=0)
+    if chosen is examples:
+        return examples
+    fingerprint = hashlib.blake2b(f"{examples.fingerprint} {limit}".encode(), digest_size=16).hexdigest()
+    corpus = examples.documents if examples.kind in JUDGED else chosen.documents
+    return replace(chosen, fingerprint=fingerprint, documents=corpus)
 
 
 def _cut(examples: Examples, limit: int | None, seed: int) -> Examples:

@@ -87,6 +87,7 @@ class EvaluationRequest(Protocol):
     """What of a job's evaluation decides which rows are read; `conf.job.EvaluationConfig` has it."""
 
     splits: list[str]
+    limit: int | None
     transfer: list[str]
     transfer_limit: int | None
 

@@ -128,7 +128,9 @@ class LateColumns:
         """The rows to score; those of the last run are kept, since runs of one sweep are alike."""
         classified = any(one.kind == Kind.LABELLED_TEXT for one in settings.evaluate.values())
         deciding = asdict(settings) | {"hardware": None, "unscored": list(unscored)}
-        deciding["evaluation"] = [settings.evaluation.splits, settings.evaluation.transfer_limit]
+        deciding["evaluation"] = [
+            getattr(settings.evaluation, key) for key in ("splits", "limit", "transfer_limit")
+        ]
         if settings.debug_rows is None and not classified:
             del deciding["seed"]  # else it decides which rows are kept
         key = json.dumps(deciding)

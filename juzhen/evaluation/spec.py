@@ -38,7 +38,12 @@ class EvaluationConfig:
     without_leaks: bool = option("also score the rows whose pair this job's training has not seen")
     backend: str = option("of the final test; validation uses torch", among=tuple(BackendName))
     cache_embeddings: bool = option("keep embeddings below cache_dir: nothing is encoded twice")
-    # Old results lack it.
+    # Old results lack these.
+    limit: int | None = option(
+        "rows of each split, or queries of a retrieval set, at most: the same in every run; null: all",
+        None,
+        at_least=1,
+    )
     transfer: list[str] = option("sets that are classified on frozen embeddings", [])
     transfer_limit: int | None = option("training rows of such a classifier, at most; null: all", None)
     rankings: list[str] = option(

@@ -80,6 +80,8 @@ def identify(result: Result, *, before_training: bool) -> Identity:
         settings["backbone"] = deciding_backbone(settings["backbone"])
     if trained_on != "lexical":
         settings |= _arithmetic(config)
+    if limit := (config.get("evaluation") or {}).get("limit"):
+        settings["evaluation.limit"] = limit
     if not (settings.get("augmentation") or {}).get("views"):
         settings.pop("augmentation", None)  # nothing was changed, as before there was such a thing
     if settings.pop("filter_leaks", False) and trained_on not in ("", "lexical"):

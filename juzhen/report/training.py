@@ -82,8 +82,9 @@ def stand_ins(result: Result) -> list[str]:
         told = [*_missing_files(result, name), *_rows(result, name), *_negatives(result, name)]
         if told:
             found.append(f"{name}: {', '.join(told)}")
-    if result.config.get("debug_rows"):
-        found.append(f"scored on at most {result.config['debug_rows']:,} rows of a split")
+    limits = [result.config.get("debug_rows"), (result.config.get("evaluation") or {}).get("limit")]
+    if limit := min(filter(None, limits), default=None):
+        found.append(f"scored on at most {limit:,} rows of a split")
     if result.config.get("filter_leaks"):
         found.append("without the rows that an evaluation set has too")
     return found
