@@ -91,7 +91,7 @@ class NegativeMining(pl.Callback):
         self._rows: dict[str, MinedRows] = {}
         self._found: dict[str, InForce] = {}
 
-    def check(self, job: JobConfig, stages: Sequence[Mapping[str, Match]]) -> None:
+    def check_job(self, job: JobConfig, stages: Sequence[Mapping[str, Match]]) -> None:
         """Raises UserError for what cannot be mined for, before rows are read."""
         model = declared(job.model["_target_"])
         if model.trains is False or model.input_kind is not None or "embeddings" not in model.provides:

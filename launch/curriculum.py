@@ -11,7 +11,6 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
-from callbacks.mining import NegativeMining
 from callbacks.trainer import chosen_callbacks
 from conf.job import JobConfig
 from conf.own_classes import own_class
@@ -57,8 +56,8 @@ class Curriculum:
         matches = [match_losses(job) for job in self.jobs]
         self.model.check_start(self.jobs[0])
         for callback in chosen_callbacks(self.job.callbacks):  # what is wrong is told before rows are read
-            if isinstance(callback, NegativeMining):
-                callback.check(self.job, matches)
+            if check := getattr(callback, "check_job", None):
+                check(self.job, matches)
         for stage in matches:
             kinds = {name: match.kind for name, match in stage.items()}
             check_augmentation(self.job.augmentation, kinds, sets=list(self.job.dataset), model=self.model)
