@@ -19,14 +19,21 @@ from juzhen.metrics.correlation import spearman
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Two runs, or encoders, on the test rows of one set.")
-    parser.add_argument("first", nargs="?", default="lexical", help="a run, a folder, a built-in name, or lexical")
+    parser.add_argument(
+        "first", nargs="?", default="lexical", help="a run, a folder, a built-in name, or lexical"
+    )
     parser.add_argument("second", nargs="?", default="builtin/mini_zh")
     parser.add_argument("--dataset", default="demo_sts")
     parser.add_argument("--samples", type=int, default=1000)
     options = parser.parse_args()
 
     rows = load_examples(
-        configured_set(options.dataset), "test", source="local", data_dir="data", on_bad_row="error", required=True
+        configured_set(options.dataset),
+        "test",
+        source="local",
+        data_dir="data",
+        on_bad_row="error",
+        required=True,
     )
     grades = rows.grades()
     both = [evaluate(one, [rows]) for one in (options.first, options.second)]

@@ -1,6 +1,6 @@
 """A loss of your own: a function from tensors to a scalar, in a loop over pairs of a file.
 
-    python examples/own_loss.py
+python examples/own_loss.py
 """
 
 import argparse

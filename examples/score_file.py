@@ -18,7 +18,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Adds the cosine of each pair of a file as a column.")
     parser.add_argument("file", type=Path, nargs="?", default=BUILTIN / "data" / "demo_sts" / "test.tsv")
     parser.add_argument("--columns", nargs=2, default=("sentence1", "sentence2"), metavar="NAME")
-    parser.add_argument("--encoder", default="builtin/mini_zh", help="a run, a folder, a built-in name or a hub id")
+    parser.add_argument(
+        "--encoder", default="builtin/mini_zh", help="a run, a folder, a built-in name or a hub id"
+    )
     parser.add_argument("--out", type=Path, default=Path("scored.tsv"))
     options = parser.parse_args()
 

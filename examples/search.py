@@ -1,7 +1,7 @@
 """Semantic search: encode a corpus once, keep the embeddings, look for what means the same.
 
-    python examples/search.py
-    python examples/search.py "怎么请年假" --top 3
+python examples/search.py
+python examples/search.py "怎么请年假" --top 3
 """
 
 import argparse

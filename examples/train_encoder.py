@@ -1,6 +1,6 @@
 """Train a sentence encoder from Python: rows, a loss, an optimizer and a plain loop. No configuration, no trainer.
 
-    python examples/train_encoder.py
+python examples/train_encoder.py
 """
 
 import argparse
@@ -26,7 +26,9 @@ def rows_of(name: str, split: str) -> Examples:
     return rows
 
 
-def train(encoder: SentenceEncoder, rows: Examples, *, steps: int, batch_size: int = 32, seed: int = 0) -> None:
+def train(
+    encoder: SentenceEncoder, rows: Examples, *, steps: int, batch_size: int = 32, seed: int = 0
+) -> None:
     """CoSENT over the cosines of pairs; batches are drawn at random."""
     loss_of = CoSENT()
     optimizer = torch.optim.AdamW(encoder.parameters(), lr=5e-4)
@@ -52,7 +54,9 @@ def train(encoder: SentenceEncoder, rows: Examples, *, steps: int, batch_size: i
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--out", type=Path, default=Path("trained_encoder"), help="where the encoder is saved")
+    parser.add_argument(
+        "--out", type=Path, default=Path("trained_encoder"), help="where the encoder is saved"
+    )
     options = parser.parse_args()
 
     encoder = SentenceEncoder.load("builtin/mini_zh")

@@ -6,6 +6,7 @@ The text is what the command printed, with its colours. The picture needs no fon
 """
 
 import argparse
+import io
 import os
 import re
 import shlex
@@ -28,7 +29,7 @@ def printed(command: list[str], *, width: int) -> str:
 
 def drawn(text: str, *, title: str, width: int) -> str:
     """Text with the colours of a terminal as SVG."""
-    console = Console(record=True, width=width, file=open(os.devnull, "w", encoding="utf-8"))
+    console = Console(record=True, width=width, file=io.StringIO())
     console.print(Text.from_ansi(text))
     picture = console.export_svg(title=title, font_aspect_ratio=0.61)
     picture = re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL)  # fonts of a server
