@@ -48,6 +48,7 @@ def test_every_script_runs_in_an_empty_folder(name, words, tmp_path, capfd):
     assert said.out
 
 
+@pytest.mark.slow
 def test_the_notebook_runs(tmp_path, capfd):
     assert in_a_fork(run_notebook, EXAMPLES / "quickstart.ipynb", tmp_path) == 0, capfd.readouterr().err
 
