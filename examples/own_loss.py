@@ -59,7 +59,7 @@ def train(encoder: SentenceEncoder, name: str, *, steps: int, batch_size: int = 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Trains with two losses and says what each reaches on dev.")
-    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--steps", type=int, default=16)
     options = parser.parse_args()
 
     print(f"before       {quality(SentenceEncoder.load('builtin/mini_zh')):.3f}")
