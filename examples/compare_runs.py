@@ -17,6 +17,10 @@ from juzhen.evaluation import evaluate
 from juzhen.metrics.correlation import spearman
 
 
+def correlation(scores: np.ndarray, grades: np.ndarray) -> float:
+    return spearman(scores, grades) or 0.0  # undefined where a resample has one grade only
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Two runs, or encoders, on the test rows of one set.")
     parser.add_argument(
@@ -35,7 +39,12 @@ def main() -> None:
         on_bad_row="error",
         required=True,
     )
+    assert rows is not None  # required
     grades = rows.grades()
+    if grades is None:
+        parser.error(
+            f"--dataset {options.dataset}: its rows have no order; expected pairs with scores or labels"
+        )
     both = [evaluate(one, [rows]) for one in (options.first, options.second)]
     key = f"test/{options.dataset}"
     for name, found in zip((options.first, options.second), both, strict=True):
@@ -45,7 +54,9 @@ def main() -> None:
     first, second = (found.per_row[key] for found in both)
     draw = np.random.default_rng(0)
     resamples = draw.integers(len(grades), size=(options.samples, len(grades)))
-    gains = [spearman(second[one], grades[one]) - spearman(first[one], grades[one]) for one in resamples]
+    gains = [
+        correlation(second[one], grades[one]) - correlation(first[one], grades[one]) for one in resamples
+    ]
     low, high = np.quantile(gains, [0.025, 0.975])
     verdict = "no difference that these rows can show" if low < 0 < high else "a difference"
     print(f"second minus first, 95 % interval: [{low:+.3f}, {high:+.3f}]: {verdict}")

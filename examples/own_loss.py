@@ -5,6 +5,7 @@ python examples/own_loss.py
 
 import argparse
 import csv
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -21,7 +22,7 @@ def two_sided(cosines: Tensor, labels: Tensor, *, bar: float = 0.6, margin: floa
     return (margin / 2 - signs * (cosines - bar)).relu().mean()
 
 
-LOSSES = {"two_sided": two_sided, "contrastive": contrastive}
+LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"two_sided": two_sided, "contrastive": contrastive}
 """Losses of the library are functions too, so they can stand in for one another."""
 
 

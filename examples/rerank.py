@@ -59,8 +59,9 @@ def main() -> None:
     embeddings = encoder.encode(questions.corpus)
     ranks: dict[str, list[float]] = {"encoder alone": [], "with reranker": []}
     for number, query in enumerate(questions.queries[: options.queries]):
-        right, own = set(questions.relevant[number]), int(questions.own[number])
-        hits = [hit.document for hit in encoder.search(query, embeddings, top_k=11) if hit.document != own]
+        right = set(questions.relevant[number])
+        found = [hit.document for hit in encoder.search(query, embeddings, top_k=11)]
+        hits = [one for one in found if questions.corpus[one] != query]
         best = [hit.document for hit in reader.rank(query, questions.corpus, among=hits[:10])]
         ranks["encoder alone"].append(reciprocal_rank(hits[:10], right))
         ranks["with reranker"].append(reciprocal_rank(best, right))
