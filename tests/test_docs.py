@@ -28,7 +28,6 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 NAMED_FENCE = re.compile(r"^`([^`\n]+)`:\n\n```\w+\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 PATH = re.compile(r"`((?:[\w.-]+/)+(?:[\w.-]+\.\w+)?|[\w-]+\.(?:py|md|txt|toml))`")
 MADE_BY_RUNS = ("runs/", "encoder/", "encoder/model.safetensors", "previous/")
-TREE_HEADINGS = ("File structure", "文件结构")
 
 
 def page(name):
@@ -46,10 +45,10 @@ def examples():
     return dict(NAMED_FENCE.findall(page("CONTRIBUTING.md")))
 
 
-def tree(name):
-    """Paths of the file-structure section, in order."""
-    section = re.split(r"^## ", page(name), flags=re.MULTILINE)
-    (text,) = [part for part in section if part.startswith(TREE_HEADINGS)]
+def tree():
+    """Paths of the file structure in ARCHITECTURE.md, in order."""
+    sections = re.split(r"^## ", page("ARCHITECTURE.md"), flags=re.MULTILINE)
+    (text,) = [part for part in sections if part.startswith("File structure")]
     (block,) = [body for _, body in FENCE.findall(text)]
     return [line.split()[0] for line in block.splitlines()]
 
@@ -59,7 +58,7 @@ def extended_root(tmp_path_factory):
     """A copy of the project with the examples of CONTRIBUTING.md where they say they go, and nothing else."""
     root = tmp_path_factory.mktemp("extended") / "project"
     hidden = shutil.ignore_patterns("__pycache__")
-    for folder in tree("README.md"):
+    for folder in tree():
         if folder.endswith("/") and folder != "tests/":
             shutil.copytree(ROOT / folder, root / folder, ignore=hidden, dirs_exist_ok=True)
     shutil.copy(ROOT / "train.py", root)
@@ -80,7 +79,6 @@ def test_the_editions_have_the_same_sections_blocks_and_commands():
         found = [len(re.findall(pattern, text, flags=re.MULTILINE)) for text in (english, chinese)]
         assert found[0] == found[1] > 0, pattern
     assert commands("README.md") == commands("README.zh.md")
-    assert tree("README.md") == tree("README.zh.md")
 
 
 def test_the_editions_show_the_same_results():
@@ -153,7 +151,7 @@ def test_every_path_in_the_text_exists(name):
 
 
 def test_the_file_structure_names_what_is_there_and_all_of_it():
-    named = tree("README.md")
+    named = tree()
     assert all((ROOT / path).exists() for path in named)
     packages = {f"{path.parent.name}/" for path in ROOT.glob("*/__init__.py")}
     programs = {path.name for path in ROOT.glob("*.py")}
@@ -188,7 +186,7 @@ def test_the_data_set_of_contributing_is_read(extended_root):
 
 def import_from(root):
     """From here on the project is the one below `root`."""
-    own = {folder.rstrip("/") for folder in tree("README.md") if folder.endswith("/")} | {"train", "jobs"}
+    own = {folder.rstrip("/") for folder in tree() if folder.endswith("/")} | {"train", "jobs"}
     for name in [name for name in sys.modules if name.partition(".")[0] in own]:
         del sys.modules[name]
     sys.path.insert(0, str(root))

@@ -1,4 +1,4 @@
-"""The table of the README comes from the measurements, in both languages, and nothing else of the page changes."""
+"""The manual's table of speed comes from the measurements, in both languages, and nothing else of the page changes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The README's table of speed: python -m tools.bench.page results/bench README.md README.zh.md
+"""The manual's table of speed: python -m tools.bench.page results/bench docs/guides/speed.md docs/guides/speed.zh.md
 
 Reads every JSON below the folder and replaces what stands between the markers of each page. Needs no torch.
 """
