@@ -72,7 +72,7 @@ class AugmentationConfig:
 class LoggerConfig:
     progress: bool = option("progress bars")
     every_steps: int = option("optimizer steps between two logged points", at_least=1)
-    csv: bool = option("metrics.csv in the run folder")
+    csv: bool = option("metrics.csv below the run folder")
     wandb: str = option(
         "auto: online where a key is present and the network answers, else offline",
         among=("auto", "offline", "online", "off"),
