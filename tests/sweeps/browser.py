@@ -3,7 +3,8 @@
 python browser.py PAGE STEPS [dark]     STEPS: JSON list of [what, argument]; prints a JSON list of what each gave
 
 ["size", [width, height]] · ["js", expression] · ["until", expression that becomes true] · ["hover", selector] ·
-["click", selector] · ["key", name] · ["picture", path]. Mouse and keys are real events of the window. The last entry is what the page complained about.
+["click", selector] · ["key", name] · ["picture", path]. Mouse and keys are real events of the window. The last
+entry is what the page complained about.
 """
 
 import json
