@@ -73,7 +73,7 @@ def programs(name):
             while words and re.fullmatch(r"\w+=.*", words[0]):
                 words = words[1:]
             if words:
-                found.append((words[0].removeprefix(".venv/bin/"), words[1:]))
+                found.append((words[0].removeprefix(".venv/bin/").replace("python3", "python"), words[1:]))
     return found
 
 
