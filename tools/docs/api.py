@@ -1,6 +1,7 @@
 """The pages of the library's API: names for mkdocstrings, which reads the docstrings."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 
 import juzhen.losses
@@ -67,11 +68,27 @@ def pages() -> Iterator[tuple[str, str]]:
     yield "api/losses.md", _losses()
     for name, (title, members) in PACKAGES.items():
         listed = members or [f"{name}.{module}" for module in _modules(PACKAGE / name)]
-        yield f"api/{name}.md", HEAD.format(title=title) + "".join(_entry(one) for one in listed)
+        imports = [_import(one) for one in listed if not _is_module(one)]
+        shown = "\n".join(["", "```python", *imports, "```", ""]) if imports else ""
+        yield f"api/{name}.md", HEAD.format(title=title) + shown + "".join(map(_entry, listed))
 
 
 def _modules(folder: Path) -> list[str]:
     return [path.stem for path in sorted(folder.glob("[a-z]*.py"))]
+
+
+def _is_module(name: str) -> bool:
+    return PACKAGE.joinpath(*name.split(".")).with_suffix(".py").is_file()
+
+
+def _import(name: str) -> str:
+    """The line that imports a class or a function, from the outermost package that offers it."""
+    *module, last = f"juzhen.{name}".split(".")
+    homes = (".".join(module[:depth]) for depth in range(1, len(module)))
+    home = next(
+        (one for one in homes if last in getattr(import_module(one), "__all__", ())), ".".join(module)
+    )
+    return f"from {home} import {last}"
 
 
 def _entry(name: str) -> str:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from textwrap import fill
 
 from juzhen.cli.verbs import GROUPS, parser_of
 from juzhen.core.places import ROOT
@@ -34,7 +35,7 @@ def page() -> str:
 def verb(parser: argparse.ArgumentParser) -> Iterator[str]:
     """Usage, description, arguments and options."""
     usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
-    yield f"```text\n{usage}\n```\n"
+    yield f"```text\n{fill(usage, 76, subsequent_indent='    ', break_on_hyphens=False)}\n```\n"
     yield from (f"{plain(told)}\n" for told in (parser.description, parser.epilog) if told)
     rows = [_row(parser, one) for one in parser._actions if one.dest != "help"]
     if rows:
