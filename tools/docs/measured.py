@@ -22,15 +22,18 @@ Measured by `make bench`, ours and sentence-transformers turn by turn in one run
 4 × 256, M of 6 × 384, B of 12 × 768."""
 HEAD = "---\nsearch: {boost: 0.7}\n---\n"
 ABOUT = {
-    "transfer": "Which training set helps which evaluation set: the transfer matrix, beside published numbers.",
-    "retrieval": "Hard negatives for retrieval: which way of mining helps, and what it costs.",
-    "cross_encoder": "Cross-encoders by cross entropy and by CoSENT on the same pairs.",
-    "cot": "Two-stage prompt encoders beside their baselines.",
-    "distill": "The encoder in the box: how it was distilled, what it scores, and whether its text is clean.",
-    "leaks": "Evaluation rows that training sets and running text give away.",
-    "bench": "Speed and memory beside sentence-transformers.",
+    "transfer": (
+        "Transfer matrix",
+        "which training set helps which evaluation set, beside published numbers",
+    ),
+    "retrieval": ("Retrieval", "which way of mining hard negatives helps, and what it costs"),
+    "cross_encoder": ("Cross-encoders", "cross entropy and CoSENT on the same pairs"),
+    "cot": ("Two-stage encoders", "beside their baselines"),
+    "distill": ("The encoder in the box", "how it was distilled, what it scores, whether its text is clean"),
+    "leaks": ("Leaks found", "evaluation rows that training sets and running text give away"),
+    "bench": ("Speed measured", "training, encoding and memory beside sentence-transformers"),
 }
-"""Folder of results → what it answers, in the order of the site; folders that are not here follow."""
+"""Folder of results → its title, and what it answers, in the order of the site; folders that are not here follow."""
 
 
 def pages() -> Iterator[tuple[str, str | Path]]:
@@ -54,7 +57,7 @@ def folders() -> list[str]:
 
 
 def title(folder: str) -> str:
-    return folder.replace("_", "-").capitalize()
+    return ABOUT[folder][0] if folder in ABOUT else folder.replace("_", " ").capitalize()
 
 
 def relinked(path: Path) -> str:
@@ -78,7 +81,9 @@ def relinked(path: Path) -> str:
 
 
 def _index() -> str:
-    lines = [f"- [{title(one)}]({one}/index.md): {ABOUT.get(one, 'measured here')}" for one in folders()]
+    lines = [
+        f"- [{title(one)}]({one}/index.md): {ABOUT.get(one, ('', 'measured here'))[1]}" for one in folders()
+    ]
     told = "Every number of these pages was measured; the results behind them lie in the folder `results/`."
     return f"{HEAD}# Results\n\n{told}\n\n" + "\n".join(lines) + "\n"
 
@@ -86,7 +91,9 @@ def _index() -> str:
 def _bench(files: list[Path]) -> str:
     reports = [Report.read(path) for path in files if path.suffix == ".json"]
     pictures = [
-        f"![{ABOUT['bench']} Picture: {path.stem}]({path.name})" for path in files if path.suffix == ".svg"
+        f"![{path.stem}: ours beside sentence-transformers]({path.name})"
+        for path in files
+        if path.suffix == ".svg"
     ]
     table = bench_table([one for one in reports if one.benchmark in LINES], "en")
     return "\n\n".join([BENCH, table, *pictures]) + "\n"
