@@ -48,7 +48,8 @@ def pages() -> Iterator[tuple[str, str | Path]]:
             elif path.suffix in COPIED:
                 yield place.as_posix(), path
         if not (RESULTS / folder / "README.md").is_file():
-            yield f"{folder}/index.md", HEAD + MADE[folder](files)
+            made = MADE[folder](files) if folder in MADE else f"# {title(folder)}\n\n{_listing(files)}"
+            yield f"{folder}/index.md", HEAD + made
 
 
 def folders() -> list[str]:
@@ -99,12 +100,8 @@ def _bench(files: list[Path]) -> str:
     return "\n\n".join([BENCH, table, *pictures]) + "\n"
 
 
-def _leaks(files: list[Path]) -> str:
-    return (
-        "# Leaks\n\n"
-        + "\n".join(f"- [{_heading(path)}]({path.name})" for path in files if path.suffix == ".md")
-        + "\n"
-    )
+def _listing(files: list[Path]) -> str:
+    return "\n".join(f"- [{_heading(path)}]({path.name})" for path in files if path.suffix == ".md") + "\n"
 
 
 def _distill(files: list[Path]) -> str:
@@ -121,5 +118,5 @@ def _heading(path: Path) -> str:
     return path.read_text(encoding="utf-8").partition("# ")[2].partition("\n")[0]
 
 
-MADE = {"bench": _bench, "leaks": _leaks, "distill": _distill}
-"""Folder without a page of its own → what makes one."""
+MADE = {"bench": _bench, "distill": _distill}
+"""Folder without a page of its own → what makes one; of others the page lists what they hold."""
