@@ -60,7 +60,7 @@ PACKAGES: Mapping[str, tuple[str, Sequence[str]]] = {
 }
 """Page → title, and what stands on it: classes, functions, modules below `juzhen`; (): the package of its name."""
 
-HEAD = "---\nsearch: {{boost: 0.5}}\n---\n# {title}\n"
+HEAD = "---\nsearch: {{boost: 0.3}}\n---\n# {title}\n"
 
 
 def pages() -> Iterator[tuple[str, str]]:

@@ -35,7 +35,7 @@ GROUPS = {
 IN_ONE_TABLE = ("dataset",)
 HEAD = """\
 ---
-search: {boost: 0.6}
+search: {boost: 0.4}
 ---
 # Configuration groups
 

@@ -40,7 +40,7 @@ COMMENTED = re.compile(r"^(\s*)([\w.@/]+):.*?\s#\s(.*)$")
 COLUMNS = ("key", "type, range", "default", "meaning")
 HEAD = """\
 ---
-search: {boost: 0.6}
+search: {boost: 0.4}
 ---
 # Configuration keys
 

@@ -20,7 +20,7 @@ BENCH = """\
 
 Measured by `make bench`, ours and sentence-transformers turn by turn in one run, with equal work; S is a BERT of
 4 × 256, M of 6 × 384, B of 12 × 768."""
-HEAD = "---\nsearch: {boost: 0.7}\n---\n"
+HEAD = "---\nsearch: {boost: 0.4}\n---\n"
 ABOUT = {
     "transfer": (
         "Transfer matrix",

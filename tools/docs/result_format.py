@@ -25,7 +25,7 @@ WORDS = {
 }
 HEAD = f"""\
 ---
-search: {{boost: 0.6}}
+search: {{boost: 0.4}}
 ---
 # result.json
 

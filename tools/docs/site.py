@@ -30,7 +30,7 @@ def pages() -> dict[str, str | Path]:
         "groups.md": groups.page(),
         "commands.md": verbs.page(),
         "result.md": result_format.page(),
-        "changelog.md": "---\nsearch: {boost: 0.4}\n---\n" + CHANGELOG.read_text(encoding="utf-8"),
+        "changelog.md": "---\nsearch: {boost: 0.3}\n---\n" + CHANGELOG.read_text(encoding="utf-8"),
         **dict(api.pages()),
     }
     return {f"reference/{path}": text for path, text in reference.items()} | {

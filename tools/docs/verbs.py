@@ -14,7 +14,7 @@ from tools.docs.markup import code, plain, table
 ENVIRONMENT = os.environ | {"COLUMNS": "100"}
 HEAD = """\
 ---
-search: {boost: 0.6}
+search: {boost: 0.4}
 ---
 # Command line
 
