@@ -67,12 +67,12 @@ class DatasetConfig:
     name: str = MISSING
     kind: str = option("what a row is", among=tuple(Kind))
     language: str = option("zh, en, or en-zh for translations", among=("zh", "en", "en-zh"))
-    about: str = option("one line for people")
-    license: str = MISSING
-    origin: str = option("where it comes from: URL or citation")
+    about: str = option("one line for people", "")
+    license: str = option("its owner's terms", "")
+    origin: str = option("where it comes from: URL or citation", "")
     layout: str = option("which of `layouts` the local files follow")
     layouts: dict[str, LayoutConfig] = option("layout → how files are written in it")
-    rows: dict[str, int | None] = option("rows promised per split; null = not promised")
+    rows: dict[str, int | None] = option("rows promised per split; null = not promised", {})
     source: str | None = option("null: the job's `source`", None, among=tuple(Source))
     hub: HubConfig | None = None
     labels: dict[str, int] | None = option("gold label as in the file → class number", None)
