@@ -113,9 +113,9 @@ def _sets(files: list[Path]) -> str:
             code(one["name"]),
             one["kind"],
             one["language"],
-            _promised(one["rows"]),
-            plain(one["about"]),
-            one["license"],
+            _promised(one.get("rows") or {}),
+            plain(one.get("about", "")),
+            one.get("license", ""),
         )
         for one in held
     ]
