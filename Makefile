@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export HF_HUB_OFFLINE ?= 1
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check bench dashboards data clean
+.PHONY: help install demo test check docs docs-serve bench dashboards data clean
 
 help: ## List the verbs
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(READY) ## Make the environment .venv, everything pinned by constraints.txt
 
@@ -34,6 +35,17 @@ check: $(READY) ## Lint, format check, and the types of the library
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(VENV)/.docs ## Build the documentation site into build/site; a warning is an error
+	$(MKDOCS) build --strict
+	@echo "build/site/index.html"
+
+docs-serve: $(VENV)/.docs ## Show the site at http://127.0.0.1:8000 while its pages are written
+	$(MKDOCS) serve --dev-addr 127.0.0.1:8000
+
+$(VENV)/.docs: $(READY)
+	$(BIN)/pip install --quiet --editable ".[docs]" --constraint constraints.txt
+	@touch $@
 
 bench: $(READY) ## Measure speed and memory beside sentence-transformers (installs it; SCALE=tiny, modest or full)
 	$(BIN)/pip install --quiet --editable ".[bench,onnx]" --constraint constraints.txt

@@ -71,13 +71,16 @@ class AugmentationConfig:
 @dataclass
 class LoggerConfig:
     progress: bool = option("progress bars")
-    every_steps: int = option(at_least=1)
-    csv: bool = MISSING
-    wandb: str = option(among=("auto", "offline", "online", "off"))
-    project: str = MISSING
-    entity: str | None = None
+    every_steps: int = option("optimizer steps between two logged points", at_least=1)
+    csv: bool = option("metrics.csv below the run folder")
+    wandb: str = option(
+        "auto: online where a key is present and the network answers, else offline",
+        among=("auto", "offline", "online", "off"),
+    )
+    project: str = option("of Weights & Biases")
+    entity: str | None = option("team or user of Weights & Biases; null: the account's default", None)
     group: str | None = option("null: the sweep's, or the run's name without its seed", None)
-    tags: list[str] = MISSING
+    tags: list[str] = option("of Weights & Biases")
 
 
 @dataclass
@@ -95,9 +98,9 @@ class StageConfig:
 
     dataset: list[str] | None = option("sets that it mixes; null: the one of the stage's name", None)
     share_percent: float | None = option("it lasts for this part of training.duration", None, above=0)
-    loss: dict[str, Any] | None = None
-    training: dict[str, Any] | None = option("keys of TrainingConfig", None)
-    optimizer: dict[str, Any] | None = option("keys of OptimizerConfig", None)
+    loss: dict[str, Any] | None = option("instead of the job's", None)
+    training: dict[str, Any] | None = option("keys of `training`", None)
+    optimizer: dict[str, Any] | None = option("keys of `optimizer`", None)
 
 
 @dataclass
@@ -117,12 +120,12 @@ class ScheduleConfig:
 class JobConfig:
     """Everything that decides one run."""
 
-    name: str = MISSING
-    seed: int = option(at_least=0, below=2**32)
-    data_dir: str = MISSING
+    name: str = option("folder name, before the hash")
+    seed: int = option("of all that is drawn", at_least=0, below=2**32)
+    data_dir: str = option("where local data sets lie")
     cache_dir: str | None = option("keeps what can be computed again; null: nothing is kept", None)
-    output_dir: str = MISSING
-    run_dir: str = MISSING
+    output_dir: str = option("folder of runs")
+    run_dir: str = option("folder of this run")
     source: str = option(among=tuple(Source))
     on_bad_row: str = option(among=("error", "drop"))
     resume: str = option(among=("never", "auto"))
@@ -133,9 +136,9 @@ class JobConfig:
     debug_rows: int | None = option("rows kept per split, at most; for trying things out", None, at_least=1)
     dataset: dict[str, DatasetConfig] = option("what is trained on, in order")
     evaluate: dict[str, DatasetConfig] = option("what is evaluated on besides")
-    model: dict[str, Any] = MISSING
+    model: dict[str, Any] = option("what is trained; the group `model`")
     backbone: BackboneConfig = MISSING
-    loss: dict[str, Any] = MISSING
+    loss: dict[str, Any] = option("what is minimised; the group `loss`")
     schedule: ScheduleConfig = MISSING
     training: TrainingConfig = MISSING
     optimizer: OptimizerConfig = MISSING

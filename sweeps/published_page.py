@@ -9,7 +9,7 @@ from sweeps.producers import Job, Offer, giving, offers
 
 HEAD = """# Published figures
 
-Written by `juzhen published docs/published.md` from [published](../juzhen/report/published/README.md), which
+Written by `juzhen published docs/published.md` from `juzhen/report/published`, which
 says where each is from, and from what every row of `conf/sweep` and every file of `conf/experiment` composes to; a
 test keeps it so. A job gives a figure when it learns from the same sets in the same order, read as the same kind, by
 the same loss and with the same family of models, and scores the same split of the same set:

@@ -1,6 +1,6 @@
-"""The documentation is true: its commands are accepted, its paths exist, its examples train."""
+"""The documentation is true: its commands are accepted, its programs run, its paths exist, its examples train."""
 
-import importlib
+import importlib.util
 import json
 import re
 import shlex
@@ -13,6 +13,7 @@ import torch
 from forks import ROOT, in_a_fork, python
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
+from pages import EDITIONS, commands, page, programs, shown_files, site_pages
 
 import callbacks
 import juzhen.losses
@@ -22,27 +23,33 @@ from juzhen.data.source import load_examples
 from launch import check_command_line, typed_config
 from launch.naming import register_resolvers
 
-EDITIONS = ("README.md", "README.zh.md")
 PAGES = (*EDITIONS, "ARCHITECTURE.md", "CONTRIBUTING.md")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
-NAMED_FENCE = re.compile(r"^`([^`\n]+)`:\n\n```\w+\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
+WITH_COMMANDS = (*EDITIONS, "CONTRIBUTING.md", *site_pages())
 PATH = re.compile(r"`((?:[\w.-]+/)+(?:[\w.-]+\.\w+)?|[\w-]+\.(?:py|md|txt|toml))`")
+PROGRAMS = (
+    "pip",
+    "git",
+    "cd",
+    "source",
+    "export",
+    "eval",
+    "cp",
+    "mkdir",
+    "ls",
+    "cat",
+    "head",
+    "pytest",
+    "nvidia-smi",
+)
+"""What commands of a page may begin with besides those of the project."""
+
 MADE_BY_RUNS = ("runs/", "encoder/", "encoder/model.safetensors", "previous/")
-
-
-def page(name):
-    return (ROOT / name).read_text(encoding="utf-8")
-
-
-def commands(name):
-    """The commands of a page's bash blocks, one per line, without the comments beside them."""
-    lines = "".join(body for language, body in FENCE.findall(page(name)) if language == "bash").splitlines()
-    return [" ".join(line.split("  #")[0].split()) for line in lines if line.strip()]
 
 
 def examples():
     """Path → text of the files that CONTRIBUTING.md shows whole."""
-    return dict(NAMED_FENCE.findall(page("CONTRIBUTING.md")))
+    return shown_files("CONTRIBUTING.md")
 
 
 def tree():
@@ -62,8 +69,9 @@ def extended_root(tmp_path_factory):
         if folder.endswith("/") and folder != "tests/":
             shutil.copytree(ROOT / folder, root / folder, ignore=hidden, dirs_exist_ok=True)
     shutil.copy(ROOT / "train.py", root)
-    for path, text in examples().items():
-        assert not (root / path).exists(), f"CONTRIBUTING.md would overwrite {path}"
+    of_pages = {path: text for name in site_pages() for path, text in shown_files(name).items()}
+    for path, text in (of_pages | examples()).items():
+        assert not (root / path).exists(), f"a page would overwrite {path}"
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:  # the classes of the examples can be imported
@@ -91,8 +99,13 @@ def test_the_editions_show_the_same_results():
 
 
 def training_commands():
-    lines = {line: None for line in commands("README.md") + commands("CONTRIBUTING.md") if "<" not in line}
-    return [line for line in lines if line.startswith("python train.py")]
+    lines = {
+        shlex.join(arguments): None
+        for name in WITH_COMMANDS
+        for program, arguments in programs(name)
+        if program == "python" and arguments[:1] == ["train.py"]
+    }
+    return [f"python {line}" for line in lines]
 
 
 def is_sweep_of_a_suite(line):
@@ -114,19 +127,32 @@ def test_every_sweep_is_accepted_with_its_suite(line, extended_root):
     check_command_line(shlex.split(line)[2:], conf_dir=extended_root / "conf")
 
 
-def test_the_other_commands_exist():
-    verbs = re.findall(r"^([a-z]+):.*## ", page("Makefile"), flags=re.MULTILINE)
-    seen = set()
-    for line in commands("README.md") + commands("CONTRIBUTING.md"):
-        program, *arguments = shlex.split(line)
+@pytest.mark.parametrize("name", WITH_COMMANDS)
+def test_the_other_commands_exist(name):
+    verbs = re.findall(r"^([a-z-]+):.*## ", page("Makefile"), flags=re.MULTILINE)
+    for program, arguments in programs(name):
         if program == "make":
-            assert arguments[0] in verbs
-        elif program == "juzhen":
-            parser_of(arguments[0]).parse_intermixed_args(arguments[1:])
+            assert set(arguments[:1]) <= set(verbs)
+        elif program == "juzhen" and arguments[0] not in ("--help", "--version"):
+            if arguments[1:] != ["--help"]:
+                parser_of(arguments[0]).parse_intermixed_args(arguments[1:])
+        elif program == "python" and arguments[0] == "-m":
+            assert importlib.util.find_spec(arguments[1]), arguments
+        elif program == "python":
+            assert (ROOT / arguments[0]).is_file(), arguments
         else:
-            continue
-        seen.add(arguments[0])
-    assert seen >= {"demo", "test", "check", *VERBS} - {"published", "dashboards", "snapshots", "completion"}
+            assert program in {*PROGRAMS, "juzhen"}, f"{program}: is it one that a reader has?"
+
+
+def test_every_verb_is_shown_somewhere():
+    found = [one for name in WITH_COMMANDS for one in programs(name)]
+    seen = {arguments[0] for program, arguments in found if program in ("make", "juzhen") and arguments}
+    assert seen >= {"demo", "test", "check", *VERBS} - {
+        "published",
+        "dashboards",
+        "snapshots",
+        "completion",
+    }
 
 
 def test_markers_and_extras_named_in_contributing_are_declared():

@@ -71,8 +71,8 @@ class Option:
 def option(about: str = "", default: Any = MISSING, *, kind: type[Option] = Option, **values: Any) -> Any:
     """The field of a typed configuration. Without a default it must be given; `values` are those of an Option."""
     metadata = {OPTION: kind(about, **values)}
-    if isinstance(default, list):
-        return field(default_factory=lambda: list(default), metadata=metadata)
+    if isinstance(default, list | dict):
+        return field(default_factory=default.copy, metadata=metadata)
     return field(default=default, metadata=metadata)
 
 

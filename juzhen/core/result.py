@@ -24,6 +24,7 @@ WITHOUT_LEAKS = "_without_leaks"
 class Score:
     """One number of one evaluation set; correlations are fractions, not percent.
 
+    value      None where the set could not be scored
     low, high  95 % bootstrap interval, None where none was asked for
     count      rows it was computed from
     """
@@ -38,6 +39,8 @@ class Score:
 class Result:
     """All that one stage measured, and what it takes to get the same numbers again.
 
+    name        what the run is called, the folder name before the hash
+    key         the hash: runs with the same one are the same run
     scores      metric key `split/dataset/metric` → Score; a set that could not be scored has value None
     trained_on  dataset keys of this stage and of the stages before it, oldest first
     data        `train/dataset` or `split/dataset` → rows, dropped rows, fingerprint; `cut`: how many of its texts, or
@@ -50,6 +53,12 @@ class Result:
                 descriptions of the sets; scores and `data` of them are among those of the run
     transfer    set whose classes a classifier told apart → the split that it was judged on, rows and fingerprints
     unscored    set that was to be evaluated on → why the model has no measure of it
+    config      the whole configuration, resolved
+    environment  command, commit, versions of libraries, device
+    seed        of all that was drawn
+    stage       number of the stage in its curriculum, from 0
+    finished_at  date and time
+    format_version  of the file, see `juzhen.core.upgrade`
     """
 
     name: str

@@ -102,10 +102,11 @@ def _delimited(
         lines = np.arange(1, len(rows) + 1, dtype=np.int32)
         counts = np.fromiter(map(str.count, rows, itertools.repeat(delimiter)), np.int32, len(rows)) + 1
     width = int(counts[0] if header else np.bincount(counts).argmax())
-    faults = {
-        int(lines[row]): _wrong_count(counts[row], width, lines, row, quoted)
-        for row in np.flatnonzero(counts != width).tolist()
-    }
+    faults = {}
+    for row in np.flatnonzero(counts != width).tolist():
+        faults[int(lines[row])] = _wrong_count(counts[row], width, lines, row, quoted)
+        if not quoted and counts[row] > width and '"' in rows[row]:
+            faults[int(lines[row])] += "; fields in double quotes want quoted: true in the layout"
     for line in reversed(undecodable):  # a quoted row may span several of them: the first one is named
         faults[int(lines[np.searchsorted(lines, line, side="right") - 1])] = undecodable[line]
     if header and 1 in faults:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
-from omegaconf import MISSING
-
 from juzhen.core.examples import Kind
 from juzhen.core.option import option
 
@@ -43,9 +41,9 @@ class LayoutConfig:
 class HubConfig:
     """A dataset of the Hugging Face hub."""
 
-    id: str = MISSING
+    id: str = option("owner/name")
     revision: str | None = option("commit; null only where none could be verified", None)
-    subset: str | None = None
+    subset: str | None = option("configuration of it; null: its only one", None)
     # Judgements have their texts in two further subsets, queries and corpus, of the same split where none is named.
     splits: dict[str, str] = option("our split → the hub's")
     columns: dict[str, Any] = option("field of the example → column")
@@ -64,15 +62,15 @@ class LearningConfig:
 class DatasetConfig:
     """One dataset: all that juzhen knows about it."""
 
-    name: str = MISSING
+    name: str = option("what commands and tables call it")
     kind: str = option("what a row is", among=tuple(Kind))
     language: str = option("zh, en, or en-zh for translations", among=("zh", "en", "en-zh"))
-    about: str = option("one line for people")
-    license: str = MISSING
-    origin: str = option("where it comes from: URL or citation")
+    about: str = option("one line for people", "")
+    license: str = option("its owner's terms", "")
+    origin: str = option("where it comes from: URL or citation", "")
     layout: str = option("which of `layouts` the local files follow")
     layouts: dict[str, LayoutConfig] = option("layout → how files are written in it")
-    rows: dict[str, int | None] = option("rows promised per split; null = not promised")
+    rows: dict[str, int | None] = option("rows promised per split; null = not promised", {})
     source: str | None = option("null: the job's `source`", None, among=tuple(Source))
     hub: HubConfig | None = None
     labels: dict[str, int] | None = option("gold label as in the file → class number", None)

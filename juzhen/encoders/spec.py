@@ -18,7 +18,7 @@ class BackboneConfig:
 
     name: str | None = option("what tables call it; null: the last part of its path", None)
     path: str = option("hub id, or a folder in transformers or sentence-transformers layout")
-    revision: str | None = None
+    revision: str | None = option("branch, tag or commit on the hub; null: the newest", None)
     initialize: str = option(
         "pretrained: weights must be there · random: from config.json alone", among=INITIALISE
     )

@@ -12,11 +12,13 @@ SPLITS = ("dev", "test")
 class HardwareConfig:
     """Speed, and not the maths; only the precision makes other numbers."""
 
-    accelerator: str = option(among=("cpu", "cuda", "mps"))
-    devices: int = option(at_least=1)
-    num_nodes: int = option(at_least=1)
-    strategy: str = option(among=("auto", "ddp"))
-    precision: str = option(among=("32-true", "bf16-mixed", "16-mixed"))
+    accelerator: str = option("what computes", among=("cpu", "cuda", "mps"))
+    devices: int = option("GPUs, or processes on a CPU, of each node", at_least=1)
+    num_nodes: int = option("machines", at_least=1)
+    strategy: str = option("ddp: a process for each device", among=("auto", "ddp"))
+    precision: str = option(
+        "in which the model computes; weights are fp32", among=("32-true", "bf16-mixed", "16-mixed")
+    )
     # A process has room for some thousands.
     threads: int | None = option("CPU threads per process; null: all cores", None, at_least=1, below=1025)
     compile: bool = option("torch.compile the layers; pays on few machines, see LOG.md")

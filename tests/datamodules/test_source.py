@@ -274,6 +274,12 @@ FILE_FAULTS = {
         {"quoted": True},
         r"train\.csv:3: the row has 2 fields, expected 3 and reaches to line 4: is a quote unbalanced",
     ),
+    "quotes that nobody announced": (
+        "train.csv",
+        'sentence1,sentence2,label\n"a, b",c,1\n',
+        {},
+        r"train\.csv:2: the row has 4 fields, expected 3; fields in double quotes want quoted: true in the layout",
+    ),
     "damaged gzip": ("train.tsv", as_tsv(ROWS), {"file": "train.tsv.gz"}, "damaged, or not compressed"),
     "not JSON": ("train.json", as_json(ROWS) + "\n{oops\n", {}, r"train\.json:5: not JSON"),
     "no JSON object": ("train.json", as_json(ROWS) + "\n7\n", {}, r"train\.json:5: not a JSON object"),

@@ -6,6 +6,7 @@ from omegaconf import OmegaConf
 from juzhen.core.errors import UserError
 from juzhen.data.configured import read_description
 from juzhen.data.spec import DatasetConfig
+from launch import check_command_line
 from launch.job import explained
 from launch.set_files import check_name, check_set_files, spelt_sets
 
@@ -119,3 +120,16 @@ def test_a_file_that_describes_no_set_ends_in_a_line(tmp_path, content):
     with pytest.raises(UserError) as caught:
         read_description(path)
     assert str(path) in str(caught.value)
+
+
+def test_a_set_of_ones_own_need_say_no_more_than_what_its_rows_are(tmp_path, project_root):
+    (tmp_path / "dataset").mkdir()
+    (tmp_path / "dataset" / "mine.yaml").write_text(
+        "# @package dataset.mine\nname: mine\nkind: labelled_pair\nlanguage: zh\nlayout: csv\n"
+        "layouts: {csv: {files: {train: mine.csv}, columns: {text_a: a, text_b: b, label: y}}}\n"
+        'labels: {"0": 0, "1": 1}\n',
+        encoding="utf-8",
+    )
+    (tmp_path / "mine.csv").write_text("a,b,y\n甲,乙,1\n甲,丙,0\n", encoding="utf-8")
+    words = ("--config-dir", str(tmp_path), "dataset=mine", f"data_dir={tmp_path}", "suite=none")
+    check_command_line(words, conf_dir=project_root / "conf")

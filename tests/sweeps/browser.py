@@ -2,8 +2,9 @@
 
 python browser.py PAGE STEPS [dark]     STEPS: JSON list of [what, argument]; prints a JSON list of what each gave
 
-["size", [width, height]] · ["js", expression] · ["hover", selector] · ["click", selector] · ["key", name] ·
-["picture", path]. Mouse and keys are real events of the window. The last entry is what the page complained about.
+["size", [width, height]] · ["js", expression] · ["until", expression that becomes true] · ["hover", selector] ·
+["click", selector] · ["key", name] · ["picture", path]. Mouse and keys are real events of the window. The last
+entry is what the page complained about.
 """
 
 import json
@@ -22,6 +23,7 @@ from PySide6.QtWebEngineWidgets import QWebEngineView
 from PySide6.QtWidgets import QApplication
 
 SETTLE_MILLISECONDS = 250
+PATIENCE = 240  # so often is waited for what shall become true
 
 
 class Page(QWebEnginePage):
@@ -61,6 +63,12 @@ class Browser:
         QTimer.singleShot(5000, loop.quit)
         loop.exec()
         return json.loads(found[0]) if found and found[0] else None
+
+    def until(self, expression: str) -> None:
+        for _ in range(PATIENCE):
+            settle()
+            if self.js(f"Boolean({expression})"):
+                return
 
     def place(self, selector: str) -> QPoint:
         self.js(f"document.querySelector({selector!r}).scrollIntoView({{block: 'center', inline: 'center'}})")

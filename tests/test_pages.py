@@ -1,0 +1,152 @@
+"""The pages of the site are true: their programs run, and the Chinese ones say what the English ones say."""
+
+import importlib.util
+import os
+import re
+import shutil
+from itertools import pairwise
+
+import pytest
+from forks import ROOT, in_a_fork
+from pages import blocks, chinese, commands, page, programs, site_pages, translated_pages
+
+from juzhen.encoders import CrossEncoder, load_backbone
+from juzhen.encoders.cross_encoder_bundle import save_cross_encoder
+from juzhen.encoders.spec import BackboneConfig
+from tools.docs.site import pages as generated_pages
+
+FOLDER = re.compile(r"\bruns/([\w-]+)")
+FENCES = re.compile(r"^ *```.*?^ *```$", flags=re.MULTILINE | re.DOTALL)
+
+
+def with_programs():
+    return [name for name in site_pages() if any(one.language == "python" for one in blocks(name))]
+
+
+@pytest.fixture(scope="module")
+def cross_encoder(tiny_backbone, tmp_path_factory):
+    inner = load_backbone(BackboneConfig(path=str(tiny_backbone), initialize="random"), seed=0)
+    encoder = CrossEncoder(inner, outputs=1, segments=True, symmetric=False, seed=0)
+    return save_cross_encoder(encoder, tmp_path_factory.mktemp("run") / "encoder", card={}).parent
+
+
+def run_blocks(name, folder, cross_encoder):
+    """The programs of a page one after another, in a folder with the runs that they name."""
+    os.chdir(folder)
+    shown = [one for one in blocks(name) if one.language == "python"]
+    for run in sorted(set(FOLDER.findall("".join(one.body for one in shown)))):
+        if run.lower().startswith(("ce", "cross")):
+            shutil.copytree(cross_encoder, folder / "runs" / run)
+        else:
+            shutil.copytree(ROOT / "juzhen" / "builtin" / "mini_zh", folder / "runs" / run / "encoder")
+    known = {"__name__": "__main__"}
+    for number, one in enumerate(shown, start=1):
+        if one.needs is None or importlib.util.find_spec(one.needs):
+            exec(compile(one.body, f"{name}, program {number}", "exec"), known)
+
+
+@pytest.mark.parametrize("name", with_programs())
+@pytest.mark.sampled(4)
+def test_the_programs_of_a_page_run_in_order(name, cross_encoder, tmp_path, capfd):
+    assert in_a_fork(run_blocks, name, tmp_path, cross_encoder) == 0, capfd.readouterr().err
+
+
+def outline(name):
+    """Levels of the headings of a page, in order."""
+    return [len(marks) for marks in re.findall(r"^(#+) ", FENCES.sub("", page(name)), flags=re.MULTILINE)]
+
+
+@pytest.mark.parametrize("name", translated_pages())
+def test_a_chinese_page_has_what_the_english_one_has(name):
+    other = chinese(name)
+    assert (ROOT / other).is_file(), f"{other} is missing"
+    assert outline(other) == outline(name)
+    assert [one.language for one in blocks(other)] == [one.language for one in blocks(name)]
+    assert commands(other) == commands(name)
+
+
+@pytest.mark.parametrize("name", site_pages())
+def test_headings_are_in_order_and_pictures_have_texts(name):
+    levels = outline(name)
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    assert not re.findall(r"!\[\s*\]\(", page(name))
+
+
+def test_every_key_of_the_configuration_is_in_the_reference_and_explained():
+    from conf.job import JobConfig
+    from tools.docs.keys import key_rows, sections, shown_values
+
+    text = generated_pages()["reference/keys.md"]
+    rows = [row for place, kind in sections(JobConfig) for row in key_rows(place, kind, *shown_values())]
+    assert {"`training.batch_size`", "`dataset.<set>.layouts.<layout>.window`"} <= {row[0] for row in rows}
+    assert all(row[0] in text for row in rows)
+    assert [row[0] for row in rows if not row[-1]] == []
+    assert "| `training.batch_size` | whole number, ≥ 1 | `64` |" in text
+
+
+def test_a_renamed_key_is_renamed_in_the_reference():
+    from dataclasses import dataclass
+
+    from juzhen.core.option import option
+    from tools.docs.keys import key_rows
+
+    @dataclass
+    class Renamed:
+        size_of_batches: int | None = option("rows that a loss sees", None, at_least=1)
+
+    assert list(key_rows("training", Renamed, {}, {})) == [
+        ("`training.size_of_batches`", "whole number or null, ≥ 1", "`null`", "rows that a loss sees")
+    ]
+
+
+def test_the_reference_has_every_option_verb_and_public_name():
+    from juzhen.cli.verbs import VERBS
+    from juzhen.losses import __all__ as losses
+
+    written = generated_pages()
+    for path in (ROOT / "conf").glob("*/*.yaml"):
+        group, name = path.parent.name, path.stem
+        heading = f"\n| `{name}` |" if group == "dataset" else f"\n### {group}={name}\n"
+        assert heading in written["reference/groups.md"], path
+    assert all(f"\n### juzhen {verb}\n" in written["reference/commands.md"] for verb in VERBS)
+    assert all(f"`{name}`" in written["reference/api/losses.md"] for name in losses)
+
+
+def test_docstrings_in_columns_become_lists():
+    from tools.docs.columns import as_markdown
+
+    columns = "first, second  two texts\nthird          one that\n               goes on"
+    text = f"What it gives: a < b.\n\n{columns}\n\n>>> 1 + 1\n2"
+    assert as_markdown(text) == (
+        "What it gives: a &lt; b.\n\n- `first`, `second`: two texts\n- `third`: one that goes on\n\n"
+        "```python\n>>> 1 + 1\n2\n```"
+    )
+
+
+def test_results_link_to_what_the_site_has():
+    texts = {path: text for path, text in generated_pages().items() if path.startswith("results/")}
+    for path, text in texts.items():
+        if isinstance(text, str):
+            for target in re.findall(r"\]\(([^)#\s:]+)\)", text):
+                place = os.path.normpath(os.path.join(os.path.dirname(path), target))
+                assert place in texts, f"{path}: {target}"
+    assert not [path for path, text in texts.items() if isinstance(text, str) and "](runs" in text]
+
+
+def test_commands_are_read_as_a_shell_reads_them(tmp_path, monkeypatch):
+    import pages
+
+    lines = [
+        "A=1 python train.py \\",
+        "  x=1  # why",
+        "",
+        "    # alone",
+        "juzhen table runs | head && make test > out",
+    ]
+    text = "\n".join(["```bash", *lines, "```", ""])
+    (tmp_path / "a.md").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(pages, "ROOT", tmp_path)
+    told = [("python", ["train.py", "x=1"]), ("juzhen", ["table", "runs"]), ("make", ["test"])]
+    assert programs("a.md") == told

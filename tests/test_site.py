@@ -1,0 +1,130 @@
+"""The built site: complete without a network, searched in two languages, readable on a phone."""
+
+import json
+import os
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from forks import ROOT, python
+
+pytestmark = pytest.mark.slow
+BROWSER = ROOT / "tests" / "sweeps" / "browser.py"
+PAGES = (
+    "index",
+    "zh/index",
+    "guides/choose",
+    "zh/guides/retrieval",
+    "concepts/losses",
+    "reference/keys",
+    "losses",
+    "results/transfer/report",
+)
+QUESTIONS = {
+    "which loss for 0/1 pairs?": ("guides/choose", "concepts/losses", "losses"),
+    "how do I continue a killed sweep?": ("guides/sweeps", "guides/problems"),
+    "what does the row pkuparaph-pawsx mean?": ("guides/matrix",),
+    "怎么用自己的数据训练": ("zh/start/own_pairs", "zh/guides/data"),
+    "负例怎么挖": ("zh/guides/retrieval",),
+    "how do I use a GPU": ("guides/speed", "start/install", "guides/training", "guides/problems"),
+    "how to evaluate a saved encoder": ("guides/training", "start/library", "guides/data", "guides/problems"),
+    "out of memory": ("guides/problems", "guides/speed"),
+    "W&B offline": ("guides/wandb",),
+    "温度系数怎么选": ("zh/guides/choose",),
+    "how do I cite": ("index",),
+    "怎么续跑被中断的扫描": ("zh/guides/sweeps", "zh/guides/problems"),
+}
+"""What people type → the pages that answer it, of which one is to be among the first three."""
+
+ASK = """(() => {{
+  const field = document.querySelector("input[name=query]");
+  document.querySelector(".md-search-result__list").replaceChildren();
+  field.focus();
+  field.value = {};
+  field.dispatchEvent(new KeyboardEvent("keyup"));
+}})()"""
+HITS = '[...document.querySelectorAll(".md-search-result__list > li > a")].map((one) => one.pathname)'
+WIDE = """[...document.querySelectorAll("article *")].filter((one) => {
+  const scrolls = one.closest(".md-typeset__scrollwrap, pre, .highlight, .equation, .md-typeset__table");
+  return !scrolls && one.getBoundingClientRect().right > innerWidth + 1;
+}).map((one) => one.outerHTML.slice(0, 120))"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The folder of the site, which is built without a warning."""
+    if find_spec("material") is None:
+        pytest.skip('the site: pip install -e ".[docs]"')
+    folder = tmp_path_factory.mktemp("site")
+    done = python(
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--site-dir",
+        folder,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return folder
+
+
+@pytest.fixture(scope="module")
+def browse(site):
+    """Runs steps in Chromium on a page of the site, opened as a file; see browser.py."""
+    if find_spec("PySide6") is None or find_spec("PySide6.QtWebEngineCore") is None:
+        pytest.skip('headless Chromium: pip install -e ".[browser]"')
+
+    def run(page, *steps, scheme="light"):
+        done = python(BROWSER, site / f"{page}.html", json.dumps(steps), scheme, timeout=300)
+        assert done.returncode == 0, done.stderr[-2000:]
+        *given, complaints = json.loads(done.stdout.splitlines()[-1])
+        assert [one for one in complaints if "rror" in one] == []
+        return given
+
+    return run
+
+
+def test_no_page_asks_another_host_for_a_part_of_it(site):
+    parts = re.compile(
+        r"""(?:url\(|@import\s+)["']?(?:https?:)?//[^)"']+|<(?:script|img|iframe)[^>]*src="(?:https?:)?//"""
+    )
+    found = {
+        path.name: parts.findall(path.read_text("utf-8"))
+        for path in [*site.rglob("*.css"), *site.rglob("*.html")]
+    }
+    assert {name: one for name, one in found.items() if one} == {}
+
+
+def test_no_page_names_a_folder_of_the_machine(site):
+    homes = [str(Path.home()), str(ROOT)]
+    assert not [
+        path for path in site.rglob("*.html") if any(f"{one}/" in path.read_text("utf-8") for one in homes)
+    ]
+
+
+def test_equations_are_mathml(site):
+    page = (site / "concepts" / "losses.html").read_text("utf-8")
+    assert "<math" in page
+    assert "arithmatex" not in page
+
+
+def test_questions_are_answered_within_the_first_three_hits(site, browse):
+    steps = [["js", ASK.format('""')], ["until", "document.querySelector('.md-search-result__meta')"]]
+    for question in QUESTIONS:
+        steps += [["js", ASK.format(json.dumps(question))], ["until", f"{HITS}.length"], ["js", HITS]]
+    given = browse("index", *steps)[4::3]
+    missed = {
+        question: found[:3]
+        for (question, pages), found in zip(QUESTIONS.items(), given, strict=True)
+        if not any(one.removeprefix(f"{site}/").removesuffix(".html") in pages for one in found[:3])
+    }
+    assert missed == {}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_nothing_sticks_out_on_a_phone(browse, page):
+    given = browse(page, ["size", [390, 844]], ["js", "document.documentElement.scrollWidth"], ["js", WIDE])
+    assert given[2] == []
+    assert given[1] <= 390

@@ -1,0 +1,109 @@
+"""The pages of the library's API: names for mkdocstrings, which reads the docstrings."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+
+import juzhen.losses
+from juzhen.core.places import PACKAGE
+from tools.docs.markup import code, table
+
+PACKAGES: Mapping[str, tuple[str, Sequence[str]]] = {
+    "encoders": (
+        "Encoders",
+        (
+            "encoders.sentence_encoder.SentenceEncoder",
+            "encoders.sentence_encoder.PromptEncoder",
+            "encoders.cross_encoder.CrossEncoder",
+            "encoders.search.Hit",
+            "encoders.bundle.load_encoder",
+            "encoders.bundle.save_encoder",
+            "encoders.backbone.load_backbone",
+            "encoders.transformer.compile_layers",
+            "encoders.embedding_cache.EmbeddingCache",
+            "encoders.pooling",
+            "encoders.spec.BackboneConfig",
+            "backends.opening.open_backend",
+        ),
+    ),
+    "evaluation": (
+        "Evaluation",
+        (
+            "evaluation.run.evaluate",
+            "evaluation.scoring.Evaluation",
+            "evaluation.two_stage",
+            "evaluation.settings",
+        ),
+    ),
+    "metrics": ("Metrics", ()),
+    "data": (
+        "Data",
+        (
+            "core.examples",
+            "data.named_ranking.load_ranking",
+            "data.rankings",
+            "data.source",
+            "data.readers",
+            "data.sampler",
+            "data.views",
+            "data.spec",
+        ),
+    ),
+    "mining": (
+        "Mining and distillation",
+        ("mining.negatives", "mining.options", "mining.distil", "distill.student"),
+    ),
+    "results": (
+        "Results and errors",
+        ("core.result", "core.errors", "calibration.calibration", "calibration.fusion"),
+    ),
+}
+"""Page → title, and what stands on it: classes, functions, modules below `juzhen`; (): the package of its name."""
+
+HEAD = "---\nsearch: {{boost: 0.3}}\n---\n# {title}\n"
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """Path and text of each page."""
+    yield "api/losses.md", _losses()
+    for name, (title, members) in PACKAGES.items():
+        listed = members or [f"{name}.{module}" for module in _modules(PACKAGE / name)]
+        imports = [_import(one) for one in listed if not _is_module(one)]
+        shown = "\n".join(["", "```python", *imports, "```", ""]) if imports else ""
+        yield f"api/{name}.md", HEAD.format(title=title) + shown + "".join(map(_entry, listed))
+
+
+def _modules(folder: Path) -> list[str]:
+    return [path.stem for path in sorted(folder.glob("[a-z]*.py"))]
+
+
+def _is_module(name: str) -> bool:
+    return PACKAGE.joinpath(*name.split(".")).with_suffix(".py").is_file()
+
+
+def _import(name: str) -> str:
+    """The line that imports a class or a function, from the outermost package that offers it."""
+    *module, last = f"juzhen.{name}".split(".")
+    homes = (".".join(module[:depth]) for depth in range(1, len(module)))
+    home = next(
+        (one for one in homes if last in getattr(import_module(one), "__all__", ())), ".".join(module)
+    )
+    return f"from {home} import {last}"
+
+
+def _entry(name: str) -> str:
+    """A class or a function with its members; of a module its docstring and all that is public in it."""
+    return f"\n::: juzhen.{name}\n"
+
+
+def _losses() -> str:
+    """Modules of losses, one after another; what they share comes last."""
+    homes = juzhen.losses._HOMES
+    modules = sorted(set(homes.values()) - {"loss", "scores"})
+    rows = [
+        (f"[{code(name)}][juzhen.losses.{home}.{name}]", code(f"juzhen.losses.{home}"))
+        for name, home in homes.items()
+    ]
+    listed = "".join(_entry(f"losses.{module}") for module in [*modules, "loss", "scores"])
+    head = HEAD.format(title="Loss classes and functions")
+    return f"{head}\nAll are imported from `juzhen.losses`.\n\n{table(('name', 'module'), rows)}{listed}"

@@ -1,0 +1,129 @@
+"""The page of the configuration's groups: what each file of `conf/` is for, and what it holds."""
+
+import re
+from collections.abc import Iterator
+from itertools import takewhile
+from pathlib import Path
+
+import yaml
+
+from conf.declared import declared
+from juzhen.core.places import CONFIGURATION
+from tools.docs.keys import comments_of
+from tools.docs.markup import as_yaml, code, plain, table
+
+GROUPS = {
+    "model": "What is trained, and how it reads sentences.",
+    "loss": "What is minimised. [Losses and models](../losses.md) compares them and says which model takes which.",
+    "dataset": "What is trained on, and what a suite evaluates on. `dataset=[csts,afqmc]` takes several.",
+    "suite": "Sets that a run is evaluated on besides those that it is trained on.",
+    "backbone": "The pretrained transformer. Its keys: [backbone](keys.md#backbone).",
+    "schedule": "In which order, and in which shares, sets are learnt from. Keys: [schedule](keys.md#schedule).",
+    "augmentation": "Sentences changed while they are learnt from. Keys: [augmentation](keys.md#augmentation).",
+    "mining": "Negatives that a model finds itself, before or while it learns.",
+    "hardware": "What computes. Keys: [hardware](keys.md#hardware).",
+    "callbacks": "What watches a run. `callbacks=[default,<name>]` adds, `callbacks.<name>=null` leaves out.",
+    "logger": "Where the curve of a run goes. Keys: [logger](keys.md#logger).",
+    "experiment": "Named recipes: they state what differs from a job that nobody has changed.",
+    "sweep": "Named sets of runs, for `python train.py -m sweep=…`.",
+    "debug": "For trying things out.",
+    "hydra/launcher": "Where the runs of `-m` are computed.",
+    "hydra/sweeper": "Which runs `-m` makes.",
+}
+"""Folder of conf → what its files are for, in the order of the page."""
+
+IN_ONE_TABLE = ("dataset",)
+HEAD = """\
+---
+search: {boost: 0.4}
+---
+# Configuration groups
+
+`group=option` on the command line of `train.py` chooses a file of `conf/`; each is shown below with what it holds.
+`key=value` after it changes one value. [Configuration keys](keys.md) has the types and ranges of the keys that every
+job has.
+"""
+
+
+def page() -> str:
+    parts = [HEAD]
+    for group, about in GROUPS.items():
+        parts.append(f"## {group}\n\n{about}\n")
+        files = sorted((CONFIGURATION / group).rglob("*.yaml"))
+        parts += [_sets(files)] if group in IN_ONE_TABLE else [_option(group, file) for file in files]
+    return "\n".join(parts)
+
+
+def head_comment(file: Path) -> list[str]:
+    """The comment lines before the first key of a file, without their marks and without Hydra's package line."""
+    lines = takewhile(lambda line: line.startswith("#"), file.read_text(encoding="utf-8").splitlines())
+    return [line.removeprefix("#").removeprefix(" ") for line in lines if not line.startswith("# @package")]
+
+
+def _option(group: str, file: Path) -> str:
+    name = file.relative_to(CONFIGURATION / group).with_suffix("").as_posix()
+    title = f"### {group.removeprefix('hydra/')}={name}\n"
+    held = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+    plain = "_target_" in held and not any(isinstance(one, dict | list) for one in held.values())
+    return "\n".join([title, *_paragraphs(head_comment(file)), _keys(file, held) if plain else _file(file)])
+
+
+def _paragraphs(lines: list[str]) -> Iterator[str]:
+    """Lines that begin at the margin are sentences, indented ones are commands or lists."""
+    said = [line for line in lines if not line.startswith("  ")]
+    shown = [line for line in lines if line.startswith("  ")]
+    if said:
+        yield plain(" ".join(said)) + "\n"
+    if shown:
+        yield "```text\n" + "\n".join(line[2:] for line in shown) + "\n```\n"
+
+
+def _keys(file: Path, held: dict[str, object]) -> str:
+    """The keys of a class: what it takes stands in the table that command lines are checked by."""
+    known, comments = declared(str(held["_target_"])) if _is_ours(held) else None, comments_of(file)
+    rows = []
+    for key, value in held.items():
+        if key not in ("_target_", "name"):
+            kinds = known.settings.get(key, ()) if known else ()
+            rows.append((code(key), " or ".join(kinds), code(as_yaml(value)), plain(comments.get(key, ""))))
+    target = str(held["_target_"])
+    class_line = (
+        f"Class: [{code(target)}][{target}].\n"
+        if target.startswith("juzhen.")
+        else f"Class: {code(target)}.\n"
+    )
+    return class_line + ("\n" + table(("key", "type", "value", "meaning"), rows) if rows else "")
+
+
+def _is_ours(held: dict[str, object]) -> bool:
+    return not str(held["_target_"]).startswith("hydra_plugins.")
+
+
+def _file(file: Path) -> str:
+    """The file itself, without the comment that stands above it."""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    body = lines[len(list(takewhile(lambda line: line.startswith("#"), lines))) :]
+    return "```yaml\n" + "\n".join(body) + "\n```\n"
+
+
+def _sets(files: list[Path]) -> str:
+    held = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in files]
+    rows = [
+        (
+            code(one["name"]),
+            one["kind"],
+            one["language"],
+            _promised(one.get("rows") or {}),
+            plain(one.get("about", "")),
+            one.get("license", ""),
+        )
+        for one in held
+    ]
+    return table(("set", "kind", "language", "rows train / dev / test", "what it is", "license"), rows)
+
+
+def _promised(rows: dict[str, int | None]) -> str:
+    numbers = [rows.get(split) for split in ("train", "dev", "test")]
+    return " / ".join(
+        "–" if number is None else re.sub(r"(?<=\d)(?=(\d{3})+$)", ",", str(number)) for number in numbers
+    )

@@ -1,0 +1,50 @@
+"""What MkDocs does besides: write the generated pages before it looks for pages, turn equations into MathML, refuse
+what would be asked of another host.
+"""
+
+import html
+import logging
+import re
+from typing import Any
+
+from latex2mathml.converter import convert
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.pages import Page
+
+from tools.docs.site import navigation, pages, write
+
+EQUATION = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
+
+ELSEWHERE = re.compile(r'<(?:script|link|img|source|iframe)\b[^>]*\b(?:src|href)="(?:https?:)?//[^"]*"')
+log = logging.getLogger("mkdocs.hooks")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    written = pages()
+    write(written)
+    filled = navigation(written)
+    for entry in config.nav or []:
+        for name in entry.keys() & filled.keys() if isinstance(entry, dict) else ():
+            entry[name] = filled[name]
+    return config
+
+
+def on_page_content(content: str, **_: Any) -> str:
+    return EQUATION.sub(_as_mathml, content)
+
+
+def on_post_page(output: str, page: Page, **_: Any) -> str:
+    for found in ELSEWHERE.findall(output):
+        log.warning("%s asks another host for a part of the page: %s", page.file.src_uri, found)
+    return output
+
+
+def on_post_template(output_content: str, template_name: str, config: MkDocsConfig) -> str:
+    """A list of addresses is for a site that has one."""
+    return "" if template_name.startswith("sitemap") and not config.site_url else output_content
+
+
+def _as_mathml(found: re.Match[str]) -> str:
+    tag, bracket, latex = found.groups()
+    display = "inline" if bracket == "(" else "block"
+    return f'<{tag} class="equation">{convert(html.unescape(latex), display=display)}</{tag}>'

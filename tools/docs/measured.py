@@ -1,0 +1,122 @@
+"""The pages of results/ as the site has them: texts with links that lead somewhere, pictures, tables as files."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from juzhen.core.places import BUILTIN, ROOT
+from tools.bench.page import LINES
+from tools.bench.page import table as bench_table
+from tools.bench.report import Report
+
+RESULTS = ROOT / "results"
+RENAMED = {"README.md": "index.md", "index.html": "page.html"}
+"""The page of a folder is its index; a page of its own that a folder has stands beside it."""
+
+COPIED = (".svg", ".csv", ".html")
+LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]+)\)")
+BENCH = """\
+# Speed and memory
+
+Measured by `make bench`, ours and sentence-transformers turn by turn in one run, with equal work; S is a BERT of
+4 × 256, M of 6 × 384, B of 12 × 768."""
+HEAD = "---\nsearch: {boost: 0.4}\n---\n"
+ABOUT = {
+    "transfer": (
+        "Transfer matrix",
+        "which training set helps which evaluation set, beside published numbers",
+    ),
+    "retrieval": ("Retrieval", "which way of mining hard negatives helps, and what it costs"),
+    "cross_encoder": ("Cross-encoders", "cross entropy and CoSENT on the same pairs"),
+    "cot": ("Two-stage encoders", "beside their baselines"),
+    "distill": ("The encoder in the box", "how it was distilled, what it scores, whether its text is clean"),
+    "leaks": ("Leaks found", "evaluation rows that training sets and running text give away"),
+    "bench": ("Speed measured", "training, encoding and memory beside sentence-transformers"),
+}
+"""Folder of results → its title, and what it answers, in the order of the site; folders that are not here follow."""
+
+
+def pages() -> Iterator[tuple[str, str | Path]]:
+    """Path below results/ of each page with its text, and of each file that is copied with where it lies."""
+    yield "index.md", _index()
+    for folder in folders():
+        files = [path for path in sorted((RESULTS / folder).rglob("*")) if "runs" not in path.parts[:-1]]
+        for path in files:
+            place = path.parent.relative_to(RESULTS) / RENAMED.get(path.name, path.name)
+            if path.suffix == ".md":
+                yield place.as_posix(), HEAD + relinked(path)
+            elif path.suffix in COPIED:
+                yield place.as_posix(), path
+        if not (RESULTS / folder / "README.md").is_file():
+            made = MADE[folder](files) if folder in MADE else f"# {title(folder)}\n\n{_listing(files)}"
+            yield f"{folder}/index.md", HEAD + made
+
+
+def folders() -> list[str]:
+    found = [path.name for path in sorted(RESULTS.iterdir()) if path.is_dir()]
+    return [name for name in ABOUT if name in found] + [name for name in found if name not in ABOUT]
+
+
+def title(folder: str) -> str:
+    return ABOUT[folder][0] if folder in ABOUT else folder.replace("_", " ").capitalize()
+
+
+def relinked(path: Path) -> str:
+    """A page's text; a link to what is not part of the site becomes its words."""
+
+    def link(found: re.Match[str]) -> str:
+        picture, words, target = found.groups()
+        if re.match(r"\w+:", target):
+            return found[0]
+        beside = path.parent / target
+        if (
+            not beside.is_file()
+            or beside.suffix not in (*COPIED, ".md")
+            or RESULTS not in beside.resolve().parents
+        ):
+            return f"`{words.strip('`')}`"
+        return f"{picture}[{words}]({target.replace(beside.name, RENAMED.get(beside.name, beside.name))})"
+
+    text = re.sub(r"\A---\n.*?\n---\n", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return LINK.sub(link, text)
+
+
+def _index() -> str:
+    lines = [
+        f"- [{title(one)}]({one}/index.md): {ABOUT.get(one, ('', 'measured here'))[1]}" for one in folders()
+    ]
+    told = "Every number of these pages was measured; the results behind them lie in the folder `results/`."
+    return f"{HEAD}# Results\n\n{told}\n\n" + "\n".join(lines) + "\n"
+
+
+def _bench(files: list[Path]) -> str:
+    reports = [Report.read(path) for path in files if path.suffix == ".json"]
+    pictures = [
+        f"![{path.stem}: ours beside sentence-transformers]({path.name})"
+        for path in files
+        if path.suffix == ".svg"
+    ]
+    table = bench_table([one for one in reports if one.benchmark in LINES], "en")
+    return "\n\n".join([BENCH, table, *pictures]) + "\n"
+
+
+def _listing(files: list[Path]) -> str:
+    return "\n".join(f"- [{_heading(path)}]({path.name})" for path in files if path.suffix == ".md") + "\n"
+
+
+def _distill(files: list[Path]) -> str:
+    pictures = [
+        f"![Curves of the run that distilled {one.parent.name}]({one.parent.name}/{one.name})"
+        for one in files
+        if one.suffix == ".svg"
+    ]
+    audits = [f"- [{_heading(one)}]({one.parent.name}/{one.name})" for one in files if one.suffix == ".md"]
+    return "\n\n".join([relinked(BUILTIN / "mini_zh" / "README.md"), *pictures, "\n".join(audits)]) + "\n"
+
+
+def _heading(path: Path) -> str:
+    return path.read_text(encoding="utf-8").partition("# ")[2].partition("\n")[0]
+
+
+MADE = {"bench": _bench, "distill": _distill}
+"""Folder without a page of its own → what makes one; of others the page lists what they hold."""

@@ -1,0 +1,67 @@
+"""The page of the command line: every verb of `juzhen` as its parser describes it, and `train.py --help`."""
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from textwrap import fill
+
+from juzhen.cli.verbs import GROUPS, parser_of
+from juzhen.core.places import ROOT
+from tools.docs.markup import code, plain, table
+
+ENVIRONMENT = os.environ | {"COLUMNS": "100"}
+HEAD = """\
+---
+search: {boost: 0.4}
+---
+# Command line
+
+`juzhen VERB --help` prints what stands here. `python -m juzhen VERB` is the same in a clone.
+"""
+
+
+def page() -> str:
+    parts = [HEAD]
+    for group, verbs in GROUPS.items():
+        parts.append(f"## {group[0].upper()}{group[1:]}\n")
+        for name, about in verbs.items():
+            parts += [f"### juzhen {name}\n", f"**{about[0].upper()}{about[1:]}.**\n", *verb(parser_of(name))]
+    parts += ["## python train.py\n", "```text", _train_help(), "```"]
+    return "\n".join(parts) + "\n"
+
+
+def verb(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Usage, description, arguments and options."""
+    usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
+    yield f"```text\n{fill(usage, 76, subsequent_indent='    ', break_on_hyphens=False)}\n```\n"
+    yield from (f"{plain(told)}\n" for told in (parser.description, parser.epilog) if told)
+    rows = [_row(parser, one) for one in parser._actions if one.dest != "help"]
+    if rows:
+        yield table(("argument", "values", "meaning"), rows)
+
+
+def _row(parser: argparse.ArgumentParser, one: argparse.Action) -> tuple[str, str, str]:
+    formatter = parser._get_formatter()
+    values = (
+        ""
+        if one.nargs == 0
+        else formatter._format_args(one, formatter._get_default_metavar_for_optional(one))
+    )
+    name = ", ".join(map(code, one.option_strings)) or code(one.dest)
+    meaning = formatter._expand_help(one) if one.help else ""
+    required = "required; " if one.option_strings and one.required else ""
+    return name, code(values) if one.option_strings or one.choices else "", required + plain(meaning)
+
+
+def _train_help() -> str:
+    done = subprocess.run(
+        [sys.executable, "train.py", "--help"],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.rstrip()
