@@ -1,0 +1,1 @@
+"""The parts of the documentation site that are written by programs: reference, results, equations."""
