@@ -45,7 +45,7 @@ def _of_scores(scores: Sequence[float], targets: Sequence[float]) -> Example:
 def grades() -> Example:
     """Ten pairs, two of each grade; some neighbours stand in the wrong order, one of grade 0 is high."""
     return _of_scores(
-        [0.90, 0.74, 0.78, 0.66, 0.70, 0.60, 0.63, 0.40, 0.26, 0.54],
+        [0.90, 0.60, 0.74, 0.66, 0.70, 0.44, 0.52, 0.48, 0.10, 0.56],
         [1.0, 1.0, 0.75, 0.75, 0.5, 0.5, 0.25, 0.25, 0.0, 0.0],
     )
 
@@ -64,13 +64,13 @@ def documents() -> Example:
 
 
 def rows() -> Example:
-    """Three rows of anchor, positive and negative. A guide holds the positive of row 1 for an answer to anchor 0."""
-    free = {"anchor": at([15, 140, 250]), "positive": at([55, 100, 300]), "negative": at([350, 175, 215])}
+    """Three rows of anchor, positive and negative; a guide holds the positive of row 0 for an answer to anchor 1."""
+    free = {"anchor": at([20, 62, 200]), "positive": at([50, 95, 235]), "negative": at([345, 130, 170])}
     for one in free.values():
         one.requires_grad_()
     anchors, positives, negatives = free.values()
     guide = torch.stack([one.detach() for one in free.values()], dim=1)
-    guide[1, 1] = anchors[0].detach()
+    guide[0, 1] = anchors[1].detach()
     tensors = {"anchors": anchors, "positives": positives, "negatives": negatives[:, None], "guide": guide}
     tensors |= {"first": anchors, "second": positives}
     return Example(tensors, free, torch.arange(3), {})
