@@ -1,0 +1,35 @@
+"""Every loss has its place in docs/concepts/losses.md: an equation, and a panel that is made from the loss itself."""
+
+import re
+from collections import Counter
+
+import pytest
+
+from juzhen.core.places import ROOT
+from lightning_modules.loss_numbers import options
+from tools.docs.loss_examples import FAMILIES
+from tools.docs.loss_pictures import pulls
+
+PAGE = ROOT / "docs" / "concepts" / "losses.md"
+DRAWN = [(name, make) for make, names in FAMILIES.values() for name in names]
+
+
+def test_every_loss_is_drawn_once():
+    assert Counter(name for name, _ in DRAWN) == Counter(
+        name for name, one in options("loss").items() if "_target_" in one
+    )
+
+
+def test_every_loss_has_a_heading_and_every_picture_a_place():
+    text = PAGE.read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^##+ `(\w+)`", text, flags=re.MULTILINE)) == sorted(options("loss"))
+    shown = re.findall(r"!\[[^\]]{40,}\]\(img/(loss_\w+)\.svg\)", text)
+    assert sorted(shown) == sorted(f"loss_{family}" for family in FAMILIES)
+    assert sorted(path.stem for path in (PAGE.parent / "img").glob("loss_*.svg")) == sorted(shown)
+
+
+@pytest.mark.parametrize(("name", "make"), DRAWN, ids=[name for name, _ in DRAWN])
+def test_the_example_of_a_loss_has_something_to_teach(name, make):
+    moves = pulls(name, make())
+    assert all(one.isfinite().all() for one in moves.values())
+    assert max(float(one.abs().max()) for one in moves.values()) > 0.5

@@ -1,0 +1,142 @@
+"""Draws what each loss pulls together and pushes apart: python -m tools.docs.loss_pictures docs/concepts/img
+
+A panel is the gradient of one loss, with its numbers of conf/loss for cosines, at the example of its family: bars say
+where the score of each pair is moved to, arrows where each text is.
+"""
+
+import sys
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.patches import Circle
+from torch import Tensor
+
+from juzhen.cli.arguments import Parser
+from juzhen.cli.program import run_program
+from juzhen.core.examples import Kind
+from juzhen.losses.loss import Loss
+from juzhen.report.picture import save_picture
+from lightning_modules.loss_arguments import asked_for
+from lightning_modules.loss_numbers import losses_for, options
+from lightning_modules.matching import build_loss
+from tools.bench.plots import COLOURS, MARKERS, STYLE
+from tools.docs.loss_examples import FAMILIES, Example
+
+COLUMNS = 2
+PANEL = {True: (3.3, 2.1), False: (3.3, 3.3)}
+"""Width and height in inches, of bars and of circles: two of them can be read on a phone."""
+
+TEXT = {"svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans"]}
+"""Text stays text: it can be read by a screen reader, and takes less room than its outlines."""
+
+LONGEST_ARROW = 0.55
+HEAD_STEPS, HEAD_RATE = 200, 0.5
+"""A classifier that a loss brings along is fitted to the example first; then it is asked where texts should go."""
+
+
+def loss_named(name: str, example: Example) -> Loss:
+    """A loss with the numbers of conf/loss, its classifier fitted, its class directions where the example has them."""
+    torch.manual_seed(0)
+    loss = build_loss(losses_for(options("model")["biencoder"])[name], dim=2, num_classes=2)
+    if "prototypes" in example.fixed and hasattr(loss, "prototypes"):
+        loss.prototypes.data = example.fixed["prototypes"].clone()
+    elif loss.has_head:
+        fitted = torch.optim.SGD(loss.parameters(), lr=HEAD_RATE)
+        for _ in range(HEAD_STEPS):
+            fitted.zero_grad()
+            value_of(loss, example).backward()
+            fitted.step()
+    return loss
+
+
+def value_of(loss: Loss, example: Example) -> Tensor:
+    names = [name for name in asked_for(type(loss)) if name in example.tensors]
+    if Kind.TRIPLET not in loss.input_kinds:
+        names = [name for name in names if name != "negatives"]  # it refuses what it would not read
+    return loss(**{name: example.tensors[name] for name in names})
+
+
+def pulls(name: str, example: Example) -> dict[str, Tensor]:
+    """Name of a free tensor → where each of its values is moved to, −∂loss/∂value; the longest move is 1."""
+    loss = loss_named(name, example)
+    found = torch.autograd.grad(
+        value_of(loss, example), list(example.free.values()), allow_unused=True, materialize_grads=True
+    )
+    lengths = [one.norm(dim=1) if one.ndim > 1 else one.abs() for one in found]
+    longest = torch.cat(lengths).max().clamp(min=torch.finfo(torch.float32).tiny)
+    return {key: -one / longest for key, one in zip(example.free, found, strict=True)}
+
+
+def draw_bars(axes: Axes, example: Example, moves: dict[str, Tensor]) -> None:
+    colours = LinearSegmentedColormap.from_list("targets", [COLOURS[1], "#999999", COLOURS[0]])
+    scores, targets = example.free["scores"].detach().numpy(), example.marks.numpy()
+    axes.vlines(scores, 0, moves["scores"], colors=colours(targets), linewidth=3)
+    for marker, chosen in zip(MARKERS, (targets >= 0.5, targets < 0.5), strict=False):
+        axes.scatter(scores[chosen], 0 * scores[chosen], marker=marker, color=colours(targets[chosen]), s=24)
+    axes.set(
+        xlim=(-0.2, 1.08),
+        ylim=(-1.15, 1.15),
+        xticks=[0, 0.5, 1],
+        yticks=[-1, 0, 1],
+        yticklabels=["push", "0", "pull"],
+    )
+    axes.set_xlabel("score")
+
+
+def draw_circle(axes: Axes, example: Example, moves: dict[str, Tensor], *, has_directions: bool) -> None:
+    colours = [COLOURS[mark] for mark in example.marks.tolist()]
+    axes.add_patch(Circle((0, 0), 1, fill=False, color="#cccccc"))
+    places = {key: one.detach().T.numpy() for key, one in example.free.items()}
+    if example.are_pairs:
+        axes.plot(*np.stack(list(places.values()), axis=1), ":", color="#999999", zorder=0)
+    for marker, (key, (x, y)) in zip(MARKERS, places.items(), strict=False):
+        axes.scatter(x, y, marker=marker, color=colours, s=44)
+        along = LONGEST_ARROW * moves[key].T.numpy()
+        axes.quiver(x, y, *along, color=colours, angles="xy", scale_units="xy", scale=1, width=0.012)
+    if has_directions or "teacher" in example.fixed:
+        for x, y in (one.T.numpy() for one in example.fixed.values()):
+            axes.scatter(
+                x, y, marker="*", s=130, edgecolors=[COLOURS[mark] for mark in range(len(x))], c="white"
+            )
+    axes.set(xlim=(-1.6, 1.6), ylim=(-1.6, 1.6), aspect="equal", xticks=[], yticks=[])
+    axes.grid(visible=False)
+    axes.spines[:].set_visible(False)
+
+
+def picture(family: str) -> Figure:
+    make, names = FAMILIES[family]
+    of_scores = "scores" in make().free
+    width, height = PANEL[of_scores]
+    lines = -(-len(names) // COLUMNS)
+    figure = Figure(figsize=(COLUMNS * width, lines * height))
+    panels = figure.subplots(lines, COLUMNS, squeeze=False).ravel()
+    for axes in panels[len(names) :]:
+        axes.set_visible(False)
+    for axes, name in zip(panels, names, strict=False):
+        example = make()
+        moves = pulls(name, example)
+        if of_scores:
+            draw_bars(axes, example, moves)
+        else:
+            draw_circle(axes, example, moves, has_directions=loss_named(name, example).has_head)
+        axes.set_title(name)
+    return figure
+
+
+def main() -> None:
+    parser = Parser("python -m tools.docs.loss_pictures", description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path, help="where the pictures are written")
+    folder = parser.parse_args().folder
+    folder.mkdir(parents=True, exist_ok=True)
+    with matplotlib.rc_context(STYLE | TEXT):
+        for family in FAMILIES:
+            save_picture(picture(family), folder / f"loss_{family}.svg")
+
+
+if __name__ == "__main__":
+    sys.exit(run_program(main))
