@@ -36,7 +36,7 @@ UNSHARED = ("near_copy", "positive_cluster")
 """Reasons that the other side does not know."""
 
 NOTES = [
-    f"a query has one positive and gets the {NEGATIVES} nearest of its first {DEPTH} documents below {SHARE} of its score",
+    f"a query has one positive and gets the {NEGATIVES} nearest of the first {DEPTH} that score below {SHARE} of it",
     "cpu_seconds: processor time from texts and embeddings on disk to rows. Encoding is the same work for both and "
     "has a benchmark of its own. Ours also finds near copies and paraphrase clusters, and writes all candidates",
     "ratio: processor time of theirs / of this one, each turn a process of its own; median over rounds, lowest, "
@@ -134,11 +134,11 @@ def mine_ours_here(*, folder: str, cache: str, count: int) -> dict[str, float]:
     queries, corpus = texts_of(folder, count)
     answers = [{number: 1.0} for number in range(len(queries))]
     ranking = RankingSet("bench", "train", queries, corpus, answers)
-    encoder, options = juzhen.SentenceEncoder.load(ENCODER), MiningOptions(**RULES)
+    encoder, options, mine = juzhen.SentenceEncoder.load(ENCODER), MiningOptions(**RULES), juzhen.mine
 
     def work() -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as place:
-            mined = juzhen.mine(
+            mined = mine(
                 ranking, [encoder], options, folder=place, cache=EmbeddingCache(cache), progress=False
             )
             found: dict[str, Any] = {anchor: negatives for anchor, _, *negatives in mined.rows()}
