@@ -39,6 +39,12 @@ def parser() -> VerbParser:
         "--out", type=Path, required=True, metavar="FILE.tsv", help="table to write; its name names the set"
     )
     parser.add_argument("--split", choices=("train", "dev", "test"), help="default: train")
+    _add_count(
+        parser,
+        "--limit",
+        "queries at most, drawn with the seed; the corpus is then what is known of these (default: all)",
+        example=2000,
+    )
     _add_search(parser)
     _add_rules(parser)
     _add_choice(parser)
@@ -123,6 +129,7 @@ def run(
     *,
     out: Path,
     split: str = "train",
+    limit: int | None = None,
     depth: int = MiningOptions.depth,
     index: str = MiningOptions.index,
     first_rank: int = MiningOptions.first_rank,
@@ -163,7 +170,8 @@ def run(
     )
     without_hub()
     from juzhen.data.audit.sources import ConfiguredSets
-    from juzhen.data.retrieval import as_ranking
+    from juzhen.data.loading import cut
+    from juzhen.data.retrieval import as_judgements, as_ranking
     from juzhen.encoders.embedding_cache import EmbeddingCache
     from juzhen.mining.negatives import mine
     from juzhen.mining.sets import read_set
@@ -172,7 +180,7 @@ def run(
     config, examples = read_set(DATASETS, dataset, split, data_dir=folder)
     pairs = None if calibrate_on is None else read_set(DATASETS, calibrate_on, "dev", data_dir=folder)[1]
     mined = mine(
-        as_ranking(examples),
+        as_ranking(cut(as_judgements(examples), limit, seed)),
         [_loaded(source) for source in sources],
         options,
         folder=portions,

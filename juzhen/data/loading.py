@@ -97,7 +97,7 @@ def load_job_data(
         name: _training_rows(job, config, kinds[name], read[name], leaks)
         for name, config in job.dataset.items()
     }
-    evaluation = [_cut(_sampled(one, job.evaluation.limit), job.debug_rows, job.seed) for one in evaluation]
+    evaluation = [cut(_sampled(one, job.evaluation.limit), job.debug_rows, job.seed) for one in evaluation]
     tasks, without = _text_tasks(job, evaluation, read, made={one.name for one in asked})
     return JobData(train, evaluation, absent, [*asked, *tasks], reasons | without)
 
@@ -125,7 +125,7 @@ def _task_rows(job: DataRequest, examples: Examples | None, split: str) -> Examp
     """The rows of a split that a classifier is made with."""
     limits = [job.evaluation.transfer_limit] if split == "train" else []
     limit = min((one for one in (*limits, job.debug_rows) if one is not None), default=None)
-    return None if examples is None else _cut(examples, limit, job.seed)
+    return None if examples is None else cut(examples, limit, job.seed)
 
 
 def unscored_reasons(job: DataRequest, unscored: Mapping[Kind, str]) -> dict[str, str]:
@@ -209,7 +209,7 @@ def _training_rows(
     if leaks and kind is Kind.SENTENCE:
         examples = leaks.without_leaks(examples)
     limits = [limit for limit in (config.limit, job.debug_rows) if limit is not None]
-    return _cut(examples, min(limits, default=None), job.seed)
+    return cut(examples, min(limits, default=None), job.seed)
 
 
 def _sampled(examples: Examples, limit: int | None) -> Examples:
@@ -217,7 +217,7 @@ def _sampled(examples: Examples, limit: int | None) -> Examples:
 
     The fingerprint is another one, so these are not taken for scores of the whole split.
     """
-    chosen = _cut(examples, limit, seed=0)
+    chosen = cut(examples, limit, seed=0)
     if chosen is examples:
         return examples
     fingerprint = hashlib.blake2b(f"{examples.fingerprint} {limit}".encode(), digest_size=16).hexdigest()
@@ -225,7 +225,7 @@ def _sampled(examples: Examples, limit: int | None) -> Examples:
     return replace(chosen, fingerprint=fingerprint, documents=corpus)
 
 
-def _cut(examples: Examples, limit: int | None, seed: int) -> Examples:
+def cut(examples: Examples, limit: int | None, seed: int) -> Examples:
     """At most `limit` rows, drawn without replacement and kept in file order; the table keeps what they need.
 
     Of judgements as many queries, with all that is known of them; the corpus is then what these name.

@@ -25,8 +25,7 @@ def as_ranking(examples: Examples) -> RankingSet:
 
     A query whose own text is a document, by its number in the table of sentences, never finds it.
     """
-    if examples.kind not in JUDGED:
-        examples = as_retrieval(examples)
+    examples = as_judgements(examples)
     assert examples.targets is not None  # JUDGED kinds have gains, as TARGET_COLUMN says
     order = np.lexsort((examples.columns["document"], examples.columns["query"]))
     queries, documents = (examples.columns[name][order] for name in TEXT_COLUMNS[examples.kind])
@@ -44,6 +43,11 @@ def as_ranking(examples: Examples) -> RankingSet:
         own=np.where(np.isin(asked, corpus), np.searchsorted(corpus, asked), -1),
         irrelevant=_by_query(places[~answers], queries[~answers], asked),
     )
+
+
+def as_judgements(examples: Examples) -> Examples:
+    """A set of judgements as it is; pairs and triplets as `as_retrieval` reads them."""
+    return examples if examples.kind in JUDGED else as_retrieval(examples)
 
 
 def as_retrieval(examples: Examples) -> Examples:

@@ -7,6 +7,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from juzhen.core.errors import UserError
+from juzhen.encoders.fingerprint import encoder_digest
+from juzhen.encoders.pooled_encoder import PooledEncoder
 
 LEAST_CODED = 10_000
 """Documents from which the codes of ivf_pq can be learnt."""
@@ -116,16 +118,25 @@ class ApproximateIndex:
           https://arxiv.org/abs/1603.09320) · ivf_pq: codes of a byte for some four numbers each, in lists (Jégou et al.
           2011, https://doi.org/10.1109/TPAMI.2010.57)
 
+    encoder  what made the embeddings; another one is refused when it searches here. None: only their size is looked at
+
     It is built by one thread, so that the same documents give the same index. Raises UserError where FAISS is not
     installed, and for fewer documents than an index of codes can learn from.
     """
 
-    def __init__(self, documents: Float[np.ndarray, "documents dim"], kind: str) -> None:
+    def __init__(
+        self,
+        documents: Float[np.ndarray, "documents dim"],
+        kind: str,
+        *,
+        encoder: PooledEncoder | None = None,
+    ) -> None:
         try:
             import faiss
         except ImportError:
             raise UserError(f"index={kind} needs FAISS: pip install 'juzhen-embeddings[search]'") from None
         self.shape = number, dim = documents.shape
+        self._digest = None if encoder is None else encoder_digest(encoder, kind)
         if kind == "ivf_pq" and number < LEAST_CODED:
             raise UserError(
                 f"index=ivf_pq: {number:,} documents are too few to learn codes from; expected {LEAST_CODED:,} "
@@ -143,6 +154,13 @@ class ApproximateIndex:
             self._index.add(documents)
         finally:
             faiss.omp_set_num_threads(threads)
+
+    def check(self, encoder: PooledEncoder) -> None:
+        """Raises UserError where the embeddings are known to be of other weights, or of another prompt."""
+        if self._digest is not None and self._digest != encoder_digest(encoder, self._kind):
+            raise UserError(
+                "corpus: the index was built with an encoder of other weights or settings; build it anew with this one"
+            )
 
     def search(
         self,

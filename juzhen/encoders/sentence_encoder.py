@@ -196,6 +196,8 @@ class SentenceEncoder(PooledEncoder):
             if given:
                 how = {name: one for name, one in options.items() if name not in ("prompt_name", "prompt")}
                 documents = self.encode(given, prompt_name=document_prompt, **how)
+        if isinstance(documents, ApproximateIndex):
+            documents.check(self)
         check_top_k(top_k, documents.shape[0])
         if documents.shape[1:] != (self.dim,):
             raise UserError(

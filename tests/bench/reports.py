@@ -42,6 +42,11 @@ ROWS = {
          "busy": 1.0, "busy_share": 0.5}
         for spins in ("libgomp's own", "20000")
     ],
+    "mining": [
+        {"side": side, "documents": count, "cpu_seconds": 2.0, **RATIO, "peak_mib": 900.0, "same_share": 1.0}
+        for count in (300, 600)
+        for side in ("ours", "theirs")
+    ],
     "overhead": [
         {"size": "S", "overhead_percent": 2.0, "overhead_low": 1.0, "overhead_high": 4.0},
     ],

@@ -79,8 +79,9 @@ def fixture_text(config, layout, suffix):
         for row in range(3)
     ]
     if any(isinstance(column, int) for column in layout.columns.values()):
-        order = sorted(layout.columns, key=layout.columns.get)
-        rows = [[str(record[field]) for field in order] for record in records]
+        fields = {place: field for field, place in layout.columns.items()}
+        places = range(max(fields) + 1)
+        rows = [[str(record.get(fields.get(place), "")) for place in places] for record in records]
     else:
         named = [
             {"id": row} | {layout.columns[f]: record[f] for f in record} for row, record in enumerate(records)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from jobs import tiny_encoder
 
 from juzhen.core.errors import UserError
@@ -56,6 +57,17 @@ def test_an_index_is_searched_in_the_place_of_texts(encoder):
         encoder.search(QUERIES, index, 3), encoder.search(QUERIES, CORPUS, 3), strict=True
     ):
         assert [hit.document for hit in row] == [hit.document for hit in wanted]
+
+
+def test_an_index_of_other_weights_is_refused(tiny_backbone, encoder):
+    pytest.importorskip("faiss")
+    index = ApproximateIndex(encoder.encode(CORPUS, normalize=True), "flat", encoder=encoder)
+    assert numbers(encoder.search(QUERIES, index, 3)) == numbers(encoder.search(QUERIES, CORPUS, 3))
+    other = tiny_encoder(tiny_backbone)
+    with torch.no_grad():
+        next(other.parameters()).add_(0.01)
+    with pytest.raises(UserError, match="the index was built with an encoder of other weights"):
+        other.search(QUERIES, index, 3)
 
 
 def test_queries_and_documents_have_prompts_of_their_own(tiny_backbone, encoder):

@@ -22,6 +22,7 @@ LONG_SWEEPS = {
     "cross_encoder_cpu",
     "domains",
     "general_ways",
+    "retrieval_cpu",
     "simclue",
     "transfer_cpu",
     "transfer_matrix_zh",

@@ -172,10 +172,14 @@ def test_a_job_learns_from_what_the_verb_has_mined(
     pytest.importorskip("bm25s")
     out = tmp_path / "mined" / "qmc_hard.tsv"
     words = ["mine", "demo_qmc", "bm25", str(encoder_folder), "--split", "dev", "--out", str(out)]
-    assert main([*words, "--depth", "20", "--negatives", "2", "--keep-out", "demo_qmc/test"]) == 0
+    assert (
+        main([*words, "--depth", "20", "--negatives", "2", "--keep-out", "demo_qmc/test", "--limit", "150"])
+        == 0
+    )
     told = capsys.readouterr().out
     assert "rows of demo_qmc/dev with 2 negatives each" in told
     assert "false negatives among candidates whose label is known" in told
+    assert len(set(pq.read_table(out.with_suffix(".parquet"))["query"].to_pylist())) == 150
     assert sorted(one.name for one in out.parent.iterdir()) == ["conf", "qmc_hard.parquet", "qmc_hard.tsv"]
     leaks = ["leaks", "--train", "qmc_hard", "--evaluate", "demo_qmc", "--data-dir", str(tmp_path)]
     leaks += ["--config-dir", str(out.parent / "conf"), "--output", str(tmp_path / "leaks"), "--no-progress"]

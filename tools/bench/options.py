@@ -145,6 +145,16 @@ BENCHMARKS: dict[str, tuple[str, tuple[Option, ...]]] = {
             BOUND,
         ),
     ),
+    "mining": (
+        "hard negatives beside mine_hard_negatives: processor time, memory, and whether they are the same",
+        (
+            Option("documents", "sizes of the corpus; as many as there are at most", [300, 600],
+                   [2_000, 10_000], [10_000, 50_000, 250_000]),
+            Option("queries", "questions with a duplicate each", 40, 1000, 2000),
+            _rounds(1, 2, 3),
+            Option("cache", "folder where embeddings stay for the next time", "", "", ""),
+        ),
+    ),
     "overhead": (
         "what Lightning costs: our step beside a bare loop over the same batches",
         (

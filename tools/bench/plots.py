@@ -152,6 +152,14 @@ def memory(report: Report) -> Figure:
     return figure
 
 
+def mining(report: Report) -> Figure:
+    figure, (left, right) = panels(2)
+    sides = grouped(report.rows, "side")
+    lines(left, sides, "documents", "cpu_seconds", labels=("documents", "processor time, s"))
+    lines(right, sides, "documents", "peak_mib", labels=("documents", "peak memory, MiB"))
+    return figure
+
+
 def overhead(report: Report) -> Figure:
     figure, (axes,) = panels(1)
     for place, row in enumerate(report.rows):
@@ -180,5 +188,5 @@ FIGURES: dict[str, Callable[[Report], Figure]] = {
     "training": partial(steps, loss="CoSENT loss"),
     "crossencoder": partial(steps, loss="cross-entropy"),
     "distill": partial(steps, loss="squared error"),
-    **{one.__name__: one for one in (encoding, evaluation, cosent, memory, overhead, spin)},
+    **{one.__name__: one for one in (encoding, evaluation, cosent, memory, mining, overhead, spin)},
 }
