@@ -77,6 +77,7 @@ def test_a_shared_stage_is_measured_again_where_other_scores_are_asked_for(
     assert Result.read(again).scores == Result.read(alone).scores
 
 
+@pytest.mark.slow
 def test_a_shared_stage_is_trained_again_after_a_change_of_the_maths_and_in_another_precision(
     tmp_path, tiny_backbone, steps, monkeypatch
 ):

@@ -231,6 +231,7 @@ def further_conf(folder: Path, name: str, *, like: str) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_newcomer_adds_a_set_and_runs_its_row_and_its_column(tmp_path, tiny_backbone, steps):
     words = (*WORDS[:2], "suite=demo", "~evaluate.demo_nli", "~evaluate.demo_order")
     runs = tmp_path / "runs"

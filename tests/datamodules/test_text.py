@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from juzhen.core.errors import UserError
 from juzhen.data import text
-from juzhen.data.loading import _cut
+from juzhen.data.loading import cut as sampled
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, LayoutConfig
 from juzhen.data.text_table import TextTable
@@ -121,7 +121,7 @@ def test_a_limit_draws_windows_and_keeps_the_file_as_it_is(tmp_path):
     rows = load(
         tmp_path, config(tmp_path, "\n".join(f"这是第{number}行文字。" for number in range(50)), window=30)
     )
-    cut = _cut(rows, 5, seed=1)
+    cut = sampled(rows, 5, seed=1)
     assert len(cut.texts("text")) == 5
     assert cut.sentences is rows.sentences
     assert cut.lines.tolist() == [

@@ -266,9 +266,8 @@ def test_views_crops_and_masks_leave_the_prompt_alone(queries):
         assert hidden.any()
 
 
-@pytest.mark.parametrize(
-    "pooling", [one if one == "mean" else pytest.param(one, marks=pytest.mark.slow) for one in POOLINGS]
-)
+@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.slow
 def test_graphs_pool_what_torch_pools(bert_folder, load, pooling):
     pytest.importorskip("onnxruntime")
     settings = {"prompts": PROMPTS, "default_prompt_name": "query", "include_prompt": False}

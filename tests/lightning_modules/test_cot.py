@@ -85,6 +85,7 @@ def test_every_configuration_trains(model, loss, tmp_path, tiny_backbone):
         assert all(value > 0 for value in logged(run, "train/demo_sts/injected_norm_ratio"))
 
 
+@pytest.mark.slow
 def test_two_stages_learn_to_tell_sentences_apart(tmp_path, tiny_backbone):
     """From random weights it takes a while until the second stage sees anything of the first."""
     words = ("model=cot", "loss=info_nce_pool", FROM_NOTHING, "training.duration=150 steps")

@@ -61,6 +61,7 @@ def test_the_losses_by_hand():
         ("pca", 32),
     ],
 )
+@pytest.mark.slow
 def test_a_student_comes_nearer_to_its_teacher(
     projection, dim, tmp_path, tiny_backbone, teacher, monkeypatch
 ):

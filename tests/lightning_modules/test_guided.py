@@ -19,6 +19,7 @@ JOB = (
 
 
 @pytest.mark.parametrize("dataset", ["demo_qmc", "demo_nli"], ids=["pairs", "triplets"])
+@pytest.mark.sampled(2)
 def test_every_text_of_a_row_has_the_guides_vector(dataset, tmp_path, tiny_backbone, monkeypatch):
     seen, encode = [], Guided.encode
 

@@ -62,6 +62,7 @@ def run(tmp_path_factory, tiny_backbone, text_folder):
     )
 
 
+@pytest.mark.slow
 def test_the_loss_falls_and_dev_with_it(run):
     found = logged(run)
     assert found[0] == pytest.approx(np.log(7305), abs=0.3)  # knows nothing yet

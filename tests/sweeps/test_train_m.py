@@ -32,6 +32,7 @@ def start(output_dir: Path, *words: str) -> subprocess.Popen:
     return start_program("train.py", "-m", *small, f"output_dir={output_dir}", *words, cwd=ROOT)
 
 
+@pytest.mark.slow
 def test_one_cell_fails_and_the_other_is_there(tmp_path, capsys):
     rows = ("+hydra.sweeper.rows.lexical='model=lexical'", "+hydra.sweeper.rows.lost='init_from=/nowhere'")
     words = (*rows, "dataset=[]", "suite=demo", "debug_rows=24", "hydra.launcher.attempts=1")
