@@ -118,8 +118,9 @@ def _now(
     if facts is not None and facts == then.get("files"):
         return then
     how = (job.source, job.data_dir, job.on_bad_row)
+    limit = None if split == "train" else job.evaluation.limit
     try:
-        found = _fingerprint(json.dumps(described), split, *how, json.dumps(facts))
+        found = _fingerprint(json.dumps(described), split, *how, limit, json.dumps(facts))
     except UserError as error:
         raise GoneError(
             f"{folder}: the run of this command is finished, but {split}/{described['name']}, which it was made from, "
@@ -129,13 +130,16 @@ def _now(
 
 
 @cache
-def _fingerprint(described: str, split: str, source: str, data_dir: str, on_bad_row: str, facts: str) -> str:
-    """Fingerprint of the rows of a split. `facts` of its files only tell the cache when it is out of date."""
+def _fingerprint(
+    described: str, split: str, source: str, data_dir: str, on_bad_row: str, limit: int | None, facts: str
+) -> str:
+    """Fingerprint of the rows that a job reads of a split. `facts` of its files only tell the cache its age."""
+    from juzhen.data.loading import sampled
     from juzhen.data.source import load_examples
 
     config = OmegaConf.merge(OmegaConf.structured(DatasetConfig), json.loads(described))
     how = {"source": source, "data_dir": data_dir, "on_bad_row": on_bad_row}
-    return load_examples(config, split, required=True, **how).fingerprint
+    return sampled(load_examples(config, split, required=True, **how), limit).fingerprint
 
 
 def _sets(job: JobConfig) -> dict[str, dict[str, Any]]:

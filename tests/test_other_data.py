@@ -18,6 +18,7 @@ from juzhen.core.result import RESULT_FILE
 from launch.data_record import RECORD_FILE, remember_data, show_finished
 from launch.job import typed_config
 
+PART = (*OWN, "evaluation.limit=2")  # of dev, which then has a fingerprint of its own
 CHANGED = GOOD.replace("5.0", "2.0")
 
 
@@ -26,8 +27,8 @@ def made(tmp_path_factory, tiny_backbone):
     """A desk with one finished run; its data and its record are put back before each test."""
     root = tmp_path_factory.mktemp("made")
     desk = Desk(root, tiny_backbone, None)
-    folder = Path(desk.run(*OWN))
-    return desk, folder, compose_job(*desk.words(*OWN, "resume=auto"))
+    folder = Path(desk.run(*PART))
+    return desk, folder, compose_job(*desk.words(*PART, "resume=auto"))
 
 
 @pytest.fixture
@@ -178,7 +179,7 @@ def test_a_run_that_learnt_nothing_yet_may_have_its_data_mended(desk, made):
 
 def test_showing_again_needs_no_torch(desk, made):
     code = "import sys, train\ntry: train.main()\nfinally: print('torch' in sys.modules)"
-    words = desk.words(*OWN, "resume=auto")
+    words = desk.words(*PART, "resume=auto")
     told = python("-c", code, *words, check=True)
     assert told.stdout.strip().endswith("False")
     assert "already finished" in told.stdout

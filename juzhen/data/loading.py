@@ -97,7 +97,7 @@ def load_job_data(
         name: _training_rows(job, config, kinds[name], read[name], leaks)
         for name, config in job.dataset.items()
     }
-    evaluation = [cut(_sampled(one, job.evaluation.limit), job.debug_rows, job.seed) for one in evaluation]
+    evaluation = [cut(sampled(one, job.evaluation.limit), job.debug_rows, job.seed) for one in evaluation]
     tasks, without = _text_tasks(job, evaluation, read, made={one.name for one in asked})
     return JobData(train, evaluation, absent, [*asked, *tasks], reasons | without)
 
@@ -212,7 +212,7 @@ def _training_rows(
     return cut(examples, min(limits, default=None), job.seed)
 
 
-def _sampled(examples: Examples, limit: int | None) -> Examples:
+def sampled(examples: Examples, limit: int | None) -> Examples:
     """At most `limit` rows of an evaluation split, or queries with their whole corpus; any job draws the same ones.
 
     The fingerprint is another one, so these are not taken for scores of the whole split.
