@@ -95,7 +95,7 @@ def test_an_old_command_answers_with_the_new_one(old, new):
     ("words", "found"),
     [
         ([""], [*VERBS, "--help", "--version"]),
-        (["table", "--"], ["--help", "--metric", "--split", "--markdown", "--csv"]),
+        (["table", "--"], ["--help", "--metric", "--split", "--markdown", "--csv", "--picture"]),
         (["table", "--split", ""], ["dev", "test", "both"]),
         (["table", "--split", "=", "de"], ["dev", "test", "both"]),
         (["table", "--split", "="], ["dev", "test", "both"]),

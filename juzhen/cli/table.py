@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from juzhen.cli.arguments import VerbParser
+from juzhen.cli.calibrate import require_matplotlib
+from juzhen.core.errors import UserError
 from juzhen.core.whole import write_text, writing_to
 
 if TYPE_CHECKING:  # it loads numpy, and --help should not wait for that
@@ -22,6 +24,8 @@ def parser() -> VerbParser:
     add_split(parser)
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the table as Markdown")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="also write every split in full precision")
+    about = "also draw each column as dots with intervals (one seed: 95 %%, several: ± the deviation)"
+    parser.add_argument("--picture", type=Path, metavar="FILE", help=f"{about}, .svg or .png")
     return parser
 
 
@@ -45,11 +49,14 @@ def run(
     split: str | None = None,
     markdown: Path | None = None,
     csv: Path | None = None,
+    picture: Path | None = None,
 ) -> None:
     """Prints the matrix of all runs below `folder`; a result that cannot be read is named and left out."""
     from juzhen.report.table import caption, to_console, to_csv, to_markdown
     from juzhen.report.terminal import for_people
 
+    if picture is not None:
+        _require_picture(picture)
     matrix = read_matrix(folder, metric=metric, split=split)
     if console := for_people():
         console.print(to_console(matrix))
@@ -58,6 +65,18 @@ def run(
         print(to_markdown(matrix), end="")
     write_page(markdown, to_markdown(matrix))
     write_page(csv, to_csv(matrix))
+    if picture is not None:
+        from juzhen.report.dots import draw_dots
+
+        with writing_to(picture):
+            draw_dots(matrix, picture)
+
+
+def _require_picture(path: Path) -> None:
+    """Raises UserError for a picture that cannot be drawn, before any run is read."""
+    if path.suffix not in (".svg", ".png"):
+        raise UserError(f"--picture {path}: expected a file that ends in .svg or .png")
+    require_matplotlib(", or leave out --picture")
 
 
 def read_matrix(folder: Path, *, metric: str, split: str | None = None) -> "Matrix":

@@ -9,6 +9,7 @@ from juzhen.core.result import Result
 from juzhen.report.collect import collect
 from juzhen.report.compare import compare, compared_lines
 from juzhen.report.figures import load_published
+from juzhen.report.heatmap import short_label
 from juzhen.report.matrix import build_matrix
 from juzhen.report.table import heading, shown
 
@@ -28,6 +29,18 @@ def test_table_writes_what_it_shows(runs, tmp_path, capsys):
     assert "untrained" in capsys.readouterr().out
     assert "| lexical | 1 |" in markdown.read_text(encoding="utf-8")
     assert table.read_text(encoding="utf-8").startswith("row,setup,split")
+
+
+def test_a_picture_has_each_row_and_column_and_is_the_same_again(runs, tmp_path):
+    first, again = tmp_path / "first.svg", tmp_path / "again.svg"
+    for path in (first, again):
+        assert main(["table", str(runs), "--picture", str(path)]) == 0
+    assert first.read_bytes() == again.read_bytes()
+    drawn = first.read_text(encoding="utf-8")
+    matrix = build_matrix(collect(runs, report=print), metric="spearman")
+    assert all(heading(column) in drawn for column in matrix.columns)
+    assert all(short_label(row.label).split("\n")[0] in drawn for row in matrix.rows)
+    assert main(["table", str(runs), "--picture", str(tmp_path / "matrix.png")]) == 0
 
 
 def test_compare_prints_references(runs, capsys, monkeypatch):
@@ -126,6 +139,7 @@ def test_compare_draws_tables_in_a_terminal(committed, capsys, monkeypatch, tmp_
         (["table", "nowhere"], "nowhere: no such folder"),
         (["table", "RUNS", "--metric", "sperman"], "metric=sperman"),
         (["table", "RUNS", "--csv", "/nowhere/at/all.csv"], "cannot write there"),
+        (["table", "nowhere", "--picture", "matrix.pdf"], "expected a file that ends in .svg or .png"),
         (["table", __file__], "this is a file, not a folder"),
         (["archive", "RUNS", __file__], "cannot write there (Not a directory)"),
         (["snapshots", "--memory", __file__], "no such folder; leave it out for /dev/shm"),
