@@ -8,8 +8,7 @@ from conf.declared import declared
 from conf.job import JobConfig
 from juzhen.core.accelerator import require_accelerator
 from juzhen.core.caches import require_cache
-from juzhen.data.first_look import look_at_data
-from juzhen.data.loading import Known
+from juzhen.data.loading import Known, look_at_data
 from juzhen.encoders.first_look import look_at_encoder
 from launch.stages import plan_job
 from lightning_modules.chosen_losses import chosen_losses

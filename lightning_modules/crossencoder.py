@@ -15,7 +15,7 @@ from juzhen.core.batch import Batch, Encoded
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind
 from juzhen.core.measures import UNSCORED_BY_PAIRS
-from juzhen.data.gold import NUM_CLASSES
+from juzhen.data.verify import NUM_CLASSES
 from juzhen.encoders import compile_layers, load_backbone, load_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder as PairEncoder
 from juzhen.encoders.cross_encoder import similarity

@@ -11,7 +11,7 @@ import train
 from juzhen.core.measures import UNSCORED
 from juzhen.core.result import Result
 from juzhen.data import loading
-from juzhen.data.first_look import READ_AT_ONCE_BYTES, look_at_data
+from juzhen.data.loading import READ_AT_ONCE_BYTES, look_at_data
 from launch import typed_config
 from launch.first_look import first_look
 
@@ -148,7 +148,7 @@ def test_rows_of_small_files_are_read_once(place, tmp_path, tiny_backbone, monke
 
 def test_large_files_are_left_for_later(place, monkeypatch):
     job = OmegaConf.to_object(job_of(*OWN, f"data_dir={place}/label"))
-    monkeypatch.setattr("juzhen.data.first_look.READ_AT_ONCE_BYTES", 10)
+    monkeypatch.setattr("juzhen.data.loading.READ_AT_ONCE_BYTES", 10)
     assert look_at_data(job, unscored=UNSCORED) == {}
     assert READ_AT_ONCE_BYTES > 10**6
 

@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from juzhen.data.comparisons import SentenceUnion
 from juzhen.data.transfer import TransferTask
-from juzhen.encoders.pair_score import BilinearScore, sides
+from juzhen.encoders.pooling import BilinearScore, sides
 from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Matcher, Sets
 from juzhen.metrics.ranking import COSINE_TEMPERATURE
 from juzhen.metrics.transfer import Features, combined
