@@ -22,7 +22,7 @@ from juzhen.encoders import SentenceEncoder, compile_layers, load_backbone, load
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.locate import has_score_head
 from juzhen.encoders.pooling import BilinearScore
-from juzhen.encoders.token_cache import CachedTokenizer
+from juzhen.encoders.token_table import CachedTokenizer
 from juzhen.evaluation.cosine_plan import CosinePlan
 from juzhen.evaluation.evaluators import EmbeddingEvaluator, embedding_cache_dir
 from lightning_modules.augment import augmentation_of

@@ -24,7 +24,7 @@ from juzhen.encoders.cross_encoder_input import PAIR, CrossEncoderCollator
 from juzhen.encoders.first_look import prompt_at_start
 from juzhen.encoders.locate import is_cross_encoder
 from juzhen.encoders.prefix import JOINT, prompt_refused
-from juzhen.encoders.token_cache import CachedTokenizer
+from juzhen.encoders.token_table import CachedTokenizer
 from juzhen.evaluation.evaluators import PairEvaluator, pair_logits
 from lightning_modules.augment import augmentation_of
 from lightning_modules.base import SentenceModule

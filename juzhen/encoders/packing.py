@@ -2,7 +2,8 @@
 
 A batch of question pairs is about half padding when it is padded to its longest sentence. Here sentences are
 laid one after another, and only attention, the one place where a sentence's tokens meet, looks at them in
-groups of like length. The outputs are those of the padded forward; dropout draws other random numbers, which are cheap on a CPU.
+groups of like length. The outputs are those of the padded forward; dropout draws other random numbers, cheap ones
+on a CPU.
 
 torch draws one number per element there, one after another, which was a sixth of a training step of a small
 encoder. Here one 64-bit draw of the same generator decides for four elements; seeding, checkpoints and gradient

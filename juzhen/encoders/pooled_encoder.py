@@ -32,9 +32,7 @@ from juzhen.encoders.prefix import Prefix
 from juzhen.encoders.projection import OutputNorm, Projection
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.texts import progress_bar
-from juzhen.encoders.token_table import TokenTable
-
-TEXTS_PER_CALL = 4096
+from juzhen.encoders.token_table import TEXTS_PER_CALL, TokenTable
 
 Places = tuple[int | Tensor, slice | Tensor]
 """Where the states of the tokens are among those that the transformer gives."""

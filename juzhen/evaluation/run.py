@@ -27,7 +27,7 @@ from juzhen.encoders.cross_encoder_input import CrossEncoderCollator
 from juzhen.encoders.locate import is_cross_encoder
 from juzhen.encoders.prompt_collate import PromptCollator
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
-from juzhen.encoders.token_cache import CachedTokenizer
+from juzhen.encoders.token_table import CachedTokenizer
 from juzhen.encoders.transformer import compile_layers
 from juzhen.evaluation.cut import cut_in_evaluation
 from juzhen.evaluation.describe import Described, describe_rows, with_leaks
