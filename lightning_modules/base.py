@@ -26,9 +26,8 @@ from juzhen.core.result import Score
 from juzhen.data.leaks import Seen
 from juzhen.data.transfer import TransferTask
 from juzhen.encoders.bundle import save_encoder
-from juzhen.evaluation.evaluators import Evaluator
-from juzhen.evaluation.plan import EvaluationPlan
-from juzhen.evaluation.scoring import Evaluation, assemble_outputs
+from juzhen.evaluation.plan import EvaluationPlan, Evaluator
+from juzhen.evaluation.scoring import Evaluation, assemble_outputs, measure
 from juzhen.losses.loss import Loss, LossOutput
 from lightning_modules.draws import gather_rows, seed_draws
 from lightning_modules.optimizer import build_optimizer, build_schedule
@@ -214,8 +213,8 @@ class SentenceModule(pl.LightningModule):
         return self.measured(plan, outputs, **how).scores
 
     def measured(self, plan: EvaluationPlan, outputs: np.ndarray, **how: Any) -> Evaluation:
-        """All that is planned, scored, from what `output` gave for its rows; `how` as of `Evaluator.measured`."""
-        return self.evaluator.measured(plan, outputs, **how)
+        """All that is planned, scored, from what `output` gave for its rows; `how` as of `measure`."""
+        return measure(self.evaluator, plan, outputs, **how)
 
     def configure_optimizers(self) -> Mapping[str, object]:
         # A fused step undoes fp16 loss scaling itself, which is too late for clipping.

@@ -23,8 +23,8 @@ from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.locate import has_score_head
 from juzhen.encoders.pooling import BilinearScore
 from juzhen.encoders.token_table import CachedTokenizer
-from juzhen.evaluation.cosine_plan import CosinePlan
-from juzhen.evaluation.evaluators import EmbeddingEvaluator, embedding_cache_dir
+from juzhen.evaluation.evaluators import embedding_cache_dir
+from juzhen.evaluation.plan import CosinePlan, EmbeddingEvaluator
 from lightning_modules.augment import augmentation_of
 from lightning_modules.base import SentenceModule
 

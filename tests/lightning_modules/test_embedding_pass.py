@@ -10,8 +10,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
 from juzhen.encoders import SentenceEncoder
-from juzhen.evaluation.cosine_plan import CosinePlan
-from juzhen.evaluation.plan import NOTHING
+from juzhen.evaluation.plan import NOTHING, CosinePlan
 
 TWO_SETS = ("suite=none", *(f"+dataset@evaluate.{name}={name}" for name in ("demo_sts", "demo_qmc")))
 UNTRAINED = ("dataset=[]", *TWO_SETS)
