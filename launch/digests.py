@@ -36,7 +36,6 @@ DECIDING = (
     "juzhen/data/length_windows.py",
     "juzhen/data/sampler.py",
     "datamodules/stages.py",
-    "juzhen/data/comparisons.py",
     "juzhen/data/rankings.py",
     "juzhen/data/retrieval.py",
     "juzhen/mining",

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from juzhen.core.examples import Examples, Kind
-from juzhen.core.measures import RANKED
-from juzhen.data.comparisons import SentenceUnion
+from juzhen.core.examples import (RANKED)
+from juzhen.core.examples import SentenceUnion
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import JUDGED, Examples
-from juzhen.core.measures import MEASURES, RANKED, first_measure
+from juzhen.core.measures import (MEASURES, first_measure)
+from juzhen.core.examples import (RANKED)
 
 OF_ANY_TEXT = "mlm_accuracy"
 """A metric that has no need of gold values or partners."""

@@ -18,7 +18,7 @@ from juzhen.data.readers import Table, read_table
 from juzhen.data.retrieval import as_retrieval
 from juzhen.data.spec import DatasetConfig, LayoutConfig, Source
 from juzhen.data.text import load_text
-from juzhen.data.unpack import decompressed
+from juzhen.data.readers import (decompressed)
 from juzhen.data.verify import verified
 
 ROW_POLICIES = ("error", "drop")

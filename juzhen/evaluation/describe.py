@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from juzhen.core.examples import Examples, Kind
-from juzhen.data.comparisons import NUM_CANDIDATES
+from juzhen.core.examples import NUM_CANDIDATES, Examples, Kind
 from juzhen.data.leaks import Seen
 from juzhen.encoders.cut import Cut
 

@@ -15,10 +15,9 @@ from juzhen.backends import open_backend, require_packages
 from juzhen.backends.names import BackendName
 from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
-from juzhen.core.examples import JUDGED, TEXT_COLUMNS, Examples, Kind
+from juzhen.core.examples import JUDGED, TEXT_COLUMNS, Examples, Kind, SentenceUnion
 from juzhen.core.measures import UNSCORED
 from juzhen.core.result import Score
-from juzhen.data.comparisons import SentenceUnion
 from juzhen.data.rankings import RankingSet
 from juzhen.data.retrieval import as_ranking
 from juzhen.data.transfer import TransferTask
@@ -72,7 +71,7 @@ class EvaluationPlan(ABC):
     def scores(self, outputs: np.ndarray) -> list[np.ndarray]:
         """One similarity per row of each set, from the outputs for `examples` in order.
 
-        (rows, candidates) where an anchor is compared with several texts, see `juzhen.data.comparisons`
+        (rows, candidates) where an anchor is compared with several texts, see `juzhen.core.examples`
         """
 
     def ranked(self, outputs: np.ndarray, *, depth: int) -> list[Int[np.ndarray, "queries depth"]]:

@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 import torch
 
-from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
-from juzhen.core.measures import RANKED, RANKINGS, ranking_measure
+from juzhen.core.examples import RANKED, TEXT_COLUMNS, Examples, Kind
+from juzhen.core.measures import RANKINGS, ranking_measure
 from juzhen.core.result import WITHOUT_LEAKS, Score
 from juzhen.data.leaks import Seen
 from juzhen.data.rankings import RankingSet
