@@ -175,7 +175,7 @@ BLOCK = 16_384
 class Comparisons:
     """Pairs of text numbers that a model must score.
 
-    first, second  text numbers, one entry per comparison
+    first, second  text numbers, (comparisons,)
     left_out  of a set that ranks, (rows, candidates): candidates that are no wrong answer; a row's own is the first.
               None: one comparison per row
     """
@@ -201,7 +201,7 @@ class Comparisons:
         return cls(np.repeat(first, candidates.shape[1]), candidates.ravel(), left_out)
 
     def renumbered(self, numbers: np.ndarray) -> "Comparisons":
-        """The same by other text numbers: `numbers` of the old ones."""
+        """The same by other text numbers: `numbers`, (texts,), of the old ones."""
         return replace(self, first=numbers[self.first], second=numbers[self.second])
 
     def scored(self, score: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
@@ -249,7 +249,7 @@ class SentenceUnion:
 
 
 def neighbours_in_batches(num_rows: int) -> np.ndarray:
-    """For each row the rows of its batch, itself first: NUM_CANDIDATES, or all where there are fewer.
+    """(rows, candidates): of each row those of its batch, itself first; NUM_CANDIDATES, or all where there are fewer.
 
     Rows are dealt into batches by a fixed shuffle, whatever a job's seed; the last batch is filled up from the one
     before it, so that every row has as many candidates.
@@ -269,7 +269,7 @@ def _known_answers(
     positives: np.ndarray,
     candidates: np.ndarray,
 ) -> np.ndarray:
-    """Candidates that are the anchor's own text, or a positive of the same anchor in any row.
+    """Candidates, (rows, candidates), that are the anchor's own text, or a positive of the same anchor in any row.
 
     The rule of juzhen.losses.info_nce.false_negatives, over the whole set; a row's own, the first, is never marked.
     """

@@ -19,7 +19,6 @@ from juzhen.core.result import Score
 from juzhen.core.transfer import too_few
 from juzhen.data.files import files_of, has_split
 from juzhen.data.hub import require_hub
-from juzhen.data.selection import Selection, select
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DataRequest, DatasetConfig, Source
 from juzhen.data.text_table import TextTable
@@ -54,10 +53,6 @@ class JobData:
     def missing(self) -> dict[str, Score]:
         """The columns of splits without a file: missing data is null."""
         return {f"{split}/{metric}": Score(None) for split, metric in self.absent.items()}
-
-    def selection(self, trained: tuple[str, ...], *, monitor: str, metric: str) -> Selection:
-        """What chooses the checkpoint; see `juzhen.data.selection.select`."""
-        return select(self.evaluation, trained, monitor=monitor, metric=metric)
 
 
 def load_job_data(
@@ -209,7 +204,8 @@ def _training_rows(
     # Pairs are looked at before a view makes triplets of them, but sentences one by one if that is what is learnt.
     if leaks and kind is not Kind.SENTENCE:
         examples = leaks.without_leaks(examples)
-    examples = apply_view(examples, kind)
+    if examples.kind is not kind:
+        examples = apply_view(examples, kind)
     if config.learning is not None and config.learning.num_negatives is not None:
         examples = with_negatives(examples, config.learning.num_negatives)
     if leaks and kind is Kind.SENTENCE:
