@@ -33,8 +33,7 @@ from juzhen.data.leaks import SeenRows
 from juzhen.data.loading import JobData
 from juzhen.encoders.cut import Cut
 from juzhen.encoders.locate import ENCODER_FOLDER
-from juzhen.evaluation.cut import cut_in_evaluation, cut_in_training, cut_line
-from juzhen.evaluation.describe import describe_rows, with_leaks
+from juzhen.evaluation.describe import cut_in_evaluation, cut_in_training, cut_line, describe_rows, with_leaks
 from juzhen.evaluation.devices import device_name
 from launch.digests import evaluation_digest
 from launch.run_folder import require_free_space

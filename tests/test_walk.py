@@ -27,10 +27,9 @@ LONGEST = 25
 
 BESIDE = {
     "callbacks/training_record.py": "how long training took, and its best validation",
-    "juzhen/evaluation/describe.py": "how many rows were scored, and their fingerprint",
+    "juzhen/evaluation/describe.py": "how many rows were scored, their fingerprint, how many texts were cut",
     "juzhen/metrics/distribution.py": "other numbers of the same set",
     "juzhen/encoders/cut.py": "counts the texts that are longer than is read",
-    "juzhen/evaluation/cut.py": "hands these texts to it",
 }
 """Files that are shown the pair, and give back what no score is made of."""
 

@@ -1,15 +1,8 @@
 """Text that is not UTF-8 lines is recognised, and answered with the command that converts it."""
 
-import gzip
-import io
-import zlib
 from pathlib import Path
 
-import zstandard
-
 from juzhen.core.errors import UserError
-
-
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # The longer first: that of UTF-32 begins like that of UTF-16.
@@ -28,10 +21,6 @@ PACKED = (
 
 LOOKED_AT = 2**16
 """Bytes of a file by which its encoding is told."""
-
-
-
-
 
 
 def refuse_other_encodings(path: Path, start: bytes) -> None:

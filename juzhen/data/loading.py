@@ -14,7 +14,7 @@ import numpy as np
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import JUDGED, Examples, Kind
-from juzhen.core.measures import (UNSCORED, first_measure)
+from juzhen.core.measures import UNSCORED, first_measure
 from juzhen.core.result import Score
 from juzhen.core.transfer import too_few
 from juzhen.data.files import files_of, has_split

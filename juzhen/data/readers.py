@@ -5,27 +5,28 @@ unpacks to no more than a text can hold. Nothing is guessed from the content, no
 """
 
 import csv
+import gzip
 import io
 import itertools
 import json
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
 import numpy as np
+import zstandard
+
 from juzhen.core.errors import UserError
 from juzhen.core.texts import short
+from juzhen.data.encodings import (
+    BYTE_ORDER_MARK,
+    refuse_lone_returns,
+    refuse_other_encodings,
+    undecodable_lines,
+)
 from juzhen.data.files import COMPRESSIONS
-from juzhen.data.encodings import (BYTE_ORDER_MARK, refuse_lone_returns, refuse_other_encodings, undecodable_lines)
-import gzip
-import io
-import zlib
-from pathlib import Path
-import zstandard
-from juzhen.core.errors import UserError
-
-
-
 
 ALWAYS_BYTES = 2**26
 
@@ -80,7 +81,6 @@ def _unzstd(raw: bytes, room: int) -> bytes:
         elif size <= room:
             raise EOFError
     return b"".join(parts)
-
 
 
 DELIMITERS = {".tsv": "\t", ".txt": "\t", ".csv": ","}

@@ -30,8 +30,7 @@ from juzhen.encoders.prompt_collate import PromptCollator
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
 from juzhen.encoders.token_table import CachedTokenizer
 from juzhen.encoders.transformer import compile_layers
-from juzhen.evaluation.cut import cut_in_evaluation
-from juzhen.evaluation.describe import Described, describe_rows, with_leaks
+from juzhen.evaluation.describe import Described, cut_in_evaluation, describe_rows, with_leaks
 from juzhen.evaluation.devices import require_device
 from juzhen.evaluation.evaluators import (
     LexicalEvaluator,

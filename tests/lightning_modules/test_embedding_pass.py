@@ -5,7 +5,7 @@ import pytest
 from jobs import key_of, run_job
 from test_ddp import TWO, start
 
-from juzhen.backends.torch_backend import TorchBackend
+from juzhen.backends.opening import TorchBackend
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
@@ -115,8 +115,8 @@ def test_what_cannot_work_is_said_before_training(tmp_path, tiny_backbone, monke
     def refuses(encoder, name):
         raise UserError(f"no {name}")
 
-    monkeypatch.setattr("juzhen.evaluation.evaluators.open_backend", refuses)
-    monkeypatch.setattr("juzhen.evaluation.evaluators.require_packages", lambda name: None)
+    monkeypatch.setattr("juzhen.evaluation.plan.open_backend", refuses)
+    monkeypatch.setattr("juzhen.evaluation.plan.require_packages", lambda name: None)
     monkeypatch.setattr(SentenceEncoder, "forward", lambda self, tokens: pytest.fail("it trained"))
     with pytest.raises(UserError, match="no onnx"):
         run_job(tmp_path, tiny_backbone, *words, "evaluation.backend=onnx")
