@@ -1,8 +1,8 @@
 """All rows a job needs, read and checked before any model is loaded; small files even before torch is.
 
-That first look tells what is wrong with files in a second or two. Small ones are read whole and handed on. Of large ones
-it is only seen that they are there: there are things that may still be refused, and to read them takes longer than to
-load torch.
+That first look tells what is wrong with files in a second or two. Small ones are read whole and handed on. Of large
+ones it is only seen that they are there: there are things that may still be refused, and to read them takes longer
+than to load torch.
 """
 
 import hashlib

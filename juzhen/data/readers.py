@@ -1,7 +1,8 @@
 """Files as columns: tsv, csv, JSON lines and parquet, each also compressed.
 
 The suffix decides: .tsv .txt .csv .json .jsonl .parquet, with .zst or .gz behind it or not; what is packed
-unpacks to no more than a text can hold. Nothing is guessed from the content, no text is taken for a missing value, and every row knows its line.
+unpacks to no more than a text can hold. Nothing is guessed from the content, no text is taken for a missing
+value, and every row knows its line.
 """
 
 import csv
