@@ -13,6 +13,7 @@ from juzhen.cli.program import announce, checking, loading, run_program
 if TYPE_CHECKING:  # loaded when the program has begun, so that Ctrl-C ends it in words from the start
     from omegaconf import DictConfig
 
+    from conf.job import JobConfig
     from juzhen.data.loading import Known
 
 CONFIGURATION = Path(__file__).resolve().parent / "conf"
@@ -28,7 +29,6 @@ def run_job(config: "DictConfig", *, known: "Known | None" = None) -> None:
     from juzhen.core.caches import caches_below
     from launch import typed_config
     from launch.data_record import show_finished
-    from launch.first_look import first_look
     from launch.naming import run_key
 
     typed = typed_config(config)
@@ -53,11 +53,40 @@ def run_job(config: "DictConfig", *, known: "Known | None" = None) -> None:
             show_result(folder.result(), folder=str(folder.path))
 
 
+def first_look(typed: "DictConfig") -> "Known":
+    """Raises UserError for the first thing that a typed job could not go on with; rows that were read on the way.
+
+    Cheap questions come first: hardware, losses that do not suit sets, the encoder, files of data. What only torch can
+    answer is asked later: `evaluation.devices` and `Curriculum`.
+    """
+    from dataclasses import replace
+
+    from omegaconf import OmegaConf
+
+    from conf.declared import declared
+    from juzhen.core.accelerator import require_accelerator
+    from juzhen.core.caches import require_cache
+    from juzhen.data.loading import look_at_data
+    from juzhen.encoders.first_look import look_at_encoder
+    from launch.stages import plan_job
+    from lightning_modules.chosen_losses import chosen_losses
+
+    job: JobConfig = OmegaConf.to_object(typed)
+    model = declared(job.model["_target_"])
+    learns = model.trains is not False
+    require_accelerator(job.hardware)
+    require_cache(job.cache_dir)
+    if learns:
+        for plan in plan_job(typed):
+            chosen_losses(OmegaConf.to_object(plan.job))
+        look_at_encoder(job.backbone, start=job.init_from)
+    return look_at_data(job if learns else replace(job, dataset={}), unscored=model.unscored)
+
+
 def _checked() -> "Known | None":
     """Checks the command line; rows that a first look at a single run has read, None where nothing will be trained."""
     from launch import check_command_line
     from launch.data_record import is_finished
-    from launch.first_look import first_look
     from launch.naming import register_resolvers
 
     known: Known | None = None

@@ -39,7 +39,7 @@ class Curriculum:
     def __init__(
         self, typed: DictConfig, settings: dict[str, Any], key: str, *, known: Known | None = None
     ) -> None:
-        """`known`: rows that `launch.first_look` has read."""
+        """`known`: rows that `train.first_look` has read."""
         self.job: JobConfig = OmegaConf.to_object(typed)
         self.model = own_class(self.job.model["_target_"])
         if not self.model.trains:

@@ -14,6 +14,7 @@ from torch import nn
 
 from conf.job import JobConfig
 from conf.own_classes import own_class
+from datamodules.datamodule import select
 from datamodules.stages import Stage
 from juzhen.core.examples import Examples
 from juzhen.core.named import deciding_callbacks, without_paths
@@ -36,7 +37,6 @@ DECIDING = (
     "juzhen/data/length_windows.py",
     "juzhen/data/sampler.py",
     "datamodules/stages.py",
-    "juzhen/data/comparisons.py",
     "juzhen/data/rankings.py",
     "juzhen/data/retrieval.py",
     "juzhen/mining",
@@ -64,8 +64,11 @@ def stage_digest(
     """Hex digits over all that decides the weights after a stage, the code of the maths included."""
     training = {key: one for key, one in vars(job.training).items() if key != "checkpoint_every"}
     schedule = job.schedule
-    selection = data.selection(
-        stage.datasets, monitor=job.training.monitor, metric=own_class(job.model["_target_"]).metric
+    selection = select(
+        data.evaluation,
+        stage.datasets,
+        monitor=job.training.monitor,
+        metric=own_class(job.model["_target_"]).metric,
     )
     deciding = {
         "maths": maths_digest(),

@@ -15,31 +15,17 @@ from conf.declared import declared
 from conf.own_classes import is_own
 from juzhen.core.accelerator import this_machine
 from juzhen.core.errors import UserError
-from juzhen.core.named import deciding_backbone, deciding_callbacks, deciding_set, name_of, without_paths
+from juzhen.core.named import (
+    NOT_PART_OF_THE_RUN,
+    deciding_backbone,
+    deciding_callbacks,
+    deciding_set,
+    name_of,
+    without_paths,
+)
 from juzhen.encoders.layout import read_layout
 from juzhen.encoders.locate import encoder_source
 from launch.language import with_language
-
-NOT_PART_OF_THE_RUN = (
-    "hydra",
-    "name",
-    "hardware",
-    "callbacks",  # those that decide weights apart
-    "logger",
-    "data_dir",
-    "cache_dir",
-    "output_dir",
-    "run_dir",
-    "resume",
-    "trial",
-    "sweep_row",
-)
-"""Top-level keys that change speed, places or messages, but not what is computed.
-
-Of `hardware` one value counts all the same, its precision: bf16 products are other numbers, not the same ones sooner.
-The accelerator, devices, threads, micro-batches and compiling change how sums are rounded and which numbers dropout
-draws, as another machine or another seed would, but not what is computed.
-"""
 
 
 def run_key(config: Mapping[str, Any] | DictConfig) -> str:

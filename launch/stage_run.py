@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +16,25 @@ from torch import nn
 
 from callbacks.checkpoint_io import read_checkpoint
 from callbacks.pruning import leave_if_pruned
-from callbacks.result_writer import best_weights, build_result, describe_training
 from callbacks.resume import newest_state
 from callbacks.snapshots import RESUME_FILE, forget_snapshot
 from callbacks.tracking import finish_wandb
 from callbacks.trainer import build_trainer
+from callbacks.training_record import best_weights, describe_training
 from conf.job import JobConfig
 from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule
 from datamodules.stages import Stage
+from juzhen.core.environment import describe_environment
 from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS
 from juzhen.core.result import Result, Score
 from juzhen.core.weights import weights_digest
 from juzhen.data.leaks import SeenRows
 from juzhen.data.loading import JobData
+from juzhen.encoders.cut import Cut
 from juzhen.encoders.locate import ENCODER_FOLDER
-from juzhen.evaluation.cut import cut_in_evaluation, cut_in_training, cut_line
+from juzhen.evaluation.describe import cut_in_evaluation, cut_in_training, cut_line, describe_rows, with_leaks
+from juzhen.evaluation.devices import device_name
 from launch.digests import evaluation_digest
 from launch.run_folder import require_free_space
 from launch.stage_store import StageEntry, share_files
@@ -116,17 +120,7 @@ class StageRun:
             evaluated = cut_in_evaluation(module.encoder, module.collate, data.test_plan)
             _say(cut_line(evaluated, "evaluation"), trainer)
             cut |= evaluated
-        result = build_result(
-            job,
-            key=self.key,
-            settings=self.settings,
-            module=module,
-            data=data,
-            trainer=trainer,
-            untrained=untrained,
-            training=training,
-            cut=cut,
-        )
+        result = self._result(module, data, untrained=untrained, training=training, cut=cut)
         # Lightning has logged dev while training; this is what the chosen weights reach, on every set.
         found = {key: score.value for key, score in result.scores.items() if score.value is not None}
         for logger in trainer.loggers:
@@ -173,6 +167,38 @@ class StageRun:
         best = best_weights(trainer)
         if best is not None:
             module.load_state_dict(read_checkpoint(best)["state_dict"])
+
+    def _result(
+        self,
+        module: SentenceModule,
+        data: SentenceDataModule,
+        *,
+        untrained: dict[str, Score],
+        training: dict[str, Any],
+        cut: Mapping[str, Cut],
+    ) -> Result:
+        """Everything measured in the stage that was just tested; `training` as `describe_training` gives it."""
+        job = self.job
+        rows = {f"train/{name}": examples for name, examples in data.train.items()}
+        rows |= {f"{one.split}/{one.name}": one for one in data.data.evaluation}
+        temperature = None if data.test_plan is None else data.test_plan.temperature
+        described = describe_rows(rows, cut, temperature=temperature)
+        return Result(
+            name=job.name,
+            key=self.key,
+            trained_on=list(data.stage.history),
+            scores=module.scores | data.data.missing,
+            untrained=untrained,
+            config=self.settings,
+            data=with_leaks(described, module.seen),
+            training=training,
+            environment=describe_environment() | {"device": device_name(job.hardware)},
+            seed=job.seed,
+            stage=data.stage.index,
+            finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            transfer={task.name: task.described() for task in data.data.tasks},
+            unscored=data.data.unscored,
+        )
 
     def _measure(
         self, trainer: pl.Trainer, module: SentenceModule, data: SentenceDataModule, entry: StageEntry

@@ -1,10 +1,12 @@
 """What every trained model shares: the step, the optimizer, the evaluation. A model adds `encode` and `plan`."""
 
+import inspect
 import math
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,19 +18,18 @@ from torch import Tensor, nn
 
 from conf.job import JobConfig
 from juzhen.core.batch import Batch, Encoded, Sharing
-from juzhen.core.examples import Examples, Kind
+from juzhen.core.constants import constants
+from juzhen.core.errors import UserError
+from juzhen.core.examples import NLI_GRADES, Examples, Kind
 from juzhen.core.measures import UNSCORED
 from juzhen.core.result import Score
 from juzhen.data.leaks import Seen
 from juzhen.data.transfer import TransferTask
 from juzhen.encoders.bundle import save_encoder
-from juzhen.evaluation.evaluators import Evaluator
-from juzhen.evaluation.plan import EvaluationPlan
-from juzhen.evaluation.scoring import Evaluation, assemble_outputs
-from juzhen.losses.loss import LossOutput
-from lightning_modules.draws import seed_draws
-from lightning_modules.gather import gather_rows
-from lightning_modules.loss_arguments import loss_of
+from juzhen.evaluation.plan import EvaluationPlan, Evaluator
+from juzhen.evaluation.scoring import Evaluation, assemble_outputs, measure
+from juzhen.losses.loss import Loss, LossOutput
+from lightning_modules.draws import gather_rows, seed_draws
 from lightning_modules.optimizer import build_optimizer, build_schedule
 
 NORMS_KEPT = 1000
@@ -151,6 +152,8 @@ class SentenceModule(pl.LightningModule):
 
     def whole_batch(self, encoded: Encoded) -> Encoded:
         """The rows of all processes, for a loss that couples them; what it draws is then the same in all."""
+        if self.trainer.world_size == 1:
+            return encoded
         rows = gather_rows(self, encoded)
         seed_draws(self, self._batch_index, alike=True)
         return rows
@@ -210,8 +213,8 @@ class SentenceModule(pl.LightningModule):
         return self.measured(plan, outputs, **how).scores
 
     def measured(self, plan: EvaluationPlan, outputs: np.ndarray, **how: Any) -> Evaluation:
-        """All that is planned, scored, from what `output` gave for its rows; `how` as of `Evaluator.measured`."""
-        return self.evaluator.measured(plan, outputs, **how)
+        """All that is planned, scored, from what `output` gave for its rows; `how` as of `measure`."""
+        return measure(self.evaluator, plan, outputs, **how)
 
     def configure_optimizers(self) -> Mapping[str, object]:
         # A fused step undoes fp16 loss scaling itself, which is too late for clipping.
@@ -232,3 +235,68 @@ class SentenceModule(pl.LightningModule):
         if self.job.optimizer.clip_norm is not None:
             norm = torch.nn.utils.clip_grad_norm_(self.parameters(), self.job.optimizer.clip_norm)
             self.gradient_norms.append(norm)
+
+
+def loss_of(loss: Loss, encoded: Encoded) -> LossOutput:
+    """The scalar to minimise, and what to log beside it. A loss asks for tensors by name."""
+    return loss.with_logs(**{name: ARGUMENTS[name](encoded) for name in asked_for(type(loss))})
+
+
+@cache
+def asked_for(loss: type[Loss]) -> tuple[str, ...]:
+    """Names of the tensors that a loss needs. Raises UserError for a name that nobody knows."""
+    _, *names = inspect.signature(loss.with_logs).parameters
+    if unknown := set(names) - set(ARGUMENTS):
+        raise UserError(
+            f"{loss.__name__}.with_logs: {', '.join(sorted(unknown))} is handed over by nobody; known are "
+            f"{', '.join(ARGUMENTS)}"
+        )
+    return tuple(names)
+
+
+def _graded(encoded: Encoded) -> Float[Tensor, "batch"] | None:
+    """Targets in which higher means closer: NLI classes become 1, 0.5 and 0, others stay."""
+    if encoded.kind is Kind.NLI_PAIR:
+        return constants(NLI_GRADES, like=encoded.targets)[encoded.targets.long()]
+    return encoded.targets
+
+
+def _logits(encoded: Encoded) -> Float[Tensor, "batch classes"]:
+    if encoded.logits is None:
+        raise UserError(
+            "loss=ce needs one logit per class, and this model gives none; use loss=bce for its scores, or "
+            "loss=softmax, which brings a classifier over embeddings"
+        )
+    return encoded.logits
+
+
+def _negatives(encoded: Encoded) -> Float[Tensor, "batch negatives dim"] | None:
+    others = [values for column, values in encoded.embeddings.items() if column.startswith("negative")]
+    return torch.stack(others, dim=1) if others else None
+
+
+def _text(place: int) -> Callable[[Encoded], Float[Tensor, "batch dim"]]:
+    return lambda encoded: list(encoded.embeddings.values())[place]
+
+
+ARGUMENTS: dict[str, Callable[[Encoded], Tensor | None]] = {
+    "scores": lambda encoded: encoded.scores,
+    "layer_scores": lambda encoded: encoded.layer_scores,
+    "logits": _logits,
+    "targets": _graded,
+    "classes": lambda encoded: encoded.targets,
+    "embeddings": _text(0),
+    "first": _text(0),
+    "second": _text(1),
+    "anchors": _text(0),
+    "positives": _text(1),
+    "negatives": _negatives,
+    "student": _text(0),
+    "projected": lambda encoded: encoded.projected,
+    "teacher": lambda encoded: encoded.teacher,
+    "guide": lambda encoded: encoded.guide,
+    "document_scores": lambda encoded: encoded.document_scores,
+    "teacher_scores": lambda encoded: encoded.teacher_scores,
+    "text_ids": lambda encoded: torch.stack(list(encoded.text_ids.values()), dim=1),
+}
+"""Name of an argument → where it is found in what a model has encoded."""

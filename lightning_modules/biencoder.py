@@ -21,10 +21,10 @@ from juzhen.core.named import name_of
 from juzhen.encoders import SentenceEncoder, compile_layers, load_backbone, load_encoder
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.locate import has_score_head
-from juzhen.encoders.pair_score import BilinearScore
-from juzhen.encoders.token_cache import CachedTokenizer
-from juzhen.evaluation.cosine_plan import CosinePlan
-from juzhen.evaluation.evaluators import EmbeddingEvaluator, embedding_cache_dir
+from juzhen.encoders.pooling import BilinearScore
+from juzhen.encoders.token_table import CachedTokenizer
+from juzhen.evaluation.evaluators import embedding_cache_dir
+from juzhen.evaluation.plan import CosinePlan, EmbeddingEvaluator
 from lightning_modules.augment import augmentation_of
 from lightning_modules.base import SentenceModule
 
@@ -33,7 +33,7 @@ class BiEncoder(SentenceModule):
     """Scores a pair by the cosine of two embeddings (Reimers and Gurevych 2019, https://arxiv.org/abs/1908.10084).
 
     encoder  backbone and pooling; each distinct sentence of a batch passes through it once
-    score    cosine, or bilinear: a learnt form of the two embeddings (juzhen.encoders.pair_score), which is part of
+    score    cosine, or bilinear: a learnt form of the two embeddings (juzhen.encoders.pooling), which is part of
               the encoder and trained with it; None: what the folder that is started from says, else cosine
     """
 

@@ -19,7 +19,7 @@ from juzhen.encoders.prefix import TEMPLATES, prompt_refused
 from juzhen.encoders.prompt_collate import PromptCollator
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.sentence_encoder import PromptEncoder
-from juzhen.encoders.token_cache import CachedTokenizer
+from juzhen.encoders.token_table import CachedTokenizer
 from juzhen.losses.loss import LossOutput
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.mask_sight import require_sight, require_trained_mask, start_of

@@ -15,8 +15,8 @@ from juzhen.encoders.crops import CropCollator, Crops
 from juzhen.encoders.masking import Masking, Vocabulary
 from juzhen.encoders.mlm_head import MaskedTokenHead
 from juzhen.losses.loss import LossOutput
+from lightning_modules.base import loss_of
 from lightning_modules.biencoder import BiEncoder
-from lightning_modules.loss_arguments import loss_of
 
 
 class CropEncoder(BiEncoder):

@@ -15,7 +15,7 @@ from juzhen.core.batch import Batch, Encoded
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind
 from juzhen.core.measures import UNSCORED_BY_PAIRS
-from juzhen.data.gold import NUM_CLASSES
+from juzhen.data.verify import NUM_CLASSES
 from juzhen.encoders import compile_layers, load_backbone, load_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder as PairEncoder
 from juzhen.encoders.cross_encoder import similarity
@@ -24,7 +24,7 @@ from juzhen.encoders.cross_encoder_input import PAIR, CrossEncoderCollator
 from juzhen.encoders.first_look import prompt_at_start
 from juzhen.encoders.locate import is_cross_encoder
 from juzhen.encoders.prefix import JOINT, prompt_refused
-from juzhen.encoders.token_cache import CachedTokenizer
+from juzhen.encoders.token_table import CachedTokenizer
 from juzhen.evaluation.evaluators import PairEvaluator, pair_logits
 from lightning_modules.augment import augmentation_of
 from lightning_modules.base import SentenceModule

@@ -19,8 +19,8 @@ from juzhen.encoders.kept_vectors import Targets
 from juzhen.encoders.parts import embedding_size
 from juzhen.encoders.projection import Projection
 from juzhen.encoders.taught_collate import TaughtCollator
+from lightning_modules.base import asked_for
 from lightning_modules.biencoder import BiEncoder
-from lightning_modules.loss_arguments import asked_for
 from lightning_modules.taught import Taught
 
 TURNED_BY = 8_192

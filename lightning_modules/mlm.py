@@ -18,8 +18,7 @@ from juzhen.data.views import apply_view
 from juzhen.encoders.masking import Masking, Vocabulary
 from juzhen.encoders.mlm_head import MaskedTokenHead
 from juzhen.encoders.text_collate import TextCollator
-from juzhen.evaluation.cosine_plan import CosinePlan
-from juzhen.evaluation.plan import EvaluationPlan, Matcher
+from juzhen.evaluation.plan import CosinePlan, EvaluationPlan, Matcher
 from juzhen.evaluation.scoring import Evaluation
 from juzhen.losses.loss import LossOutput
 from juzhen.metrics.ranking import COSINE_TEMPERATURE

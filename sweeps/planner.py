@@ -3,15 +3,17 @@
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
-from juzhen.core.errors import MISTAKE_STATUS
+from juzhen.core.errors import MISTAKE_STATUS, UserError
+from juzhen.core.result import Result
 from juzhen.core.texts import time_in_words
+from juzhen.evaluation.finished import missing_sets
 from sweeps.backends.interface import Backend, Ended, Work
-from sweeps.late_columns import late_columns_line
 from sweeps.ledger import Cell, Event, Ledger
 from sweeps.processes import last_words
 
@@ -211,3 +213,21 @@ def _exit(signum: int, frame: object) -> None:
 def show(line: str) -> None:
     """To the terminal at once, also where stdout is a file."""
     print(line, file=sys.stderr, flush=True)
+
+
+def has_late_columns(cell: Cell) -> bool:
+    """An evaluation split of a finished cell had no file and now has one; no file of rows is opened."""
+    try:
+        return bool(missing_sets(Result.read(cell.run_dir)))
+    except (UserError, OSError, KeyError):
+        return False  # the commands that read this result, or that file, say what is wrong with it
+
+
+def late_columns_line(cells: Iterable[Cell]) -> str | None:
+    """What to type for the finished ones among `cells` that lack something; None when there are none."""
+    lacking = [cell for cell in cells if cell.finished and has_late_columns(cell)]
+    if not lacking:
+        return None
+    folder = Path(lacking[0].run_dir).parent
+    which = "1 finished cell lacks" if len(lacking) == 1 else f"{len(lacking)} finished cells lack"
+    return f"{which} columns whose files are there now: juzhen evaluate {folder}"

@@ -14,7 +14,7 @@ from sweeps.search import Candidate, Search
 
 SECONDS_BETWEEN_QUESTIONS = 5.0
 BEST_DEV = "best_dev_"
-"""`callbacks/result_writer.py` keeps the score that chose the weights under a key that begins so."""
+"""`callbacks/training_record.py` keeps the score that chose the weights under a key that begins so."""
 
 
 @dataclass

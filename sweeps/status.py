@@ -11,8 +11,8 @@ from rich.console import Group
 from juzhen.core.errors import UserError
 from juzhen.core.texts import time_in_words
 from juzhen.report.stacked_table import Column, StackedTable
-from sweeps.late_columns import late_columns_line
 from sweeps.ledger import Event, History, Ledger
+from sweeps.planner import late_columns_line
 
 COLUMNS = [Column(one) for one in ("state", "cell", "tried", "time", "what it said last")]
 

@@ -47,10 +47,9 @@ LAST_STEP = {
     "launch/digests.py",
     "launch/stage_run.py",
     "launch/data_record.py",
-    "launch/first_look.py",
 }
 """Reached from train.py and launch/evaluate.py alone, once torch is welcome: they tie modules and callbacks together.
-The record of data and the first look read rows, which needs no torch."""
+The record of data reads rows, which needs no torch."""
 
 
 def imports(path):

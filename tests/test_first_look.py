@@ -11,9 +11,8 @@ import train
 from juzhen.core.measures import UNSCORED
 from juzhen.core.result import Result
 from juzhen.data import loading
-from juzhen.data.first_look import READ_AT_ONCE_BYTES, look_at_data
+from juzhen.data.loading import READ_AT_ONCE_BYTES, look_at_data
 from launch import typed_config
-from launch.first_look import first_look
 
 GOOD = "sentence1\tsentence2\tlabel\n今天天气好\t天气不错\t4.0\n我想退货\t怎么改密码\t1.0\n他在跑步\t他正在跑\t5.0\n"
 OWN = ["dataset.demo_sts.source=local", "dataset.demo_sts.rows={train:null,dev:null,test:null}"]
@@ -148,7 +147,7 @@ def test_rows_of_small_files_are_read_once(place, tmp_path, tiny_backbone, monke
 
 def test_large_files_are_left_for_later(place, monkeypatch):
     job = OmegaConf.to_object(job_of(*OWN, f"data_dir={place}/label"))
-    monkeypatch.setattr("juzhen.data.first_look.READ_AT_ONCE_BYTES", 10)
+    monkeypatch.setattr("juzhen.data.loading.READ_AT_ONCE_BYTES", 10)
     assert look_at_data(job, unscored=UNSCORED) == {}
     assert READ_AT_ONCE_BYTES > 10**6
 
@@ -156,6 +155,6 @@ def test_large_files_are_left_for_later(place, monkeypatch):
 def test_sets_that_a_model_does_not_read_are_left_alone(place):
     """The lexical baseline learns from nothing and loads no encoder; a model of running text scores no pairs."""
     words = (f"data_dir={place}/label", *OWN, "backbone.path=no/such/folder", "model=lexical", "suite=demo")
-    known = first_look(job_of(*words))
+    known = train.first_look(job_of(*words))
     assert not [key for key in known if key[0] == "demo_sts" and key[1] == "train"]
     assert known["demo_qmc", "dev"] is not None

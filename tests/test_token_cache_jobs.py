@@ -4,7 +4,7 @@ import pytest
 from jobs import interrupt, key_of, logged, run_job, weights
 
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.token_cache import read_table
+from juzhen.encoders.token_table import read_table
 
 LARGE = ("debug_rows=1500", "training.duration=12 steps", "training.checkpoint_every=2 steps")
 """More sentences than are tokenised each time."""

@@ -24,8 +24,8 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import TEACHER_SCORE, Kind
 from juzhen.core.places import CONFIGURATION
 from juzhen.core.whole import write_text, writing_to
+from lightning_modules.base import asked_for
 from lightning_modules.chosen_losses import NEEDS
-from lightning_modules.loss_arguments import asked_for
 from lightning_modules.loss_numbers import losses_for, number_table, options
 from lightning_modules.matching import match_losses
 

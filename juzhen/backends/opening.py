@@ -1,10 +1,12 @@
 """How a back end is opened by its name."""
 
 import sys
+from contextlib import nullcontext
 from functools import cache, cached_property
 from importlib.util import find_spec
 
 import numpy as np
+import torch
 from jaxtyping import Float
 
 from juzhen.backends.names import BackendName, backend_name
@@ -13,6 +15,25 @@ from juzhen.core.errors import UserError
 from juzhen.core.processor import lacks_bf16, slow_bf16_warning
 from juzhen.encoders.backend import Backend
 from juzhen.encoders.pooled_encoder import PooledEncoder
+
+
+class TorchBackend:
+    """Runs on the device of the weights. With torch_bf16 products are rounded to bfloat16; pooling stays float32.
+
+    Autocast and not a bfloat16 copy of the weights: as fast within 8 %, half as far from float32 (MiniLM on a CPU
+    with avx512_bf16: largest difference of a unit embedding 0.0018 against 0.0028), and no second copy in memory.
+    """
+
+    def __init__(self, encoder: PooledEncoder, name: BackendName) -> None:
+        self.name = name
+        self._encoder = encoder
+
+    def encode(self, tokens: Tokens) -> Float[np.ndarray, "sentences dim"]:
+        rounded = self.name is BackendName.TORCH_BF16
+        device = self._encoder.device.type
+        with torch.autocast(device, dtype=torch.bfloat16) if rounded else nullcontext():
+            return self._encoder.infer(tokens)
+
 
 ONNX_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
@@ -33,8 +54,6 @@ def open_backend(encoder: PooledEncoder, name: str) -> Backend:
         from juzhen.backends.onnx_backend import OnnxBackend  # its packages may be missing
 
         return OnnxBackend(encoder, name)
-    from juzhen.backends.torch_backend import TorchBackend
-
     if name is BackendName.TORCH_BF16 and encoder.device.type == "cpu" and lacks_bf16():
         _say_once(slow_bf16_warning("backend torch_bf16", "torch"))
     return TorchBackend(encoder, name)

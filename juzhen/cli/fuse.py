@@ -72,7 +72,7 @@ def fuse_set(runs: list["ScoredRun"], name: str) -> dict[str, Any]:
     from juzhen.calibration.fusion import fit_weight, standardised
     from juzhen.calibration.run_scores import fitting_and_judging
     from juzhen.core.examples import Kind
-    from juzhen.metrics.scoring import score_set
+    from juzhen.evaluation.scoring import score_set
 
     first, second = (fitting_and_judging(run, name) for run in runs)
     fitted, judged, how = first

@@ -52,9 +52,6 @@ UNSCORED_BY_BM25: Mapping[Kind, str] = {
 FIRST_MEASURES = tuple(dict.fromkeys(names[0] for names in MEASURES.values() if names))
 """The metrics that speak for a set, each once."""
 
-RANKED = (Kind.POSITIVE_PAIR, Kind.TRIPLET)
-"""Kinds in which an anchor is compared with several texts, of which one is its own."""
-
 
 def ranking_measure(name: str) -> tuple[str, int]:
     """The name and the cut-off of a measure of rankings. Raises UserError for what is none.

@@ -23,6 +23,19 @@ HOMES = {"losses": "juzhen.losses", "lightning_modules": "lightning_modules"}
 """Package of models or losses, less what lies above it → where it is today."""
 
 
+NOT_PART_OF_THE_RUN = (
+    "hydra", "name", "hardware", "callbacks", "logger", "data_dir", "cache_dir", "output_dir", "run_dir", "resume",
+    "trial", "sweep_row",
+)  # fmt: skip
+"""Top-level keys that change speed, places or messages, but not what is computed; of callbacks, those that decide
+weights are told apart.
+
+Of `hardware` one value counts all the same, its precision: bf16 products are other numbers, not the same ones sooner.
+The accelerator, devices, threads, micro-batches and compiling change how sums are rounded and which numbers dropout
+draws, as another machine or another seed would, but not what is computed.
+"""
+
+
 def path_of_today(target: object) -> str | None:
     """Where a model or a loss lies today, whatever lay above its package when its path was written down.
 

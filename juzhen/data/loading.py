@@ -1,4 +1,9 @@
-"""All rows a job needs, read and checked before any model is loaded."""
+"""All rows a job needs, read and checked before any model is loaded; small files even before torch is.
+
+That first look tells what is wrong with files in a second or two. Small ones are read whole and handed on. Of large
+ones it is only seen that they are there: there are things that may still be refused, and to read them takes longer
+than to load torch.
+"""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -12,10 +17,10 @@ from juzhen.core.examples import JUDGED, Examples, Kind
 from juzhen.core.measures import UNSCORED, first_measure
 from juzhen.core.result import Score
 from juzhen.core.transfer import too_few
-from juzhen.data.files import has_split
-from juzhen.data.selection import Selection, select
+from juzhen.data.files import files_of, has_split
+from juzhen.data.hub import require_hub
 from juzhen.data.source import load_examples
-from juzhen.data.spec import DataRequest, DatasetConfig
+from juzhen.data.spec import DataRequest, DatasetConfig, Source
 from juzhen.data.text_table import TextTable
 from juzhen.data.transfer import TransferTask, asked_tasks
 from juzhen.data.views import apply_view, with_negatives
@@ -49,10 +54,6 @@ class JobData:
         """The columns of splits without a file: missing data is null."""
         return {f"{split}/{metric}": Score(None) for split, metric in self.absent.items()}
 
-    def selection(self, trained: tuple[str, ...], *, monitor: str, metric: str) -> Selection:
-        """What chooses the checkpoint; see `juzhen.data.selection.select`."""
-        return select(self.evaluation, trained, monitor=monitor, metric=metric)
-
 
 def load_job_data(
     job: DataRequest,
@@ -64,7 +65,7 @@ def load_job_data(
     """Reads every training set (as the kind in `kinds`) and every evaluation split of a job.
 
     unscored  kinds of which the model has nothing to measure, and why; sets of these kinds are not evaluated on
-    known     what a first look has read (`juzhen.data.first_look`)
+    known     what a first look has read (`look_at_data`)
     """
     known = {} if known is None else known
     if job.evaluation.transfer and Kind.LABELLED_TEXT in unscored:
@@ -203,7 +204,8 @@ def _training_rows(
     # Pairs are looked at before a view makes triplets of them, but sentences one by one if that is what is learnt.
     if leaks and kind is not Kind.SENTENCE:
         examples = leaks.without_leaks(examples)
-    examples = apply_view(examples, kind)
+    if examples.kind is not kind:
+        examples = apply_view(examples, kind)
     if config.learning is not None and config.learning.num_negatives is not None:
         examples = with_negatives(examples, config.learning.num_negatives)
     if leaks and kind is Kind.SENTENCE:
@@ -250,3 +252,47 @@ def cut(examples: Examples, limit: int | None, seed: int) -> Examples:
         targets=chosen.targets,
     )
     return replace(chosen, sentences=again.sentences, columns=again.columns, documents=None)
+
+
+READ_AT_ONCE_BYTES = 4 * 2**20
+"""Of files as they lie on the disk, all together; some 200,000 packed pairs, which take a second or two."""
+
+
+def look_at_data(job: DataRequest, *, unscored: Mapping[Kind, str] | None) -> Known:
+    """The rows that can be read soon. Raises the UserError that reading a job's sets would raise, as far as they tell.
+
+    unscored  kinds that the model is not evaluated on, and why; None: nobody knows, and evaluation sets are left alone
+    """
+    known: Known = {}
+    room = READ_AT_ONCE_BYTES
+    evaluated = {**job.evaluate, **job.dataset}
+    wanted = [(config, "train", True) for config in job.dataset.values()]
+    wanted += [
+        (config, split, False)
+        for config in evaluated.values()
+        if unscored is not None and Kind(config.kind) not in unscored
+        for split in job.evaluation.splits
+    ]
+    is_evaluated = False
+    for config, split, required in wanted:
+        size = _size(job, config, split)
+        if size is None or size <= room:
+            known[config.name, split] = load_split(job, config, split, required=required)
+            room -= size or 0
+        is_evaluated |= not required and known.get((config.name, split), True) is not None
+    if unscored is not None:
+        has_some = is_evaluated or bool(job.evaluation.transfer)
+        require_evaluation(job, unscored_reasons(job, unscored), has_some=has_some)
+    return known
+
+
+def _size(job: DataRequest, config: DatasetConfig, split: str) -> int | None:
+    """Bytes that a split takes up on the disk; None where it is not there, which reading it will say."""
+    source = config.source or job.source
+    if source == Source.HUB:
+        if config.hub is None or split not in config.hub.splits:
+            return None
+        require_hub(config.name, config.hub.id)
+        return READ_AT_ONCE_BYTES + 1
+    files = files_of(asdict(config), split, source=source, data_dir=job.data_dir)
+    return None if files is None else sum(file.stat().st_size for file in files)

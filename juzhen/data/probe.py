@@ -5,9 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from juzhen.core.examples import Examples, Kind
-from juzhen.core.measures import RANKED
-from juzhen.data.comparisons import SentenceUnion
+from juzhen.core.examples import RANKED, Examples, Kind, SentenceUnion
 
 
 @dataclass(frozen=True)

@@ -1,30 +1,88 @@
 """Files as columns: tsv, csv, JSON lines and parquet, each also compressed.
 
-The suffix decides: .tsv .txt .csv .json .jsonl .parquet, with .zst or .gz behind it or not. Nothing is
-guessed from the content, no text is taken for a missing value, and every row knows its line.
+The suffix decides: .tsv .txt .csv .json .jsonl .parquet, with .zst or .gz behind it or not; what is packed
+unpacks to no more than a text can hold. Nothing is guessed from the content, no text is taken for a missing
+value, and every row knows its line.
 """
 
 import csv
+import gzip
 import io
 import itertools
 import json
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import zstandard
 
 from juzhen.core.errors import UserError
 from juzhen.core.texts import short
-from juzhen.data.files import COMPRESSIONS
-from juzhen.data.unpack import (
+from juzhen.data.encodings import (
     BYTE_ORDER_MARK,
-    decompressed,
     refuse_lone_returns,
     refuse_other_encodings,
     undecodable_lines,
 )
+from juzhen.data.files import COMPRESSIONS
+
+ALWAYS_BYTES = 2**26
+
+
+MOST_TIMES = 200
+"""A file may unpack to so many times its size, or to ALWAYS_BYTES. Text packs to a third or a tenth; what packs to less
+than a two-hundredth says next to nothing, and may be made to fill the memory."""
+
+
+CHUNK = 4096
+"""Bytes of a zstd file that are unpacked at a time: one block of it can hold 32,000 times its size."""
+
+
+def decompressed(path: Path) -> bytes:
+    """The bytes of the file, unpacked; a file cut short is an error, not a short file."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+    room = max(ALWAYS_BYTES, MOST_TIMES * len(raw))
+    suffix = path.suffix.lower()
+    if suffix not in (".zst", ".gz"):
+        return raw
+    try:
+        content = (
+            _unzstd(raw, room) if suffix == ".zst" else gzip.GzipFile(fileobj=io.BytesIO(raw)).read(room + 1)
+        )
+    except EOFError:
+        raise UserError(f"{path}: the compressed file is cut short; fetch or copy it again") from None
+    except (OSError, zlib.error, zstandard.ZstdError) as error:
+        raise UserError(f"{path}: damaged, or not compressed as its suffix says ({error})") from error
+    if len(content) > room:
+        program = "zstd" if suffix == ".zst" else "gzip"
+        raise UserError(
+            f"{path}: unpacks to more than {MOST_TIMES} times its size ({room / 2**20:.0f} MiB and more), as no text "
+            f"does; if it is meant, unpack it yourself: {program} -dk {path.name}"
+        )
+    return content
+
+
+def _unzstd(raw: bytes, room: int) -> bytes:
+    """All frames of a zstd file, one by one: the stream reader takes a truncated file for a short one."""
+    parts, size, start = [], 0, 0
+    while start < len(raw) and size <= room:
+        frame = zstandard.ZstdDecompressor().decompressobj()
+        while start < len(raw) and not frame.eof and size <= room:
+            parts.append(frame.decompress(raw[start : start + CHUNK]))
+            start += CHUNK
+            size += len(parts[-1])
+        if frame.eof:
+            start = min(start, len(raw)) - len(frame.unused_data)
+        elif size <= room:
+            raise EOFError
+    return b"".join(parts)
+
 
 DELIMITERS = {".tsv": "\t", ".txt": "\t", ".csv": ","}
 MOST_ROWS_PER_BYTE = 64

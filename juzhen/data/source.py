@@ -14,11 +14,10 @@ from juzhen.core.examples import JUDGED, Examples, Kind
 from juzhen.data.files import BUILTIN_DATA, forms_of, on_disk
 from juzhen.data.hub import read_hub
 from juzhen.data.judgements import judged, kind_of_rows
-from juzhen.data.readers import Table, read_table
+from juzhen.data.readers import Table, decompressed, read_table
 from juzhen.data.retrieval import as_retrieval
 from juzhen.data.spec import DatasetConfig, LayoutConfig, Source
 from juzhen.data.text import load_text
-from juzhen.data.unpack import decompressed
 from juzhen.data.verify import verified
 
 ROW_POLICIES = ("error", "drop")

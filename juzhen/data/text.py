@@ -18,17 +18,17 @@ from jaxtyping import Bool, Int, UInt8
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.texts import NUL_FAULT
-from juzhen.data.files import COMPRESSIONS
-from juzhen.data.spec import LayoutConfig
-from juzhen.data.text_table import TextTable
-from juzhen.data.unpack import (
+from juzhen.data.encodings import (
     BYTE_ORDER_MARK,
     LOOKED_AT,
-    decompressed,
     refuse_lone_returns,
     refuse_other_encodings,
     undecodable_lines,
 )
+from juzhen.data.files import COMPRESSIONS
+from juzhen.data.readers import decompressed
+from juzhen.data.spec import LayoutConfig
+from juzhen.data.text_table import TextTable
 
 SHORTEST = 4
 """Characters; shorter lines, and shorter rests of cut lines, say too little."""

@@ -10,7 +10,8 @@ from jaxtyping import Bool, Int
 from juzhen.core.examples import Examples
 from juzhen.data.text_table import TextTable
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.encoders.pooled_encoder import TEXTS_PER_CALL, PooledEncoder
+from juzhen.encoders.pooled_encoder import PooledEncoder
+from juzhen.encoders.token_table import TEXTS_PER_CALL
 
 SAMPLED = 1000
 """Rows of running text that are looked at: it is tokenised when it is learnt from, and not before."""

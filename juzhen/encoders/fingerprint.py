@@ -6,7 +6,7 @@ import json
 import torch
 
 from juzhen.encoders.pooled_encoder import PooledEncoder
-from juzhen.encoders.token_cache import tokenizer_digest
+from juzhen.encoders.token_table import tokenizer_digest
 
 MATHS = "1"
 """To be raised when the same weights give other embeddings than before, beyond rounding."""

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 
 from juzhen.core.errors import UserError
 from juzhen.encoders.embedding_cache import HALF, EmbeddingCache, Found
-from juzhen.encoders.pair_score import unit
+from juzhen.encoders.pooling import unit
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.texts import progress_bar
 

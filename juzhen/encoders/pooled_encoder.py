@@ -18,19 +18,21 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from juzhen.core.batch import Tokens
 from juzhen.core.errors import UserError
 from juzhen.core.texts import short, text_fault
-from juzhen.encoders.dropout import use_cheap_dropout
 from juzhen.encoders.layout import check_pooling
 from juzhen.encoders.micro_batches import in_micro_batches
-from juzhen.encoders.packing import pack, packed_inputs, padded_inputs, use_packed_attention
-from juzhen.encoders.pair_score import BilinearScore
-from juzhen.encoders.pooling import POOLINGS, READS_FIRST_LAYER
+from juzhen.encoders.packing import (
+    pack,
+    packed_inputs,
+    padded_inputs,
+    use_cheap_dropout,
+    use_packed_attention,
+)
+from juzhen.encoders.pooling import POOLINGS, READS_FIRST_LAYER, BilinearScore
 from juzhen.encoders.prefix import Prefix
 from juzhen.encoders.projection import OutputNorm, Projection
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.texts import progress_bar
-from juzhen.encoders.token_table import TokenTable
-
-TEXTS_PER_CALL = 4096
+from juzhen.encoders.token_table import TEXTS_PER_CALL, TokenTable
 
 Places = tuple[int | Tensor, slice | Tensor]
 """Where the states of the tokens are among those that the transformer gives."""

@@ -11,9 +11,9 @@ from juzhen.core.errors import UserError
 from juzhen.encoders.backend import Backend
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.locate import HEAD_FILE, encoder_source
-from juzhen.encoders.pair_score import BilinearScore, sides, unit
 from juzhen.encoders.parts import Parts, read_parts
 from juzhen.encoders.pooled_encoder import PooledEncoder
+from juzhen.encoders.pooling import BilinearScore, sides, unit
 from juzhen.encoders.prefix import TEMPLATES, prompt_refused
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.search import ApproximateIndex, Hit, check_top_k, exact_search

@@ -1,9 +1,23 @@
 """Token numbers of many texts in flat arrays, without a Python object per text or token."""
 
+import hashlib
+import os
+import tempfile
+import time
+import warnings
+import zlib
 from collections.abc import Iterator, Sequence
-from typing import overload
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Protocol, overload
 
 import numpy as np
+import pyarrow as pa
+import tokenizers
+import transformers
+from transformers import PreTrainedTokenizerBase
+
+from juzhen.core.whole import whole_file
 
 
 class TokenTable(Sequence[np.ndarray]):
@@ -88,3 +102,189 @@ class TokenTable(Sequence[np.ndarray]):
         if not isinstance(other, TokenTable):
             return NotImplemented
         return np.array_equal(self.lengths, other.lengths) and np.array_equal(self.flat(), other.flat())
+
+
+LAYOUT = "1"
+"""Version of the files; another one gives other names."""
+
+MIN_TEXTS = 2_000
+"""Fewer are tokenised each time, which takes up to 50 ms. A file is written in 2 to 20 ms, where the disk is quick."""
+
+MAX_BYTES = 4 * 2**30
+"""Tables that were used longest ago go when those of a cache take more than this."""
+
+COLUMN = "tokens"
+SECONDS_PER_DAY = 86_400
+TEXTS_PER_CALL = 4096
+
+
+class MappedTable(TokenTable):
+    """A token table in a file. Another process gets the path and maps the file itself."""
+
+    def __init__(self, path: Path, *arrays: np.ndarray) -> None:
+        super().__init__(*arrays)
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return read_table, (self.path,)
+
+
+class Tokenizing(Protocol):
+    """Of an encoder what decides its token numbers, and gives them."""
+
+    tokenizer: PreTrainedTokenizerBase
+    max_length: int
+    prompt: str
+
+    def tokenize(self, texts: Sequence[str], *, progress: bool | None = False) -> TokenTable: ...
+
+
+class CachedTokenizer:
+    """`encoder.tokenize`, whose large answers are kept below `folder`.
+
+    A cache that cannot be read or written is worth a warning and nothing else: the answer is the same.
+
+    folder    None: nothing is kept
+    progress  show a bar on a terminal, where many texts are tokenised
+    """
+
+    def __init__(self, encoder: Tokenizing, folder: str | Path | None, *, progress: bool) -> None:
+        self._encoder = encoder
+        self._folder = Path(folder).expanduser() / "tokens" if folder else None
+        self._progress = None if progress else False
+
+    def __call__(self, texts: Sequence[str]) -> TokenTable:
+        if self._folder is None or len(texts) < MIN_TEXTS:
+            return self._tokenize(texts)
+        path = self._folder / f"{_key(self._encoder, texts)}.arrow"
+        try:
+            return _used(read_table(path))
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except (OSError, ValueError, pa.ArrowException) as error:
+            warnings.warn(
+                f"{path}: no token table that can be used ({error}); the texts are tokenised again",
+                stacklevel=2,
+            )
+        return self._kept(path, self._tokenize(texts))
+
+    def _tokenize(self, texts: Sequence[str]) -> TokenTable:
+        return self._encoder.tokenize(texts, progress=self._progress)
+
+    def _kept(self, path: Path, table: TokenTable) -> TokenTable:
+        """The table as it lies on disk; itself where it cannot be put there."""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Of several processes that come here the last ones take the file of the first, so that all map the same.
+            with whole_file(path, "wb", unless=lambda: _is_whole(path)) as file:
+                write_table(file, table, key=path.stem)
+            with suppress(FileNotFoundError):  # another process tidies up, too
+                limit_size(path.parent, max_bytes=MAX_BYTES, keep=path)
+            return read_table(path)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            warnings.warn(
+                f"{path.parent}: token tables cannot be kept here ({error}); the job goes on without. "
+                "Set cache_dir=<another folder>, or cache_dir=null for none",
+                stacklevel=2,
+            )
+            return table
+
+
+def write_table(file: IO[bytes], table: TokenTable, *, key: str) -> None:
+    """Writes the table into a file. Raises OSError where it cannot."""
+    ids = np.ascontiguousarray(table.flat())
+    offsets = np.concatenate([[0], np.cumsum(table.lengths)])
+    column = pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(ids))
+    notes = {"key": key, "checksum": str(_checksum(ids, offsets))}
+    schema = pa.schema([pa.field(COLUMN, column.type)], metadata=notes)
+    with pa.ipc.new_file(file, schema) as writer:
+        writer.write_batch(pa.record_batch([column], schema=schema))
+
+
+def read_table(path: Path) -> MappedTable:
+    """The table in a file, mapped. Raises OSError, ValueError or ArrowException for anything but a whole one."""
+    with pa.memory_map(str(path)) as file:
+        reader = pa.ipc.open_file(file)
+        if reader.schema.names != [COLUMN] or reader.schema.field(0).type != pa.large_list(pa.int32()):
+            raise ValueError("another kind of table")
+        if reader.num_record_batches != 1:
+            raise ValueError(f"{reader.num_record_batches} pieces where one was expected")
+        batch = reader.get_batch(0)
+    batch.validate(full=True)
+    column = batch.column(0)
+    ids, offsets = column.values.to_numpy(), column.offsets.to_numpy()
+    notes = reader.schema.metadata or {}
+    if notes.get(b"key") != path.stem.encode():
+        raise ValueError("the name of another table")
+    if notes.get(b"checksum") != str(_checksum(ids, offsets)).encode():
+        raise ValueError("a wrong checksum")
+    return MappedTable(path, ids, offsets[:-1], offsets[1:])
+
+
+def limit_size(folder: Path, *, max_bytes: int, keep: Path) -> None:
+    """Removes tables, those used longest ago first, until the rest take `max_bytes`; and what dead writers left."""
+    for part in folder.glob(".*.part"):
+        if time.time() - part.stat().st_mtime > SECONDS_PER_DAY:
+            part.unlink(missing_ok=True)
+    facts = [(path.stat(), path) for path in folder.glob("*.arrow") if path != keep]
+    room = max_bytes - keep.stat().st_size
+    for status, path in sorted(facts, key=lambda one: -one[0].st_mtime):
+        room -= status.st_size
+        if room < 0:
+            path.unlink(missing_ok=True)
+
+
+def _used(table: MappedTable) -> MappedTable:
+    with suppress(OSError):  # a folder that is only read
+        os.utime(table.path)
+    return table
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        read_table(path)
+    except (OSError, ValueError, pa.ArrowException):
+        return False
+    return True
+
+
+def _checksum(ids: np.ndarray, offsets: np.ndarray) -> int:
+    return zlib.crc32(offsets.data, zlib.crc32(ids.data))
+
+
+def _key(encoder: Tokenizing, texts: Sequence[str]) -> str:
+    """Digest of all that decides the token numbers of `texts`."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(f"{LAYOUT} {encoder.max_length} {len(texts)} {encoder.prompt}".encode())
+    digest.update(tokenizer_digest(encoder.tokenizer))
+    for start in range(0, len(texts), TEXTS_PER_CALL):
+        portion = texts[start : start + TEXTS_PER_CALL]
+        # With their lengths, since no sign is known that no text has.
+        digest.update(np.fromiter(map(len, portion), dtype=np.int64).data)
+        digest.update("".join(portion).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> bytes:
+    """Digest of a tokenizer's whole state, special tokens and library versions included; not of where it was read."""
+    state = [
+        type(tokenizer).__name__,
+        transformers.__version__,
+        tokenizers.__version__,
+        str(sorted((name, str(token)) for name, token in tokenizer.special_tokens_map.items())),
+        str(tokenizer.truncation_side),
+        str(getattr(tokenizer, "split_special_tokens", None)),
+    ]
+    digest = hashlib.blake2b("\0".join(state).encode())
+    if tokenizer.is_fast:
+        # Truncation and padding are left behind by the last call and set by the next.
+        tokenizer.backend_tokenizer.no_truncation()
+        tokenizer.backend_tokenizer.no_padding()
+        digest.update(tokenizer.backend_tokenizer.to_str().encode())
+        return digest.digest()
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer.save_pretrained(folder)
+        for path in sorted(Path(folder).rglob("*")):
+            if path.is_file():
+                digest.update(path.name.encode() + path.read_bytes())
+    return digest.digest()

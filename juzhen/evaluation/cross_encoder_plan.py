@@ -7,8 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Kind
-from juzhen.data.comparisons import SentenceUnion
+from juzhen.core.examples import Kind, SentenceUnion
 from juzhen.data.rankings import RankingSet
 from juzhen.data.transfer import TransferTask
 from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Matcher, Sets

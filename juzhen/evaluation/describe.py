@@ -1,13 +1,19 @@
 """What a result says of the rows that were read: how many, of which kind, how many are cut, how many were seen."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from juzhen.core.examples import Examples, Kind
-from juzhen.data.comparisons import NUM_CANDIDATES
+import numpy as np
+
+from juzhen.core.examples import NUM_CANDIDATES, Examples, Kind
 from juzhen.data.leaks import Seen
-from juzhen.encoders.cut import Cut
+from juzhen.data.text_table import TextTable
+from juzhen.encoders.collate import SentenceCollator
+from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.cut import Cut, cut_of, most_tokens
+from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.evaluation.plan import EvaluationPlan
 
 Described = dict[str, dict[str, Any]]
 
@@ -45,3 +51,57 @@ def with_leaks(data: Described, seen: Mapping[str, Seen]) -> Described:
         for key, one in seen.items()
     }
     return {key: described | found.get(key, {}) for key, described in data.items()}
+
+
+def cut_in_training(
+    encoder: SentenceEncoder | CrossEncoder | None, collate: SentenceCollator, sets: Mapping[str, Examples]
+) -> dict[str, Cut]:
+    """`train/set` → how many of its texts are cut, from the tokens that training reads; empty without an encoder."""
+    if encoder is None:
+        return {}
+    found = {}
+    for name, examples in sets.items():
+        is_running = isinstance(examples.sentences, TextTable)
+        lengths = None if is_running else collate.token_lists(examples).lengths
+        found[f"train/{name}"] = cut_of(encoder, examples, lengths)
+    return found
+
+
+def cut_in_evaluation(
+    encoder: SentenceEncoder | CrossEncoder | None,
+    collate: SentenceCollator | None,
+    plan: EvaluationPlan | None,
+) -> dict[str, Cut]:
+    """`split/set` → how many of its texts, or pairs, are cut, from the tokens of the sentences that were encoded."""
+    if encoder is None or collate is None or plan is None:
+        return {}
+    inner = encoder.inner if isinstance(encoder, CrossEncoder) else encoder
+    lengths = collate.token_lists(plan.examples).lengths
+    known = dict(zip(plan.examples.sentences, lengths.tolist(), strict=True))
+    sets = (
+        plan.sets
+        if isinstance(encoder, CrossEncoder)
+        else [*plan.sets, *(one.texts for one in plan.rankings)]
+    )
+    return {
+        f"{one.split}/{one.name}": cut_of(encoder, one, _lengths(known, one.sentences, inner)) for one in sets
+    }
+
+
+def _lengths(known: Mapping[str, int], sentences: Sequence[str], encoder: SentenceEncoder) -> np.ndarray:
+    """Tokens of each sentence; of those whose embeddings came from a cache as many as there can be."""
+    if all(sentence in known for sentence in sentences):
+        return np.array([known[sentence] for sentence in sentences], dtype=np.int64)
+    return np.minimum(most_tokens(encoder, sentences), encoder.max_length)
+
+
+def cut_line(found: Mapping[str, Cut], where: str) -> str | None:
+    """One line about all of them; None where nothing is cut."""
+    if not any(one.cut for one in found.values()):
+        return None
+    worst = max(found, key=lambda key: found[key].share)
+    first = found[worst]
+    looked_at, cut = (sum(getattr(one, name) for one in found.values()) for name in ("looked_at", "cut"))
+    whole = Cut(looked_at, cut, first.max_length, first.unit)
+    most = f", most in {worst}: {first}" if len(found) > 1 else ""
+    return f"backbone.max_length={first.max_length}: {whole} of {where} are longer and are cut there{most}"

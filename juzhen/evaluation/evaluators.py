@@ -1,9 +1,7 @@
 """What each kind of encoder does in an evaluation: which plan it has, and what it gives for a batch of it."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,123 +9,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from juzhen.backends import open_backend, require_packages
-from juzhen.backends.names import BackendName
 from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
 from juzhen.core.examples import NLI_CLASSES, Kind
-from juzhen.core.measures import UNSCORED, UNSCORED_BY_BM25, UNSCORED_BY_PAIRS
+from juzhen.core.measures import UNSCORED_BY_BM25, UNSCORED_BY_PAIRS
 from juzhen.core.named import TF_IDF
+from juzhen.core.result import Score
 from juzhen.data.transfer import TransferTask
-from juzhen.encoders.backend import Backend
 from juzhen.encoders.cross_encoder import CrossEncoder, similarity
-from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
-from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.evaluation.cosine_plan import CosinePlan
 from juzhen.evaluation.cross_encoder_plan import CrossEncoderPlan
 from juzhen.evaluation.lexical_plan import BM25Plan, LexicalPlan
-from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Sets
-from juzhen.evaluation.scoring import Evaluation, measure
+from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Evaluator, Sets
 from juzhen.metrics.bm25 import BM25, CHARACTERS, K1, B, cut_of, require_bm25s
 from juzhen.metrics.classes import score_classes
-
-
-class Evaluator(ABC):
-    """One encoder, as far as an evaluation is concerned: `plan` → `begin` → `output` of each batch → `measured`.
-
-    unscored   kinds of sets that it has no measure of, and why
-    plan_type  makes its plans
-    """
-
-    unscored: ClassVar[Mapping[Kind, str]] = UNSCORED
-    plan_type: ClassVar[type[EvaluationPlan]]
-
-    def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> EvaluationPlan:
-        """What must be encoded to score `sets` and to make the classifiers of `tasks`."""
-        return self.plan_type(sets, tasks)
-
-    @abstractmethod
-    def output(self, batch: Batch) -> Float[Tensor, "batch ..."]:
-        """What is kept of each row of a planned batch: an embedding, or a score."""
-
-    def begin(self, plan: EvaluationPlan) -> None:  # noqa: B027  most have nothing to prepare
-        """Called before each pass, as the weights may be others by then."""
-
-    def measured(self, plan: EvaluationPlan, outputs: np.ndarray, **how: Any) -> Evaluation:
-        """All that is planned, scored, from the outputs for `plan.examples`; `how` as of `measure`."""
-        return measure(plan, outputs, **how)
-
-
-class EmbeddingEvaluator(Evaluator):
-    """A bi-encoder or prompt encoder: encodes the sentences of a plan with a back end, but for those that a cache has.
-
-    backend    a BackendName; any but torch must be able to export the encoder
-    cache_dir  embeddings are kept below it; None: nowhere
-    precision  in which the encoder runs; embeddings of each are kept apart
-    """
-
-    def __init__(
-        self,
-        encoder: SentenceEncoder,
-        *,
-        backend: str = BackendName.TORCH,
-        cache_dir: str | Path | None = None,
-        precision: str = "32-true",
-    ) -> None:
-        self.encoder = encoder
-        self._name = BackendName(backend)
-        require_packages(self._name)
-        self._cache = None if cache_dir is None else EmbeddingCache(cache_dir)
-        is_plain = self._name is not BackendName.TORCH or precision == "32-true"
-        self._variant = str(self._name) if is_plain else f"{self._name} {precision}"
-        self._backend: Backend | None = None
-        self._shelf: Shelf | None = None
-
-    def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> CosinePlan:
-        return CosinePlan(sets, tasks, head=self.encoder.score_head)
-
-    def try_out(self) -> None:
-        """Raises UserError when the encoder cannot be exported: better before training than after."""
-        if self._name.needs_onnx:
-            open_backend(self.encoder, self._name)
-
-    def begin(
-        self,
-        plan: EvaluationPlan,
-        *,
-        is_first: bool = True,
-        shared: Callable[[Any], Any] = lambda found: found,
-    ) -> None:
-        """Tells the plan which embeddings are known.
-
-        is_first  of several processes this is the first, which alone asks the cache
-        shared    gives all processes what the first one has found
-        """
-        self._backend = None
-        if self._cache is None or not isinstance(plan, CosinePlan):
-            return
-        found = None
-        if is_first:
-            self._shelf = self._cache.shelf(self.encoder, self._variant)
-            known = np.empty((len(plan.sentences), self.encoder.dim), dtype=np.float32)
-            found = (self._shelf.fill(plan.sentences, known), known)
-        plan.recall(*shared(found))
-
-    def output(self, batch: Batch) -> Float[Tensor, "batch dim"]:
-        if batch.task == NOTHING.name:
-            return torch.zeros(len(batch), self.encoder.dim)
-        if self._name is BackendName.TORCH:
-            return self.encoder(batch.tokens)[batch.columns["text"]]
-        if self._backend is None:
-            self._backend = open_backend(self.encoder, self._name)
-        return torch.from_numpy(self._backend.encode(batch.tokens))[batch.columns["text"].cpu()]
-
-    def measured(self, plan: EvaluationPlan, outputs: np.ndarray, **how: Any) -> Evaluation:
-        self._backend = None
-        if self._shelf is not None and isinstance(plan, CosinePlan) and len(plan.pending):
-            self._shelf.add(plan.examples.sentences, outputs)
-        self._shelf = None
-        return super().measured(plan, outputs, **how)
 
 
 class PairEvaluator(Evaluator):
@@ -146,13 +40,13 @@ class PairEvaluator(Evaluator):
         scores = similarity(logits).unsqueeze(1)
         return torch.cat([scores, logits], dim=1) if logits.shape[1] > 1 else scores
 
-    def measured(self, plan: EvaluationPlan, outputs: np.ndarray, **how: Any) -> Evaluation:
+    def finished(self, plan: EvaluationPlan, outputs: np.ndarray) -> dict[str, Score]:
         assert isinstance(plan, CrossEncoderPlan)  # made by `plan`
-        found = super().measured(plan, outputs, **how)
+        found: dict[str, Score] = {}
         for one, logits in zip(plan.sets, plan.logits(outputs), strict=True):
             if one.kind is Kind.NLI_PAIR and logits.shape[1] == len(NLI_CLASSES):
                 for metric, score in score_classes(logits, one).items():
-                    found.scores[f"{one.split}/{one.name}/{metric}"] = score
+                    found[f"{one.split}/{one.name}/{metric}"] = score
         return found
 
 

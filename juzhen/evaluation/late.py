@@ -15,13 +15,14 @@ from juzhen.data.leaks import Seen, SeenRows
 from juzhen.data.loading import JobData, load_job_data
 from juzhen.evaluation.describe import Described, with_leaks
 from juzhen.evaluation.devices import device_name
-from juzhen.evaluation.evaluators import Evaluator, LexicalEvaluator, PairEvaluator, lexical_evaluator
+from juzhen.evaluation.evaluators import LexicalEvaluator, PairEvaluator, lexical_evaluator
 from juzhen.evaluation.finished import Descriptions, FinishedRun, is_lexical
+from juzhen.evaluation.plan import Evaluator
 from juzhen.evaluation.run import AnyEncoder, Pass, open_encoder
+from juzhen.evaluation.scoring import STS_SETS
 from juzhen.evaluation.settings import Settings
 from juzhen.evaluation.spec import HardwareConfig
 from juzhen.evaluation.trained_rows import trained_rows
-from juzhen.metrics.together import STS_SETS
 
 Start = Callable[[FinishedRun, Result], AnyEncoder]
 """Gives the encoder that a stage began with. Raises UserError when it is gone."""

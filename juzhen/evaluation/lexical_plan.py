@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Float
 
 from juzhen.core.errors import UserError
+from juzhen.core.examples import Comparisons
 from juzhen.core.measures import UNSCORED_BY_BM25
-from juzhen.data.comparisons import Comparisons
 from juzhen.data.rankings import RankingSet
 from juzhen.data.transfer import TransferTask
 from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Matcher, Sets

@@ -1,17 +1,32 @@
 """What an encoder must see so that several sets can be scored."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
+from torch import Tensor
 
+from juzhen.backends import open_backend, require_packages
+from juzhen.backends.names import BackendName
+from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
-from juzhen.core.examples import JUDGED, TEXT_COLUMNS, Examples, Kind
+from juzhen.core.examples import JUDGED, TEXT_COLUMNS, Examples, Kind, SentenceUnion
+from juzhen.core.measures import UNSCORED
+from juzhen.core.result import Score
 from juzhen.data.rankings import RankingSet
 from juzhen.data.retrieval import as_ranking
 from juzhen.data.transfer import TransferTask
-from juzhen.metrics.transfer import Features
+from juzhen.encoders.backend import Backend
+from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
+from juzhen.encoders.pooling import BilinearScore, sides
+from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.metrics.ranking import COSINE_TEMPERATURE
+from juzhen.metrics.transfer import Features, combined
 
 SCORES_AT_ONCE = 2**24
 """Scores of queries with a whole corpus that are held at a time, 64 MiB: never those of all queries."""
@@ -56,7 +71,7 @@ class EvaluationPlan(ABC):
     def scores(self, outputs: np.ndarray) -> list[np.ndarray]:
         """One similarity per row of each set, from the outputs for `examples` in order.
 
-        (rows, candidates) where an anchor is compared with several texts, see `juzhen.data.comparisons`
+        (rows, candidates) where an anchor is compared with several texts, see `juzhen.core.examples`
         """
 
     def ranked(self, outputs: np.ndarray, *, depth: int) -> list[Int[np.ndarray, "queries depth"]]:
@@ -118,3 +133,176 @@ def require_finite(scores: np.ndarray, column: str) -> None:
             f"{column}: the scores are no finite numbers any more: training has left what the precision can hold; "
             "optimizer.lr too high is the usual reason, or optimizer.clip_norm=null"
         )
+
+
+class CosinePlan(EvaluationPlan):
+    """Encodes every distinct sentence of several sets once; a score is the cosine of two embeddings.
+
+    head       what makes the score instead, with the weights that it has when it is asked; None: the cosine
+    sentences  all distinct sentences
+    pending    numbers of those whose embeddings are not known yet; only they are in `examples`
+    """
+
+    temperature = COSINE_TEMPERATURE
+
+    def __init__(
+        self, sets: Sets, tasks: Sequence[TransferTask] = (), *, head: BilinearScore | None = None
+    ) -> None:
+        super().__init__(sets, tasks)
+        self._head = head
+        of_tasks = [one for task in tasks for one in task.splits.values()]
+        self._union = SentenceUnion([*self.sets, *of_tasks, *(one.texts for one in self.rankings)])
+        self.examples = self._union.examples
+        self.sentences = self.examples.sentences
+        self.pending = np.arange(len(self.sentences))
+        self._known: np.ndarray | None = None
+
+    def recall(self, pending: np.ndarray, embeddings: Float[np.ndarray, "sentences dim"]) -> None:
+        """Takes the embeddings of all sentences but the `pending` ones as known; those need not be encoded."""
+        self.pending = pending
+        self._known = embeddings
+        # A table of its own, so that sentences that are known are not even tokenised.
+        sentences = [self.sentences[number] for number in pending]
+        columns = {"text": np.arange(len(sentences), dtype=np.int32)}
+        pending_rows = replace(self._union.examples, sentences=sentences, columns=columns)
+        self.examples = pending_rows if sentences else NOTHING
+
+    def scores(self, outputs: Float[np.ndarray, "sentences dim"]) -> list[np.ndarray]:
+        left, right = sides(self._all(outputs), self._head)
+
+        def products(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+            return np.einsum("rd,rd->r", left[first], right[second])
+
+        return [self._union.comparisons(position).scored(products) for position in range(len(self.sets))]
+
+    def matchers(self, outputs: Float[np.ndarray, "sentences dim"]) -> list[Matcher]:
+        left, right = sides(self._all(outputs), self._head)
+        places = range(len(self._union.sets) - len(self.rankings), len(self._union.sets))
+        numbers = [self._union.rows(place)["text"] for place in places]
+        return [
+            _matcher(left[texts[: len(one.queries)]], right[texts[len(one.queries) :]])
+            for one, texts in zip(self.rankings, numbers, strict=True)
+        ]
+
+    def features(self, outputs: Float[np.ndarray, "sentences dim"]) -> list[dict[str, Features]]:
+        outputs, place = self._all(outputs), len(self.sets)
+        found: list[dict[str, Features]] = []
+        for task in self.tasks:
+            found.append({})
+            for split in task.splits:
+                texts = [outputs[rows] for rows in self._union.rows(place).values()]
+                found[-1][split] = combined(texts, task.kind)
+                place += 1
+        return found
+
+    def _all(self, outputs: Float[np.ndarray, "pending dim"]) -> Float[np.ndarray, "sentences dim"]:
+        """Embeddings of all sentences: those that were known, too."""
+        if self._known is None:
+            return outputs
+        embeddings = self._known.copy()
+        embeddings[self.pending] = outputs[: len(self.pending)]
+        return embeddings
+
+
+def _matcher(
+    queries: Float[np.ndarray, "queries dim"], documents: Float[np.ndarray, "documents dim"]
+) -> Matcher:
+    return lambda some, others: queries[some] @ (documents if others is None else documents[others]).T
+
+
+class Evaluator(ABC):
+    """One encoder, as far as an evaluation is concerned: `plan` → `begin` → `output` of each batch → `measured`.
+
+    unscored   kinds of sets that it has no measure of, and why
+    plan_type  makes its plans
+    """
+
+    unscored: ClassVar[Mapping[Kind, str]] = UNSCORED
+    plan_type: ClassVar[type[EvaluationPlan]]
+
+    def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> EvaluationPlan:
+        """What must be encoded to score `sets` and to make the classifiers of `tasks`."""
+        return self.plan_type(sets, tasks)
+
+    @abstractmethod
+    def output(self, batch: Batch) -> Float[Tensor, "batch ..."]:
+        """What is kept of each row of a planned batch: an embedding, or a score."""
+
+    def begin(self, plan: EvaluationPlan) -> None:  # noqa: B027  most have nothing to prepare
+        """Called before each pass, as the weights may be others by then."""
+
+    def finished(self, plan: EvaluationPlan, outputs: np.ndarray) -> dict[str, Score]:
+        """Called once with all outputs for `plan.examples`; scores that it has besides those of every encoder."""
+        return {}
+
+
+class EmbeddingEvaluator(Evaluator):
+    """A bi-encoder or prompt encoder: encodes the sentences of a plan with a back end, but for those that a cache has.
+
+    backend    a BackendName; any but torch must be able to export the encoder
+    cache_dir  embeddings are kept below it; None: nowhere
+    precision  in which the encoder runs; embeddings of each are kept apart
+    """
+
+    def __init__(
+        self,
+        encoder: SentenceEncoder,
+        *,
+        backend: str = BackendName.TORCH,
+        cache_dir: str | Path | None = None,
+        precision: str = "32-true",
+    ) -> None:
+        self.encoder = encoder
+        self._name = BackendName(backend)
+        require_packages(self._name)
+        self._cache = None if cache_dir is None else EmbeddingCache(cache_dir)
+        is_plain = self._name is not BackendName.TORCH or precision == "32-true"
+        self._variant = str(self._name) if is_plain else f"{self._name} {precision}"
+        self._backend: Backend | None = None
+        self._shelf: Shelf | None = None
+
+    def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> CosinePlan:
+        return CosinePlan(sets, tasks, head=self.encoder.score_head)
+
+    def try_out(self) -> None:
+        """Raises UserError when the encoder cannot be exported: better before training than after."""
+        if self._name.needs_onnx:
+            open_backend(self.encoder, self._name)
+
+    def begin(
+        self,
+        plan: EvaluationPlan,
+        *,
+        is_first: bool = True,
+        shared: Callable[[Any], Any] = lambda found: found,
+    ) -> None:
+        """Tells the plan which embeddings are known.
+
+        is_first  of several processes this is the first, which alone asks the cache
+        shared    gives all processes what the first one has found
+        """
+        self._backend = None
+        if self._cache is None or not isinstance(plan, CosinePlan):
+            return
+        found = None
+        if is_first:
+            self._shelf = self._cache.shelf(self.encoder, self._variant)
+            known = np.empty((len(plan.sentences), self.encoder.dim), dtype=np.float32)
+            found = (self._shelf.fill(plan.sentences, known), known)
+        plan.recall(*shared(found))
+
+    def output(self, batch: Batch) -> Float[Tensor, "batch dim"]:
+        if batch.task == NOTHING.name:
+            return torch.zeros(len(batch), self.encoder.dim)
+        if self._name is BackendName.TORCH:
+            return self.encoder(batch.tokens)[batch.columns["text"]]
+        if self._backend is None:
+            self._backend = open_backend(self.encoder, self._name)
+        return torch.from_numpy(self._backend.encode(batch.tokens))[batch.columns["text"].cpu()]
+
+    def finished(self, plan: EvaluationPlan, outputs: np.ndarray) -> dict[str, Score]:
+        self._backend = None
+        if self._shelf is not None and isinstance(plan, CosinePlan) and len(plan.pending):
+            self._shelf.add(plan.examples.sentences, outputs)
+        self._shelf = None
+        return {}

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,21 +28,18 @@ from juzhen.encoders.cross_encoder_input import CrossEncoderCollator
 from juzhen.encoders.locate import is_cross_encoder
 from juzhen.encoders.prompt_collate import PromptCollator
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
-from juzhen.encoders.token_cache import CachedTokenizer
+from juzhen.encoders.token_table import CachedTokenizer
 from juzhen.encoders.transformer import compile_layers
-from juzhen.evaluation.cut import cut_in_evaluation
-from juzhen.evaluation.describe import Described, describe_rows, with_leaks
+from juzhen.evaluation.describe import Described, cut_in_evaluation, describe_rows, with_leaks
 from juzhen.evaluation.devices import require_device
 from juzhen.evaluation.evaluators import (
-    EmbeddingEvaluator,
-    Evaluator,
     LexicalEvaluator,
     PairEvaluator,
     embedding_cache_dir,
     lexical_evaluator,
 )
-from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Sets, best_places
-from juzhen.evaluation.scoring import Evaluation, assemble_outputs
+from juzhen.evaluation.plan import NOTHING, EmbeddingEvaluator, EvaluationPlan, Evaluator, Sets, best_places
+from juzhen.evaluation.scoring import Evaluation, assemble_outputs, measure
 from juzhen.evaluation.settings import Settings
 from juzhen.evaluation.spec import HardwareConfig
 
@@ -70,12 +68,12 @@ class Pass:
         """The scores, and what is known of the rows that were scored."""
         evaluation, evaluator, collate = self.settings.evaluation, self._evaluator(), self._collator()
         plan, outputs = self._encoded(evaluator, collate, sets, tasks)
-        how = {
+        how: dict[str, Any] = {
             "bootstrap_samples": evaluation.bootstrap_samples,
             "seed": self.settings.seed,
             "rankings": evaluation.rankings,
         }
-        found = evaluator.measured(plan, outputs, seen=seen, **how)
+        found = measure(evaluator, plan, outputs, seen=seen, **how)
         rows = {f"{one.split}/{one.name}": one for one in sets if isinstance(one, Examples)}
         cut = cut_in_evaluation(self._network, collate, plan)
         return found, with_leaks(describe_rows(rows, cut, temperature=plan.temperature), seen)

@@ -7,18 +7,25 @@ from functools import partial
 import numpy as np
 import torch
 
-from juzhen.core.examples import Examples
+from juzhen.core.examples import RANKED, TEXT_COLUMNS, Examples, Kind
 from juzhen.core.measures import RANKINGS, ranking_measure
 from juzhen.core.result import WITHOUT_LEAKS, Score
 from juzhen.data.leaks import Seen
 from juzhen.data.rankings import RankingSet
-from juzhen.evaluation.plan import EvaluationPlan, require_finite
-from juzhen.metrics.correlation import bootstrap_mean
-from juzhen.metrics.ranking import COSINE_TEMPERATURE, query_numbers
-from juzhen.metrics.scoring import CONFIDENCE, score_set
-from juzhen.metrics.together import score_together
+from juzhen.evaluation.plan import EvaluationPlan, Evaluator, require_finite
+from juzhen.metrics.correlation import bootstrap_interval, bootstrap_mean, pearson, spearman
+from juzhen.metrics.distribution import score_distribution
+from juzhen.metrics.ranking import COSINE_TEMPERATURE, query_numbers, score_ranking
+from juzhen.metrics.threshold import (
+    accuracy_at,
+    area_under_curve,
+    average_precision,
+    cross_fitted_accuracy,
+    cross_fitted_f1,
+    f1_at,
+    fit_threshold,
+)
 from juzhen.metrics.transfer import classify
-from juzhen.metrics.without_leaks import score_unseen
 
 Outputs = list[tuple[np.ndarray, np.ndarray]]
 """Row numbers and the model's outputs for them, one entry per batch."""
@@ -39,6 +46,7 @@ class Evaluation:
 
 
 def measure(
+    evaluator: Evaluator,
     plan: EvaluationPlan,
     outputs: np.ndarray,
     *,
@@ -64,7 +72,7 @@ def measure(
         per_query |= {f"{one.column}/{metric}": values for metric, values in numbers.items()}
         found |= score_ranking_set(one, numbers, seen.get(one.column), **how)
     per_row = {f"{one.split}/{one.name}": values for one, values in zip(plan.sets, scores, strict=True)}
-    return Evaluation(found, per_row, per_query)
+    return Evaluation(found | evaluator.finished(plan, outputs), per_row, per_query)
 
 
 def score_ranking_set(
@@ -141,3 +149,155 @@ def score_tasks(
         reached = classify(splits, seed=seed, bootstrap_samples=bootstrap_samples, confidence=CONFIDENCE)
         found |= {f"{task.judged}/{task.name}/{metric}": one for metric, one in reached.as_scores().items()}
     return found
+
+
+CONFIDENCE = 0.95
+"""What `juzhen.core.result.Score` promises of its interval."""
+
+
+def score_set(
+    scores: np.ndarray,
+    examples: Examples,
+    *,
+    dev: tuple[np.ndarray, Examples] | None,
+    bootstrap_samples: int,
+    seed: int,
+    temperature: float = COSINE_TEMPERATURE,
+) -> dict[str, Score]:
+    """Metric name → Score, as fractions: `spearman` (with interval), `pearson`, and for labelled pairs also
+    `accuracy`, `f1`, `average_precision`, `auc`; and what `score_distribution` gives, in units of the score.
+    For positive pairs and triplets what `score_ranking` gives.
+
+    scores  the model's similarity per row, (rows,), higher = closer; (rows, candidates) of positive pairs and triplets
+    dev     scores and examples of the dev split of the same set, None where it has none
+    temperature  divides scores in `ranking_loss`
+
+    Thresholds of accuracy and F1 are fitted on dev; dev itself is cross-fitted; without dev both are None.
+    NLI pairs are correlated with the grades 1, 0.5, 0. Of single texts there is nothing to measure: the answer is
+    empty.
+
+    Raises ValueError naming set, split and the first row whose score is not finite.
+    """
+    if len(TEXT_COLUMNS[examples.kind]) == 1:
+        return {}
+    try:
+        if examples.kind in RANKED:
+            how = {"temperature": temperature, "confidence": CONFIDENCE}
+            return score_ranking(scores, examples, **how, bootstrap_samples=bootstrap_samples, seed=seed)
+        grades = examples.grades()
+        assert grades is not None  # pairs that are not ranked have an order
+        low, high = bootstrap_interval(
+            scores, grades, samples=bootstrap_samples, confidence=CONFIDENCE, seed=seed
+        )
+        found = {
+            "spearman": Score(spearman(scores, grades), low, high, count=len(grades)),
+            "pearson": Score(pearson(scores, grades), count=len(grades)),
+        }
+        spread = score_distribution(scores, grades)
+        found |= {name: Score(value, count=len(grades)) for name, value in spread.items()}
+        if examples.kind is Kind.LABELLED_PAIR:
+            found |= _decisions(scores, examples, dev=dev)
+    except ValueError as error:
+        raise ValueError(f"{examples.name}/{examples.split}: {error}") from error
+    return found
+
+
+def _decisions(
+    scores: np.ndarray, examples: Examples, *, dev: tuple[np.ndarray, Examples] | None
+) -> dict[str, Score]:
+    """Metrics that need a threshold or class, for labelled pairs."""
+    labels = examples.targets
+    assert labels is not None  # labelled pairs have labels
+    accuracy = f1 = None
+    if examples.split == "dev":
+        accuracy, f1 = cross_fitted_accuracy(scores, labels), cross_fitted_f1(scores, labels)
+    elif dev is not None:
+        dev_scores, dev_labels = dev[0], dev[1].targets
+        assert dev_labels is not None  # the same set, hence the same kind
+        by_accuracy = fit_threshold(dev_scores, dev_labels, objective="accuracy")
+        by_f1 = fit_threshold(dev_scores, dev_labels, objective="f1")
+        accuracy = accuracy_at(scores, labels, threshold=by_accuracy)
+        f1 = f1_at(scores, labels, threshold=by_f1)
+    values = {
+        "accuracy": accuracy,
+        "f1": f1,
+        "average_precision": average_precision(scores, labels),
+        "auc": area_under_curve(scores, labels),
+    }
+    return {name: Score(value, count=len(labels)) for name, value in values.items()}
+
+
+STS_SETS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb_en", "sick")
+
+
+def score_together(
+    sets: Sequence[Examples],
+    scores: Sequence[np.ndarray],
+    found: Mapping[str, Score],
+    *,
+    bootstrap_samples: int,
+    seed: int,
+) -> dict[str, Score]:
+    """`<split>/sts_all/spearman` and `<split>/sts_mean/spearman`, for splits in which all seven sets were scored.
+
+    all   Spearman over the pairs of all sets together, their gold scores brought to the range from 0 to 1 first;
+          what papers on unsupervised embeddings call "all" (Gao et al. 2021, appendix B)
+    mean  the mean of the seven correlations; None where one of them is undefined
+
+    found  metric key → Score of each set
+    """
+    together: dict[str, Score] = {}
+    for split in dict.fromkeys(one.split for one in sets):
+        chosen = {
+            one.name: (values, one) for one, values in zip(sets, scores, strict=True) if one.split == split
+        }
+        if not set(STS_SETS) <= set(chosen):
+            continue
+        values = np.concatenate([chosen[name][0] for name in STS_SETS])
+        grades = np.concatenate([chosen[name][1].grades() for name in STS_SETS])
+        low, high = bootstrap_interval(
+            values, grades, samples=bootstrap_samples, confidence=CONFIDENCE, seed=seed
+        )
+        each = [found[f"{split}/{name}/spearman"].value for name in STS_SETS]
+        defined = [value for value in each if value is not None]
+        mean = float(np.mean(defined)) if len(defined) == len(each) else None
+        together[f"{split}/sts_all/spearman"] = Score(spearman(values, grades), low, high, count=len(grades))
+        together[f"{split}/sts_mean/spearman"] = Score(mean, count=len(grades))
+    return together
+
+
+NEED_A_THRESHOLD = ("accuracy", "f1")
+"""Left out: a threshold would be fitted on rows of which some were seen as well."""
+
+
+def score_unseen(
+    scores: np.ndarray,
+    examples: Examples,
+    seen: np.ndarray,
+    *,
+    bootstrap_samples: int,
+    seed: int,
+    temperature: float = COSINE_TEMPERATURE,
+) -> dict[str, Score]:
+    """`spearman_without_leaks` and the like, with intervals and counts of their own; empty where nothing was seen.
+
+    scores  the model's similarity per row of `examples`, (rows,), as for the score of the whole set
+    seen    positions of rows that training has seen
+
+    Everything else is as `score_set` takes it. A value is None where the other rows have no correlation: none is left,
+    or one side is constant.
+    """
+    if not len(seen):
+        return {}
+    rest = np.setdiff1d(np.arange(len(examples)), seen)
+    found = score_set(
+        scores[rest],
+        examples.select(rest),
+        dev=None,
+        bootstrap_samples=bootstrap_samples,
+        seed=seed,
+        temperature=temperature,
+    )
+    return {
+        f"{metric}{WITHOUT_LEAKS}": score for metric, score in found.items() if metric not in NEED_A_THRESHOLD
+    }

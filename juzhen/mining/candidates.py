@@ -12,7 +12,7 @@ from juzhen.core.errors import UserError
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.fingerprint import encoder_digest
-from juzhen.encoders.pair_score import sides, unit
+from juzhen.encoders.pooling import sides, unit
 from juzhen.encoders.search import ApproximateIndex, Best, exact_search, pair_products
 from juzhen.encoders.sentence_encoder import BY_ITSELF, SentenceEncoder
 from juzhen.encoders.texts import BATCH_TOKENS

@@ -6,6 +6,7 @@ from typing import Any
 
 from juzhen.core.named import (
     LEXICAL,
+    NOT_PART_OF_THE_RUN,
     deciding_backbone,
     deciding_callbacks,
     deciding_set,
@@ -14,26 +15,11 @@ from juzhen.core.named import (
 )
 from juzhen.core.result import Result
 
-NOT_PART_OF_THE_ROW = (
-    "seed",
-    "name",
-    "hydra",
-    "data_dir",
-    "cache_dir",
-    "output_dir",
-    "run_dir",
-    "resume",
-    "trial",
-    "sweep_row",
-    "hardware",
+NOT_PART_OF_THE_ROW = {
+    *NOT_PART_OF_THE_RUN,
+    *("seed", "evaluate", "evaluation", "dataset", "schedule"),
     "health",  # of results from before there were callbacks
-    "callbacks",  # those that decide weights apart
-    "logger",
-    "evaluate",
-    "evaluation",
-    "dataset",
-    "schedule",
-)
+}
 """Configuration that changes no numbers, but for what `_arithmetic` takes of it; `dataset` and `schedule` are told by
 what was trained on."""
 

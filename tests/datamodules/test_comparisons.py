@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from juzhen.core.examples import Examples, Kind
-from juzhen.data.comparisons import NUM_CANDIDATES, Comparisons, neighbours_in_batches
+from juzhen.core.examples import NUM_CANDIDATES, Comparisons, Examples, Kind, neighbours_in_batches
 
 
 @given(st.integers(0, 150))
@@ -73,7 +72,7 @@ def test_copies_and_other_answers_of_an_anchor_are_no_wrong_answers():
 
 @pytest.mark.parametrize("count", [3, NUM_CANDIDATES + 5])
 def test_scores_are_those_of_each_comparison(count, monkeypatch):
-    monkeypatch.setattr("juzhen.data.comparisons.BLOCK", 7)
+    monkeypatch.setattr("juzhen.core.examples.BLOCK", 7)
     texts = {name: [f"{name}{row}" for row in range(count)] for name in ("anchor", "positive")}
     examples = Examples.from_texts("some", "dev", kind=Kind.POSITIVE_PAIR, texts=texts)
     one = Comparisons.of(examples)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from datamodules.datamodule import select
 from juzhen.core.errors import UserError
 from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
-from juzhen.data.selection import select
 
 
 def a_set(name, kind, split="dev"):

@@ -11,10 +11,9 @@ from pyarrow import parquet
 from test_source import BY_NAME, ROWS, as_json, as_tsv, dataset, load, written
 
 from juzhen.core.errors import UserError
-from juzhen.data.readers import read_table
+from juzhen.data.readers import decompressed, read_table
 from juzhen.data.source import load_examples
 from juzhen.data.spec import LayoutConfig
-from juzhen.data.unpack import decompressed
 
 TABLE = as_tsv(ROWS)
 SCORES = {"text_a": "sentence1", "text_b": "sentence2", "score": "label"}
@@ -115,7 +114,7 @@ BOMBS = {
 
 @pytest.mark.parametrize("suffix", BOMBS)
 def test_an_archive_that_unpacks_without_end_is_stopped(tmp_path, suffix, monkeypatch):
-    monkeypatch.setattr("juzhen.data.unpack.ALWAYS_BYTES", 2**18)
+    monkeypatch.setattr("juzhen.data.readers.ALWAYS_BYTES", 2**18)
     path = tmp_path / f"train.tsv{suffix}"
     path.write_bytes(BOMBS[suffix](2**24))
     with pytest.raises(UserError, match=r"unpacks to more than 200 times its size .*unpack it yourself"):

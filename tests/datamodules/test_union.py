@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from juzhen.core.examples import Examples, Kind
-from juzhen.data.comparisons import SentenceUnion
+from juzhen.core.examples import Examples, Kind, SentenceUnion
 
 
 def pairs(name, rows):

@@ -14,7 +14,7 @@ from juzhen.core.result import Result
 from juzhen.encoders import save_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.cut import Cut, cut_of, cut_texts
-from juzhen.evaluation.cut import cut_line
+from juzhen.evaluation.describe import cut_line
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from juzhen.encoders.masking import Masking, Vocabulary
 from juzhen.encoders.pooling import POOLINGS
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.spec import BackboneConfig
-from juzhen.encoders.token_cache import _key
+from juzhen.encoders.token_table import _key
 from juzhen.encoders.views import TokenViews, Views
 
 PROMPTS = {"query": "你是: ", "passage": "在这: "}

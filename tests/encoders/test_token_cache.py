@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import juzhen.encoders.token_cache as token_cache
-from juzhen.encoders.token_cache import CachedTokenizer, MappedTable, limit_size, read_table, tokenizer_digest
+import juzhen.encoders.token_table as token_cache
+from juzhen.encoders.token_table import CachedTokenizer, MappedTable, limit_size, read_table, tokenizer_digest
 
 TEXTS = ["今天天气很好", "我", "你好吗，我的朋友", "abc", "今天天气很好吗"]
 

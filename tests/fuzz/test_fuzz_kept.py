@@ -29,7 +29,7 @@ from callbacks.snapshots import (
 from juzhen.core import network
 from juzhen.core.result import Score
 from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
-from juzhen.encoders.token_cache import _is_whole, read_table, write_table
+from juzhen.encoders.token_table import _is_whole, read_table, write_table
 from juzhen.report.into import fill_pages
 from launch.stage_store import RECORD, StageEntry
 from sweeps.backends.interface import Ended

@@ -27,8 +27,8 @@ from juzhen.report.table import to_console, to_csv, to_markdown
 from juzhen.report.text import markdown
 from launch.console import result_table, show_result
 from launch.data_record import RECORD_FILE, remember_data
-from sweeps.late_columns import late_columns_line
 from sweeps.ledger import EVENTS, Cell, Ledger
+from sweeps.planner import late_columns_line
 from sweeps.status import read_status
 from sweeps.status import to_console as status_to_console
 

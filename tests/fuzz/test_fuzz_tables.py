@@ -15,10 +15,10 @@ from pyarrow import parquet
 from juzhen.cli import score
 from juzhen.core.examples import Examples
 from juzhen.data.audit.sources import text_lines
-from juzhen.data.gold import read_targets
 from juzhen.data.readers import Table
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, LayoutConfig
+from juzhen.data.verify import read_targets
 from juzhen.encoders.views_text import Translations
 
 ROWS = [("一个人在弹吉他。", "他在弹琴", "1"), ('他说"好"', "行", "0"), ("a b", "c,d", "1")]

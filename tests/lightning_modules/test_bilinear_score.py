@@ -19,7 +19,7 @@ from juzhen.encoders import load_encoder, save_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.grow import with_layers
 from juzhen.encoders.locate import SCORE_FILE
-from juzhen.encoders.pair_score import BilinearScore, sides
+from juzhen.encoders.pooling import BilinearScore, sides
 from launch.naming import run_key
 from lightning_modules.biencoder import BiEncoder
 

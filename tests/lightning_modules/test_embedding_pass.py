@@ -5,13 +5,12 @@ import pytest
 from jobs import key_of, run_job
 from test_ddp import TWO, start
 
-from juzhen.backends.torch_backend import TorchBackend
+from juzhen.backends.opening import TorchBackend
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
 from juzhen.encoders import SentenceEncoder
-from juzhen.evaluation.cosine_plan import CosinePlan
-from juzhen.evaluation.plan import NOTHING
+from juzhen.evaluation.plan import NOTHING, CosinePlan
 
 TWO_SETS = ("suite=none", *(f"+dataset@evaluate.{name}={name}" for name in ("demo_sts", "demo_qmc")))
 UNTRAINED = ("dataset=[]", *TWO_SETS)
@@ -116,8 +115,8 @@ def test_what_cannot_work_is_said_before_training(tmp_path, tiny_backbone, monke
     def refuses(encoder, name):
         raise UserError(f"no {name}")
 
-    monkeypatch.setattr("juzhen.evaluation.evaluators.open_backend", refuses)
-    monkeypatch.setattr("juzhen.evaluation.evaluators.require_packages", lambda name: None)
+    monkeypatch.setattr("juzhen.evaluation.plan.open_backend", refuses)
+    monkeypatch.setattr("juzhen.evaluation.plan.require_packages", lambda name: None)
     monkeypatch.setattr(SentenceEncoder, "forward", lambda self, tokens: pytest.fail("it trained"))
     with pytest.raises(UserError, match="no onnx"):
         run_job(tmp_path, tiny_backbone, *words, "evaluation.backend=onnx")

@@ -8,8 +8,8 @@ from safetensors.torch import load_file
 
 from juzhen.core.examples import Examples, Kind
 from juzhen.encoders import load_backbone
+from lightning_modules.base import loss_of
 from lightning_modules.biencoder import BiEncoder
-from lightning_modules.loss_arguments import loss_of
 from lightning_modules.matching import build_losses, match_losses
 
 PIECE = 24

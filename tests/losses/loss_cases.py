@@ -14,7 +14,7 @@ from juzhen import losses
 from juzhen.core.batch import Encoded
 from juzhen.core.examples import NLI_GRADES, TEXT_COLUMNS, Kind
 from juzhen.losses.loss import LossOutput
-from lightning_modules.loss_arguments import ARGUMENTS, asked_for, loss_of
+from lightning_modules.base import ARGUMENTS, asked_for, loss_of
 from lightning_modules.loss_numbers import losses_for, options
 from lightning_modules.matching import build_loss
 

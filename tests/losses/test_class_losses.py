@@ -18,7 +18,7 @@ from juzhen.losses.circle import circle
 from juzhen.losses.clustering import clustering
 from juzhen.losses.cosent import cosent
 from juzhen.losses.prototype import prototype_entropy
-from lightning_modules.loss_arguments import loss_of
+from lightning_modules.base import loss_of
 
 
 def test_angle_scores_by_hand():

@@ -4,7 +4,7 @@ from loss_cases import encoded_rows
 
 from juzhen.core.examples import Kind
 from juzhen.losses import Contrastive
-from lightning_modules.loss_arguments import loss_of
+from lightning_modules.base import loss_of
 
 
 def labelled(scores, labels):

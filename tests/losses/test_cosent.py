@@ -9,7 +9,7 @@ from loss_cases import assert_same_gradients, encoded_rows
 
 from juzhen.core.examples import Kind
 from juzhen.losses import CoSENT, cosent, cosent_weighted
-from lightning_modules.loss_arguments import loss_of
+from lightning_modules.base import loss_of
 
 # Few different targets, so that ties are the rule; scores repeat as well.
 TARGETS = st.sampled_from([0.0, 0.2, 0.2000001, 0.5, 1.0])

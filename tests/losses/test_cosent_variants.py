@@ -13,7 +13,7 @@ from juzhen.losses.cosent import cosent
 from juzhen.losses.cosent_sampled import cosent_sampled
 from juzhen.losses.cosent_weighted import cosent_weighted
 from juzhen.losses.scores import row_cosine
-from lightning_modules.loss_arguments import loss_of
+from lightning_modules.base import loss_of
 
 
 def worked_example():

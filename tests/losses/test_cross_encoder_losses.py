@@ -16,7 +16,7 @@ from juzhen.losses.ce_mse import cross_entropy_and_error
 from juzhen.losses.huber import huber
 from juzhen.losses.margin_ranking import margin_ranking
 from juzhen.losses.mse import squared_error
-from lightning_modules.loss_arguments import loss_of
+from lightning_modules.base import loss_of
 
 PLAIN = {"smoothing": 0.0, "focal_gamma": 0.0}
 

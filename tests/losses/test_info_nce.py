@@ -10,7 +10,7 @@ from loss_cases import assert_same_gradients, encoded_rows, expected_info_nce
 from juzhen.core.examples import Kind
 from juzhen.losses import InfoNCE
 from juzhen.losses.info_nce import false_negatives, info_nce
-from lightning_modules.loss_arguments import loss_of
+from lightning_modules.base import loss_of
 
 NO, YES = False, True
 

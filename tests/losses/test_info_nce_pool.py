@@ -7,7 +7,7 @@ from loss_cases import assert_same_gradients, encoded_rows
 
 from juzhen.core.examples import Kind
 from juzhen.losses import InfoNCE, InfoNCEExtended, InfoNCEPool
-from lightning_modules.loss_arguments import loss_of
+from lightning_modules.base import loss_of
 
 TAU = 0.1
 

@@ -12,7 +12,7 @@ from loss_cases import assert_same_gradients, encoded_rows, expected_info_nce_ow
 from juzhen.core.batch import Encoded
 from juzhen.core.examples import Kind
 from juzhen.losses import InfoNCE, InfoNCEInBatch, InfoNCEOwn, NTXent, SimCSENTXent
-from lightning_modules.loss_arguments import loss_of
+from lightning_modules.base import loss_of
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from torch import nn
 from juzhen import losses
 from juzhen.core.examples import Kind
 from juzhen.losses.scores import row_cosine
-from lightning_modules.loss_arguments import loss_of
+from lightning_modules.base import loss_of
 
 pytestmark = pytest.mark.oracle
 theirs = pytest.importorskip("sentence_transformers.losses", reason="needs the extra `oracle`")

@@ -8,7 +8,7 @@ from loss_cases import assert_same_gradients, encoded_rows
 from juzhen.core.examples import Kind
 from juzhen.losses import OnlineContrastive
 from juzhen.losses.online_contrastive import hard_rows, online_contrastive
-from lightning_modules.loss_arguments import loss_of
+from lightning_modules.base import loss_of
 
 labelled_scores = st.lists(
     st.tuples(st.sampled_from([0.0, 1.0]), st.sampled_from([-1.0, -0.2, 0.3, 0.5, 0.7, 0.71, 1.0])),

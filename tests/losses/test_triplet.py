@@ -5,7 +5,7 @@ from loss_cases import encoded_rows
 from juzhen.core.examples import Kind
 from juzhen.losses import TripletMargin
 from juzhen.losses.triplet import triplet_margin
-from lightning_modules.loss_arguments import loss_of
+from lightning_modules.base import loss_of
 
 
 def test_violations_by_hand():

@@ -5,9 +5,8 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.measures import MEASURES
 from juzhen.core.result import Score
-from juzhen.evaluation.cosine_plan import CosinePlan
-from juzhen.evaluation.scoring import score_sets
-from juzhen.metrics.scoring import score_set
+from juzhen.evaluation.plan import CosinePlan
+from juzhen.evaluation.scoring import score_set, score_sets
 from juzhen.metrics.threshold import cross_fitted_accuracy
 
 

@@ -5,8 +5,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from juzhen.core.examples import Examples, Kind
-from juzhen.metrics.scoring import score_set
-from juzhen.metrics.together import STS_SETS, score_together
+from juzhen.evaluation.scoring import STS_SETS, score_set, score_together
 
 
 def seven(*, without=()):

@@ -3,8 +3,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from juzhen.core.examples import Examples, Kind
-from juzhen.metrics.scoring import score_set
-from juzhen.metrics.without_leaks import score_unseen
+from juzhen.evaluation.scoring import score_set, score_unseen
 
 ROWS = 40
 SCORES = np.random.default_rng(0).random(ROWS).astype(np.float32)

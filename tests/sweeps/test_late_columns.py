@@ -2,8 +2,8 @@ import io
 
 from rich.console import Console
 
-from sweeps.late_columns import late_columns_line
 from sweeps.ledger import Cell, Event, Ledger
+from sweeps.planner import late_columns_line
 from sweeps.status import read_status, to_console
 
 

@@ -18,7 +18,7 @@ from juzhen.core.places import BUILTIN
 from juzhen.core.whole import write_json
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.embedding_cache import EmbeddingCache
-from juzhen.encoders.pair_score import unit
+from juzhen.encoders.pooling import unit
 from juzhen.mining.options import MiningOptions
 from tools.bench.child import in_child
 from tools.bench.device import held_mib

@@ -10,7 +10,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
-from lightning_modules.loss_arguments import loss_of
+from lightning_modules.base import loss_of
 from tools.bench.ours import build_module, train_ours
 from tools.bench.report import Value
 from tools.bench.rounds import alternate, compare

@@ -31,6 +31,9 @@ PACKAGES: Mapping[str, tuple[str, Sequence[str]]] = {
         (
             "evaluation.run.evaluate",
             "evaluation.scoring.Evaluation",
+            "evaluation.scoring.score_set",
+            "evaluation.scoring.score_together",
+            "evaluation.scoring.score_unseen",
             "evaluation.two_stage",
             "evaluation.settings",
         ),

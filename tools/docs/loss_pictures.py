@@ -21,7 +21,7 @@ from juzhen.cli.program import run_program
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Loss
 from juzhen.report.picture import save_picture
-from lightning_modules.loss_arguments import asked_for
+from lightning_modules.base import asked_for
 from lightning_modules.loss_numbers import losses_for, options
 from lightning_modules.matching import build_loss
 from tools.bench.plots import COLOURS, MARKERS, STYLE

@@ -32,12 +32,3 @@ def as_yaml(value: object) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(as_yaml, value)) + "]"
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def beneath(text: str) -> str:
-    """A page's text with every heading one level lower, to stand below another one."""
-    lines, fenced = [], False
-    for line in text.splitlines():
-        fenced ^= line.startswith("```")
-        lines.append(f"#{line}" if line.startswith("#") and not fenced else line)
-    return "\n".join(lines) + "\n"

@@ -8,9 +8,9 @@ from omegaconf import OmegaConf
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.configured import read_description
+from juzhen.data.readers import decompressed
 from juzhen.data.source import load_examples
 from juzhen.data.spec import Source
-from juzhen.data.unpack import decompressed
 
 EVALUATION_SPLITS = ("dev", "test")
 TEXT_SUFFIXES = (".txt", ".txt.zst", ".txt.gz")

@@ -1,7 +1,5 @@
-"""The Result of a stage, put together from what the run knows."""
+"""What a Result tells of the training of a stage."""
 
-from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,49 +11,7 @@ from callbacks.resume import ResumePoint
 from callbacks.selection import BEST, LAST, BestOnDev
 from callbacks.set_counts import SetCounts
 from callbacks.throughput import Throughput
-from conf.job import JobConfig
 from datamodules.datamodule import SentenceDataModule
-from juzhen.core.environment import describe_environment
-from juzhen.core.result import Result, Score
-from juzhen.encoders.cut import Cut
-from juzhen.evaluation.describe import describe_rows, with_leaks
-from juzhen.evaluation.devices import device_name
-from lightning_modules.base import SentenceModule
-
-
-def build_result(
-    job: JobConfig,
-    *,
-    key: str,
-    settings: dict[str, Any],
-    module: SentenceModule,
-    data: SentenceDataModule,
-    trainer: pl.Trainer,
-    untrained: dict[str, Score],
-    training: dict[str, Any],
-    cut: Mapping[str, Cut],
-) -> Result:
-    """Everything measured in the stage that `trainer` has just tested; `training` as `describe_training` gives it."""
-    rows = {f"train/{name}": examples for name, examples in data.train.items()}
-    rows |= {f"{one.split}/{one.name}": one for one in data.data.evaluation}
-    temperature = None if data.test_plan is None else data.test_plan.temperature
-    described = describe_rows(rows, cut, temperature=temperature)
-    return Result(
-        name=job.name,
-        key=key,
-        trained_on=list(data.stage.history),
-        scores=module.scores | data.data.missing,
-        untrained=untrained,
-        config=settings,
-        data=with_leaks(described, module.seen),
-        training=training,
-        environment=describe_environment() | {"device": device_name(job.hardware)},
-        seed=job.seed,
-        stage=data.stage.index,
-        finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        transfer={task.name: task.described() for task in data.data.tasks},
-        unscored=data.data.unscored,
-    )
 
 
 def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str, Any]:
