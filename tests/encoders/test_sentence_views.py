@@ -76,7 +76,7 @@ words_of_any_size = st.integers(1, 30).map(np.arange)
 
 
 @given(words=words_of_any_size, seed=st.integers(0, 1000), name=st.sampled_from(sorted(TOKEN_VIEWS)))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_what_a_view_keeps_of_the_words(words, seed, name):
     kept = TOKEN_VIEWS[name](words, NUMBERS[name], np.random.default_rng(seed))
     assert len(kept)
