@@ -42,11 +42,7 @@ def test_ids_and_segments_are_those_of_the_tokenizer(any_folder, joint, max_leng
     firsts = [text[: max_length - 2] for text in FIRST]
     ids, segments = encoder.template.join(*tables(encoder, firsts), max_length=max_length)
     told = encoder.inner.tokenizer(
-        firsts,
-        SECOND,
-        truncation="longest_first",
-        max_length=max_length,
-        return_token_type_ids=True,
+        firsts, SECOND, truncation="longest_first", max_length=max_length, return_token_type_ids=True
     )
     for row, (first, second) in enumerate(zip(firsts, SECOND, strict=True)):
         both_too_long = min(len(first), len(second)) > max_length

@@ -16,14 +16,7 @@ from juzhen.encoders.views_collate import ViewCollator
 from juzhen.encoders.views_text import LEXICON, Synonyms, TextViews, Translations, builtin_synonyms
 
 LINES = ["一二三四五六七八九十", "buy the iphone 16 天地玄黄", "今天天气非常好", "好"]
-NUMBERS = {
-    "delete": 0.3,
-    "repeat": 0.3,
-    "cutoff": 0.4,
-    "shuffle": 3,
-    "synonym": 0.5,
-    "translations": None,
-}
+NUMBERS = {"delete": 0.3, "repeat": 0.3, "cutoff": 0.4, "shuffle": 3, "synonym": 0.5, "translations": None}
 
 
 def views(*names, **numbers):

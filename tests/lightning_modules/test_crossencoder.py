@@ -258,10 +258,7 @@ def test_what_training_scores_evaluation_scores(tiny_backbone):
     np.testing.assert_allclose(plan.logits(outputs)[0], encoded.logits, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "loss",
-    ["cosent", "bce", "ce", "margin_ranking"],
-)
+@pytest.mark.parametrize("loss", ["cosent", "bce", "ce", "margin_ranking"])
 @pytest.mark.slow
 def test_what_it_was_taught_it_scores_rightly(loss, tmp_path, tiny_backbone):
     """A few pairs, seen until they are known: positives score higher, not lower."""

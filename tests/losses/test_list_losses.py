@@ -9,16 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from juzhen.losses import (
-    LambdaLoss,
-    ListKL,
-    ListMLE,
-    MarginMSE,
-    lambda_loss,
-    list_kl,
-    list_mle,
-    margin_mse,
-)
+from juzhen.losses import LambdaLoss, ListKL, ListMLE, MarginMSE, lambda_loss, list_kl, list_mle, margin_mse
 
 sizes = st.tuples(st.integers(1, 4), st.integers(2, 5), st.integers(0, 10**6))
 grades = st.integers(0, 3)
