@@ -74,9 +74,12 @@ class Groups:
         self.loader = loader
         self.names = [name for name in loader.list_groups("") if name != "hydra"]
         self._parser = OverridesParser.create(config_loader=loader)
+        self._options: dict[str, list[str]] = {}
 
     def options(self, group: str) -> list[str]:
-        return self.loader.get_group_options(group, ObjectType.CONFIG)
+        if group not in self._options:  # Hydra reads the folders anew each time
+            self._options[group] = self.loader.get_group_options(group, ObjectType.CONFIG)
+        return self._options[group]
 
     def is_group(self, name: str) -> bool:
         return name in self.names or bool("." not in name and self.options(name))

@@ -26,8 +26,20 @@ install_import_hook(["juzhen.losses", "juzhen.encoders.pooling"], "beartype.bear
 # Looking for cycles among all that torch and pytest have loaded took a fifth of the time of composing a job.
 gc.set_threshold(50_000, 20, 20)
 
+# A job waits twenty times for the disk, against a power cut; what a killed process has written is there without.
+os.fsync = os.fstat  # a descriptor that is none is refused all the same
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "tests"))
+
+
+def pytest_configure() -> None:
+    from compositions import share_compositions
+    from hypothesis import settings
+
+    share_compositions()
+    settings.register_profile("suite", deadline=None)  # the time of an example says how busy the machine is
+    settings.load_profile("suite")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -37,11 +37,7 @@ def test_only_a_gpu_is_sent_to_without_waiting(monkeypatch):
     )
     for device in ("cpu", "mps", "cuda"):
         batch(pack([[5, 6], [7, 8]])).to(device)
-    assert dict(asked) == {
-        "cpu": {},
-        "mps": {},
-        "cuda": {"non_blocking": True},
-    }
+    assert dict(asked) == {"cpu": {}, "mps": {}, "cuda": {"non_blocking": True}}
 
 
 def test_boundaries_are_those_of_the_sentences_and_stay_with_their_tokens():

@@ -223,24 +223,6 @@ def test_every_loss_on_file_is_tried(project_root):
     assert {path.stem for path in (project_root / "conf" / "loss").glob("*.yaml")} == set(FITS) | NEEDS_MODEL
 
 
-@pytest.mark.parametrize(
-    ("loss", "message"),
-    [
-        ("ce", "needs one logit per class, and BiEncoder gives none"),
-        (
-            "distill",
-            "needs the vector of a teacher .* BiEncoder gives none; type model=distill model.teacher=<",
-        ),
-    ],
-)
-def test_a_loss_is_refused_by_a_model_without_what_it_reads(
-    loss, message, tmp_path, tiny_backbone, monkeypatch
-):
-    forbid_reading(monkeypatch)
-    with pytest.raises(UserError, match=f"loss={loss} {message}"):
-        run_job(tmp_path, tiny_backbone, "dataset=[demo_qmc]", f"loss={loss}")
-
-
 def losses_on_sets():
     """Every loss with every set; slow, but for one set that it takes, one that it refuses, and losses used OFTEN."""
     for loss, fitting in FITS.items():

@@ -246,11 +246,7 @@ SLIPS = [
         ["table", "runs", "--markdwon", "x"],
         ["--markdwon: there is no such option; did you mean --markdown?"],
     ),
-    (
-        verbs,
-        ["compare", "runs", "--split", "dev"],
-        ["--split: an option of table, report, dashboards alone"],
-    ),
+    (verbs, ["compare", "runs", "--split", "dev"], ["--split: an option of table, report, dashboards alone"]),
     (verbs, ["table", ""], ["error: folder: expected a file or a folder, not an empty text"]),
     (verbs, ["table", "runs", "--csv", " "], ["error: --csv: expected a file or a folder"]),
     (verbs, ["table", "a" * 300], ["(300 characters): File name too long"]),

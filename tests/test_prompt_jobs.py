@@ -1,12 +1,10 @@
-"""Jobs whose encoder wants a prompt: what they leave behind, their key, and what is refused before rows are read."""
+"""Jobs whose encoder wants a prompt: what they leave behind, and their key."""
 
 import shutil
 
-import pytest
-from jobs import compose_job, forbid_reading, run_job
+from jobs import compose_job, run_job
 from omegaconf import open_dict
 
-from juzhen.core.errors import UserError
 from juzhen.core.named import PROMPT_KEYS
 from juzhen.core.result import Result
 from juzhen.encoders import SentenceEncoder
@@ -44,21 +42,3 @@ def test_a_job_trains_and_saves_with_its_prompt(tiny_backbone, tmp_path):
 
 def key_from(folder):
     return run_key(compose_job("dataset=[]", f"init_from={folder}"))
-
-
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        (("model=crossencoder",), r"two sentences in one input.*'问：'.*default_prompt_name=none"),
-        (
-            ("model=simcse", "loss=info_nce_pool", "model.language=zh"),
-            r"templates.*'问：'.*default_prompt_name=none",
-        ),
-    ],
-)
-def test_models_without_single_sentences_refuse_a_prompt_before_rows_are_read(
-    tiny_backbone, tmp_path, monkeypatch, model, message
-):
-    forbid_reading(monkeypatch)
-    with pytest.raises(UserError, match=message):
-        run_job(tmp_path, tiny_backbone, *model, *PROMPT)

@@ -84,8 +84,7 @@ def test_without_rows_and_without_values():
 
 
 @pytest.mark.parametrize(
-    ("columns", "is_terminal", "width"),
-    [("50", False, 50), ("", True, 80), ("", False, None)],
+    ("columns", "is_terminal", "width"), [("50", False, 50), ("", True, 80), ("", False, None)]
 )
 def test_who_looks_gets_a_table_and_a_pipe_none(monkeypatch, columns, is_terminal, width):
     monkeypatch.setenv("COLUMNS", columns)

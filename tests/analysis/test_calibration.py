@@ -237,14 +237,8 @@ def test_two_sentences_are_scored_by_two_runs(runs, fitted, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (
-            ["--fuse", "{joint}", "{other}"],
-            "--fuse needs --calibration FILE, which juzhen fuse writes",
-        ),
-        (
-            ["{joint}", "--scaling", "platt"],
-            "--scaling needs --calibration FILE, which juzhen calibrate",
-        ),
+        (["--fuse", "{joint}", "{other}"], "--fuse needs --calibration FILE, which juzhen fuse writes"),
+        (["{joint}", "--scaling", "platt"], "--scaling needs --calibration FILE, which juzhen calibrate"),
         (["{joint}", "--calibration", "{fusion}"], "is of two runs; name both: --fuse RUN RUN"),
         (
             ["--fuse", "{other}", "{joint}", "--calibration", "{fusion}"],
@@ -263,10 +257,7 @@ def test_two_sentences_are_scored_by_two_runs(runs, fitted, capsys):
             ["{joint}", "--calibration", "{joint}/result.json"],
             "result.json: has no fitted; expected what this version",
         ),
-        (
-            ["{joint}", "--calibration", "none.json"],
-            "none.json: no such file; it is written by juzhen",
-        ),
+        (["{joint}", "--calibration", "none.json"], "none.json: no such file; it is written by juzhen"),
         (
             ["--fuse", "{joint}", "{other}", "--calibration", "{graded}", "--scaling", "platt"],
             "fitted on a set without 0/1 labels",

@@ -27,8 +27,7 @@ def test_what_is_written_is_read_back(benchmark, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("rows", "message"),
-    [([{"a": 1}, {"b": 1}], "different keys"), ([{"a": [1]}], "no plain value")],
+    ("rows", "message"), [([{"a": 1}, {"b": 1}], "different keys"), ([{"a": [1]}], "no plain value")]
 )
 def test_rows_that_are_no_table_are_refused(rows, message):
     with pytest.raises(ValueError, match=message):

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+import yaml
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
@@ -44,8 +45,12 @@ OFFICIAL_TEST_ROWS = {
 }
 """Of sets whose authors publish a labelled test split of one size; the YAML files say where it is from."""
 
-LAYOUTS = [(name, layout) for name in DATASETS for layout in config_of(name).layouts]
-JUDGEMENTS = [name for name in DATASETS if config_of(name).kind in JUDGED]
+LOADER = getattr(
+    yaml, "CSafeLoader", yaml.SafeLoader
+)  # every worker reads all files when it collects the tests
+FILES = {name: yaml.load((CONF / "dataset" / f"{name}.yaml").read_text("utf-8"), LOADER) for name in DATASETS}
+LAYOUTS = [(name, layout) for name, file in FILES.items() for layout in file["layouts"]]
+JUDGEMENTS = [name for name, file in FILES.items() if file["kind"] in JUDGED]
 
 
 @pytest.mark.parametrize("name", DATASETS)

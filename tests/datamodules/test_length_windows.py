@@ -17,7 +17,7 @@ def made(lengths, classes=None, *, batch_size=8, window=4, seed=0):
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=300), st.integers(1, 9), st.integers(0, 3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_each_row_is_seen_once_per_epoch(lengths, window, epoch):
     rows = np.concatenate([rows for _, rows in made(lengths, window=window).epoch(epoch)])
     assert sorted(rows) == list(range(len(lengths)))
@@ -58,7 +58,7 @@ def test_rows_stay_inside_their_window():
 
 
 @given(st.integers(0, 59))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_a_stream_started_late_equals_the_tail_of_the_whole(start):
     lengths = np.random.default_rng(2).integers(1, 30, 100)
     late = made(lengths)
@@ -98,7 +98,7 @@ def most_off(stream, groups):
     st.sampled_from(["label", "length", "label_length"]),
     st.integers(0, 2),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_strata_lose_no_row_and_a_late_start_is_the_tail(rows, by, epoch):
     labels, lengths = np.array(rows).T
     stream, late = (of_strata(by, labels.astype(np.float32), lengths) for _ in range(2))

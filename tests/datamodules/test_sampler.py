@@ -19,7 +19,7 @@ def stream(size_of, *, batch_size=8, num_batches=None, seed=0, **more):
 
 
 @given(sizes, st.integers(1, 40), st.integers(0, 5))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_row_is_seen_once_per_epoch(size_of, batch_size, epoch):
     batches = stream(size_of, batch_size=batch_size).epoch(epoch)
     seen = Counter((task, row) for task, rows in batches for row in rows)
@@ -27,7 +27,7 @@ def test_every_row_is_seen_once_per_epoch(size_of, batch_size, epoch):
 
 
 @given(st.integers(1, 500), st.integers(2, 64))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_no_batch_is_larger_than_asked_and_no_tail_is_tiny(size, batch_size):
     lengths = [len(rows) for _, rows in stream({"a": size}, batch_size=batch_size).epoch(0)]
     assert max(lengths) <= batch_size
@@ -45,7 +45,7 @@ def test_order_depends_on_seed_and_epoch():
 
 
 @given(sizes, st.integers(0, 60))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_stream_started_late_equals_the_tail_of_the_whole(size_of, start):
     whole = list(stream(size_of, num_batches=60))
     late = stream(size_of, num_batches=60)
@@ -65,7 +65,7 @@ def test_processes_share_each_batch_without_overlap():
 
 
 @given(st.lists(st.integers(1, 90), min_size=1, max_size=200), st.integers(1, 300))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_token_budget_is_kept_and_nothing_is_lost(lengths, max_tokens):
     lengths = np.array(lengths)
     batches = list(TokenBudget(lengths, max_tokens=max_tokens))
@@ -94,7 +94,7 @@ def test_shares_decide_how_often_a_set_comes():
 
 
 @given(sizes, st.lists(st.floats(0.01, 100), min_size=3, max_size=3), st.integers(0, 80))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_with_shares_no_row_comes_again_before_all_others_have(size_of, shares, start):
     chosen = dict(zip(size_of, shares, strict=False))
     whole = stream(size_of, num_batches=120, shares=chosen)

@@ -141,7 +141,7 @@ CELL = st.text(st.characters(exclude_characters="\t\n\r", exclude_categories=["C
 CELL = CELL.map(str.strip).filter(lambda text: text_fault(text) is None)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(rows=st.lists(st.tuples(CELL, CELL, st.sampled_from([0, 1])), min_size=1, max_size=8))
 def test_any_text_survives_tsv_csv_and_json(tmp_path_factory, rows):
     folder = tmp_path_factory.mktemp("any")

@@ -30,12 +30,7 @@ def config(tmp_path, content, *, name="some.txt", window=10, **layout):
     files = {"train": name, "dev": "dev.txt", "test": "test.txt"}
     given = LayoutConfig(files=files, columns={"text": 0}, header=False, window=window, **layout)
     return DatasetConfig(
-        name="some",
-        kind="sentence",
-        language="zh",
-        layout="txt",
-        layouts={"txt": given},
-        rows={},
+        name="some", kind="sentence", language="zh", layout="txt", layouts={"txt": given}, rows={}
     )
 
 

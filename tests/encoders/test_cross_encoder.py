@@ -42,11 +42,7 @@ def test_ids_and_segments_are_those_of_the_tokenizer(any_folder, joint, max_leng
     firsts = [text[: max_length - 2] for text in FIRST]
     ids, segments = encoder.template.join(*tables(encoder, firsts), max_length=max_length)
     told = encoder.inner.tokenizer(
-        firsts,
-        SECOND,
-        truncation="longest_first",
-        max_length=max_length,
-        return_token_type_ids=True,
+        firsts, SECOND, truncation="longest_first", max_length=max_length, return_token_type_ids=True
     )
     for row, (first, second) in enumerate(zip(firsts, SECOND, strict=True)):
         both_too_long = min(len(first), len(second)) > max_length
@@ -60,7 +56,7 @@ def test_ids_and_segments_are_those_of_the_tokenizer(any_folder, joint, max_leng
 
 @example(first=13, second=13, max_length=28)  # equally long, an odd number of tokens left
 @given(first=st.integers(1, 40), second=st.integers(1, 40), max_length=st.integers(5, 60))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_the_longer_sentence_is_cut_first(tokenizer, first, second, max_length):
     template = PairTemplate(*[tuple(np.zeros(1, np.int32) for _ in range(3))] * 2, (0, 1), (1, 1), False)
     lengths = [np.array([count + 2]) for count in (first, second)]

@@ -12,7 +12,7 @@ TEXTS = ["今天天气很好", "我", "你好吗，我的朋友，今天一起�
 
 
 @given(st.lists(st.lists(st.integers(5, 90), min_size=1, max_size=40), min_size=1, max_size=30))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_packing_loses_nothing(token_lists):
     tokens = pack(token_lists)
     packed = list(tokens.input_ids.split(tokens.lengths.tolist()))
@@ -44,7 +44,7 @@ def groups_by_hand(lengths, max_tokens):
     st.one_of(st.none(), st.integers(1, 200)),
     st.data(),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_packing_equals_plain_loops(table, max_tokens, data):
     rows = data.draw(st.lists(st.integers(0, len(table) - 1), min_size=1, max_size=30))
     tokens = pack(TokenTable.of(table)[rows], max_group_tokens=max_tokens)
@@ -141,7 +141,7 @@ def test_the_backbone_alone_still_takes_padded_input(bert_folder, load):
     st.lists(st.lists(st.integers(5, 90), min_size=1, max_size=20), min_size=1, max_size=30),
     st.integers(1, 60),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_pieces_are_the_whole_in_packed_order(token_lists, max_tokens):
     tokens = pack(token_lists, max_group_tokens=max_tokens)
     pieces = list(tokens.micro_batches(max_tokens))

@@ -148,10 +148,7 @@ def test_a_configuration_goes_before_what_a_folder_says(
     [
         ({"default_prompt_name": "qeury"}, "backbone.default_prompt_name=qeury: .* did you mean query"),
         ({"prompts": {"other": "x"}}, "backbone.default_prompt_name=query: no such prompt"),
-        (
-            {"max_length": 5},
-            "backbone.max_length=5: the prompt .* takes 5 tokens .* backbone.max_length=21",
-        ),
+        ({"max_length": 5}, "backbone.max_length=5: the prompt .* takes 5 tokens .* backbone.max_length=21"),
     ],
 )
 def test_what_cannot_be_is_refused_in_words_of_the_configuration(

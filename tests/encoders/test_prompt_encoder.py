@@ -59,7 +59,7 @@ def test_arithmetic_gives_what_tokenising_the_whole_text_gives(tokenizer, templa
 @given(
     st.lists(st.tuples(st.lists(st.integers(5, 90), max_size=9), st.integers(0, 2)), min_size=1, max_size=9)
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_wrapping_equals_plain_lists(rows):
     templates = [
         Template(np.array(a), np.array(b), ()) for a, b in (([100, 101], [102]), ([], [103]), ([104], []))

@@ -49,13 +49,7 @@ def test_tokenize_in_portions_equals_one_call(bert_folder, load, monkeypatch):
 
 @pytest.mark.parametrize(
     ("progress", "is_terminal", "patience", "started"),
-    [
-        (True, False, 9, 1),
-        (False, True, 0, 0),
-        (None, True, 0, 1),
-        (None, True, 9, 0),
-        (None, False, 0, 0),
-    ],
+    [(True, False, 9, 1), (False, True, 0, 0), (None, True, 0, 1), (None, True, 9, 0), (None, False, 0, 0)],
 )
 def test_a_bar_is_shown_on_demand_or_on_a_terminal_for_long_work(
     bert_folder, load, monkeypatch, progress, is_terminal, patience, started

@@ -16,14 +16,7 @@ from juzhen.encoders.views_collate import ViewCollator
 from juzhen.encoders.views_text import LEXICON, Synonyms, TextViews, Translations, builtin_synonyms
 
 LINES = ["一二三四五六七八九十", "buy the iphone 16 天地玄黄", "今天天气非常好", "好"]
-NUMBERS = {
-    "delete": 0.3,
-    "repeat": 0.3,
-    "cutoff": 0.4,
-    "shuffle": 3,
-    "synonym": 0.5,
-    "translations": None,
-}
+NUMBERS = {"delete": 0.3, "repeat": 0.3, "cutoff": 0.4, "shuffle": 3, "synonym": 0.5, "translations": None}
 
 
 def views(*names, **numbers):
@@ -76,7 +69,7 @@ words_of_any_size = st.integers(1, 30).map(np.arange)
 
 
 @given(words=words_of_any_size, seed=st.integers(0, 1000), name=st.sampled_from(sorted(TOKEN_VIEWS)))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_what_a_view_keeps_of_the_words(words, seed, name):
     kept = TOKEN_VIEWS[name](words, NUMBERS[name], np.random.default_rng(seed))
     assert len(kept)

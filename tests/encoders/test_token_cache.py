@@ -134,7 +134,7 @@ def test_a_broken_file_is_named_and_replaced(encoder, tmp_path, monkeypatch, spo
 
 
 @given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.filterwarnings("ignore:.*no token table that can be used")
 def test_no_flipped_bit_gives_wrong_numbers(encoder, tmp_path, place, bit):
     cached = CachedTokenizer(encoder, tmp_path, progress=False)

@@ -1,7 +1,7 @@
-"""Jobs with augmentation: what is learnt, that it is the same again, what decides the key, and what is refused."""
+"""Jobs with augmentation: what is learnt, that it is the same again, what decides the key, and wrong numbers."""
 
 import pytest
-from jobs import forbid_reading, key_of, run_job, typed_job, weights
+from jobs import key_of, run_job, typed_job, weights
 
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
@@ -55,49 +55,6 @@ def test_a_file_of_translations_counts_by_what_it_says(tmp_path):
     settings = {"views": ["translation"], "probability": 0.5, "sets": None}
     one, two, three = (deciding_augmentation(settings | {"translations": str(path)}) for path in paths)
     assert one == two != three
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (
-            ["augmentation=noise", "model=mlm", "dataset=[text_lctt]"],
-            "MaskedLanguageModel learns from text alone",
-        ),
-        (
-            ["augmentation=synonym", "model=views", "loss=info_nce"],
-            "ViewEncoder learns from text alone.*model=views",
-        ),
-        (["augmentation=noise", "loss=simcse"], "the loss of demo_sts learns from single sentences"),
-        (
-            ["augmentation=translation"],
-            r"augmentation.views=\['translation'\]: .*augmentation.translations=<file",
-        ),
-        (
-            ["augmentation=translation", "augmentation.translations=no.tsv"],
-            "augmentation.translations=no.tsv: no such",
-        ),
-        (["augmentation.views=[delete,synonym]"], r"come first, as in \[synonym,delete\]"),
-        (
-            ["augmentation.views=[synonym,translation]"],
-            r"come first, as in \[translation,synonym\]; a translation is",
-        ),
-        (
-            ["augmentation=noise", "augmentation.sets=[demo_stx]"],
-            "does not learn from demo_stx; did you mean demo_sts",
-        ),
-        (["augmentation=noise", "augmentation.sets=[]"], "expected names of sets, or null for all"),
-        (
-            ["augmentation=noise", "augmentation.probability=1.5"],
-            "probability=1.5: expected a number above 0, 1 at",
-        ),
-    ],
-)
-@pytest.mark.sampled(3)
-def test_refusals_come_before_data_are_read(words, message, tmp_path, tiny_backbone, monkeypatch):
-    forbid_reading(monkeypatch)
-    with pytest.raises(UserError, match=message):
-        run_job(tmp_path, tiny_backbone, *words)
 
 
 def test_what_learns_nothing_is_left_alone(tmp_path, tiny_backbone):

@@ -145,21 +145,6 @@ def test_stages_carry_it_on(tmp_path, tiny_backbone):
 
 
 @pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["loss=cosine"], "model.score=bilinear: loss=cosine does not read the score .*model.score=cosine"),
-        (["loss=info_nce", "dataset=[demo_qmc]"], "loss=info_nce does not read the score of a pair"),
-        (["loss=cosent_layers"], "loss=cosent_layers does not read the score"),
-        (["loss=by_kind", "dataset=[demo_nli]"], "loss=softmax does not read the score"),
-    ],
-)
-def test_losses_that_would_not_train_it_are_refused(overrides, message, tmp_path, tiny_backbone, monkeypatch):
-    forbid_reading(monkeypatch)
-    with pytest.raises(UserError, match=message):
-        run_job(tmp_path, tiny_backbone, "model.score=bilinear", *overrides)
-
-
-@pytest.mark.parametrize(
     "words", [["model=crops", "loss=info_nce"], ["model=mlm"], ["model=views", "loss=info_nce"]]
 )
 def test_models_of_text_refuse_an_encoder_that_has_it(run, words, tmp_path, tiny_backbone, monkeypatch):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from expected_losses import EXPECTED
-from jobs import forbid_reading, logged, module_of, run_job, weights
+from jobs import logged, module_of, run_job, weights
 from jobs import typed_job as whole_job
 
 from conf.declared import declared
@@ -70,29 +70,6 @@ def test_every_loss_that_fits_takes_steps(loss, tmp_path, tiny_backbone):
     assert Result.read(run).training["steps"] == 2
     before = PairEncoder.load(run).head.weight
     assert before.shape[0] == (3 if loss == "ce" else 1)
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["loss=cosine"], "loss=cosine needs a cosine of two embeddings, and CrossEncoder gives none"),
-        (["loss=softmax", "dataset=[demo_qmc]"], "needs an embedding of each sentence"),
-        (["loss=ce", "dataset=[demo_sts]"], "loss=ce needs labelled pairs or NLI pairs; demo_sts gives"),
-        (["loss=ce", "dataset=[demo_qmc,demo_nli]"], "one head.* demo_qmc 2, demo_nli 3"),
-        (["model.pooling=max"], "model.pooling=max is not an option"),
-        (["backbone.layer_norm=true"], "backbone.layer_norm=true is for embeddings"),
-        (["model.head_dropout=1"], "model.head_dropout=1.*: expected a share from 0 to below 1"),
-        (["evaluation.backend=onnx"], "evaluation.backend"),
-        (["evaluation.cache_embeddings=true"], "cross-encoder has none"),
-        (["dataset=[demo_nli]", "model.symmetric=true"], "premise and hypothesis cannot be exchanged"),
-        (["dataset=[demo_nli]", "model.symmetric_training=true"], "premise and hypothesis"),
-    ],
-)
-@pytest.mark.sampled(3)
-def test_refusals_come_before_data_are_read(overrides, message, tmp_path, tiny_backbone, monkeypatch):
-    forbid_reading(monkeypatch)
-    with pytest.raises(UserError, match=message):
-        run_job(tmp_path, tiny_backbone, "model=crossencoder", *overrides)
 
 
 @pytest.fixture(scope="module")
@@ -281,10 +258,7 @@ def test_what_training_scores_evaluation_scores(tiny_backbone):
     np.testing.assert_allclose(plan.logits(outputs)[0], encoded.logits, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "loss",
-    ["cosent", "bce", "ce", "margin_ranking"],
-)
+@pytest.mark.parametrize("loss", ["cosent", "bce", "ce", "margin_ranking"])
 @pytest.mark.slow
 def test_what_it_was_taught_it_scores_rightly(loss, tmp_path, tiny_backbone):
     """A few pairs, seen until they are known: positives score higher, not lower."""

@@ -1,11 +1,10 @@
-"""Jobs of model=guided: what the guide's vectors are, where they come from, and what is refused."""
+"""Jobs of model=guided: what the guide's vectors are, and where they come from."""
 
 import numpy as np
 import pytest
 import torch
-from jobs import forbid_reading, logged, run_job
+from jobs import logged, run_job
 
-from juzhen.core.errors import UserError
 from juzhen.encoders import SentenceEncoder
 from lightning_modules.guided import Guided
 
@@ -52,26 +51,3 @@ def test_micro_batches_do_not_change_what_is_learnt(tmp_path, tiny_backbone):
     whole = logged(run_job(tmp_path / "whole", tiny_backbone, *words))
     pieced = logged(run_job(tmp_path / "pieced", tiny_backbone, *words, "hardware.micro_batch_tokens=40"))
     torch.testing.assert_close(torch.tensor(pieced), torch.tensor(whole), rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["model.teacher=nowhere/at/all"], "nowhere/at/all: no such folder"),
-        (["loss=info_nce"], "loss=info_nce needs .*, and Guided gives none; choose one of info_nce_guided"),
-        (["cache_dir=null"], "cache_dir=null: the teacher's vectors are kept on the disk"),
-        (["+model.score=bilinear"], "loss=info_nce_guided does not read the score of a pair"),
-        (["dataset=[demo_sts]"], "demo_sts gives scored pairs and no view leads there"),
-        (
-            ["model=biencoder", "~model.teacher"],
-            "loss=info_nce_guided needs the vectors of a guide .*; type model=guided model.teacher=",
-        ),
-    ],
-)
-def test_refusals_come_before_data_are_read(words, message, tmp_path, tiny_backbone, monkeypatch):
-    forbid_reading(monkeypatch)
-    job = [word for word in JOB if "~model.teacher" not in words or not word.startswith("model")]
-    words = [word for word in words if not word.startswith("~")]
-    dataset = [] if any("dataset" in word for word in words) else ["dataset=[demo_qmc]"]
-    with pytest.raises(UserError, match=message):
-        run_job(tmp_path, tiny_backbone, *job, *dataset, *words)

@@ -19,11 +19,7 @@ from lightning_modules.learnable import check_learnable
 from lightning_modules.loss_numbers import losses_for, options
 from lightning_modules.matching import build_loss
 
-NAMES = {
-    Kind.SCORED_PAIR: "demo_sts",
-    Kind.LABELLED_PAIR: "demo_qmc",
-    Kind.NLI_PAIR: "demo_nli",
-}
+NAMES = {Kind.SCORED_PAIR: "demo_sts", Kind.LABELLED_PAIR: "demo_qmc", Kind.NLI_PAIR: "demo_nli"}
 
 
 @pytest.fixture(scope="module")
@@ -236,8 +232,7 @@ def test_a_job_says_it_before_it_loads_a_model(tmp_path, tiny_backbone, capsys, 
     )
     told = desk.refuses(*OWN, "training.batch_size=1")
     says(
-        told,
-        "training.batch_size=1: loss=cosent compares a row with rows of other gold values in its batch",
+        told, "training.batch_size=1: loss=cosent compares a row with rows of other gold values in its batch"
     )
     desk.write("train.tsv", GOOD.replace("4.0", "1.0").replace("5.0", "1.0").encode())
     says(desk.refuses(*OWN), "demo_sts/train: 3 rows: all of them have the gold value 1")

@@ -101,11 +101,7 @@ def test_the_cross_encoder_scores_each_pair_as_it_would_alone(ranked, tmp_path, 
         (SCORED, "nan", r"train.tsv.*8: score_negative_2 is 'nan', expected a finite number"),
         (SCORED, "viel", r"train.tsv.*8: score_negative_2 is 'viel', expected a finite number"),
         (without("score_negative"), "0", "a triplet needs a column for score_negative, "),
-        (
-            without("negative_2"),
-            "0",
-            "names the field score_negative_2, which a triplet does not have",
-        ),
+        (without("negative_2"), "0", "names the field score_negative_2, which a triplet does not have"),
     ],
 )
 def test_bad_scores_are_refused(columns, last, message, ranked, tmp_path, tiny_backbone):

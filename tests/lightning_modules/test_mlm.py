@@ -49,21 +49,22 @@ def overrides(text_folder, *more):
     return (*TEXT, f"data_dir={text_folder}", f"{layout}.held_out_percent=20", "debug_rows=80", *more)
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory, tiny_backbone, text_folder):
+def trained(folder, backbone, text_folder, steps):
+    half = f"training.validate_every={steps // 2} steps"
+    words = ("training.batch_size=16", "optimizer.lr=1e-2", "logger.every_steps=1", *SCORED)
     return run_job(
-        tmp_path_factory.mktemp("mlm"),
-        tiny_backbone,
-        *overrides(text_folder, "training.duration=40 steps", "training.validate_every=20 steps"),
-        "training.batch_size=16",
-        "optimizer.lr=1e-2",
-        "logger.every_steps=1",
-        *SCORED,
+        folder, backbone, *overrides(text_folder, f"training.duration={steps} steps", half), *words
     )
 
 
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, tiny_backbone, text_folder):
+    return trained(tmp_path_factory.mktemp("mlm"), tiny_backbone, text_folder, 6)
+
+
 @pytest.mark.slow
-def test_the_loss_falls_and_dev_with_it(run):
+def test_the_loss_falls_and_dev_with_it(tmp_path, tiny_backbone, text_folder):
+    run = trained(tmp_path, tiny_backbone, text_folder, 40)
     found = logged(run)
     assert found[0] == pytest.approx(np.log(7305), abs=0.3)  # knows nothing yet
     assert np.mean(found[-5:]) < 0.75 * found[0]

@@ -1,7 +1,7 @@
-"""What a data set says of how it is learnt from reaches its rows and its loss, or is refused before a row is read."""
+"""What a data set says of how it is learnt from reaches its rows and its loss."""
 
 import pytest
-from jobs import compose_job, forbid_reading, key_of, logged, run_job, typed_job
+from jobs import compose_job, key_of, logged, run_job, typed_job
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
@@ -91,50 +91,6 @@ def test_a_set_says_so_in_a_stage_and_for_a_loss_of_its_own():
 def test_what_the_loss_says_already_changes_nothing():
     own = ("dataset=[demo_nli]", "loss=info_nce_own")
     assert match_losses(job_of(*own, f"{NLI}.in_batch=false")) == match_losses(job_of(*own))
-
-
-REFUSED = {
-    "in-batch of another loss": (
-        ["loss=info_nce_extended", f"{NLI}.in_batch=true"],
-        r"in_batch=true: loss=info_nce_extended does not ask .* choose loss=info_nce, or type .*in_batch=null",
-    ),
-    "in-batch of one that never is": (
-        ["loss=info_nce_own", f"{NLI}.in_batch=true"],
-        "loss=info_nce_own does not",
-    ),
-    "both directions": (
-        ["loss=info_nce", "loss.symmetric=true", f"{NLI}.in_batch=false"],
-        "loss.symmetric=True is about texts of other rows",
-    ),
-    "a margin of 0": (
-        ["loss=info_nce", "loss.false_negative_margin=0", f"{NLI}.in_batch=false"],
-        "loss.false_negative_margin=0 is about texts of other rows",
-    ),
-    "no negatives": (
-        ["loss=info_nce", "dataset.demo_nli.view=positive_pair", f"{NLI}.in_batch=false"],
-        "rows are read as positive pairs, which have no negatives of their own; have them read as triplets",
-    ),
-    "classes": (["loss=cosent", f"{NLI}.num_negatives=1"], "rows are read as NLI pairs"),
-    "no temperature": (["loss=triplet", f"{NLI}.temperature=0.1"], "loss=triplet has none; choose"),
-    "logits": (
-        ["model=crossencoder", "loss=cosent", f"{NLI}.temperature=0.1"],
-        r"divides cosines, .* type loss.temperature=…, or type dataset.demo_nli.learning.temperature=null",
-    ),
-    "spreads": (
-        ["loss=cosent_adaptive", f"{NLI}.temperature=0.1"],
-        "divides cosines, and loss=cosent_adaptive gets",
-    ),
-    "a model without a loss": (["model=mlm", f"{NLI}.temperature=0.1"], "MaskedLanguageModel has none"),
-    "sentences of a model": (["model=crops", "loss=info_nce", f"{NLI}.in_batch=false"], "read as sentences"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_would_not_be_so_is_refused_before_rows_are_read(name, tmp_path, tiny_backbone, monkeypatch):
-    forbid_reading(monkeypatch)
-    words, message = REFUSED[name]
-    with pytest.raises(UserError, match=message):
-        run_job(tmp_path, tiny_backbone, "dataset=[demo_nli]", *words)
 
 
 @pytest.mark.parametrize("said", ["num_negatives=0", "temperature=0", "in_batch=often"])

@@ -139,10 +139,7 @@ def test_bilinear_bce_is_for_two_classes():
         (lambda: Prototype(temperature=0.1, dim=DIM, num_classes=3), Kind.LABELLED_TEXT),
         (lambda: ArcFace(margin=0.3, temperature=0.1, dim=DIM, num_classes=3), Kind.LABELLED_TEXT),
         (lambda: Bilinear(objective="bce", dim=DIM, num_classes=2), Kind.LABELLED_PAIR),
-        (
-            lambda: CoSENTAndSoftmax(temperature=0.1, entropy_weight=1, dim=DIM, num_classes=3),
-            Kind.NLI_PAIR,
-        ),
+        (lambda: CoSENTAndSoftmax(temperature=0.1, entropy_weight=1, dim=DIM, num_classes=3), Kind.NLI_PAIR),
     ],
 )
 def test_heads_learn_and_travel_in_the_state_dict(build, kind):

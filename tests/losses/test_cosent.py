@@ -20,7 +20,7 @@ tied_rows = st.lists(
 
 @pytest.mark.parametrize(("function", "within"), [(cosent, 1e-9), (cosent_weighted, 1e-8)])
 @given(rows=tied_rows, temperature=st.sampled_from([0.02, 0.05, 1.0]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_equals_the_pair_loop_whatever_the_ties(function, within, rows, temperature):
     targets, scores = torch.tensor(rows, dtype=torch.float64).unbind(dim=1)
     scores = scores.clone().requires_grad_()
@@ -31,7 +31,7 @@ def test_equals_the_pair_loop_whatever_the_ties(function, within, rows, temperat
 
 
 @given(count=st.integers(1, 6), target=st.floats(0, 1), size=st.sampled_from([0.0, 1.0, 1e4]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_equal_targets_cost_nothing_and_teach_nothing(count, target, size):
     scores = torch.linspace(-size, size, count).requires_grad_()
     value = cosent(scores, torch.full((count,), target), temperature=0.05)

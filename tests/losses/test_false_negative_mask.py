@@ -76,7 +76,7 @@ def check(loss, rows, expected):
 
 
 @given(texts_of_rows, st.integers(0, 2), st.sets(st.sampled_from(SUMS)), margins)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_sum_of_the_pool(texts, num_negatives, sums, margin):
     rows, vectors = rows_with(texts, num_negatives)
     loss = InfoNCEPool(temperature=TAU, false_negative_margin=margin, **{name: name in sums for name in SUMS})
@@ -84,7 +84,7 @@ def test_every_sum_of_the_pool(texts, num_negatives, sums, margin):
 
 
 @given(texts_of_rows, st.integers(0, 2), margins)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_gte_has_all_four_terms(texts, num_negatives, margin):
     rows, vectors = rows_with(texts, num_negatives)
     loss = InfoNCEGTE(temperature=TAU, false_negative_margin=margin)
@@ -92,7 +92,7 @@ def test_gte_has_all_four_terms(texts, num_negatives, margin):
 
 
 @given(texts_of_rows, st.integers(0, 2), st.sampled_from([-0.3, 0.0, 0.2]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_guide_says_what_is_left_out(texts, num_negatives, margin):
     rows, vectors = rows_with(texts, num_negatives)
     guide = rows.guide.numpy().transpose(1, 0, 2)
@@ -101,7 +101,7 @@ def test_a_guide_says_what_is_left_out(texts, num_negatives, margin):
 
 
 @given(texts_of_rows, st.integers(0, 2), margins, st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_each_direction_has_its_own_bar(texts, num_negatives, margin, symmetric):
     rows, vectors = rows_with(texts, num_negatives)
     expected = expected_pool(texts, vectors, vectors, (), margin)

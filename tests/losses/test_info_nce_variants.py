@@ -77,7 +77,7 @@ texts_of_rows = st.lists(st.tuples(*[st.integers(0, 2)] * 4), min_size=1, max_si
 
 
 @given(texts=texts_of_rows)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_own_negatives_equal_the_loop_whatever_repeats(texts):
     rows = encoded_rows(Kind.TRIPLET, count=len(texts), num_negatives=2)
     rows.text_ids = dict(zip(rows.text_ids, torch.tensor(texts).unbind(dim=1), strict=True))
@@ -86,7 +86,7 @@ def test_own_negatives_equal_the_loop_whatever_repeats(texts):
 
 
 @given(texts=texts_of_rows)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_nt_xent_equals_the_loop_whatever_repeats(texts):
     rows = encoded_rows(Kind.POSITIVE_PAIR, count=len(texts))
     rows.text_ids = dict(zip(rows.text_ids, torch.tensor(texts).unbind(dim=1)[:2], strict=True))

@@ -9,16 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from juzhen.losses import (
-    LambdaLoss,
-    ListKL,
-    ListMLE,
-    MarginMSE,
-    lambda_loss,
-    list_kl,
-    list_mle,
-    margin_mse,
-)
+from juzhen.losses import LambdaLoss, ListKL, ListMLE, MarginMSE, lambda_loss, list_kl, list_mle, margin_mse
 
 sizes = st.tuples(st.integers(1, 4), st.integers(2, 5), st.integers(0, 10**6))
 grades = st.integers(0, 3)
@@ -90,7 +81,7 @@ def numpy_lambda_loss(scores, graded, mu):
 
 
 @given(sizes, st.sampled_from([0.05, 1.0, 3.0]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_losses_that_read_a_teacher(size, tau):
     scores, teacher = drawn(size)
     check(margin_mse, scores, numpy_margin_mse(scores, teacher), teacher)
@@ -99,7 +90,7 @@ def test_losses_that_read_a_teacher(size, tau):
 
 
 @given(sizes, st.data(), st.sampled_from([0.0, 1.0, 10.0]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_losses_of_an_order_with_ties(size, data, mu):
     scores, _ = drawn(size)
     graded = np.array([[data.draw(grades) for _ in row] for row in scores], dtype=np.float64)

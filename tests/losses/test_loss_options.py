@@ -38,11 +38,7 @@ def composed(*overrides: str, config_name: str = "loss/by_kind"):
         ("OnlineContrastive", {"margin": 0}, "loss.margin=0: expected a number above 0"),
         ("Contrastive", {"margin": -0.5}, "loss.margin=-0.5: expected a number above 0"),
         ("CoSENT", {"temperature": 0}, "loss.temperature=0: expected a number above 0"),
-        (
-            "CoSENTLayers",
-            {"depths": [1, 0.5]},
-            r"loss.depths=\[1, 0.5\]: expected shares .* in rising order",
-        ),
+        ("CoSENTLayers", {"depths": [1, 0.5]}, r"loss.depths=\[1, 0.5\]: expected shares .* in rising order"),
         ("CoSENTLayers", {"depths": [0.5, 6]}, "loss.depths=6: expected a number above 0 to 1"),
         (
             "CoSENTLayers",

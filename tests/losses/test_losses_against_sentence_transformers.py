@@ -105,11 +105,7 @@ def test_softmax(difference, product):
     rows = encoded_rows(Kind.NLI_PAIR, count=COUNT)
     ours = seeded_head(3, use_difference=difference, use_product=product)
     their_loss = theirs.SoftmaxLoss(
-        MODEL,
-        DIM,
-        3,
-        concatenation_sent_difference=difference,
-        concatenation_sent_multiplication=product,
+        MODEL, DIM, 3, concatenation_sent_difference=difference, concatenation_sent_multiplication=product
     )
     their_loss.classifier.load_state_dict(ours.head.state_dict())
     assert_same(ours, their_loss.double(), rows, rows.targets.long())

@@ -18,7 +18,7 @@ labelled_scores = st.lists(
 
 
 @given(rows=labelled_scores, reduction=st.sampled_from(["mean", "sum"]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_equals_the_loop_whatever_the_labels(rows, reduction):
     labels, scores = torch.tensor(rows, dtype=torch.float64).unbind(dim=1)
     scores = scores.clone().requires_grad_()

@@ -3,7 +3,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from juzhen.metrics import correlation
@@ -136,7 +136,6 @@ columns = st.integers(2, 30).flatmap(
 )
 
 
-@settings(deadline=None)
 @given(columns)
 def test_spearman_ignores_row_order_and_monotone_scales(drawn):
     scores, grades, random = np.array(drawn[0]), np.array(drawn[1]), drawn[2]

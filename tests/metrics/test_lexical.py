@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from juzhen.metrics.lexical import lexical_scores
@@ -48,7 +48,6 @@ def test_characters_that_every_row_has_count_less():
     assert shared_filler < shared_content
 
 
-@settings(deadline=None)
 @given(pairs)
 def test_is_symmetric_and_within_zero_and_one(rows):
     texts_a, texts_b = [list(column) for column in zip(*rows, strict=True)]

@@ -44,7 +44,7 @@ def trec_eval(scores, relevant, measures):
     return found
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.integers(1, 40), st.integers(1, 5), st.integers(1, 6), st.integers(0, 2**32 - 1))
 def test_measures_are_those_of_trec_eval(documents, queries, levels, seed):
     draw = np.random.default_rng(seed)

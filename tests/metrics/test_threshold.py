@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score
 
@@ -26,7 +26,6 @@ def unzipped(rows: list[tuple[float, bool]]) -> tuple[np.ndarray, np.ndarray]:
     return np.array(scores, dtype=np.float32), np.array(labels, dtype=np.float32)
 
 
-@settings(deadline=None)
 @given(labelled, st.sampled_from(["accuracy", "f1"]))
 def test_no_threshold_is_better_than_the_fitted_one(rows, objective):
     scores, labels = unzipped(rows)
@@ -39,7 +38,6 @@ def test_no_threshold_is_better_than_the_fitted_one(rows, objective):
         assert fitted is None
 
 
-@settings(deadline=None)
 @given(labelled, st.sampled_from([-0.2, 0.1, 0.5]))
 def test_equals_sklearn(rows, threshold):
     scores, labels = unzipped(rows)

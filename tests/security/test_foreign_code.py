@@ -306,8 +306,7 @@ def test_a_recipe_of_a_stranger_asks_nothing_of_hydra(content, trap, tmp_path, p
     )
     with pytest.raises(UserError, match=r"hydra\."):
         check_command_line(
-            ["--config-dir", str(tmp_path / "conf"), "experiment=theirs"],
-            conf_dir=project_root / "conf",
+            ["--config-dir", str(tmp_path / "conf"), "experiment=theirs"], conf_dir=project_root / "conf"
         )
     assert not trap.exists()
 

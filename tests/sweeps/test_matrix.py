@@ -98,10 +98,7 @@ def test_rows_have_the_names_that_sweeps_gave_them_and_others_their_training(mak
     other = made(["a", "b"], "v2", stage=1, seed=2)
     assert labels([last, other]) == ["best, v2"]  # two sweeps, one training
     longer = made(["a", "b"], "best", stage=1, training={"duration": "9 epochs"})
-    assert labels([last, longer]) == [
-        "best, 3 epochs",
-        "best, 9 epochs",
-    ]
+    assert labels([last, longer]) == ["best, 3 epochs", "best, 9 epochs"]
 
 
 def test_what_is_said_about_a_set_makes_no_row(make_result):

@@ -1,0 +1,99 @@
+"""What a job cannot do is refused before a row is read, in words that name the way out."""
+
+import pytest
+from jobs import forbid_reading, run_job
+
+from juzhen.core.errors import UserError
+
+NLI = "dataset.demo_nli.learning"
+REFUSED = {
+    "dataset=[demo_qmc]": {
+        "loss=ce": "loss=ce needs one logit per class, and BiEncoder gives none",
+        "loss=distill": "loss=distill needs the vector of a teacher .* BiEncoder gives none; "
+        "type model=distill model.teacher=<",
+        "loss=info_nce_guided": "loss=info_nce_guided needs the vectors of a guide .*; "
+        "type model=guided model.teacher=",
+    },
+    "model=crossencoder": {
+        "loss=cosine": "loss=cosine needs a cosine of two embeddings, and CrossEncoder gives none",
+        "loss=softmax dataset=[demo_qmc]": "needs an embedding of each sentence",
+        "loss=ce dataset=[demo_sts]": "loss=ce needs labelled pairs or NLI pairs; demo_sts gives",
+        "loss=ce dataset=[demo_qmc,demo_nli]": "one head.* demo_qmc 2, demo_nli 3",
+        "model.pooling=max": "model.pooling=max is not an option",
+        "backbone.layer_norm=true": "backbone.layer_norm=true is for embeddings",
+        "model.head_dropout=1": "model.head_dropout=1.*: expected a share from 0 to below 1",
+        "evaluation.backend=onnx": "evaluation.backend",
+        "evaluation.cache_embeddings=true": "cross-encoder has none",
+        "dataset=[demo_nli] model.symmetric=true": "premise and hypothesis cannot be exchanged",
+        "dataset=[demo_nli] model.symmetric_training=true": "premise and hypothesis",
+    },
+    "model=distill loss=distill model.teacher=builtin/mini_zh": {
+        "model.teacher=nowhere/at/all": "nowhere/at/all: no such folder",
+        "loss=cosent": "loss=cosent needs one score per pair, and Distill gives none; choose one of distill, ",
+        "loss=simcse": "loss=simcse needs an embedding of each sentence, and Distill gives none",
+        "cache_dir=null": "cache_dir=null: the teacher's vectors are kept on the disk",
+        "+model.score=bilinear": "loss=distill does not read the score of a pair",
+        "augmentation=noise": "leave augmentation out",
+    },
+    "model=guided loss=info_nce_guided model.teacher=builtin/mini_zh dataset=[demo_qmc]": {
+        "model.teacher=nowhere/at/all": "nowhere/at/all: no such folder",
+        "loss=info_nce": "loss=info_nce needs .*, and Guided gives none; choose one of info_nce_guided",
+        "cache_dir=null": "cache_dir=null: the teacher's vectors are kept on the disk",
+        "+model.score=bilinear": "loss=info_nce_guided does not read the score of a pair",
+        "dataset=[demo_sts]": "demo_sts gives scored pairs and no view leads there",
+    },
+    "model=views loss=info_nce": {
+        "model.views=[delte]": "no such view; did you mean delete",
+        "model.views=[translation]": "type model.translations=<file.tsv>",
+        "model.views=[translation] model.translations=nowhere.tsv": "no such file",
+        "loss=cosent": r"loss=cosent: ViewEncoder makes positive pairs.*info_nce",
+    },
+    "model.score=bilinear": {
+        "loss=cosine": "model.score=bilinear: loss=cosine does not read the score .*model.score=cosine",
+        "loss=info_nce dataset=[demo_qmc]": "loss=info_nce does not read the score of a pair",
+        "loss=cosent_layers": "loss=cosent_layers does not read the score",
+        "loss=by_kind dataset=[demo_nli]": "loss=softmax does not read the score",
+    },
+    "backbone.prompts={query:'问：'} backbone.default_prompt_name=query": {
+        "model=crossencoder": r"two sentences in one input.*'问：'.*default_prompt_name=none",
+        "model=simcse loss=info_nce_pool model.language=zh": r"templates.*'问：'.*default_prompt_name=none",
+    },
+    "augmentation=noise": {
+        "model=mlm dataset=[text_lctt]": "MaskedLanguageModel learns from text alone",
+        "augmentation=synonym model=views loss=info_nce": "ViewEncoder learns from text alone.*model=views",
+        "loss=simcse": "the loss of demo_sts learns from single sentences",
+        "augmentation=translation": r"augmentation.views=\['translation'\]: .*augmentation.translations=<file",
+        "augmentation=translation augmentation.translations=no.tsv": "augmentation.translations=no.tsv: no such",
+        "augmentation.views=[delete,synonym]": r"come first, as in \[synonym,delete\]",
+        "augmentation.views=[synonym,translation]": r"come first, as in \[translation,synonym\]; a translation is",
+        "augmentation.sets=[demo_stx]": "does not learn from demo_stx; did you mean demo_sts",
+        "augmentation.sets=[]": "expected names of sets, or null for all",
+        "augmentation.probability=1.5": "probability=1.5: expected a number above 0, 1 at",
+    },
+    "dataset=[demo_nli]": {
+        f"loss=info_nce_extended {NLI}.in_batch=true": "in_batch=true: loss=info_nce_extended does not ask .* "
+        "choose loss=info_nce, or type .*in_batch=null",
+        f"loss=info_nce_own {NLI}.in_batch=true": "loss=info_nce_own does not",
+        f"loss=info_nce loss.symmetric=true {NLI}.in_batch=false": "loss.symmetric=True is about texts of other rows",
+        f"loss=info_nce loss.false_negative_margin=0 {NLI}.in_batch=false": "loss.false_negative_margin=0 is about "
+        "texts of other rows",
+        f"loss=info_nce dataset.demo_nli.view=positive_pair {NLI}.in_batch=false": "rows are read as positive pairs, "
+        "which have no negatives of their own; have them read as triplets",
+        f"loss=cosent {NLI}.num_negatives=1": "rows are read as NLI pairs",
+        f"loss=triplet {NLI}.temperature=0.1": "loss=triplet has none; choose",
+        f"model=crossencoder loss=cosent {NLI}.temperature=0.1": r"divides cosines, .* type loss.temperature=…, or "
+        "type dataset.demo_nli.learning.temperature=null",
+        f"loss=cosent_adaptive {NLI}.temperature=0.1": "divides cosines, and loss=cosent_adaptive gets",
+        f"model=mlm {NLI}.temperature=0.1": "MaskedLanguageModel has none",
+        f"model=crops loss=info_nce {NLI}.in_batch=false": "read as sentences",
+    },
+}
+"""Words that make the job → further words → what is said."""
+CASES = [(f"{job} {more}", message) for job, cases in REFUSED.items() for more, message in cases.items()]
+
+
+@pytest.mark.parametrize(("words", "message"), CASES, ids=[words for words, _ in CASES])
+def test_refusals_come_before_rows_are_read(words, message, tmp_path, tiny_backbone, monkeypatch):
+    forbid_reading(monkeypatch)
+    with pytest.raises(UserError, match=message):
+        run_job(tmp_path, tiny_backbone, *words.split())
