@@ -199,8 +199,19 @@ def test_draws_repeat_and_reach_everything():
 
 def test_exchanged_roles_use_the_characters_of_the_original():
     roles, draw = Roles(), Draw("test")
-    rows = [row for _ in range(400) for row in roles.propose("exchanged", "train", draw) or []]
+    rows = [row for _ in range(400) for row in roles.propose("relation", "train", draw) or [] if row[2] == "0"]
     same_form = [row for row in rows if sorted(fold(row[0])) == sorted(fold(row[1]))]
     assert len(rows) > 200
     assert len(same_form) > 0.3 * len(rows)
     assert all(fold(first) != fold(second) for first, second, _ in rows)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_the_two_partners_of_a_sentence_differ_in_who_stands_where_alone(tables, split):
+    partners = defaultdict(dict)
+    for first, second, label in tables["demo_order", split]:
+        partners[first].setdefault(label, []).append(second)
+    for labels in partners.values():
+        assert len(labels["1"]) == len(labels["0"])
+        letters = {label: sorted("".join(map(fold, told))) for label, told in labels.items()}
+        assert letters["1"] == letters["0"]
