@@ -207,11 +207,8 @@ def test_exchanged_roles_use_the_characters_of_the_original():
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_the_two_partners_of_a_sentence_differ_in_who_stands_where_alone(tables, split):
-    partners = defaultdict(dict)
-    for first, second, label in tables["demo_order", split]:
-        partners[first].setdefault(label, []).append(second)
-    for labels in partners.values():
-        assert len(labels["1"]) == len(labels["0"])
-        letters = {label: sorted("".join(map(fold, told))) for label, told in labels.items()}
-        assert letters["1"] == letters["0"]
+def test_every_sentence_of_the_order_set_has_a_partner_of_either_label(tables, split):
+    partners = defaultdict(list)
+    for first, _, label in tables["demo_order", split]:
+        partners[first].append(label)
+    assert all(labels.count("0") == labels.count("1") for labels in partners.values())

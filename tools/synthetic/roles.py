@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from tools.synthetic.grammar import Draw, Row, bigrams, lexicon, spell, split_of
 
 FRONT, MIDDLE = "^", "_"
-CONVERSE_SHARE = 0.3  # of the second sentences: the same relation told from its other end, 被 for 把, 收到 for 送
-SAME_FORM_SHARE = 0.7  # of the others that have an adverbial to move
+CONVERSE_SHARE = 0.1  # of the relations: the partners tell it from its other end, 被 for 把, 收到 for 送
+SAME_FORM_SHARE = {"1": 0.2, "0": 0.4}  # of the partners; by which TF-IDF finds either label alike
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,18 @@ class Roles:
             return None
         if split_of(name, *sorted(relation.roles), relation.slots.get(family.get("split_with"), "")) != split:
             return None
-        (form, place), (other, elsewhere) = self._surfaces(family, relation.when, draw)
+        form, *others = draw.order(family["forms"])
+        place, elsewhere = draw.order([FRONT, MIDDLE])
+        other = min(others, key=lambda other: _telling(form, other))
+        if "converse" in family and draw.chance(CONVERSE_SHARE):
+            other = draw.pick(family["converse"])
         told = _told(form, relation.roles, place, relation, draw)
-        return [
-            (told, _told(other, roles, elsewhere, relation, draw), label)
-            for roles, label in ((relation.roles, "1"), (relation.roles[::-1], "0"))
-        ]
+        rows = []
+        for label, roles in (("1", relation.roles), ("0", relation.roles[::-1])):
+            moves = label == "0" or (relation.when and FRONT in form and MIDDLE in form)
+            partner = form if moves and draw.chance(SAME_FORM_SHARE[label]) else other
+            rows.append((told, _told(partner, roles, elsewhere, relation, draw), label))
+        return rows
 
     def _relation(self, family: dict, draw: Draw) -> Relation | None:
         if family["roles"] == "pairs":
@@ -64,16 +70,6 @@ class Roles:
             return None
         when = draw.pick(self._words[family["when"]]) if "when" in family and draw.chance(0.75) else ""
         return Relation(tuple(roles), slots, when)
-
-    def _surfaces(self, family: dict, when: str, draw: Draw) -> list[tuple[str, str]]:
-        """Two forms and where each has the adverbial; or one form twice, with the adverbial in another place."""
-        form, *others = draw.order(family["forms"])
-        other = min(others, key=lambda other: _telling(form, other))
-        if "converse" in family and draw.chance(CONVERSE_SHARE):
-            other = draw.pick(family["converse"])
-        elif when and FRONT in form and MIDDLE in form and draw.chance(SAME_FORM_SHARE):
-            return [(form, place) for place in draw.order([FRONT, MIDDLE])]
-        return [(each, draw.pick([FRONT, MIDDLE])) for each in (form, other)]
 
 
 def _telling(form: str, other: str) -> int:
