@@ -199,7 +199,9 @@ def test_draws_repeat_and_reach_everything():
 
 def test_exchanged_roles_use_the_characters_of_the_original():
     roles, draw = Roles(), Draw("test")
-    rows = [row for _ in range(400) for row in roles.propose("relation", "train", draw) or [] if row[2] == "0"]
+    rows = [
+        row for _ in range(400) for row in roles.propose("relation", "train", draw) or [] if row[2] == "0"
+    ]
     same_form = [row for row in rows if sorted(fold(row[0])) == sorted(fold(row[1]))]
     assert len(rows) > 200
     assert len(same_form) > 0.3 * len(rows)
