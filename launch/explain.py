@@ -1,5 +1,6 @@
 """Turns what Hydra, OmegaConf and YAML say into what the person at the keyboard typed and should type."""
 
+import difflib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass
@@ -37,6 +38,9 @@ MOVED = {
 
 MIXED = "a list […] stands for a group of keys {<key>: <value>}, or a group for a list"
 
+MOST_OPTIONS = 12
+"""More options than these are not listed where one is mistyped."""
+
 
 class ConfigError(UserError):
     """A mistake at one key of the composed configuration; `key` lets the caller find where it was set.
@@ -51,13 +55,22 @@ class ConfigError(UserError):
 
 
 def option_hint(group: str, option: str, options: Iterable[str]) -> str:
-    """One line for an option that does not exist: the nearest one, then all."""
+    """One line for an option that does not exist: the nearest, then all, or where all are shown."""
     options = sorted(options)
     if not options:
         return f"{group}={option}: the group {group} has no options yet"
-    hint = nearest(option.lower(), options)
-    listing = "" if hint.startswith("known") else f" Options of {group}: {', '.join(options)}"
-    return f"{group}={option}: there is no such option; {hint}{listing}"
+    if len(options) > MOST_OPTIONS:
+        close = difflib.get_close_matches(option.lower(), options, n=3, cutoff=0.0)
+        close.sort(
+            key=lambda one: sorted(one) != sorted(option.lower())
+        )  # letters in another order: the likeliest slip
+        hint = (
+            f"did you mean {close[0]}, {close[1]} or {close[2]}? All {len(options)}: python train.py --help"
+        )
+    else:
+        hint = nearest(option.lower(), options)
+        hint += "" if hint.startswith("known") else f" Options of {group}: {', '.join(options)}"
+    return f"{group}={option}: there is no such option; {hint}"
 
 
 def key_hint(word: str, siblings: Iterable[str], root: DictConfig | None = None) -> str:

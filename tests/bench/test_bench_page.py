@@ -52,6 +52,17 @@ def test_memory_in_pieces_stands_beside_what_one_piece_needs():
     assert line == f"| memory of 4,096 pairs in pieces, S, cosent | 0.50 × theirs in pieces | {besides}"
 
 
+def test_mining_stands_beside_the_memory_of_theirs():
+    row = {"documents": 10_000, "ratio": 0.5, "ratio_low": 0.4, "ratio_high": 0.6, "same_share": 0.997}
+    sides = [
+        row | {"side": side, "cpu_seconds": 2.0, "peak_mib": peak}
+        for side, peak in (("ours", 900.0), ("theirs", 1200.0))
+    ]
+    line = table([Report("mining", {}, {}, sides)], "en").splitlines()[2]
+    besides = "2.0 s of processor time; 900 of 1,200 MiB; the same negatives for 99.7 % of the queries"
+    assert line == f"| mining hard negatives, 10,000 documents | 0.50 × as fast [0.40, 0.60] | {besides} |"
+
+
 def test_only_what_is_between_the_markers_changes(tmp_path):
     page = tmp_path / "README.md"
     page.write_text(f"before\n{START}\nold\n{END}\nafter\n", encoding="utf-8")

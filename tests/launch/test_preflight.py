@@ -13,6 +13,7 @@ from scratch_conf import FILES, write_tree
 
 from juzhen.core.errors import UserError
 from launch import check_command_line
+from launch.explain import option_hint
 
 
 @pytest.fixture(scope="module")
@@ -247,6 +248,14 @@ def test_a_wrong_command_line_is_answered_with_the_right_word(tree: Path, line: 
 def test_a_right_command_line_passes_and_leaves_hydra_free(tree: Path, line: str) -> None:
     check(tree, *split(line))
     assert not GlobalHydra.instance().is_initialized()
+
+
+def test_of_many_options_the_nearest_three_are_named_and_where_all_are_shown() -> None:
+    many = [f"set_{number}" for number in range(40)]
+    hint = option_hint("dataset", "lcqcm", ["csts", "lcqmc", "lcqmc_mined", *many])
+    assert hint.startswith(
+        "dataset=lcqcm: there is no such option; did you mean lcqmc, lcqmc_mined or csts? All 43: "
+    )
 
 
 def test_a_further_folder_of_configurations_is_searched(tree: Path, tmp_path: Path) -> None:

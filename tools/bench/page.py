@@ -38,6 +38,8 @@ WORDS = {
         "needs": "{:.2f} × theirs in pieces",
         "no rival": "no such thing there",
         "held": "{} MiB, {:.1f} s per step; {} pairs at once: {} MiB, theirs {}",
+        "mining": "mining hard negatives, {documents:,} documents",
+        "mined": "{:.1f} s of processor time; {} of {} MiB; the same negatives for {:.1f} % of the queries",
     },
     "zh": {
         "training": "训练，{size}，{precision}",
@@ -58,6 +60,8 @@ WORDS = {
         "needs": "对方分块的 {:.2f} 倍",
         "no rival": "对方没有",
         "held": "{} MiB，每步 {:.1f} 秒；一次放下 {} 对：{} MiB，对方 {}",
+        "mining": "挖掘难负例，{documents:,} 篇文档",
+        "mined": "处理器时间 {:.1f} 秒，内存 {} 对 {} MiB，{:.1f} % 的查询得到同样的负例",
     },
 }
 Row = dict[str, Value]
@@ -153,6 +157,15 @@ def _overhead(rows: list[Row], words: dict[str, str]) -> Iterator[tuple[str, ...
         yield words["overhead"].format(**row), words["percent"].format(*values), ""
 
 
+def _mining(rows: list[Row], words: dict[str, str]) -> Iterator[tuple[str, ...]]:
+    theirs = {row["documents"]: row for row in rows if row["side"] == "theirs"}
+    for row in rows:
+        if row["side"] == "ours":
+            peaks = (shown(one["peak_mib"]) for one in (row, theirs[row["documents"]]))
+            besides = words["mined"].format(row["cpu_seconds"], *peaks, 100 * row["same_share"])
+            yield words["mining"].format(**row), _times(row, words), besides
+
+
 LINES = {
     "training": _training,
     "crossencoder": _crossencoder,
@@ -160,6 +173,7 @@ LINES = {
     "encoding": _encoding,
     "evaluation": _evaluation,
     "memory": _memory,
+    "mining": _mining,
     "overhead": _overhead,
 }
 ORDER = list(LINES)

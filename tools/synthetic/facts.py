@@ -1,14 +1,14 @@
 """demo_nli: a premise, a hypothesis, and whether it follows (entailment), is left open (neutral) or cannot be
 (contradiction).
 
-Rows come nine at a time, three premises × three hypotheses about one subject, arranged as a Latin square:
-every premise and every hypothesis occurs once with each label. Neither alone can therefore tell the label.
+Rows come twelve at a time, four premises × four hypotheses about one subject: two values of two aspects. Every
+premise and every hypothesis occurs once with each label. Neither alone can therefore tell the label.
 """
 
 from tools.synthetic.grammar import Draw, Row, lexicon, split_of
 
-LABELS = ("entailment", "contradiction", "neutral")
-CONNECTORS = {"alike": ["，", "，", "，而且"], "unlike": ["，不过", "，但是", "，可是"], "open": ["，"]}
+PARTNERS = {"entailment": 0, "contradiction": 1, "neutral": 2}
+"""Label → what the hypothesis has another of, as bits: 1 the value, 2 the aspect."""
 
 
 class Facts:
@@ -16,7 +16,7 @@ class Facts:
 
     name = "demo_nli"
     wishes = ("square",)
-    rows_per_wish = 9
+    rows_per_wish = 12
 
     def __init__(self) -> None:
         self._domains = lexicon("facts")["domains"]
@@ -28,23 +28,12 @@ class Facts:
         subject = modifier + head
         if split_of(name, modifier, head) != split or subject in domain.get("except", []):
             return None
-        aspects = [
-            draw.distinct(domain["aspects"][key], 2) for key in draw.distinct(sorted(domain["aspects"]), 3)
-        ]
-        true, false = zip(*aspects, strict=True)
-        hypotheses = [f"{subject}{draw.pick(value['heard'])}。" for value in true]
-        # Premise i says aspect i as the hypotheses do, aspect i + 1 otherwise, and nothing of aspect i + 2.
-        premises = [_premise(subject, draw.order([true[i], false[(i + 1) % 3]]), draw) for i in range(3)]
+        aspects = draw.distinct(sorted(domain["aspects"]), 2)
+        values = [value for aspect in aspects for value in draw.distinct(domain["aspects"][aspect], 2)]
+        premises = [f"{subject}{draw.pick(value['said'])}。" for value in values]
+        hypotheses = [f"{subject}{draw.pick(value['heard'])}。" for value in values]
         return [
-            (premises[i], hypotheses[(i + offset) % 3], label)
-            for i in range(3)
-            for offset, label in enumerate(LABELS)
+            (premise, hypotheses[place ^ partner], label)
+            for place, premise in enumerate(premises)
+            for label, partner in PARTNERS.items()
         ]
-
-
-def _premise(subject: str, values: list[dict], draw: Draw) -> str:
-    """Two facts about the subject in one sentence."""
-    moods = [value.get("mood") for value in values]
-    fit = "open" if None in moods else "alike" if moods[0] == moods[1] else "unlike"
-    first, second = (draw.pick(value["said"]) for value in values)
-    return f"{subject}{first}{draw.pick(CONNECTORS[fit])}{second}。"

@@ -92,3 +92,8 @@ def split_of(*meaning: str) -> str:
     """
     bucket = int(hashlib.sha256("|".join(meaning).encode()).hexdigest(), 16) % 100
     return "train" if bucket < 76 else "dev" if bucket < 88 else "test"
+
+
+def bigrams(sentence: str) -> set[str]:
+    """Its neighbouring pairs of characters."""
+    return {sentence[start : start + 2] for start in range(len(sentence) - 1)}

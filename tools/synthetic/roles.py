@@ -4,12 +4,14 @@ Both labels draw from the same forms, so that which characters occur tells next 
 where does.
 """
 
+import re
 from dataclasses import dataclass
 
-from tools.synthetic.grammar import Draw, Row, lexicon, spell, split_of
+from tools.synthetic.grammar import Draw, Row, bigrams, lexicon, spell, split_of
 
 FRONT, MIDDLE = "^", "_"
-SAME_FORM_SHARE = {"same": 0.35, "exchanged": 0.35}  # so that overlap of characters is alike for both labels
+CONVERSE_SHARE = 0.1  # of the relations: the partners tell it from its other end, 被 for 把, 收到 for 送
+SAME_FORM_SHARE = {"1": 0.2, "0": 0.4}  # of the partners; by which TF-IDF finds either label alike
 
 
 @dataclass(frozen=True)
@@ -25,8 +27,8 @@ class Roles:
     """Relations of families such as comparison, transfer, cause, sequence and place."""
 
     name = "demo_order"
-    wishes = ("same", "exchanged")
-    rows_per_wish = 1
+    wishes = ("relation",)
+    rows_per_wish = 2
 
     def __init__(self) -> None:
         self._words = lexicon("roles")
@@ -40,13 +42,18 @@ class Roles:
             return None
         if split_of(name, *sorted(relation.roles), relation.slots.get(family.get("split_with"), "")) != split:
             return None
-        forms, places = self._surfaces(wish, family["forms"], relation.when, draw)
-        orders = [relation.roles, relation.roles if wish == "same" else relation.roles[::-1]]
-        pair = [
-            _told(form, order, place, relation, draw)
-            for form, place, order in zip(forms, places, orders, strict=True)
-        ]
-        return [(*pair, "1" if wish == "same" else "0")]
+        form, *others = draw.order(family["forms"])
+        place, elsewhere = draw.order([FRONT, MIDDLE])
+        other = min(others, key=lambda other: _telling(form, other))
+        if "converse" in family and draw.chance(CONVERSE_SHARE):
+            other = draw.pick(family["converse"])
+        told = _told(form, relation.roles, place, relation, draw)
+        rows = []
+        for label, roles in (("1", relation.roles), ("0", relation.roles[::-1])):
+            moves = label == "0" or (relation.when and FRONT in form and MIDDLE in form)
+            partner = form if moves and draw.chance(SAME_FORM_SHARE[label]) else other
+            rows.append((told, _told(partner, roles, elsewhere, relation, draw), label))
+        return rows
 
     def _relation(self, family: dict, draw: Draw) -> Relation | None:
         if family["roles"] == "pairs":
@@ -64,16 +71,12 @@ class Roles:
         when = draw.pick(self._words[family["when"]]) if "when" in family and draw.chance(0.75) else ""
         return Relation(tuple(roles), slots, when)
 
-    def _surfaces(self, wish: str, forms: list[str], when: str, draw: Draw) -> tuple[list[str], list[str]]:
-        """Two forms, and where each has the adverbial. Equal meanings in one form differ in that place."""
-        movable = [form for form in forms if FRONT in form and MIDDLE in form]
-        if draw.chance(SAME_FORM_SHARE[wish]) and (wish == "exchanged" or (when and movable)):
-            form = draw.pick(movable if wish == "same" else forms)
-            places = draw.order([FRONT, MIDDLE])
-            if wish == "exchanged" and draw.chance(0.5):
-                places = [places[0], places[0]]
-            return [form, form], places
-        return draw.distinct(forms, 2), [draw.pick([FRONT, MIDDLE]), draw.pick([FRONT, MIDDLE])]
+
+def _telling(form: str, other: str) -> int:
+    """How many more character pairs two forms share in one order of the roles than in the exchanged one."""
+    plain, same = (re.sub("[<>_^]", "", each) for each in (form, other))
+    exchanged = same.translate(str.maketrans("xy", "yx"))
+    return len(bigrams(plain) & bigrams(same)) - len(bigrams(plain) & bigrams(exchanged))
 
 
 def _told(form: str, roles: tuple[str, str], place: str, relation: Relation, draw: Draw) -> str:

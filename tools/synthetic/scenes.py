@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
-from tools.synthetic.grammar import SPLITS, Draw, Row, lexicon, spell, split_of
+from tools.synthetic.grammar import SPLITS, Draw, Row, bigrams, lexicon, spell, split_of
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Scenes:
         """
         told = self._told(first, draw)
         others = [self._told(second, draw) for _ in range(6)]
-        overlaps = [len(_bigrams(told) & _bigrams(other)) for other in others]
+        overlaps = [len(bigrams(told) & bigrams(other)) for other in others]
         return [told, others[overlaps.index(max(overlaps) if alike else min(overlaps))]]
 
     def closeness(self, first: Scene, second: Scene) -> float:
@@ -173,7 +173,3 @@ class Scenes:
 def _split(scene: Scene) -> str:
     """Who does what to what decides; details do not, or one scene could be told in two splits."""
     return split_of(scene.topic, scene.verb, scene.object, scene.person)
-
-
-def _bigrams(sentence: str) -> set[str]:
-    return {sentence[start : start + 2] for start in range(len(sentence) - 1)}
