@@ -12,6 +12,7 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.data.text_table import TextTable
 from juzhen.encoders.special_tokens import special_around
 from juzhen.encoders.text_collate import TextCollator
+from juzhen.encoders.token_cache import CachedTokenizer
 from juzhen.encoders.token_table import TokenTable
 
 
@@ -72,8 +73,9 @@ class CropCollator(TextCollator):
         *,
         crops: Crops,
         seed: int,
+        sides: CachedTokenizer | None = None,
     ) -> None:
-        super().__init__(tokenize, pack)
+        super().__init__(tokenize, pack, sides=sides)
         self.crops = crops
         self.seed = seed
 

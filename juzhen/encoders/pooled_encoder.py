@@ -17,6 +17,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from juzhen.core.batch import Tokens
 from juzhen.core.errors import UserError
+from juzhen.core.examples import Side
 from juzhen.core.texts import short, text_fault
 from juzhen.encoders.dropout import use_cheap_dropout
 from juzhen.encoders.layout import check_pooling
@@ -80,6 +81,7 @@ class PooledEncoder(nn.Module):
         pad = tokenizer.pad_token_id
         self.pad = 0 if pad is None else pad
         self.prefix = prefix
+        self._prompt_is_given = False
         self._put_before(prefix.text)
 
     def _put_before(self, prompt: str) -> None:
@@ -112,8 +114,25 @@ class PooledEncoder(nn.Module):
         if self.prompts is not None:
             raise UserError("this encoder reads sentences through templates, before which no prompt stands")
         other = copy.copy(self)
+        other._prompt_is_given = True
         other._put_before(self.prefix.chosen(prompt_name, prompt))
         return other
+
+    @property
+    def sides(self) -> Int[np.ndarray, "sides"]:
+        """For each Side the first one that has the same prompt: all 0 where texts of all sides are read alike.
+
+        They have none in an encoder that `with_prompt` has given one, which stands before every sentence then.
+        """
+        own = self.prompts is None and not self._prompt_is_given
+        prompts = [self.prefix.of_side(side) if own else self.prompt for side in Side]
+        return np.array([prompts.index(one) for one in prompts], dtype=np.int8)
+
+    def reading(self, side: Side) -> Self:
+        """The same weights with the prompt for queries or for documents; itself where it is the one that it has."""
+        if self.sides[side] == Side.EVERY:
+            return self
+        return self.with_prompt(None, self.prefix.of_side(side))
 
     def prompted(self, texts: Sequence[str]) -> list[str]:
         """The texts as the tokenizer gets them."""

@@ -9,9 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from juzhen.core.errors import UserError, nearest
+from juzhen.core.examples import Side
 from juzhen.core.texts import short
 from juzhen.encoders.settings_file import Settings
 from juzhen.encoders.spec import NO_PROMPT, BackboneConfig
+
+SIDES = {Side.EVERY: (), Side.QUERY: ("query",), Side.DOCUMENT: ("document", "passage", "corpus")}
+"""Names by which encode_query and encode_document of sentence-transformers look for a prompt; the first one counts."""
 
 PROMPTS_FILE = "config_sentence_transformers.json"
 
@@ -36,6 +40,11 @@ class Prefix:
     def text(self) -> str:
         """What stands before every sentence; "" where nothing does."""
         return "" if self.default_prompt_name is None else self.prompts.get(self.default_prompt_name, "")
+
+    def of_side(self, side: Side) -> str:
+        """What stands before a query or a document: before every sentence, where no prompt is named for it."""
+        name = next((one for one in SIDES[side] if one in self.prompts), None)
+        return self.text if name is None else self.prompts[name]
 
     def chosen(self, prompt_name: str | None, prompt: str | None) -> str:
         """The prompt of that name, or that text itself. Raises UserError for both, and for a name that is unknown."""

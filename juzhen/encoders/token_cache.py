@@ -6,6 +6,7 @@ written whole and never changed, so a wrong name, a torn write or a flipped bit 
 again.
 """
 
+import copy
 import hashlib
 import os
 import tempfile
@@ -23,6 +24,7 @@ import tokenizers
 import transformers
 from transformers import PreTrainedTokenizerBase
 
+from juzhen.core.examples import Side
 from juzhen.core.whole import whole_file
 from juzhen.encoders.pooled_encoder import TEXTS_PER_CALL, PooledEncoder
 from juzhen.encoders.token_table import TokenTable
@@ -64,6 +66,22 @@ class CachedTokenizer:
         self._encoder = encoder
         self._folder = Path(folder).expanduser() / "tokens" if folder else None
         self._progress = None if progress else False
+
+    @property
+    def sides(self) -> np.ndarray:
+        """As of the encoder."""
+        return self._encoder.sides
+
+    def reading(self, side: Side) -> "CachedTokenizer":
+        """What tokenises behind the prompt for queries or for documents."""
+        other = copy.copy(self)
+        other._encoder = self._encoder.reading(side)
+        return other
+
+    @property
+    def unpooled(self) -> int:
+        """As of the encoder."""
+        return self._encoder.unpooled
 
     def __call__(self, texts: Sequence[str]) -> TokenTable:
         if self._folder is None or len(texts) < MIN_TEXTS:

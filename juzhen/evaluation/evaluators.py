@@ -81,10 +81,10 @@ class EmbeddingEvaluator(Evaluator):
         is_plain = self._name is not BackendName.TORCH or precision == "32-true"
         self._variant = str(self._name) if is_plain else f"{self._name} {precision}"
         self._backend: Backend | None = None
-        self._shelf: Shelf | None = None
+        self._shelves: dict[int, Shelf] = {}
 
     def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> CosinePlan:
-        return CosinePlan(sets, tasks, head=self.encoder.score_head)
+        return CosinePlan(sets, tasks, head=self.encoder.score_head, sides=self.encoder.sides)
 
     def try_out(self) -> None:
         """Raises UserError when the encoder cannot be exported: better before training than after."""
@@ -108,9 +108,15 @@ class EmbeddingEvaluator(Evaluator):
             return
         found = None
         if is_first:
-            self._shelf = self._cache.shelf(self.encoder, self._variant)
             known = np.empty((len(plan.sentences), self.encoder.dim), dtype=np.float32)
-            found = (self._shelf.fill(plan.sentences, known), known)
+            pending = [np.empty(0, dtype=np.int64)]
+            for side in np.unique(plan.read).tolist():
+                shelf = self._cache.shelf(self.encoder.reading(side), self._variant)
+                rows = np.flatnonzero(plan.read == side)
+                own = np.empty((len(rows), self.encoder.dim), dtype=np.float32)
+                pending.append(rows[shelf.fill([plan.sentences[row] for row in rows.tolist()], own)])
+                known[rows], self._shelves[side] = own, shelf
+            found = (np.sort(np.concatenate(pending)), known)
         plan.recall(*shared(found))
 
     def output(self, batch: Batch) -> Float[Tensor, "batch dim"]:
@@ -124,9 +130,12 @@ class EmbeddingEvaluator(Evaluator):
 
     def measured(self, plan: EvaluationPlan, outputs: np.ndarray, **how: Any) -> Evaluation:
         self._backend = None
-        if self._shelf is not None and isinstance(plan, CosinePlan) and len(plan.pending):
-            self._shelf.add(plan.examples.sentences, outputs)
-        self._shelf = None
+        if isinstance(plan, CosinePlan) and len(plan.pending):
+            for side, shelf in self._shelves.items():
+                rows = np.flatnonzero(plan.read[plan.pending] == side)
+                if len(rows):
+                    shelf.add([plan.examples.sentences[row] for row in rows.tolist()], outputs[rows])
+        self._shelves = {}
         return super().measured(plan, outputs, **how)
 
 

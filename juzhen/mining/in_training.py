@@ -65,7 +65,8 @@ class MinedRows:
         self.examples = examples
         judged = as_retrieval(examples)
         assert judged.documents is not None  # as_retrieval names the corpus
-        self.ranking = as_ranking(judged)
+        # As training reads the rows: without a word on who asks, all behind the prompt before every sentence.
+        self.ranking = replace(as_ranking(judged), symmetric=examples.symmetric)
         self._known, self._corpus = Known(self.ranking), judged.documents
         asked, anchors = np.unique(judged.columns["query"]), examples.columns["anchor"]
         places = np.minimum(np.searchsorted(asked, anchors), len(asked) - 1)

@@ -115,6 +115,7 @@ class Mined:
                 about=f"{self.options.negatives} mined negatives for the positives of {source}",
                 origin=f"juzhen mine, from {source} ({like.origin})",
                 rows=count,
+                symmetric=self.ranking.symmetric,
             )
         return yaml, count
 
