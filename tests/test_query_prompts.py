@@ -76,16 +76,18 @@ def test_names_are_those_of_sentence_transformers(tiny_backbone):
         encoder = tiny_encoder(tiny_backbone, prompts=prompts, default_prompt_name=default)
         return [encoder.reading(side).prompt for side in Side]
 
-    assert sides({"query": "a", "passage": "b"}, "query") == ["a", "a", "b"]
-    assert sides({"query": "a", "passage": "b", "document": "c", "corpus": "d"}) == ["", "a", "c"]
-    assert sides({"query": "a", "corpus": "d"}) == ["", "a", "d"]
-    assert sides({"query": "a"}, "query") == [
+    assert sides({"query": "a", "passage": "b"}, "query") == ["a", "a", "b", "a"]
+    assert sides({"query": "a", "passage": "b", "document": "c", "corpus": "d"}) == ["", "a", "c", "a"]
+    assert sides({"query": "a", "corpus": "d"}) == ["", "a", "d", "a"]
+    assert sides({"query": "a"}, "query") == ["a"] * 4  # as encode_document: its default, there is no other
+    assert sides({"query": "a"}) == [
+        "",
         "a",
-        "a",
-        "a",
-    ]  # as encode_document: its default, there is no other
-    assert sides({"Query": "a", "sts": "b"}, "sts") == ["b", "b", "b"]
-    assert sides({}) == ["", "", ""]
+        "",
+        "",
+    ]  # as bge: an instruction for those that look for documents
+    assert sides({"Query": "a", "sts": "b"}, "sts") == ["b"] * 4
+    assert sides({}) == [""] * 4
 
 
 def test_a_prompt_that_was_given_stands_before_everything(prompted):

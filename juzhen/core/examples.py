@@ -67,13 +67,14 @@ class Side(IntEnum):
     EVERY = 0  # the one before every sentence
     QUERY = 1
     DOCUMENT = 2
+    ALIKE = 3  # a query among queries: that of queries, where documents have one of their own too
 
 
 def sides_of(symmetric: bool | None) -> tuple[Side, Side]:
     """How the first text of a row is read, and how the others are; see `Examples.symmetric`."""
     if symmetric is None:
         return Side.EVERY, Side.EVERY
-    return Side.QUERY, Side.QUERY if symmetric else Side.DOCUMENT
+    return (Side.ALIKE, Side.ALIKE) if symmetric else (Side.QUERY, Side.DOCUMENT)
 
 
 def negative_columns(count: int) -> list[str]:

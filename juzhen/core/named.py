@@ -16,8 +16,13 @@ LEXICAL = (TF_IDF, "bm25")
 PROMPT_KEYS = ("prompts", "default_prompt_name", "include_prompt")
 """Keys of a backbone: what stands before every sentence, and whether it is pooled."""
 
-OFF = {"false_negative_margin": None, "positive_to_anchors": False, "other_positives": False}
-"""Numbers of losses that are not part of what they are at these values: as before there were such numbers."""
+OFF = {
+    "false_negative_margin": None,
+    "positive_to_anchors": False,
+    "other_positives": False,
+    "share_of": "lowest",
+}
+"""Numbers of losses and callbacks that are not part of what they are at these values: as before there were any."""
 
 HOMES = {"losses": "juzhen.losses", "lightning_modules": "lightning_modules"}
 """Package of models or losses, less what lies above it → where it is today."""
@@ -64,7 +69,7 @@ def without_paths(settings: Any) -> Any:
         named = {"name": name_of(settings)} | {
             key: one for key, one in settings.items() if key not in ("_target_", "name")
         }
-        settings = {key: one for key, one in named.items() if key not in OFF or one is not OFF[key]}
+        settings = {key: one for key, one in named.items() if key not in OFF or repr(one) != repr(OFF[key])}
     return {key: without_paths(one) for key, one in settings.items()}
 
 

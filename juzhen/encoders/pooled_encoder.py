@@ -120,13 +120,9 @@ class PooledEncoder(nn.Module):
 
     @property
     def sides(self) -> Int[np.ndarray, "sides"]:
-        """For each Side the first one that has the same prompt: all 0 where texts of all sides are read alike.
-
-        They have none in an encoder that `with_prompt` has given one, which stands before every sentence then.
-        """
-        own = self.prompts is None and not self._prompt_is_given
-        prompts = [self.prefix.of_side(side) if own else self.prompt for side in Side]
-        return np.array([prompts.index(one) for one in prompts], dtype=np.int8)
+        """As of `Prefix`; all 0 where templates, or a prompt that `with_prompt` has given, are read with every text."""
+        is_own = self.prompts is None and not self._prompt_is_given
+        return np.array(self.prefix.sides if is_own else [Side.EVERY] * len(Side), dtype=np.int8)
 
     def reading(self, side: Side) -> Self:
         """The same weights with the prompt for queries or for documents; itself where it is the one that it has."""

@@ -187,7 +187,8 @@ def pooled(
         rows, ranks = np.nonzero(documents >= 0)
         own = scores[rows, ranks] if number == 0 else np.full(len(rows), np.nan, dtype=np.float32)
         bits = np.full(len(rows), 1 << number)
-        columns.append((queries[rows], documents[rows, ranks], ranks + 1, own, bits))
+        found = np.minimum(ranks + 1, depth)  # negatives in force may be more than the depth
+        columns.append((queries[rows], documents[rows, ranks], found, own, bits))
     drawn = np.random.default_rng([seed, int(queries[0])]).integers(
         num_documents, size=(len(queries), num_random)
     )

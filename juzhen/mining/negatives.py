@@ -99,6 +99,9 @@ def mine(
         "evaluation": _digest(sorted({text for one in evaluation for text in used_sentences(one)})),
         "options": asdict(options),
     }
+    prompts = {one.name: one.prompts for one in made if isinstance(one, EncoderSource) and any(one.prompts)}
+    if prompts:
+        measured["prompts"] = prompts
     _claim(folder, identity)
     miner = Miner(ranking, made, Known(ranking, evaluation), options, judged)
     portions = _mined(miner, folder, progress)
