@@ -65,6 +65,7 @@ class NegativeMining(pl.Callback):
         index: str,
         first_rank: int,
         share: float | None,
+        share_of: str,
         margin: float | None,
         temperature: float | None,
     ) -> None:
@@ -75,7 +76,7 @@ class NegativeMining(pl.Callback):
         self.until_easy = until_easy
         self.sets = sets
         rules: dict[str, Any] = {"depth": depth, "index": index, "first_rank": first_rank, "share": share}
-        rules |= {"margin": margin, "temperature": temperature, "negatives": negatives}
+        rules |= {"share_of": share_of, "margin": margin, "temperature": temperature, "negatives": negatives}
         try:
             self.options = MiningOptions(**rules)
         except UserError as error:
@@ -117,7 +118,11 @@ class NegativeMining(pl.Callback):
         if stage != "fit":
             return
         data = trainer.datamodule
-        self._rows = {name: MinedRows(rows) for name, rows in data.train.items() if self._is_mined(name)}
+        self._rows = {
+            name: MinedRows(rows, share_of=self.options.share_of)
+            for name, rows in data.train.items()
+            if self._is_mined(name)
+        }
         data.rows_change = bool(self._rows)
         for name, rows in self._rows.items():
             if (count := len(rows.ranking.corpus)) < self.options.depth:

@@ -16,10 +16,11 @@ from conf.job import JobConfig
 from conf.own_classes import own_class
 from datamodules.datamodule import select
 from datamodules.stages import Stage
-from juzhen.core.examples import Examples
+from juzhen.core.examples import Examples, Side
 from juzhen.core.named import deciding_callbacks, without_paths
 from juzhen.core.places import ROOT
 from juzhen.data.loading import JobData
+from juzhen.encoders.pooled_encoder import PooledEncoder
 from launch.naming import deciding_augmentation, deciding_model
 from lightning_modules.chosen_losses import Match
 
@@ -107,6 +108,8 @@ def examples_digest(examples: Examples) -> str:
     for values in (examples.targets, examples.teacher_scores):
         if values is not None:
             digest.update(np.ascontiguousarray(values).tobytes())
+    if examples.symmetric is not None:
+        digest.update(f"symmetric {examples.symmetric}".encode())
     return digest.hexdigest()
 
 
@@ -114,6 +117,8 @@ def start_digest(encoder: nn.Module | None, job: JobConfig) -> str:
     """Hex digits over the weights that a job starts from, and over how they are read."""
     backbone = {key: one for key, one in vars(job.backbone).items() if key not in ALREADY_IN_THE_START}
     backbone["prompt"] = [getattr(encoder, "prompt", ""), getattr(encoder, "unpooled", 0)]
+    if isinstance(encoder, PooledEncoder) and encoder.sides.any():
+        backbone["sides"] = [[one.prompt, one.unpooled] for one in map(encoder.reading, Side)]
     digest = hashlib.sha256(json.dumps(backbone, sort_keys=True).encode())
     for name, tensor in encoder.state_dict().items() if encoder is not None else ():
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from conf.job import AugmentationConfig, JobConfig
 from juzhen.core.errors import UserError, nearest
-from juzhen.core.examples import Kind
+from juzhen.core.examples import Kind, Side
 from juzhen.encoders.augmentation import Augmentation
 from juzhen.encoders.sentence_changes import SentenceChanges
 from juzhen.encoders.sentence_encoder import SentenceEncoder
@@ -30,8 +30,15 @@ def augmentation_of(job: JobConfig, encoder: SentenceEncoder) -> Augmentation | 
     config = job.augmentation
     if not config.views:
         return None
-    changes = changes_of(Views.of(vars(config), group=GROUP), encoder)
-    return Augmentation(changes, probability=config.probability, sets=config.sets, seed=job.seed)
+    views = Views.of(vars(config), group=GROUP)
+    of_sides = {side: changes_of(views, encoder.reading(side)) for side in Side if encoder.sides[side]}
+    return Augmentation(
+        changes_of(views, encoder),
+        probability=config.probability,
+        sets=config.sets,
+        seed=job.seed,
+        of_sides=of_sides,
+    )
 
 
 def check_augmentation(

@@ -57,6 +57,7 @@ class BiEncoder(SentenceModule):
             encoder.collate,
             sharing=self.sharing,
             augmentation=augmentation_of(self.job, encoder),
+            sides=self.tokenize,
         )
         evaluation = self.job.evaluation
         self._validating = EmbeddingEvaluator(encoder)

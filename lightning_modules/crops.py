@@ -53,7 +53,11 @@ class CropEncoder(BiEncoder):
             prompt=self.encoder.prompt,
         )
         self.collate = CropCollator(
-            self.encoder.tokenize, self.encoder.collate, crops=crops, seed=self.job.seed
+            self.encoder.tokenize,
+            self.encoder.collate,
+            crops=crops,
+            seed=self.job.seed,
+            sides=self.tokenize,
         )
         if mlm_weight and self.job.hardware.micro_batch_tokens is not None:
             raise UserError(

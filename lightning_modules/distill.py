@@ -53,7 +53,9 @@ class Distill(Taught):
 
     def __init__(self, **shared: Any) -> None:
         super().__init__(**shared)
-        self.collate = TaughtCollator(self.tokenize, self.encoder.collate, sharing=self.sharing)
+        self.collate = TaughtCollator(
+            self.tokenize, self.encoder.collate, sharing=self.sharing, sides=self.tokenize
+        )
         self.projection: nn.Module | None = None
         reads = {name for loss in self.losses.values() for name in asked_for(type(loss))}
         if self._own.projection == "drop" and "projected" in reads:

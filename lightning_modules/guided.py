@@ -24,6 +24,7 @@ class Guided(Taught):
             self.encoder.collate,
             sharing=self.sharing,
             augmentation=augmentation_of(self.job, self.encoder),
+            sides=self.tokenize,
         )
 
     def encode(self, batch: Batch) -> Encoded:

@@ -18,7 +18,7 @@ from juzhen.data.views import apply_view
 from juzhen.encoders.masking import Masking, Vocabulary
 from juzhen.encoders.mlm_head import MaskedTokenHead
 from juzhen.encoders.text_collate import TextCollator
-from juzhen.evaluation.plan import CosinePlan, EvaluationPlan, Matcher
+from juzhen.evaluation.plan import ALIKE, CosinePlan, EvaluationPlan, Matcher
 from juzhen.evaluation.scoring import Evaluation
 from juzhen.losses.loss import LossOutput
 from juzhen.metrics.ranking import COSINE_TEMPERATURE
@@ -42,10 +42,15 @@ class MaskedPlan(EvaluationPlan):
     temperature = COSINE_TEMPERATURE
 
     def __init__(
-        self, sets: Sequence[Examples], tasks: Sequence[TransferTask] = (), *, trained: Sequence[str]
+        self,
+        sets: Sequence[Examples],
+        tasks: Sequence[TransferTask] = (),
+        *,
+        trained: Sequence[str],
+        sides: Int[np.ndarray, "sides"] = ALIKE,
     ) -> None:
         super().__init__(sets, tasks)
-        self._pairs = CosinePlan(sets, tasks)
+        self._pairs = CosinePlan(sets, tasks, sides=sides)
         chosen = [one for one in sets if one.name in trained] or list(sets)
         self.texts = [apply_view(one, Kind.SENTENCE) for one in chosen]
         sentences = list(self._pairs.examples.sentences)
@@ -63,6 +68,9 @@ class MaskedPlan(EvaluationPlan):
             sentences,
             {"text": np.arange(len(sentences), dtype=np.int32)},
             np.concatenate(targets).astype(np.float32),
+            sides=None
+            if self._pairs.examples.sides is None
+            else np.pad(self._pairs.examples.sides, (0, len(sentences) - self._first)),
         )
 
     def scores(self, outputs: Float[np.ndarray, "sentences outputs"]) -> list[np.ndarray]:
@@ -124,7 +132,7 @@ class MaskedLanguageModel(BiEncoder):
         self.head = MaskedTokenHead(backbone)
         for parameter in self.encoder.projections.parameters():
             parameter.requires_grad_(False)  # no token passes there, and DDP waits for every gradient
-        self.collate = TextCollator(self.encoder.tokenize, self.encoder.collate)
+        self.collate = TextCollator(self.encoder.tokenize, self.encoder.collate, sides=self.tokenize)
         self._step = EVALUATION_STEP
 
     def training_step(self, batch: Batch, index: int) -> Float[Tensor, ""]:
@@ -188,7 +196,7 @@ class MaskedLanguageModel(BiEncoder):
         return replace(tokens, input_ids=seen), hidden.nonzero().squeeze(1)
 
     def plan(self, sets: Sequence[Examples], tasks: Sequence[TransferTask] = ()) -> MaskedPlan:
-        return MaskedPlan(sets, tasks, trained=list(self.job.dataset))
+        return MaskedPlan(sets, tasks, trained=list(self.job.dataset), sides=self.encoder.sides)
 
     def measured(self, plan: MaskedPlan, outputs: np.ndarray, **how: Any) -> Evaluation:
         others = super().measured(plan, outputs, **how)

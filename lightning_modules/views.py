@@ -44,6 +44,7 @@ class ViewEncoder(BiEncoder):
             changes=changes_of(chosen, encoder),
             changes_anchor=self.settings(self.job).changes_anchor,
             seed=self.job.seed,
+            sides=self.tokenize,
         )
 
     @classmethod

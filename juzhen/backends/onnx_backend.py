@@ -38,6 +38,11 @@ class OnnxBackend:
             self._session = session(path)
 
     def encode(self, tokens: Tokens) -> Float[np.ndarray, "sentences dim"]:
+        if not isinstance(tokens.unpooled, int):
+            raise UserError(
+                f"backend {self.name}: queries and documents have prompts of different lengths here, which are not "
+                "pooled; type evaluation.backend=torch, or make batches of the one and of the other"
+            )
         if tokens.unpooled != self._unpooled:
             raise UserError(
                 f"backend {self.name}: was opened for a prompt of {self._unpooled} tokens that are not pooled, not of "

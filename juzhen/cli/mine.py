@@ -1,7 +1,8 @@
 """`juzhen mine`: hard negatives for the pairs of a set."""
 
 import shutil
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +10,16 @@ from juzhen.cli.arguments import BATCH_TOKENS, SEED, VerbParser, data_folder
 from juzhen.core.network import without_hub
 from juzhen.core.numerals import finite_number, whole_number
 from juzhen.core.places import DATASETS
-from juzhen.mining.options import FALSE_NEGATIVES, INDEXES, MiningOptions
+from juzhen.mining.options import FALSE_NEGATIVES, INDEXES, SHARE_OF, MiningOptions
 
 if TYPE_CHECKING:  # --help should not wait for it
     from juzhen.encoders import CrossEncoder, SentenceEncoder
 
 NONE = "none"
+
+FEWEST_ROWS, FEWEST_REFUSED = 0.1, 0.001
+"""Shares, of the rows that there would be without a fitted threshold and of the candidates that come to it, below which
+the pairs that it was fitted on are taken for others than those that are mined."""
 
 
 def parser() -> VerbParser:
@@ -71,7 +76,14 @@ def _add_rules(parser: VerbParser) -> None:
     parser.add_argument(
         "--share",
         type=lambda text: None if text == NONE else finite_number("--share", example=0.95)(text),
-        help="refuse what scores above this share of the lowest score of a positive, or none (default: 0.95)",
+        help="refuse what scores above this share of the score of a positive, or none (default: 0.95)",
+    )
+    parser.add_argument(
+        "--share-of",
+        choices=SHARE_OF,
+        help="which positive --share and --margin look at: the one of the query with the lowest score · the row's own, "
+        "so that each row has its own negatives; where labels join large groups lowest leaves few rows "
+        "(default: lowest)",
     )
     _add_number(parser, "--margin", "refuse what scores above that score less this", example=0.05)
     _add_number(
@@ -134,6 +146,7 @@ def run(
     index: str = MiningOptions.index,
     first_rank: int = MiningOptions.first_rank,
     share: float | None = MiningOptions.share,
+    share_of: str = MiningOptions.share_of,
     margin: float | None = MiningOptions.margin,
     threshold: float | None = MiningOptions.threshold,
     negatives: int = MiningOptions.negatives,
@@ -160,6 +173,7 @@ def run(
         index=index,
         first_rank=first_rank,
         share=share,
+        share_of=share_of,
         margin=margin,
         threshold=threshold,
         negatives=negatives,
@@ -194,11 +208,13 @@ def run(
         cache=None if cache is None else EmbeddingCache(cache),
     )
     yaml, count = mined.write(out, like=config)
-    told = _told(mined.report())
+    report = mined.report()
     shutil.rmtree(portions)
     print(f"{count:,} rows of {dataset}/{split} with {options.negatives} negatives each: {out}")
     print(f"all candidates with their reasons: {out.with_suffix('.parquet')}\nconfiguration: {yaml}")
-    print("\n".join(told))
+    print("\n".join(_told(report)))
+    if (warning := misfit(report, calibrate_on)) is not None:
+        print(f"warning: {warning}", file=sys.stderr)
     print(
         f"train on it:\n  python train.py --config-dir {yaml.parents[1]} 'dataset=[{out.stem}]' loss=info_nce "
         f"data_dir={folder if folder.is_dir() else out.parent}"
@@ -231,6 +247,10 @@ def _told(report: dict[str, Any]) -> list[str]:
         f"recall of the index of {name}: {100 * value:.2f} %"
         for name, value in report["index_recall"].items()
     ]
+    lines += [
+        f"{name} reads queries behind {query!r} and documents behind {document!r}"
+        for name, (query, document) in report.get("prompts", {}).items()
+    ]
     if (fitted := report.get("threshold")) is not None:
         lines.append(
             f"threshold {fitted['value']:.4f}, fitted on {fitted['positives']:,} pairs with label 1, of which "
@@ -241,10 +261,44 @@ def _told(report: dict[str, Any]) -> list[str]:
     wrong, left = report["false_negatives_before"], report["false_negatives_after"]
     if not before:
         return [*lines, "false negatives: no candidate of a query with two positives has a known label"]
+    others = before - wrong
+    rules = {"all of them": [wrong, left, others, others - (after - left)]}
+    if len(report["rules"]) < 2:
+        rules = {}
+    rules = report["rules"] | rules or {"no rule": [wrong, left, others, 0]}
+    lines += [
+        f"where labels are known, {name} lets {_of(through, answers)} answers through and refuses "
+        f"{_of(refused, negatives)} others"
+        for name, (answers, through, negatives, refused) in rules.items()
+    ]
     rate = f"{100 * left / after:.1f} % ({left:,} of {after:,})" if after else "none is kept"
     return [
         *lines,
         f"false negatives among candidates whose label is known: {100 * wrong / before:.1f} % ({wrong:,} of "
-        f"{before:,}) before the rules that know no label, {rate} after; these let {left:,} of {wrong:,} answers "
-        f"through, and refuse {before - wrong - (after - left):,} of {before - wrong:,} others",
+        f"{before:,}) before these rules, {rate} after",
     ]
+
+
+def misfit(report: Mapping[str, Any], calibrated_on: str | None) -> str | None:
+    """What tells that a fitted threshold does not fit what was mined, and the way out; None: it may fit."""
+    if (fitted := report.get("threshold")) is None:
+        return None
+    left, value = report["left"], fitted["value"]
+    rows, without, candidates, refused = (
+        left[name] for name in ("rows", "rows_without", "candidates", "refused")
+    )
+    way_out = "calibrate on pairs of the same kind and field, or take --share or --threshold in its place"
+    shown = f"--calibrate-on {calibrated_on}: the threshold {value:.4f} refuses {_of(refused, candidates)} candidates"
+    if rows < FEWEST_ROWS * without:
+        return f"{shown} and leaves {_of(rows, without)} rows; {way_out}"
+    if refused < FEWEST_REFUSED * candidates:
+        return f"{shown}, next to nothing; {way_out}"
+    return None
+
+
+def _of(part: int, whole: int) -> str:
+    """A part, and its share with two digits at least, so that next to nothing is not none."""
+    share = 100 * part / whole if whole else 0.0
+    return f"{part:,} of {whole:,}" + (
+        f" ({share:.{1 if share >= 1 or not part else 4}f} %)" if whole else ""
+    )

@@ -68,7 +68,8 @@ class Tokens:
     inverse_permutation  for each sentence in the order given, its place in packed order
     groups    the packed sentences in runs of like length
     segments  of each token, which of two joined sentences it belongs to, 0 or 1; None: all are 0
-    unpooled  tokens at the start of each sentence, those of a prompt, that pooling leaves out
+    unpooled  tokens at the start of each sentence, those of a prompt, that pooling leaves out; where prompts differ, a
+              number for each sentence, in packed order
     """
 
     input_ids: Int[Tensor, "tokens"]
@@ -76,7 +77,7 @@ class Tokens:
     inverse_permutation: Int[Tensor, "sentences"]
     groups: list[Group]
     segments: Int[Tensor, "tokens"] | None = None
-    unpooled: int = 0
+    unpooled: int | Int[Tensor, "sentences"] = 0
 
     def __len__(self) -> int:
         return self.lengths.shape[0]
@@ -98,8 +99,11 @@ class Tokens:
         counts = [sum(group.num_sentences for group in run) for run in runs]
         input_ids, lengths = self.input_ids.split(sizes), self.lengths.split(counts)
         segments = [None] * len(runs) if self.segments is None else self.segments.split(sizes)
-        for run, count, ids, of_run, its in zip(runs, counts, input_ids, lengths, segments, strict=True):
-            yield Tokens(ids, of_run, torch.arange(count, device=ids.device), run, its, self.unpooled)
+        given = self.unpooled
+        unpooled = [given] * len(runs) if isinstance(given, int) else given.split(counts)
+        parts = zip(runs, counts, input_ids, lengths, segments, unpooled, strict=True)
+        for run, count, ids, of_run, its, left_out in parts:
+            yield Tokens(ids, of_run, torch.arange(count, device=ids.device), run, its, left_out)
 
     @property
     def sentence_of_token(self) -> Int[Tensor, "tokens"]:
@@ -132,7 +136,8 @@ class Tokens:
     @property
     def num_unpooled(self) -> Int[Tensor, "sentences"]:
         """Tokens of each sentence that pooling leaves out; one is always pooled."""
-        return (self.lengths - 1).clamp(min=0, max=self.unpooled)
+        most = (self.lengths - 1).clamp(min=0)
+        return most.clamp(max=self.unpooled)
 
     @property
     def places(self) -> tuple[Int[Tensor, "tokens"], Int[Tensor, "tokens"]]:

@@ -5,7 +5,7 @@ Many sets are one table of distinct sentences, so that each sentence is encoded 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Any
 
 import numpy as np
@@ -67,6 +67,22 @@ TEACHER_SCORE = "score_{}"
 """The column that holds what a teacher scores a document of a triplet: `score_positive`, `score_negative`, …"""
 
 
+class Side(IntEnum):
+    """Which of an encoder's prompts stands before a text, where it names prompts for queries and for documents."""
+
+    EVERY = 0  # the one before every sentence
+    QUERY = 1
+    DOCUMENT = 2
+    ALIKE = 3  # a query among queries: that of queries, where documents have one of their own too
+
+
+def sides_of(symmetric: bool | None) -> tuple[Side, Side]:
+    """How the first text of a row is read, and how the others are; see `Examples.symmetric`."""
+    if symmetric is None:
+        return Side.EVERY, Side.EVERY
+    return (Side.ALIKE, Side.ALIKE) if symmetric else (Side.QUERY, Side.DOCUMENT)
+
+
 def negative_columns(count: int) -> list[str]:
     """The columns of a triplet's negatives.
 
@@ -91,6 +107,9 @@ class Examples:
     fingerprint  hex digest of the rows as read; equal fingerprints mean equal data
     num_dropped  bad rows left out under `on_bad_row=drop`
     num_leaky    training rows left out because an evaluation set has them too; None: not looked for
+    symmetric    of rows in which a text asks for others. False: these are documents, of another sort than the query ·
+                 True: all are queries, such as duplicate questions · None: nobody asks
+    sides        int8 array (sentences,) or None: the Side by which each sentence is read, whatever its column
     """
 
     name: str
@@ -106,6 +125,8 @@ class Examples:
     num_classes: int = 0
     teacher_scores: np.ndarray | None = None
     documents: np.ndarray | None = None
+    symmetric: bool | None = None
+    sides: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
@@ -150,6 +171,21 @@ class Examples:
             lines=None if self.lines is None else self.lines[rows],
             teacher_scores=None if self.teacher_scores is None else self.teacher_scores[rows],
         )
+
+    @property
+    def reads(self) -> list[int]:
+        """The Sides by which its texts are read."""
+        return list(sides_of(self.symmetric)) if self.sides is None else np.unique(self.sides).tolist()
+
+    def read_as(self, rows: np.ndarray | slice) -> np.ndarray:
+        """The Side by which each text of these rows is read, int8 (columns, rows)."""
+        numbers = np.stack([values[rows] for values in self.columns.values()])
+        if self.sides is not None:
+            return self.sides[numbers]
+        first, others = sides_of(self.symmetric)
+        found = np.full(numbers.shape, others, dtype=np.int8)
+        found[0] = first
+        return found
 
     def grades(self) -> np.ndarray | None:
         """Gold similarity per row, float32 (rows,), higher = closer; None when the kind has no order.

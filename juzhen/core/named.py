@@ -16,8 +16,13 @@ LEXICAL = (TF_IDF, "bm25")
 PROMPT_KEYS = ("prompts", "default_prompt_name", "include_prompt")
 """Keys of a backbone: what stands before every sentence, and whether it is pooled."""
 
-OFF = {"false_negative_margin": None, "positive_to_anchors": False, "other_positives": False}
-"""Numbers of losses that are not part of what they are at these values: as before there were such numbers."""
+OFF = {
+    "false_negative_margin": None,
+    "positive_to_anchors": False,
+    "other_positives": False,
+    "share_of": "lowest",
+}
+"""Numbers of losses and callbacks that are not part of what they are at these values: as before there were any."""
 
 HOMES = {"losses": "juzhen.losses", "lightning_modules": "lightning_modules"}
 """Package of models or losses, less what lies above it → where it is today."""
@@ -77,7 +82,7 @@ def without_paths(settings: Any) -> Any:
         named = {"name": name_of(settings)} | {
             key: one for key, one in settings.items() if key not in ("_target_", "name")
         }
-        settings = {key: one for key, one in named.items() if key not in OFF or one is not OFF[key]}
+        settings = {key: one for key, one in named.items() if key not in OFF or repr(one) != repr(OFF[key])}
     return {key: without_paths(one) for key, one in settings.items()}
 
 
@@ -92,7 +97,7 @@ def deciding_callbacks(chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 def deciding_set(described: Mapping[str, Any]) -> dict[str, Any]:
     """A data set's description without what it leaves to the loss: as before it could say how it is learnt from."""
-    kept = dict(described)
+    kept = {key: one for key, one in described.items() if key != "symmetric" or one is not None}
     if isinstance(kept.get("learning"), Mapping):
         kept["learning"] = {key: one for key, one in kept["learning"].items() if one is not None}
     return kept if kept.get("learning") else {key: one for key, one in kept.items() if key != "learning"}

@@ -27,6 +27,7 @@ SETS = Table(
                 Object(optional={"num_negatives": (int, NOTHING), "in_batch": (bool, NOTHING)}),
                 NOTHING,
             ),
+            "symmetric": (bool, NOTHING),
         }
     )
 )

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Int
 
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Examples, Kind
+from juzhen.core.examples import Examples, Kind, sides_of
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,9 @@ class RankingSet:
     candidates  for each query the numbers of the documents that are put in order (reranking); None: all (retrieval)
     own         for each query the number of the document that is its own text, which it never finds; −1: there is none
     irrelevant  for each query the numbers of documents that are known not to answer it; others may yet do so
+    symmetric   True: documents are of the same sort as queries, and encoders read them alike · False: they are not, and
+                encoders that have prompts for queries and for documents read each behind its own · None: encoders read
+                all texts behind the prompt that stands before every sentence
 
     Raises UserError for a query that nothing answers, for a document that is not there, and for one that answers a
     query and is known not to.
@@ -31,6 +34,7 @@ class RankingSet:
     candidates: Sequence[Int[np.ndarray, "documents"]] | None = None
     own: Int[np.ndarray, "queries"] | None = None
     irrelevant: Sequence[Int[np.ndarray, "documents"]] | None = None
+    symmetric: bool | None = False
 
     def __post_init__(self) -> None:
         for what in (self.relevant, self.candidates, self.own, self.irrelevant):
@@ -70,3 +74,21 @@ class RankingSet:
         """All queries and then all documents, as sentences."""
         texts = {"text": [*self.queries, *self.corpus]}
         return Examples.from_texts(self.name, self.split, kind=Kind.SENTENCE, texts=texts)
+
+    @property
+    def read_texts(self) -> Examples:
+        """The same with the Side by which each is read; a text of two sides is two sentences."""
+        of = dict(zip(("query", "document"), sides_of(self.symmetric), strict=True))
+        pairs = [(text, of["query"]) for text in self.queries]
+        pairs += [(text, of["document"]) for text in self.corpus]
+        numbers: dict[tuple[str, int], int] = {}
+        rows = [numbers.setdefault(pair, len(numbers)) for pair in pairs]
+        return Examples(
+            self.name,
+            self.split,
+            Kind.SENTENCE,
+            [text for text, _ in numbers],
+            {"text": np.array(rows, dtype=np.int32)},
+            None,
+            sides=np.array([side for _, side in numbers], dtype=np.int8),
+        )

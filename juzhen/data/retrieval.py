@@ -23,9 +23,11 @@ Sliced = TypeVar("Sliced", list[Any], np.ndarray)
 def as_ranking(examples: Examples) -> RankingSet:
     """A set as queries, documents and which answers which; pairs and triplets are read as `as_retrieval` says.
 
-    A query whose own text is a document, by its number in the table of sentences, never finds it.
+    A query whose own text is a document, by its number in the table of sentences, never finds it. Judgements that do
+    not say whether they are symmetric are not.
     """
-    examples = as_judgements(examples)
+    symmetric = False if examples.kind in JUDGED and examples.symmetric is None else examples.symmetric
+    examples = as_judgements(replace(examples, symmetric=symmetric))
     assert examples.targets is not None  # JUDGED kinds have gains, as TARGET_COLUMN says
     order = np.lexsort((examples.columns["document"], examples.columns["query"]))
     queries, documents = (examples.columns[name][order] for name in TEXT_COLUMNS[examples.kind])
@@ -42,6 +44,7 @@ def as_ranking(examples: Examples) -> RankingSet:
         candidates=_by_query(places, queries, asked) if examples.documents is None else None,
         own=np.where(np.isin(asked, corpus), np.searchsorted(corpus, asked), -1),
         irrelevant=_by_query(places[~answers], queries[~answers], asked),
+        symmetric=examples.symmetric,
     )
 
 
@@ -56,7 +59,7 @@ def as_retrieval(examples: Examples) -> Examples:
     Of labelled pairs the corpus is all distinct sentences. What label 1 joins, directly or through others, is one group
     of duplicates, and each sentence of a group is a query for the others. A sentence without a duplicate is no query
     and stays in the corpus. Two sentences with label 0 are known not to answer one another. Where label 0 contradicts
-    a group, the group is believed.
+    a group, the group is believed. They are symmetric, unless they say that they are not.
 
     Of positive pairs and triplets the corpus is all distinct positives and negatives, with the documents of a retrieval
     set that the pairs are made of, and the queries are all distinct anchors. An anchor's positives answer it. Its
@@ -64,9 +67,10 @@ def as_retrieval(examples: Examples) -> Examples:
 
     Raises UserError for a set in which nothing answers anything, and for rows of other kinds.
     """
-    column = f"{examples.split}/{examples.name}"
+    column, symmetric = f"{examples.split}/{examples.name}", examples.symmetric
     if examples.kind is Kind.LABELLED_PAIR:
         corpus, judgements = _duplicates(examples)
+        symmetric = True if symmetric is None else symmetric
     elif examples.kind in (Kind.POSITIVE_PAIR, Kind.TRIPLET):
         corpus, judgements = _answers(examples)
     else:
@@ -85,6 +89,7 @@ def as_retrieval(examples: Examples) -> Examples:
         lines=None,
         num_classes=0,
         documents=corpus,
+        symmetric=symmetric,
     )
 
 

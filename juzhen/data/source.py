@@ -45,6 +45,24 @@ def load_examples(
     """
     if isinstance(config, DictConfig):
         config = cast(DatasetConfig, OmegaConf.to_object(config))
+    where: dict[str, Any] = {"source": source, "data_dir": data_dir, "on_bad_row": on_bad_row}
+    found = _loaded(config, split, **where, required=required, group=group)
+    if found is None:
+        return None
+    by_kind = False if found.kind in JUDGED and found.symmetric is None else found.symmetric
+    return replace(found, symmetric=by_kind if config.symmetric is None else config.symmetric)
+
+
+def _loaded(
+    config: DatasetConfig,
+    split: str,
+    *,
+    source: str,
+    data_dir: str | Path,
+    on_bad_row: str,
+    required: bool,
+    group: str,
+) -> Examples | None:
     source = _one_of(config.source or source, [member.value for member in Source], "source")
     _one_of(on_bad_row, ROW_POLICIES, "on_bad_row")
     key = f"{group}.{config.name}"

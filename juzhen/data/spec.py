@@ -79,6 +79,11 @@ class DatasetConfig:
     view: str | None = option("train on this kind; null: the loss chooses", None, among=tuple(Kind))
     limit: int | None = option("train on at most this many rows, drawn with the job's seed", None, at_least=1)
     learning: LearningConfig | None = None
+    symmetric: bool | None = option(
+        "false: a row's first text asks for the others, documents · true: all are of one sort, as duplicates are · "
+        "null: as the kind says; only for encoders with prompts for queries",
+        None,
+    )
 
 
 class EvaluationRequest(Protocol):

@@ -120,7 +120,8 @@ def _distinct_sentences(examples: Examples) -> Examples:
     _, places = np.unique(np.stack(columns, axis=1).ravel(), return_index=True)
     places = np.sort(places)
     rows = places // len(columns)
-    return _rebuilt(examples, Kind.SENTENCE, {"text": np.stack(columns, axis=1).ravel()[places]}, rows)
+    found = _rebuilt(examples, Kind.SENTENCE, {"text": np.stack(columns, axis=1).ravel()[places]}, rows)
+    return replace(found, symmetric=None)  # alone, no sentence asks another one
 
 
 def _rebuilt(examples: Examples, kind: Kind, columns: dict[str, np.ndarray], rows: np.ndarray) -> Examples:

@@ -11,7 +11,10 @@ from jaxtyping import Float
 from juzhen.core.batch import Batch, Sharing, Tokens
 from juzhen.core.examples import Examples, Kind
 from juzhen.encoders.augmentation import Augmentation
-from juzhen.encoders.token_table import TokenTable
+from juzhen.encoders.side_table import SideTable, leave_out
+from juzhen.encoders.token_table import CachedTokenizer, TokenTable
+
+ALL = slice(None)
 
 
 class SentenceCollator:
@@ -22,6 +25,9 @@ class SentenceCollator:
     sharing   dataset key → which equal sentences of a training batch are encoded once (all, where it is not
               told); evaluation encodes every distinct sentence once
     augmentation  what changes some of the sentences of a training batch; None: nothing does
+    sides     `tokenize`, where it can tell queries and documents apart (`Examples.read_as`); None: all texts are read
+              alike. What it makes of a sentence as a query and as a document are two sentences of a batch, with the
+              number that the sentence has
     """
 
     def __init__(
@@ -31,16 +37,29 @@ class SentenceCollator:
         *,
         sharing: Mapping[str, Sharing] = MappingProxyType({}),
         augmentation: Augmentation | None = None,
+        sides: CachedTokenizer | None = None,
     ) -> None:
         self._tokenize = tokenize
         self._pack = pack
+        self._sides = sides if sides is not None and sides.sides.any() else None
         self._augmentation = augmentation
         self._sharing = dict(sharing)
         # Found by identity and not by id(): an id means nothing in a worker process that was not forked.
         self._tables: list[tuple[Sequence[str], TokenTable]] = []
+        self._side_tables: list[SideTable] = []
 
     def token_lists(self, examples: Examples) -> TokenTable:
-        """Token numbers of every sentence of the table; computed at the first call."""
+        """Token numbers of every sentence of the table; computed at the first call.
+
+        Where queries and documents are read apart, of every place of a `SideTable`, those of these rows filled.
+        """
+        if (apart := self._apart(examples)) is not None:
+            numbers = np.stack(list(examples.columns.values()))
+            apart.places(numbers, examples.read_as(ALL))
+            if examples.documents is not None:  # negatives that are mined later
+                others = np.full(len(examples.documents), examples.reads[-1])
+                apart.places(examples.documents, others)
+            return apart.tokens
         for sentences, table in self._tables:
             if sentences is examples.sentences:
                 return table
@@ -48,9 +67,14 @@ class SentenceCollator:
         self._tables.append((examples.sentences, table))
         return table
 
+    def token_counts(self, examples: Examples) -> np.ndarray:
+        """Tokens per sentence of the table as they are, int64 (sentences,); by the prompt that makes it longest."""
+        lengths = self.token_lists(examples).lengths
+        return lengths.reshape(-1, max(len(examples.sentences), 1)).max(axis=0, initial=0)
+
     def lengths(self, examples: Examples) -> np.ndarray:
-        """Tokens per sentence of the table, int64 (sentences,)."""
-        return self.token_lists(examples).lengths
+        """Tokens per sentence that the encoder sees, int64 (sentences,)."""
+        return self.token_counts(examples)
 
     def row_lengths(self, examples: Examples) -> np.ndarray:
         """Tokens of the longest text of each row, int64 (rows,)."""
@@ -70,29 +94,50 @@ class SentenceCollator:
         return self._batch(examples, rows, Sharing.BATCH)
 
     def shown(self, examples: Examples, numbers: np.ndarray, *, index: int | None) -> TokenTable:
-        """Tokens of the sentences with these numbers, as batch `index` of a training shows them; None: as they are."""
-        tokens = self.token_lists(examples)[numbers]
+        """Tokens of the sentences with these numbers, as batch `index` of a training shows them; None: as they are.
+
+        Where queries and documents are read apart, the numbers are places of a `SideTable`.
+        """
+        apart = self._apart(examples)
+        tokens = (self.token_lists(examples) if apart is None else apart.tokens)[numbers]
         if index is None or self._augmentation is None:
             return tokens
-        return self._augmentation(examples, numbers, tokens, index=index)
+        sides, numbers = np.divmod(numbers, len(examples.sentences))
+        return self._augmentation(examples, numbers, tokens, index=index, sides=sides)
 
     def _batch(
         self, examples: Examples, rows: np.ndarray, sharing: Sharing, *, index: int | None = None
     ) -> Batch:
         numbers = np.stack([values[rows] for values in examples.columns.values()])
+        apart = self._apart(examples)
+        if apart is not None:
+            numbers = apart.places(numbers, examples.read_as(rows))
         chosen, places = _appearances(numbers, sharing)
         positions = torch.from_numpy(places)
         targets = examples.targets
+        tokens = self._pack(self.shown(examples, chosen, index=index))
+        if apart is not None:
+            tokens, chosen = leave_out(tokens, apart.unpooled(chosen)), chosen % len(examples.sentences)
         return Batch(
             task=examples.name,
             kind=examples.kind,
-            tokens=self._pack(self.shown(examples, chosen, index=index)),
+            tokens=tokens,
             sentence_ids=torch.from_numpy(chosen),
             columns=dict(zip(examples.columns, positions, strict=True)),
             targets=None if targets is None else torch.from_numpy(targets[rows]),
             rows=torch.from_numpy(np.asarray(rows, dtype=np.int64)),
             teacher_scores=teacher_scores(examples, rows),
         )
+
+    def _apart(self, examples: Examples) -> SideTable | None:
+        """The sentences of a set whose queries or documents have a prompt of their own; None: all are read alike."""
+        if self._sides is None or not self._sides.sides[examples.reads].any():
+            return None
+        for table in self._side_tables:
+            if table.sentences is examples.sentences:
+                return table
+        self._side_tables.append(SideTable(examples.sentences, self._sides))
+        return self._side_tables[-1]
 
 
 def teacher_scores(examples: Examples, rows: np.ndarray) -> Float[torch.Tensor, "batch documents"] | None:

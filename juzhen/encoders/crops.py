@@ -12,7 +12,7 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.data.text_table import TextTable
 from juzhen.encoders.special_tokens import special_around
 from juzhen.encoders.text_collate import TextCollator
-from juzhen.encoders.token_table import TokenTable
+from juzhen.encoders.token_table import CachedTokenizer, TokenTable
 
 
 class Crops:
@@ -72,8 +72,9 @@ class CropCollator(TextCollator):
         *,
         crops: Crops,
         seed: int,
+        sides: CachedTokenizer | None = None,
     ) -> None:
-        super().__init__(tokenize, pack)
+        super().__init__(tokenize, pack, sides=sides)
         self.crops = crops
         self.seed = seed
 

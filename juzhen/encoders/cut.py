@@ -88,9 +88,13 @@ def cut_of(
         rows = np.unique(np.linspace(0, len(examples) - 1, min(SAMPLED, len(examples))).astype(np.int64))
         texts = [examples.sentences[int(place)] for place in columns[0][rows]]
         return Cut(len(texts), int(cut_texts(encoder, texts).sum()), encoder.max_length)
-    used = np.unique(np.concatenate(columns))
-    is_cut = cut_texts(encoder, examples.sentences, lengths)
-    return Cut(len(used), int(is_cut[used].sum()), encoder.max_length)
+    sides, numbers = encoder.sides[examples.read_as(slice(None))], np.stack(columns)
+    is_cut = np.zeros(len(examples.sentences), dtype=bool)
+    for side in np.unique(sides).tolist():
+        used = np.unique(numbers[sides == side])
+        texts = [examples.sentences[number] for number in used.tolist()]
+        is_cut[used] |= cut_texts(encoder.reading(side), texts, None if lengths is None else lengths[used])
+    return Cut(len(np.unique(numbers)), int(is_cut.sum()), encoder.max_length)
 
 
 def _of_pairs(encoder: CrossEncoder, first: np.ndarray, second: np.ndarray) -> Cut:

@@ -17,6 +17,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from juzhen.core.batch import Tokens
 from juzhen.core.errors import UserError
+from juzhen.core.examples import Side
 from juzhen.core.texts import short, text_fault
 from juzhen.encoders.layout import check_pooling
 from juzhen.encoders.micro_batches import in_micro_batches
@@ -82,6 +83,7 @@ class PooledEncoder(nn.Module):
         pad = tokenizer.pad_token_id
         self.pad = 0 if pad is None else pad
         self.prefix = prefix
+        self._prompt_is_given = False
         self._put_before(prefix.text)
 
     def _put_before(self, prompt: str) -> None:
@@ -114,8 +116,21 @@ class PooledEncoder(nn.Module):
         if self.prompts is not None:
             raise UserError("this encoder reads sentences through templates, before which no prompt stands")
         other = copy.copy(self)
+        other._prompt_is_given = True
         other._put_before(self.prefix.chosen(prompt_name, prompt))
         return other
+
+    @property
+    def sides(self) -> Int[np.ndarray, "sides"]:
+        """As of `Prefix`; all 0 where templates, or a prompt that `with_prompt` has given, are read with every text."""
+        is_own = self.prompts is None and not self._prompt_is_given
+        return np.array(self.prefix.sides if is_own else [Side.EVERY] * len(Side), dtype=np.int8)
+
+    def reading(self, side: Side) -> Self:
+        """The same weights with the prompt for queries or for documents; itself where it is the one that it has."""
+        if self.sides[side] == Side.EVERY:
+            return self
+        return self.with_prompt(None, self.prefix.of_side(side))
 
     def prompted(self, texts: Sequence[str]) -> list[str]:
         """The texts as the tokenizer gets them."""

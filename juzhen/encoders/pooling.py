@@ -30,7 +30,7 @@ def _pooled(
 ) -> Float[Tensor, "tokens dim"]:
     """The states in float32, with `rest` for those of a prompt that is not pooled."""
     states = states.float()
-    if not tokens.unpooled:
+    if isinstance(tokens.unpooled, int) and not tokens.unpooled:
         return states
     left_out = tokens.positions < tokens.num_unpooled[tokens.sentence_of_token]
     return states.masked_fill(left_out.unsqueeze(-1), rest)

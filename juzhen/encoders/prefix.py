@@ -9,9 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from juzhen.core.errors import UserError, nearest
+from juzhen.core.examples import Side
 from juzhen.core.texts import short
 from juzhen.encoders.settings_file import Settings
 from juzhen.encoders.spec import NO_PROMPT, BackboneConfig
+
+QUERY, DOCUMENT = ("query",), ("document", "passage", "corpus")
+"""Names by which encode_query and encode_document of sentence-transformers look for a prompt; the first one counts."""
 
 PROMPTS_FILE = "config_sentence_transformers.json"
 
@@ -36,6 +40,25 @@ class Prefix:
     def text(self) -> str:
         """What stands before every sentence; "" where nothing does."""
         return "" if self.default_prompt_name is None else self.prompts.get(self.default_prompt_name, "")
+
+    def of_side(self, side: Side) -> str:
+        """What stands before a query or a document: before every sentence, where no prompt is named for it.
+
+        An instruction for queries that look for documents without one says nothing to queries among themselves.
+        """
+        query, document = (
+            next((self.prompts[one] for one in names if one in self.prompts), None)
+            for names in (QUERY, DOCUMENT)
+        )
+        alike = query if document is not None else None
+        found = {Side.EVERY: None, Side.QUERY: query, Side.DOCUMENT: document, Side.ALIKE: alike}[side]
+        return self.text if found is None else found
+
+    @property
+    def sides(self) -> list[int]:
+        """For each Side the first one that has the same prompt: all 0 where texts of all sides are read alike."""
+        prompts = [self.of_side(side) for side in Side]
+        return [prompts.index(one) for one in prompts]
 
     def chosen(self, prompt_name: str | None, prompt: str | None) -> str:
         """The prompt of that name, or that text itself. Raises UserError for both, and for a name that is unknown."""

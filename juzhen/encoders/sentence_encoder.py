@@ -1,6 +1,6 @@
 """SentenceEncoder and PromptEncoder: from a saved folder to an encoder, from texts to embeddings and scores."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, overload
 
@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from juzhen.core.errors import UserError
+from juzhen.core.examples import Side
 from juzhen.encoders.backend import Backend
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.locate import HEAD_FILE, encoder_source
@@ -133,6 +134,20 @@ class SentenceEncoder(PooledEncoder):
             embeddings = unit(embeddings)
         return embeddings[positions[0]] if is_one else embeddings[positions]
 
+    def encode_query(self, texts: str | Iterable[str], **options: Any) -> Float[np.ndarray, "*sentences dim"]:
+        """As `encode`, behind the prompt for queries, `query`, where the encoder has one and the options name none."""
+        return self._reading(Side.QUERY, options).encode(texts, **options)
+
+    def encode_document(
+        self, texts: str | Iterable[str], **options: Any
+    ) -> Float[np.ndarray, "*sentences dim"]:
+        """As `encode`, behind the prompt for documents: `document`, else `passage`, else `corpus`."""
+        return self._reading(Side.DOCUMENT, options).encode(texts, **options)
+
+    def _reading(self, side: Side, options: Mapping[str, Any]) -> "SentenceEncoder":
+        chosen = options.get("prompt_name") is not None or options.get("prompt") is not None
+        return self if chosen else self.reading(side)
+
     def similarity(
         self, first: str | Iterable[str], second: str | Iterable[str], **options: Any
     ) -> Float[np.ndarray, "*first_and_second"]:
@@ -177,12 +192,13 @@ class SentenceEncoder(PooledEncoder):
 
         All documents are looked at, some at a time; of equal scores the document that stands first comes first.
 
-        corpus           texts; what `encode` gives for them, to be searched more than once; or an `ApproximateIndex` of
-                         that, with normalize=True, which looks at a part of it
-        document_prompt  name of the prompt before each text of the corpus; None: the default of the encoder
+        corpus           texts; what `encode_document` gives for them, to be searched more than once; or an
+                         `ApproximateIndex` of that, with normalize=True, which looks at a part of it
+        document_prompt  name of the prompt before each text of the corpus; None: as `encode_document`. Where it holds
+                         texts of the same sort as the queries: query
 
-        Options, which are those of the queries, and errors: as `encode`. Raises UserError for an empty corpus, for more
-        documents than it has, and for embeddings of another encoder.
+        Options, which are those of the queries (`encode_query`), and errors: as `encode`. Raises UserError for an empty
+        corpus, for more documents than it has, and for embeddings of another encoder.
         """
         texts, is_one = as_texts(queries)
         documents: np.ndarray | ApproximateIndex
@@ -195,7 +211,7 @@ class SentenceEncoder(PooledEncoder):
             documents = np.empty((0, self.dim))
             if given:
                 how = {name: one for name, one in options.items() if name not in ("prompt_name", "prompt")}
-                documents = self.encode(given, prompt_name=document_prompt, **how)
+                documents = self.encode_document(given, prompt_name=document_prompt, **how)
         if isinstance(documents, ApproximateIndex):
             documents.check(self)
         check_top_k(top_k, documents.shape[0])
@@ -203,7 +219,7 @@ class SentenceEncoder(PooledEncoder):
             raise UserError(
                 f"corpus: embeddings of the shape {documents.shape}; those of this encoder have {self.dim} numbers"
             )
-        first = sides(self.encode(texts, **options), self.score_head)[0]
+        first = sides(self.encode_query(texts, **options), self.score_head)[0]
         if isinstance(documents, ApproximateIndex):
             numbers, scores = documents.search(first, top_k)
         else:

@@ -1,5 +1,6 @@
 """Token numbers of many texts in flat arrays, without a Python object per text or token."""
 
+import copy
 import hashlib
 import os
 import tempfile
@@ -9,7 +10,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Protocol, overload
+from typing import IO, Protocol, Self, overload
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ import tokenizers
 import transformers
 from transformers import PreTrainedTokenizerBase
 
+from juzhen.core.examples import Side
 from juzhen.core.whole import whole_file
 
 
@@ -136,6 +138,14 @@ class Tokenizing(Protocol):
     max_length: int
     prompt: str
 
+    @property
+    def sides(self) -> np.ndarray: ...
+
+    @property
+    def unpooled(self) -> int: ...
+
+    def reading(self, side: Side) -> Self: ...
+
     def tokenize(self, texts: Sequence[str], *, progress: bool | None = False) -> TokenTable: ...
 
 
@@ -152,6 +162,22 @@ class CachedTokenizer:
         self._encoder = encoder
         self._folder = Path(folder).expanduser() / "tokens" if folder else None
         self._progress = None if progress else False
+
+    @property
+    def sides(self) -> np.ndarray:
+        """As of the encoder."""
+        return self._encoder.sides
+
+    def reading(self, side: Side) -> "CachedTokenizer":
+        """What tokenises behind the prompt for queries or for documents."""
+        other = copy.copy(self)
+        other._encoder = self._encoder.reading(side)
+        return other
+
+    @property
+    def unpooled(self) -> int:
+        """As of the encoder."""
+        return self._encoder.unpooled
 
     def __call__(self, texts: Sequence[str]) -> TokenTable:
         if self._folder is None or len(texts) < MIN_TEXTS:

@@ -9,7 +9,7 @@ from juzhen.core.batch import Batch, Tokens
 from juzhen.core.examples import Examples, Kind
 from juzhen.encoders.sentence_changes import SentenceChanges
 from juzhen.encoders.text_collate import TextCollator
-from juzhen.encoders.token_table import TokenTable
+from juzhen.encoders.token_table import CachedTokenizer, TokenTable
 
 ANCHOR, POSITIVE = range(2)
 
@@ -32,10 +32,11 @@ class ViewCollator(TextCollator):
         changes: SentenceChanges,
         changes_anchor: bool,
         seed: int,
+        sides: CachedTokenizer | None = None,
     ) -> None:
-        super().__init__(tokenize, pack)
+        super().__init__(tokenize, pack, sides=sides)
         self._changes = changes
-        self._sides = (ANCHOR, POSITIVE) if changes_anchor else (POSITIVE,)
+        self._changed = (ANCHOR, POSITIVE) if changes_anchor else (POSITIVE,)
         self._seed = seed
 
     def training_batch(self, examples: Examples, rows: np.ndarray, *, index: int) -> Batch:
@@ -47,7 +48,7 @@ class ViewCollator(TextCollator):
             side: TokenTable.of(
                 self._changes(examples, numbers, tokens, self._generators(index, numbers, side))
             )
-            for side in self._sides
+            for side in self._changed
         }
         return Batch(
             task=examples.name,

@@ -62,7 +62,7 @@ def cut_in_training(
     found = {}
     for name, examples in sets.items():
         is_running = isinstance(examples.sentences, TextTable)
-        lengths = None if is_running else collate.token_lists(examples).lengths
+        lengths = None if is_running else collate.token_counts(examples)
         found[f"train/{name}"] = cut_of(encoder, examples, lengths)
     return found
 
@@ -76,13 +76,13 @@ def cut_in_evaluation(
     if encoder is None or collate is None or plan is None:
         return {}
     inner = encoder.inner if isinstance(encoder, CrossEncoder) else encoder
-    lengths = collate.token_lists(plan.examples).lengths
-    known = dict(zip(plan.examples.sentences, lengths.tolist(), strict=True))
-    sets = (
-        plan.sets
-        if isinstance(encoder, CrossEncoder)
-        else [*plan.sets, *(one.texts for one in plan.rankings)]
-    )
+    lengths = collate.token_counts(plan.examples)
+    known: dict[str, int] = {}
+    for sentence, length in zip(plan.examples.sentences, lengths.tolist(), strict=True):
+        known[sentence] = max(length, known.get(sentence, 0))  # as a query, or as a document
+    sets = list(plan.sets)
+    if not isinstance(encoder, CrossEncoder):
+        sets += [one.read_texts if encoder.sides.any() else one.texts for one in plan.rankings]
     return {
         f"{one.split}/{one.name}": cut_of(encoder, one, _lengths(known, one.sentences, inner)) for one in sets
     }

@@ -15,7 +15,7 @@ from juzhen.backends import open_backend, require_packages
 from juzhen.backends.names import BackendName
 from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
-from juzhen.core.examples import JUDGED, TEXT_COLUMNS, Examples, Kind, SentenceUnion
+from juzhen.core.examples import JUDGED, TEXT_COLUMNS, Examples, Kind, SentenceUnion, Side, sides_of
 from juzhen.core.measures import UNSCORED
 from juzhen.core.result import Score
 from juzhen.data.rankings import RankingSet
@@ -135,27 +135,65 @@ def require_finite(scores: np.ndarray, column: str) -> None:
         )
 
 
+ALIKE = np.zeros(len(Side), dtype=np.int8)
+"""Sides of an encoder that reads queries and documents as every sentence."""
+
+
 class CosinePlan(EvaluationPlan):
     """Encodes every distinct sentence of several sets once; a score is the cosine of two embeddings.
 
     head       what makes the score instead, with the weights that it has when it is asked; None: the cosine
-    sentences  all distinct sentences
+    sides      those of the encoder (`PooledEncoder.sides`): where queries and documents of a ranking have prompts of
+               their own, a sentence is encoded once for each prompt that it is read behind
+    sentences  all distinct sentences, in the order of `read`
+    read       Side by which each of them is read
     pending    numbers of those whose embeddings are not known yet; only they are in `examples`
     """
 
     temperature = COSINE_TEMPERATURE
 
     def __init__(
-        self, sets: Sets, tasks: Sequence[TransferTask] = (), *, head: BilinearScore | None = None
+        self,
+        sets: Sets,
+        tasks: Sequence[TransferTask] = (),
+        *,
+        head: BilinearScore | None = None,
+        sides: Int[np.ndarray, "sides"] = ALIKE,
     ) -> None:
         super().__init__(sets, tasks)
         self._head = head
         of_tasks = [one for task in tasks for one in task.splits.values()]
         self._union = SentenceUnion([*self.sets, *of_tasks, *(one.texts for one in self.rankings)])
         self.examples = self._union.examples
+        self._asking = [sides[list(sides_of(one.symmetric))].tolist() for one in self.rankings]
+        self._places = np.arange(len(self.examples))[None]
+        self.read = np.zeros(len(self.examples), dtype=np.int8)
+        if any(map(any, self._asking)):
+            self._read_apart(len(of_tasks))
         self.sentences = self.examples.sentences
         self.pending = np.arange(len(self.sentences))
         self._known: np.ndarray | None = None
+
+    def _read_apart(self, num_of_tasks: int) -> None:
+        """Makes a row of `examples` for each sentence and each Side by which it is read, and says where each is."""
+        first = len(self.sets) + num_of_tasks
+        used = np.zeros((len(Side), len(self.examples)), dtype=bool)
+        for place in range(first):
+            used[Side.EVERY, np.concatenate(list(self._union.rows(place).values()))] = True
+        for place, (one, (query, document)) in enumerate(
+            zip(self.rankings, self._asking, strict=True), first
+        ):
+            texts = self._union.rows(place)["text"]
+            used[query, texts[: len(one.queries)]] = used[document, texts[len(one.queries) :]] = True
+        read, numbers = np.nonzero(used)
+        self._places = np.where(used, used.ravel().cumsum().reshape(used.shape) - 1, -1)
+        self.read = read.astype(np.int8)
+        self.examples = replace(
+            self.examples,
+            sentences=[self.examples.sentences[number] for number in numbers.tolist()],
+            columns={"text": np.arange(len(numbers), dtype=np.int32)},
+            sides=self.read,
+        )
 
     def recall(self, pending: np.ndarray, embeddings: Float[np.ndarray, "sentences dim"]) -> None:
         """Takes the embeddings of all sentences but the `pending` ones as known; those need not be encoded."""
@@ -164,7 +202,8 @@ class CosinePlan(EvaluationPlan):
         # A table of its own, so that sentences that are known are not even tokenised.
         sentences = [self.sentences[number] for number in pending]
         columns = {"text": np.arange(len(sentences), dtype=np.int32)}
-        pending_rows = replace(self._union.examples, sentences=sentences, columns=columns)
+        sides = self.read[pending] if self.read.any() else None
+        pending_rows = replace(self._union.examples, sentences=sentences, columns=columns, sides=sides)
         self.examples = pending_rows if sentences else NOTHING
 
     def scores(self, outputs: Float[np.ndarray, "sentences dim"]) -> list[np.ndarray]:
@@ -173,15 +212,21 @@ class CosinePlan(EvaluationPlan):
         def products(first: np.ndarray, second: np.ndarray) -> np.ndarray:
             return np.einsum("rd,rd->r", left[first], right[second])
 
-        return [self._union.comparisons(position).scored(products) for position in range(len(self.sets))]
+        return [
+            self._union.comparisons(position).renumbered(self._places[Side.EVERY]).scored(products)
+            for position in range(len(self.sets))
+        ]
 
     def matchers(self, outputs: Float[np.ndarray, "sentences dim"]) -> list[Matcher]:
         left, right = sides(self._all(outputs), self._head)
         places = range(len(self._union.sets) - len(self.rankings), len(self._union.sets))
         numbers = [self._union.rows(place)["text"] for place in places]
         return [
-            _matcher(left[texts[: len(one.queries)]], right[texts[len(one.queries) :]])
-            for one, texts in zip(self.rankings, numbers, strict=True)
+            _matcher(
+                left[self._places[query][texts[: len(one.queries)]]],
+                right[self._places[document][texts[len(one.queries) :]]],
+            )
+            for one, texts, (query, document) in zip(self.rankings, numbers, self._asking, strict=True)
         ]
 
     def features(self, outputs: Float[np.ndarray, "sentences dim"]) -> list[dict[str, Features]]:
@@ -190,7 +235,7 @@ class CosinePlan(EvaluationPlan):
         for task in self.tasks:
             found.append({})
             for split in task.splits:
-                texts = [outputs[rows] for rows in self._union.rows(place).values()]
+                texts = [outputs[self._places[Side.EVERY][rows]] for rows in self._union.rows(place).values()]
                 found[-1][split] = combined(texts, task.kind)
                 place += 1
         return found
@@ -259,10 +304,10 @@ class EmbeddingEvaluator(Evaluator):
         is_plain = self._name is not BackendName.TORCH or precision == "32-true"
         self._variant = str(self._name) if is_plain else f"{self._name} {precision}"
         self._backend: Backend | None = None
-        self._shelf: Shelf | None = None
+        self._shelves: dict[int, Shelf] = {}
 
     def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> CosinePlan:
-        return CosinePlan(sets, tasks, head=self.encoder.score_head)
+        return CosinePlan(sets, tasks, head=self.encoder.score_head, sides=self.encoder.sides)
 
     def try_out(self) -> None:
         """Raises UserError when the encoder cannot be exported: better before training than after."""
@@ -286,9 +331,15 @@ class EmbeddingEvaluator(Evaluator):
             return
         found = None
         if is_first:
-            self._shelf = self._cache.shelf(self.encoder, self._variant)
             known = np.empty((len(plan.sentences), self.encoder.dim), dtype=np.float32)
-            found = (self._shelf.fill(plan.sentences, known), known)
+            pending = [np.empty(0, dtype=np.int64)]
+            for side in np.unique(plan.read).tolist():
+                shelf = self._cache.shelf(self.encoder.reading(side), self._variant)
+                rows = np.flatnonzero(plan.read == side)
+                own = np.empty((len(rows), self.encoder.dim), dtype=np.float32)
+                pending.append(rows[shelf.fill([plan.sentences[row] for row in rows.tolist()], own)])
+                known[rows], self._shelves[side] = own, shelf
+            found = (np.sort(np.concatenate(pending)), known)
         plan.recall(*shared(found))
 
     def output(self, batch: Batch) -> Float[Tensor, "batch dim"]:
@@ -302,7 +353,10 @@ class EmbeddingEvaluator(Evaluator):
 
     def finished(self, plan: EvaluationPlan, outputs: np.ndarray) -> dict[str, Score]:
         self._backend = None
-        if self._shelf is not None and isinstance(plan, CosinePlan) and len(plan.pending):
-            self._shelf.add(plan.examples.sentences, outputs)
-        self._shelf = None
+        if isinstance(plan, CosinePlan) and len(plan.pending):
+            for side, shelf in self._shelves.items():
+                rows = np.flatnonzero(plan.read[plan.pending] == side)
+                if len(rows):
+                    shelf.add([plan.examples.sentences[row] for row in rows.tolist()], outputs[rows])
+        self._shelves = {}
         return {}

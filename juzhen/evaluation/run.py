@@ -13,7 +13,7 @@ from jaxtyping import Int
 from rich.progress import Progress
 
 from juzhen.core.accelerator import require_accelerator
-from juzhen.core.examples import Examples
+from juzhen.core.examples import Examples, sides_of
 from juzhen.core.named import LEXICAL
 from juzhen.data.configured import configured_set
 from juzhen.data.leaks import Seen, SeenRows
@@ -88,7 +88,7 @@ class Pass:
         def find(query: int) -> float:
             since = time.perf_counter()
             if isinstance(self.encoder, SentenceEncoder):
-                self.encoder.encode(ranking.queries[query])
+                self.encoder.reading(sides_of(ranking.symmetric)[0]).encode(ranking.queries[query])
             best_places(score(np.array([query]), None)[0], depth)
             return time.perf_counter() - since
 
@@ -139,7 +139,7 @@ class Pass:
             )
         if isinstance(encoder, PromptEncoder):
             return PromptCollator(tokenize, encoder)
-        return SentenceCollator(tokenize, encoder.collate)
+        return SentenceCollator(tokenize, encoder.collate, sides=tokenize)
 
     def _outputs(
         self, evaluator: Evaluator, plan: EvaluationPlan, collate: SentenceCollator | None

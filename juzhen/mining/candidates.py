@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from juzhen.core.errors import UserError
+from juzhen.core.examples import sides_of
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.fingerprint import encoder_digest
@@ -51,7 +52,8 @@ class EncoderSource:
     """Documents by the score of an encoder: the cosine, or its learnt form.
 
     index  exact, or an index of FAISS
-    query_prompt, document_prompt  names of prompts of the encoder; None: its default
+    query_prompt, document_prompt  names of prompts of the encoder; None: those that it has for queries and documents of
+                such a ranking (`RankingSet.symmetric`), else its default
 
     Encodes queries and corpus when it is first asked, which take (queries + documents) × dim × 4 bytes. Errors: as
     `SentenceEncoder.encode`.
@@ -72,9 +74,10 @@ class EncoderSource:
     ) -> None:
         self.name = name
         self._readers = [
-            encoder if prompt is None else encoder.with_prompt(prompt, None)
-            for prompt in (query_prompt, document_prompt)
+            encoder.reading(side) if prompt is None else encoder.with_prompt(prompt, None)
+            for prompt, side in zip((query_prompt, document_prompt), sides_of(ranking.symmetric), strict=True)
         ]
+        self.prompts = [reader.prompt for reader in self._readers]
         self._texts = ranking.queries, ranking.corpus
         self._how: dict[str, Any] = {"batch_tokens": batch_tokens, "cache": cache, "progress": progress}
         self._kind = index
@@ -184,7 +187,8 @@ def pooled(
         rows, ranks = np.nonzero(documents >= 0)
         own = scores[rows, ranks] if number == 0 else np.full(len(rows), np.nan, dtype=np.float32)
         bits = np.full(len(rows), 1 << number)
-        columns.append((queries[rows], documents[rows, ranks], ranks + 1, own, bits))
+        found = np.minimum(ranks + 1, depth)  # negatives in force may be more than the depth
+        columns.append((queries[rows], documents[rows, ranks], found, own, bits))
     drawn = np.random.default_rng([seed, int(queries[0])]).integers(
         num_documents, size=(len(queries), num_random)
     )

@@ -55,7 +55,8 @@ class Known:
         """Where the positives of each query begin in `positives`."""
         self.positives = np.fromiter(chain.from_iterable(ranking.relevant), dtype=np.int64)
         owners = np.repeat(np.arange(len(counts)), counts)
-        self._relevant = np.sort(owners * self._size + self.positives)
+        self._order = np.argsort(owners * self._size + self.positives)
+        self._relevant = (owners * self._size + self.positives)[self._order]
         self._irrelevant = _keys(ranking.irrelevant, self._size)
         numbers: dict[str, int] = {}
         self._query_text = _numbered(ranking.queries, numbers)
@@ -68,6 +69,12 @@ class Known:
         edges = self._query_text[owners], self._document_text[self.positives]
         graph = coo_array((np.ones(len(owners), dtype=bool), edges), shape=(self._span, self._span))
         self._cluster = connected_components(graph, directed=False)[1]
+
+    def place(self, query: np.ndarray, document: np.ndarray) -> Int[np.ndarray, "pairs"]:
+        """Where the document is among `positives` of the query; UNKNOWN where it is none of them."""
+        keys = query * self._size + document
+        places = np.minimum(np.searchsorted(self._relevant, keys), len(self._relevant) - 1)
+        return np.where(self._relevant[places] == keys, self._order[places], UNKNOWN)
 
     def labels(self, query: np.ndarray, document: np.ndarray) -> Codes:
         """1: answers the query, or is joined with it by positive pairs · 0: known not to answer · UNKNOWN, int8."""

@@ -12,7 +12,7 @@ from juzhen.mining.candidates import Advance, EncoderSource, Found, Source
 from juzhen.mining.choose import chosen
 from juzhen.mining.filters import REASONS, Known, Reason
 from juzhen.mining.negatives import PORTION
-from juzhen.mining.options import MiningOptions
+from juzhen.mining.options import LOWEST, OWN, MiningOptions
 from juzhen.mining.portion import Miner
 
 EASIER, FAR = 1.15, 0.8
@@ -24,32 +24,51 @@ EASIER, FAR = 1.15, 0.8
 
 @dataclass(frozen=True)
 class InForce:
-    """The negatives that each query has now, hard ones first. A source of candidates: the hard ones that it has.
+    """The negatives that each query has now, hard ones first; each positive of each query, with `share_of=own`.
 
     documents  numbers in the corpus, int32; −1: none was found
     scores     at the mining that found it, float32
     is_hard    found by its score, and not drawn at random
     """
 
-    documents: Int[np.ndarray, "queries negatives"]
-    scores: Float[np.ndarray, "queries negatives"]
-    is_hard: Bool[np.ndarray, "queries negatives"]
+    documents: Int[np.ndarray, "places negatives"]
+    scores: Float[np.ndarray, "places negatives"]
+    is_hard: Bool[np.ndarray, "places negatives"]
+
+    def score(
+        self, places: Int[np.ndarray, "pairs"], documents: Int[np.ndarray, "pairs"]
+    ) -> Float[np.ndarray, "pairs"]:
+        """Those at their mining; NaN where the document is no hard negative there."""
+        is_it = (self.documents[places] == documents[:, None]) & self.is_hard[places]
+        scores = np.where(is_it, self.scores[places], 0).sum(axis=1)
+        return np.where(is_it.any(axis=1), scores, np.nan)
+
+
+@dataclass(frozen=True)
+class Staying:
+    """A source of candidates: the hard negatives in force.
+
+    starts  where the places of each query begin in `found`, and where the last one's end
+    """
+
+    found: InForce
+    starts: Int[np.ndarray, "queries+1"]
 
     name = digest = "in_force"
 
     def search(self, queries: Int[np.ndarray, "queries"], k: int, advance: Advance) -> Found:
-        """At the end of lists of `k`, so that a window of ranks leaves them in."""
-        own = np.where(self.is_hard, self.documents, -1)[queries]
-        documents = np.pad(own, ((0, 0), (k - own.shape[1], 0)), constant_values=-1)
-        return documents.astype(np.int64), np.zeros(documents.shape, dtype=np.float32)
+        """At the end of lists of `k` or more, so that a window of ranks leaves them in."""
+        hard = np.where(self.found.is_hard, self.found.documents, -1).astype(np.int64)
+        own = [hard[self.starts[query] : self.starts[query + 1]].ravel() for query in queries.tolist()]
+        width = max(k, *(len(one) for one in own))
+        documents = np.stack([np.pad(one, (width - len(one), 0), constant_values=-1) for one in own])
+        return documents, np.zeros(documents.shape, dtype=np.float32)
 
     def score(
         self, queries: Int[np.ndarray, "pairs"], documents: Int[np.ndarray, "pairs"]
     ) -> Float[np.ndarray, "pairs"]:
-        """Those at their mining; NaN where the document is no hard negative of the query."""
-        is_it = (self.documents[queries] == documents[:, None]) & self.is_hard[queries]
-        scores = np.where(is_it, self.scores[queries], 0).sum(axis=1)
-        return np.where(is_it.any(axis=1), scores, np.nan)
+        """NaN: the first source scores."""
+        return np.full(len(queries), np.nan, dtype=np.float32)
 
 
 class MinedRows:
@@ -58,18 +77,26 @@ class MinedRows:
     Queries are the distinct anchors, the corpus is all distinct positives and negatives, with the documents of a
     retrieval set that the rows are made of (`juzhen.data.retrieval`).
 
+    share_of  as of `MiningOptions`
+
     Raises UserError where no anchor has another text for a positive.
     """
 
-    def __init__(self, examples: Examples) -> None:
+    def __init__(self, examples: Examples, *, share_of: str = LOWEST) -> None:
         self.examples = examples
         judged = as_retrieval(examples)
         assert judged.documents is not None  # as_retrieval names the corpus
-        self.ranking = as_ranking(judged)
+        # As training reads the rows: without a word on who asks, all behind the prompt before every sentence.
+        self.ranking = replace(as_ranking(judged), symmetric=examples.symmetric)
         self._known, self._corpus = Known(self.ranking), judged.documents
         asked, anchors = np.unique(judged.columns["query"]), examples.columns["anchor"]
         places = np.minimum(np.searchsorted(asked, anchors), len(asked) - 1)
-        self._query = np.where(asked[places] == anchors, places, -1)
+        self._place = np.where(asked[places] == anchors, places, -1)
+        self._share_of, self._starts = share_of, np.arange(len(asked) + 1)
+        if share_of == OWN:
+            document = np.searchsorted(self._corpus, examples.columns["positive"])
+            own = self._known.place(np.maximum(self._place, 0), document)
+            self._place, self._starts = np.where(self._place < 0, -1, own), self._known.starts
 
     def mined(
         self,
@@ -85,7 +112,8 @@ class MinedRows:
                 easy; None: all are found anew
         """
         source = EncoderSource(encoder, self.ranking, batch_tokens=batch_tokens, progress=False)
-        sources: list[Source] = [source] if before is None else [source, before]
+        options = replace(options, share_of=self._share_of)
+        sources: list[Source] = [source] if before is None else [source, Staying(before, self._starts)]
         miner = Miner(self.ranking, sources, self._known, options, None)
         starts = range(0, len(self.ranking.queries), PORTION)
         parts = [self._portion(miner, start, before) for start in starts]
@@ -94,6 +122,8 @@ class MinedRows:
     def _portion(self, miner: Miner, start: int, before: InForce | None) -> InForce:
         queries = np.arange(start, min(start + PORTION, len(self.ranking.queries)))
         pool, codes, _ = miner.candidates(queries, lambda count: None)
+        if self._share_of == OWN:
+            pool, codes, _ = miner.by_row(pool, codes, queries)
         scores, stays = pool.score, None
         if before is not None:
             then = before.score(pool.query, pool.document)
@@ -104,9 +134,10 @@ class MinedRows:
             stays = ~np.isnan(then)
             scores = np.where(stays, then, scores)
         taken = np.flatnonzero(chosen(pool, codes, miner.options, staying=stays))
-        rows = pool.query[taken] - start
+        first, end = self._starts[queries[0]], self._starts[queries[-1] + 1]
+        rows = pool.query[taken] - first
         places = np.arange(len(taken)) - np.searchsorted(rows, rows)
-        shape = len(queries), miner.options.negatives
+        shape = int(end - first), miner.options.negatives
         found = InForce(
             np.full(shape, -1, np.int32), np.zeros(shape, np.float32), np.zeros(shape, dtype=np.bool_)
         )
@@ -118,7 +149,7 @@ class MinedRows:
     def with_negatives(self, found: InForce) -> Examples:
         """The rows as triplets. For a negative that was not found the row's positive stands, which teaches nothing."""
         columns = {name: self.examples.columns[name] for name in ("anchor", "positive")}
-        documents = np.where(self._query[:, None] < 0, -1, found.documents[self._query])
+        documents = np.where(self._place[:, None] < 0, -1, found.documents[self._place])
         numbers = np.where(documents < 0, columns["positive"][:, None], self._corpus[documents])
         names = negative_columns(numbers.shape[1])
         negatives = dict(zip(names, np.ascontiguousarray(numbers.T, dtype=np.int32), strict=True))
@@ -129,7 +160,7 @@ class MinedRows:
         if before is None:
             return 1.0
         is_other = (np.sort(before.documents) != np.sort(after.documents)).any(axis=1)
-        return float(is_other[self._query].mean(where=self._query >= 0))
+        return float(is_other[self._place].mean(where=self._place >= 0))
 
 
 @dataclass(frozen=True)

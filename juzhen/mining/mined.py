@@ -15,8 +15,8 @@ from juzhen.core.examples import Kind, negative_columns
 from juzhen.core.whole import whole_file, writing_to
 from juzhen.data.rankings import RankingSet
 from juzhen.data.spec import DatasetConfig
-from juzhen.mining.filters import SUSPECTED, Reason
-from juzhen.mining.options import MiningOptions
+from juzhen.mining.filters import REASONS, SUSPECTED, Reason
+from juzhen.mining.options import OWN, MiningOptions
 from juzhen.mining.portion import COUNTS
 from juzhen.mining.written import write_description
 
@@ -34,7 +34,8 @@ class Mined:
     Columns of the candidates, a row for each that was looked at: `query`, `document` (numbers in the ranking, and
     their texts), `source`, `rank` (the best that a source gave, from 1; null: drawn at random), `score`,
     `positive_score` (the least of the query's positives), `judge_score`, `label` (1 answers, 0 is known not to, null:
-    nobody has said), `reason`, `kept` (may be a negative), `chosen` (is one), `masked` (takes the place of one).
+    nobody has said), `reason`, `kept` (may be a negative), `chosen` (is one), `masked` (takes the place of one). With
+    `share_of=own` also `chosen_for` and `masked_for`: the positives in whose rows it is one.
     """
 
     ranking: RankingSet
@@ -49,17 +50,28 @@ class Mined:
         known_before, known_after  candidates in the window whose label is known, of queries with two positives or more:
                          all of them, and those that the rules keep which know no label
         false_negatives_before, false_negatives_after  how many of these answer their query
+        rules            reason → of these candidates: answers, those that this rule alone lets through, others, those
+                         that it refuses; of the judge among what the other rules let through
+        left             rows with enough negatives, and as if there were no threshold (`rows_without`); candidates that
+                         no other rule refuses, and those that the threshold does
         """
         reasons: Counter[str] = Counter()
-        known = [0, 0, 0, 0]
+        known, left = [0, 0, 0, 0], Counter[str]()
+        rules: dict[str, list[int]] = {}
         for path in self.portions:
             counts = json.loads(pq.read_schema(path).metadata[COUNTS])
             reasons.update(counts["reasons"])
             known = [sum(pair) for pair in zip(known, counts["known"], strict=True)]
+            left.update(counts["left"])
+            for reason, numbers in counts["rules"].items():
+                so_far = rules.get(reason, [0, 0, 0, 0])
+                rules[reason] = [sum(pair) for pair in zip(so_far, numbers, strict=True)]
         names = ("known_before", "false_negatives_before", "known_after", "false_negatives_after")
         return {
             "reasons": dict(sorted(reasons.items())),
             **dict(zip(names, known, strict=True)),
+            "rules": {reason: rules[reason] for reason in REASONS if reason in rules},
+            "left": dict(left),
             **self.measured,
         }
 
@@ -68,6 +80,9 @@ class Mined:
 
         A query has a row for each of its positives, those that were relabelled last.
         """
+        if self.options.share_of == OWN:
+            yield from self._own_rows()
+            return
         for path in self.portions:
             columns = ["query", "document", "reason", "chosen", "masked"]
             table = pq.read_table(path, columns=columns).to_pydict()
@@ -81,6 +96,24 @@ class Mined:
             for query, documents in negatives.items():
                 if len(documents) == self.options.negatives:
                     yield from self._rows_of(query, documents, relabelled.get(query, []))
+
+    def _own_rows(self) -> Iterator[list[str]]:
+        """Those whose negatives were chosen for the row's own positive."""
+        names = ["query", "document", "chosen_for", "masked_for"]
+        for path in self.portions:
+            table = pq.read_table(path, columns=names).to_pydict()
+            negatives: dict[tuple[int, int], list[int]] = {}
+            for query, document, *places in zip(*table.values(), strict=True):
+                for own, positives in zip((False, True), places, strict=True):
+                    for positive in positives:
+                        found = negatives.setdefault((query, positive), [])
+                        found.append(positive if own else document)
+            for query in dict.fromkeys(query for query, _ in negatives):
+                for positive in self.ranking.relevant[query]:
+                    documents = negatives.get((query, positive), [])
+                    if len(documents) == self.options.negatives:
+                        texts = [self.ranking.corpus[one] for one in (positive, *documents)]
+                        yield [self.ranking.queries[query], *texts]
 
     def _rows_of(self, query: int, negatives: list[int | None], more: list[int]) -> Iterator[list[str]]:
         for positive in [*self.ranking.relevant[query], *more]:
@@ -115,6 +148,7 @@ class Mined:
                 about=f"{self.options.negatives} mined negatives for the positives of {source}",
                 origin=f"juzhen mine, from {source} ({like.origin})",
                 rows=count,
+                symmetric=self.ranking.symmetric,
             )
         return yaml, count
 
@@ -122,10 +156,13 @@ class Mined:
         """Why there is no set, in words."""
         refused = {name: count for name, count in self.report()["reasons"].items() if name != Reason.KEPT}
         reason = max(refused, key=lambda name: refused[name])
+        fitted = (
+            ", or pairs of the same kind and field to calibrate on" if "threshold" in self.measured else ""
+        )
         return (
             f"{path}: no query has {self.options.negatives} negatives, so there is no set to write; most candidates "
             f"are refused as {reason} ({refused[reason]:,}), see {path.with_suffix('.parquet')}. Ask for fewer "
-            "negatives, a larger depth or milder rules"
+            f"negatives, a larger depth or milder rules{fitted}"
         )
 
     def write_candidates(self, path: Path) -> None:

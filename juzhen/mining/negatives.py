@@ -64,7 +64,8 @@ def mine(
     evaluation  sets whose sentences shall not become negatives
     calibrate_on  labelled pairs that the threshold is fitted on instead: the highest below which at most the share
                 `false_negative_rate` of the pairs with label 1 lies
-    query_prompt, document_prompt  names of prompts of the encoders; None: their default
+    query_prompt, document_prompt  names of prompts of the encoders; None: those that they have for queries and
+                documents of such a ranking (`RankingSet.symmetric`), else their default
 
     Takes, beside queries and documents × dim × 4 bytes, less than 1 GiB. The same arguments lead to the same bytes.
 
@@ -84,7 +85,8 @@ def mine(
     judged = None if judge is None else _judge(judge, batch_tokens)
     measured: dict[str, Any] = {}
     if calibrate_on is not None:
-        fitted = _fitted(calibrate_on, judged, sources[0], how, rate=false_negative_rate)
+        first, rate, symmetric = sources[0], false_negative_rate, ranking.symmetric
+        fitted = _fitted(calibrate_on, judged, first, how, rate=rate, symmetric=symmetric)
         options, measured["threshold"] = replace(options, threshold=fitted.value), asdict(fitted)
     elif judge is not None and options.threshold is None:
         options = replace(options, threshold=UNDECIDED)
@@ -97,6 +99,9 @@ def mine(
         "evaluation": _digest(sorted({text for one in evaluation for text in used_sentences(one)})),
         "options": asdict(options),
     }
+    prompts = {one.name: one.prompts for one in made if isinstance(one, EncoderSource) and any(one.prompts)}
+    if prompts:
+        measured["prompts"] = prompts
     _claim(folder, identity)
     miner = Miner(ranking, made, Known(ranking, evaluation), options, judged)
     portions = _mined(miner, folder, progress)
@@ -176,7 +181,13 @@ def _judge(encoder: CrossEncoder, batch_tokens: int) -> Judge:
 
 
 def _fitted(
-    pairs: Examples, judge: Judge | None, scorer: SentenceEncoder | str, how: dict[str, Any], *, rate: float
+    pairs: Examples,
+    judge: Judge | None,
+    scorer: SentenceEncoder | str,
+    how: dict[str, Any],
+    *,
+    rate: float,
+    symmetric: bool | None,
 ) -> FittedThreshold:
     first, second = (pairs.texts(column) for column in ("text_a", "text_b"))
     assert pairs.targets is not None  # labelled pairs have labels
@@ -187,7 +198,8 @@ def _fitted(
             f"calibrate_on: scores of {BM25} depend on the corpus; name an encoder first, or a judge"
         )
     rows = np.arange(len(pairs))
-    ranking = RankingSet(pairs.name, pairs.split, first, second, [{row: 1.0} for row in rows.tolist()])
+    relevant = [{row: 1.0} for row in rows.tolist()]
+    ranking = RankingSet(pairs.name, pairs.split, first, second, relevant, symmetric=symmetric)
     scores = EncoderSource(scorer, ranking, **how | {"index": "exact"}).score(rows, rows)
     return fit_false_negatives(scores, pairs.targets, rate=rate)
 

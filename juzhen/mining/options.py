@@ -10,6 +10,9 @@ INDEXES = ("exact", "flat", "hnsw", "ivf_pq")
 
 FALSE_NEGATIVES = ("drop", "relabel", "mask")
 
+SHARE_OF = LOWEST, OWN = ("lowest", "own")
+"""The positive that a candidate's score is compared with: the lowest of its query's, or that of the row."""
+
 
 @dataclass(frozen=True)
 class MiningOptions:
@@ -18,8 +21,11 @@ class MiningOptions:
     depth        candidates of each source for each query
     index        exact, or an index of FAISS: flat, hnsw, ivf_pq
     first_rank   candidates before this rank, counted from 1, are outside of the window, which ends at `depth`
-    share        refuse what scores above p − (1 − share)·|p|, where p is the lowest score among the query's positives:
-                 above this share of a score that is positive; None: no such rule
+    share        refuse what scores above p − (1 − share)·|p|, where p is the score of a positive: above this share of a
+                 score that is above 0; None: no such rule
+    share_of     the positive of `share` and `margin`. lowest: that of the query's with the lowest score, so that all
+                 rows of a query have the same negatives · own: the row's, so that each has its own. Where labels join
+                 large groups, some positive is far away, and lowest leaves next to nothing
     margin       refuse what scores above p − margin; None: no such rule
     threshold    refuse what scores at least so much, by the judge where there is one; None: no such rule
     negatives    for each query
@@ -38,6 +44,7 @@ class MiningOptions:
     index: str = "exact"
     first_rank: int = 1
     share: float | None = 0.95
+    share_of: str = LOWEST
     margin: float | None = None
     threshold: float | None = None
     negatives: int = 8
@@ -47,9 +54,15 @@ class MiningOptions:
     seed: int = 42
 
     def __post_init__(self) -> None:
-        for name, known in (("index", INDEXES), ("false_negatives", FALSE_NEGATIVES)):
+        choices = {"index": INDEXES, "share_of": SHARE_OF, "false_negatives": FALSE_NEGATIVES}
+        for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise UserError(f"{name}={getattr(self, name)}: {nearest(str(getattr(self, name)), known)}")
+        if self.share_of == OWN and self.false_negatives == "relabel":
+            raise UserError(
+                "share_of=own, false_negatives=relabel: a text would be a positive of a query and a negative in one of "
+                "its rows; expected share_of=lowest, or drop or mask"
+            )
         share, margin, heat, limit = self.share, self.margin, self.temperature, self.threshold
         expected = {
             "depth": (self.depth >= 1, "1 or more"),

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pyarrow as pa
@@ -11,27 +11,37 @@ from jaxtyping import Bool, Float, Int
 
 from juzhen.data.rankings import RankingSet
 from juzhen.mining.candidates import Advance, Pool, Source, pooled
-from juzhen.mining.choose import chosen
+from juzhen.mining.choose import SUSPECTED_CODES, chosen
 from juzhen.mining.filters import REASONS, UNKNOWN, Codes, Known, Reason, above, refused
-from juzhen.mining.options import MiningOptions
+from juzhen.mining.options import OWN, MiningOptions
 
 Judge = Callable[[Sequence[str], Sequence[str]], Float[np.ndarray, "pairs"]]
 """Queries and documents, pair by pair → scores."""
 
 COUNTS = b"juzhen.counts"
-"""Key of a portion's metadata: candidates by reason, and the four numbers of `_known_counts`."""
+"""Key of a portion's metadata: candidates by reason, and what `_known_counts`, `_rule_counts`, `_left` count."""
+
+BY_THRESHOLD = [REASONS.index(one) for one in (Reason.ABOVE_THRESHOLD, Reason.JUDGED)]
 
 RANDOM_DRAWN = 2
 """Documents drawn at random for each negative that is asked for: some will be refused."""
 
 
 @dataclass(frozen=True)
-class Lowest:
-    """The least score of a positive of each query, the document that has it, and the next; NaN where there is one."""
+class Bar:
+    """The score of a positive that candidates of each query are compared with, the lowest of its positives.
+
+    Where rows have bars of their own it is the highest: what is above that is refused in all of them.
+
+    document  the one that has it
+    next      the score of the positive that comes next; NaN where there is one alone
+    least     the lowest score of a positive
+    """
 
     score: Float[np.ndarray, "queries"]
     document: Int[np.ndarray, "queries"]
     next: Float[np.ndarray, "queries"]
+    least: Float[np.ndarray, "queries"]
 
 
 @dataclass(frozen=True)
@@ -47,8 +57,11 @@ class Miner:
     options: MiningOptions
     judge: Judge | None
 
-    def candidates(self, queries: Int[np.ndarray, "queries"], advance: Advance) -> tuple[Pool, Codes, Lowest]:
-        """Candidates of these queries, which are neighbours, and why each is refused (`refused`) before any judge."""
+    def candidates(self, queries: Int[np.ndarray, "queries"], advance: Advance) -> tuple[Pool, Codes, Bar]:
+        """Candidates of these queries, which are neighbours, and why each is refused (`refused`) before any judge.
+
+        Where rows have bars of their own: why it is refused in all of them; see `by_row`.
+        """
         options = self.options
         pool = pooled(
             self.sources,
@@ -59,54 +72,114 @@ class Miner:
             seed=options.seed,
             advance=advance,
         )
-        lowest = self._lowest(queries)
-        positive = lowest.score[pool.query - queries[0]]
-        return pool, refused(pool, self.known, positive, options, by_judge=self.judge is not None), lowest
+        bar = self._bar(queries)
+        positive = bar.score[pool.query - queries[0]]
+        return pool, refused(pool, self.known, positive, options, by_judge=self.judge is not None), bar
+
+    def by_row(
+        self, pool: Pool, codes: Codes, queries: Int[np.ndarray, "queries"]
+    ) -> tuple[Pool, Codes, Int[np.ndarray, "pairs"]]:
+        """Each candidate once for each row of its query. `query` is the row's place in `Known.positives`.
+
+        Gives why each is refused there, too, and which candidate it is.
+        """
+        starts = self.known.starts[queries[0] : queries[-1] + 2]
+        owners = np.repeat(queries, np.diff(starts))
+        positives = self.known.positives[starts[0] : starts[-1]]
+        own = self.sources[0].score(owners, positives)
+        counts = np.bincount(pool.query - queries[0], minlength=len(queries))
+        sizes = counts[owners - queries[0]]
+        begins = (np.cumsum(counts) - counts)[owners - queries[0]]
+        rows = np.repeat(np.arange(len(owners)), sizes)
+        index = np.arange(len(rows)) + np.repeat(begins - (np.cumsum(sizes) - sizes), sizes)
+        found = replace(pool, **{one.name: getattr(pool, one.name)[index] for one in fields(pool)})
+        found, codes = replace(found, query=starts[0] + rows), codes[index]
+        is_open = (codes == 0) | np.isin(codes, BY_THRESHOLD)
+        rules = above(found.score, own[rows], replace(self.options, threshold=None), by_judge=False)
+        for reason, applies in reversed(rules):
+            codes = np.where(is_open & applies, REASONS.index(reason), codes).astype(np.int8)
+        return found, codes, index
 
     def portion(self, queries: Int[np.ndarray, "queries"], advance: Advance) -> pa.Table:
         """A row for each candidate of these queries, which are neighbours. Columns: see `Mined`."""
         options = self.options
-        pool, codes, lowest = self.candidates(queries, advance)
+        pool, codes, bar = self.candidates(queries, advance)
         labels = self.known.labels(pool.query, pool.document)
-        counted, is_seen_through = self._blind(pool, labels, lowest)
+        counted, rules = self._blind(pool, labels, bar)
+        is_seen_through = np.logical_or.reduce([np.zeros(len(labels), dtype=bool), *rules.values()])
         judged = self._judged(pool, (codes == 0) | (counted & ~is_seen_through))
-        if options.threshold is not None:
+        by_rule = {reason: _rule_counts(labels, counted, applies) for reason, applies in rules.items()}
+        if options.threshold is not None and self.judge is not None:
             too_high = judged >= options.threshold
             codes[(codes == 0) & too_high] = REASONS.index(Reason.JUDGED)
+            by_rule[Reason.JUDGED] = _rule_counts(labels, counted & ~is_seen_through, too_high)
             is_seen_through |= too_high
+        rows, of_rows, index = pool, codes, np.arange(len(codes))
+        if options.share_of == OWN:
+            rows, of_rows, index = self.by_row(pool, codes, queries)
         counts = {
             "reasons": Counter(REASONS[code] for code in codes.tolist()),
             "known": _known_counts(labels, counted, counted & ~is_seen_through),
+            "rules": by_rule,
+            "left": self._left(rows, of_rows),
         }
-        positive = lowest.score[pool.query - queries[0]]
-        table = self._table(pool, codes, labels, positive, judged)
+        table = self._table(pool, codes, labels, bar.least[pool.query - queries[0]], judged)
+        taken = chosen(rows, of_rows, options)
+        for name, are in {"chosen": taken & (of_rows == 0), "masked": taken & (of_rows != 0)}.items():
+            own = np.zeros(len(codes), dtype=bool)
+            own[index[are]] = True
+            table = table.append_column(name, pa.array(own))
+            if options.share_of == OWN:
+                places = [self.known.positives[rows.query[are]], index[are]]
+                table = table.append_column(f"{name}_for", _lists(*places, size=len(codes)))
         return table.replace_schema_metadata({COUNTS: json.dumps(counts, sort_keys=True)})
 
-    def _lowest(self, queries: Int[np.ndarray, "queries"]) -> Lowest:
+    def _left(self, rows: Pool, codes: Codes) -> dict[str, int]:
+        """Rows for which there are enough negatives, with the threshold and as if there were none; and what it refuses.
+
+        candidates, refused  those that were found, and not drawn, and that no other rule refuses; by the threshold
+        """
+        usable, by_threshold = codes == 0, np.isin(codes, BY_THRESHOLD)
+        if self.options.false_negatives == "mask":
+            usable = usable | np.isin(codes, SUSPECTED_CODES)
+        is_one = self.options.share_of == OWN
+        each = np.ones(len(self.known.positives), dtype=np.int64) if is_one else np.diff(self.known.starts)
+        numbers = [
+            int(each[: len(enough)][enough].sum())
+            for some in (usable, usable | by_threshold)
+            for enough in [np.bincount(rows.query[some]) >= self.options.negatives]
+        ]
+        found = rows.rank > 0
+        looked_at = int((found & ((codes == 0) | by_threshold)).sum())
+        refused_by_it = int((found & by_threshold).sum())
+        names = ("rows", "rows_without", "candidates", "refused")
+        return dict(zip(names, (*numbers, looked_at, refused_by_it), strict=True))
+
+    def _bar(self, queries: Int[np.ndarray, "queries"]) -> Bar:
         starts = self.known.starts[queries[0] : queries[-1] + 2]
         documents, counts = self.known.positives[starts[0] : starts[-1]], np.diff(starts)
         owners = np.repeat(queries, counts)
         scores = self.sources[0].score(owners, documents)
-        order = np.lexsort((documents, scores, owners))
+        order = np.lexsort((documents, -scores if self.options.share_of == OWN else scores, owners))
         first = order[starts[:-1] - starts[0]]
         second = order[np.minimum(starts[:-1] - starts[0] + 1, len(order) - 1)]
-        return Lowest(scores[first], documents[first], np.where(counts > 1, scores[second], np.nan))
+        least = np.minimum.reduceat(scores, starts[:-1] - starts[0])
+        return Bar(scores[first], documents[first], np.where(counts > 1, scores[second], np.nan), least)
 
     def _blind(
-        self, pool: Pool, labels: np.ndarray, lowest: Lowest
-    ) -> tuple[Bool[np.ndarray, "candidates"], Bool[np.ndarray, "candidates"]]:
-        """Candidates whose label is known, and which of all the rules refuse that know no label.
+        self, pool: Pool, labels: np.ndarray, bar: Bar
+    ) -> tuple[Bool[np.ndarray, "candidates"], dict[Reason, Bool[np.ndarray, "candidates"]]]:
+        """Candidates whose label is known, and which of all each rule refuses that knows no label.
 
         A positive is compared with the other positives of its query as if it were none, so that queries with one alone
         have nothing to tell and are not counted, nor are their known negatives.
         """
         place = pool.query - pool.query[:1]
-        others = np.where(pool.document == lowest.document[place], lowest.next[place], lowest.score[place])
+        others = np.where(pool.document == bar.document[place], bar.next[place], bar.score[place])
         rules = above(pool.score, others, self.options, by_judge=self.judge is not None)
         in_window = pool.rank >= self.options.first_rank
-        counted = (labels != UNKNOWN) & in_window & ~np.isnan(lowest.next[place])
-        copies = self.known.own_copies(pool.query, pool.document)
-        return counted & ~copies, np.logical_or.reduce([copies, *(applies for _, applies in rules)])
+        counted = (labels != UNKNOWN) & in_window & ~np.isnan(bar.next[place])
+        return counted & ~self.known.own_copies(pool.query, pool.document), dict(rules)
 
     def _judged(self, pool: Pool, wanted: np.ndarray) -> Float[np.ndarray, "candidates"]:
         scores = np.full(len(wanted), np.nan)
@@ -119,7 +192,6 @@ class Miner:
     def _table(
         self, pool: Pool, codes: np.ndarray, labels: np.ndarray, positive: np.ndarray, judged: np.ndarray
     ) -> pa.Table:
-        taken = chosen(pool, codes, self.options)
         columns = {
             "query": pa.array(pool.query, pa.int32()),
             "document": pa.array(pool.document, pa.int32()),
@@ -133,8 +205,6 @@ class Miner:
             "label": pa.array(labels, pa.int8(), mask=labels == UNKNOWN),
             "reason": pa.array([REASONS[code] for code in codes.tolist()], pa.string()),
             "kept": pa.array(codes == 0),
-            "chosen": pa.array(taken & (codes == 0)),
-            "masked": pa.array(taken & (codes != 0)),
         }
         return pa.table(columns)
 
@@ -142,3 +212,16 @@ class Miner:
 def _known_counts(labels: np.ndarray, before: np.ndarray, after: np.ndarray) -> list[int]:
     """Candidates whose label is known, and how many of them answer, before and after the rules that know no label."""
     return [int(one) for some in (before, after) for one in (some.sum(), (labels[some] == 1).sum())]
+
+
+def _rule_counts(labels: np.ndarray, counted: np.ndarray, refused: np.ndarray) -> list[int]:
+    """Of candidates whose label is known: answers, those that a rule lets through, others, those that it refuses."""
+    answers, others = counted & (labels == 1), counted & (labels == 0)
+    return [int(some.sum()) for some in (answers, answers & ~refused, others, others & refused)]
+
+
+def _lists(values: Int[np.ndarray, "pairs"], places: Int[np.ndarray, "pairs"], *, size: int) -> pa.ListArray:
+    """The values of each of `size` places, in their order."""
+    order = np.argsort(places, kind="stable")
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(places, minlength=size))]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values[order], pa.int32()))

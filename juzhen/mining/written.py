@@ -34,6 +34,7 @@ def write_description(
     origin: str,
     rows: int,
     score_range: Sequence[float] | None = None,
+    symmetric: bool | None = None,
 ) -> Path:
     """Writes the configuration of the table `path` to conf/dataset beside it, and gives its path.
 
@@ -66,6 +67,7 @@ def write_description(
         "view": None,
         "limit": None,
         "learning": asdict(LearningConfig()),
+        "symmetric": symmetric,
     }
     yaml = path.parent / "conf" / "dataset" / f"{path.stem}.yaml"
     yaml.parent.mkdir(parents=True, exist_ok=True)

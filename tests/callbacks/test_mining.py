@@ -7,6 +7,7 @@ import signal
 import pytest
 import torch
 from jobs import compose_job, interrupt, key_of, run_job, weights
+from omegaconf import open_dict
 
 from callbacks.mining import NegativeMining
 from callbacks.resume import random_state
@@ -14,6 +15,7 @@ from callbacks.trainer import chosen_callbacks
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from launch import typed_config
+from launch.naming import run_key
 from lightning_modules.base import SentenceModule
 
 JOB = (
@@ -171,6 +173,28 @@ def test_it_is_part_of_the_key():
     assert len(set(keys)) == 3
 
 
+def test_lowest_has_the_key_from_before_there_was_a_choice():
+    words = ("dataset=[demo_qmc]", "loss=info_nce", "mining=dynamic", "suite=none")
+    config, before = (compose_job(*words) for _ in range(2))
+    with open_dict(before):
+        assert before.callbacks.mining.pop("share_of") == "lowest"
+    own = compose_job(*words, "callbacks.mining.share_of=own")
+    assert run_key(config) == run_key(before) != run_key(own)
+
+
+def test_rows_have_negatives_of_their_own(tmp_path, tiny_backbone):
+    words = ("callbacks.mining.share=0.9999", "callbacks.mining.share_of=own", EASY, "resume=auto")
+    runs = [run_job(tmp_path / name, tiny_backbone, *JOB, *words) for name in ("one", "other")]
+    assert told(runs[0]) == told(runs[1])
+    lowest = run_job(tmp_path / "lowest", tiny_backbone, *JOB, *words, "callbacks.mining.share_of=lowest")
+    assert sum(one["missing_share"] for one in told(runs[0])) < sum(
+        one["missing_share"] for one in told(lowest)
+    )
+    cut = tmp_path / "cut"
+    assert interrupt(cut, tiny_backbone, 4, "SIGKILL", *JOB, *words) == -signal.SIGKILL
+    assert weights(run_job(cut, tiny_backbone, *JOB, *words)) == weights(runs[0])
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -185,6 +209,7 @@ def test_it_is_part_of_the_key():
         (("callbacks.mining.every_steps=[2]",), "every_steps=[2]: expected 3 numbers"),
         (("callbacks.mining.hard_share=[0,1]",), "hard_share=[0, 1]: expected 4 numbers"),
         (("callbacks.mining.share=0",), "callbacks.mining.share=0: expected above 0"),
+        (("callbacks.mining.share_of=onw",), "callbacks.mining.share_of=onw: did you mean own"),
         (("callbacks.mining.index=hnsv",), "callbacks.mining.index=hnsv: did you mean hnsw"),
         (("callbacks.mining.depth=5",), "callbacks.mining.depth=5: expected callbacks.mining.negatives=8 at"),
         (("callbacks.mining.depth=500",), "texts to choose negatives of demo_qmc from; expected no more"),

@@ -76,7 +76,10 @@ def test_queries_and_documents_have_prompts_of_their_own(tiny_backbone, encoder)
     found = own.search(QUERIES, CORPUS, 3, document_prompt="passage")
     wanted = own.search(QUERIES, own.encode(CORPUS, prompt_name="passage"), 3, prompt_name="query")
     assert found == wanted
-    assert found != own.search(QUERIES, CORPUS, 3)
+    assert found == own.search(QUERIES, CORPUS, 3)
+    assert found != own.search(QUERIES, CORPUS, 3, document_prompt="query")
+    for given in (own.with_prompt("query"), tiny_encoder(tiny_backbone)):  # one prompt for all, or none
+        assert given.search(QUERIES, CORPUS, 3) == given.search(QUERIES, given.encode(CORPUS), 3)
 
 
 def test_what_was_found_is_put_in_order(encoder, reader):

@@ -1,6 +1,7 @@
 """Reasons, what is chosen, thresholds: each rule on a few candidates, and properties over random ones."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -233,3 +234,100 @@ def test_a_threshold_lets_the_stated_share_of_answers_through():
 def test_options_out_of_range(wrong, message):
     with pytest.raises(UserError, match=message):
         MiningOptions(**wrong)
+
+
+def test_rows_may_be_compared_with_their_own_positive(tmp_path):
+    """The first answer scores 0.9 and the second 0.5: 0.79 and 0.5 may stand in the row of the first alone."""
+    scores = [[0.9, 0.5, 0.1, 1.0, 0.79, 0.2, 0.95, 0.49, 0.4, 0.3], SCORES]
+    options = MiningOptions(**PLAIN | {"negatives": 3}, share=0.95)
+    set_ = ranking(irrelevant=None)
+    for share_of, expected in {
+        "lowest": {"答案一": ["评测", "更远", "最远"], "答案 二！": ["评测", "更远", "最远"]},
+        "own": {"答案一": ["别的", "远", "更远"], "答案 二！": ["更远", "最远", "评测"]},
+    }.items():
+        own = replace(options, share_of=share_of)
+        table = mined(set_, scores, own)
+        found = [row for row in rows_of(set_, table, own, tmp_path) if row[0] == "请问"]
+        assert {row[1]: sorted(row[2:]) for row in found} == {
+            positive: sorted(texts) for positive, texts in expected.items()
+        }
+        assert ("chosen_for" in table.column_names) is (share_of == "own")
+    shares = {row["document"]: row for row in table.to_pylist() if row["query"] == 0}
+    assert (shares[4]["reason"], shares[4]["chosen_for"], shares[8]["chosen_for"]) == ("kept", [0], [0, 1])
+    assert shares[4]["positive_score"] == pytest.approx(0.5)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([None, 0.6, 0.95, 1.0]),
+    st.sampled_from([None, 0.3]),
+    st.sampled_from([None, 0.5]),
+    st.sampled_from(["drop", "mask"]),
+)
+def test_no_negative_of_a_row_is_refused_by_its_own_positive(
+    tmp_path_factory, seed, share, margin, threshold, how
+):
+    """And each row for which there are enough is there, with those that a plain loop finds."""
+    draw = np.random.default_rng(seed)
+    relevant = [{int(one): 1.0 for one in draw.permutation(24)[: draw.integers(1, 5)]} for _ in range(5)]
+    set_ = RankingSet(
+        "some", "train", [f"问{n}" for n in range(5)], [f"文{n}号" for n in range(24)], relevant
+    )
+    scores = draw.normal(size=(5, 24)).astype(np.float32)
+    rules = {"share": share, "margin": margin, "threshold": threshold, "false_negatives": how}
+    options = MiningOptions(depth=24, negatives=4, hard_share=1.0, share_of="own", **rules)
+    known = Known(set_)
+    table = mined(set_, scores, options)
+    expected = []
+    for query, answers in enumerate(relevant):
+        for positive in answers:
+            bar = scores[query, positive]
+            usable = []
+            for document in np.argsort(-scores[query]).tolist():
+                label = known.labels(np.array([query]), np.array([document]))[0]
+                score, refused = scores[query, document], False
+                refused |= share is not None and score > bar - np.float32(1 - share) * abs(bar)
+                refused |= margin is not None and score > bar - np.float32(margin)
+                refused |= threshold is not None and score >= threshold
+                if label != 1 and (how == "mask" or not refused):
+                    usable.append(positive if refused else document)
+            if len(usable) >= 4:
+                texts = [f"文{one}号" for one in usable[:4]]
+                expected.append([f"问{query}", f"文{positive}号", *texts])
+    found = list(rows_of(set_, table, options, tmp_path_factory.mktemp("rows")))
+    assert sorted(found) == sorted(expected)
+    counts = json.loads(table.schema.metadata[COUNTS])
+    assert counts["left"]["rows"] == len(expected)
+
+
+def test_each_rule_is_measured_alone_and_the_judge_on_what_is_left():
+    set_ = ranking(relevant=[{0: 1.0, 1: 1.0, 9: 1.0}, {0: 1.0, 2: 1.0}])
+    options = MiningOptions(**PLAIN, share=0.95, margin=0.5)
+    counts = json.loads(mined(set_, [SCORES, SCORES], options).schema.metadata[COUNTS])
+    alone = {
+        rule: json.loads(
+            mined(set_, [SCORES, SCORES], MiningOptions(**PLAIN | rules)).schema.metadata[COUNTS]
+        )
+        for rule, rules in {"above_share": {}, "above_margin": {"share": None, "margin": 0.5}}.items()
+    }
+    for rule, found in alone.items():
+        assert counts["rules"][rule] == found["rules"][rule]
+        before, wrong, after, left = found["known"]
+        assert found["rules"] == {rule: [wrong, left, before - wrong, before - wrong - (after - left)]}
+
+    def judge(first, second):
+        return np.array([1.0 if text == "远" else -1.0 for text in second])
+
+    none = MiningOptions(**PLAIN, share=None, threshold=0.0)
+    counts = json.loads(mined(set_, [SCORES, SCORES], none, judge=judge).schema.metadata[COUNTS])
+    assert list(counts["rules"]) == ["judged"]
+    answers, through, others, refused = counts["rules"]["judged"]
+    assert (through, others, refused) == (answers, 2, 1)
+
+
+def test_own_positives_and_relabelled_ones_contradict():
+    with pytest.raises(UserError, match="share_of=own, false_negatives=relabel: a text would be a positive"):
+        MiningOptions(share_of="own", false_negatives="relabel")
+    with pytest.raises(UserError, match="share_of=onw: did you mean own"):
+        MiningOptions(share_of="onw")

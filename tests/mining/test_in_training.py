@@ -1,5 +1,7 @@
 """Negatives that are mined again: which rows get which, what stays, and that nothing known to answer is among them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,8 +20,8 @@ TEXTS = {"anchor": ["问一", "问二", "问一", "自己"], "positive": ["答�
 """Two answers to the first question; the last row's anchor is its own positive."""
 
 
-def rows(texts=TEXTS, kind=Kind.POSITIVE_PAIR):
-    return MinedRows(Examples.from_texts("some", "train", kind=kind, texts=texts))
+def rows(texts=TEXTS, kind=Kind.POSITIVE_PAIR, **how):
+    return MinedRows(Examples.from_texts("some", "train", kind=kind, texts=texts), **how)
 
 
 def mine(found, scores, options=OPTIONS, before=None):
@@ -145,3 +147,59 @@ def test_triplets_bring_their_negatives_as_candidates():
         InForce(*(np.zeros((2, 3), dtype) for dtype in (np.int32, np.float32, bool)))
     )
     assert list(again.columns) == ["anchor", "positive", "negative", "negative_2", "negative_3"]
+
+
+def test_a_row_may_have_negatives_of_its_own():
+    """What is too close for the second answer, at 0.5, may stand beside the first, at 0.9."""
+    texts = {"anchor": ["问", "问", "又"], "positive": ["答甲", "答乙", "别的"]}
+    extra = {"anchor": [*texts["anchor"], "再"], "positive": [*texts["positive"], "远"]}
+    scores = [[0.9, 0.5, 0.7, 0.1], [0.2, 0.3, 0.9, 0.4], [0.4, 0.3, 0.2, 0.9]]
+    options = MiningOptions(depth=4, negatives=2, hard_share=1.0)
+    found = {}
+    for share_of in ("lowest", "own"):
+        mined = rows(extra, share_of=share_of)
+        in_force = mine(mined, scores, options)
+        found[share_of] = [mined.with_negatives(in_force).texts(name) for name in ("negative", "negative_2")]
+        assert len(in_force.documents) == {"lowest": 3, "own": 4}[share_of]
+        assert mined.changed(in_force, in_force) == 0.0
+    assert found["lowest"][0] == ["远", "远", "远", "答甲"]
+    assert found["own"][0] == ["别的", "远", "远", "答甲"]
+    assert found["lowest"][1] == ["答甲", "答乙", "答乙", "答乙"]
+    assert found["own"][1] == ["远", "答乙", "答乙", "答乙"]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([None, 0.9]), st.booleans())
+def test_with_one_positive_each_own_and_lowest_are_the_same(seed, share, again):
+    draw = np.random.default_rng(seed)
+    texts = {"anchor": [f"问{n}" for n in range(12)], "positive": [f"答{n}" for n in range(12)]}
+    options = MiningOptions(depth=10, negatives=3, hard_share=0.5, share=share, seed=seed)
+    first, second = draw.normal(size=(2, 12, 12))
+    found = []
+    for share_of in ("lowest", "own"):
+        mined = rows(texts, share_of=share_of)
+        before = mine(mined, first, options) if again else None
+        found.append(mine(mined, second, options, before))
+    for name, values in vars(found[0]).items():
+        assert np.array_equal(values, vars(found[1])[name]), name
+
+
+def test_hard_negatives_of_a_row_stay_however_many_rows_there_are():
+    """Six rows of one anchor have more negatives in force than are looked for."""
+    answers = [f"答{n}" for n in range(6)]
+    texts = {
+        "anchor": ["问"] * 6 + [f"又{n}" for n in range(6)],
+        "positive": answers + [f"别{n}" for n in range(6)],
+    }
+    mined = rows(texts, share_of="own")
+    options = MiningOptions(depth=3, negatives=2, hard_share=1.0, share=0.95)
+    scores = np.eye(7, 12, k=5)
+    scores[0] = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.84, 0.74, 0.64, 0.54, 0.44, 0.34]
+    order = [mined.ranking.corpus.index(text) for text in texts["positive"]]
+    placed = np.empty_like(scores)
+    placed[:, order] = scores
+    before = mine(mined, placed, replace(options, depth=12))
+    assert (before.documents[:3] >= 0).all()
+    after = mine(mined, placed, options, before)
+    kept = before.documents >= 0
+    assert np.array_equal(np.sort(after.documents[kept]), np.sort(before.documents[kept]))

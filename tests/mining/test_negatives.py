@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 
 import juzhen
 from juzhen.cli.main import main
+from juzhen.cli.mine import misfit
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
@@ -178,7 +179,12 @@ def test_a_job_learns_from_what_the_verb_has_mined(
     )
     told = capsys.readouterr().out
     assert "rows of demo_qmc/dev with 2 negatives each" in told
-    assert "false negatives among candidates whose label is known" in told
+    rule, rate = (line for line in told.splitlines() if "known" in line)
+    pattern = (
+        r"where labels are known, above_share lets [\d,]+ of [\d,]+ \([\d.]+ %\) answers through and refuses "
+    )
+    assert re.match(pattern, rule)
+    assert rate.startswith("false negatives among candidates whose label is known: ")
     assert len(set(pq.read_table(out.with_suffix(".parquet"))["query"].to_pylist())) == 150
     assert sorted(one.name for one in out.parent.iterdir()) == ["conf", "qmc_hard.parquet", "qmc_hard.tsv"]
     leaks = ["leaks", "--train", "qmc_hard", "--evaluate", "demo_qmc", "--data-dir", str(tmp_path)]
@@ -199,6 +205,58 @@ def test_a_job_learns_from_what_the_verb_has_mined(
         "training.duration=2 steps",
     )
     assert Result.read(run).data["train/qmc_hard"]["kind"] == "triplet"
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (
+            -1.0,
+            r"refuses [\d,]+ of [\d,]+ \(100.0 %\) candidates and leaves 0 of [\d,]+ \(0.0 %\) rows; calibrate on",
+        ),
+        (
+            2.0,
+            r"refuses 0 of [\d,]+ \(0.0 %\) candidates, next to nothing; calibrate on pairs of the same kind",
+        ),
+        (None, None),
+    ],
+)
+def test_pairs_that_do_not_fit_are_told(ranking, pairs, encoder, tmp_path, monkeypatch, value, words):
+    fit = negatives.fit_false_negatives
+
+    def fitted(scores, labels, *, rate):
+        return (
+            fit(scores, labels, rate=rate)
+            if value is None
+            else replace(fit(scores, labels, rate=rate), value=value)
+        )
+
+    monkeypatch.setattr(negatives, "fit_false_negatives", fitted)
+    options = MiningOptions(depth=30, negatives=2, share=None, hard_share=1.0)
+    report = juzhen.mine(
+        ranking, [encoder], options, folder=tmp_path, calibrate_on=pairs, false_negative_rate=0.9
+    ).report()
+    told = misfit(report, "demo_qmc")
+    assert (told is None) is (words is None)
+    if words:
+        assert re.search(words, told)
+        assert told.startswith(f"--calibrate-on demo_qmc: the threshold {value:.4f} ")
+        assert "\n" not in told
+
+
+def test_the_verb_warns_of_such_pairs_in_one_line(tmp_path, encoder_folder, monkeypatch, capsys):
+    fit = negatives.fit_false_negatives
+    monkeypatch.setattr(
+        negatives, "fit_false_negatives", lambda *given, **how: replace(fit(*given, **how), value=2.0)
+    )
+    words = ["mine", "demo_qmc", str(encoder_folder), "--split", "dev", "--limit", "60", "--depth", "20"]
+    words += ["--share", "none", "--negatives", "1", "--calibrate-on", "demo_qmc", "--share-of", "own"]
+    assert main([*words, "--out", str(tmp_path / "hard.tsv")]) == 0
+    out, err = capsys.readouterr()
+    assert [line for line in err.splitlines() if line.startswith("warning: --calibrate-on demo_qmc")]
+    assert "warning" not in out
+    told = [line for line in out.splitlines() if line.startswith("where labels are known, above_threshold")]
+    assert len(told) == 1
 
 
 @pytest.mark.parametrize(
