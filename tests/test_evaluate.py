@@ -219,7 +219,7 @@ def test_what_does_not_exist_is_named(grown, tmp_path, capsys):
     assert fill(tmp_path) == 2
     assert "no result below" in capsys.readouterr().err
     assert fill(grown[0], "--dataset", "demo_qcm") == 2
-    assert "did you mean demo_qmc?" in capsys.readouterr().err
+    assert "did you mean demo_qmc, demo_sts or demo_nli?" in capsys.readouterr().err
 
 
 def further_conf(folder: Path, name: str, *, like: str) -> Path:
