@@ -18,7 +18,8 @@ from juzhen.data.views import apply_view
 from juzhen.encoders.masking import Masking, Vocabulary
 from juzhen.encoders.mlm_head import MaskedTokenHead
 from juzhen.encoders.text_collate import TextCollator
-from juzhen.evaluation.plan import ALIKE, CosinePlan, EvaluationPlan, Matcher
+from juzhen.evaluation.plan import ALIKE, CosinePlan, EvaluationPlan
+from juzhen.evaluation.ranked_lists import Matcher
 from juzhen.evaluation.scoring import Evaluation
 from juzhen.losses.loss import LossOutput
 from juzhen.metrics.ranking import COSINE_TEMPERATURE

@@ -10,7 +10,8 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind, SentenceUnion
 from juzhen.data.rankings import RankingSet
 from juzhen.data.transfer import TransferTask
-from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Matcher, Sets
+from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Sets
+from juzhen.evaluation.ranked_lists import Matcher
 
 
 class CrossEncoderPlan(EvaluationPlan):

@@ -11,7 +11,8 @@ from juzhen.core.examples import Comparisons
 from juzhen.core.measures import UNSCORED_BY_BM25
 from juzhen.data.rankings import RankingSet
 from juzhen.data.transfer import TransferTask
-from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Matcher, Sets
+from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Sets
+from juzhen.evaluation.ranked_lists import Matcher
 from juzhen.metrics.bm25 import BM25
 from juzhen.metrics.lexical import lexical_vectors, similarities
 from juzhen.metrics.ranking import COSINE_TEMPERATURE

@@ -25,14 +25,9 @@ from juzhen.encoders.backend import Backend
 from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
 from juzhen.encoders.pooling import BilinearScore, sides
 from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.evaluation.ranked_lists import Matcher, ranked_lists
 from juzhen.metrics.ranking import COSINE_TEMPERATURE
 from juzhen.metrics.transfer import Features, combined
-
-SCORES_AT_ONCE = 2**24
-"""Scores of queries with a whole corpus that are held at a time, 64 MiB: never those of all queries."""
-
-MOST_QUERIES = 256
-"""Queries that are compared with a small corpus at a time."""
 
 NOTHING = Examples("nothing", "evaluation", Kind.SENTENCE, ["-"], {"text": np.zeros(1, np.int32)}, None)
 """What passes through a model, in name, where a plan needs nothing of it; a pass without rows would be skipped."""
@@ -88,51 +83,6 @@ class EvaluationPlan(ABC):
     @abstractmethod
     def matchers(self, outputs: np.ndarray) -> "list[Matcher]":
         """For each ranking what scores its queries with its documents, from the outputs for `examples` in order."""
-
-
-Matcher = Callable[[np.ndarray, np.ndarray | None], Float[np.ndarray, "queries documents"]]
-"""Numbers of queries and of documents (None: all) → their scores, higher = closer."""
-
-
-def ranked_lists(one: RankingSet, score: Matcher, *, depth: int) -> Int[np.ndarray, "queries depth"]:
-    """The `depth` best documents of each query, −1 where there are fewer.
-
-    Of equal scores the document with the lower number comes first; trec_eval would take the last id of the alphabet.
-    Raises UserError for scores that are no numbers.
-    """
-    queries = np.arange(len(one.queries))
-    ranked = np.full((len(queries), min(depth, len(one.corpus))), -1, dtype=np.int32)
-    at_once = 1 if one.candidates else max(1, min(MOST_QUERIES, SCORES_AT_ONCE // len(one.corpus)))
-    for start in range(0, len(queries), at_once):
-        some = queries[start : start + at_once]
-        documents = None if one.candidates is None else np.unique(one.candidates[start])
-        scores = score(some, documents)
-        require_finite(scores, one.column)
-        numbers = np.arange(len(one.corpus)) if documents is None else documents
-        if one.own is not None:
-            scores = np.where(numbers == one.own[some, None], -np.inf, scores)
-        for query, row in zip(some.tolist(), scores, strict=True):
-            best = best_places(row, depth)
-            ranked[query, : len(best)] = numbers[best]
-    return ranked
-
-
-def best_places(scores: Float[np.ndarray, "documents"], depth: int) -> Int[np.ndarray, "depth"]:
-    """Places of the highest scores, the highest first; equal ones in order. −inf is none."""
-    kept = np.flatnonzero(scores > -np.inf)
-    if len(scores) > depth:
-        least = np.partition(scores, -depth)[-depth]
-        kept = kept[scores[kept] >= least]
-    return kept[np.argsort(-scores[kept], kind="stable")][:depth]
-
-
-def require_finite(scores: np.ndarray, column: str) -> None:
-    """Raises UserError for scores that are no numbers any more."""
-    if not np.isfinite(scores).all():
-        raise UserError(
-            f"{column}: the scores are no finite numbers any more: training has left what the precision can hold; "
-            "optimizer.lr too high is the usual reason, or optimizer.clip_norm=null"
-        )
 
 
 ALIKE = np.zeros(len(Side), dtype=np.int8)

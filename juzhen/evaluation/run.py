@@ -38,7 +38,8 @@ from juzhen.evaluation.evaluators import (
     embedding_cache_dir,
     lexical_evaluator,
 )
-from juzhen.evaluation.plan import NOTHING, EmbeddingEvaluator, EvaluationPlan, Evaluator, Sets, best_places
+from juzhen.evaluation.plan import NOTHING, EmbeddingEvaluator, EvaluationPlan, Evaluator, Sets
+from juzhen.evaluation.ranked_lists import best_places
 from juzhen.evaluation.scoring import Evaluation, assemble_outputs, measure
 from juzhen.evaluation.settings import Settings
 from juzhen.evaluation.spec import HardwareConfig

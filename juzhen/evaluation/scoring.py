@@ -12,7 +12,8 @@ from juzhen.core.measures import RANKINGS, ranking_measure
 from juzhen.core.result import WITHOUT_LEAKS, Score
 from juzhen.data.leaks import Seen
 from juzhen.data.rankings import RankingSet
-from juzhen.evaluation.plan import EvaluationPlan, Evaluator, require_finite
+from juzhen.evaluation.plan import EvaluationPlan, Evaluator
+from juzhen.evaluation.ranked_lists import require_finite
 from juzhen.metrics.correlation import bootstrap_interval, bootstrap_mean, pearson, spearman
 from juzhen.metrics.distribution import score_distribution
 from juzhen.metrics.ranking import COSINE_TEMPERATURE, query_numbers, score_ranking
