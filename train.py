@@ -59,6 +59,7 @@ def _checked() -> "Known | None":
     from launch.data_record import is_finished
     from launch.first_look import first_look
     from launch.naming import register_resolvers
+    from launch.sweep_rows import handed_over
 
     known: Known | None = None
 
@@ -67,7 +68,8 @@ def _checked() -> "Known | None":
         known = None if is_finished(job) else first_look(job)
 
     register_resolvers()
-    check_command_line(sys.argv[1:], conf_dir=CONFIGURATION, makes_folder=True, look=look)
+    waiting = check_command_line(sys.argv[1:], conf_dir=CONFIGURATION, makes_folder=True, look=look)
+    sys.argv[1:] = handed_over(sys.argv[1:], waiting)
     return known
 
 

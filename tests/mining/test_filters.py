@@ -327,7 +327,7 @@ def test_each_rule_is_measured_alone_and_the_judge_on_what_is_left():
 
 
 def test_rows_are_measured_one_by_one_where_each_has_its_bar():
-    """Answers at 0.9, 0.8, 0.5 and, a copy of the first, 0.95; the last but one passes in two rows, 0.8 in that of 0.9."""
+    """Answers at 0.9, 0.8, 0.5 and, a copy of the first, 0.95: 0.5 passes in two rows, 0.8 in that of 0.9."""
     scores = [0.9, 0.8, 0.1, 1.0, 0.79, 0.2, 0.95, 0.5, 0.4, 0.3]
     set_ = ranking(queries=["请问"], relevant=[{0: 1.0, 1: 1.0, 7: 1.0}], irrelevant=[np.array([4])])
     for share_of, known in {"lowest": [5, 4, 1, 1], "own": [12, 9, 4, 3]}.items():
