@@ -88,6 +88,7 @@ def _checked() -> "Known | None":
     from launch import check_command_line
     from launch.data_record import is_finished
     from launch.naming import register_resolvers
+    from launch.sweep_rows import handed_over
 
     known: Known | None = None
 
@@ -96,7 +97,8 @@ def _checked() -> "Known | None":
         known = None if is_finished(job) else first_look(job)
 
     register_resolvers()
-    check_command_line(sys.argv[1:], conf_dir=CONFIGURATION, makes_folder=True, look=look)
+    waiting = check_command_line(sys.argv[1:], conf_dir=CONFIGURATION, makes_folder=True, look=look)
+    sys.argv[1:] = handed_over(sys.argv[1:], waiting)
     return known
 
 

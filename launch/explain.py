@@ -114,6 +114,11 @@ def explain_composition(error: Exception, groups: Iterable[str] = ()) -> ConfigE
     if isinstance(cause, ConfigKeyError | ConfigAttributeError):
         return unknown_key(cause, groups)
     text = str(error).strip()
+    if match := re.search(r"In '(.+?)': .*\s+full_key: hydra\.launcher\.(\w+)", text, re.DOTALL):
+        return ConfigError(
+            f"conf/{match[1]}.yaml: hydra.launcher.{match[2]} is no key of the launcher that is chosen; write it below "
+            "hydra.sweeper.launcher there, of which each launcher takes what it has"
+        )
     if match := re.search(r"already at '(.+?)'", text):
         return ConfigError(
             f"+{match[1]}: this key exists already; write {match[1]}=… without the +", match[1]

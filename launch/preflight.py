@@ -14,7 +14,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, nearest
 from juzhen.core.processor import lacks_bf16, slow_bf16_warning
 from juzhen.core.secrets import NO_SECRETS, place_of_secret
 from launch.explain import ConfigError, chosen_files, explain_composition, place_of
@@ -26,7 +26,7 @@ from launch.own_hydra import check_hydra
 from launch.run_folder import make_folder, take_folder
 from launch.set_files import check_set_files
 from launch.signatures import check_own_names
-from launch.sweep_rows import is_one_cell, parameters, rows, with_row
+from launch.sweep_rows import WAITING, has_key, is_one_cell, key_of, parameters, rows, with_row
 from launch.values import hardware_note
 
 
@@ -36,8 +36,10 @@ def check_command_line(
     conf_dir: Path,
     makes_folder: bool = False,
     look: Callable[[DictConfig], None] = lambda job: None,
-) -> None:
+) -> list[str]:
     """Raises UserError for the first mistake in a program's arguments; each choice of a sweep is checked.
+
+    Gives the words of a sweep that set keys which only some of its runs have (`launch.sweep_rows.handed_over`).
 
     What hardware=auto is here, and what is allowed but would take far longer than need be, is said on stderr.
 
@@ -52,7 +54,7 @@ def check_command_line(
             "type that again"
         )
     if flags.hydra_help or flags.shell_completion or flags.info:
-        return
+        return []
     register_resolvers()
     folder = conf_dir.parent / flags.config_path if flags.config_path else conf_dir
     if not folder.is_dir():
@@ -63,7 +65,7 @@ def check_command_line(
         check.look_at(flags.overrides)
         if flags.help:
             check.compose(flags.overrides)
-            return
+            return []
         is_run = flags.cfg is None and not flags.multirun
         job = check.sweep(flags.overrides) if flags.multirun else check.single(flags.overrides, runs=is_run)
     for line in check.said:
@@ -72,6 +74,7 @@ def check_command_line(
         look(job)
     if makes_folder and flags.cfg is None:
         take_folder(Path(job.run_dir)) if is_run else make_folder(Path(job.output_dir))
+    return check.waiting
 
 
 def checked_job(lines: Sequence[str], *, conf_dir: Path, extra: str | None) -> DictConfig:
@@ -95,6 +98,8 @@ class _Check:
         added = [Path(place.removeprefix("file://")) for place in places if place.startswith("file://")]
         self.trees = [*(tree for tree in added if tree != folder.resolve()), folder]
         self.said: dict[str, None] = {}
+        self.waiting: list[str] = []
+        self._nearest: dict[str, tuple[int, list[str]]] = {}
 
     def look_at(self, lines: Sequence[str]) -> None:
         """Syntax, and the options chosen in every alternative of a sweep. Composes nothing."""
@@ -131,10 +136,13 @@ class _Check:
         first = [self.groups.alternatives(self.groups.parse(line))[0] for line in lines]
         # sweep=<name> may bring choices of its own. Values may belong to what it chooses, so they wait.
         config = self.compose([line for line in first if self._brings_choices(line)])
+        self._check_launcher(config)
+        self.waiting = self._waiting(lines)
         typed = {self.groups.parse(line).get_key_element() for line in lines}  # these take precedence
         inherited = [f"{key}={value}" for key, value in parameters(config).items() if key not in typed]
         self.look_at(inherited)
-        choices = [self.groups.alternatives(self.groups.parse(line)) for line in [*inherited, *lines]]
+        there = [line for line in lines if line not in self.waiting]
+        choices = [self.groups.alternatives(self.groups.parse(line)) for line in [*inherited, *there]]
         base = [alternatives[0] for alternatives in choices]
         listed = rows(config).values()
         others = [
@@ -145,14 +153,65 @@ class _Check:
         with _progress(len(listed) + 1 + len(others)) as advance:
             for row in listed:
                 self.look_at(row)
-                self.job(with_row(base, row, [key.lstrip("+") for key in typed]))
+                self._cell(with_row(base, row, [key.lstrip("+") for key in typed]))
                 advance()
-            job = self.job(base)
+            job = self._cell(base)
             advance()
             for alternative, changed in others:
-                self._other_choice(job, alternative, changed)
+                if self.waiting:
+                    self._cell(changed)
+                else:
+                    self._other_choice(job, alternative, changed)
                 advance()
+        for line in self.waiting:
+            depth, words = self._nearest[line]
+            if depth < len(key_of(line).split(".")):
+                self.job([*words, line])  # says what is wrong with the key
         return job
+
+    def _waiting(self, lines: Sequence[str]) -> list[str]:
+        """Words for keys that Hydra will not find before it knows what each cell chooses."""
+        overrides = [self.groups.parse(line) for line in lines]
+        values = [
+            line
+            for line, one in zip(lines, overrides, strict=True)
+            if not (self._brings_choices(line) or one.is_add() or one.is_force_add())
+        ]
+        if not values:
+            return []
+        whole = self.compose([line for line in lines if line not in values], run_mode=RunMode.MULTIRUN)
+        if WAITING.rpartition(".")[2] not in whole.hydra.sweeper:
+            return []
+        return [line for line in values if not has_key(whole, line)]
+
+    def _cell(self, words: Sequence[str]) -> DictConfig:
+        """The job of one cell, with each choice of the words that wait which has its key there."""
+        alternatives = [self.groups.alternatives(self.groups.parse(line)) for line in self.waiting]
+        config = self.compose(words) if self.waiting else DictConfig({})
+        chosen = [line for line in self.waiting if has_key(config, line)]
+        for line in self.waiting:
+            parts = key_of(line).split(".")
+            depth = sum(has_key(config, ".".join(parts[: end + 1])) for end in range(len(parts)))
+            self._nearest[line] = max(
+                self._nearest.get(line, (-1, [])), (depth, list(words)), key=lambda one: one[0]
+            )
+        of_cell = [found for line, found in zip(self.waiting, alternatives, strict=True) if line in chosen]
+        job = self.job([*words, *(found[0] for found in of_cell)])
+        for position, found in enumerate(of_cell):
+            for other in found[1:]:
+                first = [one[0] for one in of_cell]
+                self.job([*words, *first[:position], other, *first[position + 1 :]])
+        return job
+
+    def _check_launcher(self, config: DictConfig) -> None:
+        """Raises UserError where a sweep says of its launcher what none of ours can be told."""
+        files = (self.folder / "hydra" / "launcher").glob("*.yaml")
+        known = {str(key) for file in files for key in OmegaConf.load(file)}
+        for key in config.hydra.sweeper.get("launcher") or {}:
+            if known and key not in known:
+                raise UserError(
+                    f"hydra.sweeper.launcher.{key}: no launcher has such a key; {nearest(key, known)}"
+                )
 
     def _brings_choices(self, line: str) -> bool:
         override = self.groups.parse(line)
@@ -196,12 +255,12 @@ class _Check:
             warning = slow_bf16_warning("hardware.precision=bf16-mixed", "hardware=cpu")
             self.said[f"warning: {warning}"] = None
 
-    def compose(self, lines: Sequence[str]) -> DictConfig:
+    def compose(self, lines: Sequence[str], *, run_mode: RunMode = RunMode.RUN) -> DictConfig:
         try:
             return self.hydra.compose_config(
                 config_name=self.name,
                 overrides=list(lines),
-                run_mode=RunMode.RUN,
+                run_mode=run_mode,
                 from_shell=False,
                 with_log_configuration=False,
             )

@@ -1,15 +1,17 @@
 """Rows of a sweep: lists of words for the command line that are no grid, such as the models of a published table."""
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from hydra.core.override_parser.types import Quote, QuotedString
 from omegaconf import DictConfig, OmegaConf
 
 from juzhen.core.errors import UserError, nearest
 
 PARAMETERS = "hydra.sweeper.params"
 ROWS = "hydra.sweeper.rows"
+WAITING = "hydra.sweeper.waiting"
 
 
 def key_of(word: str) -> str:
@@ -35,6 +37,36 @@ def with_row(words: Iterable[str], row: Iterable[str], typed: Iterable[str]) -> 
     return [word for word in words if key_of(word) not in in_row - typed] + [
         word for word in row if key_of(word) not in typed
     ]
+
+
+def has_key(config: DictConfig, word: str) -> bool:
+    """A composition has the key that a word sets."""
+    nothing = object()
+    owner, _, name = key_of(word).rpartition(".")
+    node = OmegaConf.select(config, owner, default=nothing) if owner else config
+    return isinstance(node, DictConfig) and name in node
+
+
+def with_waiting(
+    words: Iterable[str], waiting: Iterable[str], compose: Callable[[list[str]], DictConfig]
+) -> list[str]:
+    """The words of a cell with those that wait whose keys it has.
+
+    waiting  words for keys that only what some cells choose brings, such as callbacks.mining.depth=50
+    """
+    words, waiting = list(words), list(waiting)
+    config = compose(words) if waiting else None
+    return [*words, *(word for word in waiting if config is not None and has_key(config, word))]
+
+
+def handed_over(arguments: Sequence[str], waiting: Sequence[str]) -> list[str]:
+    """A command line on which the words that wait are a key of the sweeper: Hydra would look for theirs in vain."""
+    if not waiting:
+        return list(arguments)
+    quoted = ",".join(QuotedString(word, Quote.single).with_quotes() for word in waiting)
+    places = [place for place, word in enumerate(arguments) if word in waiting]
+    kept = [word for word in arguments if word not in waiting]
+    return [*kept[: places[0]], f"{WAITING}=[{quoted}]", *kept[places[0] :]]
 
 
 def parameters(config: DictConfig) -> dict[str, Any]:

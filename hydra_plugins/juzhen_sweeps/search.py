@@ -21,6 +21,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.result import RESULT_FILE
 from juzhen.core.whole import write_text
 from launch.naming import run_key
+from launch.own_hydra import give_to_launcher
 from sweeps.ledger import Cell, Ledger
 from sweeps.planner import show
 
@@ -42,9 +43,11 @@ class SearchSweeper(Sweeper):
         rows: Mapping[str, str] | None = None,
         only: Sequence[str] | None = None,
         max_batch_size: int | None = None,
+        waiting: Sequence[str] = (),
+        launcher: Mapping[str, Any] | None = None,
         **numbers: Any,
     ) -> None:
-        """`rows`, `only` and `max_batch_size` are there where a file of conf/sweep has turned a grid into a search."""
+        """All from `rows` to `waiting` are there where a file of conf/sweep has turned a grid into a search."""
         self.study = study
         self.params = dict(params or {})
         self.rows = dict(rows or {})
@@ -53,6 +56,7 @@ class SearchSweeper(Sweeper):
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         self.context = hydra_context
         self.config = config
+        give_to_launcher(config)
         self.launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
         )

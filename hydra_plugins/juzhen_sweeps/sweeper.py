@@ -5,10 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hydra.core.override_parser.types import Override, Quote, QuotedString
-from omegaconf import ListConfig
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, ListConfig
 
 from launch.hydra_internals import basic_sweeper
-from launch.sweep_rows import key_of, split_rows, with_row
+from launch.own_hydra import give_to_launcher
+from launch.sweep_rows import key_of, split_rows, with_row, with_waiting
 
 GROUP = "logger.group"
 ROW = "sweep_row"
@@ -20,6 +22,8 @@ class RowSweeper(BasicSweeper):
 
     rows  name → words as on a command line; none: the grid alone
     only  names of rows that are wanted; None: all
+    waiting  words for keys that only some cells have; the others do without
+    launcher  what the launcher is given that has such keys (`launch.own_hydra.give_to_launcher`)
     """
 
     def __init__(
@@ -28,13 +32,21 @@ class RowSweeper(BasicSweeper):
         params: Mapping[str, str] | None = None,
         rows: Mapping[str, str] | None = None,
         only: Sequence[str] | None = None,
+        waiting: Sequence[str] = (),
+        launcher: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(max_batch_size, dict(params or {}))
+        self.waiting = list(waiting)
         self.rows = split_rows(dict(rows or {}), list(only) if isinstance(only, ListConfig) else only)
         self.typed: set[str] = set()
         self.group: str | None = None
 
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        give_to_launcher(config)
+        super().setup(hydra_context=hydra_context, task_function=task_function, config=config)
+
     def sweep(self, arguments: list[str]) -> Any:
+        arguments = [*arguments, *self.waiting]
         self.typed = {key_of(word) for word in arguments}
         self.group = None if GROUP in self.typed else group_of(self.config, arguments)
         return super().sweep(arguments)
@@ -50,9 +62,24 @@ class RowSweeper(BasicSweeper):
             for cell in grid
         ]
         cells = cells if self.rows else grid
+        if self.waiting:
+            cells = self._each_with_what_it_has(cells)
         if self.group is not None:
             cells = [[*cell, f"{GROUP}={self.group}"] for cell in cells]
         return list(self.split_overrides_to_chunks(cells, max_batch_size))
+
+    def _each_with_what_it_has(self, cells: Sequence[Sequence[str]]) -> list[list[str]]:
+        """The cells without words for keys that they do not have; those that are then the same come once."""
+        keys = {key_of(word) for word in self.waiting}
+        found: dict[tuple[str, ...], None] = {}
+        for cell in cells:
+            words = [word for word in cell if key_of(word) not in keys]
+            waiting = [word for word in cell if key_of(word) in keys]
+            found[tuple(with_waiting(words, waiting, self._compose))] = None
+        return [list(cell) for cell in found]
+
+    def _compose(self, words: list[str]) -> DictConfig:
+        return self.hydra_context.config_loader.load_sweep_config(self.config, words)
 
     def _named(self, row: str) -> list[str]:
         """The word by which a run learns which row it is; its tables call it so."""

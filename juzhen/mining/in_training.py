@@ -123,7 +123,7 @@ class MinedRows:
         queries = np.arange(start, min(start + PORTION, len(self.ranking.queries)))
         pool, codes, _ = miner.candidates(queries, lambda count: None)
         if self._share_of == OWN:
-            pool, codes, _ = miner.by_row(pool, codes, queries)
+            pool, codes = miner.by_row(pool, codes, miner.rows(pool, queries))
         scores, stays = pool.score, None
         if before is not None:
             then = before.score(pool.query, pool.document)

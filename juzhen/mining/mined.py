@@ -48,7 +48,8 @@ class Mined:
         """Candidates by reason, and the rate of false negatives as far as labels are known.
 
         known_before, known_after  candidates in the window whose label is known, of queries with two positives or more:
-                         all of them, and those that the rules keep which know no label
+                         all of them, and those that the rules keep which know no label; with `share_of=own` in each row
+                         of the query but its own
         false_negatives_before, false_negatives_after  how many of these answer their query
         rules            reason → of these candidates: answers, those that this rule alone lets through, others, those
                          that it refuses; of the judge among what the other rules let through

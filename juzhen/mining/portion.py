@@ -45,6 +45,20 @@ class Bar:
 
 
 @dataclass(frozen=True)
+class Rows:
+    """Each candidate of some queries once for each row of its query, where rows have bars of their own.
+
+    candidate  its place in the pool
+    row        the row's place in `Known.positives`
+    own        score of the row's positive
+    """
+
+    candidate: Int[np.ndarray, "pairs"]
+    row: Int[np.ndarray, "pairs"]
+    own: Float[np.ndarray, "pairs"]
+
+
+@dataclass(frozen=True)
 class Miner:
     """Mines the queries of a set, some at a time; the first source scores.
 
@@ -76,13 +90,7 @@ class Miner:
         positive = bar.score[pool.query - queries[0]]
         return pool, refused(pool, self.known, positive, options, by_judge=self.judge is not None), bar
 
-    def by_row(
-        self, pool: Pool, codes: Codes, queries: Int[np.ndarray, "queries"]
-    ) -> tuple[Pool, Codes, Int[np.ndarray, "pairs"]]:
-        """Each candidate once for each row of its query. `query` is the row's place in `Known.positives`.
-
-        Gives why each is refused there, too, and which candidate it is.
-        """
+    def rows(self, pool: Pool, queries: Int[np.ndarray, "queries"]) -> Rows:
         starts = self.known.starts[queries[0] : queries[-1] + 2]
         owners = np.repeat(queries, np.diff(starts))
         positives = self.known.positives[starts[0] : starts[-1]]
@@ -92,46 +100,54 @@ class Miner:
         begins = (np.cumsum(counts) - counts)[owners - queries[0]]
         rows = np.repeat(np.arange(len(owners)), sizes)
         index = np.arange(len(rows)) + np.repeat(begins - (np.cumsum(sizes) - sizes), sizes)
+        return Rows(index, starts[0] + rows, own[rows])
+
+    def by_row(self, pool: Pool, codes: Codes, rows: Rows) -> tuple[Pool, Codes]:
+        """The pool of the rows, whose `query` is the row's place, and why each candidate is refused there."""
+        index = rows.candidate
         found = replace(pool, **{one.name: getattr(pool, one.name)[index] for one in fields(pool)})
-        found, codes = replace(found, query=starts[0] + rows), codes[index]
+        codes = codes[index]
         is_open = (codes == 0) | np.isin(codes, BY_THRESHOLD)
-        rules = above(found.score, own[rows], replace(self.options, threshold=None), by_judge=False)
+        rules = above(found.score, rows.own, replace(self.options, threshold=None), by_judge=False)
         for reason, applies in reversed(rules):
             codes = np.where(is_open & applies, REASONS.index(reason), codes).astype(np.int8)
-        return found, codes, index
+        return replace(found, query=rows.row), codes
 
     def portion(self, queries: Int[np.ndarray, "queries"], advance: Advance) -> pa.Table:
         """A row for each candidate of these queries, which are neighbours. Columns: see `Mined`."""
         options = self.options
         pool, codes, bar = self.candidates(queries, advance)
         labels = self.known.labels(pool.query, pool.document)
-        counted, rules = self._blind(pool, labels, bar)
-        is_seen_through = np.logical_or.reduce([np.zeros(len(labels), dtype=bool), *rules.values()])
-        judged = self._judged(pool, (codes == 0) | (counted & ~is_seen_through))
-        by_rule = {reason: _rule_counts(labels, counted, applies) for reason, applies in rules.items()}
+        rows = self.rows(pool, queries) if options.share_of == OWN else None
+        index = np.arange(len(codes)) if rows is None else rows.candidate
+        counted, rules = self._blind(pool, labels, bar, rows)
+        is_seen_through = np.logical_or.reduce([np.zeros(len(index), dtype=bool), *rules.values()])
+        is_asked = codes == 0
+        is_asked[index[counted & ~is_seen_through]] = True
+        judged = self._judged(pool, is_asked)
+        by_rule = {reason: _rule_counts(labels[index], counted, applies) for reason, applies in rules.items()}
         if options.threshold is not None and self.judge is not None:
             too_high = judged >= options.threshold
             codes[(codes == 0) & too_high] = REASONS.index(Reason.JUDGED)
-            by_rule[Reason.JUDGED] = _rule_counts(labels, counted & ~is_seen_through, too_high)
-            is_seen_through |= too_high
-        rows, of_rows, index = pool, codes, np.arange(len(codes))
-        if options.share_of == OWN:
-            rows, of_rows, index = self.by_row(pool, codes, queries)
+            left = counted & ~is_seen_through
+            by_rule[Reason.JUDGED] = _rule_counts(labels[index], left, too_high[index])
+            is_seen_through |= too_high[index]
+        of_rows, why = (pool, codes) if rows is None else self.by_row(pool, codes, rows)
         counts = {
             "reasons": Counter(REASONS[code] for code in codes.tolist()),
-            "known": _known_counts(labels, counted, counted & ~is_seen_through),
+            "known": _known_counts(labels[index], counted, counted & ~is_seen_through),
             "rules": by_rule,
-            "left": self._left(rows, of_rows),
+            "left": self._left(of_rows, why),
         }
         table = self._table(pool, codes, labels, bar.least[pool.query - queries[0]], judged)
-        taken = chosen(rows, of_rows, options)
-        for name, are in {"chosen": taken & (of_rows == 0), "masked": taken & (of_rows != 0)}.items():
-            own = np.zeros(len(codes), dtype=bool)
-            own[index[are]] = True
-            table = table.append_column(name, pa.array(own))
-            if options.share_of == OWN:
-                places = [self.known.positives[rows.query[are]], index[are]]
-                table = table.append_column(f"{name}_for", _lists(*places, size=len(codes)))
+        taken = chosen(of_rows, why, options)
+        for name, are in {"chosen": taken & (why == 0), "masked": taken & (why != 0)}.items():
+            is_one = np.zeros(len(codes), dtype=bool)
+            is_one[index[are]] = True
+            table = table.append_column(name, pa.array(is_one))
+            if rows is not None:
+                positives = self.known.positives[rows.row[are]]
+                table = table.append_column(f"{name}_for", _lists(positives, index[are], size=len(codes)))
         return table.replace_schema_metadata({COUNTS: json.dumps(counts, sort_keys=True)})
 
     def _left(self, rows: Pool, codes: Codes) -> dict[str, int]:
@@ -167,9 +183,9 @@ class Miner:
         return Bar(scores[first], documents[first], np.where(counts > 1, scores[second], np.nan), least)
 
     def _blind(
-        self, pool: Pool, labels: np.ndarray, bar: Bar
-    ) -> tuple[Bool[np.ndarray, "candidates"], dict[Reason, Bool[np.ndarray, "candidates"]]]:
-        """Candidates whose label is known, and which of all each rule refuses that knows no label.
+        self, pool: Pool, labels: np.ndarray, bar: Bar, rows: Rows | None
+    ) -> tuple[Bool[np.ndarray, "counted"], dict[Reason, Bool[np.ndarray, "counted"]]]:
+        """Candidates whose label is known, and which of all each rule refuses that knows no label; in each of `rows`.
 
         A positive is compared with the other positives of its query as if it were none, so that queries with one alone
         have nothing to tell and are not counted, nor are their known negatives.
@@ -179,7 +195,12 @@ class Miner:
         rules = above(pool.score, others, self.options, by_judge=self.judge is not None)
         in_window = pool.rank >= self.options.first_rank
         counted = (labels != UNKNOWN) & in_window & ~np.isnan(bar.next[place])
-        return counted & ~self.known.own_copies(pool.query, pool.document), dict(rules)
+        counted &= ~self.known.own_copies(pool.query, pool.document)
+        if rows is not None:
+            index = rows.candidate
+            rules = above(pool.score[index], rows.own, self.options, by_judge=self.judge is not None)
+            counted = counted[index] & (pool.document[index] != self.known.positives[rows.row])
+        return counted, dict(rules)
 
     def _judged(self, pool: Pool, wanted: np.ndarray) -> Float[np.ndarray, "candidates"]:
         scores = np.full(len(wanted), np.nan)

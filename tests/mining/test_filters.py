@@ -326,6 +326,23 @@ def test_each_rule_is_measured_alone_and_the_judge_on_what_is_left():
     assert (through, others, refused) == (answers, 2, 1)
 
 
+def test_rows_are_measured_one_by_one_where_each_has_its_bar():
+    """Answers at 0.9, 0.8, 0.5 and, a copy of the first, 0.95: 0.5 passes in two rows, 0.8 in that of 0.9."""
+    scores = [0.9, 0.8, 0.1, 1.0, 0.79, 0.2, 0.95, 0.5, 0.4, 0.3]
+    set_ = ranking(queries=["请问"], relevant=[{0: 1.0, 1: 1.0, 7: 1.0}], irrelevant=[np.array([4])])
+    for share_of, known in {"lowest": [5, 4, 1, 1], "own": [12, 9, 4, 3]}.items():
+        options = MiningOptions(**PLAIN, share=0.95, share_of=share_of)
+        counts = json.loads(mined(set_, [scores], options).schema.metadata[COUNTS])
+        assert counts["known"] == known, share_of
+        before, wrong, after, left = known
+        assert counts["rules"]["above_share"] == [
+            wrong,
+            left,
+            before - wrong,
+            before - wrong - (after - left),
+        ]
+
+
 def test_own_positives_and_relabelled_ones_contradict():
     with pytest.raises(UserError, match="share_of=own, false_negatives=relabel: a text would be a positive"):
         MiningOptions(share_of="own", false_negatives="relabel")
