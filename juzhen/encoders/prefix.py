@@ -6,13 +6,15 @@ No templates: what a sentence is put into, so that a state at [MASK] can be read
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from juzhen.core.errors import UserError, nearest
-from juzhen.core.examples import Side
 from juzhen.core.texts import short
 from juzhen.encoders.settings_file import Settings
 from juzhen.encoders.spec import NO_PROMPT, BackboneConfig
+
+if TYPE_CHECKING:  # it loads numpy, and --help should not wait for that
+    from juzhen.core.examples import Side
 
 QUERY, DOCUMENT = ("query",), ("document", "passage", "corpus")
 """Names by which encode_query and encode_document of sentence-transformers look for a prompt; the first one counts."""
@@ -41,11 +43,13 @@ class Prefix:
         """What stands before every sentence; "" where nothing does."""
         return "" if self.default_prompt_name is None else self.prompts.get(self.default_prompt_name, "")
 
-    def of_side(self, side: Side) -> str:
+    def of_side(self, side: "Side") -> str:
         """What stands before a query or a document: before every sentence, where no prompt is named for it.
 
         An instruction for queries that look for documents without one says nothing to queries among themselves.
         """
+        from juzhen.core.examples import Side
+
         query, document = (
             next((self.prompts[one] for one in names if one in self.prompts), None)
             for names in (QUERY, DOCUMENT)
@@ -57,6 +61,8 @@ class Prefix:
     @property
     def sides(self) -> list[int]:
         """For each Side the first one that has the same prompt: all 0 where texts of all sides are read alike."""
+        from juzhen.core.examples import Side
+
         prompts = [self.of_side(side) for side in Side]
         return [prompts.index(one) for one in prompts]
 
