@@ -96,6 +96,10 @@ def result_table(result: Result) -> StackedTable:
     lines, trained_sets = [], " ".join(result.trained_on).replace("+", " ").split()
     for name, measure in rows:
         dev, test = (result.scores.get(f"{split}/{name}/{measure}") for split in ("dev", "test"))
+        if _is_for_training_alone(result, name) and all(
+            one is None or one.value is None for one in (dev, test)
+        ):
+            continue
         if dev is None and test is None:
             dev = result.scores.get(f"train/{name}/{measure}")  # folds of train: there was nothing else
         keys = [f"test/{name}/accuracy", f"dev/{name}/accuracy", f"dev/{name}/mlm_accuracy"]
@@ -118,6 +122,18 @@ def result_table(result: Result) -> StackedTable:
         title=f"{'Scores' if mixed else 'Spearman'} ×100, trained on {trained}",
         bold=[number for number, line in enumerate(lines) if line[0] in trained_sets],
     )
+
+
+def _is_for_training_alone(result: Result, name: str) -> bool:
+    """The set was trained on, and its description has neither a dev nor a test split, as what `juzhen mine` writes."""
+    described = result.config.get("dataset", {}).get(name)
+    if not described:
+        return False
+    if (described.get("source") or result.config.get("source")) == "hub":
+        splits = (described.get("hub") or {}).get("splits") or {}
+    else:
+        splits = described.get("layouts", {}).get(described.get("layout"), {}).get("files") or {}
+    return not {"dev", "test"} & {split for split, place in splits.items() if place}
 
 
 def _measured(scores: dict[str, Score]) -> Iterator[tuple[str, str]]:

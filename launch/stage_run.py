@@ -104,19 +104,20 @@ class StageRun:
             self._test(trainer, module, data)
             untrained = module.scores
         training: dict[str, Any] = {}
+        step: int | None = None
         cut = cut_in_training(module.encoder, module.collate, data.train)
         _say(cut_line(cut, "training"), trainer)
         if entry.finished:
             training = self._take_over(encoder, stage, entry)
         elif data.train:
             log.info("stage %s: %s", stage.name, _chooses(data))
-            self._fit(trainer, module, data, entry)
+            step = self._fit(trainer, module, data, entry)
             training = describe_training(trainer, data)
             if entry.shared and trainer.is_global_zero:
                 self._hand_over(encoder, stage, entry, training)
         if data.test_plan is not None:
             module.seen = self.seen.seen() if self.seen is not None and stage.history else {}
-            self._measure(trainer, module, data, entry)
+            self._measure(trainer, module, data, entry, step=step)
             evaluated = cut_in_evaluation(module.encoder, module.collate, data.test_plan)
             _say(cut_line(evaluated, "evaluation"), trainer)
             cut |= evaluated
@@ -155,7 +156,8 @@ class StageRun:
 
     def _fit(
         self, trainer: pl.Trainer, module: SentenceModule, data: SentenceDataModule, entry: StageEntry
-    ) -> None:
+    ) -> int:
+        """Gives the step whose weights are kept."""
         parameters = sum(parameter.numel() for parameter in module.parameters())
         require_free_space(entry.path, needed_bytes=parameters * BYTES_PER_PARAMETER)
         newest = newest_state(entry.checkpoints)
@@ -165,8 +167,11 @@ class StageRun:
             trainer.fit(module, datamodule=data, ckpt_path=None if newest is None else newest.path)
         leave_if_pruned(trainer)
         best = best_weights(trainer)
-        if best is not None:
-            module.load_state_dict(read_checkpoint(best)["state_dict"])
+        if best is None:
+            return trainer.global_step
+        checkpoint = read_checkpoint(best)
+        module.load_state_dict(checkpoint["state_dict"])
+        return int(checkpoint["global_step"])
 
     def _result(
         self,
@@ -201,15 +206,25 @@ class StageRun:
         )
 
     def _measure(
-        self, trainer: pl.Trainer, module: SentenceModule, data: SentenceDataModule, entry: StageEntry
+        self,
+        trainer: pl.Trainer,
+        module: SentenceModule,
+        data: SentenceDataModule,
+        entry: StageEntry,
+        *,
+        step: int | None,
     ) -> None:
-        """The scores of the module; those of a shared stage are measured once for all runs with the same sets."""
+        """The scores of the module; those of a shared stage are measured once for all runs with the same sets.
+
+        step  the one whose weights were just learnt; None: they are from elsewhere
+        """
         digest = evaluation_digest(self.job, self.data) if entry.shared else ""
         known = entry.measured(digest) if entry.finished else None
         if known is not None:
             module.scores = known
             return
-        self._test(trainer, module, data)
+        if step is None or not module.score_as_validated(data.test_plan, step=step):
+            self._test(trainer, module, data)
         if entry.finished and trainer.is_global_zero:
             entry.keep_measured(digest, module.scores)
 

@@ -81,6 +81,7 @@ class SentenceModule(pl.LightningModule):
         self.watched: list[tuple[Tensor, bool]] | None = None
         self._batch_index = 0
         self._outputs: list[tuple[np.ndarray, np.ndarray]] = []
+        self._validated: tuple[int, np.ndarray] | None = None
 
     @classmethod
     def settings(cls, job: JobConfig) -> Any:
@@ -177,7 +178,15 @@ class SentenceModule(pl.LightningModule):
     test_step = validation_step
 
     def on_validation_epoch_end(self) -> None:
-        scores = self._score(self.trainer.datamodule.validation_plan, bootstrap_samples=0)
+        data = self.trainer.datamodule
+        outputs = self._put_out(data.validation_plan)
+        if (
+            data.test_plan is not None
+            and self.validates_as_tested
+            and data.validation_plan.is_same(data.test_plan)
+        ):
+            self._validated = self.trainer.global_step, outputs
+        scores = self._score(data.validation_plan, outputs, bootstrap_samples=0)
         values = {key: score.value for key, score in scores.items() if score.value is not None}
         self.log_dict(values, rank_zero_only=False)
         selection = self.trainer.datamodule.selection
@@ -188,9 +197,24 @@ class SentenceModule(pl.LightningModule):
         self.log(selection.key, float(np.mean(chosen)) if chosen else math.nan, prog_bar=True)
 
     def on_test_epoch_end(self) -> None:
-        self.scores = self._score(
-            self.trainer.datamodule.test_plan, bootstrap_samples=self.job.evaluation.bootstrap_samples
-        )
+        plan = self.trainer.datamodule.test_plan
+        self._score_finally(plan, self._put_out(plan))
+
+    def score_as_validated(self, plan: EvaluationPlan, *, step: int) -> bool:
+        """Scores the weights of `step` by what their validation has put out; False where another pass is needed.
+
+        It is not where the last validation was of these weights, of the very sets that are tested, by the same
+        evaluator: it would put out the same numbers.
+        """
+        if self._validated is None or self._validated[0] != step:
+            return False
+        self._score_finally(plan, self._validated[1])
+        return True
+
+    @property
+    def validates_as_tested(self) -> bool:
+        """Validation puts out for a plan what the final evaluation does."""
+        return False
 
     @property
     def scores_by_cosine(self) -> bool:
@@ -201,9 +225,19 @@ class SentenceModule(pl.LightningModule):
         """One score per row of each set, from what has been put out since the last pass began."""
         return plan.scores(assemble_outputs(self._outputs, len(plan.examples)))
 
-    def _score(self, plan: EvaluationPlan, *, bootstrap_samples: int) -> dict[str, Score]:
+    def _put_out(self, plan: EvaluationPlan) -> np.ndarray:
+        """What a pass over the plan has given, in order."""
         outputs = assemble_outputs(self._outputs, len(plan.examples))
         self._outputs = []
+        return outputs
+
+    def _score_finally(self, plan: EvaluationPlan, outputs: np.ndarray) -> None:
+        samples = self.job.evaluation.bootstrap_samples
+        self.scores = self._score(plan, outputs, bootstrap_samples=samples)
+
+    def _score(
+        self, plan: EvaluationPlan, outputs: np.ndarray, *, bootstrap_samples: int
+    ) -> dict[str, Score]:
         how = {
             "bootstrap_samples": bootstrap_samples,
             "seed": self.job.seed,

@@ -149,6 +149,12 @@ class BiEncoder(SentenceModule):
             )
 
     @property
+    def validates_as_tested(self) -> bool:
+        evaluation, plan = self.job.evaluation, self.trainer.datamodule.test_plan
+        is_plain = evaluation.backend == BackendName.TORCH and not evaluation.cache_embeddings
+        return is_plain and isinstance(plan, CosinePlan)
+
+    @property
     def evaluator(self) -> EmbeddingEvaluator:
         """The final evaluation has the back end and the cache of the job; validation within training has neither."""
         return self._final if self._trainer is not None and self._trainer.testing else self._validating

@@ -159,6 +159,10 @@ class CrossEncoder(SentenceModule):
         )
 
     @property
+    def validates_as_tested(self) -> bool:
+        return True
+
+    @property
     def evaluator(self) -> PairEvaluator:
         return PairEvaluator(self.encoder)
 

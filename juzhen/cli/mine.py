@@ -262,13 +262,13 @@ def _told(report: dict[str, Any]) -> list[str]:
     if not before:
         return [*lines, "false negatives: no candidate of a query with two positives has a known label"]
     others = before - wrong
-    rules = {"all of them": [wrong, left, others, others - (after - left)]}
+    rules = {"all rules": [wrong, left, others, others - (after - left)]}
     if len(report["rules"]) < 2:
         rules = {}
     rules = report["rules"] | rules or {"no rule": [wrong, left, others, 0]}
     lines += [
-        f"where labels are known, {name} lets {_of(through, answers)} answers through and refuses "
-        f"{_of(refused, negatives)} others"
+        f"where labels are known, {name}: {_of(through, answers)} answers let through, "
+        f"{_of(refused, negatives)} others refused"
         for name, (answers, through, negatives, refused) in rules.items()
     ]
     rate = f"{100 * left / after:.1f} % ({left:,} of {after:,})" if after else "none is kept"

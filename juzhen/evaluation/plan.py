@@ -61,6 +61,11 @@ class EvaluationPlan(ABC):
         rows = [one for one in sets if isinstance(one, Examples) and one.kind not in JUDGED]
         self.sets = [one for one in rows if len(TEXT_COLUMNS[one.kind]) > 1]
         self.tasks = list(tasks)
+        self._given = [*sets, *tasks]
+
+    def is_same(self, other: "EvaluationPlan") -> bool:
+        """The other one is of the very same sets, so that what an encoder gives for one it gives for both."""
+        return type(self) is type(other) and [*map(id, self._given)] == [*map(id, other._given)]
 
     @abstractmethod
     def scores(self, outputs: np.ndarray) -> list[np.ndarray]:

@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 
 from juzhen.core.errors import UserError
 from juzhen.data.rankings import RankingSet
+from juzhen.encoders.search import Best
 
 SCORES_AT_ONCE = 2**24
 """Scores of queries with a whole corpus that are held at a time, 64 MiB: never those of all queries."""
@@ -24,8 +25,8 @@ def ranked_lists(one: RankingSet, score: Matcher, *, depth: int) -> Int[np.ndarr
     Of equal scores the document with the lower number comes first; trec_eval would take the last id of the alphabet.
     Raises UserError for scores that are no numbers.
     """
-    queries = np.arange(len(one.queries))
-    ranked = np.full((len(queries), min(depth, len(one.corpus))), -1, dtype=np.int32)
+    queries, depth = np.arange(len(one.queries)), min(depth, len(one.corpus))
+    ranked = np.full((len(queries), depth), -1, dtype=np.int32)
     at_once = 1 if one.candidates else max(1, min(MOST_QUERIES, SCORES_AT_ONCE // len(one.corpus)))
     for start in range(0, len(queries), at_once):
         some = queries[start : start + at_once]
@@ -35,19 +36,11 @@ def ranked_lists(one: RankingSet, score: Matcher, *, depth: int) -> Int[np.ndarr
         numbers = np.arange(len(one.corpus)) if documents is None else documents
         if one.own is not None:
             scores = np.where(numbers == one.own[some, None], -np.inf, scores)
-        for query, row in zip(some.tolist(), scores, strict=True):
-            best = best_places(row, depth)
-            ranked[query, : len(best)] = numbers[best]
+        best = Best(len(some), depth)
+        best.add(scores, 0)
+        places, _ = best.lists()
+        ranked[some] = np.where(places < 0, -1, numbers[places])
     return ranked
-
-
-def best_places(scores: Float[np.ndarray, "documents"], depth: int) -> Int[np.ndarray, "depth"]:
-    """Places of the highest scores, the highest first; equal ones in order. −inf is none."""
-    kept = np.flatnonzero(scores > -np.inf)
-    if len(scores) > depth:
-        least = np.partition(scores, -depth)[-depth]
-        kept = kept[scores[kept] >= least]
-    return kept[np.argsort(-scores[kept], kind="stable")][:depth]
 
 
 def require_finite(scores: np.ndarray, column: str) -> None:

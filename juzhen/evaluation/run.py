@@ -27,6 +27,7 @@ from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.cross_encoder_input import CrossEncoderCollator
 from juzhen.encoders.locate import is_cross_encoder
 from juzhen.encoders.prompt_collate import PromptCollator
+from juzhen.encoders.search import Best
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
 from juzhen.encoders.token_table import CachedTokenizer
 from juzhen.encoders.transformer import compile_layers
@@ -39,7 +40,6 @@ from juzhen.evaluation.evaluators import (
     lexical_evaluator,
 )
 from juzhen.evaluation.plan import NOTHING, EmbeddingEvaluator, EvaluationPlan, Evaluator, Sets
-from juzhen.evaluation.ranked_lists import best_places
 from juzhen.evaluation.scoring import Evaluation, assemble_outputs, measure
 from juzhen.evaluation.settings import Settings
 from juzhen.evaluation.spec import HardwareConfig
@@ -90,7 +90,7 @@ class Pass:
             since = time.perf_counter()
             if isinstance(self.encoder, SentenceEncoder):
                 self.encoder.reading(sides_of(ranking.symmetric)[0]).encode(ranking.queries[query])
-            best_places(score(np.array([query]), None)[0], depth)
+            Best(1, depth).add(score(np.array([query]), None), 0)
             return time.perf_counter() - since
 
         return found, find

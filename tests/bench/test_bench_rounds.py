@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from juzhen.core.errors import UserError
 from tools.bench import rounds
 from tools.bench.__main__ import build_parser
 from tools.bench.child import in_child
@@ -117,6 +118,20 @@ def test_every_benchmark_takes_the_options_it_names(benchmark):
         if isinstance(node, ast.FunctionDef) and node.name == "measure"
     ]  # fmt: skip
     assert {one.arg for one in measure.args.kwonlyargs} == set(resolve(benchmark, "modest", {}))
+
+
+@pytest.mark.parametrize(
+    ("typed", "least"),
+    [
+        ("training --steps 4", 5),
+        ("training --memory-steps 1", 2),
+        ("overhead --steps 1", 2),
+        ("spin --steps 1", 2),
+    ],
+)
+def test_steps_that_are_all_left_out_of_the_time_are_refused(typed, least):
+    with pytest.raises(UserError, match=f"expected a whole number from {least} on, such as "):
+        build_parser().parse_args(typed.split())
 
 
 def test_what_is_typed_comes_before_the_scale():

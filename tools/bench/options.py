@@ -23,7 +23,10 @@ PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed"}
 
 @dataclass(frozen=True)
 class Option:
-    """One option and its value at each scale; the type of `modest` is its type."""
+    """One option and its value at each scale; the type of `modest` is its type.
+
+    least  fewer than so many measure nothing
+    """
 
     name: str
     about: str
@@ -31,6 +34,7 @@ class Option:
     modest: Any
     full: Any
     choices: tuple[str, ...] | None = None
+    least: int = 1
 
     def add_to(self, parser: ArgumentParser) -> None:
         flag = f"--{self.name.replace('_', '-')}"
@@ -38,16 +42,19 @@ class Option:
         if isinstance(self.modest, bool):
             parser.add_argument(flag, action="store_true", default=None, help=self.about)
         elif isinstance(self.modest, list):
-            kind = _reader(flag, self.modest[0] if self.modest else "")
+            kind = _reader(flag, self.modest[0] if self.modest else "", self.least)
             parser.add_argument(flag, nargs="+", type=kind, choices=self.choices, help=shown)
         else:
-            parser.add_argument(flag, type=_reader(flag, self.modest), choices=self.choices, help=shown)
+            parser.add_argument(
+                flag, type=_reader(flag, self.modest, self.least), choices=self.choices, help=shown
+            )
 
 
-def _reader(flag: str, like: Any) -> Callable[[str], Any]:
-    """What reads a value of the kind of `like` from a word of the command line."""
+def _reader(flag: str, like: Any, least: int) -> Callable[[str], Any]:
+    """What reads a value of the kind of `like`, if it is whole not below `least`, from a word of the command line."""
     if isinstance(like, int):
-        return whole_number(flag, least=min(1, like), expected=f"a whole number, such as {like}")
+        least = min(least, like)
+        return whole_number(flag, least=least, expected=f"a whole number from {least} on, such as {like}")
     return finite_number(flag, example=like) if isinstance(like, float) else str
 
 
@@ -74,7 +81,7 @@ STEPS = (
     Option("precisions", "fp32 and bf16 autocast", ["fp32", "bf16"], ["fp32", "bf16"],
            ["fp32", "bf16"], tuple(PRECISIONS)),
     Option("batch_size", "rows per step", 8, 64, 64),
-    Option("steps", "steps per turn; the first 4 do not count as time", 7, 24, 40),
+    Option("steps", "steps per turn; the first 4 do not count as time", 7, 24, 40, least=5),
     _rounds(2, 3, 5),
     Option("agreement_steps", "steps of the run without dropout, where curves must agree", 3, 12, 30),
 )  # fmt: skip
@@ -86,7 +93,7 @@ BENCHMARKS: dict[str, tuple[str, tuple[Option, ...]]] = {
         (
             _sizes(["S", "M"], ["S", "M", "B"]),
             *STEPS,
-            Option("memory_steps", "steps of the processes whose memory is measured", 2, 4, 6),
+            Option("memory_steps", "steps of the processes whose memory is measured", 2, 4, 6, least=2),
             DATASETS,
             Option("compile", "also measure ours with hardware.compile=true", False, False, False),
         ),
@@ -160,7 +167,7 @@ BENCHMARKS: dict[str, tuple[str, tuple[Option, ...]]] = {
         (
             _sizes(["S"], ["S", "M"]),
             Option("batch_size", "pairs per step", 8, 64, 64),
-            Option("steps", "steps per turn; the first does not count", 4, 10, 10),
+            Option("steps", "steps per turn; the first does not count", 4, 10, 10, least=2),
             _rounds(2, 8, 20),
             DATASETS,
         ),
@@ -170,7 +177,7 @@ BENCHMARKS: dict[str, tuple[str, tuple[Option, ...]]] = {
         (
             _sizes(["S"], ["S", "M"]),
             Option("batch_size", "pairs per step", 8, 64, 64),
-            Option("steps", "steps of a turn; the first does not count", 3, 10, 20),
+            Option("steps", "steps of a turn; the first does not count", 3, 10, 20, least=2),
             Option("busy_steps", "the same beside a busy core", 2, 4, 10),
             Option("spins", "values of GOMP_SPINCOUNT beside libgomp's own, which is the first", ["4000"],
                    ["2000", "4000", "20000"], ["1000", "2000", "4000", "10000", "20000", "100000"]),
