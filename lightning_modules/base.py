@@ -180,13 +180,9 @@ class SentenceModule(pl.LightningModule):
     def on_validation_epoch_end(self) -> None:
         data = self.trainer.datamodule
         outputs = self._put_out(data.validation_plan)
-        if (
-            data.test_plan is not None
-            and self.validates_as_tested
-            and data.validation_plan.is_same(data.test_plan)
-        ):
+        if self.validates_as_tested and data.validation_plan.is_same(data.test_plan):
             self._validated = self.trainer.global_step, outputs
-        scores = self._score(data.validation_plan, outputs, bootstrap_samples=0)
+        scores = self._score(data.validation_plan, outputs, samples=0)
         values = {key: score.value for key, score in scores.items() if score.value is not None}
         self.log_dict(values, rank_zero_only=False)
         selection = self.trainer.datamodule.selection
@@ -201,11 +197,7 @@ class SentenceModule(pl.LightningModule):
         self._score_finally(plan, self._put_out(plan))
 
     def score_as_validated(self, plan: EvaluationPlan, *, step: int) -> bool:
-        """Scores the weights of `step` by what their validation has put out; False where another pass is needed.
-
-        It is not where the last validation was of these weights, of the very sets that are tested, by the same
-        evaluator: it would put out the same numbers.
-        """
+        """Scores the weights of `step` by what the last validation put out; False where it was of others."""
         if self._validated is None or self._validated[0] != step:
             return False
         self._score_finally(plan, self._validated[1])
@@ -232,19 +224,11 @@ class SentenceModule(pl.LightningModule):
         return outputs
 
     def _score_finally(self, plan: EvaluationPlan, outputs: np.ndarray) -> None:
-        samples = self.job.evaluation.bootstrap_samples
-        self.scores = self._score(plan, outputs, bootstrap_samples=samples)
+        self.scores = self._score(plan, outputs, self.job.evaluation.bootstrap_samples)
 
-    def _score(
-        self, plan: EvaluationPlan, outputs: np.ndarray, *, bootstrap_samples: int
-    ) -> dict[str, Score]:
-        how = {
-            "bootstrap_samples": bootstrap_samples,
-            "seed": self.job.seed,
-            "seen": self.seen,
-            "rankings": self.job.evaluation.rankings,
-        }
-        return self.measured(plan, outputs, **how).scores
+    def _score(self, plan: EvaluationPlan, outputs: np.ndarray, samples: int) -> dict[str, Score]:
+        how = {"seed": self.job.seed, "seen": self.seen, "rankings": self.job.evaluation.rankings}
+        return self.measured(plan, outputs, bootstrap_samples=samples, **how).scores
 
     def measured(self, plan: EvaluationPlan, outputs: np.ndarray, **how: Any) -> Evaluation:
         """All that is planned, scored, from what `output` gave for its rows; `how` as of `measure`."""
@@ -254,12 +238,8 @@ class SentenceModule(pl.LightningModule):
         # A fused step undoes fp16 loss scaling itself, which is too late for clipping.
         fused = self.job.hardware.precision != "16-mixed"
         optimizer = build_optimizer(self, self.job.optimizer, fused=fused)
-        schedule = build_schedule(
-            optimizer,
-            self.job.optimizer,
-            total_steps=self.total_steps,
-            warmup_steps=self.warmup_steps,
-        )
+        steps = {"total_steps": self.total_steps, "warmup_steps": self.warmup_steps}
+        schedule = build_schedule(optimizer, self.job.optimizer, **steps)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def configure_gradient_clipping(

@@ -63,9 +63,11 @@ class EvaluationPlan(ABC):
         self.tasks = list(tasks)
         self._given = [*sets, *tasks]
 
-    def is_same(self, other: "EvaluationPlan") -> bool:
+    def is_same(self, other: "EvaluationPlan | None") -> bool:
         """The other one is of the very same sets, so that what an encoder gives for one it gives for both."""
-        return type(self) is type(other) and [*map(id, self._given)] == [*map(id, other._given)]
+        if other is None or type(self) is not type(other):
+            return False
+        return [*map(id, self._given)] == [*map(id, other._given)]
 
     @abstractmethod
     def scores(self, outputs: np.ndarray) -> list[np.ndarray]:
