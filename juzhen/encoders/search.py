@@ -155,6 +155,13 @@ class ApproximateIndex:
         finally:
             faiss.omp_set_num_threads(threads)
 
+    @property
+    def size_in_bytes(self) -> int:
+        """Of the index as FAISS writes it, without the embeddings that give exact products."""
+        import faiss
+
+        return int(faiss.serialize_index(self._index).nbytes)
+
     def check(self, encoder: PooledEncoder) -> None:
         """Raises UserError where the embeddings are known to be of other weights, or of another prompt."""
         if self._digest is not None and self._digest != encoder_digest(encoder, self._kind):

@@ -47,6 +47,11 @@ ROWS = {
         for count in (300, 600)
         for side in ("ours", "theirs")
     ],
+    "search": [
+        {"documents": count, "side": side, "milliseconds_per_query": 0.5, **RATIO, "recall_at_100": share}
+        for count in (300, 600)
+        for side, share in (("ours exact", 1.0), ("theirs", 1.0), ("ours hnsw", 0.9))
+    ],
     "overhead": [
         {"size": "S", "overhead_percent": 2.0, "overhead_low": 1.0, "overhead_high": 4.0},
     ],

@@ -162,6 +162,16 @@ BENCHMARKS: dict[str, tuple[str, tuple[Option, ...]]] = {
             Option("cache", "folder where embeddings stay for the next time", "", "", ""),
         ),
     ),
+    "search": (
+        "the nearest documents, exact and by indexes of FAISS, beside semantic_search",
+        (
+            Option("documents", "sizes of the corpus; as many as there are at most", [300, 600],
+                   [10_000, 50_000], [10_000, 50_000, 250_000]),
+            Option("queries", "questions with a duplicate each", 40, 1000, 1000),
+            _rounds(2, 3, 5),
+            Option("cache", "folder where embeddings stay for the next time", "", "", ""),
+        ),
+    ),
     "overhead": (
         "what Lightning costs: our step beside a bare loop over the same batches",
         (

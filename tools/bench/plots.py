@@ -160,6 +160,15 @@ def mining(report: Report) -> Figure:
     return figure
 
 
+def search(report: Report) -> Figure:
+    figure, (left, right) = panels(2)
+    sides = grouped(report.rows, "side")
+    lines(left, sides, "documents", "milliseconds_per_query", labels=("documents", "ms per query"))
+    lines(right, sides, "documents", "recall_at_100", labels=("documents", "recall of the 100 nearest"))
+    right.set_yscale("linear")
+    return figure
+
+
 def overhead(report: Report) -> Figure:
     figure, (axes,) = panels(1)
     for place, row in enumerate(report.rows):
@@ -188,5 +197,5 @@ FIGURES: dict[str, Callable[[Report], Figure]] = {
     "training": partial(steps, loss="CoSENT loss"),
     "crossencoder": partial(steps, loss="cross-entropy"),
     "distill": partial(steps, loss="squared error"),
-    **{one.__name__: one for one in (encoding, evaluation, cosent, memory, mining, overhead, spin)},
+    **{one.__name__: one for one in (encoding, evaluation, cosent, memory, mining, search, overhead, spin)},
 }
