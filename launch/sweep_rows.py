@@ -40,11 +40,11 @@ def with_row(words: Iterable[str], row: Iterable[str], typed: Iterable[str]) -> 
 
 
 def has_key(config: DictConfig, word: str) -> bool:
-    """A composition has the key that a word sets."""
+    """A composition has the key that a word sets, also where it still waits for a value (???)."""
     nothing = object()
     owner, _, name = key_of(word).rpartition(".")
     node = OmegaConf.select(config, owner, default=nothing) if owner else config
-    return isinstance(node, DictConfig) and name in node
+    return isinstance(node, DictConfig) and (name in node or OmegaConf.is_missing(node, name))
 
 
 def with_waiting(

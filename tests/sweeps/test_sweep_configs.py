@@ -227,6 +227,11 @@ def test_the_keyboard_may_name_such_keys():
         checked("-m", *MINED, "seed=1,2", "callbacks.mining.depth=20")
 
 
+def test_a_key_that_is_there_without_a_value_does_not_wait():
+    words = ("-m", *MINED, "backbone=local", "backbone.path=juzhen/builtin/mini_zh", "seed=1,2")
+    assert checked(*words) == []
+
+
 def test_what_waits_is_handed_to_the_sweeper():
     words = ["-m", "sweep=x", "callbacks.mining.every_steps=[1,2],[3]", "seed=1", "callbacks.mining.depth=20"]
     found = handed_over(words, [words[2], words[4]])
