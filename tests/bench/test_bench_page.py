@@ -63,6 +63,14 @@ def test_mining_stands_beside_the_memory_of_theirs():
     assert line == f"| mining hard negatives, 10,000 documents | 0.50 × as fast [0.40, 0.60] | {besides} |"
 
 
+def test_search_says_what_an_index_finds():
+    row = {"documents": 10_000, "ratio": 2.0, "ratio_low": 1.9, "ratio_high": 2.1, "recall_at_100": 0.812}
+    rows = [row | {"side": side, "milliseconds_per_query": 0.5} for side in ("ours ivf_pq", "theirs")]
+    lines = table([Report("search", {}, {}, rows)], "en").splitlines()[2:]
+    besides = "0.50 ms a query; 81.2 % of the 100 nearest"
+    assert lines == [f"| searching 10,000 documents, ivf_pq | 2.00 × as fast [1.90, 2.10] | {besides} |"]
+
+
 def test_only_what_is_between_the_markers_changes(tmp_path):
     page = tmp_path / "README.md"
     page.write_text(f"before\n{START}\nold\n{END}\nafter\n", encoding="utf-8")

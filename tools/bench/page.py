@@ -40,6 +40,8 @@ WORDS = {
         "held": "{} MiB, {:.1f} s per step; {} pairs at once: {} MiB, theirs {}",
         "mining": "mining hard negatives, {documents:,} documents",
         "mined": "{:.1f} s of processor time; {} of {} MiB; the same negatives for {:.1f} % of the queries",
+        "search": "searching {documents:,} documents, {kind}",
+        "found": "{:.2f} ms a query; {:.1f} % of the 100 nearest",
     },
     "zh": {
         "training": "训练，{size}，{precision}",
@@ -61,6 +63,8 @@ WORDS = {
         "no rival": "对方没有",
         "held": "{} MiB，每步 {:.1f} 秒；一次放下 {} 对：{} MiB，对方 {}",
         "mining": "挖掘难负例，{documents:,} 篇文档",
+        "search": "检索 {documents:,} 篇文档，{kind}",
+        "found": "每个查询 {:.2f} 毫秒；找到最近 100 篇中的 {:.1f} %",
         "mined": "处理器时间 {:.1f} 秒，内存 {} 对 {} MiB，{:.1f} % 的查询得到同样的负例",
     },
 }
@@ -166,6 +170,14 @@ def _mining(rows: list[Row], words: dict[str, str]) -> Iterator[tuple[str, ...]]
             yield words["mining"].format(**row), _times(row, words), besides
 
 
+def _search(rows: list[Row], words: dict[str, str]) -> Iterator[tuple[str, ...]]:
+    for row in rows:
+        if row["side"] != "theirs":
+            kind = str(row["side"]).removeprefix("ours ")
+            besides = words["found"].format(row["milliseconds_per_query"], 100 * row["recall_at_100"])
+            yield words["search"].format(**row, kind=kind), _times(row, words), besides
+
+
 LINES = {
     "training": _training,
     "crossencoder": _crossencoder,
@@ -174,6 +186,7 @@ LINES = {
     "evaluation": _evaluation,
     "memory": _memory,
     "mining": _mining,
+    "search": _search,
     "overhead": _overhead,
 }
 ORDER = list(LINES)

@@ -1,0 +1,38 @@
+"""Scores of losses stand in the pages as the results say."""
+
+import pytest
+
+from tools.loss_scores import BASELINES, FOLDER, PAGES, PLACE, filled, scores, shown
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
+def test_a_page_says_what_the_results_say(page):
+    text = page.read_text(encoding="utf-8")
+    assert filled(text) == text, "write it again: python -m tools.loss_scores"
+
+
+def test_every_run_has_its_place():
+    concepts = PAGES[0].read_text(encoding="utf-8")
+    found = list(scores())
+    assert len(found) == len(list((FOLDER / "runs").iterdir())) > 30
+    for one, loss, score in found:
+        if loss not in BASELINES:
+            section = concepts.split(f"### `{loss}`\n")[1].split("\n### ")[0]
+            assert f"{one} {shown(score)}" in section
+
+
+def test_a_table_has_the_best_loss_first_and_the_baselines_in_it():
+    text = filled("<!-- score:csts -->old<!-- /score -->")
+    lines = [line for line in text.splitlines() if line.startswith("| ")][2:]
+    values = [float(line.split("|")[2].split("[")[0]) for line in lines]
+    assert values == sorted(values, reverse=True)
+    assert "| untrained | " in text
+    assert "old" not in text
+    assert PLACE.search(text)
+
+
+def test_a_place_for_nothing_is_refused():
+    with pytest.raises(
+        ValueError, match="score:cosnet: results/losses has neither such a loss nor such a set"
+    ):
+        filled("<!-- score:cosnet --><!-- /score -->")

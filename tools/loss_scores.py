@@ -1,0 +1,80 @@
+"""What each loss scored on one small budget, written into pages: python -m tools.loss_scores
+
+Reads results/losses/runs, made by sweep=losses. docs/concepts/losses.md has a place for each loss, results/losses
+a table for each set; what stands between their markers is written anew.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from juzhen.cli.arguments import Parser
+from juzhen.cli.program import run_program
+from juzhen.core.places import ROOT
+from juzhen.core.result import Result, Score
+from juzhen.core.whole import write_text
+
+FOLDER = ROOT / "results" / "losses"
+PAGES = (ROOT / "docs" / "concepts" / "losses.md", FOLDER / "README.md")
+PLACE = re.compile(r"(<!-- score:([\w-]+) -->).*?(<!-- /score -->)", re.DOTALL)
+"""score:<loss> in a line · score:<set> around a table."""
+
+Row = dict[str, Score]
+BASELINES = {"lexical": "TF-IDF", "untrained": "untrained"}
+
+
+def scores() -> Iterator[tuple[str, str, Row]]:
+    """Set, loss or baseline, and the dev Spearman of each run by set, that of its row first."""
+    for path in sorted(FOLDER.glob("runs/*/result.json")):
+        result = Result.read(path.parent)
+        one, _, name = str(result.config["sweep_row"]).partition("-")
+        found = {
+            key.split("/")[1]: score for key, score in result.scores.items() if key.endswith("/spearman")
+        }
+        yield one, name, {one: found.pop(one)} | found
+
+
+def filled(text: str) -> str:
+    """A page with every place that it has filled."""
+    found = list(scores())
+
+    def place(match: re.Match[str]) -> str:
+        start, name, end = match.groups()
+        of_loss = [f"{one} {shown(by_set[one])}" for one, loss, by_set in found if loss == name]
+        of_set = {loss: by_set for one, loss, by_set in found if one == name}
+        if not of_loss and not of_set:
+            raise ValueError(f"score:{name}: results/losses has neither such a loss nor such a set")
+        return f"{start}{', '.join(of_loss) or table(name, of_set, found)}{end}"
+
+    return PLACE.sub(place, text)
+
+
+def table(name: str, of_set: dict[str, Row], found: list[tuple[str, str, Row]]) -> str:
+    """The losses of a set, the best first, with every other set that all of them were scored on."""
+    others = set.intersection(*(set(by_set) for loss, by_set in of_set.items() if loss not in BASELINES)) - {
+        name
+    }
+    elsewhere = {(one, loss): by_set[one] for one, loss, by_set in found}
+    columns = [name, *sorted(others)]
+    lines = ["", "", f"| loss | {' | '.join(columns)} |", f"|---|{'--:|' * len(columns)}"]
+    for loss, by_set in sorted(of_set.items(), key=lambda row: -row[1][name].value):
+        scored = (by_set.get(one) or elsewhere.get((one, loss)) for one in columns)
+        cells = " | ".join("–" if score is None else shown(score) for score in scored)
+        lines.append(f"| {BASELINES.get(loss, f'`{loss}`')} | {cells} |")
+    return "\n".join([*lines, "", ""])
+
+
+def shown(score: Score) -> str:
+    value, low, high = (100 * one for one in (score.value, score.low, score.high))
+    return f"{value:.1f} [{low:.1f}, {high:.1f}]"
+
+
+def main() -> None:
+    Parser("python -m tools.loss_scores", description=__doc__.splitlines()[0]).parse_args()
+    for path in PAGES:
+        write_text(path, filled(Path(path).read_text(encoding="utf-8")))
+
+
+if __name__ == "__main__":
+    sys.exit(run_program(main))
