@@ -12,14 +12,17 @@ class CoSENTAdaptive(ScoreOrder):
 
     A fixed temperature means one thing for an encoder whose cosines fill [0, 1] and another for a fresh one
     that packs them into [0.8, 0.9], or for logits; in units of the spread it means the same. `score_order.py`
-    says what becomes of the gradient of σ.
+    says what becomes of the gradient of σ: as a constant it lets all cosines collapse into one, since a smaller spread
+    makes the temperature smaller and never the order better.
 
-    Defaults: a scale of 20 per spread.
+    Defaults: a scale of 20 per spread, differentiated.
     """
 
     choose_when = "as cosent, when cosines begin in a narrow range or scores are logits"
 
-    def __init__(self, *, temperature: float | int = 0.05, temperature_unit: str = "spread") -> None:
+    def __init__(
+        self, *, temperature: float | int = 0.05, temperature_unit: str = "spread_with_gradient"
+    ) -> None:
         super().__init__(temperature=temperature, temperature_unit=temperature_unit)
 
     def cost(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> Float[Tensor, ""]:
