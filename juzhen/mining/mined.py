@@ -17,7 +17,7 @@ from juzhen.data.rankings import RankingSet
 from juzhen.data.spec import DatasetConfig
 from juzhen.mining.filters import REASONS, SUSPECTED, Reason
 from juzhen.mining.options import OWN, MiningOptions
-from juzhen.mining.portion import COUNTS
+from juzhen.mining.portion import COUNTS, WRITING
 from juzhen.mining.written import write_description
 
 METADATA = b"juzhen"
@@ -170,7 +170,7 @@ class Mined:
         """Writes all candidates as one file; its metadata hold what decides them, and the report."""
         told = json.dumps({**self.identity, "report": self.report()}, ensure_ascii=False, sort_keys=True)
         schema = pq.read_schema(self.portions[0]).with_metadata({METADATA: told})
-        with whole_file(path, "wb") as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        with whole_file(path, "wb") as file, pq.ParquetWriter(file, schema, **WRITING) as writer:
             for portion in self.portions:
                 table = pq.read_table(portion).replace_schema_metadata(schema.metadata)
                 writer.write_table(table, row_group_size=max(table.num_rows, 1))

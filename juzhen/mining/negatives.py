@@ -24,7 +24,7 @@ from juzhen.mining.candidates import EncoderSource, LexicalSource, Source
 from juzhen.mining.filters import Known
 from juzhen.mining.mined import Mined
 from juzhen.mining.options import MiningOptions
-from juzhen.mining.portion import Judge, Miner
+from juzhen.mining.portion import WRITING, Judge, Miner
 from juzhen.mining.threshold import FittedThreshold, fit_false_negatives
 
 BM25 = "bm25"
@@ -126,7 +126,7 @@ def _mined(miner: Miner, folder: Path, progress: bool | None) -> list[Path]:
             else:
                 table = miner.portion(queries, advance)
                 with writing_to(path), whole_file(path, "wb") as file:
-                    pq.write_table(table, file, compression="zstd")
+                    pq.write_table(table, file, **WRITING)
             paths.append(path)
     return paths
 

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,10 @@ from juzhen.mining.options import OWN, MiningOptions
 
 Judge = Callable[[Sequence[str], Sequence[str]], Float[np.ndarray, "pairs"]]
 """Queries and documents, pair by pair → scores."""
+
+WRITING: dict[str, Any] = {"compression": "zstd", "dictionary_pagesize_limit": 2**26}
+"""How candidates are written as Parquet: each text once in a portion, while these have less than 64 MiB. By the
+usual limit of 1 MiB passages are written again for each question that finds them."""
 
 COUNTS = b"juzhen.counts"
 """Key of a portion's metadata: candidates by reason, and what `_known_counts`, `_rule_counts`, `_left` count."""

@@ -56,6 +56,21 @@ def files(mined, folder):
     return (folder / "hard.tsv").read_bytes(), (folder / "hard.parquet").read_bytes(), text
 
 
+def test_a_long_passage_is_written_once(tmp_path):
+    """And not for every question that finds it: the files of passages were fifty times as large."""
+    pytest.importorskip("bm25s")
+    drawn = np.random.default_rng(0)
+    passages = ["".join(chr(one) for one in drawn.integers(0x4E00, 0x9000, 3000)) for _ in range(300)]
+    queries = [passage[:20] for passage in passages]
+    ranking = RankingSet("long", "train", queries, passages, [{number: 1.0} for number in range(300)])
+    few = replace(FEW, depth=100, hard_share=0.0, share=None)
+    mined = juzhen.mine(ranking, ["bm25"], few, folder=tmp_path / "portions", progress=False)
+    mined.write_candidates(tmp_path / "candidates.parquet")
+    texts = sum(len(one.encode()) for one in passages)
+    for path in (*mined.portions, tmp_path / "candidates.parquet"):
+        assert path.stat().st_size < 1.1 * texts < 10 * len(pq.read_table(path)) * 3000
+
+
 def test_a_killed_mining_goes_on_and_ends_with_the_same_bytes(ranking, encoder, tmp_path, monkeypatch):
     pytest.importorskip("bm25s")
     monkeypatch.setattr(negatives, "PORTION", 30)
