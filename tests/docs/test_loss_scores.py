@@ -15,10 +15,10 @@ def test_every_run_has_its_place():
     concepts = PAGES[0].read_text(encoding="utf-8")
     found = list(scores())
     assert len(found) == len(list((FOLDER / "runs").iterdir())) > 30
-    for one, loss, score in found:
+    for one, loss, by_set in found:
         if loss not in BASELINES:
             section = concepts.split(f"### `{loss}`\n")[1].split("\n### ")[0]
-            assert f"{one} {shown(score)}" in section
+            assert f"{one} {shown(by_set[one])}" in section
 
 
 def test_a_table_has_the_best_loss_first_and_the_baselines_in_it():
