@@ -136,13 +136,13 @@ def test_a_cross_encoder_on_dev_stands_beside_no_bi_encoder_and_no_test_figure()
     assert [one.published for one in compared] == [None] * 8
     reasons = {(one.column, one.row): one.reason for one in compared}
     told = "the nearest, 71.96 (cosent_cross_encoder: cross-encoder, bert ce), is of test, not dev"
-    assert reasons["dev/bq", "bq, ce"] == told
+    assert reasons["dev/bq", "bq-ce"] == told
     tested = [replace(one, scores=_as_test(one.scores)) for one in results]
     compared = compare(build_matrix(tested, metric="spearman"), load_published())
     assert all(one.published.source == "cosent_cross_encoder" for one in compared)
-    beside = [one.published.percent for one in compared if one.row == "bq, ce"]
+    beside = [one.published.percent for one in compared if one.row == "bq-ce"]
     assert beside == [71.96, 73.20]  # of BERT and of RoBERTa
-    assert {one.stands_in for one in compared if one.row == "bq, ce"} == {"bq: 15,000 of 100,000 rows"}
+    assert {one.stands_in for one in compared if one.row == "bq-ce"} == {"bq: 15,000 of 100,000 rows"}
 
 
 def _as_test(scores):
