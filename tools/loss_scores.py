@@ -7,7 +7,6 @@ a table for each set; what stands between their markers is written anew.
 import re
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from juzhen.cli.arguments import Parser
 from juzhen.cli.program import run_program
@@ -36,7 +35,7 @@ def scores() -> Iterator[tuple[str, str, Row]]:
 
 
 def filled(text: str) -> str:
-    """A page with every place that it has filled."""
+    """A page with every place that it has filled. Raises ValueError for a place of no loss and no set."""
     found = list(scores())
 
     def place(match: re.Match[str]) -> str:
@@ -52,11 +51,9 @@ def filled(text: str) -> str:
 
 def table(name: str, of_set: dict[str, Row], found: list[tuple[str, str, Row]]) -> str:
     """The losses of a set, the best first, with every other set that all of them were scored on."""
-    others = set.intersection(*(set(by_set) for loss, by_set in of_set.items() if loss not in BASELINES)) - {
-        name
-    }
+    trained = [set(by_set) for loss, by_set in of_set.items() if loss not in BASELINES]
+    columns = [name, *sorted(set.intersection(*trained) - {name})]
     elsewhere = {(one, loss): by_set[one] for one, loss, by_set in found}
-    columns = [name, *sorted(others)]
     lines = ["", "", f"| loss | {' | '.join(columns)} |", f"|---|{'--:|' * len(columns)}"]
     for loss, by_set in sorted(of_set.items(), key=lambda row: -row[1][name].value):
         scored = (by_set.get(one) or elsewhere.get((one, loss)) for one in columns)
@@ -66,6 +63,7 @@ def table(name: str, of_set: dict[str, Row], found: list[tuple[str, str, Row]]) 
 
 
 def shown(score: Score) -> str:
+    """× 100, with its interval."""
     value, low, high = (100 * one for one in (score.value, score.low, score.high))
     return f"{value:.1f} [{low:.1f}, {high:.1f}]"
 
@@ -73,7 +71,7 @@ def shown(score: Score) -> str:
 def main() -> None:
     Parser("python -m tools.loss_scores", description=__doc__.splitlines()[0]).parse_args()
     for path in PAGES:
-        write_text(path, filled(Path(path).read_text(encoding="utf-8")))
+        write_text(path, filled(path.read_text(encoding="utf-8")))
 
 
 if __name__ == "__main__":

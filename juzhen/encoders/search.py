@@ -157,7 +157,7 @@ class ApproximateIndex:
 
     @property
     def size_in_bytes(self) -> int:
-        """Of the index as FAISS writes it, without the embeddings that give exact products."""
+        """Of the index as FAISS writes it, a copy in memory; without the embeddings that give exact products."""
         import faiss
 
         return int(faiss.serialize_index(self._index).nbytes)
@@ -188,6 +188,11 @@ class ApproximateIndex:
         order = np.lexsort((documents, -scores))
         advance(len(queries))
         return np.take_along_axis(documents, order, axis=1), np.take_along_axis(scores, order, axis=1)
+
+
+def recall(found: Int[np.ndarray, "queries k"], exact: Int[np.ndarray, "queries k"]) -> float:
+    """Share of the documents of `exact`, query by query, that were found, from 0 to 1; order does not count."""
+    return sum(len(np.intersect1d(*lists)) for lists in zip(found, exact, strict=True)) / exact.size
 
 
 def pair_products(

@@ -14,7 +14,7 @@ from juzhen.data.rankings import RankingSet
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.fingerprint import encoder_digest
 from juzhen.encoders.pooling import sides, unit
-from juzhen.encoders.search import ApproximateIndex, Best, exact_search, pair_products
+from juzhen.encoders.search import ApproximateIndex, Best, exact_search, pair_products, recall
 from juzhen.encoders.sentence_encoder import BY_ITSELF, SentenceEncoder
 from juzhen.encoders.texts import BATCH_TOKENS
 from juzhen.metrics.bm25 import BM25, require_bm25s
@@ -113,12 +113,8 @@ class EncoderSource:
             return None
         first, second = self._vectors
         drawn = np.random.default_rng(seed).permutation(len(first))[:SAMPLE]
-        exact, found = (
-            exact_search(first[drawn], second, k)[0],
-            self.search(drawn, k, lambda count: None)[0],
-        )
-        shared = [len(np.intersect1d(*lists)) for lists in zip(exact, found, strict=True)]
-        return sum(shared) / exact.size
+        found = self.search(drawn, k, lambda count: None)[0]
+        return recall(found, exact_search(first[drawn], second, k)[0])
 
 
 class LexicalSource:

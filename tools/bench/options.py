@@ -75,6 +75,7 @@ def _rounds(tiny: int, modest: int, full: int) -> Option:
 DATASETS = Option(
     "datasets", "sets to learn from; not given: csts afqmc where data is at hand, else the demo sets", [], [], []
 )  # fmt: skip
+CACHE = Option("cache", "folder where embeddings stay for the next time", "", "", "")
 BOUND = Option("memory_bound_mib", "leave out what would need more memory than this", 4096, 12288, 12288)
 
 STEPS = (
@@ -159,7 +160,7 @@ BENCHMARKS: dict[str, tuple[str, tuple[Option, ...]]] = {
                    [2_000, 10_000], [10_000, 50_000, 250_000]),
             Option("queries", "questions with a duplicate each", 40, 1000, 2000),
             _rounds(1, 2, 3),
-            Option("cache", "folder where embeddings stay for the next time", "", "", ""),
+            CACHE,
         ),
     ),
     "search": (
@@ -169,7 +170,7 @@ BENCHMARKS: dict[str, tuple[str, tuple[Option, ...]]] = {
                    [10_000, 50_000], [10_000, 50_000, 250_000]),
             Option("queries", "questions with a duplicate each", 40, 1000, 1000),
             _rounds(2, 3, 5),
-            Option("cache", "folder where embeddings stay for the next time", "", "", ""),
+            CACHE,
         ),
     ),
     "overhead": (

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from juzhen.encoders.search import LEAST_CODED, ApproximateIndex, exact_search
+from juzhen.encoders.search import LEAST_CODED, ApproximateIndex, exact_search, recall
 from juzhen.mining.options import INDEXES
 from tools.bench.mining import encode, write_work
 from tools.bench.report import Value
@@ -77,14 +77,8 @@ def one_size(queries: np.ndarray, documents: np.ndarray, rounds: int) -> list[di
             "side": side,
             "milliseconds_per_query": 1000 * float(np.median(seconds[side])) / len(queries),
             **compare(seconds[THEIRS], seconds[side]).columns(),
-            **{f"recall_at_{k}": recall(lists[side], lists[EXACT], k) for k in (10, DEPTH)},
+            **{f"recall_at_{k}": recall(lists[side][:, :k], lists[EXACT][:, :k]) for k in (10, DEPTH)},
             **built.get(side, nothing),
         }
         for side in ways
     ]
-
-
-def recall(found: np.ndarray, exact: np.ndarray, k: int) -> float:
-    """Share of the first `k` of `exact` that are among the first `k` that were found."""
-    shared = [len(np.intersect1d(*pair)) for pair in zip(found[:, :k], exact[:, :k], strict=True)]
-    return sum(shared) / exact[:, :k].size
