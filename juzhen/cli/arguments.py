@@ -94,6 +94,14 @@ class VerbParser(Parser):
     def add_data_dir(self) -> None:
         self.add_argument("--data-dir", type=Path, help="default: $JUZHEN_DATA, or data")
 
+    def add_config_dir(self) -> None:
+        self.add_argument(
+            "--config-dir",
+            type=Path,
+            metavar="FOLDER",
+            help="a further folder of dataset/ files, such as mine writes",
+        )
+
 
 def data_folder(given: Path | None) -> Path:
     return given or Path(os.environ.get("JUZHEN_DATA", "data"))

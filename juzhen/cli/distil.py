@@ -1,6 +1,7 @@
 """`juzhen distil`: scores of a teacher as graded labels."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,15 +18,15 @@ if TYPE_CHECKING:  # --help should not wait for it
 def parser() -> VerbParser:
     parser = VerbParser(
         "distil",
-        description="Scores the pairs of a set with a finished cross-encoder, or with two runs fused, and writes them "
-        "as a set of graded pairs: a table, and the configuration that reads it. Gold labels are not read, so positive "
-        "pairs will do as well. A cross-encoder is too sure of pairs that it has learnt from itself: others make a "
-        "better set.",
+        description="Scores the pairs of a set with a finished run, or with two runs fused, and writes them as a set "
+        "of graded pairs: a table, and the configuration that reads it. Gold labels are not read, so positive pairs "
+        "will do as well. A cross-encoder is too sure of pairs that it has learnt from itself: others make a better "
+        "set. A larger bi-encoder can teach by its cosines too.",
     )
     parser.add_argument(
         "teacher",
-        help="run folder of model=crossencoder, or folder of its encoder · or fusion-<set>.json, which juzhen "
-        "fuse writes: two runs as one teacher",
+        help="run folder, or folder of an encoder, best of a cross-encoder · or fusion-<set>.json, which juzhen fuse "
+        "writes: two runs as one teacher",
     )
     parser.add_argument("dataset", help="a set of pairs or triplets: lcqmc, snli …")
     parser.add_argument(
@@ -39,15 +40,22 @@ def parser() -> VerbParser:
         "teacher trained with bce or ce; of a fused teacher the one that fuse has fitted on 0/1 pairs (default: logit)",
     )
     parser.add_argument(
+        "--triplets",
+        action="store_true",
+        help="write triplets with a score for each document, for margin_mse, list_kl and list_mle, in the place of "
+        "pairs",
+    )
+    parser.add_argument(
         "--fuse", nargs=2, metavar="RUN", help="where the two runs of a fused teacher are, if they were moved"
     )
     parser.add_data_dir()
+    parser.add_config_dir()
     parser.add_argument(
         "--limit",
         type=whole_number("--limit", least=2, expected="at least 2 pairs, such as 20000"),
-        help="at most so many pairs, drawn at random",
+        help="at most so many pairs, with --triplets rows, drawn at random",
     )
-    parser.add_seed(of="drawn pairs")
+    parser.add_seed(of="drawn rows")
     parser.add_batch_tokens()
     return parser
 
@@ -59,8 +67,10 @@ def run(
     out: Path,
     split: str = "train",
     grade: str = "logit",
+    triplets: bool = False,
     fuse: Sequence[str | Path] | None = None,
     data_dir: Path | None = None,
+    config_dir: Path | None = None,
     limit: int | None = None,
     seed: int = SEED,
     batch_tokens: int = BATCH_TOKENS,
@@ -70,55 +80,66 @@ def run(
 
     check_place(out, f"distilled/{dataset}", ending="graded")
     without_hub()
-    from juzhen.mining.distil import distilled_pairs, graded, write_set
+    from juzhen.mining.distil import Triplets, distilled_pairs, graded, write_set
     from juzhen.mining.sets import read_set
 
     folder = data_folder(data_dir)
-    config, examples = read_set(DATASETS, dataset, split, data_dir=folder)
-    pairs = distilled_pairs(examples, limit=limit, seed=seed)
-    score, graded_by = _teacher(teacher, grade, fuse)
-    scores = score(pairs.first, pairs.second, batch_tokens=batch_tokens, progress=True)
-    source = f"{dataset}/{split}"
-    written = write_set(
-        out,
-        pairs,
-        graded(scores, grade),
-        grade=grade,
-        source=source,
-        like=config,
-        graded_by=graded_by,
-    )
-    print(f"{len(pairs.first):,} pairs of {source} with scores: {out}")
+    config, examples = read_set(DATASETS, dataset, split, data_dir=folder, config_dir=config_dir)
+    taught = Triplets.of(examples, limit=limit, seed=seed) if triplets else None
+    pairs = taught.pairs if taught else distilled_pairs(examples, limit=limit, seed=seed)
+    by = _teacher(teacher, grade, fuse)
+    scores = by.score(pairs.first, pairs.second, batch_tokens=batch_tokens, progress=True)
+    grades, source = graded(scores, grade), f"{dataset}/{split}"
+    if taught:
+        written = taught.write(out, grades, grade=by.grade, source=source, like=config, graded_by=by.name)
+        print(f"{len(taught.rows):,} triplets of {source} with scores: {out}")
+        print(f"the positive scores above its negatives in {taught.agreement(scores):.1%} of them")
+    else:
+        written = write_set(out, pairs, grades, grade=by.grade, source=source, like=config, graded_by=by.name)
+        print(f"{len(pairs.first):,} pairs of {source} with scores: {out}")
+        if (agreement := pairs.agreement(scores)) is not None:
+            print(f"Spearman of the scores with the gold labels: {100 * agreement:.2f}")
     print(f"configuration: {written}")
-    if (agreement := pairs.agreement(scores)) is not None:
-        print(f"Spearman of the scores with the gold labels: {100 * agreement:.2f}")
     print(
         f"train on it:\n  python train.py --config-dir {written.parents[1]} 'dataset=[{out.stem}]' "
-        f"loss=cosent data_dir={folder if folder.is_dir() else out.parent}"
+        f"loss={by.loss if taught else 'cosent'} data_dir={folder if folder.is_dir() else out.parent}"
     )
 
 
-def _teacher(
-    teacher: str | Path, grade: str, fuse: Sequence[str | Path] | None
-) -> tuple["Callable[..., np.ndarray]", str]:
-    """What scores pairs, as logits where probabilities are asked for, and in words who that is.
+@dataclass(frozen=True)
+class _Teacher:
+    """What scores pairs, its name, what its scores are, and a loss for triplets that it has scored."""
 
-    Raises UserError for a bi-encoder alone, which knows no more than the one that it would teach.
-    """
+    score: "Callable[..., np.ndarray]"
+    name: str
+    grade: str
+    loss: str = "margin_mse"
+
+
+def _teacher(teacher: str | Path, grade: str, fuse: Sequence[str | Path] | None) -> _Teacher:
+    """Who scores. Raises UserError for a bi-encoder that is asked for probabilities: its scores are cosines."""
     from juzhen.core.fitted import Fusion
-    from juzhen.encoders import CrossEncoder
     from juzhen.encoders.locate import encoder_folder
-    from juzhen.encoders.pair_scorer import FusedScorer
+    from juzhen.encoders.pair_scorer import FusedScorer, PairScorer
 
     if Path(teacher).suffix != ".json":
         if fuse is not None:
             raise UserError(f"--fuse says where the runs of a fusion-<set>.json are, and {teacher} is none")
         encoder_folder(teacher)  # the hub is not asked
-        encoder = CrossEncoder.load(teacher)
-        return lambda *pair, **how: encoder.score(list(zip(*pair, strict=True)), **how), "a cross-encoder"
+        scorer = PairScorer(teacher)
+        if scorer.is_cross_encoder:
+            return _Teacher(scorer, "a cross-encoder", grade)
+        if grade != "logit":
+            raise UserError(
+                f"--grade {grade} is the sigmoid of a logit, and {teacher}, a bi-encoder, gives cosines. Leave --grade "
+                "out, or take a cross-encoder"
+            )
+        return _Teacher(scorer, "a bi-encoder", "cosine", loss="list_kl loss.teacher_temperature=0.05")
     fusion = Fusion.read(teacher)
     fused = FusedScorer(fusion, fuse or fusion.runs)
     if grade == "logit":
-        return fused, "two fused models"
+        return _Teacher(fused, "two fused models", grade)
     fusion.logits(0.0, "platt")  # refused before anything is scored, where it was not fitted
-    return lambda *pairs, **how: fusion.logits(fused(*pairs, **how), "platt"), "two fused models"
+    return _Teacher(
+        lambda *pairs, **how: fusion.logits(fused(*pairs, **how), "platt"), "two fused models", grade
+    )

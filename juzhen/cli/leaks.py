@@ -28,12 +28,7 @@ def parser() -> VerbParser:
     )
     parser.add_argument("--evaluate", nargs="+", metavar="SET", help="default: every dev and test split")
     parser.add_data_dir()
-    parser.add_argument(
-        "--config-dir",
-        type=Path,
-        metavar="FOLDER",
-        help="a further folder of dataset/ files, such as mine writes",
-    )
+    parser.add_config_dir()
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="default: runs/leaks")
     parser.add_argument(
         "--threshold",

@@ -9,15 +9,19 @@ from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, Source
 
 
-def read_set(folder: Path, name: str, split: str, *, data_dir: Path) -> tuple[DatasetConfig, Examples]:
+def read_set(
+    folder: Path, name: str, split: str, *, data_dir: Path, config_dir: Path | None = None
+) -> tuple[DatasetConfig, Examples]:
     """Configuration and rows of a split. Raises UserError for an unknown set, and where there is no file of it.
 
-    folder  that of the configured sets, one file each
+    folder      that of the configured sets, one file each
+    config_dir  holds a further folder dataset/, such as `juzhen mine` writes
     """
-    config = configured_set(name, folder=folder)
+    config = configured_set(name, folder=folder, config_dir=config_dir)
     found = None
-    if config.source == Source.BUILTIN or data_dir.is_dir():
-        found = load_examples(config, split, source=Source.LOCAL, data_dir=data_dir, on_bad_row="error")
+    if config.source in (Source.BUILTIN, Source.LOCAL) or data_dir.is_dir():
+        root = data_dir if data_dir.is_dir() else Path()  # a set that was written says itself where it lies
+        found = load_examples(config, split, source=Source.LOCAL, data_dir=root, on_bad_row="error")
     if found is None:
         raise UserError(
             f"{name}/{split}: no file of it below {data_dir}; type --data-dir <folder that holds the data sets>"

@@ -13,8 +13,8 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig
-from juzhen.encoders import CrossEncoder
-from juzhen.mining.distil import Pairs, distilled_pairs, graded, write_set
+from juzhen.encoders import CrossEncoder, SentenceEncoder
+from juzhen.mining.distil import Pairs, Triplets, distilled_pairs, graded, write_set
 from launch.preflight import check_command_line
 
 
@@ -154,7 +154,74 @@ def test_mistakes_are_told_in_one_line(words, message, tmp_path, monkeypatch, ca
     assert not list(tmp_path.iterdir())
 
 
-def test_a_bi_encoder_is_no_teacher(project_root, tmp_path, capsys):
-    folder = project_root / "juzhen" / "builtin" / "encoder"
-    assert main(["distil", str(folder), "demo_qmc", "--out", str(tmp_path / "x.tsv")]) == 2
-    assert "expected a run of model=crossencoder" in capsys.readouterr().err
+def test_documents_of_a_row_are_scored_each_once_and_stay_in_their_row():
+    texts = {"anchor": ["a", "a"], "positive": ["b", "b"], "negative": ["c", "d"], "negative_2": ["d", "b"]}
+    triplets = Triplets.of(examples(Kind.TRIPLET, texts), limit=None, seed=0)
+    assert sorted(zip(triplets.pairs.first, triplets.pairs.second, strict=True)) == [
+        ("a", "b"),
+        ("a", "c"),
+        ("a", "d"),
+    ]
+    scored = np.array([{"b": 3.0, "c": 2.0, "d": 5.0}[text] for text in triplets.pairs.second])
+    assert scored[triplets.places].tolist() == [[3, 2, 5], [3, 5, 3]]
+    assert triplets.agreement(scored) == 0
+    assert len(Triplets.of(examples(Kind.TRIPLET, texts), limit=1, seed=0).rows) == 1
+
+
+def test_what_cannot_be_triplets_is_refused():
+    texts = {"anchor": ["a", "b"], "positive": ["c", "d"]}
+    with pytest.raises(UserError, match=r"some holds positive pairs, which cannot be read as triplets"):
+        Triplets.of(examples(Kind.POSITIVE_PAIR, texts), limit=None, seed=0)
+
+
+def test_a_loss_of_documents_learns_from_scored_triplets(teacher, tmp_path, tiny_backbone, capsys):
+    table = tmp_path / "silver" / "nli_scored.tsv"
+    assert main(["distil", str(teacher), "demo_nli", "--triplets", "--out", str(table), "--limit", "20"]) == 0
+    told = capsys.readouterr().out
+    assert "20 triplets of demo_nli/train with scores" in told
+    assert "the positive scores above its negatives in" in told
+    assert "loss=margin_mse" in told
+    rows = read(tmp_path / "silver" / "conf" / "dataset" / "nli_scored.yaml", data_dir=tmp_path)
+    encoder = CrossEncoder.load(teacher)
+    for place, document in enumerate(("positive", "negative")):
+        expected = encoder.score(list(zip(rows.texts("anchor"), rows.texts(document), strict=True)))
+        np.testing.assert_allclose(rows.teacher_scores[:, place], expected, atol=1e-5)
+    run = run_job(
+        tmp_path / "runs",
+        tiny_backbone,
+        f"hydra.searchpath=[file://{tmp_path}/silver/conf]",
+        "dataset=[nli_scored]",
+        "loss=margin_mse",
+        f"data_dir={tmp_path}",
+        "suite=demo",
+        "evaluation.splits=[dev]",
+        "training.duration=2 steps",
+    )
+    assert Result.read(run).data["train/nli_scored"]["kind"] == "triplet"
+
+    # A set that was written is a set that can be scored.
+    silver = str(tmp_path / "silver" / "conf")
+    words = (
+        "distil",
+        str(teacher),
+        "nli_scored",
+        "--config-dir",
+        silver,
+        "--out",
+        str(tmp_path / "again.tsv"),
+    )
+    assert main(list(words)) == 0
+    assert "40 pairs of nli_scored/train" in capsys.readouterr().out
+
+
+def test_a_bi_encoder_teaches_by_its_cosines(project_root, tmp_path, capsys):
+    folder = str(project_root / "juzhen" / "builtin" / "mini_zh")
+    words = ("demo_nli", "--triplets", "--limit", "20", "--out", str(tmp_path / "taught.tsv"))
+    assert main(["distil", folder, *words]) == 0
+    assert "loss=list_kl loss.teacher_temperature=0.05" in capsys.readouterr().out
+    rows = read(tmp_path / "conf" / "dataset" / "taught.yaml", data_dir=tmp_path)
+    pairs = list(zip(rows.texts("anchor"), rows.texts("negative"), strict=True))
+    expected = SentenceEncoder.load(folder).score(pairs)
+    np.testing.assert_allclose(rows.teacher_scores[:, 1], expected, atol=1e-5)
+    assert main(["distil", folder, *words, "--grade", "probability"]) == 2
+    assert "a bi-encoder, gives cosines. Leave --grade out" in capsys.readouterr().err

@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Examples, Kind
-from juzhen.data.configured import read_description
+from juzhen.data.configured import described_sets, read_description
 from juzhen.data.readers import decompressed
 from juzhen.data.source import load_examples
 from juzhen.data.spec import Source
@@ -26,10 +26,7 @@ class ConfiguredSets:
     """
 
     def __init__(self, folder: Path, data_dir: Path, *, config_dir: Path | None = None) -> None:
-        further = [] if config_dir is None else sorted((config_dir / "dataset").glob("*.yaml"))
-        if config_dir is not None and not further:
-            raise UserError(f"--config-dir {config_dir}: there is no dataset/*.yaml in it")
-        self.files = {path.stem: path for path in [*sorted(folder.glob("*.yaml")), *further]}
+        self.files = described_sets(folder, config_dir)
         self.data_dir = data_dir
         self.absent: list[str] = []
         self._read: dict[str, Examples | None] = {}
