@@ -20,16 +20,20 @@ PLACE = re.compile(r"(<!-- score:([\w-]+) -->).*?(<!-- /score -->)", re.DOTALL)
 """score:<loss> in a line · score:<set> around a table."""
 
 Row = dict[str, Score]
-BASELINES = {"lexical": "TF-IDF", "untrained": "untrained"}
+BASELINES = {"lexical": "TF-IDF", "bm25": "BM25", "untrained": "untrained"}
+MEASURES = {"afqmc_retrieval": "ndcg_at_10", "tnews": "transfer_accuracy"}
+"""Of the sets that are not measured by Spearman's correlation."""
 
 
 def scores() -> Iterator[tuple[str, str, Row]]:
-    """Set, loss or baseline, and the dev Spearman of each run by set, that of its row first."""
+    """Set, loss or baseline, and the score of each run by set, that of its row first."""
     for path in sorted(FOLDER.glob("runs/*/result.json")):
         result = Result.read(path.parent)
         one, _, name = str(result.config["sweep_row"]).partition("-")
         found = {
-            key.split("/")[1]: score for key, score in result.scores.items() if key.endswith("/spearman")
+            of: score
+            for (_, of, measure), score in ((key.split("/"), score) for key, score in result.scores.items())
+            if measure == MEASURES.get(of, "spearman")
         }
         yield one, name, {one: found.pop(one)} | found
 
