@@ -78,6 +78,8 @@ def _filled_in(config: DictConfig) -> dict[str, Any]:
 def deciding_model(model: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a model without the name that they go by, which changes no numbers; a teacher by its weights."""
     deciding = {key: value for key, value in without_paths(model).items() if key != "variant"}
+    if deciding.get("teacher_prompt") is None:
+        deciding.pop("teacher_prompt", None)  # runs from before there was such a key stay
     if deciding.get("teacher"):
         with suppress(UserError):  # a teacher that is not there is told of by the job
             deciding["teacher"] = _weights_digest(Path(encoder_source(deciding["teacher"])))

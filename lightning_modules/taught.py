@@ -23,6 +23,7 @@ class Taught(BiEncoder):
     """What is shared by models with a teacher: its vectors are computed once per text and lie below `cache_dir`.
 
     teacher  a run, an encoder's folder, a built-in one or a hub id, and teacher_revision there
+    teacher_prompt  what stands before each sentence that it reads; None: what its folder says
     """
 
     collate: TaughtCollator
@@ -31,6 +32,7 @@ class Taught(BiEncoder):
     class Settings(BiEncoder.Settings):
         teacher: str
         teacher_revision: str | None
+        teacher_prompt: str | None
 
     def __init__(self, **shared: Any) -> None:
         super().__init__(**shared)
@@ -83,6 +85,8 @@ class Taught(BiEncoder):
     def _vectors(self) -> KeptVectors:
         if self._kept is None:
             teacher = SentenceEncoder.load(self._own.teacher, revision=self._own.teacher_revision)
+            if self._own.teacher_prompt is not None:
+                teacher = teacher.with_prompt(prompt=self._own.teacher_prompt)
             self._kept = KeptVectors(
                 teacher.to(self.trainer.strategy.root_device),
                 EmbeddingCache(self.job.cache_dir),

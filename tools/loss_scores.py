@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from juzhen.cli.arguments import Parser
 from juzhen.cli.program import run_program
+from juzhen.core.measures import FIRST_MEASURES
 from juzhen.core.places import ROOT
 from juzhen.core.result import Result, Score
 from juzhen.core.whole import write_text
@@ -21,19 +22,17 @@ PLACE = re.compile(r"(<!-- score:([\w-]+) -->).*?(<!-- /score -->)", re.DOTALL)
 
 Row = dict[str, Score]
 BASELINES = {"lexical": "TF-IDF", "bm25": "BM25", "untrained": "untrained"}
-MEASURES = {"afqmc_retrieval": "ndcg_at_10", "tnews": "transfer_accuracy"}
-"""Of the sets that are not measured by Spearman's correlation."""
 
 
 def scores() -> Iterator[tuple[str, str, Row]]:
-    """Set, loss or baseline, and the score of each run by set, that of its row first."""
+    """Set, loss or baseline, and by set the score that speaks for it, that of the row's own set first."""
     for path in sorted(FOLDER.glob("runs/*/result.json")):
         result = Result.read(path.parent)
         one, _, name = str(result.config["sweep_row"]).partition("-")
         found = {
             of: score
             for (_, of, measure), score in ((key.split("/"), score) for key, score in result.scores.items())
-            if measure == MEASURES.get(of, "spearman")
+            if measure in FIRST_MEASURES
         }
         yield one, name, {one: found.pop(one)} | found
 

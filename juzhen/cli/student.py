@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from juzhen.cli.arguments import SEED, VerbParser, data_folder
+from juzhen.core.errors import UserError
 from juzhen.core.numerals import whole_number
 from juzhen.core.places import DATASETS
 
@@ -28,6 +29,12 @@ def parser() -> VerbParser:
         "--dim",
         type=whole_number("--dim", least=1, expected="a multiple of 64, such as 256"),
         help="size of its states (default: the teacher's)",
+    )
+    parser.add_argument(
+        "--prompt",
+        metavar="TEXT",
+        help="what stands before each text that the teacher reads, such as 'query: ' (default: what its folder says); "
+        "needs --dim below the teacher's",
     )
     parser.add_argument(
         "--vocabulary",
@@ -61,6 +68,7 @@ def run(
     *,
     layers: int,
     dim: int | None = None,
+    prompt: str | None = None,
     vocabulary: int | None = None,
     tokenizer: str | Path | None = None,
     dataset: Sequence[str] = (),
@@ -79,8 +87,15 @@ def run(
     for name in dataset:
         _, examples = read_set(DATASETS, name, "train", data_dir=data_folder(data_dir))
         texts += list(examples.sentences)
+    encoder = load_encoder(teacher).eval()
+    size = encoder.backbone.config.hidden_size
+    if prompt is not None and dim in (None, size):
+        raise UserError(
+            "--prompt: a student as wide as its teacher takes over the teacher's layers, and nothing is read for that; "
+            f"say --dim below {size}, or leave --prompt out"
+        )
     student = student_of(
-        load_encoder(teacher).eval(),
+        encoder if prompt is None else encoder.with_prompt(prompt=prompt),
         layers=layers,
         dim=dim,
         vocabulary=vocabulary,

@@ -8,6 +8,7 @@ import pytest
 import scipy.stats
 import torch
 from jobs import compose_job, forbid_reading, logged, run_job
+from omegaconf import OmegaConf
 from safetensors.torch import load_file, save_file
 
 from juzhen.core.errors import UserError
@@ -192,6 +193,31 @@ def test_another_teacher_in_the_same_folder_is_another_run(tmp_path):
     weights = load_file(folder / "model.safetensors")
     save_file({name: one * 1.5 for name, one in weights.items()}, folder / "model.safetensors")
     assert run_key(job) != key
+
+
+def test_a_teacher_reads_behind_the_prompt_that_it_is_given(tmp_path, tiny_backbone, teacher, monkeypatch):
+    prompted = "model.teacher_prompt='问：'"
+    words = ("model=distill", "loss=distill", TEACHER)
+    key = run_key(compose_job(*words))
+    assert run_key(compose_job(*words, prompted)) != key
+    older = compose_job(*words)  # a run from before there was such a key
+    OmegaConf.set_struct(older, False)
+    del older.model.teacher_prompt
+    assert run_key(older) == key
+    seen, encode = {}, SentenceEncoder.encode
+
+    def spy(encoder, texts, **how):
+        vectors = encode(encoder, texts, **how)
+        if encoder.dim == teacher.dim:
+            seen.update(zip(texts, vectors, strict=True))
+        return vectors
+
+    monkeypatch.setattr(SentenceEncoder, "encode", spy)
+    words = (prompted, f"cache_dir={tmp_path}/cache", "training.duration=1 steps", "debug_rows=8")
+    run_job(tmp_path, tiny_backbone, *JOB, *words)
+    texts = list(seen)[:3]
+    expected = encode(teacher.with_prompt(prompt="问："), texts)
+    np.testing.assert_allclose([seen[text] for text in texts], expected, atol=1e-5)
 
 
 def test_no_component_is_made_up(tmp_path, tiny_backbone, monkeypatch):
