@@ -21,6 +21,8 @@ PLACE = re.compile(r"(<!-- score:([\w-]+) -->).*?(<!-- /score -->)", re.DOTALL)
 """score:<loss> in a line · score:<set> around a table."""
 
 Row = dict[str, Score]
+COLUMNS = {"afqmc_retrieval": "afqmc_retrieval (NDCG@10)", "tnews": "tnews (accuracy)"}
+"""What the columns of sets are called that Spearman's correlation does not speak for."""
 BASELINES = {"lexical": "TF-IDF", "bm25": "BM25", "untrained": "untrained"}
 
 
@@ -32,7 +34,7 @@ def scores() -> Iterator[tuple[str, str, Row]]:
         found = {
             of: score
             for (_, of, measure), score in ((key.split("/"), score) for key, score in result.scores.items())
-            if measure in FIRST_MEASURES
+            if measure in FIRST_MEASURES and score.value is not None
         }
         yield one, name, {one: found.pop(one)} | found
 
@@ -43,7 +45,9 @@ def filled(text: str) -> str:
 
     def place(match: re.Match[str]) -> str:
         start, name, end = match.groups()
-        of_loss = [f"{one} {shown(by_set[one])}" for one, loss, by_set in found if loss == name]
+        of_loss = [
+            f"{COLUMNS.get(one, one)} {shown(by_set[one])}" for one, loss, by_set in found if loss == name
+        ]
         of_set = {loss: by_set for one, loss, by_set in found if one == name}
         if not of_loss and not of_set:
             raise ValueError(f"score:{name}: results/losses has neither such a loss nor such a set")
@@ -57,7 +61,12 @@ def table(name: str, of_set: dict[str, Row], found: list[tuple[str, str, Row]]) 
     trained = [set(by_set) for loss, by_set in of_set.items() if loss not in BASELINES]
     columns = [name, *sorted(set.intersection(*trained) - {name})]
     elsewhere = {(one, loss): by_set[one] for one, loss, by_set in found}
-    lines = ["", "", f"| loss | {' | '.join(columns)} |", f"|---|{'--:|' * len(columns)}"]
+    lines = [
+        "",
+        "",
+        f"| loss | {' | '.join(COLUMNS.get(one, one) for one in columns)} |",
+        f"|---|{'--:|' * len(columns)}",
+    ]
     for loss, by_set in sorted(of_set.items(), key=lambda row: -row[1][name].value):
         scored = (by_set.get(one) or elsewhere.get((one, loss)) for one in columns)
         cells = " | ".join("–" if score is None else shown(score) for score in scored)
@@ -66,9 +75,9 @@ def table(name: str, of_set: dict[str, Row], found: list[tuple[str, str, Row]]) 
 
 
 def shown(score: Score) -> str:
-    """× 100, with its interval."""
-    value, low, high = (100 * one for one in (score.value, score.low, score.high))
-    return f"{value:.1f} [{low:.1f}, {high:.1f}]"
+    """× 100, with its interval where it has one."""
+    value, *interval = (f"{100 * one:.1f}" for one in (score.value, score.low, score.high) if one is not None)
+    return f"{value} [{', '.join(interval)}]" if interval else value
 
 
 def main() -> None:

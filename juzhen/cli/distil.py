@@ -134,7 +134,7 @@ def _teacher(teacher: str | Path, grade: str, fuse: Sequence[str | Path] | None)
                 f"--grade {grade} is the sigmoid of a logit, and {teacher}, a bi-encoder, gives cosines. Leave --grade "
                 "out, or take a cross-encoder"
             )
-        return _Teacher(scorer, "a bi-encoder", "cosine", loss="list_kl loss.teacher_temperature=0.05")
+        return _Teacher(scorer, "a bi-encoder", "cosine", loss="list_kl loss.teacher_temperature=0.01")
     fusion = Fusion.read(teacher)
     fused = FusedScorer(fusion, fuse or fusion.runs)
     if grade == "logit":

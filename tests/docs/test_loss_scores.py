@@ -2,7 +2,7 @@
 
 import pytest
 
-from tools.loss_scores import BASELINES, FOLDER, PAGES, PLACE, filled, scores, shown
+from tools.loss_scores import BASELINES, COLUMNS, FOLDER, PAGES, PLACE, filled, scores, shown
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
@@ -18,7 +18,7 @@ def test_every_run_has_its_place():
     for one, loss, by_set in found:
         if loss not in BASELINES:
             section = concepts.split(f"### `{loss}`\n")[1].split("\n### ")[0]
-            assert f"{one} {shown(by_set[one])}" in section
+            assert f"{COLUMNS.get(one, one)} {shown(by_set[one])}" in section
 
 
 def test_a_table_has_the_best_loss_first_and_the_baselines_in_it():
