@@ -79,6 +79,7 @@ def fixture_text(config, layout, suffix):
     kind = Kind(config.kind)
     gold = {"score": [*(config.score_range or []), sum(config.score_range or [0]) / 2]}
     gold["label"] = ([*(config.labels or {})] * 3)[:3]
+    gold |= {field: [0.9, 0.5, -1] for field in layout.columns if field.startswith("score_")}  # a teacher's
     records = [
         {field: gold[field][row] if field in gold else f"{field} {row}" for field in layout.columns}
         for row in range(3)
@@ -118,6 +119,7 @@ def test_yaml_reads_a_file_of_its_layout(tmp_path, name, layout_name):
         config, "train", source="local", data_dir=tmp_path, on_bad_row="error", required=True
     )
     assert len(examples) == 3
+    assert (examples.teacher_scores is not None) == ("score_positive" in layout.columns)
     for column in TEXT_COLUMNS[kind]:
         assert examples.texts(column) == [f"{column} {row}" for row in range(3)]
     if kind is Kind.SCORED_PAIR:
