@@ -165,7 +165,7 @@ def run(
     batch_tokens: int = BATCH_TOKENS,
 ) -> None:
     """Reads, mines, writes, and says what was refused and how the new set is trained on."""
-    from juzhen.mining.written import check_place
+    from juzhen.mining.sets import check_place, read_set
 
     check_place(out, f"mined/{dataset}", ending="hard")
     options = MiningOptions(
@@ -188,11 +188,10 @@ def run(
     from juzhen.data.retrieval import as_judgements, as_ranking
     from juzhen.encoders.embedding_cache import EmbeddingCache
     from juzhen.mining.negatives import mine
-    from juzhen.mining.sets import read_set
 
     folder, portions = data_folder(data_dir), out.with_suffix(".portions")
-    config, examples = read_set(DATASETS, dataset, split, data_dir=folder)
-    pairs = None if calibrate_on is None else read_set(DATASETS, calibrate_on, "dev", data_dir=folder)[1]
+    config, examples = read_set(dataset, split, data_dir=folder)
+    pairs = None if calibrate_on is None else read_set(calibrate_on, "dev", data_dir=folder)[1]
     mined = mine(
         as_ranking(cut(as_judgements(examples), limit, seed)),
         [_loaded(source) for source in sources],

@@ -7,7 +7,6 @@ from pathlib import Path
 from juzhen.cli.arguments import SEED, VerbParser, data_folder
 from juzhen.core.errors import UserError
 from juzhen.core.numerals import whole_number
-from juzhen.core.places import DATASETS
 
 
 def parser() -> VerbParser:
@@ -85,7 +84,7 @@ def run(
 
     texts: list[str] = []
     for name in dataset:
-        _, examples = read_set(DATASETS, name, "train", data_dir=data_folder(data_dir))
+        _, examples = read_set(name, "train", data_dir=data_folder(data_dir))
         texts += list(examples.sentences)
     encoder = load_encoder(teacher).eval()
     size = encoder.backbone.config.hidden_size

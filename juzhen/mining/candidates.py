@@ -26,6 +26,8 @@ SAMPLE = 200
 LEXICAL_AT_ONCE = 32
 
 Advance = Callable[[int], None]
+Numbers = Int[np.ndarray, "pairs"]
+Scores = Float[np.ndarray, "pairs"]
 Found = tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]
 
 
@@ -42,9 +44,7 @@ class Source(Protocol):
     def search(self, queries: Int[np.ndarray, "queries"], k: int, advance: Advance) -> Found:
         """Documents and scores, best first; −1 and −inf where a list has ended."""
 
-    def score(
-        self, queries: Int[np.ndarray, "pairs"], documents: Int[np.ndarray, "pairs"]
-    ) -> Float[np.ndarray, "pairs"]:
+    def score(self, queries: Numbers, documents: Numbers) -> Scores:
         """The score of each pair, float32."""
 
 
@@ -102,9 +102,7 @@ class EncoderSource:
             return self._index.search(self._vectors[0][queries], k, advance=advance)
         return exact_search(self._vectors[0][queries], self._vectors[1], k, advance=advance)
 
-    def score(
-        self, queries: Int[np.ndarray, "pairs"], documents: Int[np.ndarray, "pairs"]
-    ) -> Float[np.ndarray, "pairs"]:
+    def score(self, queries: Numbers, documents: Numbers) -> Scores:
         return pair_products(*self._vectors, queries, documents)
 
     def recall(self, k: int, *, seed: int) -> float | None:
@@ -140,9 +138,7 @@ class LexicalSource:
             advance(len(some))
         return np.concatenate([one for one, _ in found]), np.concatenate([one for _, one in found])
 
-    def score(
-        self, queries: Int[np.ndarray, "pairs"], documents: Int[np.ndarray, "pairs"]
-    ) -> Float[np.ndarray, "pairs"]:
+    def score(self, queries: Numbers, documents: Numbers) -> Scores:
         return self._bm25.pair_scores([self._texts[query] for query in queries], documents)
 
 

@@ -15,9 +15,9 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.data.rankings import RankingSet
 from juzhen.mining.filters import Known
 from juzhen.mining.mined import Mined
+from juzhen.mining.negatives import fit_false_negatives
 from juzhen.mining.options import MiningOptions
 from juzhen.mining.portion import COUNTS, Miner
-from juzhen.mining.threshold import fit_false_negatives
 
 CORPUS = ["答案一", "答案 二！", "同组", "请问", "别的", "评测", "答案一？", "远", "更远", "最远"]
 
