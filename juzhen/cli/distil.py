@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from juzhen.cli.arguments import BATCH_TOKENS, SEED, VerbParser, data_folder
 from juzhen.core.errors import UserError
 from juzhen.core.network import without_hub
-from juzhen.core.numerals import whole_number
 
 if TYPE_CHECKING:  # --help should not wait for it
     import numpy as np
@@ -49,11 +48,8 @@ def parser() -> VerbParser:
     )
     parser.add_data_dir()
     parser.add_config_dir()
-    parser.add_argument(
-        "--limit",
-        type=whole_number("--limit", least=2, expected="at least 2 pairs, such as 20000"),
-        help="at most so many pairs, with --triplets rows, drawn at random",
-    )
+    about = "at most so many pairs, with --triplets rows, drawn at random"
+    parser.add_count("--limit", about, least=2, expected="at least 2 pairs, such as 20000")
     parser.add_seed(of="drawn rows")
     parser.add_batch_tokens()
     return parser
