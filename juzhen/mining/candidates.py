@@ -105,10 +105,8 @@ class EncoderSource:
     def score(self, queries: Numbers, documents: Numbers) -> Scores:
         return pair_products(*self._vectors, queries, documents)
 
-    def recall(self, k: int, *, seed: int) -> float | None:
-        """Share of the `k` nearest documents that the index finds, over SAMPLE queries; None for exact search."""
-        if self._kind == "exact":
-            return None
+    def recall(self, k: int, *, seed: int) -> float:
+        """Share of the `k` nearest documents that the index finds, over SAMPLE queries."""
         first, second = self._vectors
         drawn = np.random.default_rng(seed).permutation(len(first))[:SAMPLE]
         found = self.search(drawn, k, lambda count: None)[0]
@@ -196,11 +194,10 @@ def pooled(
     unknown = np.isnan(score)
     score[unknown] = sources[0].score(query[unknown], document[unknown])
     rank[rank == last] = 0
-    names = np.array([_names(sources, one) for one in range(1 << len(sources))], dtype=object)
+    found_by = [
+        [source.name for number, source in enumerate(sources) if one >> number & 1]
+        for one in range(1 << len(sources))
+    ]
+    names = np.array(["+".join(found) or RANDOM for found in found_by], dtype=object)
     order = np.lexsort((document, -score, rank == 0, query))
     return Pool(query[order], document[order], rank[order], score[order], names[bits[order]])
-
-
-def _names(sources: Sequence[Source], bits: int) -> str:
-    found = [source.name for number, source in enumerate(sources) if bits >> number & 1]
-    return "+".join(found) or RANDOM

@@ -140,18 +140,14 @@ def mine(
         "evaluation": _digest(sorted({text for one in evaluation for text in used_sentences(one)})),
         "options": asdict(options),
     }
-    prompts = {one.name: one.prompts for one in made if isinstance(one, EncoderSource) and any(one.prompts)}
-    if prompts:
+    embedding = [one for one in made if isinstance(one, EncoderSource)]
+    if prompts := {one.name: one.prompts for one in embedding if any(one.prompts)}:
         measured["prompts"] = prompts
     _claim(folder, identity)
     miner = Miner(ranking, made, Known(ranking, evaluation), options, judged)
     portions = _mined(miner, folder, progress)
-    recalls = {
-        one.name: one.recall(options.depth, seed=options.seed)
-        for one in made
-        if isinstance(one, EncoderSource)
-    }
-    measured |= {"index_recall": {name: value for name, value in recalls.items() if value is not None}}
+    indexed = [] if options.index == "exact" else embedding
+    measured["index_recall"] = {one.name: one.recall(options.depth, seed=options.seed) for one in indexed}
     return Mined(ranking, options, portions, identity, measured)
 
 
