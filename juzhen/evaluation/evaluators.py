@@ -166,7 +166,7 @@ class LexicalEvaluator(Evaluator):
         return torch.zeros(len(batch))
 
 
-class BM25Plan(EvaluationPlan):
+class BM25Plan(LexicalPlan):
     """Rankings by the terms that a query shares with a document; see `juzhen.metrics.bm25`.
 
     index  makes the BM25 of a corpus
@@ -174,17 +174,11 @@ class BM25Plan(EvaluationPlan):
     Documents without a term of the query come last, in their order. Raises UserError for sets that are no rankings.
     """
 
-    temperature = COSINE_TEMPERATURE
-    examples = NOTHING
-
     def __init__(self, sets: Sets, *, index: Callable[[Sequence[str]], BM25] = BM25) -> None:
         super().__init__(sets)
         self._index = index
         for one in self.sets:
             raise UserError(f"{one.split}/{one.name}: {UNSCORED_BY_BM25[one.kind]}")
-
-    def scores(self, outputs: np.ndarray) -> list[np.ndarray]:
-        return []
 
     def matchers(self, outputs: np.ndarray) -> list[Matcher]:
         return [_bm25_matcher(one, self._index(one.corpus)) for one in self.rankings]

@@ -126,8 +126,7 @@ def score_sets(
 ) -> dict[str, Score]:
     """Metric key `split/dataset/metric` → Score for every set; thresholds come from the dev split of the same set.
 
-    seen  `split/dataset` → rows that training has seen: these sets are scored without them too
-    how   bootstrap_samples and seed, as `score_set` takes them
+    seen, how  as of `measure`
     """
     dev = {one.name: (values, one) for one, values in zip(sets, scores, strict=True) if one.split == "dev"}
     found: dict[str, Score] = {}
