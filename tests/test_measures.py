@@ -18,7 +18,7 @@ from juzhen.core.result import Result
 from juzhen.data import loading
 from juzhen.data.files import BUILTIN_DATA
 from juzhen.encoders import load_encoder
-from juzhen.evaluation.cross_encoder_plan import CrossEncoderPlan
+from juzhen.evaluation.evaluators import CrossEncoderPlan
 from juzhen.metrics.ranking import score_ranking
 from juzhen.report.matrix import build_matrix
 from launch import typed_config

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from juzhen.cli.about import version_line
 from juzhen.core.errors import nearest
-from juzhen.core.numerals import whole_number
+from juzhen.core.numerals import finite_number, whole_number
 from juzhen.core.texts import in_a_line, short
 
 HELP = "see {prog} --help"
@@ -79,17 +79,23 @@ class VerbParser(Parser):
     def _owners(self, flag: str) -> list[str]:
         return self.owners(flag)
 
+    def add_count(self, flag: str, about: str, *, least: int = 1, expected: str, **how: Any) -> None:
+        """An option that is a whole number of `least` or more; `expected`: what is meant, for the message."""
+        number = whole_number(flag, least=least, expected=expected)
+        self.add_argument(flag, type=number, help=about, **how)
+
+    def add_number(self, flag: str, about: str, *, example: float, **how: Any) -> None:
+        """An option that is a finite number; `example`: one, for the message."""
+        self.add_argument(flag, type=finite_number(flag, example=example), help=about, **how)
+
     def add_seed(self, *, of: str) -> None:
         """The option --seed; `of`: what is drawn with it."""
-        number = whole_number("--seed", least=0, expected="a whole number, 0 or more")
-        self.add_argument("--seed", type=number, help=f"for {of} (default: {SEED})")
+        self.add_count("--seed", f"for {of} (default: {SEED})", least=0, expected="a whole number, 0 or more")
 
     def add_batch_tokens(self, default: str = str(BATCH_TOKENS)) -> None:
         """The option --batch-tokens: how many tokens an encoder sees at a time."""
-        number = whole_number("--batch-tokens", least=1, expected="a number of tokens, such as 16384")
-        self.add_argument(
-            "--batch-tokens", type=number, metavar="N", help=f"tokens at a time (default: {default})"
-        )
+        about, expected = f"tokens at a time (default: {default})", "a number of tokens, such as 16384"
+        self.add_count("--batch-tokens", about, expected=expected, metavar="N")
 
     def add_data_dir(self) -> None:
         self.add_argument("--data-dir", type=Path, help="default: $JUZHEN_DATA, or data")

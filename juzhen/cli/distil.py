@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 from juzhen.cli.arguments import BATCH_TOKENS, SEED, VerbParser, data_folder
 from juzhen.core.errors import UserError
 from juzhen.core.network import without_hub
-from juzhen.core.numerals import whole_number
-from juzhen.core.places import DATASETS
 
 if TYPE_CHECKING:  # --help should not wait for it
     import numpy as np
@@ -50,11 +48,8 @@ def parser() -> VerbParser:
     )
     parser.add_data_dir()
     parser.add_config_dir()
-    parser.add_argument(
-        "--limit",
-        type=whole_number("--limit", least=2, expected="at least 2 pairs, such as 20000"),
-        help="at most so many pairs, with --triplets rows, drawn at random",
-    )
+    about = "at most so many pairs, with --triplets rows, drawn at random"
+    parser.add_count("--limit", about, least=2, expected="at least 2 pairs, such as 20000")
     parser.add_seed(of="drawn rows")
     parser.add_batch_tokens()
     return parser
@@ -76,15 +71,14 @@ def run(
     batch_tokens: int = BATCH_TOKENS,
 ) -> None:
     """Reads, scores, writes, and says how the new set is trained on."""
-    from juzhen.mining.written import check_place
+    from juzhen.mining.sets import check_place, read_set
 
     check_place(out, f"distilled/{dataset}", ending="graded")
     without_hub()
     from juzhen.mining.distil import Triplets, distilled_pairs, graded, write_set
-    from juzhen.mining.sets import read_set
 
     folder = data_folder(data_dir)
-    config, examples = read_set(DATASETS, dataset, split, data_dir=folder, config_dir=config_dir)
+    config, examples = read_set(dataset, split, data_dir=folder, config_dir=config_dir)
     taught = Triplets.of(examples, limit=limit, seed=seed) if triplets else None
     pairs = taught.pairs if taught else distilled_pairs(examples, limit=limit, seed=seed)
     by = _teacher(teacher, grade, fuse)

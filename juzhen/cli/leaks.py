@@ -6,7 +6,6 @@ from pathlib import Path
 
 from juzhen.cli.arguments import VerbParser, data_folder
 from juzhen.core.errors import UserError
-from juzhen.core.numerals import finite_number, whole_number
 from juzhen.core.places import DATASETS
 
 
@@ -30,18 +29,10 @@ def parser() -> VerbParser:
     parser.add_data_dir()
     parser.add_config_dir()
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="default: runs/leaks")
-    parser.add_argument(
-        "--threshold",
-        type=finite_number("--threshold", example=0.7),
-        help="Jaccard index of near duplicates (default: 0.7)",
-    )
+    parser.add_number("--threshold", "Jaccard index of near duplicates (default: 0.7)", example=0.7)
     parser.add_argument("--counts", action="store_true", help="leave row numbers out of the json file")
-    parser.add_argument(
-        "--examples",
-        type=whole_number("--examples", least=0, expected="a number of rows, such as 3"),
-        metavar="N",
-        help="also quote N rows per cell",
-    )
+    about, expected = "also quote N rows per cell", "a number of rows, such as 3"
+    parser.add_count("--examples", about, least=0, expected=expected, metavar="N")
     parser.add_argument("--no-progress", action="store_true", help="no progress bars")
     return parser
 

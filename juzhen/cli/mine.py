@@ -3,17 +3,15 @@
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from juzhen.cli.arguments import BATCH_TOKENS, SEED, VerbParser, data_folder
 from juzhen.core.network import without_hub
-from juzhen.core.numerals import finite_number, whole_number
+from juzhen.core.numerals import finite_number
 from juzhen.core.places import DATASETS
 from juzhen.mining.options import FALSE_NEGATIVES, INDEXES, SHARE_OF, MiningOptions
-
-if TYPE_CHECKING:  # --help should not wait for it
-    from juzhen.encoders import CrossEncoder, SentenceEncoder
 
 NONE = "none"
 
@@ -44,12 +42,8 @@ def parser() -> VerbParser:
         "--out", type=Path, required=True, metavar="FILE.tsv", help="table to write; its name names the set"
     )
     parser.add_argument("--split", choices=("train", "dev", "test"), help="default: train")
-    _add_count(
-        parser,
-        "--limit",
-        "queries at most, drawn with the seed; the corpus is then what is known of these (default: all)",
-        example=2000,
-    )
+    about = "queries at most, drawn with the seed; the corpus is then what is known of these (default: all)"
+    parser.add_count("--limit", about, expected="1 or more, such as 2000", metavar="N")
     _add_search(parser)
     _add_rules(parser)
     _add_choice(parser)
@@ -61,13 +55,15 @@ def parser() -> VerbParser:
 
 
 def _add_search(parser: VerbParser) -> None:
-    _add_count(parser, "--depth", "candidates of each source (default: 100)", example=100)
+    about, expected = "candidates of each source (default: 100)", "1 or more, such as 100"
+    parser.add_count("--depth", about, expected=expected, metavar="N")
     parser.add_argument(
         "--index",
         choices=INDEXES,
         help="all documents, or an index of FAISS, whose recall is then told (default: exact)",
     )
-    _add_count(parser, "--first-rank", "candidates before this rank are refused (default: 1)", example=10)
+    about, expected = "candidates before this rank are refused (default: 1)", "1 or more, such as 10"
+    parser.add_count("--first-rank", about, expected=expected, metavar="N")
     for side in ("query", "document"):
         parser.add_argument(f"--{side}-prompt", metavar="NAME", help=f"prompt of the encoder, such as {side}")
 
@@ -85,54 +81,33 @@ def _add_rules(parser: VerbParser) -> None:
         "so that each row has its own negatives; where labels join large groups lowest leaves few rows "
         "(default: lowest)",
     )
-    _add_number(parser, "--margin", "refuse what scores above that score less this", example=0.05)
-    _add_number(
-        parser, "--threshold", "refuse what scores at least this, by the judge if there is one", example=0.9
-    )
+    about = "refuse what scores above that score less this"
+    parser.add_number("--margin", about, example=0.05, metavar="NUMBER")
+    about = "refuse what scores at least this, by the judge if there is one"
+    parser.add_number("--threshold", about, example=0.9, metavar="NUMBER")
     parser.add_argument("--judge", metavar="RUN", help="a cross-encoder that scores what other rules keep")
     parser.add_argument(
         "--calibrate-on", metavar="SET", help="fit the threshold on the 0/1 pairs of this set's dev split"
     )
-    _add_number(
-        parser,
-        "--false-negative-rate",
-        "share of the pairs with label 1 that a fitted threshold lets through (default: 0.05)",
-        example=0.05,
-    )
-    parser.add_argument(
-        "--keep-out",
-        nargs="+",
-        metavar="SET",
-        help="sentences of these sets' dev and test splits are refused",
-    )
+    about = "share of the pairs with label 1 that a fitted threshold lets through (default: 0.05)"
+    parser.add_number("--false-negative-rate", about, example=0.05, metavar="NUMBER")
+    about = "sentences of these sets' dev and test splits are refused"
+    parser.add_argument("--keep-out", nargs="+", metavar="SET", help=about)
 
 
 def _add_choice(parser: VerbParser) -> None:
-    _add_count(parser, "--negatives", "for each positive (default: 8)", example=8)
-    _add_number(
-        parser, "--hard-share", "of them from the sources, the others at random (default: 0.5)", example=0.5
-    )
-    _add_number(
-        parser,
-        "--temperature",
-        "draw hard ones by a softmax over scores (default: the best ones)",
-        example=0.05,
-    )
+    about, expected = "for each positive (default: 8)", "1 or more, such as 8"
+    parser.add_count("--negatives", about, expected=expected, metavar="N")
+    about = "of them from the sources, the others at random (default: 0.5)"
+    parser.add_number("--hard-share", about, example=0.5, metavar="NUMBER")
+    about = "draw hard ones by a softmax over scores (default: the best ones)"
+    parser.add_number("--temperature", about, example=0.05, metavar="NUMBER")
     parser.add_argument(
         "--false-negatives",
         choices=FALSE_NEGATIVES,
         help="what scores too high: another takes its place · it becomes a positive · the positive stands in its "
         "place, which InfoNCE leaves out (default: drop)",
     )
-
-
-def _add_count(parser: VerbParser, flag: str, about: str, *, example: int) -> None:
-    number = whole_number(flag, least=1, expected=f"1 or more, such as {example}")
-    parser.add_argument(flag, type=number, metavar="N", help=about)
-
-
-def _add_number(parser: VerbParser, flag: str, about: str, *, example: float) -> None:
-    parser.add_argument(flag, type=finite_number(flag, example=example), metavar="NUMBER", help=about)
 
 
 def run(
@@ -165,40 +140,34 @@ def run(
     batch_tokens: int = BATCH_TOKENS,
 ) -> None:
     """Reads, mines, writes, and says what was refused and how the new set is trained on."""
-    from juzhen.mining.written import check_place
+    given = locals()
+    from juzhen.mining.sets import check_place, read_set
 
     check_place(out, f"mined/{dataset}", ending="hard")
-    options = MiningOptions(
-        depth=depth,
-        index=index,
-        first_rank=first_rank,
-        share=share,
-        share_of=share_of,
-        margin=margin,
-        threshold=threshold,
-        negatives=negatives,
-        hard_share=hard_share,
-        temperature=temperature,
-        false_negatives=false_negatives,
-        seed=seed,
-    )
+    options = MiningOptions(**{one.name: given[one.name] for one in fields(MiningOptions)})
     without_hub()
     from juzhen.data.audit.sources import ConfiguredSets
     from juzhen.data.loading import cut
     from juzhen.data.retrieval import as_judgements, as_ranking
+    from juzhen.encoders import CrossEncoder, SentenceEncoder
     from juzhen.encoders.embedding_cache import EmbeddingCache
-    from juzhen.mining.negatives import mine
-    from juzhen.mining.sets import read_set
+    from juzhen.encoders.locate import encoder_folder
+    from juzhen.mining.negatives import BM25, mine
 
     folder, portions = data_folder(data_dir), out.with_suffix(".portions")
-    config, examples = read_set(DATASETS, dataset, split, data_dir=folder)
-    pairs = None if calibrate_on is None else read_set(DATASETS, calibrate_on, "dev", data_dir=folder)[1]
+    config, examples = read_set(dataset, split, data_dir=folder)
+    pairs = None if calibrate_on is None else read_set(calibrate_on, "dev", data_dir=folder)[1]
+    for source in sources:
+        if source != BM25:
+            encoder_folder(source)  # the hub is not asked
+    if judge is not None:
+        encoder_folder(judge)
     mined = mine(
         as_ranking(cut(as_judgements(examples), limit, seed)),
-        [_loaded(source) for source in sources],
+        [source if source == BM25 else SentenceEncoder.load(source) for source in sources],
         options,
         folder=portions,
-        judge=None if judge is None else _judge(judge),
+        judge=None if judge is None else CrossEncoder.load(judge),
         evaluation=ConfiguredSets(DATASETS, folder).evaluation(keep_out) if keep_out else (),
         calibrate_on=pairs,
         false_negative_rate=false_negative_rate,
@@ -219,25 +188,6 @@ def run(
         f"train on it:\n  python train.py --config-dir {yaml.parents[1]} 'dataset=[{out.stem}]' loss=info_nce "
         f"data_dir={folder if folder.is_dir() else out.parent}"
     )
-
-
-def _loaded(source: str) -> "SentenceEncoder | str":
-    from juzhen.encoders import SentenceEncoder
-    from juzhen.encoders.locate import encoder_folder
-    from juzhen.mining.negatives import BM25
-
-    if source == BM25:
-        return source
-    encoder_folder(source)  # the hub is not asked
-    return SentenceEncoder.load(source)
-
-
-def _judge(run: str) -> "CrossEncoder":
-    from juzhen.encoders import CrossEncoder
-    from juzhen.encoders.locate import encoder_folder
-
-    encoder_folder(run)
-    return CrossEncoder.load(run)
 
 
 def _told(report: dict[str, Any]) -> list[str]:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from juzhen.cli.arguments import VerbParser
 from juzhen.core.errors import UserError
-from juzhen.core.numerals import finite_number, whole_number
 from juzhen.report.encoders import LANGUAGES, SOURCES, USES, Need, load_models, recommendation
 
 if TYPE_CHECKING:
@@ -26,12 +25,9 @@ def parser() -> VerbParser:
     )
     parser.add_argument("--use", choices=tuple(USES), help="what for")
     parser.add_argument("--language", choices=LANGUAGES, help="of the texts (default: zh)")
-    count = whole_number("--documents", least=1, expected="a number of documents, such as 100000")
-    parser.add_argument("--documents", type=count, metavar="N", help="texts that are searched")
-    time = finite_number("--latency-ms", example=20)
-    parser.add_argument(
-        "--latency-ms", type=time, metavar="MS", help="that a sentence may take on this processor"
-    )
+    expected = "a number of documents, such as 100000"
+    parser.add_count("--documents", "texts that are searched", expected=expected, metavar="N")
+    parser.add_number("--latency-ms", "that a sentence may take on this processor", example=20, metavar="MS")
     return parser
 
 
@@ -63,7 +59,7 @@ def run(
 
 def _print_table(models: "Sequence[Model]") -> None:
     """A table as wide as the terminal; in a pipe Markdown, a line per encoder."""
-    from juzhen.core.markup import in_markdown
+    from juzhen.core.markup import markdown_table
     from juzhen.report.stacked_table import Column, StackedTable
     from juzhen.report.terminal import for_people
 
@@ -73,8 +69,7 @@ def _print_table(models: "Sequence[Model]") -> None:
     if console := for_people():
         console.print(StackedTable([Column(one, one in NUMBERS) for one in headings], rows))
     else:
-        lines = [headings, ["--:" if key in NUMBERS else "---" for key in keys], *rows]
-        print("\n".join(f"| {' | '.join(map(in_markdown, line))} |" for line in lines))
+        print(markdown_table(headings, rows, numbers=[keys.index(one) for one in NUMBERS]))
     sources = "; ".join(
         f"{', '.join(one.name for one in models if one.source == key)}: {told}"
         for key, told in SOURCES.items()

@@ -98,10 +98,7 @@ def parser() -> VerbParser:
 
 
 def score_file(options: argparse.Namespace) -> Path:
-    """Writes the file with one more column and gives its path. The file is complete or not there.
-
-    Raises UserError for a file that cannot be read, a row that is not like the others and an empty sentence.
-    """
+    """Writes the file with one more column and gives its path. It is complete or not there. Errors: as `run`."""
     from juzhen.data.readers import DELIMITERS, read_table
 
     path = options.file
@@ -119,10 +116,14 @@ def score_file(options: argparse.Namespace) -> Path:
         raise UserError(f"{table.at(line)}: {reason}")
     first, second = _text_columns(table, options)
     scores = _scores(first, second, options, progress=True)
-    names = [*table.names, options.score_column] if table.names else None
     # The shortest digits that are read back as the same number: fewer would tie scores that lie close together.
-    columns = [*table.columns, [str(score) for score in scores]]
-    _write_table(output, names, columns, delimiter=DELIMITERS[kind], quoted=options.quoted)
+    rows = list(zip(*table.columns, map(str, scores), strict=True))
+    if table.names:
+        rows.insert(0, (*table.names, options.score_column))
+    delimiter = DELIMITERS[kind]
+    plain = "" if options.quoted else "".join(f"{delimiter.join(row)}\n" for row in rows)
+    with writing_to(f"--output {output}"):
+        write_text(output, csv_text(rows, delimiter=delimiter) if options.quoted else plain)
     return output
 
 
@@ -152,7 +153,7 @@ def _text_columns(table: "Table", options: argparse.Namespace) -> list[Sequence[
     columns = []
     for name in wanted:
         if name not in names and not (is_position(name) and int(name) < len(names)):
-            raise UserError(_no_column(name, table, options))
+            raise UserError(_no_column(name, names, table, options))
         position = place_in(names, name, str(options.file)) if name in names else int(name)
         for line, text in zip(table.lines, table.columns[position], strict=True):
             if fault := text_fault(text):
@@ -163,11 +164,10 @@ def _text_columns(table: "Table", options: argparse.Namespace) -> list[Sequence[
     return columns
 
 
-def _no_column(name: str, table: "Table", options: argparse.Namespace) -> str:
+def _no_column(name: str, names: Sequence[str], table: "Table", options: argparse.Namespace) -> str:
     """What to type where a column is not there: without --columns the first line may be a pair already."""
     from juzhen.data.verify import listed
 
-    names = table.names or [str(position) for position in range(len(table.columns))]
     hint = nearest(name, map(short, names))
     hint = hint if hint.startswith("did you mean") else f"known: {listed(names)}"
     told = f"{options.file}: no column {name}; {hint}. Choose with --columns A B"
@@ -215,12 +215,3 @@ def _tell_cut(encoder: "SentenceEncoder | CrossEncoder", first: Sequence[str], s
             f"{cut} are longer than the {cut.max_length} tokens that the encoder reads, and are cut there",
             file=sys.stderr,
         )
-
-
-def _write_table(
-    path: Path, names: list[str] | None, columns: list[Sequence[str]], *, delimiter: str, quoted: bool
-) -> None:
-    rows = [*([names] if names else []), *zip(*columns, strict=True)]
-    plain = "" if quoted else "".join(f"{delimiter.join(row)}\n" for row in rows)
-    with writing_to(f"--output {path}"):
-        write_text(path, csv_text(rows, delimiter=delimiter) if quoted else plain)

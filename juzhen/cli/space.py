@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from juzhen.cli.arguments import BATCH_TOKENS, SEED, VerbParser, data_folder
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.network import without_hub
-from juzhen.core.numerals import whole_number
 from juzhen.core.places import DATASETS
 from juzhen.core.whole import write_json
 
@@ -42,11 +41,8 @@ def parser() -> VerbParser:
         "--split", choices=("dev", "test", "train"), help="default: the first that has a file"
     )
     parser.add_argument("--file", type=Path, help="one text per line: .txt, also .zst or .gz")
-    parser.add_argument(
-        "--sentences",
-        type=whole_number("--sentences", least=10, expected="at least 10, such as 1000"),
-        help="texts of each set, at most (default: 1000)",
-    )
+    about = "texts of each set, at most (default: 1000)"
+    parser.add_count("--sentences", about, least=10, expected="at least 10, such as 1000")
     parser.add_seed(of="drawn texts")
     parser.add_data_dir()
     parser.add_batch_tokens()

@@ -1,13 +1,11 @@
 """`juzhen student`: a smaller encoder that begins with what a larger one knows."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from juzhen.cli.arguments import SEED, VerbParser, data_folder
 from juzhen.core.errors import UserError
-from juzhen.core.numerals import whole_number
-from juzhen.core.places import DATASETS
+from juzhen.core.network import without_hub
 
 
 def parser() -> VerbParser:
@@ -19,44 +17,27 @@ def parser() -> VerbParser:
     )
     parser.add_argument("teacher", help="a run, or the folder of an encoder")
     parser.add_argument("folder", type=Path, help="where the student is written")
-    parser.add_argument(
-        "--layers",
-        required=True,
-        type=whole_number("--layers", least=1, expected="at least 1 layer, such as 4"),
-        help="layers of the student",
+    parser.add_count(
+        "--layers", "layers of the student", expected="at least 1 layer, such as 4", required=True
     )
-    parser.add_argument(
-        "--dim",
-        type=whole_number("--dim", least=1, expected="a multiple of 64, such as 256"),
-        help="size of its states (default: the teacher's)",
-    )
+    about = "size of its states (default: the teacher's)"
+    parser.add_count("--dim", about, expected="a multiple of 64, such as 256")
     parser.add_argument(
         "--prompt",
         metavar="TEXT",
         help="what stands before each text that the teacher reads, such as 'query: ' (default: what its folder says); "
         "needs --dim below the teacher's",
     )
-    parser.add_argument(
-        "--vocabulary",
-        type=whole_number("--vocabulary", least=1, expected="some thousand tokens, such as 10000"),
-        help="tokens that are kept: those that the texts of --dataset need most (default: all)",
-    )
+    about = "tokens that are kept: those that the texts of --dataset need most (default: all)"
+    parser.add_count("--vocabulary", about, expected="some thousand tokens, such as 10000")
     parser.add_argument(
         "--tokenizer",
         help="folder of an encoder whose tokenizer is used instead; needs --dim below the teacher's",
     )
-    parser.add_argument(
-        "--dataset",
-        nargs="+",
-        default=[],
-        metavar="SET",
-        help="texts whose tokens are counted: text_tatoeba …",
-    )
-    parser.add_argument(
-        "--max-length",
-        type=whole_number("--max-length", least=3, expected="at least 3 tokens, such as 128"),
-        help="tokens per sentence (default: the teacher's)",
-    )
+    about = "texts whose tokens are counted: text_tatoeba …"
+    parser.add_argument("--dataset", nargs="+", default=[], metavar="SET", help=about)
+    about = "tokens per sentence (default: the teacher's)"
+    parser.add_count("--max-length", about, least=3, expected="at least 3 tokens, such as 128")
     parser.add_seed(of="weights that are not the teacher's")
     parser.add_data_dir()
     return parser
@@ -77,15 +58,14 @@ def run(
     data_dir: Path | None = None,
 ) -> None:
     """Reads the teacher and the texts, makes the student, writes it, and says how to go on."""
-    # An encoder is a folder here, the hub is never asked. transformers reads this when it is imported.
-    os.environ["HF_HUB_OFFLINE"] = "1"
+    without_hub()
     from juzhen.distill.student import student_of
     from juzhen.encoders.bundle import load_encoder, save_encoder
     from juzhen.mining.sets import read_set
 
     texts: list[str] = []
     for name in dataset:
-        _, examples = read_set(DATASETS, name, "train", data_dir=data_folder(data_dir))
+        _, examples = read_set(name, "train", data_dir=data_folder(data_dir))
         texts += list(examples.sentences)
     encoder = load_encoder(teacher).eval()
     size = encoder.backbone.config.hidden_size

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from juzhen.cli.arguments import BATCH_TOKENS, SEED, VerbParser, data_folder
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.network import without_hub
-from juzhen.core.numerals import whole_number
 from juzhen.core.places import DATASETS
 from juzhen.core.whole import write_json
 
@@ -30,11 +29,8 @@ def parser() -> VerbParser:
         help="0/1 pairs, NLI pairs, texts with classes: mrpc, qqp, snli, tnews …",
     )
     parser.add_data_dir()
-    parser.add_argument(
-        "--limit",
-        type=whole_number("--limit", least=10, expected="at least 10 rows, such as 20000"),
-        help="at most this many rows of each split",
-    )
+    about = "at most this many rows of each split"
+    parser.add_count("--limit", about, least=10, expected="at least 10 rows, such as 20000")
     parser.add_seed(of="drawn rows and folds")
     parser.add_batch_tokens()
     parser.add_argument("--output", type=Path, metavar="FILE", help="also write the numbers here, as JSON")

@@ -116,14 +116,9 @@ def _shallower(teacher: SentenceEncoder, layers: int, kept: np.ndarray) -> PreTr
     rows = token_embeddings(backbone).weight[torch.from_numpy(kept)].clone()
     table = backbone.resize_token_embeddings(len(kept))
     table.weight.copy_(rows)
-    _set_padding(backbone, kept)
+    padding = np.flatnonzero(kept == backbone.config.pad_token_id)
+    backbone.config.pad_token_id = int(padding[0]) if len(padding) else None
     return backbone
-
-
-def _set_padding(backbone: PreTrainedModel, kept: np.ndarray) -> None:
-    before = backbone.config.pad_token_id
-    found = np.flatnonzero(kept == before)
-    backbone.config.pad_token_id = int(found[0]) if len(found) else None
 
 
 @torch.no_grad()

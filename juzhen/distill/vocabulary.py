@@ -2,8 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Int
@@ -47,9 +46,9 @@ def most_needed(
         raise UserError(
             f"a vocabulary of {size:,}: the tokenizer has {len(tokenizer):,} tokens; ask for fewer"
         )
-    always = set(_added(tokenizer)) | {
-        number for token, number in tokenizer.get_vocab().items() if token == "▁"
-    }
+    spelt = tokenizer.get_vocab()
+    always = {*tokenizer.all_special_ids, *tokenizer.get_added_vocab().values()}
+    always |= {spelt["▁"]} if "▁" in spelt else set()
     if size <= len(always):
         raise UserError(
             f"a vocabulary of {size:,}: {len(always)} are special tokens alone; ask for some thousand"
@@ -80,7 +79,8 @@ def with_tokens(tokenizer: PreTrainedTokenizerBase, kept: Sequence[int]) -> PreT
             "only Unigram and WordPiece can"
         )
     spec["added_tokens"] = [one | {"id": number[one["id"]]} for one in spec["added_tokens"]]
-    _renumber((spec["post_processor"] or {}).get("special_tokens", {}).values(), number)
+    for one in (spec["post_processor"] or {}).get("special_tokens", {}).values():
+        one["ids"] = [number[old] for old in one["ids"]]
     made = Tokenizer.from_str(json.dumps(spec))
     return PreTrainedTokenizerFast(
         tokenizer_object=made,
@@ -88,12 +88,3 @@ def with_tokens(tokenizer: PreTrainedTokenizerBase, kept: Sequence[int]) -> PreT
         model_input_names=tokenizer.model_input_names,
         **tokenizer.special_tokens_map,
     )
-
-
-def _renumber(special: Iterable[dict[str, Any]], number: dict[int, int]) -> None:
-    for one in special:
-        one["ids"] = [number[old] for old in one["ids"]]
-
-
-def _added(tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    return [*tokenizer.all_special_ids, *tokenizer.get_added_vocab().values()]

@@ -25,22 +25,20 @@ def describe_rows(
 
     temperature  divides the scores of positive pairs; None where none are scored
     """
-    return {key: _described(one, cut.get(key), temperature) for key, one in sets.items()}
-
-
-def _described(one: Examples, left_out: Cut | None, temperature: float | None) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    if left_out is not None:
-        found["cut"] = asdict(left_out) | {"share": round(left_out.share, 6)}
-    found |= {
-        "rows": len(one),
-        "kind": str(one.kind),
-        "dropped": one.num_dropped,
-        "leaky": one.num_leaky,
-        "fingerprint": one.fingerprint,
-    }
-    if one.kind is Kind.POSITIVE_PAIR and one.split != "train":
-        found |= {"candidates": min(NUM_CANDIDATES, len(one)), "temperature": temperature}
+    found: Described = {}
+    for key, one in sets.items():
+        found[key] = {}
+        if (left_out := cut.get(key)) is not None:
+            found[key]["cut"] = asdict(left_out) | {"share": round(left_out.share, 6)}
+        found[key] |= {
+            "rows": len(one),
+            "kind": str(one.kind),
+            "dropped": one.num_dropped,
+            "leaky": one.num_leaky,
+            "fingerprint": one.fingerprint,
+        }
+        if one.kind is Kind.POSITIVE_PAIR and one.split != "train":
+            found[key] |= {"candidates": min(NUM_CANDIDATES, len(one)), "temperature": temperature}
     return found
 
 
@@ -59,12 +57,11 @@ def cut_in_training(
     """`train/set` → how many of its texts are cut, from the tokens that training reads; empty without an encoder."""
     if encoder is None:
         return {}
-    found = {}
-    for name, examples in sets.items():
-        is_running = isinstance(examples.sentences, TextTable)
-        lengths = None if is_running else collate.token_counts(examples)
-        found[f"train/{name}"] = cut_of(encoder, examples, lengths)
-    return found
+    lengths = {
+        name: None if isinstance(examples.sentences, TextTable) else collate.token_counts(examples)
+        for name, examples in sets.items()
+    }
+    return {f"train/{name}": cut_of(encoder, examples, lengths[name]) for name, examples in sets.items()}
 
 
 def cut_in_evaluation(

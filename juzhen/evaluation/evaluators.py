@@ -1,27 +1,88 @@
-"""What each kind of encoder does in an evaluation: which plan it has, and what it gives for a batch of it."""
+"""What a cross-encoder and the lexical baselines do in an evaluation: what they must see, and what they give for it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
-from juzhen.core.examples import NLI_CLASSES, Kind
+from juzhen.core.examples import NLI_CLASSES, Comparisons, Kind, SentenceUnion
 from juzhen.core.measures import UNSCORED_BY_BM25, UNSCORED_BY_PAIRS
 from juzhen.core.named import TF_IDF
 from juzhen.core.result import Score
+from juzhen.data.rankings import RankingSet
 from juzhen.data.transfer import TransferTask
 from juzhen.encoders.cross_encoder import CrossEncoder, similarity
-from juzhen.evaluation.cross_encoder_plan import CrossEncoderPlan
-from juzhen.evaluation.lexical_plan import BM25Plan, LexicalPlan
 from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Evaluator, Sets
+from juzhen.evaluation.ranked_lists import Matcher
 from juzhen.metrics.bm25 import BM25, CHARACTERS, K1, B, cut_of, require_bm25s
 from juzhen.metrics.classes import score_classes
+from juzhen.metrics.lexical import lexical_vectors, similarities
+from juzhen.metrics.ranking import COSINE_TEMPERATURE
+from juzhen.metrics.transfer import Features, combined
+
+
+class CrossEncoderPlan(EvaluationPlan):
+    """Scores every distinct pair of several sets once; (a, b) and (b, a) are two pairs.
+
+    Of what the model gives for a pair, the first number is its score; others are its class logits. Raises UserError
+    for a ranking without candidates: each query would have to be read with each document.
+    """
+
+    temperature = 1.0
+
+    def __init__(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> None:
+        super().__init__(sets)
+        union = SentenceUnion([*self.sets, *(one.texts for one in self.rankings)])
+        self._compared = [union.comparisons(place) for place in range(len(self.sets))]
+        pairs = [np.stack([one.first, one.second], axis=1) for one in self._compared]
+        for place, one in enumerate(self.rankings, start=len(self.sets)):
+            candidates = _candidates(one)
+            queries = np.repeat(np.arange(len(one.queries)), [len(named) for named in candidates])
+            places = np.stack([queries, len(one.queries) + np.concatenate(candidates)], axis=1)
+            pairs.append(union.rows(place)["text"][places])
+        distinct, rows = np.unique(
+            np.concatenate([np.empty((0, 2), np.int64), *pairs]), axis=0, return_inverse=True
+        )
+        self._rows = np.split(rows.ravel(), np.cumsum([len(one) for one in pairs])[:-1])[: len(pairs)]
+        first, second = distinct.astype(np.int32).T
+        columns = {"text_a": first, "text_b": second}
+        pairs_once = replace(union.examples, kind=Kind.SCORED_PAIR, columns=columns)
+        self.examples = pairs_once if len(distinct) else NOTHING
+
+    def scores(self, outputs: Float[np.ndarray, "pairs outputs"]) -> list[np.ndarray]:
+        found = zip(self._compared, self._rows, strict=False)
+        return [compared.shaped(outputs[rows, 0]) for compared, rows in found]
+
+    def logits(self, outputs: Float[np.ndarray, "pairs outputs"]) -> list[Float[np.ndarray, "rows classes"]]:
+        """Class logits per row of each set; without columns where the model has no classes."""
+        return [outputs[rows, 1:] for rows in self._rows[: len(self.sets)]]
+
+    def matchers(self, outputs: Float[np.ndarray, "pairs outputs"]) -> list[Matcher]:
+        of_rankings = zip(self.rankings, self._rows[len(self.sets) :], strict=True)
+        return [_pair_matcher(one, outputs[rows, 0]) for one, rows in of_rankings]
+
+
+def _candidates(one: RankingSet) -> list[Int[np.ndarray, "documents"]]:
+    """The candidates of each query, each once. Raises UserError where there are none."""
+    if one.candidates is None:
+        raise UserError(
+            f"{one.column}: a cross-encoder would have to read each of {len(one.queries):,} queries with each of "
+            f"{len(one.corpus):,} documents; give candidates, or rank with a bi-encoder"
+        )
+    return [np.unique(named) for named in one.candidates]
+
+
+def _pair_matcher(one: RankingSet, scores: Float[np.ndarray, "pairs"]) -> Matcher:
+    ends = np.cumsum([len(named) for named in _candidates(one)])
+    of_queries = np.split(scores, ends[:-1])
+    return lambda some, others: np.stack([of_queries[query] for query in some])
 
 
 class PairEvaluator(Evaluator):
@@ -42,12 +103,58 @@ class PairEvaluator(Evaluator):
 
     def finished(self, plan: EvaluationPlan, outputs: np.ndarray) -> dict[str, Score]:
         assert isinstance(plan, CrossEncoderPlan)  # made by `plan`
-        found: dict[str, Score] = {}
-        for one, logits in zip(plan.sets, plan.logits(outputs), strict=True):
-            if one.kind is Kind.NLI_PAIR and logits.shape[1] == len(NLI_CLASSES):
-                for metric, score in score_classes(logits, one).items():
-                    found[f"{one.split}/{one.name}/{metric}"] = score
+        return {
+            f"{one.split}/{one.name}/{metric}": score
+            for one, logits in zip(plan.sets, plan.logits(outputs), strict=True)
+            if one.kind is Kind.NLI_PAIR and logits.shape[1] == len(NLI_CLASSES)
+            for metric, score in score_classes(logits, one).items()
+        }
+
+
+def pair_logits(encoder: CrossEncoder, batch: Batch) -> Float[Tensor, "batch outputs"]:
+    """The mean over the orders in which the batch holds each pair."""
+    every = encoder(batch.tokens)
+    return torch.stack([every[rows] for rows in batch.columns.values()]).mean(dim=0)
+
+
+class LexicalPlan(EvaluationPlan):
+    """Nothing passes through a network: scores come from the texts alone."""
+
+    temperature = COSINE_TEMPERATURE
+    examples = NOTHING
+
+    def scores(self, outputs: np.ndarray) -> list[np.ndarray]:
+        """Counted over the rows of each set, see `juzhen.metrics.lexical.lexical_scores`."""
+        scored = []
+        for one in self.sets:
+            counted = [text for column in one.columns for text in one.texts(column)]
+            vectors = lexical_vectors(one.sentences, counted=counted)
+            scored.append(Comparisons.of(one).scored(partial(similarities, vectors)))
+        return scored
+
+    def matchers(self, outputs: np.ndarray) -> list[Matcher]:
+        return [_lexical_matcher(one) for one in self.rankings]
+
+    def features(self, outputs: np.ndarray) -> list[dict[str, Features]]:
+        """Counted over the rows that a classifier learns from, or over all where it is judged in folds."""
+        found = []
+        for task in self.tasks:
+            texts = {name: [one.texts(column) for column in one.columns] for name, one in task.splits.items()}
+            learnt = [texts["train"]] if "train" in texts else texts.values()
+            counted = [text for columns in learnt for column in columns for text in column]
+            vectors = partial(lexical_vectors, counted=counted)
+            found.append({name: combined([*map(vectors, its)], task.kind) for name, its in texts.items()})
         return found
+
+
+def _lexical_matcher(one: RankingSet) -> Matcher:
+    """Terms are counted over the documents."""
+    queries, documents = (lexical_vectors(texts, counted=one.corpus) for texts in (one.queries, one.corpus))
+
+    def score(some: np.ndarray, others: np.ndarray | None) -> Float[np.ndarray, "queries documents"]:
+        return (queries[some] @ (documents if others is None else documents[others]).T).toarray()
+
+    return score
 
 
 class LexicalEvaluator(Evaluator):
@@ -59,6 +166,32 @@ class LexicalEvaluator(Evaluator):
         return torch.zeros(len(batch))
 
 
+class BM25Plan(LexicalPlan):
+    """Rankings by the terms that a query shares with a document; see `juzhen.metrics.bm25`.
+
+    index  makes the BM25 of a corpus
+
+    Documents without a term of the query come last, in their order. Raises UserError for sets that are no rankings.
+    """
+
+    def __init__(self, sets: Sets, *, index: Callable[[Sequence[str]], BM25] = BM25) -> None:
+        super().__init__(sets)
+        self._index = index
+        for one in self.sets:
+            raise UserError(f"{one.split}/{one.name}: {UNSCORED_BY_BM25[one.kind]}")
+
+    def matchers(self, outputs: np.ndarray) -> list[Matcher]:
+        return [_bm25_matcher(one, self._index(one.corpus)) for one in self.rankings]
+
+
+def _bm25_matcher(one: RankingSet, index: BM25) -> Matcher:
+    def score(some: np.ndarray, others: np.ndarray | None) -> Float[np.ndarray, "queries documents"]:
+        scores = np.stack([index.scores(one.queries[query]) for query in some.tolist()])
+        return scores if others is None else scores[:, others]
+
+    return score
+
+
 class BM25Evaluator(LexicalEvaluator):
     """BM25, which has no encoder either; numbers as of `juzhen.metrics.bm25.BM25`.
 
@@ -66,7 +199,6 @@ class BM25Evaluator(LexicalEvaluator):
     """
 
     unscored = UNSCORED_BY_BM25
-    plan_type = BM25Plan
 
     def __init__(self, *, tokens: str = CHARACTERS, k1: float = K1, b: float = B) -> None:
         require_bm25s()
@@ -80,12 +212,6 @@ class BM25Evaluator(LexicalEvaluator):
 def lexical_evaluator(name: str, **numbers: Any) -> LexicalEvaluator:
     """That of a model in LEXICAL, with the numbers of its configuration. Errors: as `BM25Evaluator`."""
     return LexicalEvaluator() if name == TF_IDF else BM25Evaluator(**numbers)
-
-
-def pair_logits(encoder: CrossEncoder, batch: Batch) -> Float[Tensor, "batch outputs"]:
-    """The mean over the orders in which the batch holds each pair."""
-    every = encoder(batch.tokens)
-    return torch.stack([every[rows] for rows in batch.columns.values()]).mean(dim=0)
 
 
 def embedding_cache_dir(is_kept: bool, cache_dir: str | None) -> str | None:

@@ -15,7 +15,7 @@ from juzhen.data.leaks import Seen, SeenRows
 from juzhen.data.loading import JobData, load_job_data
 from juzhen.evaluation.describe import Described, with_leaks
 from juzhen.evaluation.devices import device_name
-from juzhen.evaluation.evaluators import LexicalEvaluator, PairEvaluator, lexical_evaluator
+from juzhen.evaluation.evaluators import PairEvaluator, lexical_evaluator
 from juzhen.evaluation.finished import Descriptions, FinishedRun, is_lexical
 from juzhen.evaluation.plan import Evaluator
 from juzhen.evaluation.run import AnyEncoder, Pass, open_encoder
@@ -74,7 +74,8 @@ class LateColumns:
         the run would have learnt something else with these sets in its evaluation.
         """
         result = Result.read(run.folder)
-        lexical, changes = _lexical(result), Changes()
+        model, changes = result.config["model"], Changes()
+        lexical = lexical_evaluator(name_of(model), **numbers_of(model)) if is_lexical(result) else None
         unscored = _unscored(run) if lexical is None else lexical.unscored
         for name in [name for name, one in sets.items() if one["kind"] in unscored]:
             changes.notes.append(f"{name} is not scored: {unscored[sets[name]['kind']]}")
@@ -101,7 +102,8 @@ class LateColumns:
             scores, rows = self._scored(lexical or run.folder, data, settings, seen)
         if result.untrained and (self.again or any(_key(one) not in result.data for one in data.evaluation)):
             before = self._before_training(run, result, data, settings, changes)
-        self._merge(result, scores, before, data, changes)
+        for place, kept, found in (("", result.scores, scores), ("untrained ", result.untrained, before)):
+            self._merge(kept, found, data, changes, place=place)
         result.data |= {key: one for key, one in rows.items() if self.again or key not in result.data}
         result.data = with_leaks(result.data, seen)
         result.transfer |= {task.name: task.described() for task in data.tasks}
@@ -176,28 +178,22 @@ class LateColumns:
 
     def _merge(
         self,
-        result: Result,
+        kept: dict[str, Score],
         found: Mapping[str, Score],
-        before: Mapping[str, Score],
         data: JobData,
         changes: Changes,
+        *,
+        place: str,
     ) -> None:
-        """Puts new scores into the result; one that exists is touched only when it is to be replaced."""
-        for place, scores, new in (("", result.scores, found), ("untrained ", result.untrained, before)):
-            for key, score in new.items():
-                old, is_read = scores.get(key), key.rpartition("/")[0] not in data.absent
-                if old is None or (old.value is None and is_read):
-                    scores[key] = score
-                    changes.added += [f"{place}{key}"] if score.value is not None else []
-                elif self.again and is_read and old != score:
-                    scores[key] = score
-                    changes.moved[f"{place}{key}"] = [old.value, score.value]
-
-
-def _lexical(result: Result) -> LexicalEvaluator | None:
-    """What scores the sets of a lexical baseline; None for a run with an encoder."""
-    model = result.config["model"]
-    return lexical_evaluator(name_of(model), **numbers_of(model)) if is_lexical(result) else None
+        """Puts new scores among those of the result; one that exists is touched only when it is to be replaced."""
+        for key, score in found.items():
+            old, is_read = kept.get(key), key.rpartition("/")[0] not in data.absent
+            if old is None or (old.value is None and is_read):
+                kept[key] = score
+                changes.added += [f"{place}{key}"] if score.value is not None else []
+            elif self.again and is_read and old != score:
+                kept[key] = score
+                changes.moved[f"{place}{key}"] = [old.value, score.value]
 
 
 def _unscored(run: FinishedRun) -> Mapping[Kind, str]:

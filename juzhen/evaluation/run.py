@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -67,23 +67,26 @@ class Pass:
         self, sets: Sets, tasks: Sequence[TransferTask] = (), *, seen: Mapping[str, Seen]
     ) -> tuple[Evaluation, Described]:
         """The scores, and what is known of the rows that were scored."""
-        evaluation, evaluator, collate = self.settings.evaluation, self._evaluator(), self._collator()
-        plan, outputs = self._encoded(evaluator, collate, sets, tasks)
-        how: dict[str, Any] = {
-            "bootstrap_samples": evaluation.bootstrap_samples,
-            "seed": self.settings.seed,
-            "rankings": evaluation.rankings,
-        }
-        found = measure(evaluator, plan, outputs, seen=seen, **how)
+        evaluation = self.settings.evaluation
+        plan, outputs = self._encoded(sets, tasks)
+        found = measure(
+            self.evaluator,
+            plan,
+            outputs,
+            seen=seen,
+            rankings=evaluation.rankings,
+            bootstrap_samples=evaluation.bootstrap_samples,
+            seed=self.settings.seed,
+        )
         rows = {f"{one.split}/{one.name}": one for one in sets if isinstance(one, Examples)}
-        cut = cut_in_evaluation(self._network, collate, plan)
+        cut = cut_in_evaluation(self._network, self._collate, plan)
         return found, with_leaks(describe_rows(rows, cut, temperature=plan.temperature), seen)
 
     def lists(
         self, ranking: RankingSet, *, depth: int
     ) -> tuple[Int[np.ndarray, "queries depth"], Callable[[int], float]]:
         """The documents of every query, best first; and what finds those of one again, and gives the seconds."""
-        plan, outputs = self._encoded(self._evaluator(), self._collator(), [ranking])
+        plan, outputs = self._encoded([ranking])
         (found,), (score,) = plan.ranked(outputs, depth=depth), plan.matchers(outputs)
 
         def find(query: int) -> float:
@@ -95,23 +98,13 @@ class Pass:
 
         return found, find
 
-    def _encoded(
-        self,
-        evaluator: Evaluator,
-        collate: SentenceCollator | None,
-        sets: Sets,
-        tasks: Sequence[TransferTask] = (),
-    ) -> tuple[EvaluationPlan, np.ndarray]:
-        plan = evaluator.plan(sets, tasks)
-        evaluator.begin(plan)
-        return plan, self._outputs(evaluator, plan, collate)
-
     @property
     def _network(self) -> SentenceEncoder | CrossEncoder | None:
         """None: nothing is encoded."""
         return None if isinstance(self.encoder, LexicalEvaluator) else self.encoder
 
-    def _evaluator(self) -> Evaluator:
+    @cached_property
+    def evaluator(self) -> Evaluator:
         if isinstance(self.encoder, LexicalEvaluator):
             return self.encoder
         if isinstance(self.encoder, CrossEncoder):
@@ -124,7 +117,8 @@ class Pass:
             precision=self.settings.hardware.precision,
         )
 
-    def _collator(self) -> SentenceCollator | None:
+    @cached_property
+    def _collate(self) -> SentenceCollator | None:
         encoder = self._network
         if encoder is None:
             return None
@@ -142,13 +136,13 @@ class Pass:
             return PromptCollator(tokenize, encoder)
         return SentenceCollator(tokenize, encoder.collate, sides=tokenize)
 
-    def _outputs(
-        self, evaluator: Evaluator, plan: EvaluationPlan, collate: SentenceCollator | None
-    ) -> np.ndarray:
-        """What the encoder gives for each row of the plan, in order."""
-        encoder = self._network
+    def _encoded(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> tuple[EvaluationPlan, np.ndarray]:
+        """A plan, and what the encoder gives for each row of it, in order."""
+        plan = self.evaluator.plan(sets, tasks)
+        self.evaluator.begin(plan)
+        encoder, collate = self._network, self._collate
         if plan.examples is NOTHING or encoder is None or collate is None:
-            return np.zeros((1, 1), dtype=np.float32)
+            return plan, np.zeros((1, 1), dtype=np.float32)
         hardware = self.settings.hardware
         lengths, outputs = collate.row_lengths(plan.examples), []
         order = TokenBudget(lengths, max_tokens=hardware.eval_batch_tokens)
@@ -156,10 +150,10 @@ class Pass:
         with _prepared(encoder, hardware) as device, bars as bar:
             task = bar.add_task("encoding", total=len(lengths))
             for rows in order:
-                found = evaluator.output(collate(plan.examples, rows).to(device))
+                found = self.evaluator.output(collate(plan.examples, rows).to(device))
                 outputs.append((rows, found.float().cpu().numpy()))
                 bar.advance(task, len(rows))
-        return assemble_outputs(outputs, len(plan.examples))
+        return plan, assemble_outputs(outputs, len(plan.examples))
 
 
 @contextmanager
@@ -228,7 +222,7 @@ def evaluate(
     run = Pass(opened, settings, cache_dir, progress)
     data = JobData({}, [])
     if settings.evaluate:
-        data = load_job_data(settings, {}, unscored=run._evaluator().unscored)
+        data = load_job_data(settings, {}, unscored=run.evaluator.unscored)
     rows = SeenRows([one for one in (*data.evaluation, *loaded) if isinstance(one, Examples)])
     rows.learn({str(number): one for number, one in enumerate(trained_on)})
     found, _ = run([*data.evaluation, *loaded], data.tasks, seen=rows.seen() if trained_on else {})

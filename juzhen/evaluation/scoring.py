@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -52,19 +53,22 @@ def measure(
     outputs: np.ndarray,
     *,
     seen: Mapping[str, Seen],
-    bootstrap_samples: int,
-    seed: int,
     rankings: Sequence[str] = (),
+    **how: int,
 ) -> Evaluation:
     """Scores everything that is planned, from what the encoder gave for `plan.examples`.
 
     seen      `split/dataset` → rows, or queries, that training has seen: these sets are scored without them too
     rankings  measures of rankings besides RANKINGS
+    how       bootstrap_samples and seed, as `score_set` takes them
     """
-    how = {"bootstrap_samples": bootstrap_samples, "seed": seed}
     scores = plan.scores(outputs)
     found = score_sets(plan.sets, scores, temperature=plan.temperature, seen=seen, **how)
-    found |= score_tasks(plan, outputs, **how)
+    for task, features in zip(plan.tasks, plan.features(outputs) if plan.tasks else (), strict=True):
+        labels = task.labels
+        splits = {split: (of_rows, labels[split]) for split, of_rows in features.items()}
+        reached = classify(splits, confidence=CONFIDENCE, **how)
+        found |= {f"{task.judged}/{task.name}/{metric}": one for metric, one in reached.as_scores().items()}
     per_query: dict[str, np.ndarray] = {}
     measures = list(dict.fromkeys([*RANKINGS, *rankings]))
     depth = max(ranking_measure(name)[1] for name in measures)
@@ -116,40 +120,26 @@ def score_sets(
     sets: Sequence[Examples],
     scores: Sequence[np.ndarray],
     *,
-    temperature: float = COSINE_TEMPERATURE,
-    bootstrap_samples: int,
-    seed: int,
     seen: Mapping[str, Seen],
+    temperature: float = COSINE_TEMPERATURE,
+    **how: int,
 ) -> dict[str, Score]:
     """Metric key `split/dataset/metric` → Score for every set; thresholds come from the dev split of the same set.
 
-    seen  `split/dataset` → rows that training has seen: these sets are scored without them too
+    seen, how  as of `measure`
     """
-    how = {"bootstrap_samples": bootstrap_samples, "seed": seed}
     dev = {one.name: (values, one) for one, values in zip(sets, scores, strict=True) if one.split == "dev"}
     found: dict[str, Score] = {}
     for one, values in zip(sets, scores, strict=True):
+        column = f"{one.split}/{one.name}"
         left_out = np.isneginf(values) & (values.ndim > 1)  # candidates that are no wrong answer
-        require_finite(values[~left_out], f"{one.split}/{one.name}")
+        require_finite(values[~left_out], column)
         fitted_on = None if one.split == "dev" else dev.get(one.name)
         metrics = score_set(values, one, dev=fitted_on, temperature=temperature, **how)
-        if (column := f"{one.split}/{one.name}") in seen:
+        if column in seen:
             metrics |= score_unseen(values, one, seen[column].rows, temperature=temperature, **how)
         found |= {f"{column}/{metric}": score for metric, score in metrics.items()}
     return found | score_together(sets, scores, found, **how)
-
-
-def score_tasks(
-    plan: EvaluationPlan, outputs: np.ndarray, *, bootstrap_samples: int, seed: int
-) -> dict[str, Score]:
-    """Metric key → Score of the classifier of every task, under the split that it is judged on."""
-    found: dict[str, Score] = {}
-    for task, features in zip(plan.tasks, plan.features(outputs) if plan.tasks else (), strict=True):
-        labels = task.labels
-        splits = {split: (of_rows, labels[split]) for split, of_rows in features.items()}
-        reached = classify(splits, seed=seed, bootstrap_samples=bootstrap_samples, confidence=CONFIDENCE)
-        found |= {f"{task.judged}/{task.name}/{metric}": one for metric, one in reached.as_scores().items()}
-    return found
 
 
 CONFIDENCE = 0.95
@@ -271,34 +261,19 @@ NEED_A_THRESHOLD = ("accuracy", "f1")
 """Left out: a threshold would be fitted on rows of which some were seen as well."""
 
 
-def score_unseen(
-    scores: np.ndarray,
-    examples: Examples,
-    seen: np.ndarray,
-    *,
-    bootstrap_samples: int,
-    seed: int,
-    temperature: float = COSINE_TEMPERATURE,
-) -> dict[str, Score]:
+def score_unseen(scores: np.ndarray, examples: Examples, seen: np.ndarray, **how: Any) -> dict[str, Score]:
     """`spearman_without_leaks` and the like, with intervals and counts of their own; empty where nothing was seen.
 
     scores  the model's similarity per row of `examples`, (rows,), as for the score of the whole set
     seen    positions of rows that training has seen
+    how     bootstrap_samples, seed and temperature, as `score_set` takes them
 
-    Everything else is as `score_set` takes it. A value is None where the other rows have no correlation: none is left,
-    or one side is constant.
+    A value is None where the other rows have no correlation: none is left, or one side is constant.
     """
     if not len(seen):
         return {}
     rest = np.setdiff1d(np.arange(len(examples)), seen)
-    found = score_set(
-        scores[rest],
-        examples.select(rest),
-        dev=None,
-        bootstrap_samples=bootstrap_samples,
-        seed=seed,
-        temperature=temperature,
-    )
+    found = score_set(scores[rest], examples.select(rest), dev=None, **how)
     return {
         f"{metric}{WITHOUT_LEAKS}": score for metric, score in found.items() if metric not in NEED_A_THRESHOLD
     }

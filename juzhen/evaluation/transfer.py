@@ -7,6 +7,7 @@ import numpy as np
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
 from juzhen.core.transfer import KINDS
+from juzhen.data.loading import cut
 from juzhen.data.transfer import TransferTask
 from juzhen.encoders import SentenceEncoder
 from juzhen.metrics.transfer import Features, TransferScore, classify, combined
@@ -25,7 +26,7 @@ def transfer(
     splits  train, dev and test; None where there is no file
     limit   at most this many rows of each split, drawn with the seed
     """
-    there = {name: _drawn(one, limit, seed) for name, one in splits.items() if one is not None}
+    there = {name: cut(one, limit, seed) for name, one in splits.items() if one is not None}
     if not there:
         raise UserError("no split has a file; type --data-dir <folder that holds the data sets>")
     task = TransferTask(next(iter(there.values())).name, there)
@@ -37,12 +38,6 @@ def transfer(
     labels = task.labels
     data = {name: (_features(encoder, one, batch_tokens), labels[name]) for name, one in there.items()}
     return classify(data, seed=seed)
-
-
-def _drawn(examples: Examples, limit: int | None, seed: int) -> Examples:
-    if limit is None or len(examples) <= limit:
-        return examples
-    return examples.select(np.sort(np.random.default_rng(seed).permutation(len(examples))[:limit]))
 
 
 def _features(encoder: SentenceEncoder, examples: Examples, batch_tokens: int) -> Features:

@@ -26,6 +26,8 @@ SAMPLE = 200
 LEXICAL_AT_ONCE = 32
 
 Advance = Callable[[int], None]
+Numbers = Int[np.ndarray, "pairs"]
+Scores = Float[np.ndarray, "pairs"]
 Found = tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]
 
 
@@ -42,9 +44,7 @@ class Source(Protocol):
     def search(self, queries: Int[np.ndarray, "queries"], k: int, advance: Advance) -> Found:
         """Documents and scores, best first; −1 and −inf where a list has ended."""
 
-    def score(
-        self, queries: Int[np.ndarray, "pairs"], documents: Int[np.ndarray, "pairs"]
-    ) -> Float[np.ndarray, "pairs"]:
+    def score(self, queries: Numbers, documents: Numbers) -> Scores:
         """The score of each pair, float32."""
 
 
@@ -102,15 +102,11 @@ class EncoderSource:
             return self._index.search(self._vectors[0][queries], k, advance=advance)
         return exact_search(self._vectors[0][queries], self._vectors[1], k, advance=advance)
 
-    def score(
-        self, queries: Int[np.ndarray, "pairs"], documents: Int[np.ndarray, "pairs"]
-    ) -> Float[np.ndarray, "pairs"]:
+    def score(self, queries: Numbers, documents: Numbers) -> Scores:
         return pair_products(*self._vectors, queries, documents)
 
-    def recall(self, k: int, *, seed: int) -> float | None:
-        """Share of the `k` nearest documents that the index finds, over SAMPLE queries; None for exact search."""
-        if self._kind == "exact":
-            return None
+    def recall(self, k: int, *, seed: int) -> float:
+        """Share of the `k` nearest documents that the index finds, over SAMPLE queries."""
         first, second = self._vectors
         drawn = np.random.default_rng(seed).permutation(len(first))[:SAMPLE]
         found = self.search(drawn, k, lambda count: None)[0]
@@ -140,9 +136,7 @@ class LexicalSource:
             advance(len(some))
         return np.concatenate([one for one, _ in found]), np.concatenate([one for _, one in found])
 
-    def score(
-        self, queries: Int[np.ndarray, "pairs"], documents: Int[np.ndarray, "pairs"]
-    ) -> Float[np.ndarray, "pairs"]:
+    def score(self, queries: Numbers, documents: Numbers) -> Scores:
         return self._bm25.pair_scores([self._texts[query] for query in queries], documents)
 
 
@@ -200,11 +194,10 @@ def pooled(
     unknown = np.isnan(score)
     score[unknown] = sources[0].score(query[unknown], document[unknown])
     rank[rank == last] = 0
-    names = np.array([_names(sources, one) for one in range(1 << len(sources))], dtype=object)
+    found_by = [
+        [source.name for number, source in enumerate(sources) if one >> number & 1]
+        for one in range(1 << len(sources))
+    ]
+    names = np.array(["+".join(found) or RANDOM for found in found_by], dtype=object)
     order = np.lexsort((document, -score, rank == 0, query))
     return Pool(query[order], document[order], rank[order], score[order], names[bits[order]])
-
-
-def _names(sources: Sequence[Source], bits: int) -> str:
-    found = [source.name for number, source in enumerate(sources) if bits >> number & 1]
-    return "+".join(found) or RANDOM

@@ -19,7 +19,7 @@ from juzhen.core.whole import write_text, writing_to
 from juzhen.data.spec import DatasetConfig
 from juzhen.data.views import apply_view
 from juzhen.metrics.correlation import spearman
-from juzhen.mining.written import write_description
+from juzhen.mining.sets import write_description
 
 PAIR_KINDS = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR, Kind.POSITIVE_PAIR)
 COLUMNS = ("sentence1", "sentence2", "score")

@@ -8,9 +8,8 @@ from jaxtyping import Bool, Float, Int
 from juzhen.core.examples import Examples, Kind, negative_columns
 from juzhen.data.retrieval import as_ranking, as_retrieval
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.mining.candidates import Advance, EncoderSource, Found, Source
-from juzhen.mining.choose import chosen
-from juzhen.mining.filters import REASONS, Known, Reason
+from juzhen.mining.candidates import Advance, EncoderSource, Found, Numbers, Scores, Source
+from juzhen.mining.filters import REASONS, Known, Reason, chosen
 from juzhen.mining.negatives import PORTION
 from juzhen.mining.options import LOWEST, OWN, MiningOptions
 from juzhen.mining.portion import Miner
@@ -35,9 +34,7 @@ class InForce:
     scores: Float[np.ndarray, "places negatives"]
     is_hard: Bool[np.ndarray, "places negatives"]
 
-    def score(
-        self, places: Int[np.ndarray, "pairs"], documents: Int[np.ndarray, "pairs"]
-    ) -> Float[np.ndarray, "pairs"]:
+    def score(self, places: Numbers, documents: Numbers) -> Scores:
         """Those at their mining; NaN where the document is no hard negative there."""
         is_it = (self.documents[places] == documents[:, None]) & self.is_hard[places]
         scores = np.where(is_it, self.scores[places], 0).sum(axis=1)
@@ -64,9 +61,7 @@ class Staying:
         documents = np.stack([np.pad(one, (width - len(one), 0), constant_values=-1) for one in own])
         return documents, np.zeros(documents.shape, dtype=np.float32)
 
-    def score(
-        self, queries: Int[np.ndarray, "pairs"], documents: Int[np.ndarray, "pairs"]
-    ) -> Float[np.ndarray, "pairs"]:
+    def score(self, queries: Numbers, documents: Numbers) -> Scores:
         """NaN: the first source scores."""
         return np.full(len(queries), np.nan, dtype=np.float32)
 
@@ -127,9 +122,8 @@ class MinedRows:
         scores, stays = pool.score, None
         if before is not None:
             then = before.score(pool.query, pool.document)
-            is_easy = (EASIER * scores < then) & (
-                np.abs(scores) < FAR
-            )  # never where there is no score of then
+            # Never where there is no score of then.
+            is_easy = (EASIER * scores < then) & (np.abs(scores) < FAR)
             codes[is_easy & (codes == 0)] = REASONS.index(Reason.BECOME_EASY)
             stays = ~np.isnan(then)
             scores = np.where(stays, then, scores)
@@ -138,9 +132,7 @@ class MinedRows:
         rows = pool.query[taken] - first
         places = np.arange(len(taken)) - np.searchsorted(rows, rows)
         shape = int(end - first), miner.options.negatives
-        found = InForce(
-            np.full(shape, -1, np.int32), np.zeros(shape, np.float32), np.zeros(shape, dtype=np.bool_)
-        )
+        found = InForce(np.full(shape, -1, np.int32), np.zeros(shape, np.float32), np.zeros(shape, np.bool_))
         found.documents[rows, places] = pool.document[taken]
         found.scores[rows, places] = scores[taken]
         found.is_hard[rows, places] = pool.rank[taken] > 0

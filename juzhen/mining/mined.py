@@ -3,7 +3,7 @@
 import csv
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from juzhen.data.spec import DatasetConfig
 from juzhen.mining.filters import REASONS, SUSPECTED, Reason
 from juzhen.mining.options import OWN, MiningOptions
 from juzhen.mining.portion import COUNTS, WRITING
-from juzhen.mining.written import write_description
+from juzhen.mining.sets import write_description
 
 METADATA = b"juzhen"
 
@@ -56,22 +56,20 @@ class Mined:
         left             rows with enough negatives, and as if there were no threshold (`rows_without`); candidates that
                          no other rule refuses, and those that the threshold does
         """
-        reasons: Counter[str] = Counter()
-        known, left = [0, 0, 0, 0], Counter[str]()
-        rules: dict[str, list[int]] = {}
-        for path in self.portions:
-            counts = json.loads(pq.read_schema(path).metadata[COUNTS])
-            reasons.update(counts["reasons"])
-            known = [sum(pair) for pair in zip(known, counts["known"], strict=True)]
-            left.update(counts["left"])
-            for reason, numbers in counts["rules"].items():
-                so_far = rules.get(reason, [0, 0, 0, 0])
-                rules[reason] = [sum(pair) for pair in zip(so_far, numbers, strict=True)]
+        counts = [json.loads(pq.read_schema(path).metadata[COUNTS]) for path in self.portions]
+        reasons, left = Counter[str](), Counter[str]()
+        for one in counts:
+            reasons.update(one["reasons"])
+            left.update(one["left"])
         names = ("known_before", "false_negatives_before", "known_after", "false_negatives_after")
         return {
             "reasons": dict(sorted(reasons.items())),
-            **dict(zip(names, known, strict=True)),
-            "rules": {reason: rules[reason] for reason in REASONS if reason in rules},
+            **dict(zip(names, _sums(one["known"] for one in counts), strict=True)),
+            "rules": {
+                reason: _sums(one["rules"][reason] for one in counts)
+                for reason in REASONS
+                if reason in counts[0]["rules"]
+            },
             "left": dict(left),
             **self.measured,
         }
@@ -79,47 +77,29 @@ class Mined:
     def rows(self) -> Iterator[list[str]]:
         """Anchor, positive and `options.negatives` negatives; queries for which there are fewer have no row.
 
-        A query has a row for each of its positives, those that were relabelled last.
+        A query has a row for each of its positives, those that were relabelled last; with `share_of=own` for each that
+        has enough of its own.
         """
-        if self.options.share_of == OWN:
-            yield from self._own_rows()
-            return
+        own = self.options.share_of == OWN
+        chosen, masked = ("chosen_for", "masked_for") if own else ("chosen", "masked")
         for path in self.portions:
-            columns = ["query", "document", "reason", "chosen", "masked"]
+            columns = ["query", "document", "reason", chosen, masked]
             table = pq.read_table(path, columns=columns).to_pydict()
-            negatives: dict[int, list[int | None]] = {}
+            # Query and positive, None: all of its positives → documents, None: the positive itself.
+            negatives: dict[tuple[int, int | None], list[int | None]] = {}
             relabelled: dict[int, list[int]] = {}
             for query, document, reason, is_chosen, is_masked in zip(*table.values(), strict=True):
-                if is_chosen or is_masked:
-                    negatives.setdefault(query, []).append(document if is_chosen else None)
-                elif reason in SUSPECTED and self.options.false_negatives == "relabel":
+                for one, places in ((document, is_chosen), (None, is_masked)):
+                    for place in places if own else [None] if places else []:
+                        negatives.setdefault((query, place), []).append(one)
+                if self.options.false_negatives == "relabel" and reason in SUSPECTED:
                     relabelled.setdefault(query, []).append(document)
-            for query, documents in negatives.items():
-                if len(documents) == self.options.negatives:
-                    yield from self._rows_of(query, documents, relabelled.get(query, []))
-
-    def _own_rows(self) -> Iterator[list[str]]:
-        """Those whose negatives were chosen for the row's own positive."""
-        names = ["query", "document", "chosen_for", "masked_for"]
-        for path in self.portions:
-            table = pq.read_table(path, columns=names).to_pydict()
-            negatives: dict[tuple[int, int], list[int]] = {}
-            for query, document, *places in zip(*table.values(), strict=True):
-                for own, positives in zip((False, True), places, strict=True):
-                    for positive in positives:
-                        found = negatives.setdefault((query, positive), [])
-                        found.append(positive if own else document)
             for query in dict.fromkeys(query for query, _ in negatives):
-                for positive in self.ranking.relevant[query]:
-                    documents = negatives.get((query, positive), [])
+                for positive in [*self.ranking.relevant[query], *relabelled.get(query, [])]:
+                    documents = negatives.get((query, positive if own else None), [])
                     if len(documents) == self.options.negatives:
-                        texts = [self.ranking.corpus[one] for one in (positive, *documents)]
-                        yield [self.ranking.queries[query], *texts]
-
-    def _rows_of(self, query: int, negatives: list[int | None], more: list[int]) -> Iterator[list[str]]:
-        for positive in [*self.ranking.relevant[query], *more]:
-            own = [positive if one is None else one for one in negatives]
-            yield [self.ranking.queries[query], *(self.ranking.corpus[one] for one in (positive, *own))]
+                        found = [positive, *(positive if one is None else one for one in documents)]
+                        yield [self.ranking.queries[query], *(self.ranking.corpus[one] for one in found)]
 
     def write(self, path: Path, *, like: DatasetConfig) -> tuple[Path, int]:
         """Writes the set to train on, a table and its configuration, and beside it the candidates as <name>.parquet.
@@ -157,9 +137,8 @@ class Mined:
         """Why there is no set, in words."""
         refused = {name: count for name, count in self.report()["reasons"].items() if name != Reason.KEPT}
         reason = max(refused, key=lambda name: refused[name])
-        fitted = (
-            ", or pairs of the same kind and field to calibrate on" if "threshold" in self.measured else ""
-        )
+        is_fitted = "threshold" in self.measured
+        fitted = ", or pairs of the same kind and field to calibrate on" if is_fitted else ""
         return (
             f"{path}: no query has {self.options.negatives} negatives, so there is no set to write; most candidates "
             f"are refused as {reason} ({refused[reason]:,}), see {path.with_suffix('.parquet')}. Ask for fewer "
@@ -174,3 +153,7 @@ class Mined:
             for portion in self.portions:
                 table = pq.read_table(portion).replace_schema_metadata(schema.metadata)
                 writer.write_table(table, row_group_size=max(table.num_rows, 1))
+
+
+def _sums(lists: Iterable[list[int]]) -> list[int]:
+    return [sum(column) for column in zip(*lists, strict=True)]

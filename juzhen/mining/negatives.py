@@ -3,12 +3,13 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
+from jaxtyping import Float
 
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Examples, Kind
@@ -25,7 +26,6 @@ from juzhen.mining.filters import Known
 from juzhen.mining.mined import Mined
 from juzhen.mining.options import MiningOptions
 from juzhen.mining.portion import WRITING, Judge, Miner
-from juzhen.mining.threshold import FittedThreshold, fit_false_negatives
 
 BM25 = "bm25"
 
@@ -36,6 +36,47 @@ UNDECIDED = 0.0
 """Logit from which on a judge says that a candidate answers, where no threshold is given or fitted."""
 
 IDENTITY = "mining.json"
+
+
+@dataclass(frozen=True)
+class FittedThreshold:
+    """What a threshold does to the pairs that it was fitted on.
+
+    value      scores at or above it are refused
+    positives, negatives  pairs with label 1 and with label 0
+    kept_positives        share of those with label 1 below it: false negatives that would be kept
+    refused_negatives     share of those with label 0 at or above it: negatives that would be lost
+    """
+
+    value: float
+    positives: int
+    negatives: int
+    kept_positives: float
+    refused_negatives: float
+
+
+def fit_false_negatives(
+    scores: Float[np.ndarray, "pairs"], labels: Float[np.ndarray, "pairs"], *, rate: float
+) -> FittedThreshold:
+    """The highest threshold below which at most the share `rate` of the pairs with label 1 lies.
+
+    Raises UserError for a rate outside of [0, 1), and without pairs of both labels.
+    """
+    if not 0 <= rate < 1:
+        raise UserError(f"false_negative_rate={rate}: expected 0 or more and below 1, such as 0.05")
+    answers, others = np.sort(scores[labels == 1]), scores[labels == 0]
+    if not len(answers) or not len(others):
+        raise UserError(
+            "a threshold is fitted on pairs with label 1 and with label 0; one of them is missing"
+        )
+    value = answers[int(rate * len(answers))]
+    return FittedThreshold(
+        float(value),
+        len(answers),
+        len(others),
+        float(np.mean(answers < value)),
+        float(np.mean(others >= value)),
+    )
 
 
 def mine(
@@ -99,18 +140,14 @@ def mine(
         "evaluation": _digest(sorted({text for one in evaluation for text in used_sentences(one)})),
         "options": asdict(options),
     }
-    prompts = {one.name: one.prompts for one in made if isinstance(one, EncoderSource) and any(one.prompts)}
-    if prompts:
+    embedding = [one for one in made if isinstance(one, EncoderSource)]
+    if prompts := {one.name: one.prompts for one in embedding if any(one.prompts)}:
         measured["prompts"] = prompts
     _claim(folder, identity)
     miner = Miner(ranking, made, Known(ranking, evaluation), options, judged)
     portions = _mined(miner, folder, progress)
-    recalls = {
-        one.name: one.recall(options.depth, seed=options.seed)
-        for one in made
-        if isinstance(one, EncoderSource)
-    }
-    measured |= {"index_recall": {name: value for name, value in recalls.items() if value is not None}}
+    indexed = [] if options.index == "exact" else embedding
+    measured["index_recall"] = {one.name: one.recall(options.depth, seed=options.seed) for one in indexed}
     return Mined(ranking, options, portions, identity, measured)
 
 

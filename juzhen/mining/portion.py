@@ -12,8 +12,17 @@ from jaxtyping import Bool, Float, Int
 
 from juzhen.data.rankings import RankingSet
 from juzhen.mining.candidates import Advance, Pool, Source, pooled
-from juzhen.mining.choose import SUSPECTED_CODES, chosen
-from juzhen.mining.filters import REASONS, UNKNOWN, Codes, Known, Reason, above, refused
+from juzhen.mining.filters import (
+    REASONS,
+    SUSPECTED_CODES,
+    UNKNOWN,
+    Codes,
+    Known,
+    Reason,
+    above,
+    chosen,
+    refused,
+)
 from juzhen.mining.options import OWN, MiningOptions
 
 Judge = Callable[[Sequence[str], Sequence[str]], Float[np.ndarray, "pairs"]]
@@ -165,16 +174,12 @@ class Miner:
             usable = usable | np.isin(codes, SUSPECTED_CODES)
         is_one = self.options.share_of == OWN
         each = np.ones(len(self.known.positives), dtype=np.int64) if is_one else np.diff(self.known.starts)
-        numbers = [
-            int(each[: len(enough)][enough].sum())
-            for some in (usable, usable | by_threshold)
-            for enough in [np.bincount(rows.query[some]) >= self.options.negatives]
-        ]
-        found = rows.rank > 0
-        looked_at = int((found & ((codes == 0) | by_threshold)).sum())
-        refused_by_it = int((found & by_threshold).sum())
-        names = ("rows", "rows_without", "candidates", "refused")
-        return dict(zip(names, (*numbers, looked_at, refused_by_it), strict=True))
+        found, counts = rows.rank > 0, {}
+        for name, some in {"rows": usable, "rows_without": usable | by_threshold}.items():
+            enough = np.bincount(rows.query[some]) >= self.options.negatives
+            counts[name] = int(each[: len(enough)][enough].sum())
+        counts["candidates"] = int((found & ((codes == 0) | by_threshold)).sum())
+        return counts | {"refused": int((found & by_threshold).sum())}
 
     def _bar(self, queries: Int[np.ndarray, "queries"]) -> Bar:
         starts = self.known.starts[queries[0] : queries[-1] + 2]

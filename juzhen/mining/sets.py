@@ -1,23 +1,28 @@
-"""The sets that something is mined from: those of conf/dataset, as they lie below a folder."""
+"""Sets of conf/dataset that something is made of, and the configuration of a set that was made."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
+from omegaconf import OmegaConf
+
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Examples
+from juzhen.core.examples import Examples, Kind
+from juzhen.core.places import DATASETS
+from juzhen.core.whole import write_text
 from juzhen.data.configured import configured_set
 from juzhen.data.source import load_examples
-from juzhen.data.spec import DatasetConfig, Source
+from juzhen.data.spec import DatasetConfig, LearningConfig, Source
 
 
 def read_set(
-    folder: Path, name: str, split: str, *, data_dir: Path, config_dir: Path | None = None
+    name: str, split: str, *, data_dir: Path, config_dir: Path | None = None
 ) -> tuple[DatasetConfig, Examples]:
     """Configuration and rows of a split. Raises UserError for an unknown set, and where there is no file of it.
 
-    folder      that of the configured sets, one file each
     config_dir  holds a further folder dataset/, such as `juzhen mine` writes
     """
-    config = configured_set(name, folder=folder, config_dir=config_dir)
+    config = configured_set(name, config_dir=config_dir)
     found = None
     if config.source in (Source.BUILTIN, Source.LOCAL) or data_dir.is_dir():
         root = data_dir if data_dir.is_dir() else Path()  # a set that was written says itself where it lies
@@ -27,3 +32,65 @@ def read_set(
             f"{name}/{split}: no file of it below {data_dir}; type --data-dir <folder that holds the data sets>"
         )
     return config, found
+
+
+def check_place(out: Path, example: str, *, ending: str) -> None:
+    """Raises UserError for what the table of a set cannot be called; `example`_`ending`.tsv would do."""
+    name = out.stem
+    if out.suffix != ".tsv" or not (name.isascii() and name.isidentifier()):
+        raise UserError(
+            f"--out {out}: expected a .tsv whose name is letters, digits and _, such as {example}_{ending}.tsv"
+        )
+    if (DATASETS / f"{name}.yaml").exists():
+        raise UserError(f"--out {out}: there is a dataset {name} already; choose {name}_{ending}.tsv")
+
+
+def write_description(
+    path: Path,
+    kind: Kind,
+    columns: Mapping[str, str],
+    *,
+    like: DatasetConfig,
+    about: str,
+    origin: str,
+    rows: int,
+    score_range: Sequence[float] | None = None,
+    symmetric: bool | None = None,
+) -> Path:
+    """Writes the configuration of the table `path` to conf/dataset beside it, and gives its path.
+
+    columns  field of the example → name of its column
+    like     the configuration of the set that it was made of, for language and license
+    """
+    config = {
+        "name": path.stem,
+        "kind": str(kind),
+        "language": like.language,
+        "about": about,
+        "license": like.license,
+        "origin": origin,
+        "source": "local",
+        "layout": "tsv",
+        "layouts": {
+            "tsv": {
+                # From anywhere: data_dir stays free for the sets that are evaluated on.
+                "files": {"train": str(path.resolve())},
+                "columns": dict(columns),
+                "header": True,
+                "quoted": True,
+            }
+        },
+        "rows": {"train": rows, "dev": None, "test": None},
+        "hub": None,
+        "labels": None,
+        "ignore_labels": None,
+        "score_range": score_range,
+        "view": None,
+        "limit": None,
+        "learning": asdict(LearningConfig()),
+        "symmetric": symmetric,
+    }
+    yaml = path.parent / "conf" / "dataset" / f"{path.stem}.yaml"
+    yaml.parent.mkdir(parents=True, exist_ok=True)
+    write_text(yaml, f"# @package dataset.{path.stem}\n{OmegaConf.to_yaml(OmegaConf.create(config))}")
+    return yaml

@@ -69,10 +69,8 @@ def test_the_error_of_calibration_by_hand():
 
 def test_scaling_mends_overconfidence():
     scores, labels = drawn(slope=0.25)
-    before, after = (
-        calibration_errors(scores, labels),
-        calibration_errors(scores / fit_temperature(scores, labels), labels),
-    )
+    before = calibration_errors(scores, labels)
+    after = calibration_errors(scores / fit_temperature(scores, labels), labels)
     assert before["ece"] > 0.1
     assert after["ece"] < 0.02
     assert after["brier"] < before["brier"]
@@ -102,10 +100,8 @@ def test_the_weight_is_that_of_the_better_mixture():
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory, tiny_backbone):
     """A cross-encoder and a bi-encoder on the same pairs, one of them graded; little learnt, all finished."""
-    folder, steps = (
-        tmp_path_factory.mktemp("runs"),
-        ("training.duration=30 steps", "dataset=[demo_qmc,demo_sts]"),
-    )
+    folder = tmp_path_factory.mktemp("runs")
+    steps = ("training.duration=30 steps", "dataset=[demo_qmc,demo_sts]")
     joint = run_job(folder, tiny_backbone, *steps, "model=crossencoder", "loss=bce")
     return joint, run_job(folder, tiny_backbone, *steps, "loss=cosent")
 
@@ -192,17 +188,14 @@ def test_new_pairs_are_scored_as_the_two_runs_were_fused(runs, fitted, predicted
     file = fitted / "fusion-demo_qmc.json"
     report = json.loads(file.read_text())
     fused = predicted("--fuse", *runs, "--calibration", file)
-    parts = [
+    first, second = (
         (predicted(run) - mean) / deviation
         for run, mean, deviation in zip(runs, report["means"], report["deviations"], strict=True)
-    ]
-    np.testing.assert_allclose(
-        fused, report["alpha"] * parts[0] + (1 - report["alpha"]) * parts[1], atol=1e-3
     )
+    alpha, told = report["alpha"], report["fused"]["spearman"]["value"]
+    np.testing.assert_allclose(fused, alpha * first + (1 - alpha) * second, atol=1e-3)
     # The rows are those that the fusion was judged by.
-    assert spearman(fused, gold(project_root)) == pytest.approx(
-        report["fused"]["spearman"]["value"], abs=1e-4
-    )
+    assert spearman(fused, gold(project_root)) == pytest.approx(told, abs=1e-4)
     slope, shift = report["fitted"]["platt"]
     probable = predicted("--fuse", *runs, "--calibration", file, "--scaling", "platt")
     np.testing.assert_allclose(probable, expit(slope * fused + shift), atol=1e-4)
@@ -284,15 +277,8 @@ def test_what_was_not_fitted_is_refused(runs, fitted, words, message, capsys):
 
 def test_two_fused_runs_are_a_teacher(runs, fitted, tmp_path, capsys):
     table = tmp_path / "silver" / "fused.tsv"
-    words = [
-        "distil",
-        str(fitted / "fusion-demo_qmc.json"),
-        "demo_qmc",
-        "--split",
-        "test",
-        "--out",
-        str(table),
-    ]
+    words = ["distil", str(fitted / "fusion-demo_qmc.json"), "demo_qmc"]
+    words += ["--split", "test", "--out", str(table)]
     assert main([*words, "--limit", "40"]) == 0
     lines = [line.split("\t") for line in table.read_text("utf-8").splitlines()[1:]]
     pairs = tmp_path / "pairs.tsv"

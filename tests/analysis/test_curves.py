@@ -39,10 +39,8 @@ def run(tmp_path):
 def test_curves_are_what_was_logged_while_training(run):
     curves = read_curves(run)
     assert curves.name == "csts, seed 3"
-    assert curves.values["dev/csts/spearman"] == [
-        (20, 0.5),
-        (40, 0.6),
-    ]  # 0.9 is of the best weights, at the end
+    # 0.9 is of the best weights, at the end.
+    assert curves.values["dev/csts/spearman"] == [(20, 0.5), (40, 0.6)]
     assert curves.values["train/loss"] == [(10, 2.5), (20, 2.0)]
 
 

@@ -63,9 +63,8 @@ def test_a_filtered_run_has_learnt_from_no_evaluation_sentence(
     assert leaky["leaky_lines"] == 1
     assert leaky["lines"] == clean["lines"] + 1
     result = Result.read(runs["false"])
-    result.config["earlier"] = {
-        "loss": {"_target_": "juzhen.losses.cosent.CoSENT"}
-    }  # as of a stage that is not the first
+    # As of a stage that is not the first.
+    result.config["earlier"] = {"loss": {"_target_": "juzhen.losses.cosent.CoSENT"}}
     result.write(runs["false"])
     assert audited(runs["false"], tmp_path / "again")[1] == leaky
     result.config["seed"] = "seven"

@@ -51,30 +51,21 @@ def test_finds_what_a_plain_loop_finds(lines, sentences):
 
 
 @pytest.mark.parametrize(
-    ("line", "sentence"),
+    ("line", "sentence", "found"),
     [
-        (f"他问：“{SENTENCE}？”我说不知道。", SENTENCE),
-        ("他问今天晚上 花呗怎么还款", SENTENCE + "？"),
-        ("Well, HE IS LATE again today.", "he is late again"),
-        ("花呗！", "花呗"),
+        (f"他问：“{SENTENCE}？”我说不知道。", SENTENCE, [1]),
+        ("他问今天晚上 花呗怎么还款", SENTENCE + "？", [1]),
+        ("Well, HE IS LATE again today.", "he is late again", [1]),
+        ("花呗！", "花呗", [1]),
+        ("我的花呗", "花呗", []),
+        ("She is late again today.", "he is late again", []),
+        ("he is late against", "he is late again", []),
+        ("the knowledge of photoshop", "knowledge", []),
+        ("今天晚上花呗怎么还", SENTENCE, []),
     ],
 )
-def test_a_planted_sentence_is_found(line, sentence):
-    assert lines_with(["没有", line], [sentence]).tolist() == [1]
-
-
-@pytest.mark.parametrize(
-    ("line", "sentence"),
-    [
-        ("我的花呗", "花呗"),
-        ("She is late again today.", "he is late again"),
-        ("he is late against", "he is late again"),
-        ("the knowledge of photoshop", "knowledge"),
-        ("今天晚上花呗怎么还", SENTENCE),
-    ],
-)
-def test_what_only_looks_alike_is_not(line, sentence):
-    assert not len(lines_with([line], [sentence]))
+def test_a_planted_sentence_is_found_and_what_only_looks_alike_is_not(line, sentence, found):
+    assert lines_with(["没有", line], [sentence]).tolist() == found
 
 
 def test_blocks_change_nothing(monkeypatch):

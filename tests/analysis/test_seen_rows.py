@@ -168,11 +168,8 @@ def test_a_finished_run_is_told_afterwards_what_it_has_seen(words, tmp_path, tin
         "evaluation.bootstrap_samples=20",
     )
     expected = Result.read(run)
-    assert [expected.data[f"dev/{name}"]["leaked"]["rows"] for name in ("atec", "lcqmc", "xiaobu")] == [
-        3,
-        3,
-        0,
-    ]
+    leaked = [expected.data[f"dev/{name}"]["leaked"]["rows"] for name in ("atec", "lcqmc", "xiaobu")]
+    assert leaked == [3, 3, 0]
 
     run_before = json.loads((run / "result.json").read_text())
     run_before["config"]["evaluation"]["without_leaks"] = False

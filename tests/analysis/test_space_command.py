@@ -17,17 +17,8 @@ def test_the_numbers_are_those_of_the_embeddings(encoder_folder, tmp_path, capsy
     lines.write_text(
         "今天天气很好\n\n怎么修改密码\n今天天气很好\n他在跑步\n三只猫\n两只狗在叫\n好\n", encoding="utf-8"
     )
-    words = [
-        "space",
-        str(encoder_folder),
-        "--dataset",
-        "demo_qmc",
-        "--file",
-        str(lines),
-        "--output",
-        str(tmp_path / "out.json"),
-    ]
-    assert main([*words, "--sentences", "40"]) == 0
+    words = ["--dataset", "demo_qmc", "--file", str(lines), "--output", str(tmp_path / "out.json")]
+    assert main(["space", str(encoder_folder), *words, "--sentences", "40"]) == 0
     found = json.loads((tmp_path / "out.json").read_text())
     texts = list(dict.fromkeys(line for line in lines.read_text(encoding="utf-8").split("\n") if line))
     embeddings = load_encoder(encoder_folder).encode(texts, batch_tokens=64, progress=False)
@@ -53,15 +44,12 @@ def test_classes_have_a_silhouette(encoder_folder, news, tmp_path):
     words = ["space", str(encoder_folder), "--dataset", "tnews", "--split", "test", "--data-dir", data]
     assert main([*words, "--output", str(tmp_path / "out.json")]) == 0
     (found,) = json.loads((tmp_path / "out.json").read_text()).values()
-    rows = [
-        line.split("\t") for line in (tmp_path / "data" / "tnews" / "test.tsv").read_text().splitlines()[1:]
-    ]
-    embeddings = load_encoder(encoder_folder).encode(
-        [text for text, _ in rows], batch_tokens=64, progress=False
-    )
-    classes = np.unique([name for _, name in rows], return_inverse=True)[1]
+    lines = (tmp_path / "data" / "tnews" / "test.tsv").read_text().splitlines()[1:]
+    texts, names = zip(*(line.split("\t") for line in lines), strict=True)
+    embeddings = load_encoder(encoder_folder).encode(list(texts), batch_tokens=64, progress=False)
+    classes = np.unique(names, return_inverse=True)[1]
     assert found["silhouette"] == pytest.approx(silhouette(embeddings, classes), abs=1e-4)
-    assert found["texts"] == len(rows)
+    assert found["texts"] == len(lines)
 
 
 def test_a_sample_of_triplets_holds_anchors_and_their_positives():

@@ -78,17 +78,8 @@ def test_sets_without_classes_are_refused():
 
 def test_the_command_prints_a_row_per_set_and_writes_json(encoder_folder, tmp_path, capsys):
     output = tmp_path / "transfer.json"
-    words = [
-        "transfer",
-        str(encoder_folder),
-        "demo_qmc",
-        "demo_nli",
-        "--limit",
-        "60",
-        "--output",
-        str(output),
-    ]
-    assert main(words) == 0
+    words = ["demo_qmc", "demo_nli", "--limit", "60", "--output", str(output)]
+    assert main(["transfer", str(encoder_folder), *words]) == 0
     assert [line.split(" | ")[0] for line in capsys.readouterr().out.splitlines()[2:]] == [
         "| demo_qmc",
         "| demo_nli",

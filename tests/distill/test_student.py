@@ -53,29 +53,17 @@ def test_a_narrower_student_begins_as_the_teachers_embeddings_of_its_tokens(teac
     tokens = [small.tokenizer.convert_ids_to_tokens(number) for number in range(5, 40)]
     whole = teacher.encode(tokens, normalize=True)
     rows = small.backbone.embeddings.word_embeddings.weight[5:40].detach().numpy()
-    likeness = [
-        np.corrcoef(np.triu(one @ one.T, 1).ravel(), np.triu(two @ two.T, 1).ravel())[0, 1]
-        for one, two in [(rows - rows.mean(0), whole - whole.mean(0))]
-    ]
-    assert likeness[0] > 0.99
+    one, two = rows - rows.mean(0), whole - whole.mean(0)
+    assert np.corrcoef(np.triu(one @ one.T, 1).ravel(), np.triu(two @ two.T, 1).ravel())[0, 1] > 0.99
     changed = student_of(teacher, layers=4, dim=128, vocabulary=40, texts=TEXTS, max_length=32, seed=0).eval()
-    np.testing.assert_allclose(
-        small.encode(TEXTS), changed.encode(TEXTS), atol=2e-5
-    )  # layers change nothing yet
+    # Layers change nothing yet.
+    np.testing.assert_allclose(small.encode(TEXTS), changed.encode(TEXTS), atol=2e-5)
 
 
 def unigram():
     """A tokenizer of pieces with scores, as sentencepiece makes them."""
-    pieces = [
-        ("<s>", 0.0),
-        ("<pad>", 0.0),
-        ("</s>", 0.0),
-        ("<unk>", 0.0),
-        ("▁", -2.0),
-        ("今天", -3.0),
-        ("天气", -3.5),
-        *((one, -6.0) for one in "今天气很好我"),
-    ]
+    pieces = [(one, 0.0) for one in ("<s>", "<pad>", "</s>", "<unk>")]
+    pieces += [("▁", -2.0), ("今天", -3.0), ("天气", -3.5), *((one, -6.0) for one in "今天气很好我")]
     made = Tokenizer(models.Unigram(pieces, unk_id=3))
     made.pre_tokenizer = pre_tokenizers.Metaspace(split=False)
     made.post_processor = processors.TemplateProcessing(
@@ -88,11 +76,7 @@ def unigram():
 def test_pieces_that_are_left_out_are_spelt_by_smaller_ones():
     tokenizer = unigram()
     assert tokenizer.tokenize("今天天气") == ["▁", "今天", "天气"]
-    kept = [
-        number
-        for token, number in sorted(tokenizer.get_vocab().items(), key=lambda one: one[1])
-        if token != "天气"
-    ]
+    kept = sorted(number for token, number in tokenizer.get_vocab().items() if token != "天气")
     smaller = with_tokens(tokenizer, kept)
     assert smaller.tokenize("今天天气") == ["▁", "今天", "天", "气"]
     ids = smaller("今天")["input_ids"]
@@ -137,15 +121,9 @@ def test_the_verb_writes_a_folder_that_loads(teacher, tmp_path, capsys):
     from juzhen.encoders.bundle import save_encoder
 
     save_encoder(teacher, tmp_path / "teacher", card={"name": "teacher"})
-    words = [
-        "student",
-        tmp_path / "teacher",
-        tmp_path / "small",
-        "--layers=1",
-        "--dim=64",
-        "--vocabulary=200",
-    ]
-    assert main([*map(str, words), "--dataset", "demo_qmc"]) == 0
+    places = str(tmp_path / "teacher"), str(tmp_path / "small")
+    words = ["--layers=1", "--dim=64", "--vocabulary=200", "--dataset", "demo_qmc"]
+    assert main(["student", *places, *words]) == 0
     assert "1 layers of 64, 200 tokens" in capsys.readouterr().out
     assert SentenceEncoder.load(tmp_path / "small").encode(TEXTS).shape == (3, 64)
 

@@ -92,8 +92,8 @@ def test_the_verb_prints_a_table_and_writes_its_numbers(encoder, reader, tmp_pat
     save_encoder(encoder, tmp_path / "one", card={})
     save_cross_encoder(reader, tmp_path / "two", card={})
     words = ["evaluate", "--retrieve", str(tmp_path / "one"), "--rerank", str(tmp_path / "two")]
-    out = ["--out", str(tmp_path / "out")]
-    assert main([*words, *out, "--dataset", "demo_retrieval", "--top", "20", "--limit", "4"]) == 0
+    out, over = ["--out", str(tmp_path / "out")], ["--dataset", "demo_retrieval"]
+    assert main([*words, *out, *over, "--top", "20", "--limit", "4"]) == 0
     shown = capsys.readouterr().out
     assert [line.split(" | ")[0] for line in shown.splitlines() if line.startswith("| ")] == [
         *("| reread", "| --:", "| –", "| 10", "| 20") * 2
@@ -104,23 +104,20 @@ def test_the_verb_prints_a_table_and_writes_its_numbers(encoder, reader, tmp_pat
     assert [one["depth"] for one in written["depths"]] == [0, 10, 20]
     assert written["retrieve"]["weights"] != written["rerank"]["weights"] != ""
     for more, told in (
-        ([*words, "--dataset", "demo_retrieval"], "is no run, so say where the numbers go: --out"),
+        ([*words, *over], "is no run, so say where the numbers go: --out"),
         ([*words, *out], "two stages are measured on a set: --dataset"),
         (
             [*words, *out, "--dataset", "demo_qmc"],
             "demo_qmc is of kind labelled_pair; two stages look through a corpus",
         ),
-        ([*words[:3], "--dataset", "demo_retrieval"], "two stages need --retrieve <run> and --rerank <run>"),
+        ([*words[:3], *over], "two stages need --retrieve <run> and --rerank <run>"),
         (
             ["evaluate", "runs", *words[1:]],
             "runs: is for runs that are filled in; with --retrieve leave it out",
         ),
         (["evaluate"], "missing: runs, or --retrieve and --rerank"),
-        ([*words, *out, "--dataset", "demo_retrieval", "--top", "99999"], "expected 1 to 1,0"),
-        (
-            ["evaluate", "--retrieve", words[2], "--rerank", words[2], *out, "--dataset", "demo_retrieval"],
-            "expected a run of model=crossencoder",
-        ),
+        ([*words, *out, *over, "--top", "99999"], "expected 1 to 1,0"),
+        ([*words[:4], words[2], *out, *over], "expected a run of model=crossencoder"),
     ):
         assert main(more) == 2
         assert told in capsys.readouterr().err

@@ -17,7 +17,7 @@ from juzhen.core.result import Result
 from juzhen.data import loading
 from juzhen.encoders import CrossEncoder as PairEncoder
 from juzhen.encoders import load_encoder
-from juzhen.evaluation.cross_encoder_plan import CrossEncoderPlan
+from juzhen.evaluation.evaluators import CrossEncoderPlan
 from juzhen.metrics.classes import score_classes
 from juzhen.metrics.correlation import spearman
 from lightning_modules.crossencoder import CrossEncoder

@@ -5,12 +5,12 @@ import shlex
 import numpy as np
 import pytest
 from jobs import run_job
-from omegaconf import OmegaConf
 
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
+from juzhen.data.configured import read_description
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig
 from juzhen.encoders import CrossEncoder, SentenceEncoder
@@ -31,8 +31,7 @@ def examples(kind, texts, targets=None):
 
 
 def read(yaml, *, data_dir):
-    config = OmegaConf.merge(OmegaConf.structured(DatasetConfig), OmegaConf.load(yaml))
-    return load_examples(config, "train", source="hub", data_dir=data_dir, on_bad_row="error")
+    return load_examples(read_description(yaml), "train", source="hub", data_dir=data_dir, on_bad_row="error")
 
 
 def test_each_pair_is_scored_once_and_in_order():
@@ -46,9 +45,7 @@ def test_each_pair_is_scored_once_and_in_order():
 def test_triplets_are_their_pairs_and_have_no_order_but_0_and_1():
     texts = {"anchor": ["a"], "positive": ["b"], "negative": ["c"], "negative_2": ["d"]}
     pairs = distilled_pairs(examples(Kind.TRIPLET, texts), limit=None, seed=0)
-    assert pairs.first == ["a"] * 3
-    assert pairs.second == ["b", "c", "d"]
-    assert pairs.grades.tolist() == [1, 0, 0]
+    assert (pairs.first, pairs.second, pairs.grades.tolist()) == (["a"] * 3, ["b", "c", "d"], [1, 0, 0])
 
 
 def test_positive_pairs_have_no_gold():
@@ -64,11 +61,6 @@ def test_pairs_are_drawn_by_the_seed():
     assert drawn[0] == drawn[1] != drawn[2]
     assert len(set(drawn[0])) == 10
     assert sorted(drawn[0], key=int) == drawn[0]
-
-
-def test_single_texts_are_refused():
-    with pytest.raises(UserError, match="some holds sentences; a cross-encoder scores pairs"):
-        distilled_pairs(examples(Kind.SENTENCE, {"text": ["a"]}), limit=None, seed=0)
 
 
 def test_what_is_written_is_read_again(tmp_path):
@@ -168,10 +160,21 @@ def test_documents_of_a_row_are_scored_each_once_and_stay_in_their_row():
     assert len(Triplets.of(examples(Kind.TRIPLET, texts), limit=1, seed=0).rows) == 1
 
 
-def test_what_cannot_be_triplets_is_refused():
-    texts = {"anchor": ["a", "b"], "positive": ["c", "d"]}
-    with pytest.raises(UserError, match=r"some holds positive pairs, which cannot be read as triplets"):
-        Triplets.of(examples(Kind.POSITIVE_PAIR, texts), limit=None, seed=0)
+@pytest.mark.parametrize(
+    ("read_as", "kind", "texts", "message"),
+    [
+        (distilled_pairs, Kind.SENTENCE, {"text": ["a"]}, "sentences; a cross-encoder scores pairs"),
+        (
+            Triplets.of,
+            Kind.POSITIVE_PAIR,
+            {"anchor": ["a"], "positive": ["c"]},
+            "positive pairs, which cannot be read as triplets",
+        ),
+    ],
+)
+def test_what_cannot_be_scored_is_refused(read_as, kind, texts, message):
+    with pytest.raises(UserError, match=f"some holds {message}"):
+        read_as(examples(kind, texts), limit=None, seed=0)
 
 
 def test_a_loss_of_documents_learns_from_scored_triplets(teacher, tmp_path, tiny_backbone, capsys):
@@ -201,16 +204,8 @@ def test_a_loss_of_documents_learns_from_scored_triplets(teacher, tmp_path, tiny
 
     # A set that was written is a set that can be scored.
     silver = str(tmp_path / "silver" / "conf")
-    words = (
-        "distil",
-        str(teacher),
-        "nli_scored",
-        "--config-dir",
-        silver,
-        "--out",
-        str(tmp_path / "again.tsv"),
-    )
-    assert main(list(words)) == 0
+    words = ["nli_scored", "--config-dir", silver, "--out", str(tmp_path / "again.tsv")]
+    assert main(["distil", str(teacher), *words]) == 0
     assert "40 pairs of nli_scored/train" in capsys.readouterr().out
 
 

@@ -15,9 +15,9 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.data.rankings import RankingSet
 from juzhen.mining.filters import Known
 from juzhen.mining.mined import Mined
+from juzhen.mining.negatives import fit_false_negatives
 from juzhen.mining.options import MiningOptions
 from juzhen.mining.portion import COUNTS, Miner
-from juzhen.mining.threshold import fit_false_negatives
 
 CORPUS = ["答案一", "答案 二！", "同组", "请问", "别的", "评测", "答案一？", "远", "更远", "最远"]
 
@@ -27,6 +27,10 @@ def ranking(**changed):
     fields = {"queries": ["请问", "问二"], "relevant": [{0: 1.0, 1: 1.0}, {0: 1.0, 2: 1.0}]}
     fields |= {"irrelevant": [np.array([4, 7]), np.array([], dtype=int)]} | changed
     return RankingSet("some", "train", corpus=CORPUS, **fields)
+
+
+def counted(table):
+    return json.loads(table.schema.metadata[COUNTS])
 
 
 def mined(ranking, scores, options, *, evaluation=(), judge=None):
@@ -94,16 +98,12 @@ def test_a_judge_scores_what_is_left_and_what_is_known():
 
 def test_known_labels_measure_the_rules_that_know_none():
     """Each answer is compared with the other one of its query, as if it were a candidate like others."""
-    table = mined(ranking(), [SCORES, SCORES], MiningOptions(**PLAIN))
-    counts = json.loads(table.schema.metadata[COUNTS])
+    counts = counted(mined(ranking(), [SCORES, SCORES], MiningOptions(**PLAIN)))
     # First query: answers 0, 1, 2 (joined), 6 (a copy), others 4, 7. Above 95 % of 0.8 are 0, 6 and, wrongly, 4;
     # not above are 1, whose limit is 95 % of 0.9, 2 and 7. Second: answers 0, 1, 2, 3, 6, of which 2 is not above.
     assert counts["known"] == [11, 9, 4, 3]
     one_answer = ranking(relevant=[{0: 1.0}, {2: 1.0}])
-    assert (
-        json.loads(mined(one_answer, [SCORES] * 2, MiningOptions(**PLAIN)).schema.metadata[COUNTS])["known"]
-        == [0] * 4
-    )
+    assert counted(mined(one_answer, [SCORES] * 2, MiningOptions(**PLAIN)))["known"] == [0] * 4
 
 
 def rows_of(set_, table, options, tmp_path):
@@ -141,23 +141,10 @@ def test_no_answer_and_nothing_refused_is_a_negative(
     draw = np.random.default_rng(seed)
     corpus = [f"文{number}" for number in range(30)]
     answers = [draw.choice(30, draw.integers(1, 4), replace=False) for _ in range(7)]
-    set_ = RankingSet(
-        "some",
-        "train",
-        [f"问{n}" for n in range(7)],
-        corpus,
-        [dict.fromkeys(one.tolist(), 1.0) for one in answers],
-    )
-    options = MiningOptions(
-        depth=12,
-        share=share,
-        hard_share=hard_share,
-        temperature=temperature,
-        false_negatives=how,
-        first_rank=first_rank,
-        negatives=4,
-        seed=seed,
-    )
+    relevant = [dict.fromkeys(one.tolist(), 1.0) for one in answers]
+    set_ = RankingSet("some", "train", [f"问{n}" for n in range(7)], corpus, relevant)
+    drawn = {"hard_share": hard_share, "temperature": temperature, "negatives": 4, "seed": seed}
+    options = MiningOptions(depth=12, share=share, false_negatives=how, first_rank=first_rank, **drawn)
     scores = draw.normal(size=(7, 30))
     table = mined(set_, scores, options)
     refused = {(row["query"], row["document"]) for row in table.to_pylist() if not row["kept"]}
@@ -211,9 +198,8 @@ def test_a_threshold_lets_the_stated_share_of_answers_through():
     assert (fitted.positives, fitted.negatives) == (500, 300)
     assert np.mean(scores[:500] < fitted.value) == fitted.kept_positives == 0.05
     assert np.mean(scores[500:] >= fitted.value) == fitted.refused_negatives
-    assert (
-        fit_false_negatives(np.ones(4), np.array([1, 1, 0, 0]), rate=0.5).kept_positives == 0
-    )  # ties are refused
+    ties = fit_false_negatives(np.ones(4), np.array([1, 1, 0, 0]), rate=0.5)
+    assert ties.kept_positives == 0  # they are refused
     with pytest.raises(UserError, match="false_negative_rate=1: expected 0 or more and below 1"):
         fit_false_negatives(scores, labels, rate=1)
     with pytest.raises(UserError, match="one of them is missing"):
@@ -229,6 +215,11 @@ def test_a_threshold_lets_the_stated_share_of_answers_through():
         ({"temperature": 0.0}, "temperature=0.0: expected above 0"),
         ({"margin": float("nan")}, "margin=nan: expected a number"),
         ({"hard_share": -0.1}, "hard_share=-0.1: expected 0 to 1"),
+        ({"share_of": "onw"}, "share_of=onw: did you mean own"),
+        (
+            {"share_of": "own", "false_negatives": "relabel"},
+            "share_of=own, false_negatives=relabel: a text would be a positive",
+        ),
     ],
 )
 def test_options_out_of_range(wrong, message):
@@ -297,21 +288,15 @@ def test_no_negative_of_a_row_is_refused_by_its_own_positive(
                 expected.append([f"问{query}", f"文{positive}号", *texts])
     found = list(rows_of(set_, table, options, tmp_path_factory.mktemp("rows")))
     assert sorted(found) == sorted(expected)
-    counts = json.loads(table.schema.metadata[COUNTS])
-    assert counts["left"]["rows"] == len(expected)
+    assert counted(table)["left"]["rows"] == len(expected)
 
 
 def test_each_rule_is_measured_alone_and_the_judge_on_what_is_left():
     set_ = ranking(relevant=[{0: 1.0, 1: 1.0, 9: 1.0}, {0: 1.0, 2: 1.0}])
     options = MiningOptions(**PLAIN, share=0.95, margin=0.5)
-    counts = json.loads(mined(set_, [SCORES, SCORES], options).schema.metadata[COUNTS])
-    alone = {
-        rule: json.loads(
-            mined(set_, [SCORES, SCORES], MiningOptions(**PLAIN | rules)).schema.metadata[COUNTS]
-        )
-        for rule, rules in {"above_share": {}, "above_margin": {"share": None, "margin": 0.5}}.items()
-    }
-    for rule, found in alone.items():
+    counts = counted(mined(set_, [SCORES, SCORES], options))
+    for rule, rules in {"above_share": {}, "above_margin": {"share": None, "margin": 0.5}}.items():
+        found = counted(mined(set_, [SCORES, SCORES], MiningOptions(**PLAIN | rules)))
         assert counts["rules"][rule] == found["rules"][rule]
         before, wrong, after, left = found["known"]
         assert found["rules"] == {rule: [wrong, left, before - wrong, before - wrong - (after - left)]}
@@ -320,7 +305,7 @@ def test_each_rule_is_measured_alone_and_the_judge_on_what_is_left():
         return np.array([1.0 if text == "远" else -1.0 for text in second])
 
     none = MiningOptions(**PLAIN, share=None, threshold=0.0)
-    counts = json.loads(mined(set_, [SCORES, SCORES], none, judge=judge).schema.metadata[COUNTS])
+    counts = counted(mined(set_, [SCORES, SCORES], none, judge=judge))
     assert list(counts["rules"]) == ["judged"]
     answers, through, others, refused = counts["rules"]["judged"]
     assert (through, others, refused) == (answers, 2, 1)
@@ -332,19 +317,8 @@ def test_rows_are_measured_one_by_one_where_each_has_its_bar():
     set_ = ranking(queries=["请问"], relevant=[{0: 1.0, 1: 1.0, 7: 1.0}], irrelevant=[np.array([4])])
     for share_of, known in {"lowest": [5, 4, 1, 1], "own": [12, 9, 4, 3]}.items():
         options = MiningOptions(**PLAIN, share=0.95, share_of=share_of)
-        counts = json.loads(mined(set_, [scores], options).schema.metadata[COUNTS])
+        counts = counted(mined(set_, [scores], options))
         assert counts["known"] == known, share_of
         before, wrong, after, left = known
-        assert counts["rules"]["above_share"] == [
-            wrong,
-            left,
-            before - wrong,
-            before - wrong - (after - left),
-        ]
-
-
-def test_own_positives_and_relabelled_ones_contradict():
-    with pytest.raises(UserError, match="share_of=own, false_negatives=relabel: a text would be a positive"):
-        MiningOptions(share_of="own", false_negatives="relabel")
-    with pytest.raises(UserError, match="share_of=onw: did you mean own"):
-        MiningOptions(share_of="onw")
+        others = before - wrong
+        assert counts["rules"]["above_share"] == [wrong, left, others, others - (after - left)]
