@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 from juzhen.core.errors import UserError
 from juzhen.core.network import hub_problem
 from juzhen.core.option import options
-from juzhen.encoders.foreign import told_simply
 from juzhen.encoders.layout import Layout, check_pooling, read_layout
 from juzhen.encoders.locate import WEIGHTS, check_files, download, encoder_folder, has_weights, locate_folder
 from juzhen.encoders.prefix import Prefix
-from juzhen.encoders.settings_file import Settings
+from juzhen.encoders.settings_file import Settings, told_simply
 from juzhen.encoders.spec import BackboneConfig
 
 if TYPE_CHECKING:

@@ -10,13 +10,12 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from juzhen.core.errors import UserError
 from juzhen.encoders.first_look import check_vocabulary, find_encoder, read_tokenizer_file
-from juzhen.encoders.foreign import told_simply
 from juzhen.encoders.layout import Layout, check_pooling
 from juzhen.encoders.locate import HEAD_FILE, encoder_source
 from juzhen.encoders.prefix import Prefix
 from juzhen.encoders.projection import OutputNorm, Projection, load_projections
 from juzhen.encoders.prompts import Prompts
-from juzhen.encoders.settings_file import Settings
+from juzhen.encoders.settings_file import Settings, told_simply
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.transformer import from_scratch, from_weights, quiet, read_architecture, token_embeddings
 

@@ -10,8 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from juzhen.core.errors import UserError, nearest
-from juzhen.encoders.foreign import told_simply
-from juzhen.encoders.settings_file import Settings
+from juzhen.encoders.settings_file import Settings, told_simply
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "torch.nn.modules.activation.Tanh": nn.Tanh,

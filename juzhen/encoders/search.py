@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from juzhen.core.errors import UserError
-from juzhen.encoders.fingerprint import encoder_digest
+from juzhen.encoders.embedding_cache import encoder_digest
 from juzhen.encoders.pooled_encoder import PooledEncoder
 
 LEAST_CODED = 10_000

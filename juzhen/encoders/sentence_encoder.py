@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, overload
+from typing import Any, Protocol, Self, overload
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from juzhen.core.batch import Tokens
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
-from juzhen.encoders.backend import Backend
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.locate import HEAD_FILE, encoder_source
 from juzhen.encoders.parts import Parts, read_parts
@@ -37,6 +37,17 @@ BY_ITSELF = "torch"
 
 PORTION = 65_536
 """Sentences that are encoded before their embeddings are written to a cache."""
+
+
+class Backend(Protocol):
+    """Turns tokens into embeddings, without gradients and without dropout."""
+
+    @property
+    def name(self) -> str:
+        """One word for how it computes; part of the key under which embeddings are kept."""
+
+    def encode(self, tokens: Tokens) -> Float[np.ndarray, "sentences dim"]:
+        """Embeddings in float32, in the order in which the sentences were collated."""
 
 
 class SentenceEncoder(PooledEncoder):

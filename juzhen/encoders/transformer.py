@@ -14,7 +14,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel
 
 from juzhen.core.errors import UserError, foreign_reason
-from juzhen.encoders.foreign import told_simply
+from juzhen.encoders.settings_file import told_simply
 
 DROPOUTS = (
     "hidden_dropout_prob",

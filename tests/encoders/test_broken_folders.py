@@ -10,8 +10,8 @@ from safetensors.torch import load_file, save_file
 
 from juzhen.core.errors import UserError
 from juzhen.encoders import load_encoder, save_encoder
+from juzhen.encoders.bundle import save_cross_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.encoders.cross_encoder_bundle import save_cross_encoder
 from juzhen.encoders.layout import read_layout
 from juzhen.encoders.projection import Projection
 
