@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 import transformers
-from safetensors.torch import save_file
+from safetensors.torch import save_model
 
 from juzhen.core.errors import UserError
 from juzhen.core.markup import in_markdown
@@ -182,8 +182,7 @@ def save_cross_encoder(encoder: CrossEncoder, folder: str | Path, *, card: dict[
 
 def _write_cross_encoder(encoder: CrossEncoder, folder: Path, card: dict[str, Any]) -> None:
     _save_transformer(encoder.inner, folder)
-    head = {name: tensor.detach().cpu().contiguous() for name, tensor in encoder.head.state_dict().items()}
-    save_file(head, folder / HEAD_FILE)
+    save_model(encoder.head, str(folder / HEAD_FILE))
     settings = {
         "outputs": encoder.outputs,
         "pooling": encoder.inner.pooling,

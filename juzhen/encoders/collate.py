@@ -34,14 +34,14 @@ class SideTable:
         self, numbers: Int[np.ndarray, "*texts"], sides: Int[np.ndarray, "*texts"]
     ) -> Int[np.ndarray, "*texts"]:
         """Where sentences are, each read by its Side; equal where two sides have the same prompt."""
-        codes = self._tokenizer.sides[sides].astype(np.int64)
+        codes = self._tokenizer.encoder.sides[sides].astype(np.int64)
         places = codes * len(self.sentences) + numbers
         self._learn(np.unique(places[~self._known[places]]))
         return places
 
     def unpooled(self, places: Int[np.ndarray, "sentences"]) -> Int[np.ndarray, "sentences"]:
         """Tokens of each that pooling leaves out."""
-        of_sides = np.array([self._tokenizer.reading(side).unpooled for side in Side])
+        of_sides = np.array([self._tokenizer.encoder.reading(side).unpooled for side in Side])
         return of_sides[places // len(self.sentences)]
 
     def _learn(self, places: Int[np.ndarray, "places"]) -> None:
@@ -83,7 +83,7 @@ class SentenceCollator:
     ) -> None:
         self._tokenize = tokenize
         self._pack = pack
-        self._sides = sides if sides is not None and sides.sides.any() else None
+        self._sides = sides if sides is not None and sides.encoder.sides.any() else None
         self._augmentation = augmentation
         self._sharing = dict(sharing)
         # Found by identity and not by id(): an id means nothing in a worker process that was not forked.
@@ -173,7 +173,7 @@ class SentenceCollator:
 
     def _apart(self, examples: Examples) -> SideTable | None:
         """The sentences of a set whose queries or documents have a prompt of their own; None: all are read alike."""
-        if self._sides is None or not self._sides.sides[examples.reads].any():
+        if self._sides is None or not self._sides.encoder.sides[examples.reads].any():
             return None
         for table in self._side_tables:
             if table.sentences is examples.sentences:

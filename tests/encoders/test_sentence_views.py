@@ -197,7 +197,7 @@ def test_synonyms_are_found_as_words():
     )
 
     def every(text, share=1.0):
-        return {synonyms.replaced(text, share, one) for one in generators(40)}
+        return {synonyms.replaced(text, one, share) for one in generators(40)}
 
     assert every("小孩子，以前") == {"孩子，从前", "小孩，从前"}  # the longest word, and not 孩子子
     assert every("Big cars; BIG car, bigger") == {"Large cars; Large automobile, bigger"}
