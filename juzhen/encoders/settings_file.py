@@ -75,7 +75,7 @@ def read_json(path: Path) -> Any:
 
 @contextmanager
 def told_simply(message: str) -> Iterator[None]:
-    """Turns whatever is raised inside into a UserError: the message, and the reason in brackets.
+    """Turns whatever is raised inside into a UserError: the message, and the reason behind it.
 
     transformers, tokenizers and safetensors raise a dozen unrelated types for files that are damaged or do not belong
     together: KeyError, ZeroDivisionError, and panics.

@@ -156,10 +156,10 @@ WHOLE = {
 MORE = {
     "more layers": (config(num_hidden_layers=5), ["weights missing for encoder.layer.2."]),
     "odd heads": (config(num_attention_heads=3), ["not a multiple of the number of attention heads"]),
-    "no heads": (config(num_attention_heads=0), ["the weights do not load (ZeroDivisionError"]),
+    "no heads": (config(num_attention_heads=0), ["the weights do not load: ZeroDivisionError"]),
     "fewer words": (config(vocab_size=10), ["7305 × 32 numbers in the weights, 10 × 32"]),
     "fewer positions": (config(max_position_embeddings=4), ["512 × 32 numbers in the weights, 4 × 32"]),
-    "no such activation": (config(hidden_act="nope"), ["the weights do not load (KeyError: 'nope')"]),
+    "no such activation": (config(hidden_act="nope"), ["the weights do not load: KeyError: 'nope'"]),
     "a size below 0": (config(hidden_size=-32), ["negative dimension"]),
     "a deep config": (file("config.json", DEEP), ["config.json: transformers cannot read it"]),
     "a list for a tokenizer": (file("tokenizer.json", "[]"), ["tokenizer.json: the tokenizer does not load"]),
