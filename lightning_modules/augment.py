@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping
 from conf.job import AugmentationConfig, JobConfig
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind, Side
-from juzhen.encoders.augmentation import Augmentation
-from juzhen.encoders.sentence_changes import SentenceChanges
+from juzhen.encoders.augmentation import Augmentation, SentenceChanges
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.views import TokenViews, Views
 from juzhen.encoders.views_text import TextViews

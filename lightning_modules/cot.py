@@ -16,9 +16,9 @@ from juzhen.core.examples import Kind
 from juzhen.core.named import name_of
 from juzhen.encoders.first_look import prompt_at_start
 from juzhen.encoders.prefix import TEMPLATES, prompt_refused
-from juzhen.encoders.prompt_collate import PromptCollator
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.sentence_encoder import PromptEncoder
+from juzhen.encoders.text_collate import PromptCollator
 from juzhen.encoders.token_table import CachedTokenizer
 from juzhen.losses.loss import LossOutput
 from lightning_modules.biencoder import BiEncoder

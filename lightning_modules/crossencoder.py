@@ -17,9 +17,9 @@ from juzhen.core.examples import Kind
 from juzhen.core.measures import UNSCORED_BY_PAIRS
 from juzhen.data.verify import NUM_CLASSES
 from juzhen.encoders import compile_layers, load_backbone, load_encoder
+from juzhen.encoders.bundle import save_cross_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder as PairEncoder
 from juzhen.encoders.cross_encoder import similarity
-from juzhen.encoders.cross_encoder_bundle import save_cross_encoder
 from juzhen.encoders.cross_encoder_input import PAIR, CrossEncoderCollator
 from juzhen.encoders.first_look import prompt_at_start
 from juzhen.encoders.locate import is_cross_encoder

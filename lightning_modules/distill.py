@@ -15,10 +15,9 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.embedding_cache import Found
-from juzhen.encoders.kept_vectors import Targets
+from juzhen.encoders.kept_vectors import Targets, TaughtCollator
 from juzhen.encoders.parts import embedding_size
 from juzhen.encoders.projection import Projection
-from juzhen.encoders.taught_collate import TaughtCollator
 from lightning_modules.base import asked_for
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.taught import Taught

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from juzhen.core.batch import Batch, Encoded
-from juzhen.encoders.taught_collate import GuidedCollator
+from juzhen.encoders.kept_vectors import GuidedCollator
 from lightning_modules.augment import augmentation_of
 from lightning_modules.taught import Taught
 

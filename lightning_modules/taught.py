@@ -12,10 +12,9 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.embedding_cache import EmbeddingCache, Found
 from juzhen.encoders.first_look import look_at_encoder
-from juzhen.encoders.kept_vectors import KeptVectors, Targets
+from juzhen.encoders.kept_vectors import KeptVectors, Targets, TaughtCollator
 from juzhen.encoders.locate import encoder_source
 from juzhen.encoders.spec import BackboneConfig
-from juzhen.encoders.taught_collate import TaughtCollator
 from lightning_modules.biencoder import BiEncoder
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from conf.job import JobConfig
 from juzhen.core.examples import Kind
+from juzhen.encoders.text_collate import ViewCollator
 from juzhen.encoders.views import Views
-from juzhen.encoders.views_collate import ViewCollator
 from juzhen.encoders.views_text import TextViews
 from lightning_modules.augment import changes_of
 from lightning_modules.biencoder import BiEncoder

@@ -192,7 +192,7 @@ def test_what_cannot_be_encoded_or_exported(tmp_path, capsys, words, told):
 def test_an_exported_file_computes_what_the_encoder_does(tmp_path, capsys, int8):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
-    from juzhen.backends.onnx_export import _computed
+    from juzhen.backends.onnx_backend import _computed
 
     export.run(MINI, tmp_path / "encoder.onnx", int8=int8)
     assert "computes what" in capsys.readouterr().out

@@ -11,7 +11,7 @@ from forks import ROOT, in_a_fork
 from pages import blocks, chinese, commands, page, programs, site_pages, translated_pages
 
 from juzhen.encoders import CrossEncoder, load_backbone
-from juzhen.encoders.cross_encoder_bundle import save_cross_encoder
+from juzhen.encoders.bundle import save_cross_encoder
 from juzhen.encoders.spec import BackboneConfig
 from tools.docs.site import pages as generated_pages
 

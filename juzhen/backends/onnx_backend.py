@@ -1,22 +1,50 @@
-"""ONNX Runtime on the CPU as a back end: the encoder as a graph, in float32 or with 8-bit weights."""
+"""ONNX Runtime on the CPU as a back end: the encoder written down as a graph, and the proof that it is the same."""
 
+import copy
+import logging
 import tempfile
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import numpy as np
+import onnxruntime
 import torch
 from jaxtyping import Float
+from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from juzhen.backends.names import BackendName
-from juzhen.backends.onnx_export import export_onnx, padded_arrays, session
+from juzhen.backends.padded import PaddedEncoder, scale_rows
 from juzhen.core.batch import Tokens
 from juzhen.core.errors import UserError
 from juzhen.encoders.pooled_encoder import PooledEncoder
+from juzhen.encoders.pooling import unit
 
 CALL_TOKENS = 512
 """Tokens per call of the graph, whose states then stay in a core's cache: 2048 were 18 to 25 % slower."""
+
+INPUTS = ("input_ids", "attention_mask")
+
+MOST_DIFFERENCE = 1e-5
+"""A graph in float32 may differ from torch by this much in any number of a unit embedding."""
+
+LEAST_COSINE = 0.95
+"""A graph with 8-bit weights must stay at least this near to torch on each sentence of the proof."""
+
+PROOF = [
+    "我",
+    "今天天气很好",
+    "怎么修改支付密码，原来的手机号已经不用了",
+    "A dog.",
+    "Two dogs run through the tall grass near a river while the sun goes down behind the hills.",
+    "会议改到下周三下午三点，请各部门提前准备好本季度的报表，并在周二中午之前发给秘书处。",
+    "The price of 1 kg of rice rose by 3.5 % in June; wheat, on the other hand, hardly changed at all. " * 3,
+    "从前有一座山，山上有一座庙，庙里有一个老和尚在给小和尚讲故事。" * 6,
+]
+"""Sentences of several lengths on which graph and encoder are compared."""
 
 
 class OnnxBackend:
@@ -35,7 +63,7 @@ class OnnxBackend:
             path = export_onnx(
                 encoder, Path(folder) / "encoder.onnx", quantised=name is BackendName.ONNX_INT8
             )
-            self._session = session(path)
+            self._session = _session(path)
 
     def encode(self, tokens: Tokens) -> Float[np.ndarray, "sentences dim"]:
         if not isinstance(tokens.unpooled, int):
@@ -66,6 +94,130 @@ class OnnxBackend:
         while stop:
             start = max(stop - max(CALL_TOKENS // lengths[stop - 1], 1), 0)
             first = ends[start] - lengths[start]
-            arrays = padded_arrays(ids[first : ends[stop - 1]], lengths[start:stop], pad=self._pad)
+            arrays = _padded_arrays(ids[first : ends[stop - 1]], lengths[start:stop], pad=self._pad)
             yield slice(start, stop), arrays
             stop = start
+
+
+def export_onnx(encoder: PooledEncoder, path: Path, *, quantised: bool) -> Path:
+    """Writes the whole encoder to `path` as a graph input_ids, attention_mask → embeddings; gives the path back.
+
+    Both inputs are int64 (sentences, length), padded on the right, of any size. With `quantised` the weights of
+    matrix products are 8-bit integers, one scale per column, and so are the states they are multiplied with.
+    Raises UserError when the architecture cannot be exported, or when the graph computes something else.
+    """
+    # A copy: other attention, other linear layers. On the CPU, where the graph will run.
+    wanted = copy.deepcopy(encoder).cpu().eval()
+    tokens = wanted.collate(wanted.tokenize(PROOF))
+    with torch.inference_mode():
+        expected = wanted(tokens).numpy()
+    if quantised:
+        scale_rows(wanted)
+    with tempfile.TemporaryDirectory() as folder:
+        plain = Path(folder) / "encoder.onnx" if quantised else path
+        _export(PaddedEncoder(wanted).eval(), plain)
+        computed = _computed(plain, tokens, pad=encoder.pad)
+        difference = float(np.abs(unit(computed) - unit(expected)).max())
+        if not difference <= MOST_DIFFERENCE:
+            raise UserError(
+                f"{encoder.backbone.config.model_type}: exported to ONNX it computes something else (unit embeddings "
+                f"differ by up to {difference:.1e}, at most {MOST_DIFFERENCE:.0e} is rounding); use the back end torch "
+                "or torch_bf16"
+            )
+        if quantised:
+            _quantise(plain, path)
+            cosines = (unit(_computed(path, tokens, pad=encoder.pad)) * unit(expected)).sum(1)
+            if not cosines.min() >= LEAST_COSINE:
+                raise UserError(
+                    "onnx_int8: these weights do not bear 8 bits (a sentence's embedding has cosine "
+                    f"{cosines.min():.3f} with that of float32, expected at least {LEAST_COSINE}); "
+                    "use the back end onnx or torch_bf16"
+                )
+    return path
+
+
+def _session(path: Path) -> onnxruntime.InferenceSession:
+    """A graph, ready to run in the thread that calls; several threads may call at once."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+def _padded_arrays(ids: np.ndarray, lengths: np.ndarray, *, pad: int) -> dict[str, np.ndarray]:
+    """The graph's inputs for sentences of the given lengths that lie one after another in `ids`."""
+    mask = np.arange(lengths.max()) < lengths[:, None]
+    input_ids = np.full(mask.shape, pad, dtype=np.int64)
+    input_ids[mask] = ids
+    return dict(zip(INPUTS, (input_ids, mask.astype(np.int64)), strict=True))
+
+
+def _export(module: PaddedEncoder, path: Path) -> None:
+    # Sizes that are not 1 and not equal, or the exporter takes them for constants.
+    example = torch.full((3, 4), 1, dtype=torch.int64)
+    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 0, 0]])
+    sizes = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
+    try:
+        with torch.no_grad(), _silence():
+            program = torch.onnx.export(
+                module,
+                (example, mask),
+                dynamo=True,
+                dynamic_shapes=(sizes, sizes),
+                input_names=list(INPUTS),
+                output_names=["embeddings"],
+                verbose=False,
+            )
+            cast(torch.onnx.ONNXProgram, program).save(path)
+    except Exception as error:
+        # The exporter raises whatever went wrong in the model's own code.
+        reason = next(
+            (line.strip() for line in str(error.__cause__ or error).splitlines() if line.strip()), ""
+        )
+        model_type = module.encoder.backbone.config.model_type
+        raise UserError(
+            f"{model_type}: this architecture cannot be exported to ONNX "
+            f"({type(error.__cause__ or error).__name__}: {reason[:200]}); use the back end torch or torch_bf16"
+        ) from error
+
+
+def _quantise(plain: Path, path: Path) -> None:
+    with _silence():
+        quantize_dynamic(
+            plain,
+            path,
+            op_types_to_quantize=["MatMul"],
+            per_channel=True,
+            # Signed weights overflow on processors without VNNI, which add two products in 16 bits.
+            weight_type=QuantType.QUInt8,
+            # Products of two activations, as in attention, stay in float32.
+            extra_options={"MatMulConstBOnly": True},
+        )
+
+
+def _computed(path: Path, tokens: Tokens, *, pad: int) -> np.ndarray:
+    """Embeddings of the graph, in the order of collation: the shortest alone, the others together."""
+    graph, ids, lengths = _session(path), tokens.input_ids.numpy(), tokens.lengths.numpy()
+    alone = lengths[0]
+    parts = [(ids[:alone], lengths[:1]), (ids[alone:], lengths[1:])]
+    outputs = [graph.run(None, _padded_arrays(*part, pad=pad))[0] for part in parts]
+    return np.concatenate(outputs)[tokens.inverse_permutation.numpy()]
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keeps the exporter's remarks on itself off the screen; what matters here is checked afterwards."""
+    names = ("torch.onnx", "torch.onnx._internal.exporter._registration", "onnxscript", "onnx_ir", "")
+    loggers = [logging.getLogger(name) for name in names]
+    levels = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

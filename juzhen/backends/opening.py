@@ -13,8 +13,8 @@ from juzhen.backends.names import BackendName, backend_name
 from juzhen.core.batch import Tokens
 from juzhen.core.errors import UserError
 from juzhen.core.processor import lacks_bf16, slow_bf16_warning
-from juzhen.encoders.backend import Backend
 from juzhen.encoders.pooled_encoder import PooledEncoder
+from juzhen.encoders.sentence_encoder import Backend
 
 
 class TorchBackend:

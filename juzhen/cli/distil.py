@@ -114,7 +114,7 @@ def _teacher(teacher: str | Path, grade: str, fuse: Sequence[str | Path] | None)
     """Who scores. Raises UserError for a bi-encoder that is asked for probabilities: its scores are cosines."""
     from juzhen.core.fitted import Fusion
     from juzhen.encoders.locate import encoder_folder
-    from juzhen.encoders.pair_scorer import FusedScorer, PairScorer
+    from juzhen.encoders.pair_scorer import PairScorer
 
     if Path(teacher).suffix != ".json":
         if fuse is not None:
@@ -130,7 +130,7 @@ def _teacher(teacher: str | Path, grade: str, fuse: Sequence[str | Path] | None)
             )
         return _Teacher(scorer, "a bi-encoder", "cosine", loss="list_kl loss.teacher_temperature=0.01")
     fusion = Fusion.read(teacher)
-    fused = FusedScorer(fusion, fuse or fusion.runs)
+    fused = PairScorer(*(fuse or fusion.runs), fusion=fusion)
     if grade == "logit":
         return _Teacher(fused, "two fused models", grade)
     fusion.logits(0.0, "platt")  # refused before anything is scored, where it was not fitted

@@ -35,7 +35,7 @@ def run(encoder: str | Path, file: Path, *, int8: bool = False) -> None:
     loaded = load_encoder(encoder)
     if isinstance(loaded, PromptEncoder):
         raise UserError(f"{encoder}: an encoder with templates cannot be exported; only one without can")
-    from juzhen.backends.onnx_export import export_onnx
+    from juzhen.backends.onnx_backend import export_onnx
 
     with tempfile.TemporaryDirectory() as folder:
         made = export_onnx(loaded, Path(folder) / "encoder.onnx", quantised=int8)

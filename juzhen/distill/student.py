@@ -11,7 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from juzhen.core.errors import UserError
 from juzhen.distill.vocabulary import most_needed, with_tokens
-from juzhen.encoders.grow import GROWS, with_layers
+from juzhen.encoders.backbone import GROWS, with_layers
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.transformer import from_scratch, quiet, token_embeddings
 

@@ -6,15 +6,57 @@ from types import MappingProxyType
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from juzhen.core.batch import Batch, Sharing, Tokens
-from juzhen.core.examples import Examples, Kind
+from juzhen.core.examples import Examples, Kind, Side
 from juzhen.encoders.augmentation import Augmentation
-from juzhen.encoders.side_table import SideTable, leave_out
 from juzhen.encoders.token_table import CachedTokenizer, TokenTable
 
 ALL = slice(None)
+
+
+class SideTable:
+    """A sentence as a Side reads it has the place side × number of sentences + its number; made when it is asked for.
+
+    tokens  of each place, none where nobody has asked yet
+    """
+
+    def __init__(self, sentences: Sequence[str], tokenizer: CachedTokenizer) -> None:
+        self.sentences = sentences
+        self._tokenizer = tokenizer
+        size = len(Side) * len(sentences)
+        self._known = np.zeros(size, dtype=bool)
+        nothing = np.zeros(size, dtype=np.int64)
+        self.tokens = TokenTable(np.empty(0, dtype=np.int32), nothing, nothing)
+
+    def places(
+        self, numbers: Int[np.ndarray, "*texts"], sides: Int[np.ndarray, "*texts"]
+    ) -> Int[np.ndarray, "*texts"]:
+        """Where sentences are, each read by its Side; equal where two sides have the same prompt."""
+        codes = self._tokenizer.encoder.sides[sides].astype(np.int64)
+        places = codes * len(self.sentences) + numbers
+        self._learn(np.unique(places[~self._known[places]]))
+        return places
+
+    def unpooled(self, places: Int[np.ndarray, "sentences"]) -> Int[np.ndarray, "sentences"]:
+        """Tokens of each that pooling leaves out."""
+        of_sides = np.array([self._tokenizer.encoder.reading(side).unpooled for side in Side])
+        return of_sides[places // len(self.sentences)]
+
+    def _learn(self, places: Int[np.ndarray, "places"]) -> None:
+        for side in Side if len(places) else ():
+            chosen = places[places // len(self.sentences) == side]
+            if not len(chosen):
+                continue
+            tokenize = self._tokenizer.reading(side)
+            fresh = tokenize([self.sentences[place] for place in (chosen % len(self.sentences)).tolist()])
+            old = self.tokens
+            starts, ends = old.starts.copy(), old.ends.copy()
+            ends[chosen] = len(old.ids) + np.cumsum(fresh.lengths)
+            starts[chosen] = ends[chosen] - fresh.lengths
+            self.tokens = TokenTable(np.concatenate([old.ids, fresh.flat()]), starts, ends)
+            self._known[chosen] = True
 
 
 class SentenceCollator:
@@ -41,7 +83,7 @@ class SentenceCollator:
     ) -> None:
         self._tokenize = tokenize
         self._pack = pack
-        self._sides = sides if sides is not None and sides.sides.any() else None
+        self._sides = sides if sides is not None and sides.encoder.sides.any() else None
         self._augmentation = augmentation
         self._sharing = dict(sharing)
         # Found by identity and not by id(): an id means nothing in a worker process that was not forked.
@@ -117,7 +159,7 @@ class SentenceCollator:
         targets = examples.targets
         tokens = self._pack(self.shown(examples, chosen, index=index))
         if apart is not None:
-            tokens, chosen = leave_out(tokens, apart.unpooled(chosen)), chosen % len(examples.sentences)
+            tokens, chosen = _leave_out(tokens, apart.unpooled(chosen)), chosen % len(examples.sentences)
         return Batch(
             task=examples.name,
             kind=examples.kind,
@@ -131,13 +173,23 @@ class SentenceCollator:
 
     def _apart(self, examples: Examples) -> SideTable | None:
         """The sentences of a set whose queries or documents have a prompt of their own; None: all are read alike."""
-        if self._sides is None or not self._sides.sides[examples.reads].any():
+        if self._sides is None or not self._sides.encoder.sides[examples.reads].any():
             return None
         for table in self._side_tables:
             if table.sentences is examples.sentences:
                 return table
         self._side_tables.append(SideTable(examples.sentences, self._sides))
         return self._side_tables[-1]
+
+
+def _leave_out(tokens: Tokens, unpooled: Int[np.ndarray, "sentences"]) -> Tokens:
+    """The tokens with what pooling leaves out of each sentence, which come in the order in which they were packed."""
+    if (unpooled == unpooled[0]).all():
+        tokens.unpooled = int(unpooled[0])
+    else:
+        tokens.unpooled = torch.empty_like(tokens.lengths)
+        tokens.unpooled[tokens.inverse_permutation] = torch.from_numpy(unpooled)
+    return tokens
 
 
 def teacher_scores(examples: Examples, rows: np.ndarray) -> Float[torch.Tensor, "batch documents"] | None:

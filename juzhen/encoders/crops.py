@@ -3,12 +3,11 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import torch
 from transformers import PreTrainedTokenizerBase
 
 from juzhen.core.batch import Batch, Tokens
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Examples, Kind
+from juzhen.core.examples import Examples
 from juzhen.data.text_table import TextTable
 from juzhen.encoders.special_tokens import special_around
 from juzhen.encoders.text_collate import TextCollator
@@ -89,17 +88,7 @@ class CropCollator(TextCollator):
             self.crops.cut(tokens[place], generator)
             for place, generator in zip(places.tolist(), [*generators, *generators], strict=True)
         ]
-        count = len(numbers)
-        return Batch(
-            task=examples.name,
-            kind=Kind.POSITIVE_PAIR,
-            tokens=self._pack(TokenTable.of(pieces)),
-            # Two pieces are two texts: each has a number of its own.
-            sentence_ids=torch.from_numpy(np.concatenate([2 * numbers, 2 * numbers + 1])),
-            columns={"anchor": torch.arange(count), "positive": torch.arange(count, 2 * count)},
-            targets=None,
-            rows=torch.from_numpy(np.asarray(rows, dtype=np.int64)),
-        )
+        return self._forms(examples, rows, self._pack(TokenTable.of(pieces)))
 
     def _seconds(
         self, examples: Examples, numbers: np.ndarray, generators: Sequence[np.random.Generator]

@@ -16,14 +16,13 @@ from juzhen.core.constants import constants
 from juzhen.core.errors import UserError
 from juzhen.core.examples import NLI_GRADES
 from juzhen.encoders.cross_encoder_input import PairTemplate, pack_joint
-from juzhen.encoders.foreign import told_simply
 from juzhen.encoders.locate import HEAD_FILE, download, encoder_source, locate_folder
 from juzhen.encoders.packing import use_cheap_dropout
 from juzhen.encoders.parts import read_parts
 from juzhen.encoders.prefix import JOINT, prompt_refused
 from juzhen.encoders.search import Hit, check_top_k
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.settings_file import Settings
+from juzhen.encoders.settings_file import Settings, told_simply
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.texts import (
     BATCH_TOKENS,

@@ -14,12 +14,11 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.encoders.augmentation import Augmentation
 from juzhen.encoders.collate import SentenceCollator, teacher_scores
 from juzhen.encoders.packing import pack
-from juzhen.encoders.token_table import TokenTable
+from juzhen.encoders.special_tokens import special_around
+from juzhen.encoders.token_table import TokenTable, runs
 
 PAIR, SWAPPED = "pair", "swapped"
 """Columns of a joint batch: the sentences as they stand in the row, and in the other order."""
-
-_PROBE = ("a", "b")
 
 
 @dataclass(frozen=True)
@@ -33,8 +32,8 @@ class PairTemplate:
     keeps_end  sentences are cut at the front, as the tokenizer does it
     """
 
-    parts: tuple[np.ndarray, np.ndarray, np.ndarray]
-    types: tuple[np.ndarray, np.ndarray, np.ndarray]
+    parts: tuple[np.ndarray, ...]
+    types: tuple[np.ndarray, ...]
     segments: tuple[int, int]
     margins: tuple[int, int]
     keeps_end: bool
@@ -43,8 +42,7 @@ class PairTemplate:
     def of(cls, tokenizer: PreTrainedTokenizerBase) -> "PairTemplate":
         """Reads the format off a pair of one-letter sentences. Raises UserError where nothing tells the two apart."""
         wanted = {"return_special_tokens_mask": True, "return_token_type_ids": True}
-        single, joined = tokenizer(_PROBE[0], **wanted), tokenizer(*_PROBE, **wanted)
-        (margins,) = [_gaps(single["special_tokens_mask"])]
+        joined = tokenizer("a", "b", **wanted)
         places = np.flatnonzero(np.asarray(joined["special_tokens_mask"]) == 0)
         ids, types = np.asarray(joined["input_ids"]), np.asarray(joined["token_type_ids"])
         first, second = places[0], places[-1]
@@ -55,10 +53,10 @@ class PairTemplate:
             )
         cuts = (slice(0, first), slice(first + 1, second), slice(second + 1, None))
         return cls(
-            parts=_at(ids, cuts),
-            types=_at(types, cuts),
+            parts=tuple(ids[cut].astype(np.int32) for cut in cuts),
+            types=tuple(types[cut].astype(np.int32) for cut in cuts),
             segments=(int(types[first]), int(types[second])),
-            margins=margins,
+            margins=special_around(tokenizer),
             keeps_end=tokenizer.truncation_side == "left",
         )
 
@@ -108,34 +106,9 @@ class PairTemplate:
             origins = table.starts + self.margins[0]
             if self.keeps_end:
                 origins = table.ends - self.margins[1] - lengths
-            places = _runs(target, lengths)
-            ids[places], types[places] = table.ids[_runs(origins, lengths)], segment
+            places = runs(target, lengths)
+            ids[places], types[places] = table.ids[runs(origins, lengths)], segment
         return TokenTable(ids, starts, ends), TokenTable(types, starts, ends)
-
-
-def _at(values: np.ndarray, cuts: tuple[slice, slice, slice]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    before, between, after = (values[cut].astype(np.int32) for cut in cuts)
-    return before, between, after
-
-
-def _gaps(special: Sequence[int]) -> tuple[int, int]:
-    """Special tokens before and after the one that is none.
-
-    >>> _gaps([1, 0, 1, 1])
-    (1, 2)
-    """
-    place = list(special).index(0)
-    return place, len(special) - place - 1
-
-
-def _runs(starts: np.ndarray, lengths: np.ndarray) -> Int[np.ndarray, "tokens"]:
-    """start, start + 1, … of each run, one run after another.
-
-    >>> _runs(np.array([5, 0]), np.array([2, 3])).tolist()
-    [5, 6, 0, 1, 2]
-    """
-    before = np.cumsum(lengths) - lengths
-    return np.repeat(starts - before, lengths) + np.arange(lengths.sum())
 
 
 class CrossEncoderCollator(SentenceCollator):

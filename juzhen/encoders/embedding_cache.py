@@ -7,6 +7,7 @@ place and never changed, so processes need no lock: two that write the same rows
 
 import hashlib
 import io
+import json
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -14,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
 
 from juzhen.core.whole import whole_file
-from juzhen.encoders.fingerprint import encoder_digest
 from juzhen.encoders.pooled_encoder import PooledEncoder
+from juzhen.encoders.token_table import tokenizer_digest
 
 DIGEST_BYTES = 16
 
@@ -31,6 +33,13 @@ SEGMENT_BYTES = 64 * 2**20
 MOST_SMALL = 32
 """Small segments, of at most SMALL_ROWS rows, are merged when there are more than this."""
 SMALL_ROWS = 4096
+
+
+MATHS = "1"
+"""To be raised when the same weights give other embeddings than before, beyond rounding."""
+
+WITHOUT_EFFECT = ("_name_or_path", "transformers_version", "_attn_implementation", "architectures")
+"""Entries of config.json that say where a model is from, or how fast it runs."""
 
 
 class EmbeddingCache:
@@ -183,6 +192,39 @@ class Found:
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._take(np.load(path, mmap_mode="r") for path in self._paths)
+
+
+def encoder_digest(encoder: PooledEncoder, variant: str) -> str:
+    """32 hex digits over weights, architecture, tokenizer, prompt, pooling, normalization, lengths, templates, variant.
+
+    variant  what else changes the numbers: the back end, a precision
+    """
+    digest = _new_digest()
+    architecture = {
+        key: value
+        for key, value in encoder.backbone.config.to_dict().items()
+        if key not in WITHOUT_EFFECT and "dropout" not in key
+    }
+    activations = [projection.activation_name for projection in encoder.projections]
+    settings = [
+        MATHS,
+        variant,
+        encoder.pooling,
+        encoder.normalize,
+        encoder.max_length,
+        activations,
+        architecture,
+    ]
+    if encoder.prompts is not None:
+        settings.append(encoder.prompts.as_dict())
+    if encoder.prompt:
+        settings.append([encoder.prompt, encoder.unpooled])
+    digest.update(json.dumps(settings, sort_keys=True, default=str).encode())
+    digest.update(tokenizer_digest(encoder.tokenizer))
+    for name, tensor in sorted(encoder.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
 
 
 def _new_digest(content: bytes | memoryview = b"") -> "hashlib.blake2b":

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 from juzhen.core.errors import UserError
 from juzhen.core.network import hub_problem
 from juzhen.core.option import options
-from juzhen.encoders.foreign import told_simply
-from juzhen.encoders.layout import Layout, check_pooling, read_layout
+from juzhen.encoders.layout import Layout, read_layout
 from juzhen.encoders.locate import WEIGHTS, check_files, download, encoder_folder, has_weights, locate_folder
 from juzhen.encoders.prefix import Prefix
-from juzhen.encoders.settings_file import Settings
+from juzhen.encoders.settings_file import Settings, told_simply
 from juzhen.encoders.spec import BackboneConfig
 
 if TYPE_CHECKING:
@@ -80,11 +79,10 @@ def look_at_encoder(config: BackboneConfig, *, start: str | None = None) -> None
         return
     layout = find_encoder(config).layout
     layout.prefix.configured(config)
-    if config.pooling is None and layout.pooling_error:
-        raise UserError(layout.pooling_error)
-    check_pooling(config.pooling or layout.pooling or "mean")
+    layout.pooling_for(config.pooling)
     architecture = _architecture(layout.transformer)
-    _look_at_tokenizer(layout.transformer, architecture, shown=config.path)
+    if (tokenizer := read_tokenizer_file(layout.transformer)) is not None:
+        check_vocabulary(tokenizer.get_vocab(), architecture.get("vocab_size"), shown=config.path)
     if config.initialize == "pretrained":
         _look_at_weights(layout.transformer, architecture)
 
@@ -110,12 +108,6 @@ def _architecture(folder: Path) -> Mapping[str, Any]:
             'such as {"model_type": "bert", …}'
         )
     return found.values
-
-
-def _look_at_tokenizer(folder: Path, architecture: Mapping[str, Any], *, shown: str) -> None:
-    tokenizer = read_tokenizer_file(folder)
-    if tokenizer is not None:
-        check_vocabulary(tokenizer.get_vocab(), architecture.get("vocab_size"), shown=shown)
 
 
 def read_tokenizer_file(folder: Path) -> "Tokenizer | None":

@@ -59,6 +59,12 @@ class Layout:
     prompts: Prompts | None = None
     prefix: Prefix = field(default_factory=Prefix)
 
+    def pooling_for(self, wanted: str | None) -> str:
+        """The pooling that was asked for, else the folder's, else mean. Raises UserError where that is none of ours."""
+        if wanted is None and self.pooling_error:
+            raise UserError(self.pooling_error)
+        return check_pooling(wanted or self.pooling or "mean")
+
 
 def read_layout(folder: Path) -> Layout:
     """What `folder` says. Raises UserError for files that are not JSON and for modules that we lack."""

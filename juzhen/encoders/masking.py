@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from juzhen.core.batch import Tokens
+from juzhen.core.batch import Tokens, mapped
 from juzhen.core.errors import UserError, nearest
 from juzhen.encoders.special_tokens import special_around
 
@@ -83,13 +83,7 @@ class Vocabulary:
         return cls(tokenizer.mask_token_id, special, continues & ~special, ordinary, spared)
 
     def to(self, device: torch.device) -> "Vocabulary":
-        return Vocabulary(
-            self.mask,
-            self.special.to(device),
-            self.continues.to(device),
-            self.ordinary.to(device),
-            self.spared,
-        )
+        return mapped(self, lambda tensor: tensor.to(device))
 
 
 def continues_word(token: str, vocabulary: dict[str, int]) -> bool:

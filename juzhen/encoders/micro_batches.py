@@ -32,7 +32,7 @@ def in_micro_batches(function: Callable[[Tokens], Tensor], micro_batches: Iterab
         part = checkpoint(_alike(function), micro_batch.input_ids, micro_batch, use_reentrant=False)
         freed.give_back()
         # On the way back this is called when the gradient of the part is there, before it is computed again.
-        part.register_hook(freed.before_gradient)
+        part.register_hook(lambda gradient: freed.give_back())
         parts.append(part)
     return torch.cat(parts)
 
@@ -78,9 +78,6 @@ class FreedMemory:
             self._trim(0)
             now = _resident_bytes()
         self._least = now if now > self._least + SLACK_BYTES else min(self._least, now)
-
-    def before_gradient(self, _gradient: Tensor) -> None:
-        self.give_back()
 
 
 def _resident_bytes() -> int:

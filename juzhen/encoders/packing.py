@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
-from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers import AttentionInterface, AttentionMaskInterface, PretrainedConfig, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
@@ -224,7 +224,7 @@ def packed_inputs(backbone: PreTrainedModel, tokens: Tokens, *, pad: int) -> dic
 
     On a CPU the row of a large batch is filled up to a multiple of FILL_TO: its last states are to be thrown away.
     """
-    offset = 1 + backbone.config.pad_token_id if POSITION_OFFSETS[backbone.config.model_type] else 0
+    offset = first_position(backbone.config)
     missing = 0
     if tokens.input_ids.device.type == "cpu" and len(tokens.input_ids) >= FILL_FROM:
         missing = -len(tokens.input_ids) % FILL_TO
@@ -238,6 +238,11 @@ def packed_inputs(backbone: PreTrainedModel, tokens: Tokens, *, pad: int) -> dic
         "token_type_ids": segments,
         "tokens": tokens,
     }
+
+
+def first_position(architecture: PretrainedConfig) -> int:
+    """The number of the first position of a sentence, for architectures of POSITION_OFFSETS."""
+    return 1 + architecture.pad_token_id if POSITION_OFFSETS[architecture.model_type] else 0
 
 
 def padded_inputs(tokens: Tokens, *, pad: int) -> tuple[Tensor, Tensor]:

@@ -13,39 +13,29 @@ from juzhen.encoders.sentence_encoder import SentenceEncoder
 
 
 class PairScorer:
-    """The scores of a finished run, computed without gradients in float32.
+    """The scores of a finished run, or of two as one, computed without gradients in float32.
 
-    folder  of a run, or of an encoder; a cross-encoder gives logits, every other one the cosine or its learnt form
+    folders  of a run, or of an encoder; a cross-encoder gives logits, every other one the cosine or its learnt form
+    fusion   how `juzhen fuse` weighs two runs, which are given in the order in which they were fitted. Raises
+             UserError for others
     """
 
-    def __init__(self, folder: str | Path) -> None:
-        self.is_cross_encoder = is_cross_encoder(folder)
-        self._encoder = (CrossEncoder if self.is_cross_encoder else SentenceEncoder).load(folder)
-
-    def __call__(
-        self, first: Sequence[str], second: Sequence[str], *, batch_tokens: int, progress: bool
-    ) -> Float[np.ndarray, "pairs"]:
-        """One score per pair, float64."""
-        pairs = list(zip(first, second, strict=True))
-        return self._encoder.score(pairs, batch_tokens=batch_tokens, progress=progress).astype(np.float64)
-
-
-class FusedScorer:
-    """Two runs as one score, weighed as `juzhen fuse` has fitted it.
-
-    folders  of the two runs, in the order in which they were fitted. Raises UserError for others.
-    """
-
-    def __init__(self, fusion: Fusion, folders: Sequence[str | Path]) -> None:
-        fusion.require(folders)
+    def __init__(self, *folders: str | Path, fusion: Fusion | None = None) -> None:
+        if fusion is not None:
+            fusion.require(folders)
         self._fusion = fusion
-        self._scorers = [PairScorer(folder) for folder in folders]
+        self.is_cross_encoder = is_cross_encoder(folders[0])
+        self._encoders = [
+            (CrossEncoder if is_cross_encoder(one) else SentenceEncoder).load(one) for one in folders
+        ]
 
     def __call__(
         self, first: Sequence[str], second: Sequence[str], *, batch_tokens: int, progress: bool
     ) -> Float[np.ndarray, "pairs"]:
-        """One score per pair, float64; 0 is the mean of the set that was fitted on."""
-        scores = (
-            scorer(first, second, batch_tokens=batch_tokens, progress=progress) for scorer in self._scorers
-        )
-        return self._fusion.fused(*scores)
+        """One score per pair, float64; of two runs, 0 is the mean of the set that was fitted on."""
+        pairs = list(zip(first, second, strict=True))
+        scores = [
+            one.score(pairs, batch_tokens=batch_tokens, progress=progress).astype(np.float64)
+            for one in self._encoders
+        ]
+        return scores[0] if self._fusion is None else self._fusion.fused(*scores)

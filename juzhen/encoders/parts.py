@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -10,13 +11,11 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from juzhen.core.errors import UserError
 from juzhen.encoders.first_look import check_vocabulary, find_encoder, read_tokenizer_file
-from juzhen.encoders.foreign import told_simply
-from juzhen.encoders.layout import Layout, check_pooling
+from juzhen.encoders.layout import Layout
 from juzhen.encoders.locate import HEAD_FILE, encoder_source
-from juzhen.encoders.prefix import Prefix
-from juzhen.encoders.projection import OutputNorm, Projection, load_projections
+from juzhen.encoders.projection import load_projections
 from juzhen.encoders.prompts import Prompts
-from juzhen.encoders.settings_file import Settings
+from juzhen.encoders.settings_file import Settings, told_simply
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.transformer import from_scratch, from_weights, quiet, read_architecture, token_embeddings
 
@@ -25,19 +24,15 @@ from juzhen.encoders.transformer import from_scratch, from_weights, quiet, read_
 class Parts:
     """What a sentence encoder is made of.
 
+    options  keywords that a PooledEncoder takes
     prompts  templates that sentences are read through; None: there are none
-    prefix   texts that may stand before a sentence
     folder   where the weights and what else was learnt lie; None: the weights are random
     """
 
     backbone: PreTrainedModel
     tokenizer: Tokenizer
-    pooling: str
-    normalize: bool
-    max_length: int
-    projections: list[Projection | OutputNorm]
+    options: dict[str, Any]
     prompts: Prompts | None
-    prefix: Prefix
     folder: Path | None
 
 
@@ -65,21 +60,17 @@ def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
             backbone = from_weights(str(layout.transformer), architecture, local_files_only=True)
         tokenizer = _read_tokenizer(layout.transformer)
     check_vocabulary(tokenizer.get_vocab(), token_embeddings(backbone).num_embeddings, shown=config.path)
-    if config.pooling is None and layout.pooling_error:
-        raise UserError(layout.pooling_error)
-    return Parts(
-        backbone,
-        tokenizer,
-        pooling=check_pooling(config.pooling or layout.pooling or "mean"),
-        normalize=bool(layout.normalize) if config.normalize is None else config.normalize,
-        max_length=_max_length(config, layout, backbone, tokenizer),
-        projections=load_projections(
+    options = {
+        "pooling": layout.pooling_for(config.pooling),
+        "normalize": bool(layout.normalize) if config.normalize is None else config.normalize,
+        "max_length": _max_length(config, layout, backbone, tokenizer),
+        "projections": load_projections(
             layout.projections, width=backbone.config.hidden_size, layer_norm=config.layer_norm
         ),
-        prompts=layout.prompts,
-        prefix=layout.prefix.configured(config),
-        folder=found.folder if config.initialize == "pretrained" else None,
-    )
+        "prefix": layout.prefix.configured(config),
+    }
+    folder = found.folder if config.initialize == "pretrained" else None
+    return Parts(backbone, tokenizer, options, layout.prompts, folder)
 
 
 def embedding_size(source: str | Path, *, revision: str | None = None) -> int:

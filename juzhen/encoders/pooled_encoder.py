@@ -6,7 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ from juzhen.encoders.packing import (
 )
 from juzhen.encoders.pooling import POOLINGS, READS_FIRST_LAYER, BilinearScore
 from juzhen.encoders.prefix import Prefix
-from juzhen.encoders.projection import OutputNorm, Projection
+from juzhen.encoders.projection import OutputLayer
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.texts import progress_bar
 from juzhen.encoders.token_table import TEXTS_PER_CALL, TokenTable
@@ -63,7 +63,7 @@ class PooledEncoder(nn.Module):
         pooling: str,
         normalize: bool,
         max_length: int,
-        projections: Sequence[Projection | OutputNorm],
+        projections: Sequence[OutputLayer],
         prefix: Prefix = Prefix(),  # noqa: B008  # frozen
     ) -> None:
         super().__init__()
@@ -80,8 +80,7 @@ class PooledEncoder(nn.Module):
         use_cheap_dropout(backbone)
         self.takes_segments = "token_type_ids" in inspect.signature(backbone.forward).parameters
         # Models without padding token (GPT-2) never see the number: the mask hides it.
-        pad = tokenizer.pad_token_id
-        self.pad = 0 if pad is None else pad
+        self.pad: int = tokenizer.pad_token_id or 0
         self.prefix = prefix
         self._prompt_is_given = False
         self._put_before(prefix.text)
@@ -143,14 +142,12 @@ class PooledEncoder(nn.Module):
 
     @property
     def dim(self) -> int:
-        if self.projections:
-            return self.output_layers[-1].out_features
-        return self.backbone.config.hidden_size
+        return self.output_layers[-1].out_features if self.projections else self.backbone.config.hidden_size
 
     @property
-    def output_layers(self) -> list[Projection | OutputNorm]:
+    def output_layers(self) -> list[OutputLayer]:
         """What comes after pooling, in order."""
-        return [cast(Projection | OutputNorm, layer) for layer in self.projections]
+        return [cast(OutputLayer, layer) for layer in self.projections]
 
     @property
     def device(self) -> torch.device:
@@ -219,7 +216,9 @@ class PooledEncoder(nn.Module):
         return self._pooled(self._layers(tokens), tokens)
 
     def _pooled(self, layers: tuple[Tensor, ...], tokens: Tokens) -> Float[Tensor, "sentences dim"]:
-        embeddings = POOLINGS[self.pooling](layers, tokens)
+        return self._projected(POOLINGS[self.pooling](layers, tokens))
+
+    def _projected(self, embeddings: Tensor) -> Float[Tensor, "sentences dim"]:
         for projection in self.projections:
             embeddings = projection(embeddings)
         return embeddings.float()
@@ -236,23 +235,24 @@ class PooledEncoder(nn.Module):
 
     def _layer_states(self, tokens: Tokens, *, needs_layers: bool) -> tuple[list[Tensor], Places]:
         """States after each layer, or after the last alone, and where among them those of the tokens are."""
-        if self._packs:
-            inputs = packed_inputs(self.backbone, tokens, pad=self.pad)
-            output = self.backbone(**inputs, output_hidden_states=needs_layers)
-            real: Places = (0, slice(len(tokens.input_ids)))
-        else:
-            input_ids, mask = padded_inputs(tokens, pad=self.pad)
-            segments = {"token_type_ids": torch.zeros_like(input_ids)} if self.takes_segments else {}
-            if segments and tokens.segments is not None:
-                segments["token_type_ids"][tokens.places] = tokens.segments
-            output = self.backbone(
-                input_ids=input_ids, attention_mask=mask, output_hidden_states=needs_layers, **segments
-            )
-            real = tokens.places
+        inputs, real = self._inputs(tokens)
+        output = self.backbone(**inputs, output_hidden_states=needs_layers)
         # hidden_states[0] is the embedding layer. The last one is taken from last_hidden_state because some
         # models normalize it once more.
         inner = output.hidden_states[1:-1] if needs_layers else ()
         return [*inner, output.last_hidden_state], real
+
+    def _inputs(self, tokens: Tokens) -> tuple[dict[str, Any], Places]:
+        """What the backbone is called with, and where among the states that it gives those of the tokens are."""
+        if self._packs:
+            return packed_inputs(self.backbone, tokens, pad=self.pad), (0, slice(len(tokens.input_ids)))
+        input_ids, mask = padded_inputs(tokens, pad=self.pad)
+        inputs = {"input_ids": input_ids, "attention_mask": mask}
+        if self.takes_segments:
+            inputs["token_type_ids"] = torch.zeros_like(input_ids)
+            if tokens.segments is not None:
+                inputs["token_type_ids"][tokens.places] = tokens.segments
+        return inputs, tokens.places
 
     def tokenize(self, texts: Sequence[str], *, progress: bool | None = False) -> TokenTable:
         """Token numbers per text with special tokens, cut to max_length, without padding.

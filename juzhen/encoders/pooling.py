@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save_model
 from torch import Tensor, nn
 
 from juzhen.core.batch import Tokens
@@ -114,9 +114,7 @@ class BilinearScore(nn.Module):
 
     def save(self, folder: Path) -> None:
         """Writes SCORE_FILE into `folder`."""
-        save_file(
-            {"form": self.form.detach().cpu().contiguous()}, folder / SCORE_FILE, metadata={"format": "pt"}
-        )
+        save_model(self, str(folder / SCORE_FILE), metadata={"format": "pt"})
 
     @classmethod
     def load(cls, folder: Path, *, dim: int) -> "BilinearScore | None":

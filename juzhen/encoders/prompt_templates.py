@@ -11,7 +11,8 @@ from transformers import PreTrainedTokenizerBase
 
 from juzhen.core.batch import Tokens
 from juzhen.encoders.prompts import MASK
-from juzhen.encoders.token_table import TokenTable
+from juzhen.encoders.special_tokens import special_around
+from juzhen.encoders.token_table import TokenTable, runs
 
 
 @dataclass
@@ -58,11 +59,12 @@ class Frame:
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase) -> "Frame":
-        empty, full = (tokenizer(text)["input_ids"] for text in ("", "a"))
-        count = 0
-        while count < len(empty) and empty[count] == full[count]:
-            count += 1
-        return cls(np.array(empty[:count], np.int32), np.array(empty[count:], np.int32))
+        special = np.array(tokenizer("")["input_ids"], np.int32)
+        return cls(*np.split(special, [special_around(tokenizer)[0]]))
+
+    @property
+    def size(self) -> int:
+        return len(self.before) + len(self.after)
 
 
 def read_template(text: str, placeholder: str, tokenizer: PreTrainedTokenizerBase, frame: Frame) -> Template:
@@ -71,15 +73,8 @@ def read_template(text: str, placeholder: str, tokenizer: PreTrainedTokenizerBas
     Both halves are tokenised for themselves, as the sentence is: where words touch without a space or a sign
     between them, a tokenizer of subwords might have joined them.
     """
-    halves = [
-        np.array(
-            tokenizer(part.replace(MASK, tokenizer.mask_token or MASK), add_special_tokens=False)[
-                "input_ids"
-            ],
-            np.int32,
-        )
-        for part in text.split(placeholder)
-    ]
+    parts = text.replace(MASK, tokenizer.mask_token or MASK).split(placeholder)
+    halves = [np.array(tokenizer(one, add_special_tokens=False)["input_ids"], np.int32) for one in parts]
     before, after = (np.flatnonzero(half == tokenizer.mask_token_id) for half in halves)
     forwards = (before + len(frame.before)).tolist()
     backwards = (after - len(halves[1]) - len(frame.after)).tolist()
@@ -101,8 +96,7 @@ def wrap(table: TokenTable, templates: Sequence[Template], views: np.ndarray, *,
     ends = np.cumsum(lengths + prefixes + suffixes)
     starts = ends - lengths - prefixes - suffixes
     ids = np.empty(ends[-1] if len(ends) else 0, dtype=np.int32)
-    inside = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    places = np.repeat(starts, lengths) + inside
+    inside, places = runs(np.zeros_like(lengths), lengths), runs(starts, lengths)
     places += np.where(inside >= len(frame.before), np.repeat(prefixes, lengths), 0)
     places += np.where(
         inside >= np.repeat(lengths - len(frame.after), lengths), np.repeat(suffixes, lengths), 0

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from juzhen.core.errors import UserError
-from juzhen.encoders.fingerprint import encoder_digest
+from juzhen.encoders.embedding_cache import encoder_digest
 from juzhen.encoders.pooled_encoder import PooledEncoder
 
 LEAST_CODED = 10_000
@@ -51,9 +51,8 @@ class Best:
     def add(self, scores: Float[np.ndarray, "queries block"], first: int) -> None:
         """Adds the documents from number `first` on; numbers must rise from call to call."""
         least = self._least
-        if (
-            self.documents.shape[1] < self.k < scores.shape[1]
-        ):  # what is below the k-th of a part need not be sorted
+        if self.documents.shape[1] < self.k < scores.shape[1]:
+            # What is below the k-th of a part need not be sorted.
             kth = np.partition(scores[:, : max(PART, self.k)], -self.k, axis=1)[:, -self.k]
             least = np.maximum(least, np.nextafter(kth, np.float32(-np.inf)))
         rows, columns = np.nonzero(scores > least[:, None])
@@ -65,24 +64,19 @@ class Best:
         queries, documents, values = queries[order], documents[order], values[order]
         ranks = np.arange(len(queries)) - np.searchsorted(queries, queries)
         kept = (ranks < self.k) & (documents >= 0)
-        self._fill(queries[kept], ranks[kept], documents[kept], values[kept])
-
-    def _fill(
-        self, queries: np.ndarray, ranks: np.ndarray, documents: np.ndarray, values: np.ndarray
-    ) -> None:
-        shape = len(self.documents), int(ranks.max(initial=-1)) + 1
+        places = queries[kept], ranks[kept]
+        shape = len(self.documents), int(places[1].max(initial=-1)) + 1
         self.documents = np.full(shape, -1, dtype=np.int64)
         self.scores = np.full(shape, -np.inf, dtype=np.float32)
-        self.documents[queries, ranks], self.scores[queries, ranks] = documents, values
+        self.documents[places], self.scores[places] = documents[kept], values[kept]
         if shape[1] == self.k:
             self._least = np.maximum(self._least, self.scores[:, -1])
 
     def lists(self) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
         """Numbers and scores, best first; −1 and −inf where a list has ended."""
         missing = ((0, 0), (0, self.k - self.documents.shape[1]))
-        return np.pad(self.documents, missing, constant_values=-1), np.pad(
-            self.scores, missing, constant_values=-np.inf
-        )
+        documents = np.pad(self.documents, missing, constant_values=-1)
+        return documents, np.pad(self.scores, missing, constant_values=-np.inf)
 
 
 def exact_search(

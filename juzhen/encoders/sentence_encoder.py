@@ -1,15 +1,15 @@
 """SentenceEncoder and PromptEncoder: from a saved folder to an encoder, from texts to embeddings and scores."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, overload
+from typing import Any, Protocol, Self, overload
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
+from juzhen.core.batch import Tokens
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
-from juzhen.encoders.backend import Backend
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.locate import HEAD_FILE, encoder_source
 from juzhen.encoders.parts import Parts, read_parts
@@ -37,6 +37,17 @@ BY_ITSELF = "torch"
 
 PORTION = 65_536
 """Sentences that are encoded before their embeddings are written to a cache."""
+
+
+class Backend(Protocol):
+    """Turns tokens into embeddings, without gradients and without dropout."""
+
+    @property
+    def name(self) -> str:
+        """One word for how it computes; part of the key under which embeddings are kept."""
+
+    def encode(self, tokens: Tokens) -> Float[np.ndarray, "sentences dim"]:
+        """Embeddings in float32, in the order in which the sentences were collated."""
 
 
 class SentenceEncoder(PooledEncoder):
@@ -72,15 +83,7 @@ class SentenceEncoder(PooledEncoder):
     @staticmethod
     def of(parts: Parts) -> "SentenceEncoder":
         """The encoder that is made of `parts`; a PromptEncoder where they hold templates."""
-        encoder = SentenceEncoder(
-            parts.backbone,
-            parts.tokenizer,
-            pooling=parts.pooling,
-            normalize=parts.normalize,
-            max_length=parts.max_length,
-            projections=parts.projections,
-            prefix=parts.prefix,
-        )
+        encoder = SentenceEncoder(parts.backbone, parts.tokenizer, **parts.options)
         if parts.prompts is not None:
             encoder = PromptEncoder.around(encoder, parts.prompts)
         if parts.folder is not None:
@@ -145,8 +148,8 @@ class SentenceEncoder(PooledEncoder):
         return self._reading(Side.DOCUMENT, options).encode(texts, **options)
 
     def _reading(self, side: Side, options: Mapping[str, Any]) -> "SentenceEncoder":
-        chosen = options.get("prompt_name") is not None or options.get("prompt") is not None
-        return self if chosen else self.reading(side)
+        is_chosen = any(options.get(name) is not None for name in ("prompt_name", "prompt"))
+        return self if is_chosen else self.reading(side)
 
     def similarity(
         self, first: str | Iterable[str], second: str | Iterable[str], **options: Any
@@ -251,7 +254,7 @@ class SentenceEncoder(PooledEncoder):
         progress: bool | None,
     ) -> Float[np.ndarray, "sentences dim"]:
         """Embeddings of distinct texts; those that the cache lacks are encoded and kept."""
-        name = BY_ITSELF if backend is None else backend.name
+        name, compute = (BY_ITSELF, self.infer) if backend is None else (backend.name, backend.encode)
         shelf = None if cache is None else cache.shelf(self, name)
         embeddings = np.empty((len(sentences), self.dim), dtype=np.float32)
         pending = np.arange(len(sentences)) if shelf is None else shelf.fill(sentences, embeddings)
@@ -261,21 +264,13 @@ class SentenceEncoder(PooledEncoder):
             for start in range(0, len(pending), size):
                 rows = pending[start : start + size]
                 chosen = [sentences[row] for row in rows]
-                for places, part in self._encoded(chosen, backend, batch_tokens=batch_tokens):
-                    embeddings[rows[places]] = part
+                table = self.tokenize(chosen)
+                for places in batches_by_length(self.input_lengths(table), batch_tokens=batch_tokens):
+                    embeddings[rows[places]] = compute(self.collate(table[places]))
                     advance(len(places))
                 if shelf is not None:
                     shelf.add(chosen, embeddings[rows])
         return embeddings
-
-    def _encoded(
-        self, texts: Sequence[str], backend: Backend | None, *, batch_tokens: int
-    ) -> Iterator[tuple[Int[np.ndarray, "batch"], Float[np.ndarray, "batch dim"]]]:
-        """Positions in `texts` and their embeddings, batch by batch."""
-        table = self.tokenize(texts)
-        compute = self.infer if backend is None else backend.encode
-        for rows in batches_by_length(self.input_lengths(table), batch_tokens=batch_tokens):
-            yield rows, compute(self.collate(table[rows]))
 
 
 class PromptEncoder(TemplateEncoder, SentenceEncoder):

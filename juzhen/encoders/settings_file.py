@@ -1,11 +1,13 @@
-"""Settings in a JSON file beside an encoder: a value is what was asked for, or there is one clear line."""
+"""Files of an encoder: what is asked of one is there, or there is one clear line, whoever found it out."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, foreign_reason
 from juzhen.core.texts import short
 
 SPOKEN = {
@@ -17,6 +19,9 @@ SPOKEN = {
     type(None): "null",
 }
 REQUIRED = object()
+
+PANIC = "PanicException"
+"""What the Rust side of tokenizers and safetensors raises where it did not expect a file to be so; no Exception."""
 
 
 @dataclass(frozen=True)
@@ -66,3 +71,20 @@ def read_json(path: Path) -> Any:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not valid JSON ({short(str(error), 120)})") from error
+
+
+@contextmanager
+def told_simply(message: str) -> Iterator[None]:
+    """Turns whatever is raised inside into a UserError: the message, and the reason behind it.
+
+    transformers, tokenizers and safetensors raise a dozen unrelated types for files that are damaged or do not belong
+    together: KeyError, ZeroDivisionError, and panics.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != PANIC:
+            raise
+        raise UserError(f"{message}: {type(error).__name__}: {foreign_reason(error)}") from error

@@ -12,8 +12,8 @@ from transformers import AddedToken, PreTrainedModel, PreTrainedTokenizerBase
 
 from juzhen.core.batch import Group, Tokens
 from juzhen.core.errors import UserError
-from juzhen.encoders.packing import POSITION_OFFSETS, pack, packed_inputs, padded_inputs
-from juzhen.encoders.pooled_encoder import Places, PooledEncoder
+from juzhen.encoders.packing import POSITION_OFFSETS, first_position, pack
+from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import POOLINGS
 from juzhen.encoders.prompt_templates import Frame, PromptTokens, blanks, mask_table, read_template, wrap
 from juzhen.encoders.prompts import INJECTED, SENTENCE, Prompts
@@ -91,8 +91,7 @@ class TemplateEncoder(PooledEncoder):
             )
 
     def _left_to_sentences(self, max_length: int) -> int:
-        taken = max(template.size for template in self.templates)
-        special = len(self.frame.before) + len(self.frame.after)
+        taken, special = max(template.size for template in self.templates), self.frame.size
         if max_length - taken <= special:
             raise UserError(
                 f"backbone.max_length={max_length}: the longest template takes {taken} tokens of it, which leaves "
@@ -146,9 +145,7 @@ class TemplateEncoder(PooledEncoder):
         if self.prompts.denoise != "none":
             blank, positions, places = self._blanks(tokens)
             embeddings = embeddings - self._through_stages(blank, positions)[places]
-        for projection in self.projections:
-            embeddings = projection(embeddings)
-        return embeddings.float()
+        return self._projected(embeddings)
 
     def _through_stages(
         self, tokens: PromptTokens, positions: Tensor | None = None
@@ -196,9 +193,9 @@ class TemplateEncoder(PooledEncoder):
         """Each template without a sentence, once per length present; positions; which one belongs to each sentence."""
         pairs, places = torch.unique(torch.stack([tokens.views, tokens.lengths]), dim=1, return_inverse=True)
         views, lengths = pairs.tolist()
-        special = len(self.frame.before) + len(self.frame.after)
         bodies = [
-            length - special - self.templates[view].size for view, length in zip(views, lengths, strict=True)
+            length - self.frame.size - self.templates[view].size
+            for view, length in zip(views, lengths, strict=True)
         ]
         pad = self.pad if self.prompts.denoise == "pads" else None
         ids, positions = blanks(self.templates, views, bodies, frame=self.frame, pad=pad)
@@ -217,18 +214,10 @@ class TemplateEncoder(PooledEncoder):
         words: Float[Tensor, "tokens dim"] | None = None,
     ) -> Float[Tensor, "tokens dim"]:
         """Last layer, with other positions or other word embeddings than those of the tokens where they are given."""
-        if self._packs:
-            inputs = packed_inputs(self.backbone, tokens, pad=self.pad)
-            real: Places = (0, slice(len(tokens.input_ids)))
-        else:
-            input_ids, mask = padded_inputs(tokens, pad=self.pad)
-            inputs, real = {"input_ids": input_ids, "attention_mask": mask}, tokens.places
-            if self.takes_segments:
-                inputs["token_type_ids"] = torch.zeros_like(input_ids)
+        inputs, real = self._inputs(tokens)
         input_ids = inputs["input_ids"]
         if positions is not None:
-            config = self.backbone.config
-            offset = 1 + config.pad_token_id if POSITION_OFFSETS[config.model_type] else 0
+            offset = first_position(self.backbone.config)
             inputs["position_ids"] = torch.full_like(input_ids, offset)
             inputs["position_ids"][real] = positions + offset
         if words is not None:

@@ -105,21 +105,17 @@ def progress_bar(work: str, total: int, *, shown: bool | None) -> Iterator[Calla
     """
     bar = Progress(console=Console(stderr=True), transient=True, disable=shown is False)
     task = bar.add_task(work, total=total)
-    begun, started = time.monotonic(), False
+    begun = time.monotonic()
 
     def advance(count: int) -> None:
-        nonlocal started
         bar.advance(task, count)
-        is_long = shown is None and bar.console.is_terminal and time.monotonic() - begun > PATIENCE
-        if is_long and not started:
-            started = True
+        if shown is None and bar.console.is_terminal and time.monotonic() - begun > PATIENCE:
             bar.start()
 
     if shown:
-        started = True
         bar.start()
     try:
         yield advance
     finally:
-        if started:
+        if bar.live.is_started:  # on what is no terminal, a bar that never began would end in an empty line
             bar.stop()

@@ -68,14 +68,11 @@ class TokenTable(Sequence[np.ndarray]):
 
     def flat(self) -> np.ndarray:
         """The tokens of all texts in the order of this table, int32."""
-        lengths = self.lengths
-        ends = np.cumsum(lengths)
-        if not len(lengths) or (self.starts[1:] == self.ends[:-1]).all():
-            return self.ids[self.starts[0] : self.ends[-1]] if len(lengths) else self.ids[:0]
-        # A token's place: its place in the result, plus how far its text lies from its place in the result.
-        places = np.repeat(self.starts - (ends - lengths), lengths)
-        places += np.arange(len(places))
-        return self.ids[places]
+        if not len(self):
+            return self.ids[:0]
+        if (self.starts[1:] == self.ends[:-1]).all():
+            return self.ids[self.starts[0] : self.ends[-1]]
+        return self.ids[runs(self.starts, self.lengths)]
 
     def tolist(self) -> list[list[int]]:
         return [one.tolist() for one in self]
@@ -106,6 +103,18 @@ class TokenTable(Sequence[np.ndarray]):
         return np.array_equal(self.lengths, other.lengths) and np.array_equal(self.flat(), other.flat())
 
 
+def runs(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """start, start + 1, … of each run, one run after another.
+
+    >>> runs(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    # A place: that in the result, plus how far its run begins from where it begins in the result.
+    places = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+    places += np.arange(len(places))
+    return places
+
+
 LAYOUT = "1"
 """Version of the files; another one gives other names."""
 
@@ -116,6 +125,9 @@ MAX_BYTES = 4 * 2**30
 """Tables that were used longest ago go when those of a cache take more than this."""
 
 COLUMN = "tokens"
+BROKEN = (OSError, ValueError, pa.ArrowException)
+"""What reading a file raises that holds no table."""
+
 SECONDS_PER_DAY = 86_400
 TEXTS_PER_CALL = 4096
 
@@ -159,35 +171,28 @@ class CachedTokenizer:
     """
 
     def __init__(self, encoder: Tokenizing, folder: str | Path | None, *, progress: bool) -> None:
-        self._encoder = encoder
+        self.encoder = encoder
         self._folder = Path(folder).expanduser() / "tokens" if folder else None
         self._progress = None if progress else False
-
-    @property
-    def sides(self) -> np.ndarray:
-        """As of the encoder."""
-        return self._encoder.sides
 
     def reading(self, side: Side) -> "CachedTokenizer":
         """What tokenises behind the prompt for queries or for documents."""
         other = copy.copy(self)
-        other._encoder = self._encoder.reading(side)
+        other.encoder = self.encoder.reading(side)
         return other
-
-    @property
-    def unpooled(self) -> int:
-        """As of the encoder."""
-        return self._encoder.unpooled
 
     def __call__(self, texts: Sequence[str]) -> TokenTable:
         if self._folder is None or len(texts) < MIN_TEXTS:
             return self._tokenize(texts)
-        path = self._folder / f"{_key(self._encoder, texts)}.arrow"
+        path = self._folder / f"{_key(self.encoder, texts)}.arrow"
         try:
-            return _used(read_table(path))
+            table = read_table(path)
+            with suppress(OSError):  # a folder that is only read
+                os.utime(path)  # when it was used last
+            return table
         except (FileNotFoundError, NotADirectoryError):
             pass
-        except (OSError, ValueError, pa.ArrowException) as error:
+        except BROKEN as error:
             warnings.warn(
                 f"{path}: no token table that can be used ({error}); the texts are tokenised again",
                 stacklevel=2,
@@ -195,7 +200,7 @@ class CachedTokenizer:
         return self._kept(path, self._tokenize(texts))
 
     def _tokenize(self, texts: Sequence[str]) -> TokenTable:
-        return self._encoder.tokenize(texts, progress=self._progress)
+        return self.encoder.tokenize(texts, progress=self._progress)
 
     def _kept(self, path: Path, table: TokenTable) -> TokenTable:
         """The table as it lies on disk; itself where it cannot be put there."""
@@ -207,7 +212,7 @@ class CachedTokenizer:
             with suppress(FileNotFoundError):  # another process tidies up, too
                 limit_size(path.parent, max_bytes=MAX_BYTES, keep=path)
             return read_table(path)
-        except (OSError, ValueError, pa.ArrowException) as error:
+        except BROKEN as error:
             warnings.warn(
                 f"{path.parent}: token tables cannot be kept here ({error}); the job goes on without. "
                 "Set cache_dir=<another folder>, or cache_dir=null for none",
@@ -228,7 +233,7 @@ def write_table(file: IO[bytes], table: TokenTable, *, key: str) -> None:
 
 
 def read_table(path: Path) -> MappedTable:
-    """The table in a file, mapped. Raises OSError, ValueError or ArrowException for anything but a whole one."""
+    """The table in a file, mapped. Raises one of BROKEN for anything but a whole one."""
     with pa.memory_map(str(path)) as file:
         reader = pa.ipc.open_file(file)
         if reader.schema.names != [COLUMN] or reader.schema.field(0).type != pa.large_list(pa.int32()):
@@ -260,18 +265,11 @@ def limit_size(folder: Path, *, max_bytes: int, keep: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _used(table: MappedTable) -> MappedTable:
-    with suppress(OSError):  # a folder that is only read
-        os.utime(table.path)
-    return table
-
-
 def _is_whole(path: Path) -> bool:
-    try:
+    with suppress(*BROKEN):
         read_table(path)
-    except (OSError, ValueError, pa.ArrowException):
-        return False
-    return True
+        return True
+    return False
 
 
 def _checksum(ids: np.ndarray, offsets: np.ndarray) -> int:

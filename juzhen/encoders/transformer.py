@@ -14,7 +14,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel
 
 from juzhen.core.errors import UserError, foreign_reason
-from juzhen.encoders.foreign import told_simply
+from juzhen.encoders.settings_file import told_simply
 
 DROPOUTS = (
     "hidden_dropout_prob",
@@ -108,12 +108,12 @@ def from_weights(source: str, architecture: PretrainedConfig, **options: object)
 
 def _require_shapes(source: str, mismatched: Iterable[tuple[str, Sequence[int], Sequence[int]]]) -> None:
     """Raises UserError naming the first tensors whose size is another in config.json than in the weights."""
-    found = sorted((name, _size(stored), _size(wanted)) for name, stored, wanted in mismatched)
+    found = sorted(
+        f"{name} has {_size(stored)} numbers in the weights, {_size(wanted)} by config.json"
+        for name, stored, wanted in mismatched
+    )
     if found:
-        told = "; ".join(
-            f"{name} has {stored} numbers in the weights, {wanted} by config.json"
-            for name, stored, wanted in found[:3]
-        )
+        told = "; ".join(found[:3])
         more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
         raise UserError(
             f"{source}: the weights do not load, they are not those of config.json: {told}{more}. "

@@ -1,8 +1,8 @@
 """Changes of a sentence's text: synonyms from a lexicon, translations from a file, the order of sentences."""
 
 import re
-from collections.abc import Iterable, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import cast
 
@@ -46,7 +46,7 @@ class Synonyms:
     def __len__(self) -> int:
         return len(self._others)
 
-    def replaced(self, text: str, share: float, generator: np.random.Generator) -> str:
+    def replaced(self, text: str, generator: np.random.Generator, share: float) -> str:
         """`text`, each known word replaced with probability `share`."""
 
         def run(match: re.Match[str]) -> str:
@@ -135,25 +135,23 @@ class TextViews:
     """The changes of texts that a configuration asks for, in its order."""
 
     def __init__(self, views: Views) -> None:
-        self._names = views.of_text
-        self._share = views.synonym
-        self._synonyms = builtin_synonyms() if "synonym" in self._names else None
-        self.translations = None
-        if "translation" in self._names:
-            self.translations = Translations(cast(str, views.translations), group=views.group)
+        self.translations: Translations | None = None
+        self._changes: list[Callable[[str, np.random.Generator], str]] = []
+        for name in views.of_text:
+            if name == "translation":
+                self.translations = Translations(cast(str, views.translations), group=views.group)
+                self._changes.append(self.translations.drawn)
+            elif name == "synonym":
+                self._changes.append(partial(builtin_synonyms().replaced, share=views.synonym))
+            else:
+                self._changes.append(reordered)
 
     def __bool__(self) -> bool:
-        return bool(self._names)
+        return bool(self._changes)
 
     def __call__(self, text: str, generator: np.random.Generator) -> str:
-        for name in self._names:
-            match name:
-                case "synonym":
-                    text = cast(Synonyms, self._synonyms).replaced(text, self._share, generator)
-                case "translation":
-                    text = cast(Translations, self.translations).drawn(text, generator)
-                case "sentence_order":
-                    text = reordered(text, generator)
+        for change in self._changes:
+            text = change(text, generator)
         return text
 
 

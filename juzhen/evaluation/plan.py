@@ -21,10 +21,9 @@ from juzhen.core.result import Score
 from juzhen.data.rankings import RankingSet
 from juzhen.data.retrieval import as_ranking
 from juzhen.data.transfer import TransferTask
-from juzhen.encoders.backend import Backend
 from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
 from juzhen.encoders.pooling import BilinearScore, sides
-from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.sentence_encoder import Backend, SentenceEncoder
 from juzhen.evaluation.ranked_lists import Matcher, ranked_lists
 from juzhen.metrics.ranking import COSINE_TEMPERATURE
 from juzhen.metrics.transfer import Features, combined

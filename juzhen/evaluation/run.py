@@ -26,9 +26,9 @@ from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.cross_encoder_input import CrossEncoderCollator
 from juzhen.encoders.locate import is_cross_encoder
-from juzhen.encoders.prompt_collate import PromptCollator
 from juzhen.encoders.search import Best
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
+from juzhen.encoders.text_collate import PromptCollator
 from juzhen.encoders.token_table import CachedTokenizer
 from juzhen.encoders.transformer import compile_layers
 from juzhen.evaluation.describe import Described, cut_in_evaluation, describe_rows, with_leaks

@@ -11,8 +11,7 @@ from jaxtyping import Float, Int
 from juzhen.core.errors import UserError
 from juzhen.core.examples import sides_of
 from juzhen.data.rankings import RankingSet
-from juzhen.encoders.embedding_cache import EmbeddingCache
-from juzhen.encoders.fingerprint import encoder_digest
+from juzhen.encoders.embedding_cache import EmbeddingCache, encoder_digest
 from juzhen.encoders.pooling import sides, unit
 from juzhen.encoders.search import ApproximateIndex, Best, exact_search, pair_products, recall
 from juzhen.encoders.sentence_encoder import BY_ITSELF, SentenceEncoder

@@ -17,8 +17,7 @@ from juzhen.core.whole import whole_file, write_json, writing_to
 from juzhen.data.leaks.filter import used_sentences
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.encoders.embedding_cache import EmbeddingCache
-from juzhen.encoders.fingerprint import encoder_digest
+from juzhen.encoders.embedding_cache import EmbeddingCache, encoder_digest
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.texts import BATCH_TOKENS, progress_bar
 from juzhen.mining.candidates import EncoderSource, LexicalSource, Source

@@ -1,6 +1,7 @@
 """Tiny random encoders as folders, one per architecture that behaves differently."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -99,8 +100,14 @@ def write_roberta(folder: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def bert_folder(tmp_path_factory) -> Path:
-    """A plain transformers folder. Tests that change files copy it first."""
+    """A plain transformers folder. Tests that change files take `folder`."""
     return write_bert(tmp_path_factory.mktemp("bert"))
+
+
+@pytest.fixture
+def folder(bert_folder, tmp_path) -> Path:
+    """A copy of the tiny BERT that a test may change."""
+    return shutil.copytree(bert_folder, tmp_path / "model")
 
 
 @pytest.fixture(scope="session")

@@ -9,11 +9,10 @@ from conf.job import AugmentationConfig
 from juzhen.core.batch import Sharing
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.option import options
-from juzhen.encoders.augmentation import Augmentation
+from juzhen.encoders.augmentation import Augmentation, SentenceChanges
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.cross_encoder_input import CrossEncoderCollator, PairTemplate, pack_joint
 from juzhen.encoders.packing import pack
-from juzhen.encoders.sentence_changes import SentenceChanges
 from juzhen.encoders.views import VIEWS, TokenViews, Views
 from juzhen.encoders.views_text import TextViews, reordered, sentences_of
 

@@ -13,12 +13,6 @@ from juzhen.encoders.projection import Projection
 from juzhen.encoders.spec import BackboneConfig
 
 
-@pytest.fixture
-def folder(bert_folder, tmp_path):
-    """A copy of the tiny BERT that a test may change."""
-    return shutil.copytree(bert_folder, tmp_path / "model")
-
-
 def write_json(path, content):
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(content), encoding="utf-8")
@@ -254,7 +248,7 @@ def test_lengths_beyond_the_positions_are_refused(any_folder, load):
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"pooling": "frist_last"}, "did you mean first_last"),
+        ({"pooling": "frist_last"}, r"backbone.pooling=frist_last: .*did you mean first_last\?"),
         ({"initialize": "pretraned"}, "did you mean pretrained"),
     ],
 )

@@ -47,7 +47,7 @@ def projected(encoder: SentenceEncoder) -> SentenceEncoder:
 def graph(bert_folder, tmp_path_factory):
     """A small encoder with projections, and its graph in float32; an export takes seconds."""
     require(BackendName.ONNX)
-    from juzhen.backends.onnx_export import export_onnx
+    from juzhen.backends.onnx_backend import export_onnx
     from juzhen.encoders import load_encoder
 
     encoder = projected(load_encoder(bert_folder))
@@ -57,9 +57,9 @@ def graph(bert_folder, tmp_path_factory):
 @pytest.fixture
 def opened(graph, monkeypatch):
     """Opens ONNX back ends for the encoder of `graph`, without exporting it again."""
-    from juzhen.backends import onnx_export
+    from juzhen.backends import onnx_backend
 
-    monkeypatch.setattr(onnx_export, "_export", lambda module, path: shutil.copy(graph[1], path))
+    monkeypatch.setattr(onnx_backend, "_export", lambda module, path: shutil.copy(graph[1], path))
     return lambda name, encoder=graph[0]: open_backend(encoder, name)
 
 
@@ -157,9 +157,9 @@ def test_rounding_hardly_changes_a_correlation(project_root, load, backend):
 @pytest.mark.slow
 def test_weights_that_do_not_bear_8_bits_are_refused(bert_folder, load, monkeypatch):
     require(BackendName.ONNX_INT8)
-    from juzhen.backends import onnx_export
+    from juzhen.backends import onnx_backend
 
-    monkeypatch.setattr(onnx_export, "LEAST_COSINE", 1.001)
+    monkeypatch.setattr(onnx_backend, "LEAST_COSINE", 1.001)
     with pytest.raises(UserError, match="onnx_int8: these weights do not bear 8 bits"):
         open_backend(load(bert_folder), "onnx_int8")
 

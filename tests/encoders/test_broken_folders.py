@@ -10,8 +10,8 @@ from safetensors.torch import load_file, save_file
 
 from juzhen.core.errors import UserError
 from juzhen.encoders import load_encoder, save_encoder
+from juzhen.encoders.bundle import save_cross_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.encoders.cross_encoder_bundle import save_cross_encoder
 from juzhen.encoders.layout import read_layout
 from juzhen.encoders.projection import Projection
 
@@ -148,10 +148,6 @@ WHOLE = {
         config(num_hidden_layers=1),
         ["encoder.layer.1.", "num_hidden_layers", "backbone.layers"],
     ),
-    "an empty tokenizer": (
-        file("tokenizer.json", "{}"),
-        ["tokenizer.json: the tokenizer does not load", "Model missing"],
-    ),
     "weights that are none": (
         weights(lambda tensors: tensors[NAME].fill_(torch.nan)),
         [f"{NAME} holds NaN or infinite numbers"],
@@ -160,17 +156,11 @@ WHOLE = {
 MORE = {
     "more layers": (config(num_hidden_layers=5), ["weights missing for encoder.layer.2."]),
     "odd heads": (config(num_attention_heads=3), ["not a multiple of the number of attention heads"]),
-    "no heads": (config(num_attention_heads=0), ["the weights do not load (ZeroDivisionError"]),
+    "no heads": (config(num_attention_heads=0), ["the weights do not load: ZeroDivisionError"]),
     "fewer words": (config(vocab_size=10), ["7305 × 32 numbers in the weights, 10 × 32"]),
     "fewer positions": (config(max_position_embeddings=4), ["512 × 32 numbers in the weights, 4 × 32"]),
-    "no such activation": (config(hidden_act="nope"), ["the weights do not load (KeyError: 'nope')"]),
-    "a size as a text": (
-        config(hidden_size="32"),
-        ["config.json: transformers cannot read it", "hidden_size"],
-    ),
+    "no such activation": (config(hidden_act="nope"), ["the weights do not load: KeyError: 'nope'"]),
     "a size below 0": (config(hidden_size=-32), ["negative dimension"]),
-    "no such architecture": (config(model_type="nope"), ["config.json: transformers cannot read it", "nope"]),
-    "an empty config": (file("config.json", "{}"), ["config.json: transformers cannot read it"]),
     "a deep config": (file("config.json", DEEP), ["config.json: transformers cannot read it"]),
     "a list for a tokenizer": (file("tokenizer.json", "[]"), ["tokenizer.json: the tokenizer does not load"]),
     "half a tokenizer": (
@@ -182,7 +172,6 @@ MORE = {
     "no weights at all": (file("model.safetensors", b""), ["the weights do not load"]),
     "a header of nothing": (header(2), ["weights missing for"]),
     "a header without end": (header(2**60), ["the weights do not load"]),
-    "a tensor lost": (weights(lambda tensors: tensors.pop(NAME)), [f"weights missing for {NAME} (1 in all)"]),
     "words that no row embeds": (
         lambda folder: (config(vocab_size=9)(folder), weights(fewer_words)(folder)),
         ["the tokenizer has 7305 tokens, but the model embeds 9"],

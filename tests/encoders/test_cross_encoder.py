@@ -10,8 +10,8 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.readers import read_table
 from juzhen.encoders import load_backbone
+from juzhen.encoders.bundle import save_cross_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder, similarity
-from juzhen.encoders.cross_encoder_bundle import save_cross_encoder
 from juzhen.encoders.cross_encoder_input import CrossEncoderCollator, PairTemplate, pack_joint
 from juzhen.encoders.locate import is_cross_encoder
 from juzhen.encoders.spec import BackboneConfig

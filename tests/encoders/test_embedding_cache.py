@@ -13,8 +13,7 @@ from juzhen.backends import open_backend
 from juzhen.core import whole
 from juzhen.encoders import embedding_cache as module
 from juzhen.encoders import load_encoder, save_encoder, sentence_encoder
-from juzhen.encoders.embedding_cache import EmbeddingCache
-from juzhen.encoders.fingerprint import encoder_digest
+from juzhen.encoders.embedding_cache import EmbeddingCache, encoder_digest
 
 TEXTS = ["今天天气很好吗", "我", "你他们是的在不了有和人这中大", "今天", "我", "ab cd"]
 

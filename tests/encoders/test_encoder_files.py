@@ -15,11 +15,6 @@ from juzhen.encoders.first_look import look_at_encoder
 from juzhen.encoders.spec import BackboneConfig
 
 
-@pytest.fixture
-def folder(bert_folder, tmp_path):
-    return shutil.copytree(bert_folder, tmp_path / "model")
-
-
 def changed(name, **values):
     def change(folder):
         content = json.loads((folder / name).read_text(encoding="utf-8"))
@@ -53,13 +48,18 @@ def lose_a_weight(folder):
 
 MISSING = "model.safetensors is missing.*backbone.initialize=random"
 NO_LOAD = "the weights do not load"
+UNREADABLE = "transformers cannot read it"
 BROKEN = {
     "no config": (gone("config.json"), "config.json is missing", "config.json is missing"),
     "config is no JSON": (written("config.json", "{"), "config.json", "config.json"),
-    "config is empty": (written("config.json", "{}"), "no model_type in it", "."),
+    "config is empty": (written("config.json", "{}"), "no model_type in it", f"config.json: {UNREADABLE}"),
     "config is a list": (written("config.json", "[]"), r"holds \[\], expected an object", "."),
     "no tokenizer": (gone("tokenizer.json"), "no tokenizer; expected one of", "no tokenizer"),
-    "tokenizer is empty": (written("tokenizer.json", "{}"), "the tokenizer does not load", "."),
+    "tokenizer is empty": (
+        written("tokenizer.json", "{}"),
+        "the tokenizer does not load",
+        "tokenizer.json: the tokenizer does not load.*Model missing",
+    ),
     "tokenizer is no JSON": (written("tokenizer.json", "nonsense"), "the tokenizer does not load", "."),
     "tokenizer is cut": (cut_short("tokenizer.json"), None, "the tokenizer does not load"),
     "tokenizer of another": (
@@ -81,11 +81,15 @@ BROKEN = {
         "and config.json beside it says 53 × 64",
         ".",
     ),
-    "no such architecture": (changed("config.json", model_type="nope"), None, "transformers cannot read it"),
+    "no such architecture": (
+        changed("config.json", model_type="nope"),
+        None,
+        f"config.json: {UNREADABLE}.*nope",
+    ),
     "size is a word": (
         changed("config.json", hidden_size="wide"),
         None,
-        "transformers cannot read it: .*hidden_size",
+        f"config.json: {UNREADABLE}: .*hidden_size",
     ),
     "encoder with decoder": (
         written("config.json", '{"model_type": "t5", "is_encoder_decoder": true}'),
@@ -107,8 +111,11 @@ def test_a_broken_folder_is_refused_by_its_files_and_by_who_loads_it(folder, nam
         with pytest.raises(UserError, match=seen) as caught:
             look_at_encoder(config)
         assert "\n" not in str(caught.value)
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=told) as caught:
         load_backbone(config, seed=0)
+    assert str(folder) in str(caught.value)
+    assert "trust_remote_code" not in str(caught.value)
+    assert len(str(caught.value)) < 900
 
 
 def test_an_encoder_that_loads_passes(any_folder):

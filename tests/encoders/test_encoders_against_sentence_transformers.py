@@ -18,6 +18,7 @@ SENTENCES = [
     "Café №5, 今天天气很好!",
     "word " * 400,  # longer than the 256 tokens that the model takes
 ]
+TEXTS = ["今天天气很好吗", "我", "ab cd", "今" * 30]
 
 
 @pytest.fixture(scope="module")
@@ -45,24 +46,25 @@ def test_their_folder_gives_their_embeddings(minilm):
     np.testing.assert_allclose(ours(encoder, SENTENCES), theirs(minilm, SENTENCES), atol=1e-5)
 
 
-@pytest.mark.parametrize("normalize", [True, False])
-@pytest.mark.parametrize("pooling", ["mean", "cls", "max", "weighted"])
-def test_they_read_what_we_save(any_folder, load, tmp_path, pooling, normalize):
-    pytest.importorskip("sentence_transformers")
-    encoder = load(any_folder, pooling=pooling, normalize=normalize, max_length=10)
-    folder = save_encoder(encoder, tmp_path / "saved", card={"name": "x"})
-    texts = ["今天天气很好吗", "我", "ab cd", "今" * 30]
-    np.testing.assert_allclose(theirs(folder, texts), ours(encoder, texts), rtol=1e-4, atol=1e-5)
+SETTINGS = [
+    *(
+        {"pooling": name, "normalize": one}
+        for name in ("mean", "cls", "max", "weighted")
+        for one in (True, False)
+    ),
+    {"layer_norm": True},
+]
 
 
-def test_a_layer_norm_agrees(any_folder, load, tmp_path):
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_they_read_what_we_save(any_folder, load, tmp_path, settings):
     pytest.importorskip("sentence_transformers")
-    encoder = load(any_folder, layer_norm=True, max_length=10)
+    encoder = load(any_folder, **settings, max_length=10)
     with torch.no_grad():
-        encoder.projections[0].norm.bias.copy_(torch.linspace(-1, 1, 32))
+        for layer in encoder.projections:
+            layer.norm.bias.copy_(torch.linspace(-1, 1, 32))
     folder = save_encoder(encoder, tmp_path / "saved", card={"name": "x"})
-    texts = ["今天天气很好吗", "我", "ab cd", "今" * 30]
-    np.testing.assert_allclose(theirs(folder, texts), ours(encoder, texts), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(theirs(folder, TEXTS), ours(encoder, TEXTS), rtol=1e-4, atol=1e-5)
 
 
 PROMPTS = {"query": "query: ", "passage": "在这: "}
@@ -78,10 +80,9 @@ def test_prompts_agree(any_folder, load, tmp_path, pooling, include):
     folder = save_encoder(encoder, tmp_path / "saved", card={"name": "x"})
     model = transformers.SentenceTransformer(str(folder), device="cpu")
     assert (model.default_prompt_name, model[1].include_prompt) == ("passage", include)
-    texts = ["今天天气很好吗", "我", "ab cd", "今" * 30]
     for choice in CHOICES:
-        expected = model.encode(texts, batch_size=8, **choice)
-        np.testing.assert_allclose(encoder.encode(texts, **choice), expected, rtol=1e-4, atol=1e-5)
+        expected = model.encode(TEXTS, batch_size=8, **choice)
+        np.testing.assert_allclose(encoder.encode(TEXTS, **choice), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("include", [True, False])

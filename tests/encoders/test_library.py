@@ -10,7 +10,7 @@ from forks import ROOT, in_a_fork, python
 
 from juzhen.core.errors import UserError
 from juzhen.encoders import CrossEncoder, PromptEncoder, SentenceEncoder, load_backbone, save_encoder
-from juzhen.encoders.cross_encoder_bundle import save_cross_encoder
+from juzhen.encoders.bundle import save_cross_encoder
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.spec import BackboneConfig
 

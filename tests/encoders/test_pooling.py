@@ -5,8 +5,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from juzhen.core.errors import UserError
-from juzhen.encoders.layout import check_pooling
 from juzhen.encoders.packing import pack
 from juzhen.encoders.pooling import POOLINGS, READS_FIRST_LAYER
 
@@ -58,8 +56,3 @@ def test_only_first_last_sees_the_first_layer():
     other = [layers[0] + 1, layers[1]]
     for name, pool in POOLINGS.items():
         assert torch.equal(pool(layers, tokens), pool(other, tokens)) == (name not in READS_FIRST_LAYER)
-
-
-def test_an_unknown_name_gets_the_nearest_one():
-    with pytest.raises(UserError, match=r"backbone.pooling=maen: .*did you mean mean\?"):
-        check_pooling("maen")

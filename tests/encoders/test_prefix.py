@@ -15,8 +15,7 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.encoders import CrossEncoder, PromptEncoder, SentenceEncoder, save_encoder
 from juzhen.encoders.crops import Crops
 from juzhen.encoders.cut import cut_of
-from juzhen.encoders.embedding_cache import EmbeddingCache
-from juzhen.encoders.fingerprint import encoder_digest
+from juzhen.encoders.embedding_cache import EmbeddingCache, encoder_digest
 from juzhen.encoders.first_look import look_at_encoder, prompt_at_start
 from juzhen.encoders.masking import Masking, Vocabulary
 from juzhen.encoders.pooling import POOLINGS

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from juzhen.core.errors import UserError
 from juzhen.encoders import load_encoder, save_encoder
-from juzhen.encoders.fingerprint import encoder_digest
+from juzhen.encoders.embedding_cache import encoder_digest
 from juzhen.encoders.packing import PACKED
 from juzhen.encoders.prompt_templates import Frame, Template, read_template, wrap
 from juzhen.encoders.prompts import INJECTED, SENTENCE, Prompts

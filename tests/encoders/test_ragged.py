@@ -1,6 +1,7 @@
 """Attention of each sentence to itself, in outputs and in gradients: in groups of like length, and by the kernels of a
 GPU: what they are handed is right, and, where there is a GPU, what they give back."""
 
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -57,6 +58,13 @@ def gradients_of(query, key, value, ends, scale, gradient):
     return [torch.cat(column, dim=1).transpose(0, 1) for column in zip(*parts, strict=True)]
 
 
+def outcome(columns, forward, weigh=torch.square):
+    """What `forward` gives for the columns, and the gradients of all that it gives, weighed and summed."""
+    output = forward(*columns)
+    weigh(output if output.dtype is torch.float64 else output.float()).sum().backward()
+    return [output.detach(), *(one.grad for one in columns)]
+
+
 def checked(query, key, value, ends, also_ends, longest, also_longest):
     """What a kernel demands of a caller, and of which it says nothing when it is not so."""
     assert ends.dtype is also_ends.dtype is torch.int32
@@ -74,18 +82,15 @@ def test_groups_equal_the_definition(dtype):
     direction = torch.randn(
         sum(LENGTHS), HEADS, WIDTH, generator=torch.Generator().manual_seed(1), dtype=dtype
     )
-    outcomes = []
-    for forward in (
-        lambda *columns: _by_groups(*columns, tokens, scale=SCALE, rate=0.0),
-        lambda *columns: defined(*columns, ends, SCALE),
-    ):
-        columns = states(dtype)
-        output = forward(*columns)
-        (output * direction).sum().backward()
-        outcomes.append([output.detach(), *(one.grad for one in columns)])
+    found, expected = (
+        outcome(states(dtype), forward, lambda output: output * direction)
+        for forward in (
+            lambda *columns: _by_groups(*columns, tokens, scale=SCALE, rate=0.0),
+            lambda *columns: defined(*columns, ends, SCALE),
+        )
+    )
     tolerance = 1e-12 if dtype is torch.float64 else 1e-5
-    for found, expected in zip(*outcomes, strict=True):
-        torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
+    torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
 
 
 def test_attention_is_dropped_at_the_rate_and_rescaled():
@@ -159,14 +164,11 @@ def kernels_on_cpu():
 @pytest.mark.parametrize("kernel", [flash, memory_efficient])
 def test_outputs_and_gradients_equal_those_of_groups(kernels_on_cpu, kernel):
     tokens = packed_sentences()
-    outcomes = []
-    for attend in (kernel, _by_groups):
-        columns = states()
-        output = attend(*columns, tokens, scale=SCALE, rate=0.0)
-        output.square().sum().backward()
-        outcomes.append([output.detach(), *(one.grad for one in columns)])
-    for found, expected in zip(*outcomes, strict=True):
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    found, expected = (
+        outcome(states(), partial(attend, tokens=tokens, scale=SCALE, rate=0.0))
+        for attend in (kernel, _by_groups)
+    )
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
     assert kernels_on_cpu == [kernel.__name__]
 
 
@@ -228,13 +230,10 @@ def test_the_kernel_of_a_gpu_equals_groups(dtype):
         kernel = ragged_kernel(*asked, rate=0.0)
         assert kernel is (flash if dtype is torch.bfloat16 else memory_efficient)
         attend = kernel if way == "kernel" else _by_groups
-        output = attend(*columns, tokens, scale=SCALE, rate=0.0)
-        output.float().square().sum().backward()
-        outcomes.append([output.detach(), *(one.grad for one in columns)])
+        outcomes.append(outcome(columns, partial(attend, tokens=tokens, scale=SCALE, rate=0.0)))
     # bf16 has 8 bits: outputs are below 4 and gradients below 16, each a sum of rounded products.
     tolerance = 1e-5 if dtype is torch.float32 else 6e-2
-    for found, expected in zip(*outcomes, strict=True):
-        torch.testing.assert_close(found, expected, rtol=0.02, atol=tolerance)
+    torch.testing.assert_close(*outcomes, rtol=0.02, atol=tolerance)
 
 
 @pytest.mark.gpu

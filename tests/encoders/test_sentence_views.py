@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
+from juzhen.encoders.augmentation import SentenceChanges
 from juzhen.encoders.packing import pack
-from juzhen.encoders.sentence_changes import SentenceChanges
+from juzhen.encoders.text_collate import ViewCollator
 from juzhen.encoders.views import TOKEN_VIEWS, TokenViews, Views, cutoff, delete, repeat, shuffle
-from juzhen.encoders.views_collate import ViewCollator
 from juzhen.encoders.views_text import LEXICON, Synonyms, TextViews, Translations, builtin_synonyms
 
 LINES = ["一二三四五六七八九十", "buy the iphone 16 天地玄黄", "今天天气非常好", "好"]
@@ -197,7 +197,7 @@ def test_synonyms_are_found_as_words():
     )
 
     def every(text, share=1.0):
-        return {synonyms.replaced(text, share, one) for one in generators(40)}
+        return {synonyms.replaced(text, one, share) for one in generators(40)}
 
     assert every("小孩子，以前") == {"孩子，从前", "小孩，从前"}  # the longest word, and not 孩子子
     assert every("Big cars; BIG car, bigger") == {"Large cars; Large automobile, bigger"}

@@ -13,8 +13,8 @@ from juzhen.data.configured import configured_set
 from juzhen.data.loading import load_job_data
 from juzhen.data.retrieval import as_ranking
 from juzhen.encoders import save_encoder
+from juzhen.encoders.bundle import save_cross_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.encoders.cross_encoder_bundle import save_cross_encoder
 from juzhen.evaluation import evaluate
 from juzhen.evaluation.settings import Settings
 from juzhen.evaluation.two_stage import TIMED, some_queries, two_stage

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from juzhen.encoders import load_backbone, load_encoder, save_encoder
+from juzhen.encoders.bundle import save_cross_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.encoders.cross_encoder_bundle import save_cross_encoder
 from juzhen.encoders.layout import read_layout
 from juzhen.encoders.projection import OutputNorm, Projection
 from juzhen.encoders.spec import BackboneConfig

@@ -16,8 +16,8 @@ from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.core.weights import weights_digest
 from juzhen.encoders import load_encoder, save_encoder
+from juzhen.encoders.backbone import with_layers
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.encoders.grow import with_layers
 from juzhen.encoders.locate import SCORE_FILE
 from juzhen.encoders.pooling import BilinearScore, sides
 from launch.naming import run_key

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from juzhen.core.markup import in_markdown
-from juzhen.encoders.card import fact_table
+from juzhen.encoders.bundle import fact_table
 from juzhen.report.build import build_report
 from juzhen.report.compare import compare
 from juzhen.report.comparison import comparison_markdown
