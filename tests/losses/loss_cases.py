@@ -184,7 +184,7 @@ def expected_cosent(loss: losses.CoSENT, rows: Encoded) -> Tensor:
 
 
 def expected_cosine(loss: losses.CosineSimilarity, rows: Encoded) -> Tensor:
-    return oracle.cosine_regression(rows.scores, rows.targets, loss.low, loss.high)
+    return oracle.cosine_regression(rows.scores, rows.targets, *loss.target_range)
 
 
 def expected_softmax(loss: losses.SoftmaxClassifier, rows: Encoded) -> Tensor:
