@@ -47,9 +47,9 @@ class Loss(nn.Module, ABC):
     text_ids              batch texts: the number of each text of a row, equal for equal texts. With it, texts that
                           come twice in a batch are not taken for negatives; without it, all count as different
 
-    Embeddings need not be normalised. Its numbers are annotated attributes, which the constructor takes by name, as that
-    of a dataclass does; `juzhen.losses.options.checked` says which values they may have. What a loss needs of data and
-    model is written in class attributes:
+    Embeddings need not be normalised. Its numbers are annotated attributes, which the constructor takes by name;
+    `juzhen.losses.options.checked` says which values they may have. What a loss needs of data and model is written in
+    class attributes:
 
     input_kinds  example kinds it can learn from, most natural first
     consumes     "scores" (one similarity per row, of any size), "cosines" (the same, from −1 to 1), "embeddings"
