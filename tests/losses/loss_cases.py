@@ -6,6 +6,7 @@ from functools import cache, partial
 from typing import Any
 
 import loop_oracles as oracle
+import pytest
 import torch
 from torch import Tensor
 
@@ -111,9 +112,9 @@ def gradients(value: Tensor, inputs: list[Tensor]) -> tuple[Tensor, ...]:
     return torch.autograd.grad(value, inputs, allow_unused=True, materialize_grads=True)
 
 
-def assert_same_gradients(
-    value: Tensor, expected: Tensor, inputs: list[Tensor], within: float = 1e-9
-) -> None:
+def assert_same(value: Tensor, expected: Tensor, inputs: list[Tensor], within: float = 1e-9) -> None:
+    """Both have the same value, and the same gradients by the inputs."""
+    assert value.item() == pytest.approx(expected.item(), rel=within, abs=1e-9)
     for ours, theirs in zip(gradients(value, inputs), gradients(expected, inputs), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=within, atol=within)
 
