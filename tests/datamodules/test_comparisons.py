@@ -1,4 +1,4 @@
-"""What is compared with what: batches of a fixed size, copies left out, the same whatever a job's seed; and the union of sets."""
+"""What is compared with what: batches of one size, copies left out, whatever the seed of a job; and the union of sets."""
 
 import numpy as np
 import pytest
