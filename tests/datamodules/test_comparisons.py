@@ -1,4 +1,4 @@
-"""What is compared with what: batches of one size, copies left out, whatever the seed of a job; and the union of sets."""
+"""What is compared with what: copies are left out, whatever the seed of a job; and the union of several sets."""
 
 import numpy as np
 import pytest
