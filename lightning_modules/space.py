@@ -6,8 +6,7 @@ from juzhen.core.errors import UserError
 from juzhen.data.probe import Probe
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.texts import batches_by_length
-from juzhen.metrics.geometry import unit
-from juzhen.metrics.space import measure_space
+from juzhen.metrics.geometry import measure_space, unit
 from lightning_modules.score_summary import score_counts, score_summary
 
 

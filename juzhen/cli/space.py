@@ -65,7 +65,7 @@ def run(
     """Draws, encodes, measures, prints a table: a row per measure, a column per set."""
     without_hub()
     from juzhen.encoders import load_encoder
-    from juzhen.metrics.space import measure_space
+    from juzhen.metrics.geometry import measure_space
 
     folder = data_folder(data_dir)
     probes = dict(_probes(dataset, split, file, data_dir=folder, num_sentences=sentences, seed=seed))

@@ -42,8 +42,18 @@ class Sharing(StrEnum):
     NONE = "none"  # each appearance is encoded, as other toolkits do
 
 
+class Movable:
+    """A dataclass of tensors, which can be put on another device."""
+
+    def to(self, device: torch.device, **options: Any) -> Self:
+        """The same with every tensor on `device`; out of pinned memory without waiting for it."""
+        if torch.device(device).type == "cuda":
+            options.setdefault("non_blocking", True)
+        return mapped(self, lambda tensor: tensor.to(device, **options))
+
+
 @dataclass
-class Group:
+class Group(Movable):
     """Neighbouring sentences of like length, which attention handles together.
 
     slots  place of each token in the padded form (sentences × length), None when all have the same length
@@ -56,12 +66,9 @@ class Group:
     slots: Int[Tensor, "tokens"] | None
     mask: Bool[Tensor, "sentences 1 1 length"] | None
 
-    def to(self, device: torch.device, **options: Any) -> Self:
-        return _moved(self, device, **options)
-
 
 @dataclass
-class Tokens:
+class Tokens(Movable):
     """Token numbers of several sentences, packed one after another, the shortest first; there is no padding.
 
     lengths   tokens of each sentence, in packed order
@@ -81,9 +88,6 @@ class Tokens:
 
     def __len__(self) -> int:
         return self.lengths.shape[0]
-
-    def to(self, device: torch.device, **options: Any) -> Self:
-        return _moved(self, device, **options)
 
     def micro_batches(self, max_tokens: int) -> Iterator["Tokens"]:
         """The same sentences in packed order, in micro-batches of whole groups with at most `max_tokens` tokens each.
@@ -146,7 +150,7 @@ class Tokens:
 
 
 @dataclass
-class Batch:
+class Batch(Movable):
     """Rows of one dataset, ready for a model.
 
     task          dataset key; it chooses the loss in a mixture
@@ -173,9 +177,6 @@ class Batch:
 
     def __len__(self) -> int:
         return self.rows.shape[0]
-
-    def to(self, device: torch.device, **options: Any) -> Self:
-        return _moved(self, device, **options)
 
     def pin_memory(self) -> Self:
         """The same batch where a GPU fetches it by itself. A DataLoader calls this where it is asked to pin."""
@@ -211,13 +212,6 @@ class Encoded:
     guide: Float[Tensor, "batch texts guide"] | None = None
     document_scores: Float[Tensor, "batch documents"] | None = None
     teacher_scores: Float[Tensor, "batch documents"] | None = None
-
-
-def _moved(value: Any, device: torch.device, **options: Any) -> Any:
-    """The same dataclass with every tensor on `device`; out of pinned memory without waiting for it."""
-    if torch.device(device).type == "cuda":
-        options.setdefault("non_blocking", True)
-    return mapped(value, lambda tensor: tensor.to(device, **options))
 
 
 def mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:

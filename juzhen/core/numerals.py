@@ -25,6 +25,14 @@ def as_number(text: str) -> float:
     return float(text)
 
 
+def number_or_nan(text: str) -> float:
+    """As `as_number`, NaN for what spells none."""
+    try:
+        return as_number(text)
+    except ValueError:
+        return math.nan
+
+
 def is_position(text: str) -> bool:
     """Whether `text` is a place counted from 0, in ASCII digits: isdigit() alone is also true of ² and ３."""
     return text.isascii() and text.isdigit()
@@ -51,10 +59,7 @@ def finite_number(option: str, *, example: float) -> Callable[[str], float]:
     """A `type` for argparse: the number that a text spells. Raises UserError for another, and for nan and inf."""
 
     def read(text: str) -> float:
-        try:
-            number = as_number(text)
-        except ValueError:
-            number = math.nan
+        number = number_or_nan(text)
         if not math.isfinite(number):
             raise UserError(f"{option} {text}: expected a number, such as {option} {example:g}")
         return number

@@ -12,7 +12,7 @@ from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import TARGET_COLUMN, TEXT_COLUMNS, Examples, Kind
 from juzhen.core.texts import short
 from juzhen.data.readers import Table
-from juzhen.data.spec import DatasetConfig
+from juzhen.data.spec import SplitRequest
 from juzhen.data.verify import raw_values, refuse_faults, verified
 
 PARTS = {"query": "queries", "document": "corpus"}
@@ -36,13 +36,10 @@ def kind_of_rows(columns: Mapping[str, Any]) -> Kind | None:
 def judged(
     table: Table,
     part: Callable[[str], Table],
-    config: DatasetConfig,
-    split: str,
+    asked: SplitRequest,
     *,
-    key: str,
     columns: Mapping[str, Any],
-    promised: int | None,
-    on_bad_row: str,
+    promised: int | None = None,
 ) -> Examples:
     """The judgements of `table` over the texts of two others; the other arguments are those of `verified`.
 
@@ -55,27 +52,27 @@ def judged(
     Raises UserError with the file and the line of an id that is missing, there twice or in no file, of a pair that is
     judged twice, and of a query that nothing answers.
     """
-    _require_fields(columns, config.kind, key)
-    how: dict[str, Any] = {"key": key, "on_bad_row": on_bad_row}
-    read = {field: _texts(part(PARTS[field]), config, split, columns=columns, **how) for field in PARTS}
+    key = asked.key
+    _require_fields(columns, asked.config.kind, key)
+    read = {field: _texts(part(PARTS[field]), asked, columns) for field in PARTS}
     texts = {field: one for field, (one, _) in read.items()}
     ids = {field: _ids(table, field, columns, key) for field in PARTS}
     _note_unknown(table, ids, texts)
     gains = raw_values(table, "gain", columns["gain"], key)
     named = replace(table, names=[*PARTS, "gain"], columns=[*ids.values(), gains])
     fields = {field: field for field in named.names or ()}
-    found = verified(named, config, split, columns=fields, promised=promised, **how)
-    found = _without_unanswered(found, table, on_bad_row)
+    found = verified(named, asked, columns=fields, promised=promised)
+    found = _without_unanswered(found, table, asked.on_bad_row)
     corpus = texts["document"]
-    asked = [one for one in dict.fromkeys(found.texts("query")) if not _is_document(one, texts)]
-    of_documents = dict(zip(corpus, count(len(asked)), strict=False))
-    of_queries = of_documents | dict(zip(asked, count(), strict=False))
+    queries = [one for one in dict.fromkeys(found.texts("query")) if not _is_document(one, texts)]
+    of_documents = dict(zip(corpus, count(len(queries)), strict=False))
+    of_queries = of_documents | dict(zip(queries, count(), strict=False))
     numbers = {
         field: np.array([of[one] for one in found.texts(field)], dtype=np.int32)
         for field, of in zip(PARTS, (of_queries, of_documents), strict=True)
     }
-    sentences = [*(texts["query"][one] for one in asked), *corpus.values()]
-    documents = np.arange(len(asked), len(sentences), dtype=np.int32)
+    sentences = [*(texts["query"][one] for one in queries), *corpus.values()]
+    documents = np.arange(len(queries), len(sentences), dtype=np.int32)
     return replace(
         found,
         sentences=sentences,
@@ -103,10 +100,9 @@ def _is_document(one: str, texts: Mapping[str, Mapping[str, str]]) -> bool:
     return texts["document"].get(one) == texts["query"][one]
 
 
-def _texts(
-    table: Table, config: DatasetConfig, split: str, *, columns: Mapping[str, Any], key: str, on_bad_row: str
-) -> tuple[dict[str, str], int]:
+def _texts(table: Table, asked: SplitRequest, columns: Mapping[str, Any]) -> tuple[dict[str, str], int]:
     """id → text of one file, and how many rows were left out."""
+    key = asked.key
     ids = _ids(table, "id", columns, key)
     texts = raw_values(table, "text", columns["text"], key)
     if columns.get("title") in (table.names or ()):
@@ -124,10 +120,8 @@ def _texts(
         elif first.setdefault(one, line) != line:
             table.faults[line] = f"the id {short(one)} is that of line {first[one]} too"
     given = replace(table, names=["text"], columns=[texts])
-    as_texts = replace(config, kind=Kind.SENTENCE, labels=None)
-    found = verified(
-        given, as_texts, split, key=key, columns={"text": "text"}, promised=None, on_bad_row=on_bad_row
-    )
+    as_texts = replace(asked, config=replace(asked.config, kind=Kind.SENTENCE, labels=None))
+    found = verified(given, as_texts, columns={"text": "text"})
     id_of = dict(zip(lines, ids, strict=True))
     assert found.lines is not None  # `verified` knows them
     kept = [id_of[line] for line in found.lines.tolist()]

@@ -67,13 +67,12 @@ def load_job_data(
     unscored  kinds of which the model has nothing to measure, and why; sets of these kinds are not evaluated on
     known     what a first look has read (`look_at_data`)
     """
-    known = {} if known is None else known
     if job.evaluation.transfer and Kind.LABELLED_TEXT in unscored:
         raise UserError(f"evaluation.transfer: {unscored[Kind.LABELLED_TEXT]}; leave it at []")
     asked = asked_tasks(job, lambda config, split: _task_rows(job, load_split(job, config, split), split))
     read = {
         name: cast(
-            Examples, _known_or_read(job, config, "train", known, required=True)
+            Examples, load_split(job, config, "train", required=True, known=known)
         )  # or it is a UserError
         for name, config in job.dataset.items()
     }
@@ -82,7 +81,7 @@ def load_job_data(
     for config in evaluated.values():
         kind = Kind(config.kind)
         for split in job.evaluation.splits if kind not in unscored else ():
-            found, measure = _known_or_read(job, config, split, known), first_measure(kind)
+            found, measure = load_split(job, config, split, known=known), first_measure(kind)
             if found is not None:
                 evaluation.append(found)
             elif measure is not None:  # a text without test file lacks nothing that anybody asked for
@@ -175,18 +174,12 @@ def _unscored(
     return [one for one in found if one is not None]
 
 
-def _known_or_read(
-    job: DataRequest, config: DatasetConfig, split: str, known: Known, *, required: bool = False
-) -> Examples | None:
-    if (config.name, split) in known:
-        return known[config.name, split]
-    return load_split(job, config, split, required=required)
-
-
 def load_split(
-    job: DataRequest, config: DatasetConfig, split: str, *, required: bool = False
+    job: DataRequest, config: DatasetConfig, split: str, *, required: bool = False, known: Known | None = None
 ) -> Examples | None:
-    """The rows of one split of a job, as `load_examples` gives them."""
+    """The rows of one split of a job, as they are `known` or as `load_examples` gives them."""
+    if known and (config.name, split) in known:
+        return known[config.name, split]
     return load_examples(
         config,
         split,

@@ -16,7 +16,7 @@ from juzhen.data.hub import read_hub
 from juzhen.data.judgements import judged, kind_of_rows
 from juzhen.data.readers import Table, decompressed, read_table
 from juzhen.data.retrieval import as_retrieval
-from juzhen.data.spec import DatasetConfig, LayoutConfig, Source
+from juzhen.data.spec import DatasetConfig, Source, SplitRequest
 from juzhen.data.text import load_text
 from juzhen.data.verify import verified
 
@@ -45,49 +45,41 @@ def load_examples(
     """
     if isinstance(config, DictConfig):
         config = cast(DatasetConfig, OmegaConf.to_object(config))
-    where: dict[str, Any] = {"source": source, "data_dir": data_dir, "on_bad_row": on_bad_row}
-    found = _loaded(config, split, **where, required=required, group=group)
+    return _loaded(
+        SplitRequest(config, split, config.source or source, data_dir, on_bad_row, required, group)
+    )
+
+
+def _loaded(asked: SplitRequest) -> Examples | None:
+    found = _rows(asked)
     if found is None:
         return None
     by_kind = False if found.kind in JUDGED and found.symmetric is None else found.symmetric
-    return replace(found, symmetric=by_kind if config.symmetric is None else config.symmetric)
+    return replace(found, symmetric=by_kind if asked.config.symmetric is None else asked.config.symmetric)
 
 
-def _loaded(
-    config: DatasetConfig,
-    split: str,
-    *,
-    source: str,
-    data_dir: str | Path,
-    on_bad_row: str,
-    required: bool,
-    group: str,
-) -> Examples | None:
-    source = _one_of(config.source or source, [member.value for member in Source], "source")
-    _one_of(on_bad_row, ROW_POLICIES, "on_bad_row")
-    key = f"{group}.{config.name}"
-    if config.kind in JUDGED and (kind := kind_of_rows(_columns(config, source))):
-        where: dict[str, Any] = {"source": source, "data_dir": data_dir, "required": required, "group": group}
-        pairs = load_examples(replace(config, kind=kind), split, on_bad_row=on_bad_row, **where)
+def _rows(asked: SplitRequest) -> Examples | None:
+    config, split, key = asked.config, asked.split, asked.key
+    _one_of(asked.source, [member.value for member in Source], "source")
+    _one_of(asked.on_bad_row, ROW_POLICIES, "on_bad_row")
+    if config.kind in JUDGED and (kind := kind_of_rows(_columns(config, asked.source))):
+        pairs = _loaded(replace(asked, config=replace(config, kind=kind)))
         return None if pairs is None else _judged_pairs(pairs, Kind(config.kind))
-    if source == Source.HUB:
-        return _from_hub(config, split, key=key, required=required, on_bad_row=on_bad_row)
-    folder = BUILTIN_DATA if source == Source.BUILTIN else Path(data_dir).expanduser()
+    if asked.source == Source.HUB:
+        return _from_hub(asked)
+    folder = BUILTIN_DATA if asked.source == Source.BUILTIN else Path(asked.data_dir).expanduser()
     _one_of(config.layout, config.layouts, f"{key}.layout")
-    layout = config.layouts[config.layout]
+    layout = asked.layout
     if layout.window is not None:
-        return _text_from_file(config, split, folder, key=key, required=required, on_bad_row=on_bad_row)
+        return _text_from_file(asked, folder)
     if not isinstance(layout.files.get(split), list):
-        return _from_file(config, split, folder, key=key, required=required, on_bad_row=on_bad_row)
+        return _from_file(asked, folder)
     if config.kind in JUDGED:
         raise UserError(f"{key}: {split} lists several files; the judgements of a {config.kind} are in one")
-    parts = [
-        load_examples(part, split, source=source, data_dir=data_dir, on_bad_row=on_bad_row, group=group)
-        for part in parts_of(config, layout, split)
-    ]
-    whole = joined(parts, layout.files[split], split=split, key=key, required=required)
-    if whole is None and required:
-        raise UserError(_absence(config, layout, split, folder, key))
+    parts = [_loaded(replace(asked, config=part, required=False)) for part in parts_of(asked)]
+    whole = joined(parts, asked)
+    if whole is None and asked.required:
+        raise UserError(_absence(asked, split, folder))
     return whole
 
 
@@ -104,24 +96,24 @@ def _judged_pairs(pairs: Examples, kind: Kind) -> Examples:
     return found if kind is Kind.RETRIEVAL else replace(found, kind=kind, documents=None)
 
 
-def parts_of(config: DatasetConfig, layout: LayoutConfig, split: str) -> list[DatasetConfig]:
+def parts_of(asked: SplitRequest) -> list[DatasetConfig]:
     """The dataset once for each file of a split that lists several; no promise of rows binds a part."""
+    config, layout, split = asked.config, asked.layout, asked.split
     return [
         replace(config, rows={}, layouts={config.layout: replace(layout, rows=None, files={split: path})})
         for path in layout.files[split]
     ]
 
 
-def joined(
-    parts: Sequence[Examples | None], paths: Sequence[str], *, split: str, key: str, required: bool
-) -> Examples | None:
+def joined(parts: Sequence[Examples | None], asked: SplitRequest) -> Examples | None:
     """The rows of all parts; None when a part has no file: a set with a part missing is another set.
 
     Line numbers are those of the part that a row is from. Raises UserError for a `required` split of which only some
     files are there.
     """
+    split, key, paths = asked.split, asked.key, asked.layout.files[asked.split]
     missing = [path for path, part in zip(paths, parts, strict=True) if part is None]
-    if missing and required and len(missing) < len(parts):
+    if missing and asked.required and len(missing) < len(parts):
         raise UserError(
             f"{key}: {split} is read from {len(parts)} files, and {', '.join(missing)} "
             f"{'is' if len(missing) == 1 else 'are'} not there; fetch what is missing, or choose another layout: "
@@ -148,85 +140,68 @@ def joined(
     )
 
 
-def _from_hub(
-    config: DatasetConfig, split: str, *, key: str, required: bool, on_bad_row: str
-) -> Examples | None:
-    if config.hub is None:
+def _from_hub(asked: SplitRequest) -> Examples | None:
+    config, hub, split = asked.config, asked.config.hub, asked.split
+    if hub is None:
         raise UserError(
             f"{config.name} is on no hub that juzhen knows of; type source=local data_dir=<folder>, "
-            f"or for this set alone {key}.source=local"
+            f"or for this set alone {asked.key}.source=local"
         )
-    if split not in config.hub.splits:
-        if required:
-            raise UserError(f"{config.name}/{split}: {config.hub.id} has only {', '.join(config.hub.splits)}")
+    if split not in hub.splits:
+        if asked.required:
+            raise UserError(f"{config.name}/{split}: {hub.id} has only {', '.join(hub.splits)}")
         return None
-    hub, table = config.hub, read_hub(config.name, config.hub, split, labels=config.labels or {})
-    how: dict[str, Any] = {"key": key, "columns": hub.columns, "promised": None, "on_bad_row": on_bad_row}
+    table = read_hub(config.name, hub, split, labels=config.labels or {})
     if config.kind not in JUDGED:
-        return verified(table, config, split, **how)
+        return verified(table, asked, columns=hub.columns)
 
     def part(name: str) -> Table:
         own = replace(hub, subset=name, splits={name: hub.splits.get(name, hub.splits[split])})
         return read_hub(config.name, own, name, labels={})
 
-    return judged(table, part, config, split, **how)
+    return judged(table, part, asked, columns=hub.columns)
 
 
-def _from_file(
-    config: DatasetConfig, split: str, folder: Path, *, key: str, required: bool, on_bad_row: str
-) -> Examples | None:
-    layout = config.layouts[config.layout]
-    path = _file(config, layout, split, folder, key=key, required=required)
+def _from_file(asked: SplitRequest, folder: Path) -> Examples | None:
+    config, layout = asked.config, asked.layout
+    path = _file(asked, asked.split, folder, required=asked.required)
     if path is None:
         return None
-    promised = (config.rows if layout.rows is None else layout.rows).get(split)
+    promised = (config.rows if layout.rows is None else layout.rows).get(asked.split)
     table = read_table(path, header=layout.header, quoted=layout.quoted)
-    how: dict[str, Any] = {
-        "key": key,
-        "columns": layout.columns,
-        "promised": promised,
-        "on_bad_row": on_bad_row,
-    }
     if config.kind not in JUDGED:
-        return verified(table, config, split, **how)
+        return verified(table, asked, columns=layout.columns, promised=promised)
 
     def part(name: str) -> Table:
-        path = _file(config, layout, name, folder, key=key, required=True)
+        path = _file(asked, name, folder, required=True)
         assert path is not None  # or it is a UserError
         return read_table(path, header=layout.header, quoted=layout.quoted)
 
-    return judged(table, part, config, split, **how)
+    return judged(table, part, asked, columns=layout.columns, promised=promised)
 
 
-def _text_from_file(
-    config: DatasetConfig, split: str, folder: Path, *, key: str, required: bool, on_bad_row: str
-) -> Examples | None:
+def _text_from_file(asked: SplitRequest, folder: Path) -> Examples | None:
     """The windows of a plain-text file; dev is held out from the train file where it has no file of its own."""
-    layout = config.layouts[config.layout]
+    config, layout, split = asked.config, asked.layout, asked.split
     if config.kind != Kind.SENTENCE:
         raise UserError(
-            f"{key}.layouts.{config.layout}.window={layout.window}: windows are cut from running text, "
+            f"{asked.key}.layouts.{config.layout}.window={layout.window}: windows are cut from running text, "
             f"of kind sentence; {config.name} is of kind {config.kind}. Type window=null"
         )
-    dev = _file(config, layout, "dev", folder, key=key, required=False)
+    dev = _file(asked, "dev", folder, required=False)
     holds_out = dev is None and layout.held_out_percent > 0 and split in ("train", "dev")
-    named = "train" if holds_out else split
-    path = _file(config, layout, named, folder, key=key, required=required)
-    if path is None:
-        return None
-    return load_text(path, layout, name=config.name, split=split, holds_out=holds_out, on_bad_row=on_bad_row)
+    path = _file(asked, "train" if holds_out else split, folder, required=asked.required)
+    return None if path is None else load_text(path, asked, holds_out=holds_out)
 
 
-def _file(
-    config: DatasetConfig, layout: LayoutConfig, split: str, folder: Path, *, key: str, required: bool
-) -> Path | None:
+def _file(asked: SplitRequest, split: str, folder: Path, *, required: bool) -> Path | None:
     """Where the split lies; None when it has no file and may do without."""
     if not folder.is_dir():
         raise UserError(f"data_dir={folder}: no such folder; type data_dir=<folder that holds the data sets>")
-    named = layout.files.get(split)
+    named = asked.layout.files.get(split)
     path = on_disk(folder / named) if named else None
     if path is None and required:
-        raise UserError(_absence(config, layout, split, folder, key))
+        raise UserError(_absence(asked, split, folder))
     if path is not None:
         _refuse_another_form(path)
     return path
@@ -242,8 +217,9 @@ def _refuse_another_form(path: Path) -> None:
             )
 
 
-def _absence(config: DatasetConfig, layout: LayoutConfig, split: str, folder: Path, key: str) -> str:
+def _absence(asked: SplitRequest, split: str, folder: Path) -> str:
     """Where a required split was looked for, and what to type."""
+    config, layout, key = asked.config, asked.layout, asked.key
     named = layout.files.get(split)
     named = named[0] if isinstance(named, list) else named
     looked_for = (
@@ -259,7 +235,6 @@ def _absence(config: DatasetConfig, layout: LayoutConfig, split: str, folder: Pa
     return f"{config.name}/{split}: {looked_for}; {', or '.join(ways)}"
 
 
-def _one_of(word: str, known: Collection[str], key: str) -> str:
+def _one_of(word: str, known: Collection[str], key: str) -> None:
     if word not in known:
         raise UserError(f"{key}={word}: {nearest(str(word), known)}")
-    return word

@@ -5,6 +5,7 @@ Importing this needs no torch.
 
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Protocol
 
 from juzhen.core.examples import Kind
@@ -84,6 +85,28 @@ class DatasetConfig:
         "null: as the kind says; only for encoders with prompts for queries",
         None,
     )
+
+
+@dataclass(frozen=True)
+class SplitRequest:
+    """A split of a set as a job asks for it; `juzhen.data.source.load_examples` explains the fields."""
+
+    config: DatasetConfig
+    split: str
+    source: str
+    data_dir: str | Path
+    on_bad_row: str
+    required: bool = False
+    group: str = "dataset"
+
+    @property
+    def key(self) -> str:
+        """Where the set stands in the configuration, such as dataset.csts."""
+        return f"{self.group}.{self.config.name}"
+
+    @property
+    def layout(self) -> LayoutConfig:
+        return self.config.layouts[self.config.layout]
 
 
 class EvaluationRequest(Protocol):

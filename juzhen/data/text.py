@@ -27,7 +27,7 @@ from juzhen.data.encodings import (
 )
 from juzhen.data.files import COMPRESSIONS
 from juzhen.data.readers import decompressed
-from juzhen.data.spec import LayoutConfig
+from juzhen.data.spec import LayoutConfig, SplitRequest
 from juzhen.data.text_table import TextTable
 
 SHORTEST = 4
@@ -58,22 +58,15 @@ class Windows:
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
-def load_text(
-    path: Path,
-    layout: LayoutConfig,
-    *,
-    name: str,
-    split: str,
-    holds_out: bool,
-    on_bad_row: str,
-) -> Examples:
+def load_text(path: Path, asked: SplitRequest, *, holds_out: bool) -> Examples:
     """The windows of a text file, as sentences in the order of the file.
 
     holds_out  whether the file holds dev and train: then `split` chooses between the lines held out and the rest
     """
+    layout, split = asked.layout, asked.split
     content = _content(path)
     found, faults = _all_windows(content, layout)
-    if faults and on_bad_row == "error":
+    if faults and asked.on_bad_row == "error":
         line, reason = min(faults.items())
         raise UserError(
             f"{path}:{line}: {reason}. Mend the file, or type on_bad_row=drop to leave such lines out and count them"
@@ -88,7 +81,7 @@ def load_text(
         raise UserError(f"{path}: no line of {SHORTEST} or more characters is left for {split}")
     table = TextTable(content, found.starts, found.ends)
     return Examples(
-        name,
+        asked.config.name,
         split,
         Kind.SENTENCE,
         table if split == "train" else list(table),

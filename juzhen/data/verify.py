@@ -17,38 +17,30 @@ from juzhen.core.examples import (
     Examples,
     Kind,
 )
-from juzhen.core.numerals import as_number
+from juzhen.core.numerals import as_number, number_or_nan
 from juzhen.core.texts import is_unseen, short, text_fault
 from juzhen.data.readers import Table
-from juzhen.data.spec import DatasetConfig
+from juzhen.data.spec import DatasetConfig, SplitRequest
 
 MOST_NAMES = 20
 """Columns that a message names; a file that is no table may have thousands."""
 
 
 def verified(
-    table: Table,
-    config: DatasetConfig,
-    split: str,
-    *,
-    key: str,
-    columns: Mapping[str, Any],
-    promised: int | None,
-    on_bad_row: str,
+    table: Table, asked: SplitRequest, *, columns: Mapping[str, Any], promised: int | None = None
 ) -> Examples:
     """The rows of `table` as Examples, or a UserError that names the first faulty line.
 
-    key         where the set stands in the configuration, such as dataset.csts
     columns     field of the example → column name or 0-based position
     promised    rows expected after those with an ignored label are left out; None: any number
-    on_bad_row  "error", or "drop": faulty rows are left out and counted
     """
-    kind = Kind(config.kind)
+    config, key, on_bad_row = asked.config, asked.key, asked.on_bad_row
+    kind, rows_key = Kind(config.kind), f"{key}.rows.{asked.split}"
     fields = _text_fields(kind, columns, key)
     faults = dict(table.faults)
     if faults and not len(table.lines):  # then columns that a file without a header would have are not known
         refuse_faults(table, faults, on_bad_row)
-        _check_count(table, f"{key}.rows.{split}", 0, len(faults), promised)
+        _check_count(table, rows_key, 0, len(faults), promised)
     read = {field: raw_values(table, field, columns[field], key) for field in fields}
     keep, targets = np.ones(len(table.lines), dtype=bool), None
     if kind in TARGET_COLUMN:
@@ -62,7 +54,7 @@ def verified(
     if faults:
         keep &= ~np.isin(table.lines, list(faults))
     num_rows = int(keep.sum())
-    _check_count(table, f"{key}.rows.{split}", num_rows, len(faults), promised)
+    _check_count(table, rows_key, num_rows, len(faults), promised)
     if num_rows < len(keep):
         rows = np.flatnonzero(keep).tolist()
         texts = {field: [values[row] for row in rows] for field, values in texts.items()}
@@ -70,7 +62,7 @@ def verified(
         scores = None if scores is None else scores[keep]
     return Examples.from_texts(
         config.name,
-        split,
+        asked.split,
         kind=kind,
         texts=texts,
         targets=targets,
@@ -243,10 +235,7 @@ def read_teacher_scores(
     scores = np.empty((len(table.lines), len(columns)), dtype=np.float32)
     for place, (field, values) in enumerate(columns.items()):
         for row, value in enumerate(values):
-            try:
-                scores[row, place] = as_number(_word(value))
-            except ValueError:
-                scores[row, place] = math.nan
+            scores[row, place] = number_or_nan(_word(value))
             if not np.isfinite(scores[row, place]):
                 wrong = f"{field} is {short(_word(value))!r}, expected a finite number"
                 faults.setdefault(int(table.lines[row]), wrong)
@@ -288,10 +277,7 @@ def _target_of(config: DatasetConfig, kind: Kind, key: str) -> Callable[[str], f
 
 def _gain(word: str) -> float | str:
     """How well a document answers; the official judgements of some sets have −1 or −2 where it does not at all."""
-    try:
-        gain = as_number(word)
-    except ValueError:
-        gain = math.nan
+    gain = number_or_nan(word)
     if not math.isfinite(gain):
         return f"the gain is {short(word)!r}, not a finite number" if word else "the gain is missing"
     return max(gain, 0.0)

@@ -10,7 +10,7 @@ from juzhen.core.examples import Kind
 from juzhen.losses.cosent import cosent
 from juzhen.losses.info_nce import false_negatives, info_nce, numbers_of_texts
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import divisor, number
+from juzhen.losses.options import checked, divisor, number
 from juzhen.losses.scores import all_cosines, full_precision, order_gap, row_cosine
 
 
@@ -55,23 +55,15 @@ class AnglE(Loss):
     paper = "Li and Li 2023, https://arxiv.org/abs/2309.12871"
     choose_when = "graded pairs whose cosines crowd near 1, where the gradient of the cosine fades"
 
-    def __init__(
-        self,
-        *,
-        temperature: float | int = 0.05,
-        angle_temperature: float | int = 0.05,
-        angle_weight: float | int = 1.0,
-        cosine_weight: float | int = 0.0,
-        batch_weight: float | int = 0.0,
-        positive_from: float | int = 1.0,
-    ) -> None:
-        super().__init__()
-        self.temperature = divisor("loss.temperature", temperature)
-        self.angle_temperature = divisor("loss.angle_temperature", angle_temperature)
-        self.angle_weight = number("loss.angle_weight", angle_weight, low=0.0)
-        self.cosine_weight = number("loss.cosine_weight", cosine_weight, low=0.0)
-        self.batch_weight = number("loss.batch_weight", batch_weight, low=0.0)
-        self.positive_from = number("loss.positive_from", positive_from, low=0.0, high=1.0)
+    temperature: float | int = checked(0.05, divisor)
+    angle_temperature: float | int = checked(0.05, divisor)
+    angle_weight: float | int = checked(1.0, number, low=0.0)
+    cosine_weight: float | int = checked(0.0, number, low=0.0)
+    batch_weight: float | int = checked(0.0, number, low=0.0)
+    positive_from: float | int = checked(1.0, number, low=0.0, high=1.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.angle_weight + self.cosine_weight + self.batch_weight:
             raise UserError("loss.angle_weight=0, cosine_weight=0, batch_weight=0: expected one above 0")
         self.contrast = Contrast.VALUES if self.batch_weight else Contrast.ORDER

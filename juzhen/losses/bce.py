@@ -6,7 +6,7 @@ from torch import Tensor
 
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Loss, LossOutput
-from juzhen.losses.options import divisor, number
+from juzhen.losses.options import checked, divisor, number
 from juzhen.losses.scores import full_precision, label_gap
 
 
@@ -51,17 +51,9 @@ class BinaryCrossEntropy(Loss):
     paper = "Lin et al. 2017 (focal), https://arxiv.org/abs/1708.02002"
     choose_when = "a cross-encoder on 0/1 pairs, where a probability is wanted"
 
-    def __init__(
-        self,
-        *,
-        temperature: float | int = 1.0,
-        smoothing: float | int = 0.0,
-        focal_gamma: float | int = 0.0,
-    ) -> None:
-        super().__init__()
-        self.temperature = divisor("loss.temperature", temperature)
-        self.smoothing = number("loss.smoothing", smoothing, low=0.0, high=1.0)
-        self.focal_gamma = number("loss.focal_gamma", focal_gamma, low=0.0)
+    temperature: float | int = checked(1.0, divisor)
+    smoothing: float | int = checked(0.0, number, low=0.0, high=1.0)
+    focal_gamma: float | int = checked(0.0, number, low=0.0)
 
     def with_logs(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> LossOutput:
         logits = full_precision(scores) / self.temperature

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import number
+from juzhen.losses.options import checked, number
 from juzhen.losses.scores import full_precision
 
 
@@ -49,10 +49,8 @@ class CrossEntropy(Loss):
     contrast = Contrast.CLASSES
     choose_when = "a cross-encoder that shall tell classes, such as those of NLI"
 
-    def __init__(self, *, smoothing: float | int = 0.0, focal_gamma: float | int = 0.0) -> None:
-        super().__init__()
-        self.smoothing = number("loss.smoothing", smoothing, low=0.0, high=1.0)
-        self.focal_gamma = number("loss.focal_gamma", focal_gamma, low=0.0)
+    smoothing: float | int = checked(0.0, number, low=0.0, high=1.0)
+    focal_gamma: float | int = checked(0.0, number, low=0.0)
 
     def with_logs(
         self, logits: Float[Tensor, "batch classes"], classes: Float[Tensor, "batch"]

@@ -8,7 +8,7 @@ from juzhen.core.examples import Kind
 from juzhen.losses.bce import binary_cross_entropy
 from juzhen.losses.loss import Loss, LossOutput
 from juzhen.losses.mse import squared_error
-from juzhen.losses.options import number
+from juzhen.losses.options import checked, number
 from juzhen.losses.scores import full_precision, label_gap
 
 
@@ -40,10 +40,8 @@ class CrossEntropyError(Loss):
     couples = False
     choose_when = "graded pairs on a cross-encoder whose probability shall come close to the grade"
 
-    def __init__(self, *, temperature: float | int = 1.0, error_weight: float | int = 0.5) -> None:
-        super().__init__()
-        self.temperature = number("loss.temperature", temperature, low=0.0, open_low=True)
-        self.error_weight = number("loss.error_weight", error_weight, low=0.0)
+    temperature: float | int = checked(1.0, number, low=0.0, open_low=True)
+    error_weight: float | int = checked(0.5, number, low=0.0)
 
     def with_logs(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> LossOutput:
         logits = full_precision(scores) / self.temperature

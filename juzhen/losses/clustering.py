@@ -7,7 +7,7 @@ from torch import Tensor
 
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import number
+from juzhen.losses.options import checked, number
 from juzhen.losses.scores import all_cosines, full_precision, row_cosine
 
 
@@ -59,10 +59,8 @@ class Clustering(Loss):
     paper = "Wen et al. 2016, https://doi.org/10.1007/978-3-319-46478-7_31"
     choose_when = "texts with classes that shall be clustered, with several texts of a class in a batch"
 
-    def __init__(self, *, separation_weight: float | int = 1.0, separation_margin: float | int = 0.0) -> None:
-        super().__init__()
-        self.separation_weight = number("loss.separation_weight", separation_weight, low=0.0)
-        self.separation_margin = number("loss.separation_margin", separation_margin, low=-1.0, high=1.0)
+    separation_weight: float | int = checked(1.0, number, low=0.0)
+    separation_margin: float | int = checked(0.0, number, low=-1.0, high=1.0)
 
     def with_logs(
         self, embeddings: Float[Tensor, "batch dim"], classes: Float[Tensor, "batch"]

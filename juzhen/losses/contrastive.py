@@ -5,7 +5,7 @@ from torch import Tensor
 
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import number
+from juzhen.losses.options import checked, number
 from juzhen.losses.scores import full_precision, label_gap
 
 
@@ -39,9 +39,7 @@ class Contrastive(Loss):
     paper = "Hadsell et al. 2006, https://doi.org/10.1109/CVPR.2006.100"
     choose_when = "0/1 pairs in small batches, each pair by itself"
 
-    def __init__(self, *, margin: float | int = 0.5) -> None:
-        super().__init__()
-        self.margin = number("loss.margin", margin, low=0.0, open_low=True)
+    margin: float | int = checked(0.5, number, low=0.0, open_low=True)
 
     def with_logs(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> LossOutput:
         loss = contrastive(scores, targets, margin=self.margin)

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import divisor
+from juzhen.losses.options import checked, divisor
 from juzhen.losses.scores import full_precision, order_gap
 
 
@@ -52,9 +52,7 @@ class CoSENT(Loss):
     paper = "Su 2022, https://kexue.fm/archives/8847"
     choose_when = "the first to try on graded, 0/1 and NLI pairs when they are judged by rank correlation"
 
-    def __init__(self, *, temperature: float | int = 0.05) -> None:
-        super().__init__()
-        self.temperature = divisor("loss.temperature", temperature)
+    temperature: float | int = checked(0.05, divisor)
 
     def with_logs(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> LossOutput:
         loss = cosent(scores, targets, temperature=self.temperature)

@@ -4,7 +4,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from juzhen.losses.cosent import cosent
-from juzhen.losses.score_order import ScoreOrder
+from juzhen.losses.options import checked, choice
+from juzhen.losses.score_order import UNITS, ScoreOrder
 
 
 class CoSENTAdaptive(ScoreOrder):
@@ -20,10 +21,7 @@ class CoSENTAdaptive(ScoreOrder):
 
     choose_when = "as cosent, when cosines begin in a narrow range or scores are logits"
 
-    def __init__(
-        self, *, temperature: float | int = 0.05, temperature_unit: str = "spread_with_gradient"
-    ) -> None:
-        super().__init__(temperature=temperature, temperature_unit=temperature_unit)
+    temperature_unit: str = checked("spread_with_gradient", choice, known=UNITS)
 
     def cost(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> Float[Tensor, ""]:
         return cosent(scores, targets, temperature=1.0)

@@ -7,7 +7,7 @@ from juzhen.core.examples import Kind
 from juzhen.losses.bce import binary_cross_entropy
 from juzhen.losses.cosent import cosent
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import divisor, number
+from juzhen.losses.options import checked, divisor, number
 from juzhen.losses.scores import full_precision, label_gap
 
 
@@ -43,17 +43,12 @@ class CoSENTAndBCE(Loss):
     compares = True
     choose_when = "a cross-encoder that shall rank pairs and keep a threshold at 0"
 
-    def __init__(
-        self,
-        *,
-        temperature: float | int = 1.0,
-        entropy_temperature: float | int = 1.0,
-        entropy_weight: float | int = 1.0,
-    ) -> None:
-        super().__init__()
-        self.temperature = divisor("loss.temperature", temperature)
-        self.entropy_temperature = divisor("loss.entropy_temperature", entropy_temperature)
-        self.entropy_weight = number("loss.entropy_weight", entropy_weight, low=0.0)
+    temperature: float | int = checked(1.0, divisor)
+    entropy_temperature: float | int = checked(1.0, divisor)
+    entropy_weight: float | int = checked(1.0, number, low=0.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.contrast = Contrast.VALUES if self.entropy_weight else Contrast.ORDER
 
     def with_logs(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> LossOutput:

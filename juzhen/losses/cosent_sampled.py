@@ -1,13 +1,12 @@
 """CoSENT with sampling: each row is compared with a few rows of lower target, drawn at random."""
 
 import math
-from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from juzhen.losses.options import whole_number
+from juzhen.losses.options import checked, whole_number
 from juzhen.losses.score_order import ScoreOrder
 from juzhen.losses.scores import full_precision
 
@@ -55,9 +54,7 @@ class CoSENTSampled(ScoreOrder):
 
     choose_when = "comparisons with implementations that sample pairs; otherwise cosent is exact and faster"
 
-    def __init__(self, *, num_comparisons: int = 10, **shared: Any) -> None:
-        super().__init__(**shared)
-        self.num_comparisons = whole_number("loss.num_comparisons", num_comparisons, low=1)
+    num_comparisons: int = checked(10, whole_number, low=1)
 
     def cost(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> Float[Tensor, ""]:
         draws = torch.rand(len(scores), self.num_comparisons, device=scores.device)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Loss, LossOutput
-from juzhen.losses.options import interval
+from juzhen.losses.options import checked, interval
 from juzhen.losses.scores import full_precision
 
 
@@ -41,11 +41,10 @@ class CosineSimilarity(Loss):
     paper = "Reimers and Gurevych 2019, https://arxiv.org/abs/1908.10084"
     choose_when = "graded pairs, when the cosine itself shall be the grade"
 
-    def __init__(self, *, target_range: Sequence[float | int] = (0.0, 1.0)) -> None:
-        super().__init__()
-        self.low, self.high = interval("loss.target_range", target_range, low=-1.0, high=1.0)
+    target_range: Sequence[float | int] = checked((0.0, 1.0), interval, low=-1.0, high=1.0)
 
     def with_logs(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> LossOutput:
-        targets = rescale(targets, low=self.low, high=self.high)
-        error = (scores.detach() - targets).abs().mean() / (self.high - self.low)
+        low, high = self.target_range
+        targets = rescale(targets, low=low, high=high)
+        error = (scores.detach() - targets).abs().mean() / (high - low)
         return cosine_regression(scores, targets), {"mean_absolute_error": error}

@@ -6,7 +6,7 @@ from torch import Tensor
 from juzhen.losses.distill_cosine import Taught, distill_cosine
 from juzhen.losses.distill_similarity import distill_similarity
 from juzhen.losses.loss import LossOutput
-from juzhen.losses.options import number
+from juzhen.losses.options import checked, number
 
 
 class Distill(Taught):
@@ -22,9 +22,7 @@ class Distill(Taught):
     paper = "the sum of distill_cosine and distill_similarity"
     choose_when = "first to try for a smaller student"
 
-    def __init__(self, *, similarity_weight: float | int = 10.0) -> None:
-        super().__init__()
-        self.similarity_weight = number("loss.similarity_weight", similarity_weight, low=0.0)
+    similarity_weight: float | int = checked(10.0, number, low=0.0)
 
     def with_logs(
         self,

@@ -1,14 +1,12 @@
 """Huber loss: squared error for small errors, absolute error for large ones."""
 
-from typing import Any
-
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
 from juzhen.losses.loss import LossOutput
 from juzhen.losses.mse import ACTIVATIONS, Regression
-from juzhen.losses.options import number
+from juzhen.losses.options import checked, number
 from juzhen.losses.scores import full_precision
 
 
@@ -38,9 +36,7 @@ class Huber(Regression):
     paper = "Huber 1964, https://doi.org/10.1214/aoms/1177703732"
     choose_when = "graded pairs with some wrong labels"
 
-    def __init__(self, *, delta: float | int = 1.0, **shared: Any) -> None:
-        super().__init__(**shared)
-        self.delta = number("loss.delta", delta, low=0.0, open_low=True)
+    delta: float | int = checked(1.0, number, low=0.0, open_low=True)
 
     def with_logs(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> LossOutput:
         delta = self.delta * (self.high - self.low)

@@ -10,7 +10,7 @@ from torch import Tensor
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import cosine_margin, divisor, switch
+from juzhen.losses.options import checked, cosine_margin, divisor, switch
 from juzhen.losses.scores import all_cosines, score_gap
 
 
@@ -107,17 +107,9 @@ class InfoNCE(Loss):
     paper = "van den Oord et al. 2018, https://arxiv.org/abs/1807.03748"
     choose_when = "the first to try on positive pairs and triplets for retrieval, with large batches"
 
-    def __init__(
-        self,
-        *,
-        temperature: float | int = 0.05,
-        symmetric: bool = False,
-        false_negative_margin: float | int | None = None,
-    ) -> None:
-        super().__init__()
-        self.temperature = divisor("loss.temperature", temperature)
-        self.symmetric = switch("loss.symmetric", symmetric)
-        self.false_negative_margin = cosine_margin(false_negative_margin)
+    temperature: float | int = checked(0.05, divisor)
+    symmetric: bool = checked(False, switch)
+    false_negative_margin: float | int | None = checked(None, cosine_margin)
 
     def with_logs(
         self,

@@ -8,7 +8,7 @@ from torch import Tensor
 from juzhen.core.examples import Kind
 from juzhen.losses.info_nce import numbers_of_texts, ranking_summary
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import number
+from juzhen.losses.options import checked, number
 from juzhen.losses.scores import row_cosine
 
 
@@ -42,9 +42,7 @@ class InfoNCEOwn(Loss):
     paper = "van den Oord et al. 2018, https://arxiv.org/abs/1807.03748"
     choose_when = "triplets with many mined negatives, when texts of other rows are no safe negatives"
 
-    def __init__(self, *, temperature: float | int = 0.05) -> None:
-        super().__init__()
-        self.temperature = number("loss.temperature", temperature, low=0.0, open_low=True)
+    temperature: float | int = checked(0.05, number, low=0.0, open_low=True)
 
     def with_logs(
         self,

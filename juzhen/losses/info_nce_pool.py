@@ -16,7 +16,7 @@ from juzhen.losses.info_nce import (
     ranking_summary,
 )
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import cosine_margin, divisor, switch
+from juzhen.losses.options import checked, cosine_margin, divisor, switch
 from juzhen.losses.scores import all_cosines
 
 
@@ -28,23 +28,12 @@ class CandidatePool(Loss):
     couples = True
     contrast = Contrast.TEXTS
 
-    def __init__(
-        self,
-        *,
-        temperature: float | int = 0.05,
-        other_anchors: bool = True,
-        positive_to_anchors: bool = False,
-        other_positives: bool = False,
-        positive_to_negatives: bool = False,
-        false_negative_margin: float | int | None = None,
-    ) -> None:
-        super().__init__()
-        self.temperature = divisor("loss.temperature", temperature)
-        self.other_anchors = switch("loss.other_anchors", other_anchors)
-        self.positive_to_anchors = switch("loss.positive_to_anchors", positive_to_anchors)
-        self.other_positives = switch("loss.other_positives", other_positives)
-        self.positive_to_negatives = switch("loss.positive_to_negatives", positive_to_negatives)
-        self.false_negative_margin = cosine_margin(false_negative_margin)
+    temperature: float | int = checked(0.05, divisor)
+    other_anchors: bool = checked(True, switch)
+    positive_to_anchors: bool = checked(False, switch)
+    other_positives: bool = checked(False, switch)
+    positive_to_negatives: bool = checked(False, switch)
+    false_negative_margin: float | int | None = checked(None, cosine_margin)
 
     def pool(self, texts: Sequence[Float[Tensor, "batch dim"]]) -> Float[Tensor, "batch candidates"]:
         """Cosines of each row with the texts of all rows, one sum after another; `texts` are the columns of a row."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from juzhen.losses.lists import ListLoss, first_document
 from juzhen.losses.loss import LossOutput
-from juzhen.losses.options import number
+from juzhen.losses.options import checked, number
 from juzhen.losses.scores import full_precision
 
 
@@ -55,9 +55,7 @@ class LambdaLoss(ListLoss):
     paper = "Wang et al. 2018, https://doi.org/10.1145/3269206.3271784"
     choose_when = "a cross-encoder that is judged by NDCG, on rows with many negatives"
 
-    def __init__(self, *, temperature: float | int = 1.0, mu: float | int = 10.0) -> None:
-        super().__init__(temperature=temperature)
-        self.mu = number("loss.mu", mu, low=0.0)
+    mu: float | int = checked(10.0, number, low=0.0)
 
     def with_logs(self, document_scores: Float[Tensor, "batch documents"]) -> LossOutput:
         grades = first_document(document_scores).float()

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from juzhen.losses.lists import ListLoss
 from juzhen.losses.loss import Contrast, LossOutput
-from juzhen.losses.options import divisor
+from juzhen.losses.options import checked, divisor
 from juzhen.losses.scores import full_precision
 
 
@@ -39,9 +39,7 @@ class ListKL(ListLoss):
         "triplets with many negatives and a teacher's scores, of which only the shares within a row count"
     )
 
-    def __init__(self, *, temperature: float | int = 1.0, teacher_temperature: float | int = 1.0) -> None:
-        super().__init__(temperature=temperature)
-        self.teacher_temperature = divisor("loss.teacher_temperature", teacher_temperature)
+    teacher_temperature: float | int = checked(1.0, divisor)
 
     def with_logs(
         self,

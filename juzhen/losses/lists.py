@@ -6,7 +6,7 @@ from torch import Tensor
 
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Contrast, Loss
-from juzhen.losses.options import divisor
+from juzhen.losses.options import checked, divisor
 from juzhen.losses.scores import full_precision, score_gap
 
 
@@ -23,9 +23,7 @@ class ListLoss(Loss):
     couples = False
     contrast = Contrast.NEGATIVES
 
-    def __init__(self, *, temperature: float | int = 1.0) -> None:
-        super().__init__()
-        self.temperature = divisor("loss.temperature", temperature)
+    temperature: float | int = checked(1.0, divisor)
 
     def tempered(self, scores: Float[Tensor, "batch documents"]) -> Float[Tensor, "batch documents"]:
         """The scores divided by the temperature, float32 at least."""

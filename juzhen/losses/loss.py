@@ -1,8 +1,9 @@
 """What every loss declares, so that data and model can be matched before anything is loaded."""
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, dataclass_transform
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -25,6 +26,7 @@ class Contrast(StrEnum):
     NONE = "none"  # nothing: each row teaches by itself
 
 
+@dataclass_transform(kw_only_default=True, eq_default=False)
 class Loss(nn.Module, ABC):
     """A function from tensors to a scalar: `loss(scores, targets)`, and with what is worth logging `loss.with_logs(…)`.
 
@@ -45,7 +47,9 @@ class Loss(nn.Module, ABC):
     text_ids              batch texts: the number of each text of a row, equal for equal texts. With it, texts that
                           come twice in a batch are not taken for negatives; without it, all count as different
 
-    Embeddings need not be normalised. What a loss needs of data and model is written in class attributes:
+    Embeddings need not be normalised. Its numbers are annotated attributes, which the constructor takes by name;
+    `juzhen.losses.options.checked` says which values they may have. What a loss needs of data and model is written in
+    class attributes:
 
     input_kinds  example kinds it can learn from, most natural first
     consumes     "scores" (one similarity per row, of any size), "cosines" (the same, from −1 to 1), "embeddings"
@@ -80,6 +84,16 @@ class Loss(nn.Module, ABC):
     depths: tuple[float, ...] = ()
     paper: ClassVar[str] = ""
     choose_when: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(kw_only=True, eq=False, repr=False)(cls)
+
+    def __post_init__(self) -> None:
+        """Begins the module, and checks its numbers. Raises UserError for one that is out of its limits."""
+        super().__init__()
+        for one in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
+            if one.init and (check := one.metadata.get("check")):
+                setattr(self, one.name, check(f"loss.{one.name}", getattr(self, one.name)))
 
     def forward(self, *tensors: Any, **named: Any) -> Float[Tensor, ""]:
         """The scalar to minimise, from the arguments of `with_logs`."""

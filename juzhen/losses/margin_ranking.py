@@ -6,7 +6,7 @@ from torch import Tensor
 
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import number
+from juzhen.losses.options import checked, number
 from juzhen.losses.scores import full_precision, order_gap
 
 
@@ -42,9 +42,7 @@ class MarginRanking(Loss):
     paper = "Herbrich et al. 2000"
     choose_when = "graded pairs, when pairs in the right order by a margin shall cost nothing"
 
-    def __init__(self, *, margin: float | int = 0.2) -> None:
-        super().__init__()
-        self.margin = number("loss.margin", margin, low=0.0)
+    margin: float | int = checked(0.2, number, low=0.0)
 
     def with_logs(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> LossOutput:
         loss = margin_ranking(scores, targets, margin=self.margin)

@@ -11,7 +11,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.losses.cosine import rescale
 from juzhen.losses.loss import Loss, LossOutput
-from juzhen.losses.options import choice, interval
+from juzhen.losses.options import checked, choice, interval
 from juzhen.losses.scores import full_precision
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -45,15 +45,16 @@ class Regression(Loss):
     consumes = "scores"
     couples = False
 
-    def __init__(
-        self, *, activation: str = "identity", target_range: Sequence[float | int] = (0.0, 1.0)
-    ) -> None:
-        super().__init__()
-        self.activation = choice("loss.activation", activation, tuple(ACTIVATIONS))
-        self.low, self.high = interval("loss.target_range", target_range, low=-1.0, high=1.0)
-        if activation == "sigmoid" and self.low < 0:
+    activation: str = checked("identity", choice, known=tuple(ACTIVATIONS))
+    target_range: Sequence[float | int] = checked((0.0, 1.0), interval, low=-1.0, high=1.0)
+
+    def __post_init__(self) -> None:
+        given = self.target_range
+        super().__post_init__()
+        self.low, self.high = self.target_range
+        if self.activation == "sigmoid" and self.low < 0:
             raise UserError(
-                f"loss.target_range={list(target_range)}: with loss.activation=sigmoid predictions lie between 0 and "
+                f"loss.target_range={list(given)}: with loss.activation=sigmoid predictions lie between 0 and "
                 "1; type loss.target_range=[0,1] too, or loss.activation=identity"
             )
 

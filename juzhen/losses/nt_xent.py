@@ -7,7 +7,7 @@ from torch import Tensor
 from juzhen.core.examples import Kind
 from juzhen.losses.info_nce import false_negatives, info_nce, numbers_of_texts, ranking_summary
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import divisor
+from juzhen.losses.options import checked, divisor
 from juzhen.losses.scores import all_cosines
 
 
@@ -32,9 +32,7 @@ class NTXent(Loss):
     paper = "Chen et al. 2020, https://arxiv.org/abs/2002.05709"
     choose_when = "two views of one text, neither of which is the query"
 
-    def __init__(self, *, temperature: float | int = 0.05) -> None:
-        super().__init__()
-        self.temperature = divisor("loss.temperature", temperature)
+    temperature: float | int = checked(0.05, divisor)
 
     def with_logs(
         self,

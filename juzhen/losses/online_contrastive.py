@@ -6,7 +6,7 @@ from torch import Tensor
 
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import choice, number
+from juzhen.losses.options import checked, choice, number
 from juzhen.losses.scores import full_precision, label_gap
 
 REDUCTIONS = ("mean", "sum")
@@ -63,10 +63,8 @@ class OnlineContrastive(Loss):
     paper = "sentence-transformers, https://sbert.net/docs/package_reference/sentence_transformer/losses.html"
     choose_when = "0/1 pairs of which most are easy: only the hard ones of a batch count"
 
-    def __init__(self, *, margin: float | int = 0.5, reduction: str = "mean") -> None:
-        super().__init__()
-        self.margin = number("loss.margin", margin, low=0.0, open_low=True)
-        self.reduction = choice("loss.reduction", reduction, REDUCTIONS)
+    margin: float | int = checked(0.5, number, low=0.0, open_low=True)
+    reduction: str = checked("mean", choice, known=REDUCTIONS)
 
     def with_logs(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> LossOutput:
         loss = online_contrastive(scores, targets, margin=self.margin, reduction=self.reduction)

@@ -1,10 +1,17 @@
 """Checks of what a configuration gives a loss: a wrong value is named before anything is trained."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from functools import partial
 from typing import Any
 
 from juzhen.core.errors import UserError, nearest
+
+
+def checked(default: Any, check: Callable[..., Any], **limits: Any) -> Any:
+    """A number of a loss: its default, the function of this file that refuses others, and the limits it goes by."""
+    return field(default=default, metadata={"check": partial(check, **limits)})
 
 
 def choice(key: str, value: object, known: Sequence[str]) -> str:
@@ -40,9 +47,9 @@ def divisor(key: str, value: object) -> float:
     return temperature
 
 
-def cosine_margin(value: Any) -> float | None:
-    """`loss.false_negative_margin`, a difference of two cosines, or None. Raises UserError otherwise."""
-    return None if value is None else number("loss.false_negative_margin", value, low=-2.0, high=2.0)
+def cosine_margin(key: str, value: Any) -> float | None:
+    """`value` as a difference of two cosines, or None. Raises UserError otherwise."""
+    return None if value is None else number(key, value, low=-2.0, high=2.0)
 
 
 def interval(key: str, value: object, *, low: float, high: float) -> tuple[float, float]:

@@ -1,14 +1,12 @@
 """Quantile regression: the score shall be a quantile of the target, not its mean."""
 
-from typing import Any
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from juzhen.losses.loss import LossOutput
 from juzhen.losses.mse import ACTIVATIONS, Regression
-from juzhen.losses.options import number
+from juzhen.losses.options import checked, number
 from juzhen.losses.scores import full_precision
 
 
@@ -40,9 +38,7 @@ class Quantile(Regression):
     paper = "Koenker and Bassett 1978, https://doi.org/10.2307/1913643"
     choose_when = "graded pairs, when too high and too low a score do not cost the same"
 
-    def __init__(self, *, quantile: float | int = 0.5, **shared: Any) -> None:
-        super().__init__(**shared)
-        self.quantile = number("loss.quantile", quantile, low=0.01, high=0.99)
+    quantile: float | int = checked(0.5, number, low=0.01, high=0.99)
 
     def with_logs(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> LossOutput:
         asked = self.predicted_targets(targets)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import choice, divisor
+from juzhen.losses.options import checked, choice, divisor
 from juzhen.losses.scores import full_precision, order_gap
 
 UNITS = ("score", "spread", "spread_with_gradient")
@@ -53,10 +53,8 @@ class ScoreOrder(Loss):
     compares = True
     contrast = Contrast.ORDER
 
-    def __init__(self, *, temperature: float | int = 0.05, temperature_unit: str = "score") -> None:
-        super().__init__()
-        self.temperature = divisor("loss.temperature", temperature)
-        self.temperature_unit = choice("loss.temperature_unit", temperature_unit, UNITS)
+    temperature: float | int = checked(0.05, divisor)
+    temperature_unit: str = checked("score", choice, known=UNITS)
 
     @abstractmethod
     def cost(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> Float[Tensor, ""]:

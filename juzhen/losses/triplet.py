@@ -6,7 +6,7 @@ from torch import Tensor
 
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import choice, number
+from juzhen.losses.options import checked, choice, number
 from juzhen.losses.scores import full_precision, row_cosine
 
 
@@ -68,17 +68,12 @@ class TripletMargin(Loss):
     paper = "Schroff et al. 2015, https://arxiv.org/abs/1503.03832"
     choose_when = "triplets in small batches, each row by itself"
 
-    def __init__(
-        self,
-        *,
-        margin: float | int = 0.2,
-        distance: str = "cosine",
-        adaptive_margin: float | int = 0.0,
-    ) -> None:
-        super().__init__()
-        self.margin = number("loss.margin", margin, low=0.0)
-        self.distance = choice("loss.distance", distance, tuple(DISTANCES))
-        self.adaptive_margin = number("loss.adaptive_margin", adaptive_margin, low=0.0)
+    margin: float | int = checked(0.2, number, low=0.0)
+    distance: str = checked("cosine", choice, known=tuple(DISTANCES))
+    adaptive_margin: float | int = checked(0.0, number, low=0.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.couples = self.adaptive_margin > 0
 
     def with_logs(

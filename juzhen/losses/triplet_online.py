@@ -7,7 +7,7 @@ from torch import Tensor
 from juzhen.core.examples import Kind
 from juzhen.losses.info_nce import batch_candidates, ranking_summary
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import choice, number
+from juzhen.losses.options import checked, choice, number
 from juzhen.losses.triplet import adapted_margin, triplet_margin
 
 MINING = ("batch_hard", "semi_hard")
@@ -56,13 +56,9 @@ class TripletOnline(Loss):
     paper = "Hermans et al. 2017, https://arxiv.org/abs/1703.07737"
     choose_when = "pairs or triplets in large batches, against the hardest text of the batch"
 
-    def __init__(
-        self, *, mining: str = "batch_hard", margin: float | int = 0.2, adaptive_margin: float | int = 0.0
-    ) -> None:
-        super().__init__()
-        self.mining = choice("loss.mining", mining, MINING)
-        self.margin = number("loss.margin", margin, low=0.0)
-        self.adaptive_margin = number("loss.adaptive_margin", adaptive_margin, low=0.0)
+    mining: str = checked("batch_hard", choice, known=MINING)
+    margin: float | int = checked(0.2, number, low=0.0)
+    adaptive_margin: float | int = checked(0.0, number, low=0.0)
 
     def with_logs(
         self,

@@ -8,10 +8,15 @@ of BLOCK rows; on more than some ten thousand rows give them a sample.
 from collections.abc import Iterator
 
 import numpy as np
+from jaxtyping import Float, Int
 from sklearn.metrics import silhouette_score
 
 BLOCK = 1024
 """Rows whose similarities to all others are held at once."""
+
+NUM_NEIGHBOURS = 5
+POSITIVE_GRADE = 0.8
+"""Pairs of at least this grade count as positive where alignment is measured: above 4 of 5, as in Gao et al. 2021."""
 
 
 def unit(embeddings: np.ndarray) -> np.ndarray:
@@ -168,6 +173,35 @@ def score_histograms(
     is_positive = np.asarray(grades) > 0.5
     positives, negatives = (np.histogram(inside[chosen], edges)[0] for chosen in (is_positive, ~is_positive))
     return edges, positives, negatives
+
+
+def measure_space(
+    embeddings: Float[np.ndarray, "texts dim"],
+    *,
+    pairs: Int[np.ndarray, "two pairs"],
+    grades: Float[np.ndarray, "pairs"],
+    classes: Int[np.ndarray, "texts"] | None = None,
+) -> dict[str, float | None]:
+    """What is measured of a space, while it is learnt and afterwards: name → number, None where it is not defined.
+
+    pairs    row numbers of texts of which the similarity is known, (2, pairs), and their `grades` from 0 to 1
+    classes  of each text; with them also `silhouette`
+    """
+    first, second = embeddings[pairs]
+    close = grades >= POSITIVE_GRADE
+    mean, deviation = norms(embeddings)
+    found = {
+        "alignment": alignment(first[close], second[close]),
+        "uniformity": uniformity(embeddings),
+        "mean_cosine": mean_cosine(embeddings),
+        "effective_rank": effective_rank(embeddings),
+        "isotropy": iso_score(embeddings),
+        "first_component_isotropy": first_component_isotropy(embeddings),
+        "neighbour_similarity": neighbour_similarity(embeddings, num_neighbours=NUM_NEIGHBOURS),
+        "norm_mean": mean,
+        "norm_deviation": deviation,
+    }
+    return found if classes is None else found | {"silhouette": silhouette(embeddings, classes)}
 
 
 def _other_cosines(vectors: np.ndarray) -> Iterator[np.ndarray]:

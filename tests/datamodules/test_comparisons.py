@@ -1,11 +1,18 @@
-"""What is compared with what: batches of a fixed size, copies left out, the same whatever a job's seed."""
+"""What is compared with what: copies are left out, whatever the seed of a job; and the union of several sets."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from juzhen.core.examples import NUM_CANDIDATES, Comparisons, Examples, Kind, neighbours_in_batches
+from juzhen.core.examples import (
+    NUM_CANDIDATES,
+    Comparisons,
+    Examples,
+    Kind,
+    SentenceUnion,
+    neighbours_in_batches,
+)
 
 
 @given(st.integers(0, 150))
@@ -84,3 +91,31 @@ def test_scores_are_those_of_each_comparison(count, monkeypatch):
             for other in batch
         ]
         np.testing.assert_allclose(found[row], expected)
+
+
+def pairs(name, rows):
+    left, right = zip(*rows, strict=True)
+    return Examples.from_texts(
+        name,
+        "dev",
+        kind=Kind.LABELLED_PAIR,
+        texts={"text_a": list(left), "text_b": list(right)},
+        targets=np.zeros(len(rows)),
+    )
+
+
+def test_each_sentence_is_listed_once_and_rows_point_to_their_texts():
+    first = pairs("one", [("甲", "乙"), ("乙", "丙"), ("甲", "甲")])
+    second = pairs("two", [("丙", "丁"), ("甲", "戊")])
+    union = SentenceUnion([first, second])
+    assert sorted(union.examples.sentences) == sorted("甲乙丙丁戊")
+    for position, one in enumerate((first, second)):
+        rows = union.rows(position)
+        for column in ("text_a", "text_b"):
+            spelt = [union.examples.sentences[number] for number in rows[column]]
+            assert spelt == one.texts(column)
+
+
+def test_select_keeps_texts_of_the_chosen_rows():
+    first = pairs("one", [("甲", "乙"), ("乙", "丙"), ("甲", "甲")])
+    assert first.select(np.array([2, 0])).texts("text_b") == ["甲", "乙"]

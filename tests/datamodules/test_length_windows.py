@@ -1,8 +1,11 @@
 """Batches by length: nothing lost, like lengths together, every label in every batch, the order reproducible."""
 
+from functools import partial
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_sampler import assert_late_start_is_the_tail
 
 from juzhen.data.length_windows import Shape, arrange, fifths, strata, stratified
 from juzhen.data.sampler import BatchStream
@@ -61,10 +64,7 @@ def test_rows_stay_inside_their_window():
 @settings(max_examples=20)
 def test_a_stream_started_late_equals_the_tail_of_the_whole(start):
     lengths = np.random.default_rng(2).integers(1, 30, 100)
-    late = made(lengths)
-    late.start = start
-    for left, right in zip(list(made(lengths))[start:], late, strict=True):
-        assert np.array_equal(left.rows, right.rows)
+    assert_late_start_is_the_tail(lambda: made(lengths), start)
 
 
 def test_epochs_and_seeds_differ():
@@ -101,12 +101,11 @@ def most_off(stream, groups):
 @settings(max_examples=60)
 def test_strata_lose_no_row_and_a_late_start_is_the_tail(rows, by, epoch):
     labels, lengths = np.array(rows).T
-    stream, late = (of_strata(by, labels.astype(np.float32), lengths) for _ in range(2))
+    make = partial(of_strata, by, labels.astype(np.float32), lengths)
+    stream = make()
     seen = np.concatenate([rows for _, rows in stream.epoch(epoch)])
     assert sorted(seen) == list(range(len(lengths)))
-    late.start = len(stream) // 2
-    for left, right in zip(list(stream)[late.start :], late, strict=True):
-        assert np.array_equal(left.rows, right.rows)
+    assert_late_start_is_the_tail(make, len(stream) // 2)
 
 
 def test_every_batch_holds_labels_or_lengths_in_proportion():

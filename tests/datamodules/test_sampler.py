@@ -18,6 +18,15 @@ def stream(size_of, *, batch_size=8, num_batches=None, seed=0, **more):
     return made
 
 
+def assert_late_start_is_the_tail(make, start):
+    """A stream that begins with batch `start` goes on as the whole one does."""
+    late = make()
+    late.start = start
+    for left, right in zip(list(make())[start:], late, strict=True):
+        assert (left.number, left.task) == (right.number, right.task)
+        assert np.array_equal(left.rows, right.rows)
+
+
 @given(sizes, st.integers(1, 40), st.integers(0, 5))
 @settings(max_examples=60)
 def test_every_row_is_seen_once_per_epoch(size_of, batch_size, epoch):
@@ -47,12 +56,7 @@ def test_order_depends_on_seed_and_epoch():
 @given(sizes, st.integers(0, 60))
 @settings(max_examples=40)
 def test_a_stream_started_late_equals_the_tail_of_the_whole(size_of, start):
-    whole = list(stream(size_of, num_batches=60))
-    late = stream(size_of, num_batches=60)
-    late.start = start
-    for left, right in zip(whole[start:], late, strict=True):
-        assert (left.number, left.task) == (right.number, right.task)
-        assert np.array_equal(left.rows, right.rows)
+    assert_late_start_is_the_tail(lambda: stream(size_of, num_batches=60), start)
 
 
 def test_processes_share_each_batch_without_overlap():
@@ -107,8 +111,4 @@ def test_with_shares_no_row_comes_again_before_all_others_have(size_of, shares, 
         for task, size in size_of.items():
             counts = [seen[task][row] for row in range(size)]
             assert max(counts) - min(counts) <= 1
-    late = stream(size_of, num_batches=120, shares=chosen)
-    late.start = start
-    for left, right in zip(list(stream(size_of, num_batches=120, shares=chosen))[start:], late, strict=True):
-        assert (left.number, left.task) == (right.number, right.task)
-        assert np.array_equal(left.rows, right.rows)
+    assert_late_start_is_the_tail(lambda: stream(size_of, num_batches=120, shares=chosen), start)

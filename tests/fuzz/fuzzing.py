@@ -2,12 +2,13 @@
 
 import copy
 import functools
+import json
 import resource
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from juzhen.core.errors import UserError
@@ -21,15 +22,19 @@ sizes = pytest.mark.parametrize(
 )
 
 
-def examples(size: int, share: float = 1.0) -> settings:
-    """So many examples, the same ones each time; `share` for what takes longer than others."""
-    return settings(
+def on_examples(size: int, share: float = 1.0, **drawn: st.SearchStrategy[Any]) -> Callable[[Callable], None]:
+    """Calls the function that follows, at once, with so many examples of what is drawn, the same ones each time.
+
+    share  for what takes longer than others
+    """
+    settled = settings(
         max_examples=max(5, int(size * share)),
         derandomize=True,
         deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),
     )
+    return lambda holds: settled(given(**drawn)(holds))()
 
 
 def answer(function: Callable[[], Any]) -> Any:
@@ -106,6 +111,16 @@ def spoilt(draw: st.DrawFn, *valid: bytes) -> bytes:
 def any_file(*valid: bytes) -> st.SearchStrategy[bytes]:
     """Arbitrary bytes, or a valid file after accidents."""
     return st.one_of(st.binary(max_size=200), spoilt(*valid), spoilt(*valid), spoilt(*valid))
+
+
+def dumped(value: Any) -> bytes:
+    """JSON as strangers may write it: NaN, half surrogates."""
+    return json.dumps(value).encode()
+
+
+def any_json(*valid: Any) -> st.SearchStrategy[bytes]:
+    """A file of JSON after accidents to its bytes, or to what it holds."""
+    return st.one_of(any_file(*map(dumped, valid)), st.sampled_from(valid).flatmap(changed).map(dumped))
 
 
 LEAVES = st.one_of(

@@ -4,8 +4,7 @@ import contextlib
 import io
 
 import pytest
-from fuzzing import answer, examples, memory_bound, sizes
-from hypothesis import given
+from fuzzing import answer, memory_bound, on_examples, sizes
 from hypothesis import strategies as st
 
 import train
@@ -95,14 +94,11 @@ def check():
 def test_overrides_are_parsed(check, size):
     """Syntax, options, flags: what needs no composition."""
 
-    @examples(size, 3)
-    @given(words=st.lists(WORD, min_size=1, max_size=3))
+    @on_examples(size, 3, words=st.lists(WORD, min_size=1, max_size=3))
     def holds(words):
         flags = answer(lambda: _flags(words))
         if flags is not None and not isinstance(flags, str):
             answer(lambda: check.look_at(flags.overrides))
-
-    holds()
 
 
 def _flags(words):
@@ -117,33 +113,24 @@ def _flags(words):
 
 @sizes
 def test_overrides_are_composed(check, size):
-    @examples(size, 0.2)
-    @given(words=st.lists(OVERRIDE, min_size=1, max_size=2), runs=st.booleans())
+    @on_examples(size, 0.2, words=st.lists(OVERRIDE, min_size=1, max_size=2), runs=st.booleans())
     def holds(words, runs):
         answer(lambda: (check.look_at(words), check.single(words, runs=runs)))
-
-    holds()
 
 
 @pytest.mark.slow
 def test_sweeps_are_composed(check):
-    @examples(300)
-    @given(words=st.lists(OVERRIDE, min_size=1, max_size=2))
+    @on_examples(300, words=st.lists(OVERRIDE, min_size=1, max_size=2))
     def holds(words):
         answer(lambda: (check.look_at(words), check.sweep(words)))
-
-    holds()
 
 
 @pytest.mark.slow
 def test_whole_command_lines():
-    @examples(300)
-    @given(words=st.lists(WORD, min_size=1, max_size=3))
+    @on_examples(300, words=st.lists(WORD, min_size=1, max_size=3))
     def holds(words):
         with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
             answer(lambda: check_command_line(words, conf_dir=train.CONFIGURATION))
-
-    holds()
 
 
 OPTIONS = [
@@ -155,8 +142,9 @@ OPTIONS = [
 @sizes
 @pytest.mark.parametrize("group", GROUPS)
 def test_options_of_verbs(group, size):
-    @examples(size, 2)
-    @given(
+    @on_examples(
+        size,
+        2,
         verb=st.sampled_from(sorted(GROUPS[group])),
         words=st.lists(st.one_of(st.sampled_from(OPTIONS), TEXT, st.sampled_from(VALUES)), max_size=5),
     )
@@ -170,18 +158,13 @@ def test_options_of_verbs(group, size):
             assert ended.code == 0 or told.getvalue().strip()  # noqa: PT017
             assert "Traceback" not in told.getvalue()
 
-    holds()
-
 
 @sizes
 def test_durations(size):
-    @examples(size, 5)
-    @given(
-        text=st.one_of(TEXT, st.from_regex(r"\A[0-9]{1,400}(\.[0-9]+)? (steps|epochs|examples|percent)\Z"))
-    )
+    spelt = st.from_regex(r"\A[0-9]{1,400}(\.[0-9]+)? (steps|epochs|examples|percent)\Z")
+
+    @on_examples(size, 5, text=st.one_of(TEXT, spelt))
     def holds(text):
         found = answer(lambda: Duration.parse(text))
         if isinstance(found, Duration):
             answer(lambda: found.in_steps(steps_per_epoch=7, batch_size=3.5, total_steps=None))
-
-    holds()

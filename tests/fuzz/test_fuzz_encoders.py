@@ -5,8 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from fuzzing import answer, any_file, changed, examples, memory_bound, sizes
-from hypothesis import given
+from fuzzing import answer, any_file, changed, memory_bound, on_examples, sizes
 from hypothesis import strategies as st
 
 from juzhen.encoders import load_backbone, load_encoder, save_encoder
@@ -81,8 +80,7 @@ def is_huge(path: Path) -> bool:
 def test_folders(whole, layout, size):
     source, folder = whole / layout, whole / f"spoilt-{layout}"
 
-    @examples(size, 0.5)
-    @given(data=st.data(), name=st.sampled_from(files(source)))
+    @on_examples(size, 0.5, data=st.data(), name=st.sampled_from(files(source)))
     def holds(data, name):
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(source, folder)
@@ -97,8 +95,6 @@ def test_folders(whole, layout, size):
             answer(lambda: encoder.score([("今天", "明天 a")]))
         else:
             answer(lambda: encoder.encode(["今天", "a"]))
-
-    holds()
 
 
 @sizes
@@ -115,13 +111,10 @@ def test_folders(whole, layout, size):
 def test_layouts(whole, layout, name, size):
     """The small files alone, which takes no model."""
     source, folder = whole / layout, whole / "layouts"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(source, folder)
 
-    @examples(size, 2)
-    @given(raw=spoilt_file(source / name))
+    @on_examples(size, 2, raw=spoilt_file(source / name))
     def holds(raw):
         (folder / name).write_bytes(raw)
         answer(lambda: read_layout(folder))
-
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(source, folder)
-    holds()

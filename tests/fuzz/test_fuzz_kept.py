@@ -1,7 +1,6 @@
 """Whatever lies where juzhen keeps things for itself, it is used, passed over, or named in one UserError."""
 
 import io
-import json
 import os
 import warnings
 from types import SimpleNamespace
@@ -9,8 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from fuzzing import answer, any_file, changed, examples, memory_bound, sizes
-from hypothesis import given
+from fuzzing import answer, any_file, any_json, changed, dumped, memory_bound, on_examples, sizes
 from hypothesis import strategies as st
 
 from callbacks.resume import newest_state
@@ -41,22 +39,15 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("kept")
 
 
-def dumped(value):
-    return json.dumps(value).encode()
-
-
 @sizes
 def test_checkpoints(folder, size):
     packed = io.BytesIO()
     torch.save({"global_step": 3, "state_dict": {"a": torch.ones(2)}, "callbacks": {"b": [1, None]}}, packed)
 
-    @examples(size)
-    @given(raw=any_file(packed.getvalue()))
+    @on_examples(size, raw=any_file(packed.getvalue()))
     def holds(raw):
         (folder / RESUME_FILE).write_bytes(raw)
         answer(lambda: newest_state(folder))
-
-    holds()
 
 
 @sizes
@@ -70,16 +61,15 @@ def test_states_in_memory(folder, size):
     page = dumped(header).ljust(STATE_AT, b"\0") + WHOLE.pack(1) + TOLD.pack(5, 7) * 2
     pointer = dumped({"path": str(path)})
 
-    @examples(size)
-    @given(raw=any_file(page), pointed=st.one_of(st.just(pointer), any_file(pointer)), told=changed(header))
+    @on_examples(
+        size, raw=any_file(page), pointed=st.one_of(st.just(pointer), any_file(pointer)), told=changed(header)
+    )
     def holds(raw, pointed, told):
         for content in (raw, dumped(told).ljust(STATE_AT, b"\0") + page[STATE_AT:]):
             path.write_bytes(content.ljust(HEADER_BYTES, b"\0"))
             (checkpoints / POINTER).write_bytes(pointed)
             answer(lambda: find_snapshot(checkpoints))
             answer(lambda: snapshots(memory))
-
-    holds()
 
 
 @sizes
@@ -88,11 +78,7 @@ def test_records_of_stages(folder, size):
     record = {"training": {"steps": 3, "weights": "x"}, "settings": {}, "name": "a"}
     scores = {"dev/a/spearman": {"value": 0.5, "low": None, "high": 1.0, "count": 3}}
 
-    @examples(size)
-    @given(
-        raw=st.one_of(any_file(dumped(record)), changed(record).map(dumped)),
-        measured=st.one_of(any_file(dumped(scores)), changed(scores).map(dumped)),
-    )
+    @on_examples(size, raw=any_json(record), measured=any_json(scores))
     def holds(raw, measured):
         (folder / RECORD).write_bytes(raw)
         (folder / f"scores-{'0' * 16}.json").write_bytes(measured)
@@ -101,19 +87,14 @@ def test_records_of_stages(folder, size):
         known = answer(lambda: entry.measured("0" * 32))
         assert known is None or all(isinstance(one, Score) for one in known.values())
 
-    holds()
-
 
 @sizes
 def test_ends_of_remote_cells(folder, size):
-    @examples(size)
-    @given(raw=st.one_of(any_file(b'{"status": 0}'), changed({"status": 1}).map(dumped)))
+    @on_examples(size, raw=any_json({"status": 0}))
     def holds(raw):
         (folder / "ended.json").write_bytes(raw)
         ended = Ended.read(folder / "ended.json")
         assert ended is None or isinstance(ended.status, int)
-
-    holds()
 
 
 @sizes
@@ -129,8 +110,7 @@ def test_caches(folder, size):
     (segment,) = shelf.iterdir()
     rows = segment.read_bytes()
 
-    @examples(size)
-    @given(raw=any_file(whole), spoilt_rows=any_file(rows))
+    @on_examples(size, raw=any_file(whole), spoilt_rows=any_file(rows))
     def holds(raw, spoilt_rows):
         path = folder / "key.arrow"
         path.unlink(missing_ok=True)  # what is mapped may not shrink
@@ -144,32 +124,24 @@ def test_caches(folder, size):
             pending = Shelf(shelf, dim=2).fill(["今天"], filled)
         assert (filled == 1).all() == (not len(pending))
 
-    holds()
-
 
 @sizes
 def test_keys_of_others(folder, size, monkeypatch):
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     monkeypatch.setenv("NETRC", os.fspath(folder / "netrc"))
 
-    @examples(size)
-    @given(raw=any_file(b"machine api.wandb.ai login user password x\n"))
+    @on_examples(size, raw=any_file(b"machine api.wandb.ai login user password x\n"))
     def holds(raw):
         (folder / "netrc").write_bytes(raw)
         assert network._in_netrc("api.wandb.ai") == (b"api.wandb.ai" in raw)
-
-    holds()
 
 
 @sizes
 def test_pages_that_are_filled(folder, size):
     page = folder / "page.md"
 
-    @examples(size)
-    @given(raw=any_file("# 句阵\n<!-- result:none -->\n<!-- /result:none -->\n".encode()))
+    @on_examples(size, raw=any_file("# 句阵\n<!-- result:none -->\n<!-- /result:none -->\n".encode()))
     def holds(raw):
         page.write_bytes(raw)
         answer(lambda: fill_pages([page], None, tell=lambda line: None))
         assert page.read_bytes() == raw
-
-    holds()

@@ -5,8 +5,7 @@ import json
 
 import pytest
 from forks import ROOT
-from fuzzing import JSON, answer, any_file, changed, examples, memory_bound, sizes
-from hypothesis import given
+from fuzzing import JSON, answer, any_file, any_json, changed, dumped, memory_bound, on_examples, sizes
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -56,11 +55,6 @@ def shown(what):
     Console(file=io.StringIO(), markup=False, width=80).print(what)
 
 
-def dumped(value):
-    """JSON as strangers may write it: NaN, half surrogates."""
-    return json.dumps(value).encode()
-
-
 @sizes
 def test_results(folder, size):
     """Read, shown, gathered in tables beside one that is whole, filled in, exported."""
@@ -68,8 +62,7 @@ def test_results(folder, size):
         (folder / name).mkdir(exist_ok=True)
         (folder / name / RESULT_FILE).write_bytes(dumped(value))
 
-    @examples(size)
-    @given(raw=st.one_of(any_file(*map(dumped, VALID)), st.sampled_from(VALID).flatmap(changed).map(dumped)))
+    @on_examples(size, raw=any_json(*VALID))
     def holds(raw):
         (folder / "broken" / RESULT_FILE).write_bytes(raw)
         result = answer(lambda: Result.read(folder / "broken"))
@@ -89,8 +82,6 @@ def test_results(folder, size):
             answer(lambda: (shown(to_console(matrix)), to_csv(matrix), to_markdown(matrix)))
             answer(lambda: compare(matrix, PUBLISHED))
 
-    holds()
-
 
 @sizes
 def test_reports(folder, size):
@@ -98,8 +89,7 @@ def test_reports(folder, size):
         (folder / name).mkdir(exist_ok=True)
         (folder / name / RESULT_FILE).write_bytes(dumped(value))
 
-    @examples(size, 0.2)
-    @given(value=changed(VALID[1]))
+    @on_examples(size, 0.2, value=changed(VALID[1]))
     def holds(value):
         (folder / "broken" / RESULT_FILE).write_bytes(dumped(value))
         results = list(read_all(folder, report=lambda line: None).values())
@@ -108,8 +98,6 @@ def test_reports(folder, size):
         if not isinstance(report, str):
             answer(lambda: (html(report, title="x"), markdown(report)))
         answer(lambda: export(folder, folder.parent / "exported", report=lambda line: None))
-
-    holds()
 
 
 EVENTS_KEPT = [
@@ -152,8 +140,7 @@ def test_ledgers(folder, size):
         max_size=8,
     ).map(lambda events: b"\n".join(map(dumped, events)))
 
-    @examples(size)
-    @given(raw=st.one_of(any_file(lines), spoilt_events))
+    @on_examples(size, raw=st.one_of(any_file(lines), spoilt_events))
     def holds(raw):
         (ledger.folder / EVENTS).write_bytes(raw)
         answer(ledger.histories)
@@ -162,8 +149,6 @@ def test_ledgers(folder, size):
             answer(lambda: shown(status_to_console(status)))
         ledger.add("sweep", cells=1, jobs=1)
         assert any(event["event"] == "sweep" for event in ledger.events())
-
-    holds()
 
 
 @sizes
@@ -179,14 +164,11 @@ def test_journals(folder, size):
     study.tell(trial, 0.5)
     whole = path.read_bytes()
 
-    @examples(size)
-    @given(raw=any_file(whole, whole * 2))
+    @on_examples(size, raw=any_file(whole, whole * 2))
     def holds(raw):
         path.write_bytes(raw)
         answer(lambda: TrialAddress(str(path), 0).open())
         answer(lambda: open_journal(path))
-
-    holds()
 
 
 @sizes
@@ -197,13 +179,10 @@ def test_published_numbers(folder, size):
     place = folder / "reference"
     place.mkdir()
 
-    @examples(size, 2)
-    @given(raw=any_file(ours, theirs))
+    @on_examples(size, 2, raw=any_file(ours, theirs))
     def holds(raw):
         (place / "own.csv").write_bytes(raw)
         answer(lambda: load_reference(place))
-
-    holds()
 
 
 @sizes
@@ -218,15 +197,12 @@ def test_audits_of_leaks(folder, size):
         ],
     }
 
-    @examples(size, 2)
-    @given(raw=st.one_of(any_file(dumped(audit)), changed(audit).map(dumped)))
+    @on_examples(size, 2, raw=any_json(audit))
     def holds(raw):
         (folder / "pairs.json").write_bytes(raw)
         found = answer(lambda: Audit.read(folder / "pairs.json"))
         if isinstance(found, Audit):
             answer(lambda: found.leak(["csts"], "dev/bq", None))
-
-    holds()
 
 
 @sizes
@@ -234,13 +210,10 @@ def test_learning_curves(folder, size):
     table = b"epoch,step,train/loss,dev/csts/spearman\n0,4,0.5,\n0,9,,0.6\n,9,,0.61\n"
     (folder / "metrics").mkdir(exist_ok=True)
 
-    @examples(size, 2)
-    @given(raw=any_file(table))
+    @on_examples(size, 2, raw=any_file(table))
     def holds(raw):
         (folder / "metrics" / "metrics.csv").write_bytes(raw)
         answer(lambda: read_curves(folder / "metrics"))
-
-    holds()
 
 
 FITTED = {
@@ -258,8 +231,7 @@ FITTED = {
 def test_calibrations_and_fusions(folder, size):
     path = folder / "fitted.json"
 
-    @examples(size, 2)
-    @given(raw=st.one_of(any_file(dumped(FITTED)), changed(FITTED).map(dumped)), pair=st.booleans())
+    @on_examples(size, 2, raw=any_json(FITTED), pair=st.booleans())
     def holds(raw, pair):
         path.write_bytes(raw)
         answer(lambda: is_fusion(path))
@@ -271,8 +243,6 @@ def test_calibrations_and_fusions(folder, size):
                 if isinstance(found, Fusion):
                     answer(lambda found=found: found.fused(0.5, 1.5))
 
-    holds()
-
 
 @sizes
 def test_records_of_data(folder, size):
@@ -281,10 +251,7 @@ def test_records_of_data(folder, size):
     (place / "checkpoints" / "resume.ckpt").touch()
     record = {"train/a": {"fingerprint": "1", "files": [{"path": "x", "bytes": 3}]}}
 
-    @examples(size)
-    @given(raw=st.one_of(any_file(dumped(record)), changed(record).map(dumped)))
+    @on_examples(size, raw=any_json(record))
     def holds(raw):
         (place / RECORD_FILE).write_bytes(raw)
         answer(lambda: remember_data(place, record))
-
-    holds()

@@ -4,8 +4,7 @@ import json
 import re
 
 import pytest
-from fuzzing import answer, any_file, changed, examples, memory_bound, sizes
-from hypothesis import given
+from fuzzing import answer, any_file, changed, memory_bound, on_examples, sizes
 from hypothesis import strategies as st
 from omegaconf import DictConfig
 
@@ -32,14 +31,11 @@ def folder(tmp_path_factory):
 
 @sizes
 def test_descriptions(folder, size):
-    @examples(size)
-    @given(raw=any_file(OWN))
+    @on_examples(size, raw=any_file(OWN))
     def holds(raw):
         (folder / "mine.yaml").write_bytes(raw)
         found = answer(lambda: read_description(folder / "mine.yaml"))
         assert isinstance(found, str | DatasetConfig)
-
-    holds()
 
 
 @sizes
@@ -49,13 +45,10 @@ def test_sets_of_ones_own(folder, size):
     (place / "dataset").mkdir(parents=True)
     words = [f"--config-dir={place}", "dataset=[mine]", "suite=none"]
 
-    @examples(size, 0.2)
-    @given(raw=any_file(OWN, OWN + b"limit: 3\nignore_labels: ['-1']\n"))
+    @on_examples(size, 0.2, raw=any_file(OWN, OWN + b"limit: 3\nignore_labels: ['-1']\n"))
     def holds(raw):
         (place / "dataset" / "mine.yaml").write_bytes(raw)
         answer(lambda: check_command_line(words, conf_dir=train.CONFIGURATION))
-
-    holds()
 
 
 @sizes
@@ -66,8 +59,7 @@ def test_configurations_in_results(size):
     today = checked_job(["dataset=[demo_qmc]", "suite=none"], conf_dir=train.CONFIGURATION, extra=None)
     stored = json.loads(json.dumps(OmegaConf.to_container(today)))
 
-    @examples(size)
-    @given(config=changed(stored), own_hardware=st.booleans())
+    @on_examples(size, config=changed(stored), own_hardware=st.booleans())
     def holds(config, own_hardware):
         if not isinstance(config, dict):
             return  # no result: `Result.read` refuses it
@@ -75,5 +67,3 @@ def test_configurations_in_results(size):
         job = answer(lambda: stored_job(config, today, own_hardware=own_hardware))
         if isinstance(job, DictConfig):
             answer(lambda: check_job(typed_config(job)))
-
-    holds()

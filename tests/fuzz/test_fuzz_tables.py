@@ -7,8 +7,7 @@ import numpy as np
 import pyarrow
 import pytest
 import zstandard
-from fuzzing import answer, any_file, examples, memory_bound, sizes, spoilt
-from hypothesis import given
+from fuzzing import answer, any_file, memory_bound, on_examples, sizes, spoilt
 from hypothesis import strategies as st
 from pyarrow import parquet
 
@@ -89,8 +88,8 @@ def read(config, folder, on_bad_row):
 @sizes
 @pytest.mark.parametrize("name", FORMATS)
 def test_tables(folder, name, size):
-    @examples(size)
-    @given(
+    @on_examples(
+        size,
         raw=any_file(*FORMATS[name]),
         drops=st.booleans(),
         by_place=st.booleans(),
@@ -106,7 +105,6 @@ def test_tables(folder, name, size):
             assert all(text.strip() and "\0" not in text for text in found.sentences)
             assert set(found.targets.tolist()) <= {0.0, 1.0}
 
-    holds()
     (folder / name).unlink()
 
 
@@ -114,8 +112,7 @@ def test_tables(folder, name, size):
 def test_packed_inside_is_what_is_read(folder, size):
     """The unpacked text is spoilt, and packed well."""
 
-    @examples(size)
-    @given(raw=any_file(TSV), cut=st.integers(0, 3))
+    @on_examples(size, raw=any_file(TSV), cut=st.integers(0, 3))
     def holds(raw, cut):
         for name, pack in (("a.tsv.gz", gzip.compress), ("a.tsv.zst", zstandard.compress)):
             packed = pack(raw)
@@ -125,30 +122,25 @@ def test_packed_inside_is_what_is_read(folder, size):
             if cut:
                 assert isinstance(plain, str)
 
-    holds()
-
 
 @sizes
 @pytest.mark.parametrize("name", ["text.txt", "text.txt.zst", "text.txt.gz"])
 def test_text_of_an_audit(folder, name, size):
     pack = {"zst": zstandard.compress, "gz": gzip.compress}.get(name.rpartition(".")[2], bytes)
 
-    @examples(size)
-    @given(raw=any_file(TEXT), packs=st.booleans())
+    @on_examples(size, raw=any_file(TEXT), packs=st.booleans())
     def holds(raw, packs):
         (folder / name).write_bytes(pack(raw) if packs else raw)
         found = answer(lambda: text_lines(folder / name, option="--text"))
         if isinstance(found, list) and packs:
             assert len(found) <= raw.count(b"\n") + 1
 
-    holds()
-
 
 @sizes
 @pytest.mark.parametrize("name", ["train.txt", "train.txt.zst"])
 def test_running_text(folder, name, size):
-    @examples(size)
-    @given(
+    @on_examples(
+        size,
         raw=any_file(TEXT),
         window=st.integers(8, 60),
         held_out=st.floats(0, 99, allow_nan=False),
@@ -165,7 +157,6 @@ def test_running_text(folder, name, size):
             texts = list(found.sentences)
             assert all(text.strip() and len(text) <= window and "\0" not in text for text in texts)
 
-    holds()
     (folder / name).unlink()
 
 
@@ -183,8 +174,9 @@ WORDS = st.one_of(
 
 @sizes
 def test_labels_and_scores(size):
-    @examples(size, 3)
-    @given(
+    @on_examples(
+        size,
+        3,
         gold=st.lists(WORDS, min_size=1, max_size=6),
         labels=st.dictionaries(st.text(max_size=3), st.integers(-1, 4), max_size=3),
         ignored=st.lists(st.text(max_size=2), max_size=2),
@@ -206,16 +198,14 @@ def test_labels_and_scores(size):
             assert kind != "scored_pair" or ((targets[good] >= 0) & (targets[good] <= 1)).all()
             assert all("\n" not in fault and len(fault) < 500 for fault in faults.values())
 
-    holds()
-
 
 @sizes
 def test_files_to_score(folder, size, monkeypatch):
     """What is written has the rows and columns that were read, and one more."""
     monkeypatch.setattr(score, "_scores", lambda first, second, *more, **options: np.zeros(len(first)))
 
-    @examples(size)
-    @given(
+    @on_examples(
+        size,
         raw=any_file(TSV, TSV.replace(b"text_a\ttext_b", b"sentence1\tsentence2")),
         words=st.lists(st.sampled_from(["--no-header", "--quoted", "--columns=0"]), max_size=2, unique=True),
         columns=st.none()
@@ -237,15 +227,12 @@ def test_files_to_score(folder, size, monkeypatch):
         found = answer(lambda: score.run(**vars(options)))
         assert isinstance(found, str) != output.exists()
 
-    holds()
-
 
 @sizes
 def test_translations(folder, size):
     good = "今天\ttoday\n明天\ttomorrow\tthe day after\n".encode()
 
-    @examples(size)
-    @given(raw=any_file(good))
+    @on_examples(size, raw=any_file(good))
     def holds(raw):
         path = folder / "translations.tsv"
         path.write_bytes(raw)
@@ -253,17 +240,13 @@ def test_translations(folder, size):
         if isinstance(found, Translations):
             answer(lambda: found.require("toy", ["今天"]))
 
-    holds()
-
 
 def test_the_accidents_happen():
     """Otherwise all of this would be the reading of good files."""
     seen = set()
 
-    @examples(60)
-    @given(raw=spoilt(TSV))
+    @on_examples(60, raw=spoilt(TSV))
     def look(raw):
         seen.add(raw == TSV)
 
-    look()
     assert seen == {True, False}

@@ -6,6 +6,7 @@ from functools import cache, partial
 from typing import Any
 
 import loop_oracles as oracle
+import pytest
 import torch
 from torch import Tensor
 
@@ -111,9 +112,9 @@ def gradients(value: Tensor, inputs: list[Tensor]) -> tuple[Tensor, ...]:
     return torch.autograd.grad(value, inputs, allow_unused=True, materialize_grads=True)
 
 
-def assert_same_gradients(
-    value: Tensor, expected: Tensor, inputs: list[Tensor], within: float = 1e-9
-) -> None:
+def assert_same(value: Tensor, expected: Tensor, inputs: list[Tensor], within: float = 1e-9) -> None:
+    """Both have the same value, and the same gradients by the inputs."""
+    assert value.item() == pytest.approx(expected.item(), rel=within, abs=1e-9)
     for ours, theirs in zip(gradients(value, inputs), gradients(expected, inputs), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=within, atol=within)
 
@@ -184,7 +185,7 @@ def expected_cosent(loss: losses.CoSENT, rows: Encoded) -> Tensor:
 
 
 def expected_cosine(loss: losses.CosineSimilarity, rows: Encoded) -> Tensor:
-    return oracle.cosine_regression(rows.scores, rows.targets, loss.low, loss.high)
+    return oracle.cosine_regression(rows.scores, rows.targets, *loss.target_range)
 
 
 def expected_softmax(loss: losses.SoftmaxClassifier, rows: Encoded) -> Tensor:
