@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from juzhen.core.markup import markdown_table
-from juzhen.report.claims import spoken
+from juzhen.report.comparison import spoken
 from juzhen.report.figures import MEASURED, Published
 from sweeps.producers import Job, Offer, giving, offers
 

@@ -52,9 +52,9 @@ def _pictures(report: Report, folder: Path) -> list[Path]:
     if find_spec("matplotlib") is None:
         _tell('no heat map: matplotlib is missing; pip install -e ".[report]" brings it')
         return []
-    from juzhen.report.heatmap import draw_heat_map
+    from juzhen.report.picture import draw_heat_map
 
-    return draw_heat_map(report, folder)
+    return draw_heat_map(*report.clustered, report.matrix.metric, folder)
 
 
 def _tell(line: str) -> None:

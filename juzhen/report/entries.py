@@ -8,13 +8,12 @@ from typing import Any
 
 from juzhen.core.named import PROMPT_KEYS
 from juzhen.core.result import Result
-from juzhen.report.counted import counted_leak
-from juzhen.report.leaks import NO_LEAK, Audit, Leak
-from juzhen.report.matrix import Cell, Matrix, Row
+from juzhen.report.leaks import NO_LEAK, Audit, Leak, counted_leak
+from juzhen.report.matrix import BASELINES, Cell, Matrix, Row
 from juzhen.report.training import chosen_layout, train_files
 
-BASELINES = ("", "lexical")
-"""`trained_on` of rows that no training made."""
+LEAKY, BELOW = "†", "▽"
+"""Signs beside a cell: it leaks, it is below the lexical baseline."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +41,10 @@ class Entry(Cell):
     @property
     def is_leaky(self) -> bool:
         return self.leak is not None and self.leak.is_marked
+
+    @property
+    def signs(self) -> str:
+        return LEAKY * self.is_leaky + BELOW * self.below_lexical
 
     @property
     def flatters(self) -> bool:

@@ -17,6 +17,9 @@ SPLITS = ("test", "dev")
 
 BOTH = "both"
 
+BASELINES = ("", "lexical")
+"""`trained_on` of rows that no training made."""
+
 LEXICAL = {"lexical": "TF-IDF", "bm25": "BM25"}
 """Name of a model without an encoder → how it scores."""
 

@@ -7,11 +7,11 @@ from importlib.resources import files
 from jinja2 import Environment
 
 from juzhen.report.build import Report
-from juzhen.report.costs import Cost
-from juzhen.report.entries import Entry, EntryRow
+from juzhen.report.costs import Cost, duration
+from juzhen.report.entries import BELOW, LEAKY, Entry, EntryRow
 from juzhen.report.matrix import Row
+from juzhen.report.questions import without_leaks
 from juzhen.report.table import MISSING, heading, interval, mean_and_deviation, percent
-from juzhen.report.tables import BELOW, LEAKY, duration, signs, without_leaks
 from juzhen.report.text import best_of_columns, is_numeric
 
 PARTS = files(__package__) / "page"
@@ -92,7 +92,7 @@ def _view(report: Report, row: EntryRow, column: str, is_best: bool) -> View:
         "best": is_best,
     }
     return View(
-        shown=mean_and_deviation(entry) + signs(entry),
+        shown=mean_and_deviation(entry) + entry.signs,
         value=entry.mean,
         heat=round(100 * max(0.0, min(1.0, entry.mean))),
         classes=" ".join(name for name, is_set in flags.items() if is_set),

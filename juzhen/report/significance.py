@@ -10,6 +10,8 @@ from scipy.special import ndtr, stdtr
 
 from juzhen.core.measures import CORRELATIONS
 from juzhen.report.entries import Entry, EntryMatrix, EntryRow
+from juzhen.report.matrix import Matrix
+from juzhen.report.table import Table
 
 LEVEL = 0.05
 LEAST_SEEDS = 3
@@ -130,3 +132,25 @@ def _corrected(found: Sequence[Difference]) -> list[Difference]:
         largest = max(largest, min(1.0, p * (len(tested) - rank)))
         adjusted[place] = largest
     return [replace(one, p_holm=adjusted.get(place)) for place, one in enumerate(found)]
+
+
+def significance_table(matrix: Matrix, differences: Differences) -> Table:
+    """Each row beside all others: cells in which the difference is more than chance."""
+    note = (
+        "Cells, row against row, in which a difference is certain at 5 % after Holm's correction over all "
+        f"{differences.num_tested:,} tests of this report. Results hold no scores of single rows, so no test pairs "
+        "evaluation rows: values are compared by their bootstrap intervals and, with several seeds, their spread over "
+        "seeds (Welch, Fisher's z for correlations); without intervals, paired over three seeds or more. This errs on "
+        "the side of undecided. With one seed, what another seed would change is not seen."
+    )
+    head = ("trained on", "higher", "lower", "undecided", "not tested")
+    lines = []
+    for row in matrix.rows:
+        verdicts = [
+            differences.verdict(row.label, other.label, column)
+            for other in matrix.rows
+            for column in matrix.columns
+            if other is not row and column in row.cells and column in other.cells
+        ]
+        lines.append((row.label, *(str(verdicts.count(word)) for word in head[1:])))
+    return Table("significance", "Which differences are more than chance", note, head, lines)

@@ -1,6 +1,7 @@
-"""A matrix as text: Markdown, console, CSV. Fractions are shown ×100."""
+"""A matrix as text: Markdown, console, CSV; and what the other tables of a report are. Fractions are shown ×100."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from juzhen.core.csv_rows import csv_text
@@ -11,6 +12,23 @@ from juzhen.report.stacked_table import Column, StackedTable
 MISSING = "—"
 
 CSV_COLUMNS = ("row", "setup", "split", "dataset", "metric", "mean", "std", "low", "high", "num_seeds")
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of the report, as plain text cells; Markdown and the page are made from the same ones.
+
+    key    a word for markers and anchors
+    lines  cells as text, as many as `head` has
+    empty  what stands in place of no lines
+    """
+
+    key: str
+    title: str
+    note: str
+    head: tuple[str, ...]
+    lines: Sequence[tuple[str, ...]]
+    empty: str = "Nothing here to answer this from."
 
 
 def caption(matrix: Matrix) -> str:
@@ -62,6 +80,10 @@ def to_csv(
 
 def percent(value: float) -> str:
     return f"{100 * value:.1f}"
+
+
+def signed(value: float | None) -> str:
+    return MISSING if value is None else f"{value:+.1f}"
 
 
 def heading(column: str) -> str:

@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from juzhen.core.csv_rows import csv_text
 from juzhen.core.markup import in_markdown, markdown_table
 from juzhen.report.build import Report
-from juzhen.report.entries import Entry, EntryMatrix, EntryRow
+from juzhen.report.entries import BELOW, LEAKY, Entry, EntryMatrix, EntryRow
 from juzhen.report.leaks import Leak
 from juzhen.report.matrix import Matrix
-from juzhen.report.table import MISSING, caption, heading, mean_and_deviation, shown, to_csv
-from juzhen.report.tables import BELOW, LEAKY, Table, signs
+from juzhen.report.table import MISSING, Table, caption, heading, mean_and_deviation, shown, to_csv
 
 CSV_EXTRA = (
     "count",
@@ -76,7 +75,7 @@ def _cell(row: EntryRow, column: str, *, is_best: bool) -> str:
         return MISSING
     entry = row.cells[column]
     mark = "*" * (2 * is_best + entry.in_domain)
-    return f"{mark}{shown(row, column)}{mark}{signs(entry)}"
+    return f"{mark}{shown(row, column)}{mark}{entry.signs}"
 
 
 def _aligned(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
@@ -161,7 +160,7 @@ def _latex_cell(row: EntryRow, column: str, is_best: bool) -> str:
         text = f"\\textit{{{text}}}"
     if is_best:
         text = f"\\textbf{{{text}}}"
-    return text + escaped(signs(entry))
+    return text + escaped(entry.signs)
 
 
 def escaped(text: str) -> str:
