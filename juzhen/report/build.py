@@ -14,11 +14,11 @@ from juzhen.report.complement import (
     pairs_table,
 )
 from juzhen.report.costs import Cost, cost_table, row_costs
-from juzhen.report.entries import EntryMatrix, EntryRow, trained_sets, untrained_row, with_entries
+from juzhen.report.entries import trained_sets, untrained_row, with_entries
 from juzhen.report.fidelity import Fidelity, fidelity_table, shape_fidelity
 from juzhen.report.figures import MEASURED
 from juzhen.report.leaks import Audit
-from juzhen.report.matrix import BASELINES, build_matrix
+from juzhen.report.matrix import BASELINES, Matrix, Row, build_matrix
 from juzhen.report.questions import (
     averages_table,
     helpers_table,
@@ -34,14 +34,14 @@ from juzhen.report.table import Table
 
 @dataclass(frozen=True)
 class Report:
-    """matrix      every cell an Entry
+    """matrix      every cell with what a report says of it
     clustered   rows and columns in the order of the heat map
     tables      all others, in the order of the page
     num_results how many files it was made from
     """
 
-    matrix: EntryMatrix
-    clustered: tuple[list[EntryRow], list[str]]
+    matrix: Matrix
+    clustered: tuple[list[Row], list[str]]
     costs: dict[str, Cost]
     fidelity: list[Fidelity]
     differences: Differences

@@ -8,8 +8,7 @@ import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
 from scipy.stats import rankdata
 
-from juzhen.report.entries import EntryMatrix, EntryRow
-from juzhen.report.matrix import BASELINES
+from juzhen.report.matrix import BASELINES, Matrix, Row
 from juzhen.report.table import MISSING, Table, heading, signed
 
 LEAST_SHARED = 3
@@ -46,7 +45,7 @@ class Step:
     improves: tuple[str, ...]
 
 
-def clustered(matrix: EntryMatrix, columns: Sequence[str]) -> tuple[list[EntryRow], list[str]]:
+def clustered(matrix: Matrix, columns: Sequence[str]) -> tuple[list[Row], list[str]]:
     """Rows and columns with alike ones side by side; baselines stay on top.
 
     Average linkage on 1 − Spearman between profiles, leaves in optimal order (Bar-Joseph et al. 2001).
@@ -60,9 +59,7 @@ def clustered(matrix: EntryMatrix, columns: Sequence[str]) -> tuple[list[EntryRo
     return rows, [columns[place] for place in _leaf_order(table.T)]
 
 
-def complementary_pairs(
-    rows: Sequence[EntryRow], joint: Sequence[EntryRow], columns: Sequence[str]
-) -> list[Pair]:
+def complementary_pairs(rows: Sequence[Row], joint: Sequence[Row], columns: Sequence[str]) -> list[Pair]:
     """Pairs of `rows`, the most complementary first; `joint` are looked up for the same two sets."""
     table = _values(rows, columns)
     pairs = []
@@ -82,7 +79,7 @@ def complementary_pairs(
     return sorted(pairs, key=lambda one: -one.best_of)
 
 
-def greedy_order(rows: Sequence[EntryRow], columns: Sequence[str]) -> list[Step]:
+def greedy_order(rows: Sequence[Row], columns: Sequence[str]) -> list[Step]:
     """The row with the best mean, then at each step the one that raises the mean of the best-of most.
 
     Only columns in which every row has a clean score count; ends when nothing adds anything.
@@ -105,7 +102,7 @@ def greedy_order(rows: Sequence[EntryRow], columns: Sequence[str]) -> list[Step]
     return steps
 
 
-def _values(rows: Sequence[EntryRow], columns: Sequence[str]) -> np.ndarray:
+def _values(rows: Sequence[Row], columns: Sequence[str]) -> np.ndarray:
     """Scores ×100; NaN where there is none, or where another training set leaks."""
     table = np.full((len(rows), len(columns)), np.nan)
     for i, row in enumerate(rows):

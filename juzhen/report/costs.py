@@ -35,7 +35,7 @@ def row_costs(rows: Sequence[Row], results: Sequence[Result]) -> dict[str, Cost]
     for row in rows:
         if row.trained_on in BASELINES:
             continue
-        lasts = [found[-1] for found in row.runs.results.values()]
+        lasts = [found[-1] for found in row.results.values()]
         whole = [[chains[one.key, one.seed].get(i) for i in range(one.stage + 1)] for one in lasts]
         costs[row.label] = Cost(
             seconds=_mean_total(whole, "train_seconds"),

@@ -12,7 +12,6 @@ from juzhen.core.errors import UserError
 from juzhen.core.result import WITHOUT_LEAKS, Result
 from juzhen.core.shape import Object, Table, require_shape
 from juzhen.core.texts import short
-from juzhen.report.matrix import Row
 
 FORMAT_VERSION = 1
 LEAKY_SHARE = 0.01
@@ -131,13 +130,17 @@ def _column(name: str) -> str:
     return f"{split}/{dataset}"
 
 
-def counted_leak(row: Row, column: str, metric: str, seeds: Sequence[int]) -> Leak | None:
+def counted_leak(seeds: Sequence[Sequence[Result]], key: str) -> Leak | None:
     """What `evaluation.without_leaks` found of a cell; None unless the results of all its seeds have it.
+
+    seeds  the results of each, oldest first
+    key    `split/dataset/metric`
 
     Of several seeds, which may have drawn other rows under a limit, means; an undefined rest of one seed leaves
     the others' mean.
     """
-    counting = [_counting(row.runs.results[seed], column) for seed in seeds]
+    column = key.rpartition("/")[0]
+    counting = [_counting(results, column) for results in seeds]
     results = [one for one in counting if one is not None]
     if not results or len(results) < len(counting):
         return None
@@ -148,7 +151,7 @@ def counted_leak(row: Row, column: str, metric: str, seeds: Sequence[int]) -> Le
     for one in found:
         by_set.update(one["by_set"])
     source = max(by_set, key=lambda name: by_set[name], default="")
-    return Leak(source, rows, share, is_counted=True, rest=_rest(results, f"{column}/{metric}"))
+    return Leak(source, rows, share, is_counted=True, rest=_rest(results, key))
 
 
 def _counting(results: Sequence[Result], column: str) -> Result | None:

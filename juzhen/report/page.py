@@ -8,8 +8,7 @@ from jinja2 import Environment
 
 from juzhen.report.build import Report
 from juzhen.report.costs import Cost, duration
-from juzhen.report.entries import BELOW, LEAKY, Entry, EntryRow
-from juzhen.report.matrix import Row
+from juzhen.report.matrix import BELOW, LEAKY, Cell, Row
 from juzhen.report.questions import without_leaks
 from juzhen.report.table import MISSING, heading, interval, mean_and_deviation, percent
 from juzhen.report.text import best_of_columns, is_numeric
@@ -81,7 +80,7 @@ def sort_value(text: str) -> str:
     return found[1].replace(",", "") if found else text
 
 
-def _view(report: Report, row: EntryRow, column: str, is_best: bool) -> View:
+def _view(report: Report, row: Row, column: str, is_best: bool) -> View:
     entry = row.cells.get(column)
     if entry is None:
         return View(MISSING, facts=(("", f"{row.label} has no score on {heading(column)}"),))
@@ -101,7 +100,7 @@ def _view(report: Report, row: EntryRow, column: str, is_best: bool) -> View:
     )
 
 
-def _facts(report: Report, row: Row, column: str, entry: Entry) -> list[tuple[str, str]]:
+def _facts(report: Report, row: Row, column: str, entry: Cell) -> list[tuple[str, str]]:
     facts = [
         ("", f"{row.label} on {heading(column)}"),
         (report.matrix.metric, mean_and_deviation(entry)),
@@ -130,7 +129,7 @@ def _cost(cost: Cost | None) -> str:
     return f"{duration(cost.seconds)} on {cost.device}{stages}"
 
 
-def _leak(entry: Entry) -> str:
+def _leak(entry: Cell) -> str:
     if entry.leak is None:
         return "not audited"
     if not entry.leak.rows:

@@ -14,8 +14,7 @@ from matplotlib.patches import Rectangle
 
 from juzhen.core.errors import UserError
 from juzhen.core.whole import whole_file
-from juzhen.report.entries import BELOW, LEAKY, EntryRow
-from juzhen.report.matrix import Matrix
+from juzhen.report.matrix import BELOW, LEAKY, Matrix, Row
 from juzhen.report.table import heading, percent
 
 COLOURS = "cividis"
@@ -40,7 +39,7 @@ def save_picture(figure: Figure, *paths: Path) -> list[Path]:
     return list(paths)
 
 
-def draw_heat_map(rows: Sequence[EntryRow], columns: Sequence[str], metric: str, folder: Path) -> list[Path]:
+def draw_heat_map(rows: Sequence[Row], columns: Sequence[str], metric: str, folder: Path) -> list[Path]:
     """`<folder>/matrix.svg` and `.png`, readable without colour; the paths. None without any score."""
     columns = [column for column in columns if any(column in row.cells for row in rows)]
     rows = [row for row in rows if row.cells.keys() & set(columns)]
@@ -51,7 +50,7 @@ def draw_heat_map(rows: Sequence[EntryRow], columns: Sequence[str], metric: str,
         return save_picture(figure, folder / "matrix.svg", folder / "matrix.png")
 
 
-def _figure(rows: Sequence[EntryRow], columns: Sequence[str], metric: str) -> Figure:
+def _figure(rows: Sequence[Row], columns: Sequence[str], metric: str) -> Figure:
     values = np.array(
         [[100 * row.cells[one].mean if one in row.cells else np.nan for one in columns] for row in rows]
     )
@@ -91,7 +90,7 @@ def short_label(label: str) -> str:
     return "\n".join(textwrap.wrap(latin, LABEL_WIDTH, max_lines=LABEL_LINES, placeholder=" …"))
 
 
-def _annotate(axes: Axes, row: EntryRow, column: str, place: tuple[int, int], lightness: float) -> None:
+def _annotate(axes: Axes, row: Row, column: str, place: tuple[int, int], lightness: float) -> None:
     entry = row.cells.get(column)
     if entry is None:
         axes.text(*place, "·", ha="center", va="center", color="#888888")

@@ -3,19 +3,19 @@
 import statistics
 from collections.abc import Mapping, Sequence
 
-from juzhen.report.entries import LEAKY, EntryMatrix, EntryRow, lexical_scores, trained_sets
+from juzhen.report.entries import lexical_scores, trained_sets
 from juzhen.report.leaks import Leak
-from juzhen.report.matrix import BASELINES, Matrix, Row
+from juzhen.report.matrix import BASELINES, LEAKY, Matrix, Row
 from juzhen.report.significance import Differences
 from juzhen.report.table import MISSING, Table, heading, percent, signed, with_interval
 from juzhen.report.training import training_of
 
 
-def single_set_rows(matrix: EntryMatrix) -> list[EntryRow]:
+def single_set_rows(matrix: Matrix) -> list[Row]:
     return [row for row in matrix.rows if len(trained_sets(row.trained_on)) == 1]
 
 
-def averages_table(matrix: EntryMatrix, columns: Sequence[str], untrained: Mapping[str, Row | None]) -> Table:
+def averages_table(matrix: Matrix, columns: Sequence[str], untrained: Mapping[str, Row | None]) -> Table:
     """Means over columns, each set counted once whatever its size."""
     note = (
         "In-domain: the row was trained on the set's train split, alone or among others. Zero-shot: the other sets, "
@@ -36,7 +36,7 @@ def averages_table(matrix: EntryMatrix, columns: Sequence[str], untrained: Mappi
 
 
 def helpers_table(
-    matrix: EntryMatrix, columns: Sequence[str], untrained: Mapping[str, Row | None], differences: Differences
+    matrix: Matrix, columns: Sequence[str], untrained: Mapping[str, Row | None], differences: Differences
 ) -> Table:
     """Single training sets, the one that helps most targets first."""
     note = (
@@ -64,7 +64,7 @@ def helpers_table(
     )
 
 
-def targets_table(matrix: EntryMatrix, columns: Sequence[str]) -> Table:
+def targets_table(matrix: Matrix, columns: Sequence[str]) -> Table:
     """Evaluation sets, the hardest for other sets' rows first."""
     note = (
         "Hardest first: by the median over rows that were not trained on the set and do not leak into it. A set that "
@@ -98,7 +98,7 @@ def targets_table(matrix: EntryMatrix, columns: Sequence[str]) -> Table:
 
 def rows_table(matrix: Matrix) -> list[Table]:
     """What the names stand for that sweeps gave to rows; none where all rows are called by their training."""
-    if not any(row.runs.names for row in matrix.rows):
+    if not any(row.names for row in matrix.rows):
         return []
     note = "Stages in order: a > b; a + b is a mixture, [kind] what a set was read as; by_kind: each kind its own loss."
     lines = []
@@ -111,7 +111,7 @@ def rows_table(matrix: Matrix) -> list[Table]:
     return [Table("rows", "What the rows are", note, ("row", "trained on", "loss", "model"), lines)]
 
 
-def leak_table(matrix: EntryMatrix) -> Table:
+def leak_table(matrix: Matrix) -> Table:
     note = (
         f"Evaluation rows whose pair is in a training set of the row, exactly or nearly; {LEAKY} in the matrix from "
         "1 % on. Counted by the run: the rows it trained on, all sets together, and its score without them; several "
@@ -154,7 +154,7 @@ def without_leaks(leak: Leak) -> str:
     return with_interval(leak.rest.value, leak.rest.low, leak.rest.high)
 
 
-def _zero_shot(row: EntryRow, columns: Sequence[str]) -> list[str]:
+def _zero_shot(row: Row, columns: Sequence[str]) -> list[str]:
     scored = [one for one in columns if one in row.cells]
     return [one for one in scored if not (row.cells[one].in_domain or row.cells[one].is_leaky)]
 

@@ -9,8 +9,7 @@ from itertools import combinations
 from scipy.special import ndtr, stdtr
 
 from juzhen.core.measures import CORRELATIONS
-from juzhen.report.entries import Entry, EntryMatrix, EntryRow
-from juzhen.report.matrix import Matrix
+from juzhen.report.matrix import Cell, Matrix, Row
 from juzhen.report.table import Table
 
 LEVEL = 0.05
@@ -51,7 +50,7 @@ class Difference:
 class Differences:
     """Every pair of rows in every column that both have; one family for Holm's correction (1979)."""
 
-    def __init__(self, matrix: EntryMatrix) -> None:
+    def __init__(self, matrix: Matrix) -> None:
         found = [
             _difference(first, second, column, matrix.metric)
             for first, second in combinations(matrix.rows, 2)
@@ -74,7 +73,7 @@ class Differences:
         return sum(one.p is not None for one in self.all)
 
 
-def _difference(first: EntryRow, second: EntryRow, column: str, metric: str) -> Difference:
+def _difference(first: Row, second: Row, column: str, metric: str) -> Difference:
     a, b = first.cells[column], second.cells[column]
     points = 100 * (a.mean - b.mean)
     tested_by, p = "intervals", _by_intervals(a, b, metric)
@@ -83,7 +82,7 @@ def _difference(first: EntryRow, second: EntryRow, column: str, metric: str) -> 
     return Difference(first.label, second.label, column, points, "" if p is None else tested_by, p)
 
 
-def _by_intervals(a: Entry, b: Entry, metric: str) -> float | None:
+def _by_intervals(a: Cell, b: Cell, metric: str) -> float | None:
     """Two-sided Welch test of two values that vary with the evaluation rows (their intervals) and, where there are
     several seeds, with the training (their deviation); correlations after Fisher's z-transform.
 
@@ -111,7 +110,7 @@ def _by_intervals(a: Entry, b: Entry, metric: str) -> float | None:
     return float(2 * (stdtr(variance**2 / doubt, t) if doubt else ndtr(t)))
 
 
-def _paired_over_seeds(a: Entry, b: Entry) -> float | None:
+def _paired_over_seeds(a: Cell, b: Cell) -> float | None:
     """Two-sided paired t-test over the seeds that both have; for values without intervals."""
     first, second = dict(a.values), dict(b.values)
     differences = [first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())]

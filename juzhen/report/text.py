@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from juzhen.core.csv_rows import csv_text
 from juzhen.core.markup import in_markdown, markdown_table
 from juzhen.report.build import Report
-from juzhen.report.entries import BELOW, LEAKY, Entry, EntryMatrix, EntryRow
 from juzhen.report.leaks import Leak
-from juzhen.report.matrix import Matrix
+from juzhen.report.matrix import BELOW, LEAKY, Cell, Matrix, Row
 from juzhen.report.table import MISSING, Table, caption, heading, mean_and_deviation, shown, to_csv
 
 CSV_EXTRA = (
@@ -37,7 +36,7 @@ def markdown(report: Report) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def matrix_markdown(matrix: EntryMatrix) -> str:
+def matrix_markdown(matrix: Matrix) -> str:
     best = best_of_columns(matrix)
     lines = [
         (
@@ -70,7 +69,7 @@ def is_numeric(lines: Sequence[Sequence[str]], place: int) -> bool:
     return all(line[place][:1] in f"0123456789+-.<[*{MISSING}" for line in lines)
 
 
-def _cell(row: EntryRow, column: str, *, is_best: bool) -> str:
+def _cell(row: Row, column: str, *, is_best: bool) -> str:
     if column not in row.cells:
         return MISSING
     entry = row.cells[column]
@@ -82,9 +81,9 @@ def _aligned(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     return markdown_table(head, lines, numbers=[i for i in range(len(head)) if is_numeric(lines, i)])
 
 
-def matrix_csv(matrix: EntryMatrix) -> str:
+def matrix_csv(matrix: Matrix) -> str:
 
-    def values_of(one: Entry) -> Sequence[object]:
+    def values_of(one: Cell) -> Sequence[object]:
         marks = (int(one.in_domain), int(one.below_lexical))
         return (one.count, *marks, *_leak_values(one.leak), one.command)
 
@@ -133,7 +132,7 @@ SPECIAL = {
 } | {sign: f"\\{sign}" for sign in "&%$#_{}"}
 
 
-def latex(matrix: EntryMatrix) -> str:
+def latex(matrix: Matrix) -> str:
     """A booktabs table; it needs \\usepackage{booktabs} and nothing else."""
     best = best_of_columns(matrix)
     lines = [
@@ -151,7 +150,7 @@ def latex(matrix: EntryMatrix) -> str:
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
 
 
-def _latex_cell(row: EntryRow, column: str, is_best: bool) -> str:
+def _latex_cell(row: Row, column: str, is_best: bool) -> str:
     if column not in row.cells:
         return "---"
     entry = row.cells[column]
