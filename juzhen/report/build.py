@@ -6,19 +6,13 @@ from dataclasses import dataclass
 from juzhen.core.result import Result
 from juzhen.report.compare import beside_claims, compare
 from juzhen.report.comparison import claims_table, published_tables
-from juzhen.report.complement import (
-    clustered,
-    complementary_pairs,
-    greedy_order,
-    greedy_table,
-    pairs_table,
-)
+from juzhen.report.complement import complementary_pairs, greedy_order, greedy_table, pairs_table
 from juzhen.report.costs import Cost, cost_table, row_costs
 from juzhen.report.entries import trained_sets, untrained_row, with_entries
 from juzhen.report.fidelity import Fidelity, fidelity_table, shape_fidelity
 from juzhen.report.figures import MEASURED
 from juzhen.report.leaks import Audit
-from juzhen.report.matrix import BASELINES, Matrix, Row, build_matrix
+from juzhen.report.matrix import BASELINES, Matrix, build_matrix
 from juzhen.report.questions import (
     averages_table,
     helpers_table,
@@ -35,13 +29,11 @@ from juzhen.report.table import Table
 @dataclass(frozen=True)
 class Report:
     """matrix      every cell with what a report says of it
-    clustered   rows and columns in the order of the heat map
     tables      all others, in the order of the page
     num_results how many files it was made from
     """
 
     matrix: Matrix
-    clustered: tuple[list[Row], list[str]]
     costs: dict[str, Cost]
     fidelity: list[Fidelity]
     differences: Differences
@@ -93,6 +85,4 @@ def build_report(
         leak_table(matrix),
         cost_table(costs, matrix),
     ]
-    return Report(
-        matrix, clustered(matrix, matrix.columns), costs, fidelity, differences, tables, len(results)
-    )
+    return Report(matrix, costs, fidelity, differences, tables, len(results))

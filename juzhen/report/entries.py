@@ -2,7 +2,7 @@
 
 import shlex
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -16,13 +16,15 @@ from juzhen.report.training import chosen_layout, train_files
 
 def with_entries(matrix: Matrix, audit: Audit | None) -> Matrix:
     """The same matrix, its cells with all that they may have."""
-    lexical = lexical_scores(matrix.rows)
+    lexical, best = lexical_scores(matrix.rows), best_rows(matrix.rows)
     rows = []
     for row in matrix.rows:
         least = {} if row.trained_on == "lexical" else lexical
         cells = {
             column: replace(
-                _entry(row, column, matrix.metric, audit), below_lexical=cell.mean < least.get(column, -inf)
+                _entry(row, column, matrix.metric, audit),
+                below_lexical=cell.mean < least.get(column, -inf),
+                is_best=best[column] is row,
             )
             for column, cell in row.cells.items()
         }
@@ -30,14 +32,20 @@ def with_entries(matrix: Matrix, audit: Audit | None) -> Matrix:
     return replace(matrix, rows=rows)
 
 
+def best_rows(rows: Iterable[Row]) -> dict[str, Row]:
+    """Column → the row with the highest score, of equal ones the first."""
+    best: dict[str, Row] = {}
+    for row in rows:
+        for column, cell in row.cells.items():
+            if column not in best or cell.mean > best[column].cells[column].mean:
+                best[column] = row
+    return best
+
+
 def lexical_scores(rows: Sequence[Row]) -> dict[str, float]:
     """Column → the best score of a lexical row."""
-    best: dict[str, float] = {}
-    for row in rows:
-        if row.trained_on == "lexical":
-            for column, cell in row.cells.items():
-                best[column] = max(cell.mean, best.get(column, cell.mean))
-    return best
+    best = best_rows(row for row in rows if row.trained_on == "lexical")
+    return {column: row.cells[column].mean for column, row in best.items()}
 
 
 def trained_sets(trained_on: str) -> list[str]:

@@ -41,6 +41,7 @@ class Cell:
     count          evaluation rows, None where the result does not say
     in_domain      the row was trained on this set (on its train split, alone or among others)
     below_lexical  the lexical baseline does better on the same split
+    is_best        no row does better, and none above it as well
     leak           as the runs counted it, else as the audit did; None: neither
     command        what was typed for the run, of the first seed; "" where the result does not say
     commit         of the code, "" likewise; a `+` at its end: with changes that were not committed
@@ -55,6 +56,7 @@ class Cell:
     count: int | None = None
     in_domain: bool = False
     below_lexical: bool = False
+    is_best: bool = False
     leak: Leak | None = None
     command: str = ""
     commit: str = ""

@@ -11,7 +11,7 @@ from juzhen.report.costs import Cost, duration
 from juzhen.report.matrix import BELOW, LEAKY, Cell, Row
 from juzhen.report.questions import without_leaks
 from juzhen.report.table import MISSING, heading, interval, mean_and_deviation, percent
-from juzhen.report.text import best_of_columns, is_numeric
+from juzhen.report.text import is_numeric
 
 PARTS = files(__package__) / "page"
 
@@ -41,7 +41,6 @@ class View:
 
 def html(report: Report, *, title: str) -> str:
     matrix = report.matrix
-    best = best_of_columns(matrix)
     environment = Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
@@ -56,10 +55,7 @@ def html(report: Report, *, title: str) -> str:
         num_results=report.num_results,
         num_rows=len(matrix.rows),
         columns=[heading(column) for column in matrix.columns],
-        rows=[
-            (row, [_view(report, row, column, best.get(column) == row.label) for column in matrix.columns])
-            for row in matrix.rows
-        ],
+        rows=[(row, [_view(report, row, column) for column in matrix.columns]) for row in matrix.rows],
         tables=report.tables,
         numeric=lambda table: [is_numeric(table.lines, place) for place in range(len(table.head))],
         sort_value=sort_value,
@@ -80,7 +76,7 @@ def sort_value(text: str) -> str:
     return found[1].replace(",", "") if found else text
 
 
-def _view(report: Report, row: Row, column: str, is_best: bool) -> View:
+def _view(report: Report, row: Row, column: str) -> View:
     entry = row.cells.get(column)
     if entry is None:
         return View(MISSING, facts=(("", f"{row.label} has no score on {heading(column)}"),))
@@ -88,7 +84,7 @@ def _view(report: Report, row: Row, column: str, is_best: bool) -> View:
         "in-domain": entry.in_domain,
         "leaky": entry.is_leaky,
         "below": entry.below_lexical,
-        "best": is_best,
+        "best": entry.is_best,
     }
     return View(
         shown=mean_and_deviation(entry) + entry.signs,

@@ -41,12 +41,19 @@ def caption(matrix: Matrix) -> str:
     )
 
 
-def to_markdown(matrix: Matrix) -> str:
-    head = ["trained on", "seeds", *(heading(column) for column in matrix.columns)]
-    lines = [
-        [row.label, str(row.num_seeds), *(shown(row, column) for column in matrix.columns)]
+def matrix_table(
+    matrix: Matrix, words: Callable[[Row, str], str]
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Headings and lines of the matrix; `words` are what a row has in a column."""
+    head = ("trained on", "seeds", *map(heading, matrix.columns))
+    return head, [
+        (row.label, str(row.num_seeds), *(words(row, column) for column in matrix.columns))
         for row in matrix.rows
     ]
+
+
+def to_markdown(matrix: Matrix) -> str:
+    head, lines = matrix_table(matrix, shown)
     return f"{caption(matrix)}\n\n{markdown_table(head, lines, numbers=range(1, len(head)))}\n"
 
 
