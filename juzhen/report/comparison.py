@@ -29,7 +29,7 @@ Listing = tuple[Sequence[str], Sequence[Sequence[str]]]
 
 def compared_lines(compared: Sequence[Comparison]) -> list[tuple[str, ...]]:
     """A line of text for each cell that has a reference, in the order of COMPARED_COLUMNS."""
-    lines = []
+    lines: list[tuple[str, ...]] = []
     for one in compared:
         if (theirs := one.published) is not None:
             words = (one.row, one.setup, one.column, percent(one.ours.mean), f"{theirs.percent:.1f}")
@@ -39,7 +39,7 @@ def compared_lines(compared: Sequence[Comparison]) -> list[tuple[str, ...]]:
 
 def _beside_lines(compared: Sequence[Comparison], source: str) -> list[tuple[str, ...]]:
     """The same for the numbers of one source, with our intervals, in the order of BESIDE_COLUMNS."""
-    lines = []
+    lines: list[tuple[str, ...]] = []
     for one in compared:
         if (theirs := one.published) is not None and theirs.source == source:
             ours = with_interval(one.ours.mean, one.ours.low, one.ours.high)
@@ -59,7 +59,7 @@ def reason_lines(compared: Sequence[Comparison]) -> list[tuple[str, str, str]]:
 
 def claim_lines(found: Sequence[Comparison]) -> list[tuple[str, ...]]:
     """A line of text for each claim, in the order of CLAIM_COLUMNS."""
-    lines = []
+    lines: list[tuple[str, ...]] = []
     for one in found:
         if (claim := one.published) is not None:
             ours = (one.row, heading(one.column), percent(one.ours.mean), one.verdict)

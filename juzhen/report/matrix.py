@@ -137,7 +137,7 @@ def build_matrix(results: Sequence[Result], *, metric: str, split: str | None = 
     labels = label_rows(list(found), [", ".join(row.names) for row in rows])
     for row, label in zip(rows, labels, strict=True):
         row.label, row.cells = label, _cells(list(row.scores.values()), metric)
-    chosen = partial(_columns, list(rows), metric=metric)
+    chosen = partial(_columns, list(rows), metric=metric)  # in the order of the results, which settles ties
     rows.sort(key=_row_order)
     columns = chosen(split)
     filled = {column for row in rows for column in row.cells}

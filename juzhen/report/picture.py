@@ -4,6 +4,7 @@ import re
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -26,7 +27,7 @@ INCHES_PER_COLUMN, INCHES_PER_ROW, LEAST_INCHES = 0.72, 0.34, 5.5
 PANELS, PANEL_INCHES = 2, 5.5
 """Panels of dots side by side, and their width."""
 
-STYLE = {"svg.fonttype": "none", "font.size": 9, "figure.constrained_layout.use": True}
+STYLE: dict[Any, Any] = {"svg.fonttype": "none", "font.size": 9, "figure.constrained_layout.use": True}
 """In an SVG words stay words."""
 
 
