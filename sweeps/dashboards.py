@@ -59,7 +59,7 @@ def group_of(report: Report) -> str:
     groups = {
         group
         for row in report.matrix.rows
-        for results in row.runs.results.values()
+        for results in row.results.values()
         for one in results
         if (group := (one.config.get("logger") or {}).get("group"))
     }

@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 SECONDS_TO_SAVE = 120.0
@@ -40,6 +40,29 @@ def die_with_parent(parent: int) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != parent:
             raise SystemExit(128 + signal.SIGTERM)
+
+
+def start(
+    command: Sequence[str], log: Path, environment: Mapping[str, str], *, kept: Sequence[int] = ()
+) -> subprocess.Popen:
+    """Starts a cell, whose output is added to `log`; it is a group of its own, and dies with this process.
+
+    Ctrl-C is for the sweep, which then asks its cells to save.
+
+    kept  descriptors that the cell holds, too
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+            preexec_fn=dies_with_parent(),
+            pass_fds=kept,
+        )
 
 
 def is_running(process: int, host: str) -> bool:

@@ -13,7 +13,7 @@ from juzhen.data.configured import configured_set
 from juzhen.data.source import load_examples
 from juzhen.evaluation import evaluate
 from juzhen.evaluation.settings import Settings
-from juzhen.report.tables import BELOW
+from juzhen.report.matrix import BELOW
 
 FEW = ("training.duration=2 steps", "debug_rows=24", "evaluation.bootstrap_samples=20")
 SETS = ("demo_retrieval", "demo_reranking")

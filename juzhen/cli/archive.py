@@ -17,6 +17,6 @@ def parser() -> VerbParser:
 
 def run(folder: Path, target: Path) -> None:
     """Copies every result below `folder`; one that cannot be read is named and left out."""
-    from juzhen.report.export import export
+    from juzhen.report.collect import export
 
     print(f"{target}: {export(folder, target, report=tell)} results")

@@ -15,8 +15,7 @@ def parser() -> VerbParser:
 
 def run(folder: Path, *, metric: str = "spearman", markdown: Path | None = None) -> None:
     """Prints which published numbers the runs below `folder` match, which they miss, and which they do not have."""
-    from juzhen.report.claims import beside_claims
-    from juzhen.report.compare import compare
+    from juzhen.report.compare import beside_claims, compare
     from juzhen.report.comparison import comparison_markdown, to_console
     from juzhen.report.figures import load_published
     from juzhen.report.terminal import for_people

@@ -66,7 +66,7 @@ def run(
     write_page(markdown, to_markdown(matrix))
     write_page(csv, to_csv(matrix))
     if picture is not None:
-        from juzhen.report.dots import draw_dots
+        from juzhen.report.picture import draw_dots
 
         with writing_to(picture):
             draw_dots(matrix, picture)

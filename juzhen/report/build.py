@@ -4,47 +4,36 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from juzhen.core.result import Result
-from juzhen.report.claims import beside_claims
-from juzhen.report.compare import compare
-from juzhen.report.complement import clustered, complementary_pairs, greedy_order
-from juzhen.report.costs import Cost, row_costs
-from juzhen.report.entries import BASELINES, EntryMatrix, EntryRow, trained_sets, untrained_row, with_entries
-from juzhen.report.fidelity import Fidelity, shape_fidelity
+from juzhen.report.compare import beside_claims, compare
+from juzhen.report.comparison import claims_table, published_tables
+from juzhen.report.complement import complementary_pairs, greedy_order, greedy_table, pairs_table
+from juzhen.report.costs import Cost, cost_table, row_costs
+from juzhen.report.entries import trained_sets, untrained_row, with_entries
+from juzhen.report.fidelity import Fidelity, fidelity_table, shape_fidelity
 from juzhen.report.figures import MEASURED
 from juzhen.report.leaks import Audit
-from juzhen.report.matrix import build_matrix
+from juzhen.report.matrix import BASELINES, Matrix, build_matrix
 from juzhen.report.questions import (
     averages_table,
-    greedy_table,
     helpers_table,
-    pairs_table,
+    leak_table,
+    rows_table,
     single_set_rows,
     targets_table,
 )
 from juzhen.report.reference import Reference
-from juzhen.report.significance import Differences
-from juzhen.report.tables import (
-    Table,
-    claims_table,
-    cost_table,
-    fidelity_table,
-    leak_table,
-    published_tables,
-    rows_table,
-    significance_table,
-)
+from juzhen.report.significance import Differences, significance_table
+from juzhen.report.table import Table
 
 
 @dataclass(frozen=True)
 class Report:
-    """matrix      every cell an Entry
-    clustered   rows and columns in the order of the heat map
+    """matrix      every cell with what a report says of it
     tables      all others, in the order of the page
     num_results how many files it was made from
     """
 
-    matrix: EntryMatrix
-    clustered: tuple[list[EntryRow], list[str]]
+    matrix: Matrix
     costs: dict[str, Cost]
     fidelity: list[Fidelity]
     differences: Differences
@@ -96,6 +85,4 @@ def build_report(
         leak_table(matrix),
         cost_table(costs, matrix),
     ]
-    return Report(
-        matrix, clustered(matrix, matrix.columns), costs, fidelity, differences, tables, len(results)
-    )
+    return Report(matrix, costs, fidelity, differences, tables, len(results))

@@ -52,9 +52,11 @@ def _pictures(report: Report, folder: Path) -> list[Path]:
     if find_spec("matplotlib") is None:
         _tell('no heat map: matplotlib is missing; pip install -e ".[report]" brings it')
         return []
-    from juzhen.report.heatmap import draw_heat_map
+    from juzhen.report.complement import clustered
+    from juzhen.report.picture import draw_heat_map
 
-    return draw_heat_map(report, folder)
+    matrix = report.matrix
+    return draw_heat_map(*clustered(matrix, matrix.columns), matrix.metric, folder)
 
 
 def _tell(line: str) -> None:

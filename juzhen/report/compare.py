@@ -1,26 +1,24 @@
-"""Published numbers beside ours, each with its source; like with like, and a reason where there is none."""
+"""Published numbers and claims beside ours, each with its source; like with like, and a reason where there is none."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from juzhen.report.figures import MEASURED, Published
-from juzhen.report.matrix import Cell, Matrix
-from juzhen.report.table import heading, percent
+from juzhen.report.figures import CLAIM, MEASURED, Published
+from juzhen.report.matrix import BASELINES, Cell, Matrix, Row
 from juzhen.report.training import Training, stand_ins, training_of
 
 TOLERANCE_POINTS = 1.0
 """Two numbers ×100 this close count as the same: seeds alone move a fine-tuned encoder as far."""
 
 NO_REFERENCE = "no reference"
-LESS = "learnt from less"
-"""Heading: in what way one of our rows stands in for what the source has trained on."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One of our cells, and a published number for it or None.
+    """One of our cells, and a published number or claim for it, or None.
 
-    verdict   `matches`, `differs by +1.3` (ours less theirs, in points) or `no reference`
+    verdict   `matches`, `differs by +1.3` (ours less theirs, in points) or `no reference`; of a claim `reached` or
+              `2.3 short`
     stands_in in what way our row has learnt from less than theirs, empty where it has not
     reason    why there is no reference, empty where there is one
     """
@@ -45,7 +43,7 @@ def compare(matrix: Matrix, published: Sequence[Published]) -> list[Comparison]:
     references = [one for one in published if one.standing == MEASURED]
     compared = []
     for row in matrix.rows:
-        if row.trained_on in ("", "lexical"):
+        if row.trained_on in BASELINES:
             continue
         training, stands_in = training_of(row.latest), "; ".join(stand_ins(row.latest))
         for column, cell in sorted(row.cells.items()):
@@ -99,43 +97,38 @@ def why_none(references: Iterable[Published], training: Training, column: str, m
     return f"the nearest, {one.percent:.2f} ({one.place}), is {told}"
 
 
-COMPARED_COLUMNS = (
-    "trained on", "our setup", "set", "ours", "published", "its setup", "source", "verdict", LESS
-)  # fmt: skip
-
-
-def compared_lines(compared: Sequence[Comparison]) -> list[tuple[str, ...]]:
-    """A line of text for each cell that has a reference, in the order of COMPARED_COLUMNS."""
-    return [
-        (
-            one.row,
-            one.setup,
-            one.column,
-            percent(one.ours.mean),
-            f"{one.published.percent:.1f}",
-            one.published.setup,
-            one.published.place,
-            one.verdict,
-            one.stands_in,
-        )
-        for one in compared
-        if one.published is not None
-    ]
-
-
-REASON_COLUMNS = ("trained on", "set", "why there is no reference")
-
-
-def reason_lines(compared: Sequence[Comparison]) -> list[tuple[str, str, str]]:
-    """Row, sets and reason, one line for the sets of a row that have the same."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for one in compared:
-        if one.published is None:
-            found.setdefault((one.row, one.reason), []).append(heading(one.column))
-    return [(row, ", ".join(columns), reason) for (row, reason), columns in found.items()]
-
-
 def _verdict(cell: Cell, number: Published) -> str:
     difference = 100 * cell.mean - number.percent
     inside = cell.low is not None and cell.high is not None and cell.low <= number.percent / 100 <= cell.high
     return "matches" if inside or abs(difference) <= TOLERANCE_POINTS else f"differs by {difference:+.1f}"
+
+
+def beside_claims(matrix: Matrix, published: Iterable[Published]) -> list[Comparison]:
+    """Every claim of the metric beside the best of our rows of its like, on each split where it names none.
+
+    What a source says without evidence is never a reference, but may be a goal. Of its like is a row of its model
+    family, and of its training and loss where it names them; what that row went on from is free.
+    """
+    found = []
+    for one in published:
+        if one.standing != CLAIM or one.metric != matrix.metric or one.unit != "percent":
+            continue
+        best: dict[str, Comparison] = {}
+        for row in matrix.rows:
+            for column, cell in _cells_of_like(one, row, matrix.metric):
+                if column not in best or cell.mean > best[column].ours.mean:
+                    short = one.percent - 100 * cell.mean
+                    verdict = "reached" if short <= 0 else f"{short:.1f} short"
+                    best[column] = Comparison(row.label, row.setup, column, cell, one, verdict)
+        found += [best[column] for column in sorted(best)]
+    return found
+
+
+def _cells_of_like(claim: Published, row: Row, metric: str) -> Iterator[tuple[str, Cell]]:
+    not_said = {"start"} | ({"split"} if not claim.split else set())
+    not_said |= {"training"} if not claim.trained_on else set()
+    if row.trained_on not in BASELINES:
+        training = training_of(row.latest)
+        for column, cell in row.cells.items():
+            if not set(unlike(claim, training, column, metric)) - not_said:
+                yield column, cell

@@ -8,10 +8,13 @@ import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
 from scipy.stats import rankdata
 
-from juzhen.report.entries import BASELINES, EntryMatrix, EntryRow
+from juzhen.report.matrix import BASELINES, Matrix, Row
+from juzhen.report.table import MISSING, Table, heading, signed
 
 LEAST_SHARED = 3
 """Values that two rows or columns must share to have a correlation."""
+
+MOST_PAIRS = 10
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Step:
     improves: tuple[str, ...]
 
 
-def clustered(matrix: EntryMatrix, columns: Sequence[str]) -> tuple[list[EntryRow], list[str]]:
+def clustered(matrix: Matrix, columns: Sequence[str]) -> tuple[list[Row], list[str]]:
     """Rows and columns with alike ones side by side; baselines stay on top.
 
     Average linkage on 1 − Spearman between profiles, leaves in optimal order (Bar-Joseph et al. 2001).
@@ -56,9 +59,7 @@ def clustered(matrix: EntryMatrix, columns: Sequence[str]) -> tuple[list[EntryRo
     return rows, [columns[place] for place in _leaf_order(table.T)]
 
 
-def complementary_pairs(
-    rows: Sequence[EntryRow], joint: Sequence[EntryRow], columns: Sequence[str]
-) -> list[Pair]:
+def complementary_pairs(rows: Sequence[Row], joint: Sequence[Row], columns: Sequence[str]) -> list[Pair]:
     """Pairs of `rows`, the most complementary first; `joint` are looked up for the same two sets."""
     table = _values(rows, columns)
     pairs = []
@@ -78,7 +79,7 @@ def complementary_pairs(
     return sorted(pairs, key=lambda one: -one.best_of)
 
 
-def greedy_order(rows: Sequence[EntryRow], columns: Sequence[str]) -> list[Step]:
+def greedy_order(rows: Sequence[Row], columns: Sequence[str]) -> list[Step]:
     """The row with the best mean, then at each step the one that raises the mean of the best-of most.
 
     Only columns in which every row has a clean score count; ends when nothing adds anything.
@@ -101,7 +102,7 @@ def greedy_order(rows: Sequence[EntryRow], columns: Sequence[str]) -> list[Step]
     return steps
 
 
-def _values(rows: Sequence[EntryRow], columns: Sequence[str]) -> np.ndarray:
+def _values(rows: Sequence[Row], columns: Sequence[str]) -> np.ndarray:
     """Scores ×100; NaN where there is none, or where another training set leaks."""
     table = np.full((len(rows), len(columns)), np.nan)
     for i, row in enumerate(rows):
@@ -141,3 +142,43 @@ def rank_correlation(a: np.ndarray, b: np.ndarray) -> float | None:
     ranks -= ranks.mean(axis=1, keepdims=True)
     norm = np.sqrt((ranks**2).sum(axis=1)).prod()
     return float(ranks[0] @ ranks[1] / norm) if norm > 0 else None
+
+
+def pairs_table(pairs: Sequence[Pair]) -> Table:
+    note = (
+        "Best of both: in each set the better of the two rows, on average, less the better row's average; what a model "
+        "could gain that kept both, own sets included. Observed: the same for a row that was trained on both."
+    )
+    head = ("pair", "sets", "best of both", "observed", "by")
+    lines = [
+        (
+            f"{one.first} + {one.second}",
+            str(one.columns),
+            signed(one.best_of),
+            signed(one.observed),
+            one.joint or MISSING,
+        )
+        for one in pairs
+    ]
+    shown = [line for place, line in enumerate(lines) if place < MOST_PAIRS or line[3] != MISSING]
+    return Table("pairs", "Which pairs complement one another?", note, head, shown)
+
+
+def greedy_table(steps: Sequence[Step]) -> Table:
+    note = (
+        "Starts with the best single row; each step adds the one that raises the mean of the best-of most, over "
+        "sets in which every row has a score without a leak from another set. A proposal for the next stage, "
+        "not a measurement of it."
+    )
+    lines = [
+        (
+            str(place),
+            one.added,
+            f"{one.mean:.1f}",
+            signed(one.gain) if place > 1 else MISSING,
+            ", ".join(heading(column) for column in one.improves) or MISSING,
+        )
+        for place, one in enumerate(steps, start=1)
+    ]
+    head = ("step", "add", "best-of mean", "gain", "improves")
+    return Table("greedy", "What should the next stage be?", note, head, lines)

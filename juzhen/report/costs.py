@@ -1,12 +1,13 @@
 """What the training of a row took: its stage and the stages before it."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from juzhen.core.result import Result
-from juzhen.report.entries import BASELINES
-from juzhen.report.matrix import Row
+from juzhen.core.texts import time_in_words
+from juzhen.report.matrix import BASELINES, Matrix, Row
+from juzhen.report.table import MISSING, Table
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ def row_costs(rows: Sequence[Row], results: Sequence[Result]) -> dict[str, Cost]
     for row in rows:
         if row.trained_on in BASELINES:
             continue
-        lasts = [found[-1] for found in row.runs.results.values()]
+        lasts = [found[-1] for found in row.results.values()]
         whole = [[chains[one.key, one.seed].get(i) for i in range(one.stage + 1)] for one in lasts]
         costs[row.label] = Cost(
             seconds=_mean_total(whole, "train_seconds"),
@@ -50,3 +51,21 @@ def _mean_total(seeds: Sequence[Sequence[Result | None]], key: str) -> float | N
     told = [[None if one is None else one.training.get(key) for one in stages] for stages in seeds]
     sums = [sum(one for one in stages if one is not None) for stages in told if None not in stages]
     return statistics.fmean(sums) if sums else None
+
+
+def cost_table(costs: Mapping[str, Cost], matrix: Matrix) -> Table:
+    note = "Training without validation and evaluation, all stages of a curriculum, mean over seeds."
+    lines = []
+    for row in matrix.rows:
+        if row.label in costs:
+            cost = costs[row.label]
+            seen = MISSING if cost.rows_seen is None else f"{cost.rows_seen:,.0f}"
+            lines.append(
+                (row.label, str(row.num_seeds), str(cost.stages), seen, duration(cost.seconds), cost.device)
+            )
+    head = ("trained on", "seeds", "stages", "rows seen", "training", "device")
+    return Table("costs", "What each row cost", note, head, lines)
+
+
+def duration(seconds: float | None) -> str:
+    return MISSING if seconds is None else time_in_words(seconds)

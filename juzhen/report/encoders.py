@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from juzhen.core.csv_rows import csv_rows
 from juzhen.core.places import ROOT
@@ -74,25 +75,11 @@ def load_models(table: Path = TABLE, bench: Path = BENCH) -> list[Model]:
     speeds = _speeds(bench)
     models = []
     for _, row in csv_rows(table)[1]:
+        given: dict[str, Any] = {field.name: row.get(field.name) for field in fields(Model)}
+        given |= {key: int(row[key]) for key in ("layers", "dim", "tokens")}
+        given |= {"languages": tuple(row["languages"].split()), "research_only": bool(row["research_only"])}
         scores = {key: float(row[key]) for key in ("average", *USES) if row[key]}
-        models.append(
-            Model(
-                name=row["name"],
-                path=row["path"],
-                base=row["base"],
-                layers=int(row["layers"]),
-                dim=int(row["dim"]),
-                tokens=int(row["tokens"]),
-                languages=tuple(row["languages"].split()),
-                prompts=row["prompts"],
-                license=row["license"],
-                research_only=bool(row["research_only"]),
-                scores=scores,
-                scored_in=row["scored_in"],
-                source=row["source"],
-                speed=speeds.get(row["bench"]),
-            )
-        )
+        models.append(Model(**given | {"scores": scores, "speed": speeds.get(row["bench"])}))
     return models
 
 

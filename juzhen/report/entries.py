@@ -2,85 +2,50 @@
 
 import shlex
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from math import inf
 from typing import Any
 
 from juzhen.core.named import PROMPT_KEYS
 from juzhen.core.result import Result
-from juzhen.report.counted import counted_leak
-from juzhen.report.leaks import NO_LEAK, Audit, Leak
-from juzhen.report.matrix import Cell, Matrix, Row
+from juzhen.report.leaks import NO_LEAK, Audit, Leak, counted_leak
+from juzhen.report.matrix import BASELINES, Cell, Matrix, Row
 from juzhen.report.training import chosen_layout, train_files
 
-BASELINES = ("", "lexical")
-"""`trained_on` of rows that no training made."""
 
-
-@dataclass(frozen=True)
-class Entry(Cell):
-    """A cell of the report.
-
-    low, high      95 % bootstrap interval over evaluation rows; of several seeds the mean of their bounds
-    values         seed → value
-    count          evaluation rows, None where the result does not say
-    in_domain      the row was trained on this set (on its train split, alone or among others)
-    below_lexical  the lexical baseline does better on the same split
-    leak           as the runs counted it, else as the audit did; None: neither
-    command        what was typed for the run, of the first seed; "" where the result does not say
-    commit         of the code, "" likewise; a `+` at its end: with changes that were not committed
-    """
-
-    values: tuple[tuple[int, float], ...] = ()
-    count: int | None = None
-    in_domain: bool = False
-    below_lexical: bool = False
-    leak: Leak | None = None
-    command: str = ""
-    commit: str = ""
-
-    @property
-    def is_leaky(self) -> bool:
-        return self.leak is not None and self.leak.is_marked
-
-    @property
-    def flatters(self) -> bool:
-        """It leaks, and not from the set's own train split, where a reader expects it to do well."""
-        return self.is_leaky and not self.in_domain
-
-
-@dataclass(frozen=True)
-class EntryRow(Row):
-    cells: Mapping[str, Entry]
-
-
-@dataclass(frozen=True)
-class EntryMatrix(Matrix):
-    rows: Sequence[EntryRow]
-
-
-def with_entries(matrix: Matrix, audit: Audit | None) -> EntryMatrix:
-    """The same matrix with an Entry in every cell."""
-    lexical = lexical_scores(matrix.rows)
+def with_entries(matrix: Matrix, audit: Audit | None) -> Matrix:
+    """The same matrix, its cells with all that they may have."""
+    lexical, best = lexical_scores(matrix.rows), best_rows(matrix.rows)
     rows = []
     for row in matrix.rows:
-        entries = {column: _entry(row, column, matrix.metric, audit) for column in row.cells}
-        if row.trained_on != "lexical":
-            for column, entry in entries.items():
-                below = column in lexical and entry.mean < lexical[column]
-                entries[column] = replace(entry, below_lexical=below)
-        rows.append(EntryRow(**(vars(row) | {"cells": entries})))
-    return EntryMatrix(**(vars(matrix) | {"rows": rows}))
+        least = {} if row.trained_on == "lexical" else lexical
+        cells = {
+            column: replace(
+                _entry(row, column, matrix.metric, audit),
+                below_lexical=cell.mean < least.get(column, -inf),
+                is_best=best[column] is row,
+            )
+            for column, cell in row.cells.items()
+        }
+        rows.append(replace(row, cells=cells))
+    return replace(matrix, rows=rows)
+
+
+def best_rows(rows: Iterable[Row]) -> dict[str, Row]:
+    """Column → the row with the highest score, of equal ones the first."""
+    best: dict[str, Row] = {}
+    for row in rows:
+        for column, cell in row.cells.items():
+            if column not in best or cell.mean > best[column].cells[column].mean:
+                best[column] = row
+    return best
 
 
 def lexical_scores(rows: Sequence[Row]) -> dict[str, float]:
     """Column → the best score of a lexical row."""
-    best: dict[str, float] = {}
-    for row in rows:
-        if row.trained_on == "lexical":
-            for column, cell in row.cells.items():
-                best[column] = max(cell.mean, best.get(column, cell.mean))
-    return best
+    best = best_rows(row for row in rows if row.trained_on == "lexical")
+    return {column: row.cells[column].mean for column, row in best.items()}
 
 
 def trained_sets(trained_on: str) -> list[str]:
@@ -111,12 +76,12 @@ def untrained_row(row: Row, rows: Sequence[Row]) -> Row | None:
     return max(candidates, key=likeness, default=None)
 
 
-def _entry(row: Row, column: str, metric: str, audit: Audit | None) -> Entry:
+def _entry(row: Row, column: str, metric: str, audit: Audit | None) -> Cell:
     key = f"{column}/{metric}"
-    asked = {seed: found[key] for seed, found in sorted(row.runs.scores.items()) if key in found}
+    asked = {seed: found[key] for seed, found in sorted(row.scores.items()) if key in found}
     values = {seed: score.value for seed, score in asked.items() if score.value is not None}
     scores = [asked[seed] for seed in values]
-    results = row.runs.results[next(iter(values))]
+    results = row.results[next(iter(values))]
     having = (one for one in reversed(results) if key in one.scores or key in one.untrained)
     result = next(having, results[-1])
     bounds = [(one.low, one.high) for one in scores if one.low is not None and one.high is not None]
@@ -126,12 +91,14 @@ def _entry(row: Row, column: str, metric: str, audit: Audit | None) -> Entry:
     names = trained_sets(row.trained_on)
     parts = {part for name in names for part in _parts(name, result.config)}
     command, commit = (result.environment.get(key) for key in ("command", "git_commit"))
-    return Entry(
-        **(vars(row.cells[column]) | {"low": low, "high": high}),
+    return replace(
+        row.cells[column],
+        low=low,
+        high=high,
         values=tuple(values.items()),
         count=next((score.count for score in scores if score.count), None),
         in_domain=column.split("/")[1] in parts,
-        leak=(counted_leak(row, column, metric, list(values)) if names else None)
+        leak=(counted_leak([row.results[seed] for seed in values], f"{column}/{metric}") if names else None)
         or _audited_leak(names, column, result, audit),
         command=shlex.join(["python", *command]) if command else "",
         commit=f"{commit[:10]}{'+' if result.environment.get('git_dirty') else ''}" if commit else "",

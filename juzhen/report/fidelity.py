@@ -1,7 +1,7 @@
 """Whether our picture has the shape of a published one: rank correlation between the cells that both have."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ from juzhen.report.compare import compare
 from juzhen.report.complement import rank_correlation
 from juzhen.report.figures import Published
 from juzhen.report.matrix import Matrix
+from juzhen.report.table import MISSING, Table, heading
 
 RESAMPLES = 2000
 CONFIDENCE = 0.95
@@ -98,3 +99,25 @@ def _fidelity(source: str, scope: str, ours: np.ndarray, theirs: np.ndarray) -> 
             low, high = (float(one) for one in np.percentile(known, [tail, 100 - tail]))
     value = rank_correlation(ours[there], theirs[there])
     return Fidelity(source, scope, int(there.sum()), len(ours), value, low, high)
+
+
+def fidelity_table(found: Iterable[Fidelity]) -> Table:
+    note = (
+        "Spearman correlation between our cells and the published ones, over the cells that both have. 95 % interval "
+        "from a bootstrap over rows with all their cells. Levels removed: each column less its mean on either side, "
+        "so that which set is easy does not count, only which training helps it. An interval from fewer than "
+        "ten rows is a hint."
+    )
+    lines = [
+        (
+            one.source,
+            heading(one.scope) if "/" in one.scope else one.scope,
+            str(one.cells),
+            str(one.rows),
+            MISSING if one.value is None else f"{one.value:.3f}",
+            MISSING if one.low is None or one.high is None else f"[{one.low:.3f}, {one.high:.3f}]",
+        )
+        for one in found
+    ]
+    head = ("source", "scope", "cells", "rows", "correlation", "95 % interval")
+    return Table("fidelity", "Is the shape the published one?", note, head, lines)

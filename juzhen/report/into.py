@@ -6,9 +6,8 @@ from pathlib import Path
 from juzhen.core.errors import UserError
 from juzhen.core.whole import write_text
 from juzhen.report.build import Report
-from juzhen.report.matrix import Matrix
+from juzhen.report.matrix import BELOW, LEAKY, Matrix
 from juzhen.report.table import MISSING, heading
-from juzhen.report.tables import BELOW, LEAKY
 from juzhen.report.text import matrix_markdown, table_markdown
 
 KEYS = (

@@ -1,12 +1,15 @@
-"""Leaks of the cells of a matrix: what one is, and what an audit says about them."""
+"""Leaks of the cells of a matrix: what one is, what an audit says, and what a run counted on the rows it trained on."""
 
 import json
-from collections.abc import Iterable
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from juzhen.core.errors import UserError
+from juzhen.core.result import WITHOUT_LEAKS, Result
 from juzhen.core.shape import Object, Table, require_shape
 from juzhen.core.texts import short
 
@@ -125,3 +128,58 @@ def _column(name: str) -> str:
     """The audit's `lcqmc/dev` as a column of the matrix, `dev/lcqmc`."""
     dataset, _, split = name.partition("/")
     return f"{split}/{dataset}"
+
+
+def counted_leak(seeds: Sequence[Sequence[Result]], key: str) -> Leak | None:
+    """What `evaluation.without_leaks` found of a cell; None unless the results of all its seeds have it.
+
+    seeds  the results of each, oldest first
+    key    `split/dataset/metric`
+
+    Of several seeds, which may have drawn other rows under a limit, means; an undefined rest of one seed leaves
+    the others' mean.
+    """
+    column = key.rpartition("/")[0]
+    counting = [_counting(results, column) for results in seeds]
+    results = [one for one in counting if one is not None]
+    if not results or len(results) < len(counting):
+        return None
+    found = [one.data[column]["leaked"] for one in results]
+    rows = round(statistics.fmean(one["rows"] for one in found))
+    share = statistics.fmean(one["share"] for one in found)
+    by_set: Counter[str] = Counter()
+    for one in found:
+        by_set.update(one["by_set"])
+    source = max(by_set, key=lambda name: by_set[name], default="")
+    return Leak(source, rows, share, is_counted=True, rest=_rest(results, key))
+
+
+def _counting(results: Sequence[Result], column: str) -> Result | None:
+    """The latest result that counted, if the latest that read the set read the same rows."""
+    read = [one for one in reversed(results) if column in one.data]
+    counted = next((one for one in read if one.data[column].get("leaked")), None)
+    if counted is None or counted.data[column].get("fingerprint") != read[0].data[column].get("fingerprint"):
+        return None
+    return counted
+
+
+def _rest(results: Sequence[Result], key: str) -> Rest | None:
+    """None where no row was seen, or the metric has no second number."""
+    keys = (key, f"{key}{WITHOUT_LEAKS}")
+    pairs = [[one.scores[name] for name in keys] for one in results if {*keys} <= one.scores.keys()]
+    if not pairs:
+        return None
+    defined = [(whole, rest) for whole, rest in pairs if None not in (whole.value, rest.value)]
+    if not defined:
+        mean = _mean([whole.value for whole, _ in pairs])
+        return Rest(mean, None, None, None, max(rest.count for _, rest in pairs))
+    value, low, high = (
+        _mean([getattr(rest, name) for _, rest in defined]) for name in ("value", "low", "high")
+    )
+    count = round(statistics.fmean(rest.count for _, rest in defined))
+    return Rest(_mean([whole.value for whole, _ in defined]), value, low, high, count)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [one for one in values if one is not None]
+    return statistics.fmean(known) if len(known) == len(values) else None

@@ -11,24 +11,40 @@ from juzhen.core.named import name_of
 from juzhen.core.result import WITHOUT_LEAKS, Result, Score
 from juzhen.report.identity import Identity, identify, row_name
 from juzhen.report.labels import label_rows
+from juzhen.report.leaks import Leak
 
 SPLITS = ("test", "dev")
 """Evaluation splits, the one preferred in a table first."""
 
 BOTH = "both"
 
+BASELINES = ("", "lexical")
+"""`trained_on` of rows that no training made."""
+
 LEXICAL = {"lexical": "TF-IDF", "bm25": "BM25"}
 """Name of a model without an encoder → how it scores."""
 
 
+LEAKY, BELOW = "†", "▽"
+"""Signs beside a cell: it leaks, it is below the lexical baseline."""
+
+
 @dataclass(frozen=True)
 class Cell:
-    """A metric of one row on one set, as a fraction.
+    """A metric of one row on one set, as a fraction; what has a default, `entries.with_entries` finds for a report.
 
-    mean       over the seeds that have a value
-    std        sample standard deviation over seeds, None below two
-    low, high  95 % bootstrap interval, only for a single seed
-    num_seeds  seeds that have a value
+    mean           over the seeds that have a value
+    std            sample standard deviation over seeds, None below two
+    low, high      95 % bootstrap interval of a single seed; in a report, of several seeds the mean of their bounds
+    num_seeds      seeds that have a value
+    values         seed → value
+    count          evaluation rows, None where the result does not say
+    in_domain      the row was trained on this set (on its train split, alone or among others)
+    below_lexical  the lexical baseline does better on the same split
+    is_best        no row does better, and none above it as well
+    leak           as the runs counted it, else as the audit did; None: neither
+    command        what was typed for the run, of the first seed; "" where the result does not say
+    commit         of the code, "" likewise; a `+` at its end: with changes that were not committed
     """
 
     mean: float
@@ -36,29 +52,57 @@ class Cell:
     low: float | None
     high: float | None
     num_seeds: int
+    values: tuple[tuple[int, float], ...] = ()
+    count: int | None = None
+    in_domain: bool = False
+    below_lexical: bool = False
+    is_best: bool = False
+    leak: Leak | None = None
+    command: str = ""
+    commit: str = ""
+
+    @property
+    def is_leaky(self) -> bool:
+        return self.leak is not None and self.leak.is_marked
+
+    @property
+    def flatters(self) -> bool:
+        """It leaks, and not from the set's own train split, where a reader expects it to do well."""
+        return self.is_leaky and not self.in_domain
+
+    @property
+    def signs(self) -> str:
+        return LEAKY * self.is_leaky + BELOW * self.below_lexical
 
 
-@dataclass(frozen=True)
+@dataclass
 class Row:
     """All runs that differ in nothing but their seed.
 
     trained_on  see Identity
     setup       backbone and loss in words
     cells       `split/dataset` → Cell; a score that is null or was never asked for is absent
-    runs        what the cells were computed from
+    names       that sweeps gave to it
+    scores      seed → metric key → Score
+    results     seed → the Results these are from, oldest first
     """
 
-    label: str
     trained_on: str
     setup: str
-    num_seeds: int
-    cells: Mapping[str, Cell]
-    runs: "Runs" = field(default_factory=lambda: Runs(""), repr=False, compare=False)
+    label: str = ""
+    cells: Mapping[str, Cell] = field(default_factory=dict)
+    names: list[str] = field(default_factory=list, repr=False)
+    scores: dict[int, dict[str, Score]] = field(default_factory=dict, repr=False)
+    results: dict[int, list[Result]] = field(default_factory=dict, repr=False)
+
+    @property
+    def num_seeds(self) -> int:
+        return len(self.scores)
 
     @property
     def latest(self) -> Result:
         """One of its results: all agree in what they have learnt from."""
-        return list(self.runs.results.values())[-1][-1]
+        return list(self.results.values())[-1][-1]
 
 
 @dataclass(frozen=True)
@@ -71,21 +115,8 @@ class Matrix:
     metric: str
     rows: Sequence[Row]
     columns: list[str]
-    counted: list[str] = field(default_factory=list)
-    hidden: list[str] = field(default_factory=list)
-
-
-@dataclass
-class Runs:
-    """What is gathered of one row: seed → metric key → Score, and seed → the Results they are from, oldest first.
-
-    names  that sweeps gave to it
-    """
-
-    setup: str
-    names: list[str] = field(default_factory=list)
-    scores: dict[int, dict[str, Score]] = field(default_factory=dict)
-    results: dict[int, list[Result]] = field(default_factory=dict)
+    counted: list[str]
+    hidden: list[str]
 
 
 def build_matrix(results: Sequence[Result], *, metric: str, split: str | None = None) -> Matrix:
@@ -98,28 +129,16 @@ def build_matrix(results: Sequence[Result], *, metric: str, split: str | None = 
 
     Raises UserError when no result has the metric, or none the split.
     """
-    runs = _gather(results)
-    known = sorted(
-        {key.split("/")[-1] for one in runs.values() for found in one.scores.values() for key in found}
-    )
+    found = _gather(results)
+    rows = list(found.values())
+    known = sorted({key.split("/")[-1] for row in rows for scores in row.scores.values() for key in scores})
     if metric not in known:
         raise UserError(f"metric={metric}: the results hold {', '.join(known) or 'no score at all'}")
-    identities = list(runs)
-    rows = [
-        Row(
-            label=label,
-            trained_on=identity.trained_on,
-            setup=runs[identity].setup,
-            num_seeds=len(runs[identity].scores),
-            cells=_cells(list(runs[identity].scores.values()), metric),
-            runs=runs[identity],
-        )
-        for identity, label in zip(
-            identities, label_rows(identities, [", ".join(one.names) for one in runs.values()]), strict=True
-        )
-    ]
+    labels = label_rows(list(found), [", ".join(row.names) for row in rows])
+    for row, label in zip(rows, labels, strict=True):
+        row.label, row.cells = label, _cells(list(row.scores.values()), metric)
+    chosen = partial(_columns, list(rows), metric=metric)  # in the order of the results, which settles ties
     rows.sort(key=_row_order)
-    chosen = partial(_columns, list(runs.values()), rows, metric=metric)
     columns = chosen(split)
     filled = {column for row in rows for column in row.cells}
     return Matrix(
@@ -131,12 +150,12 @@ def build_matrix(results: Sequence[Result], *, metric: str, split: str | None = 
     )
 
 
-def _gather(results: Sequence[Result]) -> dict[Identity, Runs]:
-    runs: dict[Identity, Runs] = {}
+def _gather(results: Sequence[Result]) -> dict[Identity, Row]:
+    rows: dict[Identity, Row] = {}
 
     def add(result: Result, scores: Mapping[str, Score], *, before_training: bool) -> None:
         identity = identify(result, before_training=before_training)
-        row = runs.setdefault(identity, Runs(_setup(result, identity)))
+        row = rows.setdefault(identity, Row(identity.trained_on, _setup(result, identity)))
         # Equal weights may have been evaluated by several runs, each on sets of its own.
         row.scores.setdefault(result.seed, {}).update(scores)
         row.results.setdefault(result.seed, []).append(result)
@@ -149,7 +168,7 @@ def _gather(results: Sequence[Result]) -> dict[Identity, Runs]:
         if result.untrained and result.stage == 0:
             add(result, result.untrained, before_training=True)
         add(result, result.scores, before_training=False)
-    return runs
+    return rows
 
 
 def _setup(result: Result, identity: Identity) -> str:
@@ -178,9 +197,9 @@ def _cells(seeds: Sequence[Mapping[str, Score]], metric: str) -> dict[str, Cell]
     return cells
 
 
-def _columns(runs: Sequence[Runs], rows: Sequence[Row], split: str | None, *, metric: str) -> list[str]:
+def _columns(rows: Sequence[Row], split: str | None, *, metric: str) -> list[str]:
     """`split/dataset` of the sets that `metric` is for, also if every score of one is null; as `build_matrix` says."""
-    keys = [key for one in runs for scores in one.scores.values() for key in scores]
+    keys = [key for row in rows for scores in row.scores.values() for key in scores]
     keys = [key for key in keys if is_beside(key.rpartition("/")[2], metric.removesuffix(WITHOUT_LEAKS))]
     asked: dict[str, set[str]] = {}
     for key in keys:
@@ -195,7 +214,7 @@ def _columns(runs: Sequence[Runs], rows: Sequence[Row], split: str | None, *, me
         return sum(column in row.cells for row in rows)
 
     columns = []
-    for dataset in _suite_order(runs, asked):
+    for dataset in _suite_order(rows, asked):
         in_order = [*(one for one in SPLITS if one in asked[dataset]), *(asked[dataset] - {*SPLITS})]
         candidates = [f"{one}/{dataset}" for one in in_order]
         if split is None:
@@ -207,10 +226,10 @@ def _columns(runs: Sequence[Runs], rows: Sequence[Row], split: str | None, *, me
     return columns
 
 
-def _suite_order(runs: Sequence[Runs], names: Iterable[str]) -> list[str]:
+def _suite_order(rows: Sequence[Row], names: Iterable[str]) -> list[str]:
     """The sets in the order of the suites that runs were evaluated on, the longest first; then the others by name."""
     suites = [
-        one.config.get("evaluate") or {} for run in runs for found in run.results.values() for one in found
+        one.config.get("evaluate") or {} for row in rows for found in row.results.values() for one in found
     ]
     listed = dict.fromkeys(name for suite in sorted(suites, key=len, reverse=True) for name in suite)
     known = set(names)

@@ -7,12 +7,11 @@ from importlib.resources import files
 from jinja2 import Environment
 
 from juzhen.report.build import Report
-from juzhen.report.costs import Cost
-from juzhen.report.entries import Entry, EntryRow
-from juzhen.report.matrix import Row
+from juzhen.report.costs import Cost, duration
+from juzhen.report.matrix import BELOW, LEAKY, Cell, Row
+from juzhen.report.questions import without_leaks
 from juzhen.report.table import MISSING, heading, interval, mean_and_deviation, percent
-from juzhen.report.tables import BELOW, LEAKY, duration, signs, without_leaks
-from juzhen.report.text import best_of_columns, is_numeric
+from juzhen.report.text import is_numeric
 
 PARTS = files(__package__) / "page"
 
@@ -42,7 +41,6 @@ class View:
 
 def html(report: Report, *, title: str) -> str:
     matrix = report.matrix
-    best = best_of_columns(matrix)
     environment = Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
@@ -57,10 +55,7 @@ def html(report: Report, *, title: str) -> str:
         num_results=report.num_results,
         num_rows=len(matrix.rows),
         columns=[heading(column) for column in matrix.columns],
-        rows=[
-            (row, [_view(report, row, column, best.get(column) == row.label) for column in matrix.columns])
-            for row in matrix.rows
-        ],
+        rows=[(row, [_view(report, row, column) for column in matrix.columns]) for row in matrix.rows],
         tables=report.tables,
         numeric=lambda table: [is_numeric(table.lines, place) for place in range(len(table.head))],
         sort_value=sort_value,
@@ -81,7 +76,7 @@ def sort_value(text: str) -> str:
     return found[1].replace(",", "") if found else text
 
 
-def _view(report: Report, row: EntryRow, column: str, is_best: bool) -> View:
+def _view(report: Report, row: Row, column: str) -> View:
     entry = row.cells.get(column)
     if entry is None:
         return View(MISSING, facts=(("", f"{row.label} has no score on {heading(column)}"),))
@@ -89,10 +84,10 @@ def _view(report: Report, row: EntryRow, column: str, is_best: bool) -> View:
         "in-domain": entry.in_domain,
         "leaky": entry.is_leaky,
         "below": entry.below_lexical,
-        "best": is_best,
+        "best": entry.is_best,
     }
     return View(
-        shown=mean_and_deviation(entry) + signs(entry),
+        shown=mean_and_deviation(entry) + entry.signs,
         value=entry.mean,
         heat=round(100 * max(0.0, min(1.0, entry.mean))),
         classes=" ".join(name for name, is_set in flags.items() if is_set),
@@ -101,7 +96,7 @@ def _view(report: Report, row: EntryRow, column: str, is_best: bool) -> View:
     )
 
 
-def _facts(report: Report, row: Row, column: str, entry: Entry) -> list[tuple[str, str]]:
+def _facts(report: Report, row: Row, column: str, entry: Cell) -> list[tuple[str, str]]:
     facts = [
         ("", f"{row.label} on {heading(column)}"),
         (report.matrix.metric, mean_and_deviation(entry)),
@@ -130,7 +125,7 @@ def _cost(cost: Cost | None) -> str:
     return f"{duration(cost.seconds)} on {cost.device}{stages}"
 
 
-def _leak(entry: Entry) -> str:
+def _leak(entry: Cell) -> str:
     if entry.leak is None:
         return "not audited"
     if not entry.leak.rows:

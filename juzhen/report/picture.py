@@ -1,11 +1,34 @@
-"""Figures as files."""
+"""Pictures: figures as files, the matrix as a heat map and as dots with intervals."""
 
+import re
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
+from juzhen.core.errors import UserError
 from juzhen.core.whole import whole_file
+from juzhen.report.matrix import BELOW, LEAKY, Matrix, Row
+from juzhen.report.table import heading, percent
+
+COLOURS = "cividis"
+"""Nuñez, Anderton and Renslow (2018): the same for every kind of colour vision, and even in grey."""
+
+LABEL_WIDTH, LABEL_LINES = 44, 2
+INCHES_PER_COLUMN, INCHES_PER_ROW, LEAST_INCHES = 0.72, 0.34, 5.5
+
+PANELS, PANEL_INCHES = 2, 5.5
+"""Panels of dots side by side, and their width."""
+
+STYLE: dict[Any, Any] = {"svg.fonttype": "none", "font.size": 9, "figure.constrained_layout.use": True}
+"""In an SVG words stay words."""
 
 
 def save_picture(figure: Figure, *paths: Path) -> list[Path]:
@@ -15,3 +38,101 @@ def save_picture(figure: Figure, *paths: Path) -> list[Path]:
         with matplotlib.rc_context({"svg.hashsalt": "juzhen"}), whole_file(path, "wb") as file:
             figure.savefig(file, format=path.suffix[1:], **options)
     return list(paths)
+
+
+def draw_heat_map(rows: Sequence[Row], columns: Sequence[str], metric: str, folder: Path) -> list[Path]:
+    """`<folder>/matrix.svg` and `.png`, readable without colour; the paths. None without any score."""
+    columns = [column for column in columns if any(column in row.cells for row in rows)]
+    rows = [row for row in rows if row.cells.keys() & set(columns)]
+    if not rows:
+        return []
+    with matplotlib.rc_context(STYLE):
+        figure = _figure(rows, columns, metric)
+        return save_picture(figure, folder / "matrix.svg", folder / "matrix.png")
+
+
+def _figure(rows: Sequence[Row], columns: Sequence[str], metric: str) -> Figure:
+    values = np.array(
+        [[100 * row.cells[one].mean if one in row.cells else np.nan for one in columns] for row in rows]
+    )
+    labels = [short_label(row.label) for row in rows]
+    label_width = 0.075 * max(len(line) for label in labels for line in label.split("\n")) + 1.2
+    size = (
+        max(LEAST_INCHES, label_width + INCHES_PER_COLUMN * len(columns)),
+        1.7 + INCHES_PER_ROW * len(rows),
+    )
+    figure = Figure(figsize=size)
+    axes = figure.subplots()
+    norm = Normalize(vmin=min(0.0, np.nanmin(values)), vmax=100)
+    image = axes.imshow(values, cmap=COLOURS, norm=norm, aspect="auto")
+    axes.set_xticks(range(len(columns)), [heading(one) for one in columns], rotation=35, ha="right")
+    axes.set_yticks(range(len(rows)), labels)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    for y, row in enumerate(rows):
+        for x, column in enumerate(columns):
+            _annotate(axes, row, column, (x, y), norm(float(values[y, x])))
+    axes.set_title(
+        f"{metric} ×100\noutlined: trained on it, {LEAKY} leaky, {BELOW} below the lexical baseline",
+        fontsize=8,
+        loc="left",
+    )
+    figure.colorbar(image, ax=axes, fraction=0.03, pad=0.02)
+    return figure
+
+
+def short_label(label: str) -> str:
+    """At most two lines; what is not Latin becomes an ellipsis, since a fresh machine has no font for it.
+
+    >>> short_label("csts · model.templates.zh.anchor=这句话")
+    'csts · model.templates.zh.anchor=…'
+    """
+    latin = re.sub(r"[^\x20-\x7e→·±]+", "…", label)
+    return "\n".join(textwrap.wrap(latin, LABEL_WIDTH, max_lines=LABEL_LINES, placeholder=" …"))
+
+
+def _annotate(axes: Axes, row: Row, column: str, place: tuple[int, int], lightness: float) -> None:
+    entry = row.cells.get(column)
+    if entry is None:
+        axes.text(*place, "·", ha="center", va="center", color="#888888")
+        return
+    colour = "black" if lightness > 0.5 else "white"
+    axes.text(*place, percent(entry.mean) + entry.signs, ha="center", va="center", color=colour, fontsize=8)
+    if entry.in_domain:
+        corner = (place[0] - 0.46, place[1] - 0.44)
+        axes.add_patch(Rectangle(corner, 0.92, 0.88, fill=False, edgecolor=colour, linewidth=1.2))
+
+
+def draw_dots(matrix: Matrix, path: Path) -> None:
+    """Writes the columns that the table shows as .svg or .png: a panel for each set, its rows in the order of their
+    values. Raises UserError where none has a score."""
+    columns = [column for column in matrix.columns if any(column in row.cells for row in matrix.rows)]
+    if not columns:
+        raise UserError(f"--picture {path}: no run has a score in {matrix.metric}; there is nothing to draw")
+    across, down = min(PANELS, len(columns)), -(-len(columns) // PANELS)
+    most = max(sum(column in row.cells for row in matrix.rows) for column in columns)
+    size = (PANEL_INCHES * across, down * (1.1 + INCHES_PER_ROW * most))
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=size)
+        panels = figure.subplots(down, across, squeeze=False).ravel()
+        for panel, column in zip(panels, columns, strict=False):
+            _panel(panel, matrix, column)
+        for panel in panels[len(columns) :]:
+            panel.set_visible(False)
+        save_picture(figure, path)
+
+
+def _panel(axes: Axes, matrix: Matrix, column: str) -> None:
+    rows = sorted((row for row in matrix.rows if column in row.cells), key=lambda row: row.cells[column].mean)
+    for place, row in enumerate(rows):
+        cell = row.cells[column]
+        spread = (cell.low, cell.high) if cell.std is None else (cell.mean - cell.std, cell.mean + cell.std)
+        ends = [100 * end for end in spread if end is not None]
+        axes.plot(ends, [place] * len(ends), color="#3b6ea5", linewidth=2)
+        axes.plot(100 * cell.mean, place, "o", color="#12355b", markersize=5)
+    axes.set_yticks(range(len(rows)), [short_label(row.label) for row in rows])
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x", color="#dddddd")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.set_title(f"{heading(column)}, {matrix.metric} ×100", loc="left", fontsize=9)

@@ -3,21 +3,19 @@
 import statistics
 from collections.abc import Mapping, Sequence
 
-from juzhen.report.complement import Pair, Step
-from juzhen.report.entries import BASELINES, EntryMatrix, EntryRow, lexical_scores, trained_sets
-from juzhen.report.matrix import Row
+from juzhen.report.entries import lexical_scores, trained_sets
+from juzhen.report.leaks import Leak
+from juzhen.report.matrix import BASELINES, LEAKY, Matrix, Row
 from juzhen.report.significance import Differences
-from juzhen.report.table import MISSING, heading, percent
-from juzhen.report.tables import Table, signed
-
-MOST_PAIRS = 10
+from juzhen.report.table import MISSING, Table, heading, percent, signed, with_interval
+from juzhen.report.training import training_of
 
 
-def single_set_rows(matrix: EntryMatrix) -> list[EntryRow]:
+def single_set_rows(matrix: Matrix) -> list[Row]:
     return [row for row in matrix.rows if len(trained_sets(row.trained_on)) == 1]
 
 
-def averages_table(matrix: EntryMatrix, columns: Sequence[str], untrained: Mapping[str, Row | None]) -> Table:
+def averages_table(matrix: Matrix, columns: Sequence[str], untrained: Mapping[str, Row | None]) -> Table:
     """Means over columns, each set counted once whatever its size."""
     note = (
         "In-domain: the row was trained on the set's train split, alone or among others. Zero-shot: the other sets, "
@@ -38,7 +36,7 @@ def averages_table(matrix: EntryMatrix, columns: Sequence[str], untrained: Mappi
 
 
 def helpers_table(
-    matrix: EntryMatrix, columns: Sequence[str], untrained: Mapping[str, Row | None], differences: Differences
+    matrix: Matrix, columns: Sequence[str], untrained: Mapping[str, Row | None], differences: Differences
 ) -> Table:
     """Single training sets, the one that helps most targets first."""
     note = (
@@ -66,7 +64,7 @@ def helpers_table(
     )
 
 
-def targets_table(matrix: EntryMatrix, columns: Sequence[str]) -> Table:
+def targets_table(matrix: Matrix, columns: Sequence[str]) -> Table:
     """Evaluation sets, the hardest for other sets' rows first."""
     note = (
         "Hardest first: by the median over rows that were not trained on the set and do not leak into it. A set that "
@@ -98,47 +96,65 @@ def targets_table(matrix: EntryMatrix, columns: Sequence[str]) -> Table:
     return Table("targets", "Which target is hard?", note, head, [line for _, line in ranked])
 
 
-def pairs_table(pairs: Sequence[Pair]) -> Table:
+def rows_table(matrix: Matrix) -> list[Table]:
+    """What the names stand for that sweeps gave to rows; none where all rows are called by their training."""
+    if not any(row.names for row in matrix.rows):
+        return []
+    note = "Stages in order: a > b; a + b is a mixture, [kind] what a set was read as; by_kind: each kind its own loss."
+    lines = []
+    for row in matrix.rows:
+        if row.trained_on not in BASELINES:
+            found = training_of(row.latest)
+            lines.append(
+                (row.label, found.sets.replace(">", " > ").replace("+", " + "), found.loss, found.family)
+            )
+    return [Table("rows", "What the rows are", note, ("row", "trained on", "loss", "model"), lines)]
+
+
+def leak_table(matrix: Matrix) -> Table:
     note = (
-        "Best of both: in each set the better of the two rows, on average, less the better row's average; what a model "
-        "could gain that kept both, own sets included. Observed: the same for a row that was trained on both."
+        f"Evaluation rows whose pair is in a training set of the row, exactly or nearly; {LEAKY} in the matrix from "
+        "1 % on. Counted by the run: the rows it trained on, all sets together, and its score without them; several "
+        "seeds: means. Counted by the audit: the whole training set that shares most, so that a capped run may have "
+        "seen fewer, and one of several sets more."
     )
-    head = ("pair", "sets", "best of both", "observed", "by")
-    lines = [
-        (
-            f"{one.first} + {one.second}",
-            str(one.columns),
-            signed(one.best_of),
-            signed(one.observed),
-            one.joint or MISSING,
-        )
-        for one in pairs
-    ]
-    shown = [line for place, line in enumerate(lines) if place < MOST_PAIRS or line[3] != MISSING]
-    return Table("pairs", "Which pairs complement one another?", note, head, shown)
-
-
-def greedy_table(steps: Sequence[Step]) -> Table:
-    note = (
-        "Starts with the best single row; each step adds the one that raises the mean of the best-of most, over "
-        "sets in which every row has a score without a leak from another set. A proposal for the next stage, "
-        "not a measurement of it."
+    lines = []
+    for row in matrix.rows:
+        for column in matrix.columns:
+            entry = row.cells.get(column)
+            if entry is not None and entry.leak is not None and entry.leak.rows:
+                leak = entry.leak
+                share = "<0.1" if leak.share < 0.001 else f"{100 * leak.share:.1f}"
+                whole = entry.mean if leak.rest is None else leak.rest.whole
+                scores = (MISSING if whole is None else percent(whole), without_leaks(leak))
+                by = "run" if leak.is_counted else "audit"
+                lines.append((row.label, heading(column), leak.source, f"{leak.rows:,}", share, *scores, by))
+    unknown = sum(entry.leak is None for row in matrix.rows for entry in row.cells.values())
+    if unknown:
+        note += f" {unknown} scores were not audited, or against other rows."
+    head = (
+        "trained on",
+        "set",
+        "shares most",
+        "rows",
+        "% of the split",
+        "all rows",
+        "without them",
+        "counted by",
     )
-    lines = [
-        (
-            str(place),
-            one.added,
-            f"{one.mean:.1f}",
-            signed(one.gain) if place > 1 else MISSING,
-            ", ".join(heading(column) for column in one.improves) or MISSING,
-        )
-        for place, one in enumerate(steps, start=1)
-    ]
-    head = ("step", "add", "best-of mean", "gain", "improves")
-    return Table("greedy", "What should the next stage be?", note, head, lines)
+    return Table("leaks", "Leaks", note, head, lines, empty="None found.")
 
 
-def _zero_shot(row: EntryRow, columns: Sequence[str]) -> list[str]:
+def without_leaks(leak: Leak) -> str:
+    """The score on the rows that training has not seen, with its interval; in words where there is none."""
+    if leak.rest is None:
+        return MISSING
+    if leak.rest.value is None:
+        return "undefined" if leak.rest.count else "no row left"
+    return with_interval(leak.rest.value, leak.rest.low, leak.rest.high)
+
+
+def _zero_shot(row: Row, columns: Sequence[str]) -> list[str]:
     scored = [one for one in columns if one in row.cells]
     return [one for one in scored if not (row.cells[one].in_domain or row.cells[one].is_leaky)]
 

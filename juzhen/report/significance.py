@@ -9,7 +9,8 @@ from itertools import combinations
 from scipy.special import ndtr, stdtr
 
 from juzhen.core.measures import CORRELATIONS
-from juzhen.report.entries import Entry, EntryMatrix, EntryRow
+from juzhen.report.matrix import Cell, Matrix, Row
+from juzhen.report.table import Table
 
 LEVEL = 0.05
 LEAST_SEEDS = 3
@@ -49,7 +50,7 @@ class Difference:
 class Differences:
     """Every pair of rows in every column that both have; one family for Holm's correction (1979)."""
 
-    def __init__(self, matrix: EntryMatrix) -> None:
+    def __init__(self, matrix: Matrix) -> None:
         found = [
             _difference(first, second, column, matrix.metric)
             for first, second in combinations(matrix.rows, 2)
@@ -72,7 +73,7 @@ class Differences:
         return sum(one.p is not None for one in self.all)
 
 
-def _difference(first: EntryRow, second: EntryRow, column: str, metric: str) -> Difference:
+def _difference(first: Row, second: Row, column: str, metric: str) -> Difference:
     a, b = first.cells[column], second.cells[column]
     points = 100 * (a.mean - b.mean)
     tested_by, p = "intervals", _by_intervals(a, b, metric)
@@ -81,7 +82,7 @@ def _difference(first: EntryRow, second: EntryRow, column: str, metric: str) -> 
     return Difference(first.label, second.label, column, points, "" if p is None else tested_by, p)
 
 
-def _by_intervals(a: Entry, b: Entry, metric: str) -> float | None:
+def _by_intervals(a: Cell, b: Cell, metric: str) -> float | None:
     """Two-sided Welch test of two values that vary with the evaluation rows (their intervals) and, where there are
     several seeds, with the training (their deviation); correlations after Fisher's z-transform.
 
@@ -109,7 +110,7 @@ def _by_intervals(a: Entry, b: Entry, metric: str) -> float | None:
     return float(2 * (stdtr(variance**2 / doubt, t) if doubt else ndtr(t)))
 
 
-def _paired_over_seeds(a: Entry, b: Entry) -> float | None:
+def _paired_over_seeds(a: Cell, b: Cell) -> float | None:
     """Two-sided paired t-test over the seeds that both have; for values without intervals."""
     first, second = dict(a.values), dict(b.values)
     differences = [first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())]
@@ -130,3 +131,25 @@ def _corrected(found: Sequence[Difference]) -> list[Difference]:
         largest = max(largest, min(1.0, p * (len(tested) - rank)))
         adjusted[place] = largest
     return [replace(one, p_holm=adjusted.get(place)) for place, one in enumerate(found)]
+
+
+def significance_table(matrix: Matrix, differences: Differences) -> Table:
+    """Each row beside all others: cells in which the difference is more than chance."""
+    note = (
+        "Cells, row against row, in which a difference is certain at 5 % after Holm's correction over all "
+        f"{differences.num_tested:,} tests of this report. Results hold no scores of single rows, so no test pairs "
+        "evaluation rows: values are compared by their bootstrap intervals and, with several seeds, their spread over "
+        "seeds (Welch, Fisher's z for correlations); without intervals, paired over three seeds or more. This errs on "
+        "the side of undecided. With one seed, what another seed would change is not seen."
+    )
+    head = ("trained on", "higher", "lower", "undecided", "not tested")
+    lines = []
+    for row in matrix.rows:
+        verdicts = [
+            differences.verdict(row.label, other.label, column)
+            for other in matrix.rows
+            for column in matrix.columns
+            if other is not row and column in row.cells and column in other.cells
+        ]
+        lines.append((row.label, *(str(verdicts.count(word)) for word in head[1:])))
+    return Table("significance", "Which differences are more than chance", note, head, lines)

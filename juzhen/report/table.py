@@ -1,6 +1,7 @@
-"""A matrix as text: Markdown, console, CSV. Fractions are shown ×100."""
+"""A matrix as text: Markdown, console, CSV; and what the other tables of a report are. Fractions are shown ×100."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from juzhen.core.csv_rows import csv_text
@@ -13,6 +14,23 @@ MISSING = "—"
 CSV_COLUMNS = ("row", "setup", "split", "dataset", "metric", "mean", "std", "low", "high", "num_seeds")
 
 
+@dataclass(frozen=True)
+class Table:
+    """One table of the report, as plain text cells; Markdown and the page are made from the same ones.
+
+    key    a word for markers and anchors
+    lines  cells as text, as many as `head` has
+    empty  what stands in place of no lines
+    """
+
+    key: str
+    title: str
+    note: str
+    head: tuple[str, ...]
+    lines: Sequence[tuple[str, ...]]
+    empty: str = "Nothing here to answer this from."
+
+
 def caption(matrix: Matrix) -> str:
     hidden = ", ".join(map(heading, matrix.hidden))
     return (
@@ -23,12 +41,19 @@ def caption(matrix: Matrix) -> str:
     )
 
 
-def to_markdown(matrix: Matrix) -> str:
-    head = ["trained on", "seeds", *(heading(column) for column in matrix.columns)]
-    lines = [
-        [row.label, str(row.num_seeds), *(shown(row, column) for column in matrix.columns)]
+def matrix_table(
+    matrix: Matrix, words: Callable[[Row, str], str]
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Headings and lines of the matrix; `words` are what a row has in a column."""
+    head = ("trained on", "seeds", *map(heading, matrix.columns))
+    return head, [
+        (row.label, str(row.num_seeds), *(words(row, column) for column in matrix.columns))
         for row in matrix.rows
     ]
+
+
+def to_markdown(matrix: Matrix) -> str:
+    head, lines = matrix_table(matrix, shown)
     return f"{caption(matrix)}\n\n{markdown_table(head, lines, numbers=range(1, len(head)))}\n"
 
 
@@ -62,6 +87,10 @@ def to_csv(
 
 def percent(value: float) -> str:
     return f"{100 * value:.1f}"
+
+
+def signed(value: float | None) -> str:
+    return MISSING if value is None else f"{value:+.1f}"
 
 
 def heading(column: str) -> str:

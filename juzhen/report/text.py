@@ -5,11 +5,18 @@ from collections.abc import Sequence
 from juzhen.core.csv_rows import csv_text
 from juzhen.core.markup import in_markdown, markdown_table
 from juzhen.report.build import Report
-from juzhen.report.entries import Entry, EntryMatrix, EntryRow
 from juzhen.report.leaks import Leak
-from juzhen.report.matrix import Matrix
-from juzhen.report.table import MISSING, caption, heading, mean_and_deviation, shown, to_csv
-from juzhen.report.tables import BELOW, LEAKY, Table, signs
+from juzhen.report.matrix import BELOW, LEAKY, Cell, Matrix, Row
+from juzhen.report.table import (
+    MISSING,
+    Table,
+    caption,
+    heading,
+    matrix_table,
+    mean_and_deviation,
+    shown,
+    to_csv,
+)
 
 CSV_EXTRA = (
     "count",
@@ -38,32 +45,12 @@ def markdown(report: Report) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def matrix_markdown(matrix: EntryMatrix) -> str:
-    best = best_of_columns(matrix)
-    lines = [
-        (
-            row.label,
-            str(row.num_seeds),
-            *(_cell(row, column, is_best=best.get(column) == row.label) for column in matrix.columns),
-        )
-        for row in matrix.rows
-    ]
-    head = ("trained on", "seeds", *map(heading, matrix.columns))
-    return f"{caption(matrix)} {LEGEND}\n\n{_aligned(head, lines)}"
+def matrix_markdown(matrix: Matrix) -> str:
+    return f"{caption(matrix)} {LEGEND}\n\n{_aligned(*matrix_table(matrix, _cell))}"
 
 
 def table_markdown(table: Table) -> str:
     return _aligned(table.head, table.lines) if table.lines else table.empty
-
-
-def best_of_columns(matrix: Matrix) -> dict[str, str]:
-    """Column → label of its best row."""
-    best = {}
-    for column in matrix.columns:
-        rows = [row for row in matrix.rows if column in row.cells]
-        if rows:
-            best[column] = max(rows, key=lambda row: row.cells[column].mean).label
-    return best
 
 
 def is_numeric(lines: Sequence[Sequence[str]], place: int) -> bool:
@@ -71,21 +58,21 @@ def is_numeric(lines: Sequence[Sequence[str]], place: int) -> bool:
     return all(line[place][:1] in f"0123456789+-.<[*{MISSING}" for line in lines)
 
 
-def _cell(row: EntryRow, column: str, *, is_best: bool) -> str:
+def _cell(row: Row, column: str) -> str:
     if column not in row.cells:
         return MISSING
     entry = row.cells[column]
-    mark = "*" * (2 * is_best + entry.in_domain)
-    return f"{mark}{shown(row, column)}{mark}{signs(entry)}"
+    mark = "*" * (2 * entry.is_best + entry.in_domain)
+    return f"{mark}{shown(row, column)}{mark}{entry.signs}"
 
 
 def _aligned(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     return markdown_table(head, lines, numbers=[i for i in range(len(head)) if is_numeric(lines, i)])
 
 
-def matrix_csv(matrix: EntryMatrix) -> str:
+def matrix_csv(matrix: Matrix) -> str:
 
-    def values_of(one: Entry) -> Sequence[object]:
+    def values_of(one: Cell) -> Sequence[object]:
         marks = (int(one.in_domain), int(one.below_lexical))
         return (one.count, *marks, *_leak_values(one.leak), one.command)
 
@@ -134,9 +121,8 @@ SPECIAL = {
 } | {sign: f"\\{sign}" for sign in "&%$#_{}"}
 
 
-def latex(matrix: EntryMatrix) -> str:
+def latex(matrix: Matrix) -> str:
     """A booktabs table; it needs \\usepackage{booktabs} and nothing else."""
-    best = best_of_columns(matrix)
     lines = [
         "% \\usepackage{booktabs}",
         f"% {caption(matrix)}",
@@ -147,21 +133,21 @@ def latex(matrix: EntryMatrix) -> str:
         "\\midrule",
     ]
     for row in matrix.rows:
-        cells = [_latex_cell(row, column, best.get(column) == row.label) for column in matrix.columns]
+        cells = [_latex_cell(row, column) for column in matrix.columns]
         lines.append(" & ".join([escaped(row.label), *cells]) + " \\\\")
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
 
 
-def _latex_cell(row: EntryRow, column: str, is_best: bool) -> str:
+def _latex_cell(row: Row, column: str) -> str:
     if column not in row.cells:
         return "---"
     entry = row.cells[column]
     text = escaped(mean_and_deviation(entry))
     if entry.in_domain:
         text = f"\\textit{{{text}}}"
-    if is_best:
+    if entry.is_best:
         text = f"\\textbf{{{text}}}"
-    return text + escaped(signs(entry))
+    return text + escaped(entry.signs)
 
 
 def escaped(text: str) -> str:

@@ -79,7 +79,10 @@ def stand_ins(result: Result) -> list[str]:
     """In what way the row has learnt from less than the sets' names say, one phrase a set."""
     found = []
     for name in dict.fromkeys(name for stage in stage_sets(result) for name in stage):
-        told = [*_missing_files(result, name), *_rows(result, name), *_negatives(result, name)]
+        described = result.config["dataset"].get(name) or {}
+        told = [*_missing_files(described), *_rows(result, name, described)]
+        if count := (described.get("learning") or {}).get("num_negatives"):
+            told.append(f"at most {count} negatives of a row")
         if told:
             found.append(f"{name}: {', '.join(told)}")
     limits = [result.config.get("debug_rows"), (result.config.get("evaluation") or {}).get("limit")]
@@ -96,7 +99,8 @@ def _lessons(result: Result, index: int, names: Sequence[str]) -> list[tuple[str
     for name in names:
         own = result.config["dataset"].get(name) or {}
         loss = _loss_node(result, index, name)
-        kind = _kind_read(result, index, name)
+        read = result.data.get(f"train/{name}", {}).get("kind") if index == result.stage else None
+        kind = read or own.get("view") or own.get("kind") or ""
         target = loss if "_target_" in loss else loss.get(kind, {})
         is_own = kind == own.get("kind", kind) and name not in READINGS
         text = READINGS.get(name, name) if is_own else f"{READINGS.get(name, name)}[{kind}]"
@@ -128,15 +132,8 @@ def _loss_node(result: Result, index: int, name: str) -> Mapping[str, Any]:
     return (result.config.get("earlier") or {}).get("loss") or {"_target_": "unknown", "name": "unknown"}
 
 
-def _kind_read(result: Result, index: int, name: str) -> str:
-    read = result.data.get(f"train/{name}", {}).get("kind") if index == result.stage else None
-    described = result.config["dataset"].get(name) or {}
-    return read or described.get("view") or described.get("kind") or ""
-
-
-def _missing_files(result: Result, name: str) -> list[str]:
+def _missing_files(described: Mapping[str, Any]) -> list[str]:
     """Of a set that is joined from several: those of its files that the chosen layout leaves out."""
-    described = result.config["dataset"].get(name) or {}
     layouts = {key: train_files(one) for key, one in (described.get("layouts") or {}).items()}
     used = train_files(chosen_layout(described))
     whole = max((files for files in layouts.values() if set(used) < set(files)), key=len, default=[])
@@ -155,9 +152,8 @@ def train_files(layout: Mapping[str, Any]) -> list[str]:
     return [files] if isinstance(files, str) else list(files)
 
 
-def _rows(result: Result, name: str) -> list[str]:
+def _rows(result: Result, name: str, described: Mapping[str, Any]) -> list[str]:
     """How many rows were learnt from, where the set has more or may have."""
-    described = result.config["dataset"].get(name) or {}
     limits = [one for one in (described.get("limit"), result.config.get("debug_rows")) if one]
     about, whole = result.data.get(f"train/{name}", {}), whole_rows(name, described)
     is_own = (about.get("kind") or described.get("view") or described.get("kind")) == described.get("kind")
@@ -169,13 +165,6 @@ def _rows(result: Result, name: str) -> list[str]:
     if given is None or whole is None or given >= whole:
         return []
     return [f"{'' if is_own else 'made of '}{given:,} of {whole:,} rows"]
-
-
-def _negatives(result: Result, name: str) -> list[str]:
-    """How many negatives of a row were read, where the set says so."""
-    described = result.config["dataset"].get(name) or {}
-    count = (described.get("learning") or {}).get("num_negatives")
-    return [f"at most {count} negatives of a row"] if count else []
 
 
 def whole_rows(name: str, described: Mapping[str, Any]) -> int | None:

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from juzhen.core.errors import UserError
 from sweeps.ledger import Cell, Event, History
+
+
+def require_least(resources: object, least: Mapping[str, int]) -> None:
+    """Raises UserError for a key of the launcher that is neither null nor a whole number of at least so much."""
+    for key, limit in least.items():
+        value = getattr(resources, key)
+        if value is not None and (not isinstance(value, int) or value < limit):
+            raise UserError(f"hydra.launcher.{key}={value}: expected a whole number of at least {limit}")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from sweeps.backends.interface import Backend, Ended
 from sweeps.ledger import Cell, Event, History
 from sweeps.machine import Machine
-from sweeps.processes import dies_with_parent, end_group, is_running, program_environment, stop
+from sweeps.processes import end_group, is_running, program_environment, start, stop
 
 OF_A_CELL = ("resume=auto", "logger.progress=false")
 """Words that every cell is given, wherever it runs."""
@@ -49,17 +49,8 @@ class LocalBackend(Backend):
         self.works = [work for work in self.works if work.process.poll() is None]
         taken = {work.slot for work in self.works}
         slot = next(slot for slot in range(len(taken) + 1) if slot not in taken)
-        with log.open("ab") as output:
-            process = subprocess.Popen(
-                [*self.program, *cell.words, *OF_A_CELL],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=program_environment() | self.machine.environment(slot),
-                start_new_session=True,  # Ctrl-C is for the sweep, which then asks its cells to save
-                preexec_fn=dies_with_parent(),
-            )
-        work = LocalWork(process, slot)
+        environment = program_environment() | self.machine.environment(slot)
+        work = LocalWork(start([*self.program, *cell.words, *OF_A_CELL], log, environment), slot)
         self.works.append(work)
         return work
 

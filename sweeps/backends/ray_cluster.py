@@ -17,7 +17,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.places import ROOT
 from juzhen.core.processor import num_cores
 from sweeps.backends import remote
-from sweeps.backends.interface import Backend, Ended
+from sweeps.backends.interface import Backend, Ended, require_least
 from sweeps.backends.local import OF_A_CELL
 from sweeps.backends.worker import command_for
 from sweeps.ledger import Cell, Event, Ledger
@@ -41,10 +41,7 @@ class RayResources:
     gpus: float | None
 
     def __post_init__(self) -> None:
-        for key, least in {"jobs": 1, "cpus": 1}.items():
-            value = getattr(self, key)
-            if value is not None and (not isinstance(value, int) or value < least):
-                raise UserError(f"hydra.launcher.{key}={value}: expected a whole number of at least {least}")
+        require_least(self, {"jobs": 1, "cpus": 1})
         if self.gpus is not None and not self.gpus >= 0:
             raise UserError(
                 f"hydra.launcher.gpus={self.gpus}: expected 0 or more; 0.5 lets two cells share one"

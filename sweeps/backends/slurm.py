@@ -18,7 +18,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.places import ROOT
 from juzhen.core.processor import num_cores
 from sweeps.backends import remote
-from sweeps.backends.interface import Backend, Ended
+from sweeps.backends.interface import Backend, Ended, require_least
 from sweeps.backends.local import OF_A_CELL
 from sweeps.backends.worker import command_for
 from sweeps.ledger import Cell, Event, Ledger
@@ -52,10 +52,7 @@ class SlurmResources:
         if self.cluster not in CLUSTERS:
             raise UserError(f"hydra.launcher.cluster={self.cluster}: expected {' or '.join(CLUSTERS)}")
         least = {"jobs": 1, "time_minutes": 1, "cpus": 1, "gpus": 0, "requeues": 0, "signal_seconds": 1}
-        for key, limit in least.items():
-            value = getattr(self, key)
-            if value is not None and (not isinstance(value, int) or value < limit):
-                raise UserError(f"hydra.launcher.{key}={value}: expected a whole number of at least {limit}")
+        require_least(self, least)
         if self.signal_seconds >= 60 * self.time_minutes:
             raise UserError(
                 f"hydra.launcher.signal_seconds={self.signal_seconds}: a job has only "

@@ -13,13 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sweeps.ledger import Cell, Event, Ledger
-from sweeps.processes import (
-    SECONDS_TO_SAVE,
-    die_with_parent,
-    dies_with_parent,
-    end_group,
-    program_environment,
-)
+from sweeps.processes import SECONDS_TO_SAVE, die_with_parent, end_group, program_environment, start
 
 OF_THE_CLUSTER = ("SLURM_", "SUBMITIT_", "RAY_")
 """Variables that a cell must not see: Lightning would take the job of one cell for a training over several tasks."""
@@ -54,20 +48,10 @@ class Worker:
         return status
 
     def _attempt(self, lock: int) -> int:
-        log = self.ledger.log_of(self.cell)
-        log.parent.mkdir(parents=True, exist_ok=True)
         inherited = program_environment().items()
-        with log.open("ab") as output:
-            self.process = subprocess.Popen(
-                self.command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env={name: value for name, value in inherited if not name.startswith(OF_THE_CLUSTER)},
-                start_new_session=True,
-                preexec_fn=dies_with_parent(),
-                pass_fds=[lock],  # held by the cell, too: it is busy until both have ended
-            )
+        environment = {name: value for name, value in inherited if not name.startswith(OF_THE_CLUSTER)}
+        # The cell holds the lock, too: it is busy until both have ended.
+        self.process = start(self.command, self.ledger.log_of(self.cell), environment, kept=[lock])
         if self.asked is not None:
             self.process.terminate()
         self.ledger.add(Event.STARTED, cell=self.cell.name, process=self.process.pid)

@@ -17,10 +17,9 @@ def parser() -> VerbParser:
 def run(page: Path | None = None) -> None:
     """Writes the page, or prints it."""
     from juzhen.report.figures import load_published
-    from sweeps.producers import all_jobs
-    from sweeps.published_page import page as text_of
+    from sweeps import published_page
 
-    text = text_of(load_published(), all_jobs())
+    text = published_page.page(load_published(), published_page.all_jobs())
     if page is None:
         print(text, end="")
     write_page(page, text)

@@ -13,10 +13,9 @@ from juzhen.core.fitted import Calibration, Fusion, is_fusion
 from juzhen.core.result import RESULT_FILE, Result
 from juzhen.evaluation.finished import finished_runs, missing_sets, unchecked_sets
 from juzhen.report.build import build_report
-from juzhen.report.collect import read_all
+from juzhen.report.collect import export, read_all
 from juzhen.report.compare import compare
 from juzhen.report.curves import read_curves
-from juzhen.report.export import export
 from juzhen.report.figures import load_published
 from juzhen.report.leaks import Audit
 from juzhen.report.matrix import build_matrix

@@ -4,6 +4,7 @@ The stand-in takes ten steps, remembers each, and goes on where it stopped; the 
 words alone. It refuses to work in a folder where another is at work, as train.py does.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -75,6 +76,16 @@ def plan(
         place = backend(words, ledger, cells)
     planner = Planner(cells, ledger, place, attempts=attempts, report=report)
     return planner, cells
+
+
+def done(told: str) -> list[int]:
+    """What a driver says at its end: cells finished, skipped and failed."""
+    assert "DONE" in told, told
+    return [int(word) for word in told.rpartition("DONE")[2].split()]
+
+
+def results(folder: Path) -> dict[str, dict]:
+    return {path.parent.name: json.loads(path.read_text()) for path in sorted(folder.rglob("result.json"))}
 
 
 def start(

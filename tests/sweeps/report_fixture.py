@@ -1,11 +1,16 @@
 """Results of a small picture with everything that a report shows: baselines, seeds, a curriculum, a null, a leak."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from juzhen.core.result import Result, Score
+from juzhen.report.build import Report, build_report
+from juzhen.report.entries import with_entries
+from juzhen.report.leaks import Audit
+from juzhen.report.matrix import Matrix, build_matrix
+from juzhen.report.reference import Reference
 
 AUDIT = {
     "format_version": 1,
@@ -34,6 +39,7 @@ AUDIT = {
         },
     ],
 }
+NOTHING_PUBLISHED = Reference([], [])
 COUNTS = {"dev/csts": 1458, "dev/lcqmc": 8802, "dev/bq": 10000, "dev/pawsx_zh": 2000}
 
 
@@ -72,6 +78,16 @@ def described(name: str) -> dict[str, object]:
         "rows": {"train": PROMISED[name]},
         "limit": 15000 if name == "lcqmc" else None,
     }
+
+
+def matrix_of(results: Sequence[Result], audit: Audit | None = None) -> Matrix:
+    return with_entries(build_matrix(results, metric="spearman"), audit)
+
+
+def report_of(
+    results: Sequence[Result], *, reference: Reference = NOTHING_PUBLISHED, audit: Audit | None = None
+) -> Report:
+    return build_report(results, metric="spearman", reference=reference, audit=audit)
 
 
 def small_picture(make_result: Callable[..., Result]) -> list[Result]:

@@ -3,13 +3,11 @@ import json
 
 import pytest
 from forks import python
-from report_fixture import small_picture, write_audit, write_results
+from report_fixture import report_of, small_picture, write_audit, write_results
 
 from juzhen.cli.main import main
 from juzhen.core.network import wandb_problem
 from juzhen.core.result import Result
-from juzhen.report.build import build_report
-from juzhen.report.reference import Reference
 from sweeps import dashboards
 
 pytestmark = pytest.mark.usefixtures("keyless")
@@ -19,7 +17,7 @@ COLUMNS = ("dev/bq", "dev/csts", "dev/lcqmc", "dev/pawsx_zh")
 @pytest.fixture
 def report(make_result):
     results = small_picture(make_result)
-    return build_report(results, metric="spearman", reference=Reference([], []), audit=None)
+    return report_of(results)
 
 
 def grouped(results, *groups):
@@ -76,9 +74,7 @@ def test_a_summary_is_the_same_run_for_the_same_sweep():
 def test_the_group_is_that_of_the_runs(make_result):
     def group(*groups):
         results = grouped(small_picture(make_result), *groups)
-        return dashboards.group_of(
-            build_report(results, metric="spearman", reference=Reference([], []), audit=None)
-        )
+        return dashboards.group_of(report_of(results))
 
     assert group("picture") == "picture"
     with pytest.raises(dashboards.UserError, match=r"groups one, two; name .* --group NAME"):

@@ -6,7 +6,7 @@ import pytest
 
 from juzhen.core.errors import UserError
 from juzhen.core.result import RESULT_FILE
-from juzhen.report.export import export
+from juzhen.report.collect import export
 
 
 def test_a_file_in_the_place_of_a_folder_is_told(tmp_path, project_root):

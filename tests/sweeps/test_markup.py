@@ -3,10 +3,10 @@
 import re
 
 import pytest
+from report_fixture import report_of
 
 from juzhen.core.markup import in_markdown
 from juzhen.encoders.bundle import fact_table
-from juzhen.report.build import build_report
 from juzhen.report.compare import compare
 from juzhen.report.comparison import comparison_markdown
 from juzhen.report.figures import load_published
@@ -63,7 +63,7 @@ def report_of_strangers(make_result):
 
 def test_no_table_holds_a_tag(report_of_strangers):
     matrix = build_matrix(report_of_strangers, metric="spearman")
-    report = build_report(report_of_strangers, metric="spearman", reference=load_reference(None), audit=None)
+    report = report_of(report_of_strangers, reference=load_reference(None))
     texts = {
         "table": to_markdown(matrix),
         "compare": comparison_markdown(compare(matrix, load_published()), metric="spearman"),
@@ -76,7 +76,7 @@ def test_no_table_holds_a_tag(report_of_strangers):
 
 
 def test_the_page_and_the_latex_hold_it_as_text(report_of_strangers):
-    report = build_report(report_of_strangers, metric="spearman", reference=load_reference(None), audit=None)
+    report = report_of(report_of_strangers, reference=load_reference(None))
     page = html(report, title=SCRIPT)
     own = page.count("<script>")
     assert own == 1  # the page's own

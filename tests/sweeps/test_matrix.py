@@ -3,16 +3,22 @@ import math
 import pytest
 
 from juzhen.core.errors import UserError
-from juzhen.core.result import Score
-from juzhen.report.matrix import build_matrix
+from juzhen.core.result import Result, Score
+from juzhen.report.matrix import Matrix, build_matrix
+
+SCORES = {"dev/bq/spearman": 0.5}
+
+
+def matrix_of(*results: Result) -> Matrix:
+    return build_matrix(results, metric="spearman")
 
 
 def labels(results) -> list[str]:
-    return [row.label for row in build_matrix(results, metric="spearman").rows]
+    return [row.label for row in matrix_of(*results).rows]
 
 
 def test_rows_columns_and_cells(small_matrix_results):
-    matrix = build_matrix(small_matrix_results, metric="spearman")
+    matrix = matrix_of(*small_matrix_results)
     assert [row.label for row in matrix.rows] == ["lexical", "untrained", "lcqmc", "lcqmc → csts"]
     assert matrix.columns == ["dev/csts", "test/lcqmc"]
     lexical, untrained, lcqmc, _ = matrix.rows
@@ -24,14 +30,14 @@ def test_rows_columns_and_cells(small_matrix_results):
 
 
 def test_a_null_is_left_out_of_the_mean(small_matrix_results):
-    lcqmc = build_matrix(small_matrix_results, metric="spearman").rows[2]
+    lcqmc = matrix_of(*small_matrix_results).rows[2]
     assert lcqmc.num_seeds == 2
     assert (lcqmc.cells["dev/csts"].mean, lcqmc.cells["dev/csts"].num_seeds) == (0.60, 1)
 
 
 def test_a_set_without_any_value_keeps_its_column(make_result):
     scores = {"dev/csts/spearman": 0.5, "test/csts/spearman": None, "dev/bq/spearman": None}
-    matrix = build_matrix([make_result(["csts"], scores)], metric="spearman")
+    matrix = matrix_of(make_result(["csts"], scores))
     assert matrix.columns == ["dev/bq", "dev/csts"]
     assert list(matrix.rows[0].cells) == ["dev/csts"]
 
@@ -41,8 +47,8 @@ def test_a_column_never_mixes_splits(make_result):
         make_result(["a"], {"dev/bq/spearman": 0.5, "test/bq/spearman": 0.4}),
         make_result(["b"], {"dev/bq/spearman": 0.6}),
     ]
-    assert build_matrix(results, metric="spearman").columns == ["dev/bq"]
-    assert build_matrix(results[:1], metric="spearman").columns == ["test/bq"]
+    assert matrix_of(*results).columns == ["dev/bq"]
+    assert matrix_of(*results[:1]).columns == ["test/bq"]
 
 
 def test_both_splits_side_by_side_or_one_of_them(small_matrix_results):
@@ -76,7 +82,7 @@ def test_columns_are_in_the_order_of_the_longest_suite_then_by_name(make_result)
         make_result(["bq"], scores, evaluate={"xiaobu": {}, "csts": {}, "bq": {}}),
         make_result(["csts"], scores, evaluate={"bq": {}}),
     ]
-    columns = [column.split("/")[1] for column in build_matrix(results, metric="spearman").columns]
+    columns = [column.split("/")[1] for column in matrix_of(*results).columns]
     assert columns == ["xiaobu", "csts", "bq", "afqmc", "atec"]
 
 
@@ -84,16 +90,14 @@ def test_rows_have_the_names_that_sweeps_gave_them_and_others_their_training(mak
     def made(trained_on, name, **more):
         order = {"name": "serial", "order": None, "stages": {}, "sets": {}}
         numbers = {"sample_by": "size", "temperature": 1.0}
-        result = make_result(
-            trained_on, {"dev/bq/spearman": 0.5}, sweep_row=name, schedule=order | numbers, **more
-        )
+        result = make_result(trained_on, SCORES, sweep_row=name, schedule=order | numbers, **more)
         result.config["dataset"] = {one: {"name": one} for one in ("a", "b")}
         return result
 
     first, last = made(["a"], "best"), made(["a", "b"], "best", stage=1)
     assert labels([first, last]) == ["a", "best"]  # a stage on the way to a row is not that row
     again = made(["a", "b"], "best", stage=1, seed=2)
-    (row,) = build_matrix([last, again], metric="spearman").rows
+    (row,) = matrix_of(last, again).rows
     assert (row.label, row.num_seeds) == ("best", 2)
     other = made(["a", "b"], "v2", stage=1, seed=2)
     assert labels([last, other]) == ["best, v2"]  # two sweeps, one training
@@ -102,8 +106,7 @@ def test_rows_have_the_names_that_sweeps_gave_them_and_others_their_training(mak
 
 
 def test_what_is_said_about_a_set_makes_no_row(make_result):
-    scores = {"dev/bq/spearman": 0.5}
-    results = [make_result(["a"], scores, seed=1), make_result(["a"], scores, seed=2)]
+    results = [make_result(["a"], SCORES, seed=1), make_result(["a"], SCORES, seed=2)]
     results[0].config["dataset"]["a"] |= {"rows": {"test": None}, "about": "x", "layout": "tsv"}
     results[1].config["dataset"]["a"] |= {"rows": {"test": 1361}, "about": "y", "layout": "tsv"}
     for one, layouts in zip(results, ({"tsv": 1}, {"tsv": 1, "original": 2}), strict=True):
@@ -114,62 +117,57 @@ def test_what_is_said_about_a_set_makes_no_row(make_result):
 def test_a_serial_job_of_one_stage_that_mixes_is_a_mixture(make_result):
     order = {"name": "serial", "order": ["all"], "stages": {"all": {"dataset": ["b", "a"]}}, "sets": {}}
     numbers = {"sample_by": "size", "temperature": 1.0}
-    assert labels([make_result(["b", "a"], {"dev/bq/spearman": 0.5}, schedule=order | numbers)]) == ["a + b"]
+    assert labels([make_result(["b", "a"], SCORES, schedule=order | numbers)]) == ["a + b"]
 
 
 def test_the_latest_of_equal_runs_counts_once(make_result):
     old = make_result(["a"], {"dev/bq/spearman": 0.1, "dev/csts/spearman": 0.3}, finished_at="2026-01-01")
     new = make_result(["a"], {"dev/bq/spearman": 0.2}, finished_at="2026-01-02")
     for results in ([old, new], [new, old]):
-        (row,) = build_matrix(results, metric="spearman").rows
+        (row,) = matrix_of(*results).rows
         assert row.num_seeds == 1
         assert row.cells["dev/bq"].mean == 0.2
         assert row.cells["dev/csts"].mean == 0.3  # evaluated by the older run alone, same weights
 
 
 def test_a_stage_of_a_curriculum_is_the_row_of_its_prefix(make_result):
-    alone = make_result(["a"], {"dev/bq/spearman": 0.5}, seed=1)
+    alone = make_result(["a"], SCORES, seed=1)
     stage = make_result(["a"], {"dev/bq/spearman": 0.7}, seed=2, schedule="serial")
     stage.config["dataset"]["b"] = {"name": "b", "limit": None}
-    (row,) = build_matrix([alone, stage], metric="spearman").rows
+    (row,) = matrix_of(alone, stage).rows
     assert (row.label, row.num_seeds) == ("a", 2)
 
 
 def test_order_matters_in_a_curriculum_not_in_a_mixture(make_result):
     def four(schedule):
-        return [
-            make_result(sets, {"dev/bq/spearman": 0.5}, schedule=schedule)
-            for sets in (["a", "b"], ["b", "a"])
-        ]
+        return [make_result(sets, SCORES, schedule=schedule) for sets in (["a", "b"], ["b", "a"])]
 
     assert labels(four("serial")) == ["a → b", "b → a"]
     assert labels(four("mix")) == ["a + b"]
 
 
 def test_what_later_stages_started_from_is_not_untrained(make_result):
-    scores = {"dev/bq/spearman": 0.5}
-    later = make_result(["a", "b"], scores, untrained={"dev/bq/spearman": 0.4}, schedule="serial", stage=1)
+    later = make_result(["a", "b"], SCORES, untrained={"dev/bq/spearman": 0.4}, schedule="serial", stage=1)
     assert labels([later]) == ["a → b"]
 
 
 def test_untrained_weights_are_one_row_wherever_they_were_measured(make_result):
     results = [
-        make_result(["a"], {"dev/bq/spearman": 0.5}, untrained={"dev/bq/spearman": 0.1}),
+        make_result(["a"], SCORES, untrained={"dev/bq/spearman": 0.1}),
         make_result([], {"dev/csts/spearman": 0.2}, loss={"_target_": "juzhen.losses.cosine.Cosine"}),
     ]
-    untrained = build_matrix(results, metric="spearman").rows[0]
+    untrained = matrix_of(*results).rows[0]
     assert (untrained.label, set(untrained.cells)) == ("untrained", {"dev/bq", "dev/csts"})
 
 
 def test_namesakes_are_told_apart_by_what_differs(make_result):
-    scores = {"dev/bq/spearman": 0.5}
-    cosent = make_result(["a"], scores)
-    colder = make_result(["a"], scores, loss={"_target_": "juzhen.losses.cosent.CoSENT", "temperature": 0.01})
+    cosent = make_result(["a"], SCORES)
+    colder = make_result(["a"], SCORES, loss={"_target_": "juzhen.losses.cosent.CoSENT", "temperature": 0.01})
     cosine = make_result(
-        ["a"], scores, loss={"_target_": "juzhen.losses.cosine.Cosine", "target_range": [0, 1]}
+        ["a"], SCORES, loss={"_target_": "juzhen.losses.cosine.Cosine", "target_range": [0, 1]}
     )
-    by_kind = make_result(["a"], scores, loss={"scored_pair": {"_target_": "juzhen.losses.cosine.Cosine"}})
-    longer = make_result(["b"], scores, training={"duration": "9 epochs"})
+    by_kind = make_result(["a"], SCORES, loss={"scored_pair": {"_target_": "juzhen.losses.cosine.Cosine"}})
+    longer = make_result(["b"], SCORES, training={"duration": "9 epochs"})
     assert labels([cosent, longer]) == ["a", "b"]
     assert labels([cosent, cosine]) == ["a, cosent", "a, cosine"]
     assert labels([cosent, by_kind]) == ["a, by_kind", "a, cosent"]
@@ -179,12 +177,12 @@ def test_namesakes_are_told_apart_by_what_differs(make_result):
         "labelled_text": {"_target_": "losses.x.X"},
     }
     narrow, wide = (
-        make_result(["a"], scores, loss=loss, dataset=dataset)
+        make_result(["a"], SCORES, loss=loss, dataset=dataset)
         for loss in (dict([*of_kinds.items()][:1]), of_kinds)
     )
     assert len(labels([narrow, wide])) == 1  # a loss of a kind that the sets have not changes no row
-    unchanged = make_result(["a"], scores, augmentation={"views": [], "delete": 0.1})
-    changed = make_result(["a"], scores, augmentation={"views": ["delete"], "delete": 0.1})
+    unchanged = make_result(["a"], SCORES, augmentation={"views": [], "delete": 0.1})
+    changed = make_result(["a"], SCORES, augmentation={"views": ["delete"], "delete": 0.1})
     assert labels([cosent, unchanged]) == ["a"]
     assert len(labels([cosent, changed])) == 2
     assert labels([cosent, colder, cosine]) == [
@@ -196,7 +194,7 @@ def test_namesakes_are_told_apart_by_what_differs(make_result):
 
 def test_variants_of_a_model_are_told_by_name_and_only_namesakes_by_their_numbers(make_result):
     def cot(variant, **numbers):
-        result = make_result(["a"], {"dev/bq/spearman": 0.5})
+        result = make_result(["a"], SCORES)
         result.config["model"] = {
             "_target_": "lightning_modules.cot.CotEncoder",
             "variant": variant,
@@ -224,59 +222,57 @@ def test_a_backbone_is_told_by_its_name_and_its_own_numbers_go_without_saying(ma
     }
     deep = small | {"layers": 6}
     results = [make_result([], {"dev/bq/spearman": 0.4}, backbone=one) for one in (small, fresh, deep)]
-    assert {row.label for row in build_matrix(results, metric="spearman").rows} == {
+    assert {*labels(results)} == {
         "mini_zh, untrained, 4 layers",
         "embedded, untrained",
         "mini_zh, untrained, 6 layers",
     }
     runs = [small | {"path": f"{place}/runs/a/encoder"} for place in ("here", "there")]
     results = [make_result([], {"dev/bq/spearman": 0.4}, backbone=one) for one in runs]
-    labels = {row.label for row in build_matrix(results, metric="spearman").rows}
-    assert labels == {f"{one['path']}, untrained" for one in runs}, "folders of one name are told whole"
+    assert {*labels(results)} == {f"{one['path']}, untrained" for one in runs}, (
+        "folders of one name are told whole"
+    )
 
 
 def test_hardware_and_folders_make_no_rows(make_result):
-    scores = {"dev/bq/spearman": 0.5}
     results = [
-        make_result(["a"], scores, seed=1, hardware={"accelerator": "cpu"}, evaluation={"splits": ["dev"]}),
-        make_result(["a"], scores, seed=2, hardware={"accelerator": "cuda"}, output_dir="elsewhere"),
+        make_result(["a"], SCORES, seed=1, hardware={"accelerator": "cpu"}, evaluation={"splits": ["dev"]}),
+        make_result(["a"], SCORES, seed=2, hardware={"accelerator": "cuda"}, output_dir="elsewhere"),
     ]
     assert labels(results) == ["a"]
 
 
 def test_precision_and_back_end_make_rows_that_say_so(make_result):
-    scores = {"dev/bq/spearman": 0.5}
     full, half = ({"accelerator": "cpu", "precision": name} for name in ("32-true", "bf16-mixed"))
     results = [
-        make_result(["a"], {"dev/bq/spearman": 0.5}, hardware=full),
+        make_result(["a"], SCORES, hardware=full),
         make_result(["a"], {"dev/bq/spearman": 0.4}, hardware=half, untrained={"dev/bq/spearman": 0.1}),
         make_result(["a"], {"dev/bq/spearman": 0.6}, seed=2, hardware={**full, "accelerator": "cuda"}),
     ]
-    matrix = build_matrix(results, metric="spearman")
+    matrix = matrix_of(*results)
     assert {row.label: row.cells["dev/bq"].mean for row in matrix.rows} == {
         "untrained": 0.1,
         "a, float32": pytest.approx(0.55),
         "a, bf16": 0.4,
     }
     assert labels(results[1:2]) == ["untrained", "a"], "where all rows have one precision, nobody is told"
-    encoded = [make_result(["a"], scores, evaluation={"backend": name}) for name in ("torch", "onnx_int8")]
-    assert labels([*encoded, make_result(["a"], scores, evaluation={"splits": ["dev"]})]) == [
+    encoded = [make_result(["a"], SCORES, evaluation={"backend": name}) for name in ("torch", "onnx_int8")]
+    assert labels([*encoded, make_result(["a"], SCORES, evaluation={"splits": ["dev"]})]) == [
         "a, onnx_int8",
         "a, torch",
     ]
     lexical = [
-        make_result([], scores, model="lightning_modules.lexical.Lexical", hardware=one)
+        make_result([], SCORES, model="lightning_modules.lexical.Lexical", hardware=one)
         for one in (full, half)
     ]
     assert labels(lexical) == ["lexical"]
 
 
 def test_a_start_from_other_weights_shows(make_result):
-    scores = {"dev/bq/spearman": 0.5}
     results = [
-        make_result([], scores, init_from="models/minilm"),
-        make_result(["a"], scores, init_from="models/minilm"),
-        make_result(["a"], scores),
+        make_result([], SCORES, init_from="models/minilm"),
+        make_result(["a"], SCORES, init_from="models/minilm"),
+        make_result(["a"], SCORES),
     ]
     assert labels(results) == ["models/minilm", "a", "models/minilm → a"]
 

@@ -1,6 +1,5 @@
 """Sweeps survive: cells that are killed go on, sweeps that are killed are taken up, and none is run twice."""
 
-import json
 import os
 import random
 import signal
@@ -9,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from fake_cells import plan, start
+from fake_cells import done, plan, results, start
 
 from juzhen.core.texts import time_in_words
 from sweeps.ledger import Event, Ledger
@@ -17,10 +16,6 @@ from sweeps.machine import Machine
 from sweeps.status import State, read_status, summary
 
 DRIVER = Path(__file__).with_name("fake_cells.py")
-
-
-def results(folder: Path) -> dict[str, dict]:
-    return {path.parent.name: json.loads(path.read_text()) for path in sorted(folder.rglob("result.json"))}
 
 
 def starts(folder: Path, cell) -> int:
@@ -116,9 +111,9 @@ def test_two_sweeps_share_one_folder(tmp_path):
     folder, kinds = tmp_path / "runs", ["fine"] * 5
     sweeps = [start_sweep(folder, *kinds) for _ in range(2)]
     told = [sweep.communicate(timeout=100)[0] for sweep in sweeps]
-    done = [[int(word) for word in text.rpartition("DONE")[2].split()] for text in told]
-    assert sum(finished for finished, _, _ in done) == 5
-    assert all(finished + skipped == 5 and failed == 0 for finished, skipped, failed in done), told
+    ends = [done(text) for text in told]
+    assert sum(finished for finished, _, _ in ends) == 5
+    assert all(finished + skipped == 5 and failed == 0 for finished, skipped, failed in ends), told
     for path in folder.rglob("starts"):
         assert path.read_text().count("\n") == 1, f"{path.parent.name} was run twice"
     assert all(isinstance(event, dict) for event in Ledger(folder).events())

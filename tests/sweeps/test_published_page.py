@@ -7,8 +7,7 @@ from forks import ROOT
 
 from juzhen.report.figures import MEASURED, load_published
 from juzhen.report.training import training_of
-from sweeps.producers import all_jobs, giving, offers, stage_results, sweep_jobs
-from sweeps.published_page import page, reason
+from sweeps.published_page import all_jobs, giving, offers, page, reason, stage_results, sweep_jobs
 
 PAGE = ROOT / "docs" / "published.md"
 SOURCES = ("chinese_transfer", "cosent_cross_encoder")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from cluster_cells import PATIENCE, start, wait_for
-from fake_cells import plan
+from fake_cells import done, plan, results
 
 from sweeps.ledger import Event, Ledger
 
@@ -45,10 +45,6 @@ def count(folder: Path, kind: Event) -> int:
     return sum(event["event"] == kind for event in Ledger(folder).events())
 
 
-def results(folder: Path) -> dict[str, dict]:
-    return {path.parent.name: json.loads(path.read_text()) for path in sorted(folder.rglob("result.json"))}
-
-
 def check_each_is_finished_once(folder: Path, kinds: list[str], tmp_path: Path) -> None:
     whole, cells = plan(tmp_path / "whole" / "runs", kinds)
     whole.run()
@@ -82,7 +78,7 @@ def test_drivers_and_a_node_are_killed_at_random_moments(tmp_path, cluster, seed
     print("node killed with", len(results(folder)), "finished")
     told, _ = sweep.communicate(timeout=PATIENCE)
     print(told)
-    finished, skipped, failed = (int(word) for word in told.rpartition("DONE")[2].split())
+    finished, skipped, failed = done(told)
     assert (finished + skipped, failed) == (6, 0), told
     check_each_is_finished_once(folder, kinds, tmp_path)
 

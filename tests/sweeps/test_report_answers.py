@@ -5,27 +5,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from report_fixture import AUDIT, scored, small_picture, write_reference
+from report_fixture import AUDIT, matrix_of, report_of, scored, small_picture, write_reference
 from scipy.stats import norm, spearmanr, ttest_rel
 
 from juzhen.core.errors import UserError
 from juzhen.core.result import Score
-from juzhen.report.build import build_report
 from juzhen.report.compare import Published
 from juzhen.report.complement import clustered, complementary_pairs, greedy_order
-from juzhen.report.entries import with_entries
 from juzhen.report.fidelity import ALL, CENTRED, shape_fidelity
 from juzhen.report.leaks import Audit
-from juzhen.report.matrix import build_matrix
-from juzhen.report.reference import Reference, load_reference
+from juzhen.report.reference import load_reference
 from juzhen.report.significance import Differences
 
 SETS = ("csts", "lcqmc", "bq", "pawsx_zh")
-NOTHING_PUBLISHED = Reference([], [])
-
-
-def matrix_of(results, audit=None):
-    return with_entries(build_matrix(results, metric="spearman"), audit)
 
 
 @pytest.fixture
@@ -234,7 +226,7 @@ def test_an_average_of_sets_is_a_column_but_counts_in_no_mean(made):
     result = made(["csts"], 80, 50, 30, 10)
     result.data = {f"dev/{name}": {"fingerprint": name} for name in SETS}
     result.scores["dev/all_mean/spearman"] = Score(0.9)
-    report = build_report([result], metric="spearman", reference=NOTHING_PUBLISHED, audit=None)
+    report = report_of([result])
     assert "dev/all_mean" in report.matrix.columns
     (line,) = report.table("averages").lines
     assert line[1:5] == ("80.0", "1", "30.0", "3")
@@ -263,7 +255,7 @@ def test_the_command_of_a_cell_is_that_of_the_run_that_measured_it(make_result):
 def test_rows_named_by_a_sweep_are_explained_and_others_need_it_not(make_result):
     def report(**config):
         results = [make_result(["csts"], scored(80, 50, 30, 10), **config)]
-        return build_report(results, metric="spearman", reference=NOTHING_PUBLISHED, audit=None)
+        return report_of(results)
 
     named = report(sweep_row="csts-base")
     assert named.table("rows").lines == [("csts-base", "csts", "cosent", "biencoder")]
@@ -284,7 +276,7 @@ def test_goals_stand_beside_the_best_row_of_their_like_and_are_no_reference(make
             init_from="mlm",
         )
     ]
-    report = build_report(results, metric="spearman", reference=load_reference(None), audit=None)
+    report = report_of(results, reference=load_reference(None))
     goals = {line[1]: line for line in report.table("claims").lines}
     assert goals["two_stage_cot: expected results, two stages"][:1] == ("spearman at least 85",)
     assert goals["two_stage_cot: expected results, two stages"][2:6] == (

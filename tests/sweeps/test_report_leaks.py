@@ -5,15 +5,11 @@ import io
 from dataclasses import replace
 
 import pytest
-from report_fixture import AUDIT, COUNTS, counted, scored
+from report_fixture import AUDIT, COUNTS, counted, matrix_of, report_of, scored
 
 from juzhen.core.result import Score
-from juzhen.report.build import build_report
-from juzhen.report.entries import with_entries
 from juzhen.report.leaks import Audit, Rest
-from juzhen.report.matrix import build_matrix
 from juzhen.report.page import html
-from juzhen.report.reference import Reference
 from juzhen.report.text import markdown, matrix_csv
 
 REST = Score(0.48, 0.46, 0.50, 9500)
@@ -32,7 +28,7 @@ def made(make_result):
 
 
 def entry_of(*results, column="dev/bq"):
-    (row,) = with_entries(build_matrix(results, metric="spearman"), Audit(AUDIT)).rows
+    (row,) = matrix_of(results, Audit(AUDIT)).rows
     return row.cells[column]
 
 
@@ -54,7 +50,7 @@ def test_what_a_run_counted_goes_before_the_audit(made):
 def test_the_score_of_the_cell_stays_that_of_all_rows(made):
     entry = entry_of(made({"lcqmc": 500}, REST))
     assert (entry.mean, entry.count, entry.is_leaky) == (0.52, 10000, True)
-    matrix = build_matrix([made({"lcqmc": 500}, REST)], metric="spearman")
+    matrix = matrix_of([made({"lcqmc": 500}, REST)])
     assert matrix.columns == sorted(COUNTS)
 
 
@@ -82,14 +78,14 @@ def test_a_later_scoring_of_other_rows_makes_the_count_void(made):
 )
 def test_a_rest_without_a_score_is_said_in_words(made, rest, words):
     results = [made({"lcqmc": 10000}, rest)]
-    report = build_report(results, metric="spearman", reference=Reference([], []), audit=None)
+    report = report_of(results)
     line = ("lcqmc", "bq (dev)", "lcqmc", "10,000", "100.0", "52.0", words, "run")
     assert report.table("leaks").lines == [line]
 
 
 def test_page_markdown_and_csv_have_both_scores(made):
     results = [made({"lcqmc": 500}, REST)]
-    report = build_report(results, metric="spearman", reference=Reference([], []), audit=Audit(AUDIT))
+    report = report_of(results, audit=Audit(AUDIT))
     page = html(report, title="Transfer")
     assert "<dd>500 rows, 5.0 %, from lcqmc, counted by the run</dd>" in page
     assert "<dd>48.0 [46.0, 50.0] on 9,500 rows; with them 52.0</dd>" in page

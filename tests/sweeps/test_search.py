@@ -20,7 +20,7 @@ optuna = pytest.importorskip("optuna")
 
 from optuna.trial import TrialState  # noqa: E402
 
-from sweeps.backends.interface import Ended  # noqa: E402
+from sweeps.backends.interface import Backend, Ended  # noqa: E402
 from sweeps.search import PRUNERS  # noqa: E402
 from sweeps.search_report import search_markdown  # noqa: E402
 
@@ -91,7 +91,7 @@ def test_a_torn_line_of_the_journal_is_dropped(tmp_path):
     assert len(open_journal(search.path).get_all_trials(0)) == 2
 
 
-class Instant:
+class Instant(Backend):
     """A back end that has done a cell as soon as it is started: `outcome` says how, and leaves what a run leaves."""
 
     begins, poll_seconds = Event.STARTED, 0.0
@@ -115,18 +115,6 @@ class Instant:
 
     def poll(self):
         return self.ended
-
-    def adopt(self, cell):
-        return None
-
-    def is_busy(self, cell, history):
-        return False
-
-    def stop(self, works, report):
-        return True
-
-    def close(self):
-        pass
 
 
 def finish(cell, score=0.5):

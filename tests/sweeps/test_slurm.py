@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from cluster_cells import PATIENCE, on, start, wait_for
-from fake_cells import plan
+from fake_cells import done, plan
 from fake_slurm import install
 
 from sweeps.backends.slurm import SlurmQueue
@@ -55,8 +55,7 @@ def test_jobs_outlive_sweeps_that_are_killed_and_none_is_submitted_twice(tmp_pat
         sweep.kill()
         sweep.wait()
     told, _ = start(folder, "slurm", *kinds, seconds=0.05).communicate(timeout=PATIENCE)
-    assert "DONE" in told, told
-    finished, skipped, failed = (int(word) for word in told.rpartition("DONE")[2].split())
+    finished, skipped, failed = done(told)
     assert (finished + skipped, failed) == (4, 0)
     for number in range(4):
         assert submitted(folder, f"{number}-fine") == 1
@@ -90,20 +89,25 @@ def test_a_sweep_that_is_asked_to_end_leaves_its_jobs_and_says_how_to_end_them(t
     wait_for((folder / "0-fine" / "result.json").exists, "the job did not go on")
 
 
-def test_out_of_time_a_job_saves_and_goes_back_into_the_queue(tmp_path, slurm, monkeypatch):
-    folder = tmp_path / "runs"
-    monkeypatch.setenv("STEP_SECONDS", "0.3")
+def run_and_cancel(planner, folder: Path, *words: str) -> None:
+    """Runs the one cell of a planner to its end, and says these words to `scancel` once it has begun."""
 
-    def interrupt() -> None:
+    def cancel() -> None:
         wait_for(lambda: (folder / "0-fine" / "taken").exists(), "the cell has not begun")
-        subprocess.run(["scancel", "1", "--signal=USR2"], check=True)
+        subprocess.run(["scancel", *words], check=True)
 
-    hand = threading.Thread(target=interrupt)
+    hand = threading.Thread(target=cancel)
     hand.start()
-    planner, _ = plan(folder, ["fine"], attempts=1, backend=on("slurm"))
     ended = planner.run()
     hand.join()
     assert len(ended.finished) == 1
+
+
+def test_out_of_time_a_job_saves_and_goes_back_into_the_queue(tmp_path, slurm, monkeypatch):
+    folder = tmp_path / "runs"
+    monkeypatch.setenv("STEP_SECONDS", "0.3")
+    planner, _ = plan(folder, ["fine"], attempts=1, backend=on("slurm"))
+    run_and_cancel(planner, folder, "1", "--signal=USR2")
     assert submitted(folder, "0-fine") == 1  # the same job
     events = [event["event"] for event in Ledger(folder).events() if event.get("cell")]
     assert [event for event in events if event != Event.SUBMITTED] == [
@@ -120,17 +124,8 @@ def test_a_job_that_is_gone_costs_an_attempt(tmp_path, slurm, monkeypatch, words
     """Cancelled by somebody, or out of time where no job goes back into the queue: the cell goes on in another."""
     folder, lines = tmp_path / "runs", []
     monkeypatch.setenv("STEP_SECONDS", "0.3")
-
-    def cancel() -> None:
-        wait_for(lambda: (folder / "0-fine" / "taken").exists(), "the cell has not begun")
-        subprocess.run(["scancel", *words], check=True)
-
-    hand = threading.Thread(target=cancel)
-    hand.start()
     planner, _ = plan(folder, ["fine"], backend=on("slurm", requeues=requeues), report=lines.append)
-    ended = planner.run()
-    hand.join()
-    assert len(ended.finished) == 1
+    run_and_cancel(planner, folder, *words)
     assert submitted(folder, "0-fine") == 2
     assert any("0-fine: failed (" in line and "it will be tried again" in line for line in lines)
     assert len(taken(folder, "0-fine")) <= 11

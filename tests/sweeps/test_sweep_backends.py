@@ -15,7 +15,7 @@ from fake_cells import FAKE, plan
 
 from juzhen.core.errors import UserError
 from sweeps.backends import ray_cluster, remote
-from sweeps.backends.interface import Ended
+from sweeps.backends.interface import Backend, Ended
 from sweeps.backends.ray_cluster import RayBackend, RayResources
 from sweeps.backends.slurm import SlurmResources, SlurmWork
 from sweeps.backends.worker import command_for
@@ -23,7 +23,7 @@ from sweeps.ledger import Cell, Event, Ledger
 from sweeps.status import State, read_status
 
 
-class Place:
+class Place(Backend):
     """A cluster that exists on paper: what is submitted ends at the third look, as its kind says."""
 
     begins = Event.SUBMITTED
@@ -52,9 +52,6 @@ class Place:
 
     def adopt(self, cell):
         return self._work(cell) if cell.name in self.left else None
-
-    def is_busy(self, cell, history):
-        return False
 
     def stop(self, works, report):
         return not self.keeps
@@ -136,15 +133,21 @@ def worker(folder, cell, project_root, **environment):
     return subprocess.Popen(command, env=os.environ | told)
 
 
+def started_in(folder):
+    """The process of the cell that was started first; waits for it."""
+    while not (started := [event for event in Ledger(folder).events() if event["event"] == Event.STARTED]):
+        time.sleep(0.02)
+    return started[0]["process"]
+
+
 def test_a_cell_has_one_worker_and_sees_no_cluster(tmp_path, project_root):
     folder = tmp_path / "runs"
     cell = Cell(str(folder / "0-fine"), ())
     steps = {"STEP_SECONDS": "0.2", "SLURM_NTASKS": "1", "OMP_NUM_THREADS": "3"}
     both = [worker(folder, cell, project_root, **steps) for _ in range(2)]
-    while not (started := [event for event in Ledger(folder).events() if event["event"] == Event.STARTED]):
-        time.sleep(0.02)
+    process = started_in(folder)
     assert Ledger(folder).is_at_work(cell)
-    assert b"SLURM_NTASKS" not in Path(f"/proc/{started[0]['process']}/environ").read_bytes()
+    assert b"SLURM_NTASKS" not in Path(f"/proc/{process}/environ").read_bytes()
     assert [one.wait(60) for one in both] == [0, 0]
     assert json.loads((folder / "0-fine" / "starts").read_text())["OMP_NUM_THREADS"] == "3"  # and one line
     assert not Ledger(folder).is_at_work(cell)
@@ -154,15 +157,14 @@ def test_a_killed_worker_takes_its_cell_along_and_the_cell_is_busy_until_then(tm
     folder = tmp_path / "runs"
     cell = Cell(str(folder / "0-fine"), ())
     one = worker(folder, cell, project_root, STEP_SECONDS="30")
-    while not (started := [event for event in Ledger(folder).events() if event["event"] == Event.STARTED]):
-        time.sleep(0.02)
-    os.kill(started[0]["process"], signal.SIGSTOP)  # it takes its time to save
-    while Path(f"/proc/{started[0]['process']}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+    process = started_in(folder)
+    os.kill(process, signal.SIGSTOP)  # it takes its time to save
+    while Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "T":
         time.sleep(0.02)
     one.kill()
     one.wait()
     assert Ledger(folder).is_at_work(cell)
-    os.kill(started[0]["process"], signal.SIGCONT)
+    os.kill(process, signal.SIGCONT)
     deadline = time.monotonic() + 60
     while Ledger(folder).is_at_work(cell):
         assert time.monotonic() < deadline

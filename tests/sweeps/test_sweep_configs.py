@@ -109,10 +109,6 @@ def test_every_choice_exists(path):
         assert {name for choice in wanted for name in names(choice)} <= known, group
 
 
-def check(*words: str) -> None:
-    check_command_line(list(words), conf_dir=CONF)
-
-
 def checked(*words: str) -> list[str]:
     """Words that wait for the sweeper."""
     return check_command_line(list(words), conf_dir=CONF)
@@ -121,7 +117,7 @@ def checked(*words: str) -> list[str]:
 @pytest.mark.slow  # tests/launch/test_real_tree.py tries every choice of every sweep by default
 @pytest.mark.parametrize("name", ALL)
 def test_every_sweep_on_file_composes(name):
-    check("-m", f"sweep={name}")
+    checked("-m", f"sweep={name}")
 
 
 def test_a_row_goes_before_the_grid_and_the_keyboard_before_both():
@@ -162,22 +158,22 @@ def test_every_row_meets_every_cell_of_the_grid():
 @pytest.mark.slow
 def test_one_cell_of_a_sweep_runs_without_m_when_all_that_varies_is_said():
     words = ("loss=by_kind", "suite=zh_published", "schedule=serial")
-    check("sweep=domains", *words, "dataset=[simclue,lcqmc]")
+    checked("sweep=domains", *words, "dataset=[simclue,lcqmc]")
     with pytest.raises(UserError, match="a sweep is several runs; add -m"):
-        check("sweep=domains", *words)
+        checked("sweep=domains", *words)
     with pytest.raises(UserError, match="a sweep is several runs; add -m"):
-        check("sweep=domains", "dataset=[lcqmc]")
+        checked("sweep=domains", "dataset=[lcqmc]")
 
 
 def test_mistakes_in_rows_are_found_before_the_first_cell():
     with pytest.raises(UserError, match=r"there is no such row; did you mean qmc-base"):
-        check("-m", "sweep=domains", "hydra.sweeper.only=[qmc-bse]")
+        checked("-m", "sweep=domains", "hydra.sweeper.only=[qmc-bse]")
     with pytest.raises(UserError, match="did you mean lcqmc"):
-        check("-m", "+hydra.sweeper.rows.one='dataset=[lcqcm]'")
+        checked("-m", "+hydra.sweeper.rows.one='dataset=[lcqcm]'")
 
 
 def test_the_mixed_way_and_the_two_losses_are_what_their_comments_say():
-    check("experiment=ce_then_cosent")
+    checked("experiment=ce_then_cosent")
 
 
 MINED = ("dataset=[demo_qmc]", "suite=none", "loss=info_nce")

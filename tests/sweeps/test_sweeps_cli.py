@@ -7,10 +7,11 @@ from rich.cells import cell_len
 from juzhen.cli.main import main
 from juzhen.core.result import Result
 from juzhen.report.collect import collect
-from juzhen.report.compare import compare, compared_lines
+from juzhen.report.compare import compare
+from juzhen.report.comparison import compared_lines
 from juzhen.report.figures import load_published
-from juzhen.report.heatmap import short_label
 from juzhen.report.matrix import build_matrix
+from juzhen.report.picture import short_label
 from juzhen.report.table import heading, shown
 
 
