@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import Callback
+import torch
+from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from pytorch_lightning.strategies import DDPStrategy
+from torch import Tensor
 
 from callbacks.checkpoint_io import AtomicCheckpointIO
 from callbacks.finite_loss import FiniteLoss
@@ -16,7 +18,6 @@ from callbacks.lightning_internals import FreshLogs
 from callbacks.progress import StageProgress
 from callbacks.pruning import pruning
 from callbacks.resume import ResumePoint, ValidationPoints
-from callbacks.selection import BestOnDev, Patience
 from callbacks.snapshot import Snapshots
 from callbacks.snapshots import CHECKPOINTS, clear_away
 from callbacks.tracking import build_loggers
@@ -24,6 +25,27 @@ from conf.job import JobConfig
 from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule
 from juzhen.evaluation.spec import HardwareConfig
+
+BEST, LAST = "best on dev", "last step"
+"""Which weights of a stage were kept, as a Result tells it."""
+
+
+class BestOnDev(ModelCheckpoint):
+    """Keeps the weights with the highest dev score. A validation without one keeps nothing: the last weights stay."""
+
+    def check_monitor_top_k(self, trainer: pl.Trainer, current: Tensor | None = None) -> bool:
+        if current is not None and torch.isnan(current):
+            return False
+        return super().check_monitor_top_k(trainer, current)
+
+
+class Patience(EarlyStopping):
+    """Ends training when the dev score gets no better. A validation without one tells nothing, and does not count."""
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        score = trainer.callback_metrics.get(self.monitor)
+        if score is None or not torch.isnan(score):
+            super().on_validation_end(trainer, pl_module)
 
 
 def build_trainer(

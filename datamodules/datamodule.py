@@ -14,7 +14,6 @@ from torch.utils.data import DataLoader, Dataset
 from conf.duration import Duration
 from conf.job import JobConfig
 from conf.own_classes import own_class
-from datamodules.stages import Stage
 from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
 from juzhen.core.examples import JUDGED, RANKED, Examples
@@ -25,6 +24,28 @@ from juzhen.data.sampler import BatchRows, BatchStream, TokenBudget
 
 OF_ANY_TEXT = "mlm_accuracy"
 """A metric that has no need of gold values or partners."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One fit on one or several datasets, followed by one test. `launch.stages` plans them.
+
+    index     0-based position in the curriculum
+    name      of the stage, for folders and logs
+    datasets  keys of the datasets that are mixed in this stage; empty: nothing is trained
+    history   what was trained on up to and including this stage, oldest first: keys of datasets, or "a+b" for a
+              mixture that is one stage of several
+    """
+
+    index: int
+    name: str
+    datasets: tuple[str, ...]
+    history: tuple[str, ...]
+
+
+def only_stage(datasets: Sequence[str]) -> Stage:
+    """The one stage of a mixture of `datasets`; nothing is trained without any."""
+    return Stage(0, "+".join(datasets) or "untrained", tuple(datasets), tuple(datasets))
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from torch import nn
 from callbacks.trainer import chosen_callbacks
 from conf.job import JobConfig
 from conf.own_classes import own_class
-from datamodules.datamodule import SentenceDataModule
-from datamodules.stages import Stage
+from datamodules.datamodule import SentenceDataModule, Stage
 from juzhen.data.leaks import SeenRows
 from juzhen.data.loading import JobData, Known, load_job_data
 from juzhen.encoders.locate import ENCODER_FOLDER

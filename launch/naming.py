@@ -25,7 +25,6 @@ from juzhen.core.named import (
 )
 from juzhen.encoders.layout import read_layout
 from juzhen.encoders.locate import encoder_source
-from launch.language import with_language
 
 
 def run_key(config: Mapping[str, Any] | DictConfig) -> str:
@@ -84,6 +83,29 @@ def deciding_model(model: Mapping[str, Any]) -> dict[str, Any]:
         with suppress(UserError):  # a teacher that is not there is told of by the job
             deciding["teacher"] = _weights_digest(Path(encoder_source(deciding["teacher"])))
     return deciding
+
+
+def with_language(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the model, `language` filled in by the sets of the job where it is null and they agree.
+
+    The sets that are learnt from decide; where nothing is learnt, those that are evaluated on. A set of translations
+    counts for both of its languages. Languages whose templates are the same, as those of model=simcse are, agree.
+    """
+    model = dict(config.get("model") or {})
+    if model.get("language", "") is not None:
+        return model
+    sets = config.get("dataset") or config.get("evaluate") or {}
+    spoken = [word for one in sets.values() for word in (one.get("language") or "").split("-")]
+    known = [language for language in dict.fromkeys(spoken) if language in model["templates"]]
+    texts = [_templates_in_use(model, language) for language in known]
+    if known and all(one == texts[0] for one in texts):
+        model["language"] = known[0]
+    return model
+
+
+def _templates_in_use(model: Mapping[str, Any], language: str) -> dict[str, Any]:
+    own = model["templates"][language]
+    return {view: text for view, text in own.items() if view != "negative" or model["use_negative"]}
 
 
 def deciding_augmentation(settings: Mapping[str, Any]) -> dict[str, Any]:

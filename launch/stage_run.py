@@ -23,8 +23,7 @@ from callbacks.trainer import build_trainer
 from callbacks.training_record import best_weights, describe_training
 from conf.job import JobConfig
 from conf.own_classes import own_class
-from datamodules.datamodule import SentenceDataModule
-from datamodules.stages import Stage
+from datamodules.datamodule import SentenceDataModule, Stage
 from juzhen.core.environment import describe_environment
 from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS
 from juzhen.core.result import Result, Score

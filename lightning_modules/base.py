@@ -189,7 +189,7 @@ class SentenceModule(pl.LightningModule):
         chosen = [
             values[key] for one in selection.sets if (key := f"dev/{one.name}/{selection.metric}") in values
         ]
-        # No defined correlation (constant scores) is no number: `callbacks/selection.py` chooses nothing by it.
+        # No defined correlation (constant scores) is no number: `callbacks/trainer.py` chooses nothing by it.
         self.log(selection.key, float(np.mean(chosen)) if chosen else math.nan, prog_bar=True)
 
     def on_test_epoch_end(self) -> None:

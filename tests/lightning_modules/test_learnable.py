@@ -8,8 +8,7 @@ from jobs import typed_job
 from test_broken_inputs import GOOD, OWN, Desk, says
 
 from conf.job import SetConfig
-from datamodules.datamodule import SentenceDataModule
-from datamodules.stages import only_stage
+from datamodules.datamodule import SentenceDataModule, only_stage
 from juzhen.core.errors import UserError
 from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
 from juzhen.data.loading import JobData
