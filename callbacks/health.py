@@ -39,7 +39,9 @@ class SpaceMeter:
 
     def measure(self) -> dict[str, float | None]:
         """Name → number; None where one is not defined for this probe. Raises UserError for NaN and infinity."""
-        self._embeddings = self._encode()
+        self._embeddings = np.empty((len(self._probe.sentences), self._encoder.dim), dtype=np.float32)
+        for rows, token_lists in self._batches:
+            self._embeddings[rows] = self._encoder.infer(self._encoder.collate(token_lists))
         if not np.isfinite(self._embeddings).all():
             raise UserError(
                 "the embeddings of dev sentences are no finite numbers any more: training has left what the precision "
@@ -56,12 +58,6 @@ class SpaceMeter:
     def _cosines(self) -> np.ndarray:
         first, second = unit(self._embeddings)[self._probe.pairs]
         return np.einsum("rd,rd->r", first, second)
-
-    def _encode(self) -> np.ndarray:
-        embeddings = np.empty((len(self._probe.sentences), self._encoder.dim), dtype=np.float32)
-        for rows, token_lists in self._batches:
-            embeddings[rows] = self._encoder.infer(self._encoder.collate(token_lists))
-        return embeddings
 
 
 class SpaceHealth(pl.Callback):

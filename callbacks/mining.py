@@ -137,9 +137,8 @@ class NegativeMining(pl.Callback):
         if self.beside and trainer.is_global_zero:
             self._second = MiningBeside(stage_folder(trainer) / "mining")
             if self._begun_at is not None:
-                self._second.go_on(
-                    self._requests(trainer, pl_module, self._begun_at), device=str(pl_module.device)
-                )
+                requests = self._requests(trainer, pl_module, self._begun_at)
+                self._second.go_on(requests, device=str(pl_module.device))
         self._mine_if_due(trainer, pl_module)
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: BiEncoder, *step: Any) -> None:
@@ -194,8 +193,9 @@ class NegativeMining(pl.Callback):
             return
         self.times += 1
         stale = step - begun_at if self.beside and begun_at is not None else 0
-        for name, rows in self._rows.items():
-            self._tell(trainer, name, rows, found[name], seconds=lasted, stale_steps=stale)
+        if trainer.is_global_zero:
+            for name, one in found.items():
+                self._tell(trainer, name, one, lasted, stale)
         self._found = found
         self._put_in_force(trainer)
 
@@ -228,32 +228,20 @@ class NegativeMining(pl.Callback):
         for name, found in self._found.items():
             trainer.datamodule.train[name] = self._rows[name].with_negatives(found)
 
-    def _tell(
-        self,
-        trainer: pl.Trainer,
-        name: str,
-        rows: MinedRows,
-        found: InForce,
-        *,
-        seconds: float,
-        stale_steps: int,
-    ) -> None:
-        if not trainer.is_global_zero:
-            return
+    def _tell(self, trainer: pl.Trainer, name: str, found: InForce, seconds: float, stale: int) -> None:
         is_there = found.documents >= 0
         told = {
             "seconds": round(seconds, 3),
-            "changed_rows": rows.changed(self._found.get(name), found),
+            "changed_rows": self._rows[name].changed(self._found.get(name), found),
             "score": float(found.scores.mean(where=is_there)),
             "hard_share": float(found.is_hard.mean()),
             "missing_share": float(1 - is_there.mean()),
-            "stale_steps": stale_steps,
+            "stale_steps": stale,
         }
         append_line(trainer, MINING_FILE, {"set": name, **told})
         for logger in trainer.loggers:
-            logger.log_metrics(
-                {f"mining/{name}/{key}": value for key, value in told.items()}, trainer.global_step
-            )
+            values = {f"mining/{name}/{key}": value for key, value in told.items()}
+            logger.log_metrics(values, trainer.global_step)
 
 
 class Phases:

@@ -15,7 +15,7 @@ from juzhen.core.errors import nearest
 from juzhen.core.examples import Kind
 from juzhen.core.secrets import NO_SECRETS, place_of_secret
 from juzhen.core.texts import short
-from launch.explain import ConfigError, broken_reference, unknown_key, wrong_type
+from launch.explain import ConfigError, broken_reference, leaves, unknown_key, wrong_type
 from launch.naming import register_resolvers, with_language
 from launch.set_files import spelt_sets
 from launch.signatures import check_target
@@ -95,18 +95,9 @@ def explained() -> Iterator[None]:
 
 
 def _require_complete(job: DictConfig) -> None:
-    if missing := sorted(_missing(job, "")):
+    if missing := sorted(key for key, value in leaves(OmegaConf.to_container(job)) if value == "???"):
         example = EXAMPLES.get(missing[0], f"python train.py {missing[0]}=<value>")
         raise ConfigError(f"{missing[0]} is not set; for example: {example}")
-
-
-def _missing(node: DictConfig, path: str) -> Iterator[str]:
-    """Keys whose value is ???. Follows no interpolation, which OmegaConf.missing_keys does."""
-    for key in node:
-        if OmegaConf.is_missing(node, key):
-            yield f"{path}{key}"
-        elif not OmegaConf.is_interpolation(node, key) and isinstance(node[key], DictConfig):
-            yield from _missing(node[key], f"{path}{key}.")
 
 
 def _check_forms(value: Any, hint: Any, key: str) -> None:

@@ -97,15 +97,14 @@ def with_language(config: Mapping[str, Any]) -> dict[str, Any]:
     sets = config.get("dataset") or config.get("evaluate") or {}
     spoken = [word for one in sets.values() for word in (one.get("language") or "").split("-")]
     known = [language for language in dict.fromkeys(spoken) if language in model["templates"]]
-    texts = [_templates_in_use(model, language) for language in known]
+    unused = () if model.get("use_negative") else ("negative",)
+    texts = [
+        {view: text for view, text in model["templates"][language].items() if view not in unused}
+        for language in known
+    ]
     if known and all(one == texts[0] for one in texts):
         model["language"] = known[0]
     return model
-
-
-def _templates_in_use(model: Mapping[str, Any], language: str) -> dict[str, Any]:
-    own = model["templates"][language]
-    return {view: text for view, text in own.items() if view != "negative" or model["use_negative"]}
 
 
 def deciding_augmentation(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -161,19 +160,14 @@ def run_name(config: Mapping[str, Any]) -> str:
         joined = f"{datasets[0]}+{len(datasets) - 1}more"
     model = config["model"].get("variant") or name_of(config["model"])
     loss = name_of(config["loss"])
-    trains, uses_loss = _learning(config["model"].get("_target_"))
+    trains, uses_loss = True, True
+    with suppress(UserError):  # a model that is not there is told of in other places
+        if is_own(target := config["model"].get("_target_")):
+            told = declared(target)
+            trains, uses_loss = told.trains is not False, told.uses_loss
     learns = trains and bool(config.get("dataset"))
     words = [*([joined] if trains else []), model, *([loss] if learns and uses_loss else [])]
     return f"{'-'.join(words)}-s{config.get('seed')}"
-
-
-def _learning(target: str | None) -> tuple[bool, bool]:
-    """Whether a model learns, and by a loss; of one that is not there, which is told in other places, both."""
-    try:
-        model = declared(target) if is_own(target) else None
-    except UserError:
-        model = None
-    return (True, True) if model is None else (model.trains is not False, model.uses_loss)
 
 
 def register_resolvers() -> None:

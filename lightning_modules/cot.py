@@ -24,6 +24,7 @@ from juzhen.encoders.sentence_encoder import PromptEncoder
 from juzhen.losses.loss import LossOutput
 from juzhen.metrics.geometry import mean_cosine
 from lightning_modules.biencoder import BiEncoder
+from lightning_modules.chosen_losses import Match
 
 log = logging.getLogger(__name__)
 
@@ -77,12 +78,12 @@ class CotEncoder(BiEncoder):
         self.collate = PromptCollator(self.tokenize, self.encoder)
 
     @classmethod
-    def check(cls, job: JobConfig, losses: Mapping[str, tuple[Kind, Mapping[str, Any]]]) -> None:
-        super().check(job, losses)
+    def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
+        super().check(job, matches)
         if not job.dataset:
             return  # templates are those of the folder, where it has some
         views = Prompts.of(job.model).views
-        for _, loss in losses.values():
+        for loss in (match.loss for match in matches.values()):
             if "positive" not in views:
                 raise UserError(
                     f"model.templates.{job.model['language']}.positive: training needs a template for the positive"

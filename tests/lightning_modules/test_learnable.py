@@ -55,7 +55,7 @@ def told(job, losses, loss, *sets, dev=(0.0, 1.0), training=None, **groups):
     dev = [rows_of(Kind.SCORED_PAIR, targets=dev, name=one.name, split="dev") for one in sets] if dev else []
     data = JobData({one.name: one for one in sets}, dev)
     rows = SentenceDataModule(data, only_stage([one.name for one in sets]), job=job)
-    return check_learnable(job, rows, {one.name: Match(one.name, one.kind, losses[loss]) for one in sets})
+    return check_learnable(job, rows, {one.name: Match(one.kind, losses[loss]) for one in sets})
 
 
 GRADED, BINARY, PAIRS, TRIPLETS = Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.POSITIVE_PAIR, Kind.TRIPLET
