@@ -28,15 +28,13 @@ class FiniteLoss(pl.Callback):
     ) -> None:
         if pl_module.device.type != "cpu" and trainer.global_step % self.every_steps:
             return
-        if not torch.isfinite(loss):
-            raise UserError(self._message(trainer, loss))
-
-    def _message(self, trainer: pl.Trainer, loss: torch.Tensor) -> str:
+        if torch.isfinite(loss):
+            return
         examples = trainer.datamodule.train[self._batch.task]
         rows = self._batch.rows.tolist()
         lines = rows if examples.lines is None else examples.lines[rows].tolist()
         shown = ", ".join(map(str, sorted(lines)[:8])) + (" …" if len(lines) > 8 else "")
-        return (
+        raise UserError(
             f"the loss is {loss.item()} at step {trainer.global_step} on {self._batch.task} (lines {shown} of its "
             f"training file). The last checkpoint is intact. Usual causes: optimizer.lr too high, "
             f"a temperature close to 0, or 16-bit precision (hardware.precision=32-true)."

@@ -5,18 +5,58 @@ import logging
 import time
 from typing import Any, Literal
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
 
 from callbacks.resume import stage_folder
 from juzhen.core.errors import UserError
+from juzhen.data.probe import Probe
+from juzhen.encoders import SentenceEncoder
+from juzhen.encoders.texts import batches_by_length
 from juzhen.losses.options import number, whole_number
+from juzhen.metrics.distribution import POSITIVE_ABOVE, score_distribution
+from juzhen.metrics.geometry import measure_space, score_histograms, unit
 from lightning_modules.biencoder import BiEncoder
-from lightning_modules.space import Probe, SpaceMeter
 
 log = logging.getLogger(__name__)
 
 HEALTH_FILE = "health.jsonl"
+NUM_BINS = 40
+
+
+class SpaceMeter:
+    """Measures one encoder's space on a probe, again and again while it learns."""
+
+    def __init__(self, encoder: SentenceEncoder, probe: Probe, *, batch_tokens: int) -> None:
+        self._encoder = encoder
+        self._probe = probe
+        table = encoder.tokenize(probe.sentences)
+        self._batches = [
+            (rows, table[rows]) for rows in batches_by_length(table.lengths, batch_tokens=batch_tokens)
+        ]
+
+    def measure(self) -> dict[str, float | None]:
+        """Name → number; None where one is not defined for this probe. Raises UserError for NaN and infinity."""
+        self._embeddings = np.empty((len(self._probe.sentences), self._encoder.dim), dtype=np.float32)
+        for rows, token_lists in self._batches:
+            self._embeddings[rows] = self._encoder.infer(self._encoder.collate(token_lists))
+        if not np.isfinite(self._embeddings).all():
+            raise UserError(
+                "the embeddings of dev sentences are no finite numbers any more: training has left what the precision "
+                "can hold. Usual causes: optimizer.lr too high, or 16-bit precision (hardware.precision=32-true)"
+            )
+        pairs, grades = self._probe.pairs, self._probe.grades
+        spread = score_summary(self._cosines(), grades, called="cosine")
+        return measure_space(self._embeddings, pairs=pairs, grades=grades) | spread
+
+    def histogram(self) -> dict[str, list[float]]:
+        """Cosines of positive and of other pairs, counted in bins, as last measured."""
+        return score_counts(self._cosines(), self._probe.grades, low=-1, high=1)
+
+    def _cosines(self) -> np.ndarray:
+        first, second = unit(self._embeddings)[self._probe.pairs]
+        return np.einsum("rd,rd->r", first, second)
 
 
 class SpaceHealth(pl.Callback):
@@ -83,6 +123,31 @@ class SpaceHealth(pl.Callback):
         else:
             return
         collapsed("embeddings", step, symptom, key="callbacks.space_health", then=self.on_collapse)
+
+
+def score_summary(scores: np.ndarray, grades: np.ndarray, *, called: str) -> dict[str, float | None]:
+    """What `score_distribution` gives, and the mean score of positives, of other pairs, and the gap between them.
+
+    called  what scores are called in the names of these numbers: score, cosine
+
+    None where there are no positives, or no others.
+    """
+    is_positive = grades > POSITIVE_ABOVE
+    positive, negative = (
+        float(scores[chosen].mean()) if chosen.any() else None for chosen in (is_positive, ~is_positive)
+    )
+    found = {name.removeprefix("score_"): value for name, value in score_distribution(scores, grades).items()}
+    found |= {"of_positives": positive, "of_negatives": negative}
+    found["gap"] = None if positive is None or negative is None else positive - negative
+    return {f"{called}_{name}": value for name, value in found.items()}
+
+
+def score_counts(
+    scores: np.ndarray, grades: np.ndarray, *, low: float, high: float
+) -> dict[str, list[float]]:
+    """Scores of positive and of other pairs, counted in NUM_BINS bins from `low` to `high`."""
+    edges, positives, others = score_histograms(scores, grades, num_bins=NUM_BINS, low=low, high=high)
+    return {"edges": edges.round(6).tolist(), "positives": positives.tolist(), "negatives": others.tolist()}
 
 
 def log_health(module: pl.LightningModule, found: dict[str, float | None]) -> None:

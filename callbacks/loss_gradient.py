@@ -55,7 +55,12 @@ class LossGradient(pl.Callback):
         if not watched:
             return
         square = sum(_square(*one) for one in watched)
-        length = trainer.strategy.reduce(square, reduce_op="sum").sqrt().item() * _undone(trainer)
+        length = trainer.strategy.reduce(square, reduce_op="sum").sqrt().item()
+        # Back to the gradient of the batch's loss, which is divided by accumulation, and scaled for float16. Each
+        # process has the sum over processes, of equal losses, of the gradient of its own rows.
+        scaler = getattr(trainer.precision_plugin, "scaler", None)
+        scale = 1.0 if scaler is None else scaler.get_scale()
+        length *= trainer.accumulate_grad_batches / scale / trainer.world_size
         pl_module.log(f"train/{self._task}/loss_gradient", length, batch_size=1, rank_zero_only=False)
         if pl_module.losses[self._task].compares:
             self._judge(self._task, length, trainer.global_step)
@@ -82,13 +87,3 @@ def _square(values: Float[Tensor, "rows *numbers"], are_embeddings: bool) -> Flo
     if are_embeddings:
         gradient = gradient * values.float().norm(dim=-1, keepdim=True)
     return gradient.square().sum()
-
-
-def _undone(trainer: pl.Trainer) -> float:
-    """What brings a gradient back to that of the batch's loss: it is divided by accumulation, and scaled for float16.
-
-    Each process has the sum over processes, of equal losses, of the gradient of its own rows.
-    """
-    scaler = getattr(trainer.precision_plugin, "scaler", None)
-    scale = 1.0 if scaler is None else scaler.get_scale()
-    return trainer.accumulate_grad_batches / scale / trainer.world_size

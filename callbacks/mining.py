@@ -1,7 +1,9 @@
 """Hard negatives by the weights as they are now, again and again while they learn."""
 
+import math
 import shutil
 import time
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,14 +14,13 @@ import torch
 
 from callbacks.health import append_line
 from callbacks.lightning_internals import is_between_steps
-from callbacks.mining_phases import Phases
 from callbacks.resume import stage_folder
 from conf.declared import declared
 from conf.job import JobConfig
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind
 from juzhen.core.named import name_of
-from juzhen.losses.options import whole_number
+from juzhen.losses.options import number, whole_number
 from juzhen.mining.beside import MiningBeside
 from juzhen.mining.in_training import InForce, MinedRows, Request
 from juzhen.mining.options import MiningOptions
@@ -40,7 +41,7 @@ class NegativeMining(pl.Callback):
     the first one mines for all.
 
     phases, every_steps, hard_share  when it is due, and the share of hard negatives; the others are drawn at random
-                 (`callbacks.mining_phases.Phases`)
+                 (`Phases`)
     hard_at_most hard negatives of a row; null: as many as the share says
     beside       true: a second process mines with the weights of a step while training goes on, and what it finds comes
                  into force at the next mining, which waits for it (Xiong et al. 2021, https://arxiv.org/abs/2007.00808)
@@ -136,9 +137,8 @@ class NegativeMining(pl.Callback):
         if self.beside and trainer.is_global_zero:
             self._second = MiningBeside(stage_folder(trainer) / "mining")
             if self._begun_at is not None:
-                self._second.go_on(
-                    self._requests(trainer, pl_module, self._begun_at), device=str(pl_module.device)
-                )
+                requests = self._requests(trainer, pl_module, self._begun_at)
+                self._second.go_on(requests, device=str(pl_module.device))
         self._mine_if_due(trainer, pl_module)
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: BiEncoder, *step: Any) -> None:
@@ -193,8 +193,9 @@ class NegativeMining(pl.Callback):
             return
         self.times += 1
         stale = step - begun_at if self.beside and begun_at is not None else 0
-        for name, rows in self._rows.items():
-            self._tell(trainer, name, rows, found[name], seconds=lasted, stale_steps=stale)
+        if trainer.is_global_zero:
+            for name, one in found.items():
+                self._tell(trainer, name, one, lasted, stale)
         self._found = found
         self._put_in_force(trainer)
 
@@ -227,29 +228,66 @@ class NegativeMining(pl.Callback):
         for name, found in self._found.items():
             trainer.datamodule.train[name] = self._rows[name].with_negatives(found)
 
-    def _tell(
-        self,
-        trainer: pl.Trainer,
-        name: str,
-        rows: MinedRows,
-        found: InForce,
-        *,
-        seconds: float,
-        stale_steps: int,
-    ) -> None:
-        if not trainer.is_global_zero:
-            return
+    def _tell(self, trainer: pl.Trainer, name: str, found: InForce, seconds: float, stale: int) -> None:
         is_there = found.documents >= 0
         told = {
             "seconds": round(seconds, 3),
-            "changed_rows": rows.changed(self._found.get(name), found),
+            "changed_rows": self._rows[name].changed(self._found.get(name), found),
             "score": float(found.scores.mean(where=is_there)),
             "hard_share": float(found.is_hard.mean()),
             "missing_share": float(1 - is_there.mean()),
-            "stale_steps": stale_steps,
+            "stale_steps": stale,
         }
         append_line(trainer, MINING_FILE, {"set": name, **told})
         for logger in trainer.loggers:
-            logger.log_metrics(
-                {f"mining/{name}/{key}": value for key, value in told.items()}, trainer.global_step
+            values = {f"mining/{name}/{key}": value for key, value in told.items()}
+            logger.log_metrics(values, trainer.global_step)
+
+
+class Phases:
+    """Training in phases, each with its own time between two minings and its own rise of the share of hard negatives.
+
+    ends         shares of training at which phases end, rising to 1
+    every_steps  optimizer steps between two minings, of each phase; None: there is one alone, before the first step
+    hard_share   at the start and at the end of each phase, and in between along a line
+    key          what the configuration calls them, for messages
+
+    Raises UserError for a number out of its range, and where there are not as many as there are phases.
+    """
+
+    def __init__(
+        self,
+        ends: Sequence[float],
+        every_steps: Sequence[int] | None,
+        hard_share: Sequence[float],
+        *,
+        key: str,
+    ) -> None:
+        self.ends = [number(f"{key}.phases", one, low=0.0, high=1.0, open_low=True) for one in ends]
+        if self.ends != sorted(set(self.ends)) or self.ends[-1:] != [1.0]:
+            raise UserError(
+                f"{key}.phases={list(ends)}: expected shares of training that rise to 1, such as [0.3, 0.7, 1]"
             )
+        _require_count(f"{key}.hard_share", hard_share, len(ends) + 1)
+        self.hard_shares = [number(f"{key}.hard_share", one, low=0.0, high=1.0) for one in hard_share]
+        self.every_steps = None
+        if every_steps is not None:
+            _require_count(f"{key}.every_steps", every_steps, len(ends))
+            self.every_steps = [whole_number(f"{key}.every_steps", one, low=1) for one in every_steps]
+
+    def due(self, step: int, total_steps: int) -> bool:
+        """Before the first step, at the start of each phase, and every so many steps from there."""
+        if self.every_steps is None or step >= total_steps:
+            return step == 0
+        starts = [math.ceil(end * total_steps) for end in (0.0, *self.ends[:-1])]
+        phase = bisect_right(starts, step) - 1
+        return (step - starts[phase]) % self.every_steps[phase] == 0
+
+    def hard_share(self, step: int, total_steps: int) -> float:
+        """Of the negatives that are mined at a step."""
+        return float(np.interp(step / total_steps, [0.0, *self.ends], self.hard_shares))
+
+
+def _require_count(key: str, values: Sequence[float], count: int) -> None:
+    if len(values) != count:
+        raise UserError(f"{key}={list(values)}: expected {count} numbers, as there are phases")

@@ -66,7 +66,7 @@ class PruneOnDev(Checkpoint):
     def _report(self, validation: int, score: float) -> bool:
         """True when the pruner would end the trial. A trial that the search has given up is told nothing.
 
-        Nor is one of which this validation has no score (`callbacks/selection.py`).
+        Nor is one of which this validation has no score (`callbacks/trainer.py`).
         """
         trial = self._storage.get_trial(self._trial)
         if trial.state.is_finished() or math.isnan(score):

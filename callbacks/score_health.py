@@ -5,10 +5,9 @@ from typing import Literal
 import numpy as np
 import pytorch_lightning as pl
 
-from callbacks.health import append_line, collapsed, gradient_norms, log_health
+from callbacks.health import append_line, collapsed, gradient_norms, log_health, score_counts, score_summary
 from juzhen.losses.options import number
 from lightning_modules.base import SentenceModule
-from lightning_modules.score_summary import score_counts, score_summary
 
 SCORES_FILE = "scores.jsonl"
 

@@ -8,7 +8,6 @@ import mmap
 import os
 import struct
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -106,7 +105,20 @@ class Snapshot:
 
 def snapshots(folder: Path) -> list[Snapshot]:
     """All snapshots of a folder, the one written last first."""
-    return sorted(_read_all(folder), key=lambda one: -one.written_at)
+    found = []
+    for path in folder.glob(f"*{SUFFIX}"):
+        with suppress(OSError), path.open("rb") as file:
+            told = path.stat()
+            page = file.read(HEADER_BYTES)
+            is_held = not lock(file.fileno())  # its process lives
+            owner, steps = None, None
+            with suppress(ValueError, KeyError, TypeError, RecursionError, struct.error):
+                owner = Path(read_header(page)["owner"])
+                steps = read_told(page)[2]
+            use = Use.KEPT if _is_wanted(path, owner, told.st_mtime) else Use.ABANDONED
+            use = Use.AT_WORK if is_held else use
+            found.append(Snapshot(path, owner, steps, told.st_blocks * 512, told.st_mtime, use))
+    return sorted(found, key=lambda one: -one.written_at)
 
 
 def clear_away(folder: Path, *, keep_bytes: float = float("inf")) -> None:
@@ -123,29 +135,6 @@ def delete(snapshot: Snapshot) -> None:
     with suppress(OSError), snapshot.path.open("rb") as file:
         if lock(file.fileno()):
             snapshot.path.unlink(missing_ok=True)
-
-
-def _read_all(folder: Path) -> Iterator[Snapshot]:
-    for path in folder.glob(f"*{SUFFIX}"):
-        with suppress(OSError), path.open("rb") as file:
-            told = path.stat()
-            page = file.read(HEADER_BYTES)
-            is_held = not lock(file.fileno())  # its process lives
-            owner, steps = _owner_and_steps(page)
-            use = Use.KEPT if _is_wanted(path, owner, told.st_mtime) else Use.ABANDONED
-            use = Use.AT_WORK if is_held else use
-            yield Snapshot(path, owner, steps, told.st_blocks * 512, told.st_mtime, use)
-
-
-def _owner_and_steps(page: bytes) -> tuple[Path | None, int | None]:
-    try:
-        owner = Path(read_header(page)["owner"])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None, None
-    try:
-        return owner, read_told(page)[2]
-    except (ValueError, struct.error):
-        return owner, None
 
 
 def _is_wanted(path: Path, owner: Path | None, written_at: float) -> bool:

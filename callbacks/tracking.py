@@ -3,14 +3,15 @@
 import logging
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
 
 from callbacks.lightning_internals import without_anonymous
-from conf.job import LoggerConfig
+from conf.job import JobConfig
+from datamodules.datamodule import Stage
 from juzhen.core.errors import UserError
 from juzhen.core.network import wandb_problem
 from juzhen.core.secrets import redacted
@@ -19,39 +20,29 @@ log = logging.getLogger(__name__)
 
 
 def build_loggers(
-    config: LoggerConfig,
-    folder: Path,
-    *,
-    name: str,
-    group: str,
-    job_type: str,
-    run_id: str,
-    settings: Mapping[str, Any],
-    tags: Sequence[str],
+    job: JobConfig, stage: Stage, folder: Path, *, run_id: str, settings: Mapping[str, Any]
 ) -> list[Logger]:
     """The loggers of a stage.
 
-    group     what W&B puts the run with, unless the configuration says another one
-    job_type  train or evaluate
     run_id    the same for the same configuration, so that a resumed run goes on in its W&B run
     settings  plain containers only: what W&B stores as the configuration
     """
-    loggers: list[Logger] = []
+    config, loggers = job.logger, []
     if config.csv:
         sessions = folder / "metrics"
         session = len(list(sessions.iterdir())) if sessions.exists() else 0
         loggers.append(CSVLogger(folder, name="metrics", version=str(session)))
-    mode = wandb_mode(config.wandb)
+    mode, of_all_seeds = wandb_mode(config.wandb), job.name.removesuffix(f"-s{job.seed}")
     if mode != "off":
         os.environ.setdefault("WANDB_SILENT", "true")
         wandb = WandbLogger(
-            name=name,
+            name=job.name if not stage.index else f"{job.name}/{stage.name}",
             save_dir=folder,
             project=config.project,
             entity=config.entity,
-            group=config.group or group,
-            job_type=job_type,
-            tags=redacted([*config.tags, *tags]),
+            group=config.group or of_all_seeds,
+            job_type="train" if stage.datasets else "evaluate",
+            tags=redacted([*config.tags, *stage.history]),
             id=run_id,
             resume="allow",
             offline=mode == "offline",

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import Callback
+import torch
+from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from pytorch_lightning.strategies import DDPStrategy
+from torch import Tensor
 
 from callbacks.checkpoint_io import AtomicCheckpointIO
 from callbacks.finite_loss import FiniteLoss
@@ -16,7 +18,6 @@ from callbacks.lightning_internals import FreshLogs
 from callbacks.progress import StageProgress
 from callbacks.pruning import pruning
 from callbacks.resume import ResumePoint, ValidationPoints
-from callbacks.selection import BestOnDev, Patience
 from callbacks.snapshot import Snapshots
 from callbacks.snapshots import CHECKPOINTS, clear_away
 from callbacks.tracking import build_loggers
@@ -24,6 +25,38 @@ from conf.job import JobConfig
 from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule
 from juzhen.evaluation.spec import HardwareConfig
+
+HARMLESS = (
+    ".isinstance.treespec, LeafSpec",  # torch talking to Lightning
+    "You're resuming from a checkpoint that ended before the epoch ended",  # our stream starts where it stopped
+    "Checkpoint directory .* exists and is not empty",  # that is what resuming means
+    "The number of training batches .* is smaller than the logging interval",
+    "It is recommended to use `self.log.*sync_dist=True",  # every process scores all rows: the values are equal
+    "torch.distributed.nn.functional.all_gather is deprecated",  # Lightning talking to torch
+    ".*does not have many workers which may be a bottleneck",  # rows are tokenised once, before the first step
+)
+"""Warnings that do not apply."""
+
+BEST, LAST = "best on dev", "last step"
+"""Which weights of a stage were kept, as a Result tells it."""
+
+
+class BestOnDev(ModelCheckpoint):
+    """Keeps the weights with the highest dev score. A validation without one keeps nothing: the last weights stay."""
+
+    def check_monitor_top_k(self, trainer: pl.Trainer, current: Tensor | None = None) -> bool:
+        if current is not None and torch.isnan(current):
+            return False
+        return super().check_monitor_top_k(trainer, current)
+
+
+class Patience(EarlyStopping):
+    """Ends training when the dev score gets no better. A validation without one tells nothing, and does not count."""
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        score = trainer.callback_metrics.get(self.monitor)
+        if score is None or not torch.isnan(score):
+            super().on_validation_end(trainer, pl_module)
 
 
 def build_trainer(
@@ -39,13 +72,20 @@ def build_trainer(
 
     folder  where loggers write, and weights go unless `checkpoints` is another place
     """
-    quieten_lightning()
-    hardware = job.hardware
+    # A person must know what is left; advertisements, listings of devices and what does not apply are dropped.
+    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+    for message in HARMLESS:
+        warnings.filterwarnings("ignore", message=message)
+    hardware, strategy = job.hardware, job.hardware.strategy
+    if strategy == "ddp":
+        # Processes may have different numbers of evaluation batches, and broadcasting buffers at each of them would
+        # then never end; encoders have only constant ones. In a mixture a step leaves the heads of other losses unused.
+        strategy = DDPStrategy(broadcast_buffers=False, find_unused_parameters=len(data.train) > 1)
     return pl.Trainer(
         accelerator=hardware.accelerator,
         devices=hardware.devices,
         num_nodes=hardware.num_nodes,
-        strategy=build_strategy(hardware.strategy, is_mixture=len(data.train) > 1),
+        strategy=strategy,
         precision=hardware.precision,
         max_epochs=1,
         accumulate_grad_batches=job.training.accumulate,
@@ -61,28 +101,8 @@ def build_trainer(
             *build_callbacks(job, data, checkpoints or folder / CHECKPOINTS),
             *pruning(job, folder, monitor=data.selection.key),
         ],
-        logger=build_loggers(
-            job.logger,
-            folder,
-            name=job.name if not data.stage.index else f"{job.name}/{data.stage.name}",
-            group=job.name.removesuffix(f"-s{job.seed}"),  # seeds of one setting stand together
-            job_type="train" if data.train else "evaluate",
-            run_id=run_id,
-            settings=settings,
-            tags=[*data.stage.history],
-        ),
+        logger=build_loggers(job, data.stage, folder, run_id=run_id, settings=settings),
     )
-
-
-def build_strategy(name: str, *, is_mixture: bool) -> str | DDPStrategy:
-    """How processes share a step: Lightning's own choice by name, except that `ddp` is fitted to what we do with it.
-
-    Processes may have different numbers of evaluation batches, and broadcasting buffers at each of them would
-    then never end; encoders have only constant ones. In a mixture a step leaves the heads of other losses unused.
-    """
-    if name != "ddp":
-        return name
-    return DDPStrategy(broadcast_buffers=False, find_unused_parameters=is_mixture)
 
 
 def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path) -> list[Callback]:
@@ -135,21 +155,3 @@ def build_snapshots(hardware: HardwareConfig, checkpoints: Path) -> Snapshots | 
     if snapshots.folder is not None:
         clear_away(snapshots.folder, keep_bytes=snapshots.keep_bytes)  # also where this run will write none
     return snapshots
-
-
-HARMLESS = (
-    ".isinstance.treespec, LeafSpec",  # torch talking to Lightning
-    "You're resuming from a checkpoint that ended before the epoch ended",  # our stream starts where it stopped
-    "Checkpoint directory .* exists and is not empty",  # that is what resuming means
-    "The number of training batches .* is smaller than the logging interval",
-    "It is recommended to use `self.log.*sync_dist=True",  # every process scores all rows: the values are equal
-    "torch.distributed.nn.functional.all_gather is deprecated",  # Lightning talking to torch
-    ".*does not have many workers which may be a bottleneck",  # rows are tokenised once, before the first step
-)
-
-
-def quieten_lightning() -> None:
-    """Leaves what a person must know; drops advertisements, device listings and warnings that do not apply."""
-    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
-    for message in HARMLESS:
-        warnings.filterwarnings("ignore", message=message)

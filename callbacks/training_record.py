@@ -8,9 +8,9 @@ import pytorch_lightning as pl
 from callbacks.mining import NegativeMining
 from callbacks.peak_memory import PeakMemory
 from callbacks.resume import ResumePoint
-from callbacks.selection import BEST, LAST, BestOnDev
 from callbacks.set_counts import SetCounts
 from callbacks.throughput import Throughput
+from callbacks.trainer import BEST, LAST, BestOnDev
 from datamodules.datamodule import SentenceDataModule
 
 

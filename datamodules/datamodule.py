@@ -14,7 +14,6 @@ from torch.utils.data import DataLoader, Dataset
 from conf.duration import Duration
 from conf.job import JobConfig
 from conf.own_classes import own_class
-from datamodules.stages import Stage
 from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
 from juzhen.core.examples import JUDGED, RANKED, Examples
@@ -25,6 +24,28 @@ from juzhen.data.sampler import BatchRows, BatchStream, TokenBudget
 
 OF_ANY_TEXT = "mlm_accuracy"
 """A metric that has no need of gold values or partners."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One fit on one or several datasets, followed by one test. `launch.stages` plans them.
+
+    index     0-based position in the curriculum
+    name      of the stage, for folders and logs
+    datasets  keys of the datasets that are mixed in this stage; empty: nothing is trained
+    history   what was trained on up to and including this stage, oldest first: keys of datasets, or "a+b" for a
+              mixture that is one stage of several
+    """
+
+    index: int
+    name: str
+    datasets: tuple[str, ...]
+    history: tuple[str, ...]
+
+
+def only_stage(datasets: Sequence[str]) -> Stage:
+    """The one stage of a mixture of `datasets`; nothing is trained without any."""
+    return Stage(0, "+".join(datasets) or "untrained", tuple(datasets), tuple(datasets))
 
 
 @dataclass(frozen=True)
@@ -122,27 +143,21 @@ class SentenceDataModule(pl.LightningDataModule):
         self.selecting = [one.name for one in self.selection.sets]
         self.rows_change = False
         self._batches_done = 0
-        self._count_steps()
-
-    def _count_steps(self) -> None:
-        training = self.job.training
+        training, own = job.training, job.schedule.sets
         sizes = {name: len(examples) for name, examples in self.train.items()}
-        own = self.job.schedule.sets
         batch_sizes = {
             name: (own[name].batch_size if name in own else None) or training.batch_size for name in sizes
         }
         self.stream = BatchStream(
-            sizes, batch_size=batch_sizes, num_batches=0, seed=self.job.seed, shares=self._shares(batch_sizes)
+            sizes, batch_size=batch_sizes, num_batches=0, seed=job.seed, shares=self._shares(batch_sizes)
         )
         self.steps_per_epoch = math.ceil(self.stream.batches_per_epoch / training.accumulate)
-        self.total_steps = (
-            self.in_steps(training.duration, "training.duration", total_steps=None) if self.train else 0
-        )
+        self.total_steps, self.warmup_steps = 0, 0
+        if self.train:
+            self.total_steps = self.in_steps(training.duration, "training.duration", total_steps=None)
+            warmup = job.optimizer.warmup
+            self.warmup_steps = self.in_steps(warmup, "optimizer.warmup", total_steps=self.total_steps)
         self.stream.num_batches = self.total_steps * training.accumulate
-        warmup = self.job.optimizer.warmup
-        self.warmup_steps = (
-            self.in_steps(warmup, "optimizer.warmup", total_steps=self.total_steps) if self.train else 0
-        )
 
     def _shares(self, batch_sizes: dict[str, int]) -> dict[str, float] | None:
         """Dataset key → its part of the batches; None where every row comes once per epoch."""

@@ -14,8 +14,7 @@ from torch import nn
 from callbacks.trainer import chosen_callbacks
 from conf.job import JobConfig
 from conf.own_classes import own_class
-from datamodules.datamodule import SentenceDataModule
-from datamodules.stages import Stage
+from datamodules.datamodule import SentenceDataModule, Stage
 from juzhen.data.leaks import SeenRows
 from juzhen.data.loading import JobData, Known, load_job_data
 from juzhen.encoders.locate import ENCODER_FOLDER
@@ -46,6 +45,10 @@ class Curriculum:
             typed.dataset, self.job.dataset = {}, {}
         self.plans = plan_job(typed)
         self.jobs: list[JobConfig] = [OmegaConf.to_object(plan.job) for plan in self.plans]
+        self.stages = [
+            Stage(index, plan.name, plan.datasets, history(self.plans, index))
+            for index, plan in enumerate(self.plans)
+        ]
         self.settings = settings | {"model": OmegaConf.to_container(typed.model)}
         self.key = key
         self.known = known or {}
@@ -59,8 +62,7 @@ class Curriculum:
             if check := getattr(callback, "check_job", None):
                 check(self.job, matches)
         for stage in matches:
-            kinds = {name: match.kind for name, match in stage.items()}
-            check_augmentation(self.job.augmentation, kinds, sets=list(self.job.dataset), model=self.model)
+            check_augmentation(self.job, stage, model=self.model)
         data = self._load(matches)
         for name, reason in data[0].unscored.items():
             log.warning("%s is not scored. %s", name, reason)
@@ -72,37 +74,32 @@ class Curriculum:
         shares = self.store.root is not None  # only then are digests worth their time
         digest = start_digest(start, self.job) if shares else ""
         seen = SeenRows(data[0].evaluation) if self.job.evaluation.without_leaks else None
-        for index, plan in enumerate(self.plans):
-            job, stage = self.jobs[index], self._stage(index)
-            stage_folder = folder.stage_folder(index, len(self.plans), plan.name)
+        for job, stage, losses, rows in zip(self.jobs, self.stages, matches, data, strict=True):
+            stage_folder = folder.stage_folder(stage.index, len(self.stages), stage.name)
             if shares:
-                digest = stage_digest(digest, stage, job, matches[index], data[index])
+                digest = stage_digest(digest, stage, job, losses, rows)
             if seen is not None:
-                seen.learn(data[index].train)  # a stage that was finished before has been learnt from too
+                seen.learn(rows.train)  # a stage that was finished before has been learnt from too
             if not folder.is_done(stage_folder):
                 encoder = start if previous is None else self._carried_on(job, previous)
-                run_stage = StageRun(job, data[index], matches[index], self._settings(index), self.key, seen)
+                what = (job, stage, rows, losses, encoder, stage_folder)
                 # Weights to evaluate and nothing to train are no stage that anybody could share.
-                store = self.store if plan.datasets else StageStore(None)
-                with store.entry(digest, stage_folder, name=plan.name, is_helper=folder.is_helper) as entry:
-                    run_stage(stage, encoder, stage_folder, entry)
+                store = self.store if stage.datasets else StageStore(None)
+                with store.entry(digest, stage_folder, name=stage.name, is_helper=folder.is_helper) as entry:
+                    StageRun(*what, entry, self._settings(stage.index), self.key, seen).run()
             previous = stage_folder
-
-    def _stage(self, index: int) -> Stage:
-        plan = self.plans[index]
-        return Stage(index, plan.name, plan.datasets, history(self.plans, index))
 
     def _require_learnable(
         self, folder: RunFolder, matches: Sequence[Mapping[str, Match]], data: Sequence[JobData]
     ) -> None:
         """Raises UserError for a stage that could not learn anything; what it can do only in part is said on stderr."""
-        for index, plan in enumerate(self.plans):
-            if folder.is_done(folder.stage_folder(index, len(self.plans), plan.name)):
+        for job, stage, losses, read in zip(self.jobs, self.stages, matches, data, strict=True):
+            if folder.is_done(folder.stage_folder(stage.index, len(self.stages), stage.name)):
                 continue
-            rows = SentenceDataModule(data[index], self._stage(index), job=self.jobs[index])
-            for line in check_learnable(self.jobs[index], rows, matches[index]):
+            rows = SentenceDataModule(read, stage, job=job)
+            for line in check_learnable(job, rows, losses):
                 if not folder.is_helper:
-                    place = f"stage {plan.name}: " if len(self.plans) > 1 else ""
+                    place = f"stage {stage.name}: " if len(self.stages) > 1 else ""
                     print(f"warning: {place}{line}", file=sys.stderr)
 
     def _carried_on(self, job: JobConfig, previous: Path) -> nn.Module:
@@ -134,13 +131,13 @@ class Curriculum:
 
     def _load(self, matches: Sequence[Mapping[str, Match]]) -> list[JobData]:
         """What each stage reads. Sets are read once, except those that two stages learn from in two ways."""
-        kinds = {name: match.kind for stage in reversed(matches) for name, match in stage.items()}
+        wanted_by = [{name: match.kind for name, match in stage.items()} for stage in matches]
+        kinds = {name: kind for wanted in reversed(wanted_by) for name, kind in wanted.items()}
         how = {"unscored": self.model.unscored, "known": self.known}
         shared = load_job_data(self.job, kinds, **how)
         loaded = []
-        for job, stage in zip(self.jobs, matches, strict=True):
-            wanted = {name: match.kind for name, match in stage.items()}
-            if all(kinds[name] == kind for name, kind in wanted.items()):
+        for job, wanted in zip(self.jobs, wanted_by, strict=True):
+            if wanted.items() <= kinds.items():
                 loaded.append(replace(shared, train={name: shared.train[name] for name in wanted}))
             else:
                 loaded.append(load_job_data(job, wanted, **how))

@@ -14,8 +14,7 @@ from torch import nn
 
 from conf.job import JobConfig
 from conf.own_classes import own_class
-from datamodules.datamodule import select
-from datamodules.stages import Stage
+from datamodules.datamodule import Stage, select
 from juzhen.core.examples import Examples, Side
 from juzhen.core.named import deciding_callbacks, without_paths
 from juzhen.core.places import ROOT
@@ -37,12 +36,10 @@ DECIDING = (
     "juzhen/data/leaks",
     "juzhen/data/length_windows.py",
     "juzhen/data/sampler.py",
-    "datamodules/stages.py",
     "juzhen/data/rankings.py",
     "juzhen/data/retrieval.py",
     "juzhen/mining",
     "callbacks/mining.py",
-    "callbacks/mining_phases.py",
     "callbacks/resume.py",
     "callbacks/trainer.py",
     "juzhen/evaluation",

@@ -2,9 +2,10 @@
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
+from typing import Any
 
 from hydra.errors import MissingConfigException
 from omegaconf import DictConfig, OmegaConf
@@ -75,28 +76,21 @@ def option_hint(group: str, option: str, options: Iterable[str]) -> str:
 
 def key_hint(word: str, siblings: Iterable[str], root: DictConfig | None = None) -> str:
     """Where a wrong key belongs: the same word elsewhere in the configuration, else the nearest sibling."""
-    elsewhere = [path for path in leaf_paths(root) if path.rpartition(".")[2] == word.lower()]
+    plain = {} if root is None else OmegaConf.to_container(root, resolve=False)
+    of_all_jobs = {key: one for key, one in plain.items() if key not in ("hydra", "dataset", "evaluate")}
+    elsewhere = [path for path, _ in leaves(of_all_jobs) if path.rpartition(".")[2] == word.lower()]
     if elsewhere:
         return f"did you mean {' or '.join(elsewhere)}?"
     return nearest(word.lower(), (str(name) for name in siblings if name != "hydra"))
 
 
-def leaf_paths(root: DictConfig | None) -> list[str]:
-    """Dotted paths of the single values of a job, datasets apart."""
-    if root is None:
-        return []
-    plain = OmegaConf.to_container(root, resolve=False)
-    paths: list[str] = []
-
-    def walk(node: dict, prefix: str) -> None:
-        for key, value in node.items():
-            if isinstance(value, dict):
-                walk(value, f"{prefix}{key}.")
-            else:
-                paths.append(f"{prefix}{key}")
-
-    walk({key: value for key, value in plain.items() if key not in ("hydra", "dataset", "evaluate")}, "")
-    return paths
+def leaves(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted path and value of all that is no group of keys."""
+    for key, value in node.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def explain_composition(error: Exception, groups: Iterable[str] = ()) -> ConfigError:

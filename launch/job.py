@@ -1,8 +1,10 @@
 """Checks a composed job against its schema, its values against their ranges, its targets against the code."""
 
+import types
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import is_dataclass
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
@@ -12,14 +14,13 @@ from conf.job import JobConfig
 from juzhen.core.errors import nearest
 from juzhen.core.examples import Kind
 from juzhen.core.secrets import NO_SECRETS, place_of_secret
-from launch.explain import ConfigError, broken_reference, unknown_key, wrong_type
-from launch.language import settle_language
-from launch.naming import register_resolvers
+from juzhen.core.texts import short
+from launch.explain import ConfigError, broken_reference, leaves, unknown_key, wrong_type
+from launch.naming import register_resolvers, with_language
 from launch.set_files import spelt_sets
 from launch.signatures import check_target
 from launch.stages import plan_job
 from launch.values import check_values
-from launch.written import check_digits, check_forms
 
 EXAMPLES = {
     "backbone.path": "python train.py backbone=local backbone.path=<folder of a model>",
@@ -70,14 +71,14 @@ def typed_config(config: DictConfig) -> DictConfig:
         _require_complete(_merge(OmegaConf.to_container(config)))
         raise broken_reference(error) from error
     job = _merge(resolved)
-    check_digits(resolved, OmegaConf.to_container(job), "")
+    _check_digits(resolved, OmegaConf.to_container(job), "")
     _require_complete(job)
-    settle_language(job)
+    _settle_language(job)
     return job
 
 
 def _merge(settings: dict[str, Any]) -> DictConfig:
-    check_forms(settings, JobConfig, "")
+    _check_forms(settings, JobConfig, "")
     with explained():
         return OmegaConf.merge(OmegaConf.structured(JobConfig), spelt_sets(settings))
 
@@ -94,18 +95,64 @@ def explained() -> Iterator[None]:
 
 
 def _require_complete(job: DictConfig) -> None:
-    if missing := sorted(_missing(job, "")):
+    if missing := sorted(key for key, value in leaves(OmegaConf.to_container(job)) if value == "???"):
         example = EXAMPLES.get(missing[0], f"python train.py {missing[0]}=<value>")
         raise ConfigError(f"{missing[0]} is not set; for example: {example}")
 
 
-def _missing(node: DictConfig, path: str) -> Iterator[str]:
-    """Keys whose value is ???. Follows no interpolation, which OmegaConf.missing_keys does."""
-    for key in node:
-        if OmegaConf.is_missing(node, key):
-            yield f"{path}{key}"
-        elif not OmegaConf.is_interpolation(node, key) and isinstance(node[key], DictConfig):
-            yield from _missing(node[key], f"{path}{key}.")
+def _check_forms(value: Any, hint: Any, key: str) -> None:
+    """Raises ConfigError where a list stands for a group of keys, or the other way round; `hint` is its type."""
+    every = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    kinds = [one for one in every if one is not type(None)]
+    takes_group = any(is_dataclass(one) or (get_origin(one) or one) is dict for one in kinds)
+    takes_list = any((get_origin(one) or one) in (list, tuple) for one in kinds)
+    given = f"{key}={short(str(value))}: expected"
+    if isinstance(value, Mapping) and kinds and all(one in (str, int, float, bool) for one in kinds):
+        raise ConfigError(f"{given} one value, and not a group of keys {{…}}")
+    if isinstance(value, Mapping) and takes_list and not takes_group:
+        raise ConfigError(f"{given} a list, '{key}=[…]', and not a group of keys {{…}}")
+    if isinstance(value, list) and takes_group and not takes_list:
+        raise ConfigError(f"{given} a group of keys, {key}.<key>=<value>, and not a list […]")
+    if isinstance(value, Mapping):
+        for name, inner in _below(value, kinds):
+            _check_forms(value[name], inner, f"{key}.{name}".lstrip("."))
+
+
+def _below(value: Mapping[str, Any], kinds: list[Any]) -> Iterator[tuple[str, Any]]:
+    """The keys of a group whose types are known, with these."""
+    for kind in kinds:
+        if is_dataclass(kind):
+            hints = get_type_hints(kind)
+            yield from ((name, hints[name]) for name in value if name in hints)
+        elif (get_origin(kind) or kind) is dict and len(get_args(kind)) == 2:
+            yield from ((name, get_args(kind)[1]) for name in value)
+
+
+def _check_digits(given: Any, typed: Any, key: str) -> None:
+    """Raises ConfigError for a text in the digits of another script that was taken for a number, `typed`."""
+    if isinstance(given, Mapping) and isinstance(typed, Mapping):
+        for name in given:
+            _check_digits(given[name], typed.get(name), f"{key}.{name}".lstrip("."))
+    elif isinstance(given, list) and isinstance(typed, list):
+        for place, (one, number) in enumerate(zip(given, typed, strict=False)):
+            _check_digits(one, number, f"{key}[{place}]")
+    elif isinstance(given, str) and isinstance(typed, int | float) and not given.isascii():
+        raise ConfigError(f"{key}={given}: a number is written in ASCII digits; type {typed}")
+
+
+def _settle_language(job: DictConfig) -> None:
+    """Fills `model.language` of a typed job in. Raises ConfigError where the sets that it learns from do not agree."""
+    if job.model.get("language", "") is not None:
+        return
+    config = OmegaConf.to_container(job)
+    language = job.model.language = with_language(config)["language"]
+    if language is None and job.dataset:
+        sets = ", ".join(f"{name} ({one.language})" for name, one in job.dataset.items())
+        known = " or ".join(f"model.language={one}" for one in job.model.templates)
+        raise ConfigError(
+            f"model.language=null: templates are in one language, and this job learns from {sets}; type {known}, or "
+            "learn from sets of one language"
+        )
 
 
 def check_targets(job: DictConfig) -> None:

@@ -25,7 +25,6 @@ from juzhen.core.named import (
 )
 from juzhen.encoders.layout import read_layout
 from juzhen.encoders.locate import encoder_source
-from launch.language import with_language
 
 
 def run_key(config: Mapping[str, Any] | DictConfig) -> str:
@@ -86,6 +85,28 @@ def deciding_model(model: Mapping[str, Any]) -> dict[str, Any]:
     return deciding
 
 
+def with_language(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the model, `language` filled in by the sets of the job where it is null and they agree.
+
+    The sets that are learnt from decide; where nothing is learnt, those that are evaluated on. A set of translations
+    counts for both of its languages. Languages whose templates are the same, as those of model=simcse are, agree.
+    """
+    model = dict(config.get("model") or {})
+    if model.get("language", "") is not None:
+        return model
+    sets = config.get("dataset") or config.get("evaluate") or {}
+    spoken = [word for one in sets.values() for word in (one.get("language") or "").split("-")]
+    known = [language for language in dict.fromkeys(spoken) if language in model["templates"]]
+    unused = () if model.get("use_negative") else ("negative",)
+    texts = [
+        {view: text for view, text in model["templates"][language].items() if view not in unused}
+        for language in known
+    ]
+    if known and all(one == texts[0] for one in texts):
+        model["language"] = known[0]
+    return model
+
+
 def deciding_augmentation(settings: Mapping[str, Any]) -> dict[str, Any]:
     """What of an augmentation decides numbers, a file of translations by its content; {} where it changes nothing."""
     views = list(settings.get("views") or ())
@@ -139,19 +160,14 @@ def run_name(config: Mapping[str, Any]) -> str:
         joined = f"{datasets[0]}+{len(datasets) - 1}more"
     model = config["model"].get("variant") or name_of(config["model"])
     loss = name_of(config["loss"])
-    trains, uses_loss = _learning(config["model"].get("_target_"))
+    trains, uses_loss = True, True
+    with suppress(UserError):  # a model that is not there is told of in other places
+        if is_own(target := config["model"].get("_target_")):
+            told = declared(target)
+            trains, uses_loss = told.trains is not False, told.uses_loss
     learns = trains and bool(config.get("dataset"))
     words = [*([joined] if trains else []), model, *([loss] if learns and uses_loss else [])]
     return f"{'-'.join(words)}-s{config.get('seed')}"
-
-
-def _learning(target: str | None) -> tuple[bool, bool]:
-    """Whether a model learns, and by a loss; of one that is not there, which is told in other places, both."""
-    try:
-        model = declared(target) if is_own(target) else None
-    except UserError:
-        model = None
-    return (True, True) if model is None else (model.trains is not False, model.uses_loss)
 
 
 def register_resolvers() -> None:

@@ -52,19 +52,15 @@ def parse_flags(arguments: Sequence[str]) -> argparse.Namespace:
         raise UserError(f"--{modes[0]} and --{modes[1]} exclude each other; keep one")
     if flags.resolve and not (flags.cfg or flags.help):
         raise UserError("--resolve belongs to --cfg: train.py --cfg job --resolve")
-    if flags.shell_completion:
-        _check_completion(flags.overrides)
-    return flags
-
-
-def _check_completion(words: Sequence[str]) -> None:
-    known = [f"{what}={shell}" for what in ("install", "uninstall", "query") for shell in SHELLS]
-    if len(words) != 1 or words[0] not in known:
+    words = flags.overrides
+    spoken = [f"{what}={shell}" for what in ("install", "uninstall", "query") for shell in SHELLS]
+    if flags.shell_completion and (len(words) != 1 or words[0] not in spoken):
         given = f"--shell-completion {short(' '.join(words))}".rstrip()
         raise UserError(
             f"{given}: expected one of install=<shell> and uninstall=<shell>, and as shell {', '.join(SHELLS)}; in "
             f"bash and zsh type {COMPLETION}"
         )
+    return flags
 
 
 class Groups:

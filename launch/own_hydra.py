@@ -47,7 +47,11 @@ def check_hydra(node: Mapping[str, Any], lines: Sequence[str]) -> None:
         if name == "_target_" and not TARGETS.fullmatch(str(value)):
             raise ConfigError(f"{key}={value}: expected a launcher or a sweeper of Hydra, and no other code")
         if re.match(r"hydra\.(job|hydra)_logging\.", key):
-            _check_logging(key, name, str(value))
+            is_code = name in ("()", "class", "factory") or str(value).startswith(("ext://", "cfg://"))
+            is_foreign = is_code and not HANDLERS.fullmatch(str(value))
+            if is_foreign or (name == "filename" and str(value) != LOG_FILE):
+                expected = "a handler of Python's logging, and a file in the run's folder"
+                raise ConfigError(f"{key}={value}: expected {expected}")
     for key, ours in TYPED_ONLY.items():
         given = _select(node, key)
         if given not in (*ours, None) and not any(one.startswith(f"hydra.{key}") for one in typed):
@@ -70,14 +74,6 @@ def give_to_launcher(config: DictConfig) -> None:
     for key, value in (config.hydra.sweeper.get("launcher") or {}).items():
         if key in config.hydra.launcher and f"hydra.launcher.{key}" not in typed:
             config.hydra.launcher[key] = value
-
-
-def _check_logging(key: str, name: str, value: str) -> None:
-    is_code = name in ("()", "class", "factory") or value.startswith(("ext://", "cfg://"))
-    if (is_code and not HANDLERS.fullmatch(value)) or (name == "filename" and value != LOG_FILE):
-        raise ConfigError(
-            f"{key}={value}: expected a handler of Python's logging, and a file in the run's folder"
-        )
 
 
 def _leaves(node: Any, key: str) -> Iterator[tuple[str, Any]]:

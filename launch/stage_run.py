@@ -23,8 +23,7 @@ from callbacks.trainer import build_trainer
 from callbacks.training_record import best_weights, describe_training
 from conf.job import JobConfig
 from conf.own_classes import own_class
-from datamodules.datamodule import SentenceDataModule
-from datamodules.stages import Stage
+from datamodules.datamodule import SentenceDataModule, Stage
 from juzhen.core.environment import describe_environment
 from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS
 from juzhen.core.result import Result, Score
@@ -48,217 +47,198 @@ SIGTERM_STATUS = 128 + 15
 BYTES_PER_PARAMETER = 4 * (1 + 3 + 3 + 1)  # best, resume, the next resume while it is written, encoder
 
 
-@dataclass(frozen=True)
+@dataclass
 class StageRun:
-    """What a stage needs: its job (see `launch.stages`), its rows, its losses.
+    """What a stage needs; `run` adds the module, the data and the trainer that it makes of that.
 
+    job       the stage's own (see `launch.stages`)
+    rows      what it reads
+    encoder   is trained in place
+    folder    where `encoder/` and `result.json` are written
+    entry     where checkpoints go; a finished one gives its weights, and nothing is trained
     settings  the job's configuration in plain containers, as loggers and the Result store it
     key       run key of the job
     seen      account of what this stage and those before it learn from; None: it is not asked for
     """
 
     job: JobConfig
-    data: JobData
+    stage: Stage
+    rows: JobData
     matches: Mapping[str, Match]
+    encoder: nn.Module | None
+    folder: Path
+    entry: StageEntry
     settings: dict[str, Any]
     key: str
     seen: SeenRows | None = None
 
-    def __call__(self, stage: Stage, encoder: nn.Module | None, folder: Path, entry: StageEntry) -> Result:
-        """Trains `encoder` in place on `stage`, tests it, and writes `encoder/` and `result.json` into `folder`.
-
-        entry  where checkpoints go; a finished one gives its weights, and nothing is trained
-        """
+    def run(self) -> None:
+        """Trains the encoder, tests it, and leaves it and a Result behind."""
         try:
-            return self._run(stage, encoder, folder, entry)
+            self._run()
         except SIGTERMException:
             # Lightning would let the process end with status 0, and a scheduler would take it for finished.
             _say("stopped by SIGTERM; continue with resume=auto")
             raise SystemExit(SIGTERM_STATUS) from None
         except KeyboardInterrupt:
-            newest = newest_state(entry.checkpoints)
+            newest = newest_state(self.entry.checkpoints)
             saved = " before anything was saved"
             if newest is not None:
                 saved = f"; step {newest.steps} is saved; continue with resume=auto"
             _say(f"{INTERRUPTED}{saved}")
             raise SystemExit(INTERRUPTED_STATUS) from None
 
-    def _run(self, stage: Stage, encoder: nn.Module | None, folder: Path, entry: StageEntry) -> Result:
-        job = self.job
+    def _run(self) -> None:
+        job, stage = self.job, self.stage
         if job.hardware.threads is not None:
             torch.set_num_threads(job.hardware.threads)
         pl.seed_everything(job.seed + stage.index, workers=True, verbose=False)
-        data = SentenceDataModule(self.data, stage, job=job)
-        module = self._build_module(stage, encoder, data)
+        self.data = data = SentenceDataModule(self.rows, stage, job=job)
+        self.module = module = self._build_module()
         data.serve(module.collate, module.plan)
-        trainer = build_trainer(
+        self.trainer = trainer = build_trainer(
             job,
             data,
-            folder=folder,
-            checkpoints=entry.checkpoints,
+            folder=self.folder,
+            checkpoints=self.entry.checkpoints,
             run_id=f"{self.key}-{stage.index}",
             settings=self.settings,
         )
         untrained: dict[str, Score] = {}
         if job.evaluation.untrained and data.train and data.test_plan is not None:
-            self._test(trainer, module, data)
+            self._test()
             untrained = module.scores
         training: dict[str, Any] = {}
         step: int | None = None
         cut = cut_in_training(module.encoder, module.collate, data.train)
         _say(cut_line(cut, "training"), trainer)
-        if entry.finished:
-            training = self._take_over(encoder, stage, entry)
+        if self.entry.finished:
+            training = self._take_over()
         elif data.train:
             log.info("stage %s: %s", stage.name, _chooses(data))
-            step = self._fit(trainer, module, data, entry)
+            step = self._fit()
             training = describe_training(trainer, data)
-            if entry.shared and trainer.is_global_zero:
-                self._hand_over(encoder, stage, entry, training)
+            if self.entry.shared and trainer.is_global_zero:
+                self._hand_over(training)
         if data.test_plan is not None:
             module.seen = self.seen.seen() if self.seen is not None and stage.history else {}
-            self._measure(trainer, module, data, entry, step=step)
+            self._measure(step)
             evaluated = cut_in_evaluation(module.encoder, module.collate, data.test_plan)
             _say(cut_line(evaluated, "evaluation"), trainer)
             cut |= evaluated
-        result = self._result(module, data, untrained=untrained, training=training, cut=cut)
+        result = self._result(untrained, training, cut)
         # Lightning has logged dev while training; this is what the chosen weights reach, on every set.
         found = {key: score.value for key, score in result.scores.items() if score.value is not None}
         for logger in trainer.loggers:
             logger.log_metrics(found, step=trainer.global_step)
             logger.save()
         if trainer.is_global_zero:
-            self._leave_behind(result, encoder, folder, entry)
+            self._leave_behind(result)
         finish_wandb()
-        return result
 
     @property
     def _model(self) -> type[SentenceModule]:
         return own_class(self.job.model["_target_"])
 
-    def _build_module(
-        self, stage: Stage, encoder: nn.Module | None, data: SentenceDataModule
-    ) -> SentenceModule:
+    def _build_module(self) -> SentenceModule:
         losses = nn.ModuleDict()
-        if encoder is not None and stage.datasets:
+        if self.encoder is not None and self.stage.datasets:
             losses = build_losses(
-                {name: self.matches[name] for name in stage.datasets},
-                dim=encoder.dim,
-                num_classes={name: examples.num_classes for name, examples in data.train.items()},
+                {name: self.matches[name] for name in self.stage.datasets},
+                dim=self.encoder.dim,
+                num_classes={name: examples.num_classes for name, examples in self.data.train.items()},
             )
-        return self._model(
-            encoder=encoder,
-            losses=losses,
-            job=self.job,
-            total_steps=data.total_steps,
-            warmup_steps=data.warmup_steps,
-        )
+        steps = {"total_steps": self.data.total_steps, "warmup_steps": self.data.warmup_steps}
+        return self._model(encoder=self.encoder, losses=losses, job=self.job, **steps)
 
-    def _fit(
-        self, trainer: pl.Trainer, module: SentenceModule, data: SentenceDataModule, entry: StageEntry
-    ) -> int:
+    def _fit(self) -> int:
         """Gives the step whose weights are kept."""
-        parameters = sum(parameter.numel() for parameter in module.parameters())
-        require_free_space(entry.path, needed_bytes=parameters * BYTES_PER_PARAMETER)
-        newest = newest_state(entry.checkpoints)
+        parameters = sum(parameter.numel() for parameter in self.module.parameters())
+        require_free_space(self.entry.path, needed_bytes=parameters * BYTES_PER_PARAMETER)
+        newest = newest_state(self.entry.checkpoints)
         if newest is not None:
-            _say(f"stage {data.stage.name}: goes on after step {newest.steps} ({newest.path})", trainer)
-        with _ctrl_c_of(trainer):
-            trainer.fit(module, datamodule=data, ckpt_path=None if newest is None else newest.path)
-        leave_if_pruned(trainer)
-        best = best_weights(trainer)
+            said = f"stage {self.stage.name}: goes on after step {newest.steps} ({newest.path})"
+            _say(said, self.trainer)
+        start = None if newest is None else newest.path
+        with _ctrl_c_of(self.trainer):
+            self.trainer.fit(self.module, datamodule=self.data, ckpt_path=start)
+        leave_if_pruned(self.trainer)
+        best = best_weights(self.trainer)
         if best is None:
-            return trainer.global_step
+            return self.trainer.global_step
         checkpoint = read_checkpoint(best)
-        module.load_state_dict(checkpoint["state_dict"])
+        self.module.load_state_dict(checkpoint["state_dict"])
         return int(checkpoint["global_step"])
 
     def _result(
-        self,
-        module: SentenceModule,
-        data: SentenceDataModule,
-        *,
-        untrained: dict[str, Score],
-        training: dict[str, Any],
-        cut: Mapping[str, Cut],
+        self, untrained: dict[str, Score], training: dict[str, Any], cut: Mapping[str, Cut]
     ) -> Result:
         """Everything measured in the stage that was just tested; `training` as `describe_training` gives it."""
-        job = self.job
+        job, data, found = self.job, self.data, self.rows
         rows = {f"train/{name}": examples for name, examples in data.train.items()}
-        rows |= {f"{one.split}/{one.name}": one for one in data.data.evaluation}
+        rows |= {f"{one.split}/{one.name}": one for one in found.evaluation}
         temperature = None if data.test_plan is None else data.test_plan.temperature
         described = describe_rows(rows, cut, temperature=temperature)
         return Result(
             name=job.name,
             key=self.key,
-            trained_on=list(data.stage.history),
-            scores=module.scores | data.data.missing,
+            trained_on=list(self.stage.history),
+            scores=self.module.scores | found.missing,
             untrained=untrained,
             config=self.settings,
-            data=with_leaks(described, module.seen),
+            data=with_leaks(described, self.module.seen),
             training=training,
             environment=describe_environment() | {"device": device_name(job.hardware)},
             seed=job.seed,
-            stage=data.stage.index,
+            stage=self.stage.index,
             finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            transfer={task.name: task.described() for task in data.data.tasks},
-            unscored=data.data.unscored,
+            transfer={task.name: task.described() for task in found.tasks},
+            unscored=found.unscored,
         )
 
-    def _measure(
-        self,
-        trainer: pl.Trainer,
-        module: SentenceModule,
-        data: SentenceDataModule,
-        entry: StageEntry,
-        *,
-        step: int | None,
-    ) -> None:
+    def _measure(self, step: int | None) -> None:
         """The scores of the module; those of a shared stage are measured once for all runs with the same sets.
 
         step  the one whose weights were just learnt; None: they are from elsewhere
         """
-        digest = evaluation_digest(self.job, self.data) if entry.shared else ""
-        known = entry.measured(digest) if entry.finished else None
+        digest = evaluation_digest(self.job, self.rows) if self.entry.shared else ""
+        known = self.entry.measured(digest) if self.entry.finished else None
         if known is not None:
-            module.scores = known
+            self.module.scores = known
             return
-        if step is None or not module.score_as_validated(data.test_plan, step=step):
-            self._test(trainer, module, data)
-        if entry.finished and trainer.is_global_zero:
-            entry.keep_measured(digest, module.scores)
+        if step is None or not self.module.score_as_validated(self.data.test_plan, step=step):
+            self._test()
+        if self.entry.finished and self.trainer.is_global_zero:
+            self.entry.keep_measured(digest, self.module.scores)
 
-    def _test(self, trainer: pl.Trainer, module: SentenceModule, data: SentenceDataModule) -> None:
-        with _ctrl_c_of(trainer):
-            trainer.test(module, datamodule=data, verbose=False)
+    def _test(self) -> None:
+        with _ctrl_c_of(self.trainer):
+            self.trainer.test(self.module, datamodule=self.data, verbose=False)
 
-    def _take_over(self, encoder: nn.Module, stage: Stage, entry: StageEntry) -> dict[str, Any]:
-        """Puts the weights of a finished stage into `encoder`; what is known of their training."""
-        trained = self._model.load_encoder(self.job, folder=entry.path / ENCODER_FOLDER)
-        encoder.load_state_dict(trained.state_dict())
-        _say(f"stage {stage.name}: its weights are there already and are reused ({entry.path})")
-        return entry.record()["training"]
+    def _take_over(self) -> dict[str, Any]:
+        """Puts the weights of a finished stage into the encoder; what is known of their training."""
+        trained = self._model.load_encoder(self.job, folder=self.entry.path / ENCODER_FOLDER)
+        self.encoder.load_state_dict(trained.state_dict())
+        _say(f"stage {self.stage.name}: its weights are there already and are reused ({self.entry.path})")
+        return self.entry.record()["training"]
 
-    def _hand_over(
-        self, encoder: nn.Module, stage: Stage, entry: StageEntry, training: dict[str, Any]
-    ) -> None:
+    def _hand_over(self, training: dict[str, Any]) -> None:
         """Leaves the weights of this stage to all runs that begin alike."""
-        training["weights"] = entry.path.name
-        card = {"name": self.job.name, "trained_on": list(stage.history), "seed": self.job.seed}
-        self._model.save_encoder(encoder, entry.path / ENCODER_FOLDER, card=card)
-        entry.finish({"training": training, "settings": self.settings, **card})
+        training["weights"] = self.entry.path.name
+        card = {"name": self.job.name, "trained_on": list(self.stage.history), "seed": self.job.seed}
+        self._model.save_encoder(self.encoder, self.entry.path / ENCODER_FOLDER, card=card)
+        self.entry.finish({"training": training, "settings": self.settings, **card})
 
-    def _leave_behind(
-        self, result: Result, encoder: nn.Module | None, folder: Path, entry: StageEntry
-    ) -> None:
+    def _leave_behind(self, result: Result) -> None:
         """The encoder first, the Result last: a result means that everything before it is there."""
-        if encoder is not None:
-            self._model.save_encoder(encoder, folder / ENCODER_FOLDER, card=_card(result))
-            share_files(entry.path / ENCODER_FOLDER, folder / ENCODER_FOLDER)
-            result.weights = weights_digest(folder / ENCODER_FOLDER)
-        result.write(folder)
-        (entry.checkpoints / RESUME_FILE).unlink(missing_ok=True)
-        forget_snapshot(entry.checkpoints)
+        if self.encoder is not None:
+            ours = self.folder / ENCODER_FOLDER
+            self._model.save_encoder(self.encoder, ours, card=_card(result))
+            share_files(self.entry.path / ENCODER_FOLDER, ours)
+            result.weights = weights_digest(ours)
+        result.write(self.folder)
+        (self.entry.checkpoints / RESUME_FILE).unlink(missing_ok=True)
+        forget_snapshot(self.entry.checkpoints)
 
 
 @contextmanager

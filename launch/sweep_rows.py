@@ -9,8 +9,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from juzhen.core.errors import UserError, nearest
 
-PARAMETERS = "hydra.sweeper.params"
-ROWS = "hydra.sweeper.rows"
 WAITING = "hydra.sweeper.waiting"
 
 
@@ -71,11 +69,11 @@ def handed_over(arguments: Sequence[str], waiting: Sequence[str]) -> list[str]:
 
 def parameters(config: DictConfig) -> dict[str, Any]:
     """What the sweep of a composition varies: key → its choices as one text."""
-    return _plain(config, PARAMETERS)
+    return _plain(config, "hydra.sweeper.params")
 
 
 def rows(config: DictConfig) -> dict[str, list[str]]:
-    return split_rows(_plain(config, ROWS), OmegaConf.select(config, "hydra.sweeper.only"))
+    return split_rows(_plain(config, "hydra.sweeper.rows"), OmegaConf.select(config, "hydra.sweeper.only"))
 
 
 def is_one_cell(config: DictConfig, typed: Iterable[str]) -> bool:

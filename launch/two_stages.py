@@ -68,13 +68,18 @@ def asks_for_two_stages(options: argparse.Namespace) -> bool:
 
 def measure_two_stages(options: argparse.Namespace, today: DictConfig) -> None:
     """Prints a table for each split of each set, and writes its numbers as JSON."""
-    folder = _folder(options)
+    if options.out is None and not (Path(options.rerank) / RESULT_FILE).is_file():
+        raise UserError(f"--rerank {options.rerank}: is no run, so say where the numbers go: --out <folder>")
+    folder = options.out or Path(options.rerank) / "analysis"
+    from juzhen.data.loading import load_job_data
+    from juzhen.data.retrieval import as_ranking
     from juzhen.encoders.cross_encoder import CrossEncoder
     from juzhen.evaluation.run import open_encoder
-    from juzhen.evaluation.two_stage import DEPTHS, check_depths, two_stage
+    from juzhen.evaluation.two_stage import DEPTHS, check_depths, some_queries, two_stage
 
     settings = _settings(options, today)
-    rankings = _rankings(settings, options.limit)
+    found = load_job_data(settings, {}).evaluation
+    rankings = [some_queries(as_ranking(one), options.limit, seed=settings.seed) for one in found]
     top = options.top or TOP
     depths = [*(one for one in DEPTHS if one < top), top]
     for ranking in rankings:
@@ -102,12 +107,6 @@ def measure_two_stages(options: argparse.Namespace, today: DictConfig) -> None:
         print(f"written to {path}", file=sys.stderr)
 
 
-def _folder(options: argparse.Namespace) -> Path:
-    if options.out is None and not (Path(options.rerank) / RESULT_FILE).is_file():
-        raise UserError(f"--rerank {options.rerank}: is no run, so say where the numbers go: --out <folder>")
-    return options.out or Path(options.rerank) / "analysis"
-
-
 def _settings(options: argparse.Namespace, today: DictConfig) -> "Settings":
     """Those of an evaluation on the sets that were named. Raises UserError for a set that nothing is looked for in."""
     from juzhen.core.examples import Kind
@@ -123,15 +122,6 @@ def _settings(options: argparse.Namespace, today: DictConfig) -> "Settings":
     settings.data_dir = options.data_dir or settings.data_dir
     settings.hardware.eval_batch_tokens = options.batch_tokens or settings.hardware.eval_batch_tokens
     return settings
-
-
-def _rankings(settings: "Settings", limit: int | None) -> "list[RankingSet]":
-    from juzhen.data.loading import load_job_data
-    from juzhen.data.retrieval import as_ranking
-    from juzhen.evaluation.two_stage import some_queries
-
-    found = load_job_data(settings, {}).evaluation
-    return [some_queries(as_ranking(one), limit, seed=settings.seed) for one in found]
 
 
 def _weights(encoder: str) -> str:

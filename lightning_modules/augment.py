@@ -1,14 +1,15 @@
 """Augmentation of a job: what makes it, and where it cannot be."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from conf.job import AugmentationConfig, JobConfig
+from conf.job import JobConfig
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind, Side
 from juzhen.encoders.augmentation import Augmentation, SentenceChanges
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.views import TokenViews, Views
 from juzhen.encoders.views_text import TextViews
+from lightning_modules.chosen_losses import Match
 
 GROUP = "augmentation"
 
@@ -40,25 +41,22 @@ def augmentation_of(job: JobConfig, encoder: SentenceEncoder) -> Augmentation | 
     )
 
 
-def check_augmentation(
-    config: AugmentationConfig, kinds: Mapping[str, Kind], *, sets: Iterable[str], model: type
-) -> None:
-    """Raises UserError where what is asked for could not be done, before data are read.
+def check_augmentation(job: JobConfig, matches: Mapping[str, Match], *, model: type) -> None:
+    """Raises UserError where what is asked for could not be done in a stage with `matches`, before data are read.
 
-    kinds  set that is learnt from → kind of examples that its rows are read as
-    sets   all sets of the job, those of other stages too
+    job    the whole one, with the sets of other stages
     model  class of the model, whose `input_kind` says whether it makes its own pairs of sentences
     """
-    if not config.views or not kinds:
+    config = job.augmentation
+    if not config.views or not matches:
         return
     shown = f"{GROUP}.views={list(config.views)}"
     if not 0 < config.probability <= 1:
         raise UserError(f"{GROUP}.probability={config.probability}: expected a number above 0, 1 at most")
     for name in config.sets or ():
-        if name not in sets:
-            raise UserError(
-                f"{GROUP}.sets={list(config.sets)}: this job does not learn from {name}; {nearest(name, sets)}"
-            )
+        if name not in job.dataset:
+            hint = nearest(name, job.dataset)
+            raise UserError(f"{GROUP}.sets={list(config.sets)}: this job does not learn from {name}; {hint}")
     if config.sets is not None and not config.sets:
         raise UserError(f"{GROUP}.sets=[]: expected names of sets, or null for all; or leave {GROUP} out")
     if model.input_kind is not None:
@@ -66,8 +64,8 @@ def check_augmentation(
             f"{shown}: {model.__name__} learns from text alone and makes of it what it compares; leave {GROUP} out. "
             "Changed sentences as positives are model=views"
         )
-    for name, kind in kinds.items():
-        if kind is Kind.SENTENCE and (config.sets is None or name in config.sets):
+    for name, match in matches.items():
+        if match.kind is Kind.SENTENCE and (config.sets is None or name in config.sets):
             raise UserError(
                 f"{shown}: the loss of {name} learns from single sentences, of which there are no labels to keep; for "
                 "changed sentences as positives type model=views loss=info_nce"

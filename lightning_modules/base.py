@@ -29,6 +29,7 @@ from juzhen.encoders.bundle import save_encoder
 from juzhen.evaluation.plan import EvaluationPlan, Evaluator
 from juzhen.evaluation.scoring import Evaluation, assemble_outputs, measure
 from juzhen.losses.loss import Loss, LossOutput
+from lightning_modules.chosen_losses import Match
 from lightning_modules.draws import gather_rows, seed_draws
 from lightning_modules.optimizer import build_optimizer, build_schedule
 
@@ -37,7 +38,7 @@ NORMS_KEPT = 1000
 
 
 class SentenceModule(pl.LightningModule):
-    """A model with `objective(batch)` to minimise and `score` to be judged by.
+    """A model with `objective(batch)` to minimise and an `evaluator` to be judged by.
 
     losses       dataset key → Loss
     job          the whole configuration; read for optimizer, training and evaluation numbers
@@ -62,14 +63,7 @@ class SentenceModule(pl.LightningModule):
     metric: ClassVar[str] = "spearman"
     """The dev metric that chooses a checkpoint, higher = better."""
 
-    def __init__(
-        self,
-        *,
-        losses: nn.ModuleDict,
-        job: JobConfig,
-        total_steps: int,
-        warmup_steps: int,
-    ) -> None:
+    def __init__(self, *, losses: nn.ModuleDict, job: JobConfig, total_steps: int, warmup_steps: int) -> None:
         super().__init__()
         self.losses = losses
         self.job = job
@@ -100,11 +94,8 @@ class SentenceModule(pl.LightningModule):
         return save_encoder(encoder, folder, card=card)
 
     @classmethod
-    def check(cls, job: JobConfig, losses: Mapping[str, tuple[Kind, Mapping[str, Any]]]) -> None:
-        """Raises UserError where the model cannot do what the job asks, before anything is read or loaded.
-
-        losses  dataset key → kind of examples that its loss is fed, and the loss's configuration
-        """
+    def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
+        """Raises UserError where the model cannot do what the job asks, before anything is read or loaded."""
 
     @classmethod
     def check_start(cls, job: JobConfig) -> None:
@@ -136,10 +127,6 @@ class SentenceModule(pl.LightningModule):
             name: Sharing.COLUMN if loss.needs_two_views else Sharing.BATCH
             for name, loss in self.losses.items()
         }
-
-    def score(self, batch: Batch) -> Float[Tensor, "batch"]:
-        """Similarity of the two sentences of each row, higher = closer."""
-        return self.encode(batch).scores
 
     def objective(self, batch: Batch) -> LossOutput:
         """The scalar to minimise for `batch`, and what to log beside it."""
@@ -179,28 +166,26 @@ class SentenceModule(pl.LightningModule):
 
     def on_validation_epoch_end(self) -> None:
         data = self.trainer.datamodule
-        outputs = self._put_out(data.validation_plan)
+        selection, outputs = data.selection, self._put_out(data.validation_plan)
         if self.validates_as_tested and data.validation_plan.is_same(data.test_plan):
             self._validated = self.trainer.global_step, outputs
-        scores = self._score(data.validation_plan, outputs, samples=0)
+        scores = self._score(data.validation_plan, outputs, 0)
         values = {key: score.value for key, score in scores.items() if score.value is not None}
         self.log_dict(values, rank_zero_only=False)
-        selection = self.trainer.datamodule.selection
-        chosen = [
-            values[key] for one in selection.sets if (key := f"dev/{one.name}/{selection.metric}") in values
-        ]
-        # No defined correlation (constant scores) is no number: `callbacks/selection.py` chooses nothing by it.
+        keys = [f"dev/{one.name}/{selection.metric}" for one in selection.sets]
+        chosen = [values[key] for key in keys if key in values]
+        # No defined correlation (constant scores) is no number: `callbacks/trainer.py` chooses nothing by it.
         self.log(selection.key, float(np.mean(chosen)) if chosen else math.nan, prog_bar=True)
 
     def on_test_epoch_end(self) -> None:
         plan = self.trainer.datamodule.test_plan
-        self._score_finally(plan, self._put_out(plan))
+        self.scores = self._score(plan, self._put_out(plan), self.job.evaluation.bootstrap_samples)
 
     def score_as_validated(self, plan: EvaluationPlan, *, step: int) -> bool:
         """Scores the weights of `step` by what the last validation put out; False where it was of others."""
         if self._validated is None or self._validated[0] != step:
             return False
-        self._score_finally(plan, self._validated[1])
+        self.scores = self._score(plan, self._validated[1], self.job.evaluation.bootstrap_samples)
         return True
 
     @property
@@ -222,9 +207,6 @@ class SentenceModule(pl.LightningModule):
         outputs = assemble_outputs(self._outputs, len(plan.examples))
         self._outputs = []
         return outputs
-
-    def _score_finally(self, plan: EvaluationPlan, outputs: np.ndarray) -> None:
-        self.scores = self._score(plan, outputs, self.job.evaluation.bootstrap_samples)
 
     def _score(self, plan: EvaluationPlan, outputs: np.ndarray, samples: int) -> dict[str, Score]:
         how = {"seed": self.job.seed, "seen": self.seen, "rankings": self.job.evaluation.rankings}

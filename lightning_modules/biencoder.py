@@ -16,7 +16,6 @@ from conf.own_classes import own_class
 from juzhen.backends.names import BackendName
 from juzhen.core.batch import Batch, Encoded
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Kind
 from juzhen.core.named import name_of
 from juzhen.encoders import SentenceEncoder, compile_layers, load_backbone, load_encoder
 from juzhen.encoders.collate import SentenceCollator
@@ -27,6 +26,16 @@ from juzhen.evaluation.evaluators import embedding_cache_dir
 from juzhen.evaluation.plan import CosinePlan, EmbeddingEvaluator
 from lightning_modules.augment import augmentation_of
 from lightning_modules.base import SentenceModule
+from lightning_modules.chosen_losses import Match
+
+
+def fitted(encoder: SentenceEncoder, job: JobConfig) -> CachedTokenizer:
+    """Fits an encoder to the hardware of a job; its tokenizer, which keeps what it did for large sets."""
+    encoder.micro_batch_tokens = job.hardware.micro_batch_tokens
+    if job.hardware.compile:
+        compile_layers(encoder.backbone)
+    progress = job.logger.progress and rank_zero_only.rank == 0
+    return CachedTokenizer(encoder, job.cache_dir, progress=progress)
 
 
 class BiEncoder(SentenceModule):
@@ -44,14 +53,7 @@ class BiEncoder(SentenceModule):
     def __init__(self, *, encoder: SentenceEncoder, **shared: Any) -> None:
         super().__init__(**shared)
         self.encoder = encoder
-        encoder.micro_batch_tokens = self.job.hardware.micro_batch_tokens
-        if self.job.hardware.compile:
-            compile_layers(encoder.backbone)
-        self.tokenize = CachedTokenizer(
-            encoder,
-            self.job.cache_dir,
-            progress=self.job.logger.progress and rank_zero_only.rank == 0,
-        )
+        self.tokenize = fitted(encoder, self.job)
         self.collate = SentenceCollator(
             self.tokenize,
             encoder.collate,
@@ -81,12 +83,12 @@ class BiEncoder(SentenceModule):
         return encoder
 
     @classmethod
-    def check(cls, job: JobConfig, losses: Mapping[str, tuple[Kind, Mapping[str, Any]]]) -> None:
+    def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
         score, start = job.model.get("score"), job.init_from or job.backbone.path
         if score == "cosine" or (score is None and not has_score_head(start)):
             return
         where = "model.score=bilinear" if score else f"{start} scores pairs by a bilinear form"
-        for name, (_, loss) in losses.items():
+        for name, loss in ((name, match.loss) for name, match in matches.items()):
             if not loss or own_class(loss["_target_"]).consumes not in ("scores", "lists"):
                 learner = f"loss={name_of(loss)}" if loss else cls.__name__
                 raise UserError(
@@ -132,21 +134,17 @@ class BiEncoder(SentenceModule):
     def setup(self, stage: str) -> None:
         plan = self.trainer.datamodule.test_plan
         if not isinstance(plan, CosinePlan):
-            self._require_torch()
+            chosen = self.job.evaluation.backend
+            if plan is not None and chosen != BackendName.TORCH:
+                raise UserError(
+                    f"evaluation.backend={chosen}: {type(self).__name__} is evaluated by more than embeddings; "
+                    "leave it at torch"
+                )
         elif stage == "fit":
             self._final.try_out()
         elif stage == "test":
             is_first, shared = self.trainer.is_global_zero, self.trainer.strategy.broadcast
             self._final.begin(plan, is_first=is_first, shared=shared)
-
-    def _require_torch(self) -> None:
-        """Raises UserError where a back end is asked for that this evaluation has no use for."""
-        chosen = self.job.evaluation.backend
-        if self.trainer.datamodule.test_plan is not None and chosen != BackendName.TORCH:
-            raise UserError(
-                f"evaluation.backend={chosen}: {type(self).__name__} is evaluated by more than embeddings; "
-                "leave it at torch"
-            )
 
     @property
     def validates_as_tested(self) -> bool:

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from conf.job import JobConfig
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.measures import UNSCORED_BY_BM25
 from juzhen.evaluation.evaluators import BM25Evaluator
+from lightning_modules.chosen_losses import Match
 from lightning_modules.lexical import Lexical
 
 
@@ -28,7 +29,7 @@ class BM25(Lexical):
         b: float
 
     @classmethod
-    def check(cls, job: JobConfig, losses: Mapping[str, tuple[Kind, Mapping[str, Any]]]) -> None:
+    def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
         settings = cls.settings(job)
         if not (settings.k1 >= 0 and 0 <= settings.b <= 1):
             raise UserError(

@@ -12,25 +12,24 @@ from conf.job import JobConfig
 from juzhen.core.contract import VIEWS, choose_view
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
-from juzhen.core.named import name_of
+from juzhen.core.named import WITHOUT_BATCH, name_of
 from juzhen.core.places import CONFIGURATION
-from juzhen.data.spec import DatasetConfig
-from lightning_modules.set_learning import as_the_set_says
+from juzhen.data.spec import DatasetConfig, LearningConfig
 
 MODEL = "lightning_modules.biencoder.BiEncoder"
 LOSS_FOLDER = CONFIGURATION / "loss"
+OWN_NEGATIVES = "juzhen.losses.info_nce_own.InfoNCEOwn"
 
 
 @dataclass(frozen=True)
 class Match:
-    """A dataset and the loss that learns from it.
+    """How a dataset is learnt from.
 
     kind  example kind that is read, after at most one view: what the loss is fed, or what the model asks for
     loss  configuration of the loss (`_target_` and its numbers), with what the set says of its own; empty where the
           model needs none
     """
 
-    dataset: str
     kind: Kind
     loss: Mapping[str, Any]
 
@@ -41,31 +40,16 @@ def chosen_losses(job: JobConfig) -> dict[str, Match]:
     The numbers of losses are not tried: see `lightning_modules.matching`.
     """
     model = declared(job.model["_target_"])
-    own = {name: one.loss for name, one in job.schedule.sets.items() if one.loss is not None}
-    if model.input_kind is None:
-        return {
-            name: _match(name, config, own.get(name, job.loss), model) for name, config in job.dataset.items()
-        }
-    if model.loss_kind is None:
+    if model.input_kind is not None and model.loss_kind is None:
         _refuse_losses(job, model)
-    views = {
-        name: choose_view(
-            name,
-            Kind(config.kind),
-            model.name,
-            (model.input_kind,),
-            wanted=config.view,
-            chooser="model",
-        )
-        for name, config in job.dataset.items()
-    }
-    losses = {
-        name: {} if model.loss_kind is None else _loss_of(model, own.get(name, job.loss)) for name in views
-    }
-    return {
-        name: Match(name, kind, as_the_set_says(losses[name], job.dataset[name], kind, model))
-        for name, kind in views.items()
-    }
+    matches = {}
+    for name, dataset in job.dataset.items():
+        own = job.schedule.sets.get(name)
+        losses = job.loss if own is None or own.loss is None else own.loss
+        find = _for_the_rows if model.input_kind is None else _for_what_is_made
+        kind, loss = find(name, dataset, losses, model)
+        matches[name] = Match(kind, _as_the_set_says(loss, dataset, kind, model))
+    return matches
 
 
 def _refuse_losses(job: JobConfig, model: Declared) -> None:
@@ -81,48 +65,89 @@ def _refuse_losses(job: JobConfig, model: Declared) -> None:
                 )
 
 
-def _loss_of(model: Declared, losses: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The loss for what the model makes of its rows. Raises UserError for one that does not take it."""
-    chosen = losses if "_target_" in losses else losses.get(model.loss_kind, {})
+def _for_what_is_made(
+    name: str, dataset: DatasetConfig, losses: Mapping[str, Any], model: Declared
+) -> tuple[Kind, Mapping[str, Any]]:
+    """Kind that rows are read as, and the loss for what the model makes of them, {} where it needs none."""
+    asked = (model.input_kind,)
+    view = choose_view(name, Kind(dataset.kind), model.name, asked, wanted=dataset.view, chooser="model")
+    made = model.loss_kind
+    if made is None:
+        return view, {}
+    chosen = losses if "_target_" in losses else losses.get(made, {})
     loss = declared(chosen["_target_"]) if chosen else None
     if loss is not None and loss.consumes not in model.provides:
-        raise UserError(_unreadable(name_of(chosen), loss.consumes, model.loss_kind, model))
-    if loss is None or model.loss_kind not in loss.input_kinds:
-        fitting = [
-            name for name, kinds in _losses_on_file(model.provides).items() if model.loss_kind in kinds
-        ]
-        given = name_of(chosen)
+        raise UserError(_unreadable(name_of(chosen), loss.consumes, made, model))
+    if loss is None or made not in loss.input_kinds:
+        fitting = [one for one, kinds in _losses_on_file(model.provides).items() if made in kinds]
         raise UserError(
-            f"loss={given}: {model.name} makes {model.loss_kind.replace('_', ' ')}s, which this loss does not "
-            f"take; choose one of {', '.join(fitting)}, as in loss={fitting[0]}"
+            f"loss={name_of(chosen)}: {model.name} makes {made.replace('_', ' ')}s, which this loss does not take; "
+            f"choose one of {', '.join(fitting)}, as in loss={fitting[0]}"
         )
-    return chosen
+    return view, chosen
 
 
-def _match(name: str, dataset: DatasetConfig, losses: Mapping[str, Any], model: Declared) -> Match:
+def _for_the_rows(
+    name: str, dataset: DatasetConfig, losses: Mapping[str, Any], model: Declared
+) -> tuple[Kind, Mapping[str, Any]]:
+    """Kind that rows are read as, which is what the loss is fed, and the loss."""
     kind = Kind(dataset.kind)
-    wanted = dataset.view
-    if "_target_" in losses:
-        chosen = losses
-    elif (wanted or kind) in losses:
-        chosen = losses[wanted or kind]
-    else:
+    gives = dataset.view or kind
+    if "_target_" not in losses and gives not in losses:
         raise UserError(
-            f"loss=by_kind names no loss for {wanted or kind}, which {name} gives; "
+            f"loss=by_kind names no loss for {gives}, which {name} gives; "
             f"it has {', '.join(losses)}. Choose one: loss=<name>, one of {', '.join(_losses_on_file())}."
         )
-    target = declared(chosen["_target_"])
+    chosen = losses if "_target_" in losses else losses[gives]
+    target, on_file = declared(chosen["_target_"]), _losses_on_file(model.provides)
     if target.consumes not in model.provides:
         raise UserError(_unreadable(name_of(chosen), target.consumes, kind, model))
-    kind = choose_view(
-        name,
-        kind,
-        name_of(chosen),
-        target.input_kinds,
-        wanted=wanted,
-        alternatives=_losses_on_file(model.provides),
-    )
-    return Match(name, kind, as_the_set_says(chosen, dataset, kind, model))
+    how = {"wanted": dataset.view, "alternatives": on_file}
+    return choose_view(name, kind, name_of(chosen), target.input_kinds, **how), chosen
+
+
+def _as_the_set_says(
+    loss: Mapping[str, Any], dataset: DatasetConfig, kind: Kind, model: Declared
+) -> Mapping[str, Any]:
+    """The loss with what the set says of its own. Raises UserError for what would not be as it says.
+
+    loss  configuration of the loss, {} where the model needs none
+    kind  that the rows of the set are read as
+    """
+    own = dataset.learning or LearningConfig()
+    for key, value in vars(own).items():
+        if value is not None and (obstacle := _obstacle(key, value, loss, kind, model)):
+            place = f"dataset.{dataset.name}.learning.{key}"
+            raise UserError(f"{place}={str(value).lower()}: {obstacle}, or type {place}=null")
+    if own.in_batch is False:
+        loss = {
+            "_target_": OWN_NEGATIVES,
+            "name": WITHOUT_BATCH.get(name_of(loss), name_of(loss)),
+            **{key: value for key, value in loss.items() if key == "temperature"},
+        }
+    return loss if own.temperature is None else {**loss, "temperature": own.temperature}
+
+
+def _obstacle(key: str, value: Any, loss: Mapping[str, Any], kind: Kind, model: Declared) -> str | None:
+    """Why a value would not be what it says, and what to do about it; None where nothing is in its way."""
+    learner = f"loss={name_of(loss)}" if loss else model.name
+    if key == "temperature":
+        if not loss or "temperature" not in declared(loss["_target_"]).settings:
+            return f"{learner} has none; choose a loss with a temperature, such as loss=info_nce"
+        if "logits" in model.provides or loss.get("temperature_unit", "score") != "score":
+            return f"it divides cosines, and {learner} gets other numbers here; type loss.temperature=…"
+        return None
+    if key == "in_batch":
+        asks = {*WITHOUT_BATCH} if value else {*WITHOUT_BATCH, *WITHOUT_BATCH.values()}
+        if not loss or name_of(loss) not in asks:
+            return f"{learner} does not ask whether texts of other rows are negatives; choose loss=info_nce"
+        for number in ("symmetric", "false_negative_margin") if not value else ():
+            if str(loss.get(number)) not in ("False", "None"):  # a margin of 0 is one
+                return f"loss.{number}={loss[number]} is about texts of other rows; leave it out"
+    if (key == "num_negatives" or value is False) and kind is not Kind.TRIPLET:
+        spoken = kind.replace("_", " ").replace("nli", "NLI")
+        return f"rows are read as {spoken}s, which have no negatives of their own; have them read as triplets"
+    return None
 
 
 NEEDS = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pytorch_lightning.utilities import rank_zero_only
+import torch
 
 from conf.job import JobConfig
 from conf.own_classes import own_class
@@ -15,16 +15,36 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.named import name_of
 from juzhen.encoders.first_look import prompt_at_start
+from juzhen.encoders.layout import read_json, read_layout
+from juzhen.encoders.locate import ENCODER_FOLDER, locate_folder
 from juzhen.encoders.prefix import TEMPLATES, prompt_refused
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.sentence_encoder import PromptEncoder
 from juzhen.encoders.text_collate import PromptCollator
-from juzhen.encoders.token_table import CachedTokenizer
 from juzhen.losses.loss import LossOutput
+from juzhen.metrics.geometry import mean_cosine
 from lightning_modules.biencoder import BiEncoder
-from lightning_modules.mask_sight import require_sight, require_trained_mask, start_of
+from lightning_modules.chosen_losses import Match
 
 log = logging.getLogger(__name__)
+
+SAME = 0.9999
+"""Mean cosine of the states at [MASK] above which they are the same for all sentences, but for rounding."""
+
+SENTENCES = (
+    "今天天气很好。",
+    "怎么修改绑定的手机号？",
+    "两个孩子在公园里踢足球。",
+    "The committee rejected the proposal on Monday.",
+    "A man is playing the guitar.",
+    "How do I reset my password?",
+)
+"""Sentences that no encoder should take for the same."""
+
+WAY_OUT = (
+    "Train it first: python train.py model=mlm 'dataset=[…]' …, then add init_from=<that run> here; or choose a "
+    "pretrained backbone, such as backbone=bert_zh"
+)
 
 
 class CotEncoder(BiEncoder):
@@ -55,20 +75,15 @@ class CotEncoder(BiEncoder):
 
     def __init__(self, **shared: Any) -> None:
         super().__init__(**shared)
-        tokenize = CachedTokenizer(
-            self.encoder,
-            self.job.cache_dir,
-            progress=self.job.logger.progress and rank_zero_only.rank == 0,
-        )
-        self.collate = PromptCollator(tokenize, self.encoder)
+        self.collate = PromptCollator(self.tokenize, self.encoder)
 
     @classmethod
-    def check(cls, job: JobConfig, losses: Mapping[str, tuple[Kind, Mapping[str, Any]]]) -> None:
-        super().check(job, losses)
+    def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
+        super().check(job, matches)
         if not job.dataset:
             return  # templates are those of the folder, where it has some
         views = Prompts.of(job.model).views
-        for _, loss in losses.values():
+        for loss in (match.loss for match in matches.values()):
             if "positive" not in views:
                 raise UserError(
                     f"model.templates.{job.model['language']}.positive: training needs a template for the positive"
@@ -84,7 +99,7 @@ class CotEncoder(BiEncoder):
         if prompt := prompt_at_start(job.backbone, start=job.init_from):
             raise prompt_refused(TEMPLATES, prompt)
         if job.dataset and job.model["read"] != "pooling":
-            require_trained_mask(job)
+            _require_trained_mask(job)
             _tell_of_other_languages(job)
 
     @staticmethod
@@ -123,4 +138,53 @@ def _tell_of_other_languages(job: JobConfig) -> None:
             language,
             ", ".join(others),
             "is" if len(others) == 1 else "are",
+        )
+
+
+def start_of(job: JobConfig) -> str:
+    """What the job's weights are from, as it was typed."""
+    return job.init_from or job.backbone.path
+
+
+def _require_trained_mask(job: JobConfig) -> None:
+    """Raises UserError for a start of which the job alone says that [MASK] is new to it. Loads no weights."""
+    name = job.model["variant"]
+    if _num_layers(job) == 0:
+        raise UserError(
+            f"model={name} reads a sentence at [MASK], and {start_of(job)} holds no layers, only token embeddings: new "
+            f"layers change nothing at first, so that [MASK] cannot see the sentence. {WAY_OUT}"
+        )
+    is_random = job.init_from is None and job.backbone.initialize == "random"
+    if is_random and not job.model.get("untrained_mask"):
+        raise UserError(
+            f"model={name} reads a sentence at [MASK], and with backbone.initialize=random [MASK] has learnt nothing. "
+            f"{WAY_OUT}; to learn from random weights all the same: model.untrained_mask=true"
+        )
+
+
+def _num_layers(job: JobConfig) -> int | None:
+    """Layers of the encoder that the job starts from; None where that is in no folder, or its file does not say."""
+    if job.init_from is None and job.backbone.initialize == "random":
+        return job.backbone.layers
+    folder = locate_folder(start_of(job))
+    if folder is None:
+        return None
+    folder = folder / ENCODER_FOLDER if (folder / ENCODER_FOLDER).is_dir() else folder
+    path = read_layout(folder).transformer / "config.json"
+    return read_json(path).get("num_hidden_layers") if path.is_file() else None
+
+
+@torch.no_grad()
+def require_sight(encoder: PromptEncoder, start: str) -> None:
+    """Raises UserError where the state at [MASK], of the anchor's template, is the same whatever the sentence."""
+    if encoder.prompts.read == "pooling":
+        return
+    was_training = encoder.training
+    states = encoder.eval().stage_1(encoder.collate(encoder.tokenize(SENTENCES)))
+    encoder.train(was_training)
+    cosine = mean_cosine(states.numpy())
+    if cosine > SAME:
+        raise UserError(
+            f"{start}: the state at [MASK] is the same whatever the sentence (mean cosine {cosine:.5f} of "
+            f"{len(SENTENCES)} sentences), so there is nothing to learn from. {WAY_OUT}"
         )

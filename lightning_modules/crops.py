@@ -5,18 +5,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch.nn.functional as F
-from jaxtyping import Float
-from torch import Tensor
 
 from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.encoders.crops import CropCollator, Crops
-from juzhen.encoders.masking import Masking, Vocabulary
+from juzhen.encoders.masking import Masking
 from juzhen.encoders.mlm_head import MaskedTokenHead
 from juzhen.losses.loss import LossOutput
 from lightning_modules.base import loss_of
 from lightning_modules.biencoder import BiEncoder
+from lightning_modules.mlm import vocabulary_of
 
 
 class CropEncoder(BiEncoder):
@@ -41,53 +40,31 @@ class CropEncoder(BiEncoder):
 
     def __init__(self, **shared: Any) -> None:
         super().__init__(**shared)
-        own = self.settings(self.job)
-        mlm_weight = own.mlm_weight
-        if mlm_weight < 0:
-            raise UserError(f"model.mlm_weight={mlm_weight}: expected 0 (no tokens are hidden) or more")
-        crops = Crops(
-            tuple(own.shares),
-            delete=own.delete,
-            neighbour_share=own.neighbour_share,
-            tokenizer=self.encoder.tokenizer,
-            prompt=self.encoder.prompt,
-        )
-        self.collate = CropCollator(
-            self.encoder.tokenize,
-            self.encoder.collate,
-            crops=crops,
-            seed=self.job.seed,
-            sides=self.tokenize,
-        )
-        if mlm_weight and self.job.hardware.micro_batch_tokens is not None:
+        own, encoder = self.settings(self.job), self.encoder
+        self.mlm_weight = own.mlm_weight
+        if own.mlm_weight < 0:
+            raise UserError(f"model.mlm_weight={own.mlm_weight}: expected 0 (no tokens are hidden) or more")
+        reads = {"tokenizer": encoder.tokenizer, "prompt": encoder.prompt}
+        crops = Crops(tuple(own.shares), delete=own.delete, neighbour_share=own.neighbour_share, **reads)
+        how = {"crops": crops, "seed": self.job.seed, "sides": self.tokenize}
+        self.collate = CropCollator(encoder.tokenize, encoder.collate, **how)
+        if own.mlm_weight and self.job.hardware.micro_batch_tokens is not None:
             raise UserError(
                 "model.mlm_weight learns both from one pass; leave hardware.micro_batch_tokens at null, "
                 "or mlm_weight at 0"
             )
-        self.mlm_weight = mlm_weight
-        if mlm_weight:
-            backbone = self.encoder.backbone
+        if own.mlm_weight:
             self.masking = Masking(own.mask_rate, "token", mean_span=1.0, mask_share=0.8, random_share=0.1)
-            self.vocabulary = Vocabulary.of(
-                self.encoder.tokenizer,
-                size=backbone.get_input_embeddings().num_embeddings,
-                prompt=self.encoder.prompt,
-            )
-            self.head = MaskedTokenHead(backbone)
-        self._step = 0
-
-    def training_step(self, batch: Batch, index: int) -> Float[Tensor, ""]:
-        self._step = index
-        return super().training_step(batch, index)
+            self.vocabulary = vocabulary_of(encoder)
+            self.head = MaskedTokenHead(encoder.backbone)
 
     def objective(self, batch: Batch) -> LossOutput:
         if not self.mlm_weight:
             return super().objective(batch)
         tokens = batch.tokens
         self.vocabulary = self.vocabulary.to(tokens.input_ids.device)
-        seen, hidden = self.masking(
-            tokens, batch.sentence_ids, self.vocabulary, seed=self.job.seed, step=self._step
-        )
+        place = {"seed": self.job.seed, "step": self._batch_index}
+        seen, hidden = self.masking(tokens, batch.sentence_ids, self.vocabulary, **place)
         states, embeddings = self.encoder.states_and_embeddings(replace(tokens, input_ids=seen))
         loss, logs = loss_of(self.losses[batch.task], self.whole_batch(self.encoded(batch, embeddings)))
         logits, names = self.head(states[hidden]).float(), tokens.input_ids[hidden]

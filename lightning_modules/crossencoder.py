@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pytorch_lightning.utilities import rank_zero_only
-
 from conf.job import JobConfig
 from conf.own_classes import own_class
 from juzhen.backends.names import BackendName
@@ -16,7 +14,7 @@ from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind
 from juzhen.core.measures import UNSCORED_BY_PAIRS
 from juzhen.data.verify import NUM_CLASSES
-from juzhen.encoders import compile_layers, load_backbone, load_encoder
+from juzhen.encoders import load_backbone, load_encoder
 from juzhen.encoders.bundle import save_cross_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder as PairEncoder
 from juzhen.encoders.cross_encoder import similarity
@@ -24,15 +22,13 @@ from juzhen.encoders.cross_encoder_input import PAIR, CrossEncoderCollator
 from juzhen.encoders.first_look import prompt_at_start
 from juzhen.encoders.locate import is_cross_encoder
 from juzhen.encoders.prefix import JOINT, prompt_refused
-from juzhen.encoders.token_table import CachedTokenizer
 from juzhen.evaluation.evaluators import PairEvaluator, pair_logits
 from lightning_modules.augment import augmentation_of
 from lightning_modules.base import SentenceModule
-from lightning_modules.chosen_losses import chosen_losses
+from lightning_modules.biencoder import fitted
+from lightning_modules.chosen_losses import Match, chosen_losses
 
 log = logging.getLogger(__name__)
-
-Losses = Mapping[str, tuple[Kind, Mapping[str, Any]]]
 
 
 class CrossEncoder(SentenceModule):
@@ -62,16 +58,8 @@ class CrossEncoder(SentenceModule):
     def __init__(self, *, encoder: PairEncoder, **shared: Any) -> None:
         super().__init__(**shared)
         self.encoder = encoder
-        encoder.inner.micro_batch_tokens = self.job.hardware.micro_batch_tokens
-        if self.job.hardware.compile:
-            compile_layers(encoder.backbone)
-        tokenize = CachedTokenizer(
-            encoder.inner,
-            self.job.cache_dir,
-            progress=self.job.logger.progress and rank_zero_only.rank == 0,
-        )
         self.collate = CrossEncoderCollator(
-            tokenize,
+            fitted(encoder.inner, self.job),
             join=encoder.join,
             room=encoder.room,
             both_in_training=self.settings(self.job).symmetric_training,
@@ -80,7 +68,7 @@ class CrossEncoder(SentenceModule):
         )
 
     @classmethod
-    def check(cls, job: JobConfig, losses: Losses) -> None:
+    def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
         pooling = job.model["pooling"]
         if pooling is not None and pooling not in PairEncoder.poolings:
             raise UserError(
@@ -98,8 +86,8 @@ class CrossEncoder(SentenceModule):
                 "evaluation.backend and evaluation.cache_embeddings are for embeddings, and a cross-encoder has none: "
                 "leave them at torch and false"
             )
-        num_outputs(losses)
-        directed = [name for name, (kind, _) in losses.items() if kind is Kind.NLI_PAIR]
+        _num_outputs(matches)
+        directed = [name for name, match in matches.items() if match.kind is Kind.NLI_PAIR]
         if directed and (job.model["symmetric"] or job.model["symmetric_training"]):
             raise UserError(
                 f"model.symmetric: {directed[0]} has NLI pairs, whose premise and hypothesis cannot be exchanged; "
@@ -118,7 +106,7 @@ class CrossEncoder(SentenceModule):
         The head is new, too, where a loss consumes class logits and the head gives another number of them.
         """
         start, model = folder or job.init_from, job.model
-        outputs = num_outputs({name: (match.kind, match.loss) for name, match in chosen_losses(job).items()})
+        outputs = _num_outputs(chosen_losses(job))
         saved = PairEncoder.load(start).train() if start and is_cross_encoder(start) else None
         if saved is not None and outputs in (None, saved.outputs):
             encoder = saved
@@ -129,12 +117,8 @@ class CrossEncoder(SentenceModule):
             inner = load_encoder(start) if start else load_backbone(job.backbone, seed=job.seed)
             inner.pooling = "cls"
             encoder = PairEncoder(inner, outputs=outputs or 1, segments=True, symmetric=False, seed=job.seed)
-        encoder.set(
-            pooling=model["pooling"],
-            segments=model["segments"],
-            symmetric=model["symmetric"],
-            head_dropout=model.get("head_dropout"),
-        )
+        said = {name: model[name] for name in ("pooling", "segments", "symmetric")}
+        encoder.set(**said, head_dropout=model.get("head_dropout"))
         return encoder
 
     @staticmethod
@@ -167,15 +151,15 @@ class CrossEncoder(SentenceModule):
         return PairEvaluator(self.encoder)
 
 
-def num_outputs(losses: Losses) -> int | None:
+def _num_outputs(matches: Mapping[str, Match]) -> int | None:
     """Nodes of the head that the losses need; None where any head will do, since only scores are read.
 
     Raises UserError where they need heads of different sizes.
     """
     needed = {
-        name: NUM_CLASSES[kind]
-        for name, (kind, loss) in losses.items()
-        if own_class(loss["_target_"]).consumes == "logits"
+        name: NUM_CLASSES[match.kind]
+        for name, match in matches.items()
+        if own_class(match.loss["_target_"]).consumes == "logits"
     }
     if len(set(needed.values())) > 1:
         spoken = ", ".join(f"{name} {count}" for name, count in needed.items())

@@ -115,7 +115,7 @@ class Distill(Taught):
     def _given(self, read: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
         """What the student gives of some of the sentences that the teacher has read, set by set, before it learns."""
         step = max(sum(map(len, read.values())) // TURNED_BY, 1)
-        for one in self._sets():
+        for one in self.trainer.datamodule.train.values():
             some = read[one.name][::step]
             texts = [one.sentences[number] for number in some]
             yield one.name, some, self.encoder.encode(texts, progress=False)

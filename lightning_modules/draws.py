@@ -27,19 +27,14 @@ def gather_rows(module: pl.LightningModule, encoded: Encoded) -> Encoded:
         gathered = module.all_gather(torch.cat([rows, padding]), sync_grads=grads)
         return torch.cat([gathered[process, : counts[process]] for process in range(world)])
 
+    given = ("targets", "teacher", "guide", "teacher_scores")
+    learnt = ("scores", "logits", "layer_scores", "projected", "document_scores")
     return replace(
         encoded,
         embeddings={column: gather(rows, grads=True) for column, rows in encoded.embeddings.items()},
         text_ids={column: gather(rows) for column, rows in encoded.text_ids.items()},
-        scores=gather(encoded.scores, grads=True),
-        targets=gather(encoded.targets),
-        logits=gather(encoded.logits, grads=True),
-        layer_scores=gather(encoded.layer_scores, grads=True),
-        teacher=gather(encoded.teacher),
-        projected=gather(encoded.projected, grads=True),
-        guide=gather(encoded.guide),
-        document_scores=gather(encoded.document_scores, grads=True),
-        teacher_scores=gather(encoded.teacher_scores),
+        **{name: gather(getattr(encoded, name)) for name in given},
+        **{name: gather(getattr(encoded, name), grads=True) for name in learnt},
     )
 
 

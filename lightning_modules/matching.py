@@ -24,7 +24,7 @@ def match_losses(job: JobConfig) -> dict[str, Match]:
     model = own_class(job.model["_target_"])
     _require_labels(job, matches)
     _require_teacher_scores(job, matches)
-    model.check(job, {name: (match.kind, match.loss) for name, match in matches.items()})
+    model.check(job, matches)
     return matches
 
 

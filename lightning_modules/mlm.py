@@ -15,6 +15,7 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Score
 from juzhen.data.transfer import TransferTask
 from juzhen.data.views import apply_view
+from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.masking import Masking, Vocabulary
 from juzhen.encoders.mlm_head import MaskedTokenHead
 from juzhen.encoders.text_collate import TextCollator
@@ -54,7 +55,7 @@ class MaskedPlan(EvaluationPlan):
         self._pairs = CosinePlan(sets, tasks, sides=sides)
         chosen = [one for one in sets if one.name in trained] or list(sets)
         self.texts = [apply_view(one, Kind.SENTENCE) for one in chosen]
-        sentences = list(self._pairs.examples.sentences)
+        sentences, of_pairs = list(self._pairs.examples.sentences), self._pairs.examples.sides
         self._first = len(sentences)
         # Targets: 0 for a sentence of a pair; for one that is guessed in, its number in its own set, from 1, so
         # that what is hidden depends on nothing else.
@@ -69,9 +70,7 @@ class MaskedPlan(EvaluationPlan):
             sentences,
             {"text": np.arange(len(sentences), dtype=np.int32)},
             np.concatenate(targets).astype(np.float32),
-            sides=None
-            if self._pairs.examples.sides is None
-            else np.pad(self._pairs.examples.sides, (0, len(sentences) - self._first)),
+            sides=None if of_pairs is None else np.pad(of_pairs, (0, len(sentences) - self._first)),
         )
 
     def scores(self, outputs: Float[np.ndarray, "sentences outputs"]) -> list[np.ndarray]:
@@ -95,6 +94,12 @@ class MaskedPlan(EvaluationPlan):
                 for name, value in values.items()
             }
         return found
+
+
+def vocabulary_of(encoder: SentenceEncoder) -> Vocabulary:
+    """What an encoder's tokens are hidden by."""
+    size = encoder.backbone.get_input_embeddings().num_embeddings
+    return Vocabulary.of(encoder.tokenizer, size=size, prompt=encoder.prompt)
 
 
 class MaskedLanguageModel(BiEncoder):
@@ -124,25 +129,15 @@ class MaskedLanguageModel(BiEncoder):
         super().__init__(**shared)
         own = self.settings(self.job)
         self.masking = Masking(own.mask_rate, own.strategy, own.mean_span, own.mask_share, own.random_share)
-        backbone = self.encoder.backbone
-        self.vocabulary = Vocabulary.of(
-            self.encoder.tokenizer,
-            size=backbone.get_input_embeddings().num_embeddings,
-            prompt=self.encoder.prompt,
-        )
-        self.head = MaskedTokenHead(backbone)
+        self.vocabulary = vocabulary_of(self.encoder)
+        self.head = MaskedTokenHead(self.encoder.backbone)
         for parameter in self.encoder.projections.parameters():
             parameter.requires_grad_(False)  # no token passes there, and DDP waits for every gradient
         self.collate = TextCollator(self.encoder.tokenize, self.encoder.collate, sides=self.tokenize)
-        self._step = EVALUATION_STEP
-
-    def training_step(self, batch: Batch, index: int) -> Float[Tensor, ""]:
-        self._step = index
-        return super().training_step(batch, index)
 
     def objective(self, batch: Batch) -> LossOutput:
         """Mean loss per hidden token, over all processes."""
-        seen, hidden = self._masked(batch.tokens, batch.sentence_ids, step=self._step)
+        seen, hidden = self._masked(batch.tokens, batch.sentence_ids, step=self._batch_index)
         states = self.encoder.token_states(seen)[hidden]
         logits = self.head(states).float()
         targets = batch.tokens.input_ids[hidden]

@@ -12,21 +12,18 @@ from transformers.optimization import (
 from conf.job import OptimizerConfig
 
 
-def parameter_groups(module: nn.Module, *, weight_decay: float) -> list[dict]:
-    """Two groups: matrices are decayed; biases and normalization weights (one axis or none) are not."""
+def build_optimizer(module: nn.Module, config: OptimizerConfig, *, fused: bool) -> torch.optim.AdamW:
+    """AdamW over the parameters of `module` (Loshchilov and Hutter 2019, https://arxiv.org/abs/1711.05101).
+
+    Matrices are decayed; biases and normalization weights (one axis or none) are not.
+    """
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    return [
-        {"params": [one for one in parameters if one.ndim > 1], "weight_decay": weight_decay},
+    groups = [
+        {"params": [one for one in parameters if one.ndim > 1], "weight_decay": config.weight_decay},
         {"params": [one for one in parameters if one.ndim <= 1], "weight_decay": 0.0},
     ]
-
-
-def build_optimizer(module: nn.Module, config: OptimizerConfig, *, fused: bool) -> torch.optim.AdamW:
-    """AdamW over the parameters of `module` (Loshchilov and Hutter 2019, https://arxiv.org/abs/1711.05101)."""
-    groups = [
-        group for group in parameter_groups(module, weight_decay=config.weight_decay) if group["params"]
-    ]
-    return torch.optim.AdamW(groups, lr=config.lr, betas=tuple(config.betas), eps=config.eps, fused=fused)
+    how = {"lr": config.lr, "betas": tuple(config.betas), "eps": config.eps, "fused": fused}
+    return torch.optim.AdamW([group for group in groups if group["params"]], **how)
 
 
 def build_schedule(

@@ -8,7 +8,7 @@ import numpy as np
 
 from conf.job import JobConfig
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Examples, Kind
+from juzhen.core.examples import Examples
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.embedding_cache import EmbeddingCache, Found
 from juzhen.encoders.first_look import look_at_encoder
@@ -16,6 +16,7 @@ from juzhen.encoders.kept_vectors import KeptVectors, Targets, TaughtCollator
 from juzhen.encoders.locate import encoder_source
 from juzhen.encoders.spec import BackboneConfig
 from lightning_modules.biencoder import BiEncoder
+from lightning_modules.chosen_losses import Match
 
 
 class Taught(BiEncoder):
@@ -39,9 +40,9 @@ class Taught(BiEncoder):
         self._kept: KeptVectors | None = None
 
     @classmethod
-    def check(cls, job: JobConfig, losses: Mapping[str, tuple[Kind, Mapping[str, Any]]]) -> None:
-        super().check(job, losses)
-        if losses and job.cache_dir is None:
+    def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
+        super().check(job, matches)
+        if matches and job.cache_dir is None:
             raise UserError(
                 "cache_dir=null: the teacher's vectors are kept on the disk, so that they are computed once; type "
                 "cache_dir=<a folder>"
@@ -59,18 +60,15 @@ class Taught(BiEncoder):
     def prepare_data(self) -> None:
         """The first process of each node has the teacher encode what it has not encoded before."""
         if self.trainer.training:
-            texts = [
-                one.sentences[number] for one in self._sets() for number in np.unique(self.collate.read(one))
-            ]
+            read = self._read()
+            texts = [one.sentences[number] for one, numbers in read for number in numbers]
             self._vectors().fill(texts, progress=None if self.job.logger.progress else False)
 
     def setup(self, stage: str) -> None:
         super().setup(stage)
         if stage == "fit":
-            found = {}
-            for one in self._sets():
-                numbers = np.unique(self.collate.read(one))
-                found[one.name] = self._vectors().find(one.sentences, numbers), numbers
+            vectors = self._vectors()
+            found = {one.name: (vectors.find(one.sentences, places), places) for one, places in self._read()}
             self.collate.targets = self.targets(found)
             self._kept = None  # the teacher's weights have no more to do
 
@@ -78,8 +76,10 @@ class Taught(BiEncoder):
         """What batches are given of the vectors that were found: by default the vectors, at length 1."""
         return Targets(found, center=False, dim=None)
 
-    def _sets(self) -> list[Examples]:
-        return list(self.trainer.datamodule.train.values())
+    def _read(self) -> list[tuple[Examples, np.ndarray]]:
+        """Each set that is learnt from, and the numbers of its sentences that the teacher reads."""
+        sets = self.trainer.datamodule.train.values()
+        return [(one, np.unique(self.collate.read(one))) for one in sets]
 
     def _vectors(self) -> KeptVectors:
         if self._kept is None:

@@ -11,6 +11,7 @@ from juzhen.encoders.views import Views
 from juzhen.encoders.views_text import TextViews
 from lightning_modules.augment import changes_of
 from lightning_modules.biencoder import BiEncoder
+from lightning_modules.chosen_losses import Match
 
 
 class ViewEncoder(BiEncoder):
@@ -48,6 +49,6 @@ class ViewEncoder(BiEncoder):
         )
 
     @classmethod
-    def check(cls, job: JobConfig, losses: Mapping[str, tuple[Kind, Mapping[str, Any]]]) -> None:
-        super().check(job, losses)
+    def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
+        super().check(job, matches)
         TextViews(Views.of(job.model))  # a file of translations is read here, before any data

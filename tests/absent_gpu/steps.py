@@ -81,8 +81,9 @@ def put_on_device(module: torch.nn.Module) -> None:
     module._device = DEVICE
 
 
-def take_steps(run: StageRun, trainer, module, data, entry) -> None:
+def take_steps(run: StageRun) -> None:
     """In place of StageRun._fit."""
+    trainer, module, data = run.trainer, run.module, run.data
     packing.ragged_kernel = chosen_kernel  # a model may have looked at its encoder on the processor before
     module.trainer = data.trainer = trainer
     module.log = module.log_dict = lambda *what, **how: None

@@ -42,7 +42,7 @@ def test_the_default_and_what_is_left_out_or_added():
         ("score_health.collapse_spread=-1", "from 0"),
         ("loss_gradient.low=20", "the lower number first"),
         ("throughput._target_=callbacks.trainer.Callback", "no class of juzhen's"),
-        ("throughput._target_=callbacks.selection.ModelCheckpoint", "no class of juzhen's"),
+        ("throughput._target_=callbacks.trainer.ModelCheckpoint", "no class of juzhen's"),
     ],
 )
 def test_a_number_out_of_its_range_is_told(word, told):

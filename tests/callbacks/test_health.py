@@ -8,11 +8,11 @@ import pytest
 import torch
 from jobs import run_job, tiny_encoder, weights
 
-from callbacks.health import SpaceHealth
+from callbacks.health import SpaceHealth, SpaceMeter
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
+from juzhen.data.probe import Probe
 from juzhen.metrics.geometry import alignment, mean_cosine, uniformity
-from lightning_modules.space import Probe, SpaceMeter
 
 QUICK = ("training.duration=6 steps", "training.validate_every=3 steps", "evaluation.splits=[dev]")
 

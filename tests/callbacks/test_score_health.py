@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from jobs import logged, run_job, weights
 
+from callbacks.health import score_summary
 from callbacks.score_health import ScoreHealth
 from juzhen.core.errors import UserError
-from lightning_modules.score_summary import score_summary
 
 QUICK = ("training.duration=6 steps", "training.validate_every=3 steps", "evaluation.splits=[dev]")
 JOINT = ("model=crossencoder", *QUICK)

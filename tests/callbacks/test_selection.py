@@ -8,7 +8,7 @@ import pytest
 import torch
 from test_broken_inputs import OWN, Desk
 
-from callbacks.selection import Patience
+from callbacks.trainer import Patience
 from juzhen.core.result import Result
 from launch.console import best_on_dev
 

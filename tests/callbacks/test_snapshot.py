@@ -55,6 +55,11 @@ def shared(tmp_path) -> Path:
     return folder
 
 
+@pytest.fixture
+def snapshots(checkpoints, shared) -> Snapshots:
+    return Snapshots(checkpoints, shared, share=ALWAYS)
+
+
 def write(snapshots: Snapshots, *steps: int) -> None:
     for step in steps:
         snapshots.write(lambda step=step: state(step), steps=step)
@@ -73,8 +78,7 @@ def test_a_state_is_taken_apart_and_put_together():
     assert same(put_together(remainder, tensors), state(3))
 
 
-def test_the_last_of_many_writes_is_what_is_read(checkpoints, shared):
-    snapshots = Snapshots(checkpoints, shared, share=ALWAYS)
+def test_the_last_of_many_writes_is_what_is_read(snapshots, checkpoints):
     for last in range(1, 6):
         write(snapshots, last)
         found = find_snapshot(checkpoints)
@@ -83,16 +87,14 @@ def test_the_last_of_many_writes_is_what_is_read(checkpoints, shared):
     assert snapshots.written == 5
 
 
-def test_what_was_read_does_not_change_with_the_next_writes(checkpoints, shared):
-    snapshots = Snapshots(checkpoints, shared, share=ALWAYS)
+def test_what_was_read_does_not_change_with_the_next_writes(snapshots, checkpoints):
     write(snapshots, 1)
     kept = read_snapshot(find_snapshot(checkpoints).path)
     write(snapshots, 2, 3, 4)
     assert same(kept, state(1))
 
 
-def test_a_write_that_breaks_off_leaves_the_state_before_it(checkpoints, shared, monkeypatch):
-    snapshots = Snapshots(checkpoints, shared, share=ALWAYS)
+def test_a_write_that_breaks_off_leaves_the_state_before_it(snapshots, checkpoints, monkeypatch):
     write(snapshots, 1, 2)
     whole = snapshot_file.WHOLE
 
@@ -126,8 +128,7 @@ def test_of_a_large_state_there_is_one_copy_and_none_while_it_is_written(checkpo
     assert find_snapshot(checkpoints) is None
 
 
-def test_closing_gives_the_memory_back(checkpoints, shared):
-    snapshots = Snapshots(checkpoints, shared, share=ALWAYS)
+def test_closing_gives_the_memory_back(snapshots, checkpoints, shared):
     write(snapshots, 1)
     snapshots.close()
     assert find_snapshot(checkpoints) is None
@@ -143,8 +144,7 @@ def test_a_training_that_continues_replaces_what_it_continues(checkpoints, share
     assert not before.exists()
 
 
-def test_other_tensors_get_another_file(checkpoints, shared):
-    snapshots = Snapshots(checkpoints, shared, share=ALWAYS)
+def test_other_tensors_get_another_file(snapshots, checkpoints, shared):
     write(snapshots, 1)
     grown = state(2) | {"more": torch.ones(9)}
     snapshots.write(lambda: grown, steps=2)
@@ -206,8 +206,7 @@ def test_too_little_room_is_said_and_not_asked_for_again(checkpoints, shared, mo
     assert not list(private_folder(shared).iterdir())
 
 
-def test_a_remainder_that_is_too_large_is_refused(checkpoints, shared):
-    snapshots = Snapshots(checkpoints, shared, share=ALWAYS)
+def test_a_remainder_that_is_too_large_is_refused(snapshots, shared):
     with pytest.raises(NoRoomError, match="bytes beside the tensors"):
         snapshots.write(lambda: {"words": "x" * snapshot_file.REMAINDER_BYTES}, steps=1)
     assert not list(private_folder(shared).iterdir())
@@ -287,8 +286,7 @@ def test_the_pointer_names_the_file(checkpoints, shared):
     assert told == {"path": str(find_snapshot(checkpoints).path)}
 
 
-def test_the_state_is_told_without_memory_for_a_copy(checkpoints, shared):
-    snapshots = Snapshots(checkpoints, shared, share=ALWAYS)
+def test_the_state_is_told_without_memory_for_a_copy(snapshots, checkpoints, shared):
     write(snapshots, 1, 2, 3)
     told, found = snapshots.state(), read_snapshot(find_snapshot(checkpoints).path)
     assert same(told, state(3))

@@ -4,8 +4,7 @@ import pytest
 from jobs import compose_job
 from omegaconf import OmegaConf
 
-from datamodules.datamodule import SentenceDataModule
-from datamodules.stages import only_stage
+from datamodules.datamodule import SentenceDataModule, only_stage
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.loading import JobData
 from launch import typed_config

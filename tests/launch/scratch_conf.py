@@ -172,19 +172,16 @@ triplet:
   margin: 0.2
   distance: cosine
 """,
-    "dataset/demo_sts.yaml": DATASET.format(
-        name="demo_sts", kind="scored_pair", target="score", score_range="[0, 5]"
-    ),
-    "dataset/csts.yaml": DATASET.format(
-        name="csts", kind="scored_pair", target="score", score_range="[0, 5]"
-    ),
-    "dataset/afqmc.yaml": DATASET.format(
-        name="afqmc", kind="labelled_pair", target="label", score_range="null"
-    ),
-    "dataset/nli.yaml": DATASET.format(name="nli", kind="nli_pair", target="label", score_range="null"),
-    "dataset/upside_down.yaml": DATASET.format(
-        name="upside_down", kind="scored_pair", target="score", score_range="[5, 0]"
-    ),
+    **{
+        f"dataset/{name}.yaml": DATASET.format(name=name, kind=kind, target=target, score_range=score_range)
+        for name, kind, target, score_range in (
+            ("demo_sts", "scored_pair", "score", "[0, 5]"),
+            ("csts", "scored_pair", "score", "[0, 5]"),
+            ("afqmc", "labelled_pair", "label", "null"),
+            ("nli", "nli_pair", "label", "null"),
+            ("upside_down", "scored_pair", "score", "[5, 0]"),
+        )
+    },
     "suite/demo.yaml": "# @package evaluate\ndefaults:\n  - /dataset@demo_sts: demo_sts\n",
     "suite/zh_matching.yaml": """\
 # @package evaluate

@@ -5,7 +5,7 @@ import csv
 import numpy as np
 import pytest
 import torch
-from jobs import forbid_reading, logged, run_job, tiny_encoder, typed_job
+from jobs import forbid_reading, logged, run_job, typed_job
 from torch import nn
 
 from juzhen.backends import require_packages
@@ -190,11 +190,6 @@ def test_what_is_built_from_such_an_encoder(run, tmp_path):
         (tmp_path / "kept").rename(run / "encoder" / SCORE_FILE)
     joint = CrossEncoder(encoder, outputs=1, segments=True, symmetric=False, seed=0)
     assert joint.inner.score_head is None
-
-
-@pytest.fixture
-def bag(tiny_backbone):
-    return tiny_encoder(tiny_backbone, layers=0)
 
 
 @pytest.mark.slow

@@ -19,9 +19,8 @@ from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.sentence_encoder import PromptEncoder
 from juzhen.encoders.spec import BackboneConfig
 from launch import typed_config
-from launch.language import with_language
-from lightning_modules.cot import CotEncoder
-from lightning_modules.mask_sight import require_sight
+from launch.naming import with_language
+from lightning_modules.cot import CotEncoder, require_sight
 from lightning_modules.matching import match_losses
 
 STEADY = ("logger.every_steps=1", "seed=42", "evaluation.splits=[dev]", "training.monitor=auto")

@@ -8,8 +8,7 @@ from jobs import typed_job
 from test_broken_inputs import GOOD, OWN, Desk, says
 
 from conf.job import SetConfig
-from datamodules.datamodule import SentenceDataModule
-from datamodules.stages import only_stage
+from datamodules.datamodule import SentenceDataModule, only_stage
 from juzhen.core.errors import UserError
 from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
 from juzhen.data.loading import JobData
@@ -56,7 +55,7 @@ def told(job, losses, loss, *sets, dev=(0.0, 1.0), training=None, **groups):
     dev = [rows_of(Kind.SCORED_PAIR, targets=dev, name=one.name, split="dev") for one in sets] if dev else []
     data = JobData({one.name: one for one in sets}, dev)
     rows = SentenceDataModule(data, only_stage([one.name for one in sets]), job=job)
-    return check_learnable(job, rows, {one.name: Match(one.name, one.kind, losses[loss]) for one in sets})
+    return check_learnable(job, rows, {one.name: Match(one.kind, losses[loss]) for one in sets})
 
 
 GRADED, BINARY, PAIRS, TRIPLETS = Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.POSITIVE_PAIR, Kind.TRIPLET

@@ -26,9 +26,9 @@ def job_of(*overrides):
 )
 def test_the_view_reaches_the_rows(overrides, kind):
     job = job_of(*overrides)
-    (match,) = match_losses(job).values()
+    ((name, match),) = match_losses(job).items()
     assert match.kind is kind
-    (rows,) = load_job_data(job, {match.dataset: match.kind}).train.values()
+    (rows,) = load_job_data(job, {name: match.kind}).train.values()
     assert rows.kind is kind
     assert len(rows) > 0
 

@@ -132,7 +132,7 @@ def test_the_loss_is_the_mean_over_hidden_tokens(tiny_backbone):
     rows = examples([f"这是第{number}个很短的句子" for number in range(9)])
     batch = module.collate(rows, np.arange(9))
     loss, logs = module.objective(batch)
-    seen, hidden = module._masked(batch.tokens, batch.sentence_ids, step=-1)
+    seen, hidden = module._masked(batch.tokens, batch.sentence_ids, step=module._batch_index)
     logits = module.head(module.encoder.token_states(seen))
     every = torch.nn.functional.cross_entropy(logits, batch.tokens.input_ids, reduction="none")
     assert 20 < len(hidden) < 80

@@ -3,12 +3,14 @@
 import json
 import logging
 import sys
+from types import SimpleNamespace
 
 import pytest
 from forks import python
 
 from callbacks.tracking import build_loggers
 from conf.job import LoggerConfig
+from datamodules.datamodule import only_stage
 from juzhen.cli.program import status_of
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
@@ -143,19 +145,11 @@ def test_what_is_stored_and_logged_holds_no_secret(tmp_path, capsys, monkeypatch
 def test_what_goes_to_wandb_holds_no_secret(tmp_path, monkeypatch):
     given = {}
     monkeypatch.setattr("callbacks.tracking.WandbLogger", lambda **words: given.update(words))
-    config = LoggerConfig(
+    logger = LoggerConfig(
         csv=False, wandb="offline", progress=False, every_steps=1, project="p", tags=[TOKEN]
     )
-    build_loggers(
-        config,
-        tmp_path,
-        name="n",
-        group="g",
-        job_type="train",
-        run_id="r",
-        settings={"about": TOKEN},
-        tags=[],
-    )
+    job = SimpleNamespace(logger=logger, name="n", seed=1)
+    build_loggers(job, only_stage([]), tmp_path, run_id="r", settings={"about": TOKEN})
     assert given["config"] == {"about": REDACTED}
     assert given["tags"] == [REDACTED]
 

@@ -12,8 +12,7 @@ from sentence_transformers.evaluation import EmbeddingSimilarityEvaluator
 
 from callbacks.trainer import build_trainer
 from conf.job import JobConfig
-from datamodules.datamodule import SentenceDataModule
-from datamodules.stages import only_stage
+from datamodules.datamodule import SentenceDataModule, only_stage
 from juzhen.backends.names import BackendName
 from juzhen.data.loading import JobData, load_job_data
 from tools.bench.device import back_ends

@@ -15,8 +15,7 @@ from transformers import AutoTokenizer, BertConfig, BertModel
 
 import train
 from conf.job import JobConfig
-from datamodules.datamodule import SentenceDataModule
-from datamodules.stages import only_stage
+from datamodules.datamodule import SentenceDataModule, only_stage
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
 from juzhen.core.named import name_of
