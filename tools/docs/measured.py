@@ -70,11 +70,8 @@ def relinked(path: Path) -> str:
         if re.match(r"\w+:", target):
             return found[0]
         beside = path.parent / target
-        if (
-            not beside.is_file()
-            or beside.suffix not in (*COPIED, ".md")
-            or RESULTS not in beside.resolve().parents
-        ):
+        is_shown = beside.suffix in (*COPIED, ".md") and RESULTS in beside.resolve().parents
+        if not beside.is_file() or not is_shown:
             return f"`{words.strip('`')}`"
         return f"{picture}[{words}]({target.replace(beside.name, RENAMED.get(beside.name, beside.name))})"
 
