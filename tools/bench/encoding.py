@@ -18,6 +18,7 @@ from juzhen.core.examples import Examples
 from juzhen.core.processor import lacks_bf16
 from juzhen.data.loading import load_job_data
 from juzhen.encoders import load_encoder
+from juzhen.encoders.pooling import unit
 from juzhen.metrics.correlation import spearman
 from tools.bench.device import DTYPES, back_ends, device, on_gpu
 from tools.bench.report import Value
@@ -163,11 +164,6 @@ def one_model(
             }
         )
     return rows
-
-
-def unit(embeddings: np.ndarray) -> np.ndarray:
-    embeddings = np.asarray(embeddings, dtype=np.float32)
-    return embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
 
 
 def correlation(encode: Encode, judge: Examples) -> float:
