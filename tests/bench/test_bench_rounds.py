@@ -90,15 +90,13 @@ def test_a_process_of_its_own_says_what_it_found_and_its_peak():
 
 
 @pytest.mark.slow
-def test_a_process_that_fails_says_why():
-    with pytest.raises(RuntimeError, match="no such luck"):
-        in_child("tests.bench.child_work:fail")
-
-
-@pytest.mark.slow
-def test_a_process_that_is_killed_ran_out_of_memory():
-    with pytest.raises(MemoryError):
-        in_child("tests.bench.child_work:be_killed")
+@pytest.mark.parametrize(
+    ("function", "error", "said"),
+    [("fail", RuntimeError, "no such luck"), ("be_killed", MemoryError, "killed")],
+)
+def test_a_process_that_fails_says_why_and_one_that_is_killed_ran_out_of_memory(function, error, said):
+    with pytest.raises(error, match=said):
+        in_child(f"tests.bench.child_work:{function}")
 
 
 def test_an_order_is_read_as_it_was_written(tmp_path):
