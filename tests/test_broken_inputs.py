@@ -106,6 +106,21 @@ BROKEN_FILES = {
     "two faults": (GOOD.replace("1.0", "x").replace("5.0", "y"), [".tsv:3:", "One more row is faulty"]),
     "empty file": ("", ["train.tsv", "the file is empty"]),
     "only a header": (GOOD.splitlines(keepends=True)[0], ["train.tsv", "no rows"]),
+    "another case": (GOOD.replace("sentence1", "Sentence1"), [".tsv: ", "did you mean Sentence1?"]),
+    "commas": (GOOD.replace("\t", ","), [".tsv: ", "divided by ','"]),
+    "semicolons": (GOOD.replace("\t", ";"), [".tsv: ", "divided by ';'"]),
+    "quoted": (GOOD.replace("sentence1", '"sentence1"'), [".tsv: ", "quoted: true"]),
+    "gzip": (gzip.compress(GOOD.encode()), [".tsv: ", "a gzip file; give it a name that ends with .gz"]),
+    "zstd": (
+        zstandard.compress(GOOD.encode()),
+        [".tsv: ", "a zstd file; give it a name that ends with .zst"],
+    ),
+    "zip": (b"PK\3\4" + GOOD.encode(), [".tsv: ", "a zip archive or a table of Excel"]),
+    "Excel": (b"\xd0\xcf\x11\xe0\xa1" + bytes(99), [".tsv: ", "a table of Excel; save it as CSV"]),
+    "Parquet": (
+        b"PAR1\x15\x04" + bytes(99),
+        [".tsv: ", "a Parquet file; give it a name that ends with .parquet"],
+    ),
 }
 
 
@@ -113,8 +128,8 @@ BROKEN_FILES = {
 @pytest.mark.sampled(3)
 def test_a_broken_file(desk, name):
     content, parts = BROKEN_FILES[name]
-    desk.write("train.tsv", content.encode())
-    says(desk.refuses(*OWN), str(desk.data_dir / "demo_sts" / "train.tsv"), *parts)
+    path = desk.write("train.tsv", content if isinstance(content, bytes) else content.encode())
+    says(desk.refuses(*OWN), str(path), *parts)
 
 
 def test_a_dev_file_is_looked_at_before_training(desk):
@@ -133,37 +148,11 @@ def test_not_utf8(desk):
     says(desk.refuses(*OWN), "train.tsv:2:", "not UTF-8", "iconv -f gb18030")
 
 
-OTHER_FILES = {
-    "another case": (GOOD.replace("sentence1", "Sentence1").encode(), "did you mean Sentence1?"),
-    "commas": (GOOD.replace("\t", ",").encode(), "divided by ','"),
-    "semicolons": (GOOD.replace("\t", ";").encode(), "divided by ';'"),
-    "quoted": (GOOD.replace("sentence1", '"sentence1"').encode(), "quoted: true"),
-    "gzip": (gzip.compress(GOOD.encode()), "a gzip file; give it a name that ends with .gz"),
-    "zstd": (zstandard.compress(GOOD.encode()), "a zstd file; give it a name that ends with .zst"),
-    "zip": (b"PK\3\4" + GOOD.encode(), "a zip archive or a table of Excel"),
-    "Excel": (b"\xd0\xcf\x11\xe0\xa1" + bytes(99), "a table of Excel; save it as CSV"),
-    "Parquet": (b"PAR1\x15\x04" + bytes(99), "a Parquet file; give it a name that ends with .parquet"),
-}
-
-
-@pytest.mark.parametrize("name", OTHER_FILES)
-@pytest.mark.sampled(3)
-def test_a_file_of_another_kind(desk, name):
-    content, told = OTHER_FILES[name]
-    desk.write("train.tsv", content)
-    says(desk.refuses(*OWN), "train.tsv: ", told)
-
-
 def test_a_rate_that_no_precision_can_hold(desk):
     words = ("optimizer.lr=1e30", "optimizer.weight_decay=0")
     says(desk.refuses(*words), "no finite numbers any more", "optimizer.lr too high")
     told = desk.refuses(*words, "callbacks.space_health=null", "seed=7")
     says(told, "dev/demo_sts: the scores are no finite numbers any more", "optimizer.lr too high")
-
-
-def test_a_store_of_stages_where_nothing_can_be_made(desk):
-    (desk.root / "file").write_text("")
-    says(desk.refuses(f"schedule.store={desk.root}/file"), "schedule.store=", "schedule.store=null")
 
 
 def test_unbalanced_quotes(desk):
@@ -198,10 +187,6 @@ def test_an_unknown_label(desk):
     says(told, "demo_nli/train.tsv:3:", "'entailmnt'", "did you mean entailment?")
 
 
-def test_no_data_folder(desk):
-    says(desk.refuses(*OWN, f"data_dir={desk.root}/nowhere"), "nowhere: no such folder", "data_dir=<folder")
-
-
 def test_no_file(desk):
     (desk.data_dir / "demo_sts" / "train.tsv").unlink()
     says(
@@ -210,10 +195,6 @@ def test_no_file(desk):
         "there is no file",
         "data_dir=<folder that holds demo_sts/train.tsv>",
     )
-
-
-def test_nothing_to_do(desk):
-    says(desk.refuses("dataset=[]", "suite=none"), "no evaluation set", "suite=demo")
 
 
 @pytest.mark.parametrize(
@@ -238,26 +219,27 @@ def test_a_slip_on_the_command_line(desk, words, parts):
     says(desk.refuses(*words), *parts)
 
 
-def test_a_backbone_without_weights(desk):
-    says(
-        desk.refuses("backbone.initialize=pretrained"),
-        str(desk.backbone),
-        "weights",
-        "backbone.initialize=random",
-    )
-
-
-def test_a_backbone_folder_with_nothing_in_it(desk):
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        ([*OWN, "data_dir=ROOT/nowhere"], ["nowhere: no such folder", "data_dir=<folder"]),
+        (["dataset=[]", "suite=none"], ["no evaluation set", "suite=demo"]),
+        (["schedule.store=ROOT/file"], ["schedule.store=", "schedule.store=null"]),
+        (["backbone.initialize=pretrained"], ["BACKBONE", "weights", "backbone.initialize=random"]),
+        (["backbone.path=ROOT/empty"], ["config.json is missing"]),
+        (["init_from=nonsense/of/mine"], ["nonsense/of/mine", "no such folder"]),
+        (["init_from=ROOT/empty"], ["ROOT/empty", "neither a run with an encoder"]),
+    ],
+    ids=lambda value: value[-1] if "=" in value[-1] else "",
+)
+def test_a_place_where_there_is_nothing(desk, words, parts):
     (desk.root / "empty").mkdir()
-    says(desk.refuses(f"backbone.path={desk.root}/empty"), "config.json is missing")
+    (desk.root / "file").touch()
 
+    def here(some):
+        return [one.replace("ROOT", str(desk.root)).replace("BACKBONE", str(desk.backbone)) for one in some]
 
-@pytest.mark.parametrize(("start", "parts"), [("nonsense/of/mine", ["no such folder"]), ("", ["init_from"])])
-def test_nothing_to_start_from(desk, start, parts):
-    if not start:
-        (desk.root / "empty").mkdir()
-        start, parts = desk.root / "empty", ["neither a run with an encoder"]
-    says(desk.refuses(f"init_from={start}"), str(start), *parts)
+    says(desk.refuses(*here(words)), *here(parts))
 
 
 def test_a_loss_that_is_no_number(desk, monkeypatch):

@@ -15,6 +15,7 @@ from juzhen.cli.arguments import Parser
 from juzhen.cli.program import run_program, status_of
 from juzhen.core.errors import UserError
 from juzhen.encoders.bundle import load_encoder, save_encoder
+from juzhen.encoders.pooling import unit
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 
 SAMPLE = (
@@ -42,8 +43,7 @@ def save_halved(encoder: SentenceEncoder, folder: str | Path, *, card: dict[str,
 
 def largest_change(encoder: SentenceEncoder, other: SentenceEncoder) -> float:
     """Largest distance of a sample's unit embeddings between the two encoders."""
-    both = [one.encode(SAMPLE) for one in (encoder, other)]
-    first, second = (values / np.linalg.norm(values, axis=1, keepdims=True) for values in both)
+    first, second = (unit(one.encode(SAMPLE)) for one in (encoder, other))
     return float(np.linalg.norm(first - second, axis=1).max())
 
 

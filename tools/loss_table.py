@@ -80,20 +80,12 @@ def _job(model: Mapping[str, Any], loss: Mapping[str, Any], kind: Kind) -> Simpl
     """As much of a job as is asked before anything is loaded: one set of the given kind."""
     settled = {"language": next(iter(model["templates"]))} if "templates" in model else {}
     scored = SimpleNamespace(columns=[TEACHER_SCORE.format("positive")])  # whatever a loss reads is there
+    read = {"view": None, "source": None, "learning": None, "layout": "a", "layouts": {"a": scored}}
     return SimpleNamespace(
         model=dict(model) | settled,
         loss=dict(loss),
         source=None,
-        dataset={
-            "the set": SimpleNamespace(
-                kind=kind,
-                view=None,
-                source=None,
-                learning=None,
-                layout="a",
-                layouts={"a": scored},
-            )
-        },
+        dataset={"the set": SimpleNamespace(kind=kind, **read)},
         schedule=SimpleNamespace(sets={}, stages={}),
         training=SimpleNamespace(stratify_by="none"),
         backbone=SimpleNamespace(layer_norm=None, path="builtin/encoder"),
@@ -121,11 +113,8 @@ def page() -> str:
     lines = [_HEAD, f"| loss | {' | '.join(_COLUMNS)} |", "|---" * (1 + len(_COLUMNS)) + "|"]
     lines += [f"| `{name}` | {' | '.join(_facts(name, loss))} |" for name, loss in files.items()]
     lines += [_NUMBERS, *number_table()]
-    lines += [
-        _PAIRS,
-        f"| loss | {' | '.join(', '.join(f'`{one}`' for one in group) for group in columns.values())} |",
-    ]
-    lines.append("|---" * (1 + len(columns)) + "|")
+    headings = [", ".join(f"`{one}`" for one in group) for group in columns.values()]
+    lines += [_PAIRS, f"| loss | {' | '.join(headings)} |", "|---" * (1 + len(columns)) + "|"]
     reasons: dict[str, int] = {}
     for name in files:
         cells = [_cell(name, [table[model][name] for model in group], reasons) for group in columns.values()]
@@ -143,17 +132,10 @@ def _facts(name: str, loss: Mapping[str, Any]) -> Sequence[str]:
         return [about, *[""] * (len(_COLUMNS) - 1)]
     target = own_class(loss["_target_"])
     kinds = ", ".join(WORDS[kind] for kind in target.input_kinds)
-    couples = "yes" if target.couples else "no"
     numbers = "dim=…, num_classes=…" if target.has_head else ""  # what has no default
-    return [
-        about,
-        target.choose_when,
-        kinds,
-        NEEDS[target.consumes],
-        f"`{target.__name__}({numbers})({', '.join(asked_for(target))})`",
-        couples,
-        target.paper,
-    ]
+    call = f"`{target.__name__}({numbers})({', '.join(asked_for(target))})`"
+    couples = "yes" if target.couples else "no"
+    return [about, target.choose_when, kinds, NEEDS[target.consumes], call, couples, target.paper]
 
 
 def stub() -> str:

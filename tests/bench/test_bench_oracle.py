@@ -4,6 +4,8 @@ from importlib import import_module
 
 import pytest
 
+from tools.bench.work import order_of, training_work, write_bert
+
 pytestmark = pytest.mark.oracle
 
 
@@ -13,33 +15,24 @@ def other_side():
     pytest.importorskip("accelerate")
 
 
-def trained(tmp_path, precision, loss="cosent", **options):
-    from tools.bench.ours import train_ours
-    from tools.bench.theirs import train_theirs
-    from tools.bench.work import order_of, training_work, write_bert
-
-    folder = write_bert(tmp_path / "bert", "tiny", dropout=0.0)
-    sets = ["demo_sts", "demo_qmc"] if loss == "cosent" else ["demo_qmc"]
-    overrides = [f"loss={loss}"]
-    work = training_work(folder, datasets=sets, batch_size=8, steps=6, overrides=overrides).at(precision)
-    micro_rows = options.get("micro_rows")
-    if micro_rows:
-        work.job.hardware.micro_batch_tokens = 40
-    return train_ours(work, seed=0).losses, train_theirs(order_of(work, micro_rows=micro_rows), seed=0).losses
+@pytest.fixture
+def folder(tmp_path):
+    return write_bert(tmp_path / "bert", "tiny", dropout=0.0)
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 2e-5), ("bf16", 2e-2)])
-def test_the_loss_curves_are_one_without_dropout(tmp_path, precision, tolerance):
-    ours, theirs = trained(tmp_path, precision)
+def test_the_loss_curves_are_one_without_dropout(folder, precision, tolerance):
+    from tools.bench.ours import train_ours
+    from tools.bench.theirs import train_theirs
+
+    work = training_work(folder, datasets=["demo_sts", "demo_qmc"], batch_size=8, steps=6).at(precision)
+    ours, theirs = train_ours(work, seed=0).losses, train_theirs(order_of(work), seed=0).losses
     assert len(ours) == 6
     assert len(set(ours)) == 6
     assert ours == pytest.approx(theirs, rel=tolerance)
 
 
-def test_both_see_the_same_rows_in_the_same_order(tmp_path):
-    from tools.bench.work import order_of, training_work, write_bert
-
-    folder = write_bert(tmp_path / "bert", "tiny", dropout=0.0)
+def test_both_see_the_same_rows_in_the_same_order(folder):
     work = training_work(folder, datasets=["demo_sts", "demo_qmc"], batch_size=8, steps=40)
     order = order_of(work)
     texts = [
@@ -51,13 +44,11 @@ def test_both_see_the_same_rows_in_the_same_order(tmp_path):
     assert {chosen.task for chosen in work.batches()} == {"demo_sts", "demo_qmc"}
 
 
-def test_both_optimizers_and_schedules_have_the_same_numbers(tmp_path):
+def test_both_optimizers_and_schedules_have_the_same_numbers(folder, tmp_path):
     from sentence_transformers.training_args import SentenceTransformerTrainingArguments
 
     from tools.bench.theirs import training_numbers
-    from tools.bench.work import order_of, training_work, write_bert
 
-    folder = write_bert(tmp_path / "bert", "tiny", dropout=0.0)
     work = training_work(folder, datasets=["demo_sts"], batch_size=8, steps=2)
     numbers = training_numbers(order_of(work), str(tmp_path), seed=0)
     theirs, ours = SentenceTransformerTrainingArguments(**numbers), work.job.optimizer

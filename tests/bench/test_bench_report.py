@@ -73,35 +73,31 @@ def test_values_have_three_digits(value, text):
     assert shown(value) == text
 
 
+@pytest.fixture
+def plots():
+    pytest.importorskip("matplotlib")
+    from tools.bench import plots
+
+    return plots
+
+
 @pytest.mark.parametrize("benchmark", BENCHMARKS)
 @pytest.mark.sampled(3)
-def test_every_report_has_a_picture(benchmark, tmp_path):
-    pytest.importorskip("matplotlib")
-    from tools.bench.plots import draw
-
-    drawn = draw(report(benchmark), tmp_path)
+def test_every_report_has_a_picture(benchmark, tmp_path, plots):
+    drawn = plots.draw(report(benchmark), tmp_path)
     assert [path.name for path in drawn] == [f"{benchmark}.svg", f"{benchmark}.png"]
     assert drawn[0].read_bytes().count(b"<path") > 3
 
 
-def test_a_picture_that_is_drawn_again_is_the_same(tmp_path):
-    pytest.importorskip("matplotlib")
-    from tools.bench.plots import draw
-
-    svgs = [draw(report("training"), tmp_path)[0].read_bytes() for _ in range(2)]
+def test_a_picture_that_is_drawn_again_is_the_same(tmp_path, plots):
+    svgs = [plots.draw(report("training"), tmp_path)[0].read_bytes() for _ in range(2)]
     assert svgs[0] == svgs[1]
 
 
-def test_a_report_without_rows_has_no_picture(tmp_path):
-    pytest.importorskip("matplotlib")
-    from tools.bench.plots import draw
-
-    assert draw(Report("cosent", {}, {}, []), tmp_path) == []
+def test_a_report_without_rows_has_no_picture(tmp_path, plots):
+    assert plots.draw(Report("cosent", {}, {}, []), tmp_path) == []
 
 
-def test_points_that_could_not_be_measured_are_not_drawn():
-    pytest.importorskip("matplotlib")
-    from tools.bench.plots import cosent
-
-    left = cosent(report("cosent")).axes[0]
+def test_points_that_could_not_be_measured_are_not_drawn(plots):
+    left = plots.cosent(report("cosent")).axes[0]
     assert {line.get_label(): len(line.get_xdata()) for line in left.lines} == {"ours": 2, "all pairs": 1}

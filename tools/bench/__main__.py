@@ -69,12 +69,11 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def run_one(name: str, options: dict[str, Any], output: Path, console: Console) -> None:
-    from tools.bench.device import device_name
-    from tools.bench.machine import describe_machine
+    from tools.bench.device import describe_machine
     from tools.bench.plots import draw
     from tools.bench.report import Report, show
 
-    machine, start = describe_machine() | {"device": device_name()}, time.perf_counter()
+    machine, start = describe_machine(), time.perf_counter()
     console.print(f"{name}: {BENCHMARKS[name][0]}", highlight=False)
     found = importlib.import_module(f"tools.bench.{name}").measure(**options)
     report = Report(name, options, machine, **found, seconds=round(time.perf_counter() - start, 1))

@@ -31,20 +31,16 @@ class Contest:
         self, work: Work, size: str, precisions: Sequence[str], train: Train, *, sides: Sequence[str]
     ) -> None:
         self.work, self.size, self.train = work, size, train
-        self.turns: dict[Key, list[Steps]] = {
-            (side, precision): [] for precision in precisions for side in sides
-        }
+        self.keys: list[Key] = [(side, precision) for precision in precisions for side in sides]
 
     def run(self, rounds: int, *, before_turn: Callable[[Key], None] = lambda key: None) -> None:
         """`rounds` turns of each; a turn starts from the same weights, with the round as seed of dropout."""
-        turns = {key: partial(self._play, key) for key in self.turns}
-        self.seconds = alternate(turns, rounds=rounds, before_turn=before_turn)
+        turns = {key: partial(self._play, *key) for key in self.keys}
+        self.turns = alternate(turns, rounds=rounds, before_turn=before_turn)
+        self.seconds = {key: [typical(one.seconds) for one in taken] for key, taken in self.turns.items()}
 
-    def _play(self, key: Key, number: int) -> float:
-        side, precision = key
-        steps = self.train(self.work.at(precision, compiled=side == COMPILED), side, seed=number)
-        self.turns[key].append(steps)
-        return typical(steps.seconds)
+    def _play(self, side: str, precision: str, number: int) -> Steps:
+        return self.train(self.work.at(precision, compiled=side == COMPILED), side, seed=number)
 
     def row(self, key: Key) -> dict[str, Value]:
         side, precision = key
@@ -95,7 +91,7 @@ def contests(
             work = make(Path(folder), size, dropout=DROPOUT, steps=steps)
             contest = Contest(work, size, precisions, train, sides=(OURS, THEIRS))
             contest.run(rounds)
-        for key in contest.turns:
+        for key in contest.keys:
             speed = work.job.training.batch_size / statistics.median(contest.seconds[key])
             rows.append(contest.row(key) | {f"{per_second}_per_second": speed})
         curves |= contest.curves()

@@ -5,11 +5,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+from sentence_transformers import cross_encoder as theirs
+from torch import Tensor, nn
+
+from juzhen.encoders.transformer import quiet
 from lightning_modules.crossencoder import CrossEncoder
 from tools.bench.contest import OURS, contests
+from tools.bench.device import device
 from tools.bench.ours import train_ours
 from tools.bench.steps import Steps
-from tools.bench.theirs_joint import train_joint_theirs
+from tools.bench.theirs import follow
 from tools.bench.work import Work, has_real_data, order_of, training_work, write_bert
 
 NOTES = [
@@ -19,30 +25,11 @@ NOTES = [
 ]
 
 
-def measure(
-    *,
-    sizes: Sequence[str],
-    precisions: Sequence[str],
-    batch_size: int,
-    steps: int,
-    rounds: int,
-    agreement_steps: int,
-    datasets: Sequence[str],
-) -> dict[str, Any]:
+def measure(*, batch_size: int, datasets: Sequence[str], **contest: Any) -> dict[str, Any]:
     """Rows, curves, checks and notes of a Report."""
     sets = list(datasets) or (["lcqmc"] if has_real_data() else ["demo_qmc"])
     make = partial(joint_work, sets=sets, batch_size=batch_size)
-    found = contests(
-        make,
-        turn,
-        sizes=sizes,
-        precisions=precisions,
-        steps=steps,
-        rounds=rounds,
-        agreement_steps=agreement_steps,
-        per_second="pairs",
-    )
-    return found | {"notes": NOTES}
+    return contests(make, turn, **contest, per_second="pairs") | {"notes": NOTES}
 
 
 def joint_work(
@@ -54,8 +41,22 @@ def joint_work(
     return training_work(folder, datasets=sets, batch_size=batch_size, steps=steps, overrides=words)
 
 
+class FirstToken(nn.Module):
+    """Stands where BERT has its pooler, a layer that our head does without."""
+
+    def forward(self, states: Tensor) -> Tensor:
+        return states[:, 0]
+
+
 def turn(work: Work, side: str, *, seed: int) -> Steps:
+    """All steps of the work on one side; theirs is given our head, of one node over [CLS] as it is."""
     if side == OURS:
         return train_ours(work, seed=seed)
-    head = CrossEncoder.load_encoder(work.job).head.state_dict()
-    return train_joint_theirs(order_of(work), head=head, seed=seed)
+    head, order = CrossEncoder.load_encoder(work.job).head.state_dict(), order_of(work)
+    torch.manual_seed(seed)
+    with quiet():  # that the head is missing is meant
+        model = theirs.CrossEncoder(order.folder, num_labels=1, device=device(), max_length=order.max_length)
+    model.model.bert.pooler = FirstToken()
+    model.model.classifier.load_state_dict(head)
+    loss = theirs.losses.BinaryCrossEntropyLoss(model)
+    return follow(order, loss, theirs.CrossEncoderTrainer, theirs.CrossEncoderTrainingArguments, seed=seed)

@@ -25,29 +25,10 @@ NOTES = [
 ]
 
 
-def measure(
-    *,
-    sizes: Sequence[str],
-    precisions: Sequence[str],
-    batch_size: int,
-    steps: int,
-    rounds: int,
-    agreement_steps: int,
-    datasets: Sequence[str],
-) -> dict[str, Any]:
+def measure(*, batch_size: int, datasets: Sequence[str], **contest: Any) -> dict[str, Any]:
     """Rows, curves, checks and notes of a Report."""
     make = partial(taught_work, sets=training_sets(datasets), batch_size=batch_size)
-    found = contests(
-        make,
-        turn,
-        sizes=sizes,
-        precisions=precisions,
-        steps=steps,
-        rounds=rounds,
-        agreement_steps=agreement_steps,
-        per_second="sentences",
-    )
-    return found | {"notes": NOTES}
+    return contests(make, turn, **contest, per_second="sentences") | {"notes": NOTES}
 
 
 def taught_work(

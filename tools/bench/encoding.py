@@ -18,9 +18,9 @@ from juzhen.core.examples import Examples
 from juzhen.core.processor import lacks_bf16
 from juzhen.data.loading import load_job_data
 from juzhen.encoders import load_encoder
+from juzhen.encoders.pooling import unit
 from juzhen.metrics.correlation import spearman
-from tools.bench.device import back_ends, device, on_gpu
-from tools.bench.machine import DTYPES
+from tools.bench.device import DTYPES, back_ends, device, on_gpu
 from tools.bench.report import Value
 from tools.bench.rounds import alternate, compare, seconds_of
 from tools.bench.theirs import load_theirs
@@ -141,10 +141,8 @@ def one_model(
     """One row per contestant on the encoder in `folder`."""
     candidates = (*our_encoders(folder), *their_encoders(folder, batch_sizes))
     contestants, setup = ready(candidates, texts[:WARM_UP])
-    seconds = alternate(
-        {side: lambda _, encode=encode: seconds_of(lambda: encode(texts)) for side, encode in contestants.items()},
-        rounds=rounds,
-    )  # fmt: skip
+    turns = {side: partial(seconds_of, partial(encode, texts)) for side, encode in contestants.items()}
+    seconds = alternate(turns, rounds=rounds)
     fp32 = [side for side in seconds if side.startswith("theirs fp32")]
     best = min(fp32, key=lambda side: statistics.median(seconds[side]))
     fp32_encode = contestants[REFERENCE]
@@ -166,11 +164,6 @@ def one_model(
             }
         )
     return rows
-
-
-def unit(embeddings: np.ndarray) -> np.ndarray:
-    embeddings = np.asarray(embeddings, dtype=np.float32)
-    return embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
 
 
 def correlation(encode: Encode, judge: Examples) -> float:

@@ -1,11 +1,12 @@
 """Batches far larger than memory: peak memory and time with and without gradient caching, on both sides."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tools.bench.peak import peak_of_ours, peak_of_theirs
+from tools.bench.child import peak_of_ours, peak_of_theirs
 from tools.bench.report import Value
 from tools.bench.work import has_real_data, order_of, random_bert, training_work
 
@@ -41,49 +42,36 @@ def measure(
     rows: list[dict[str, Value]] = []
     for size in sizes:
         with random_bert(size) as folder:
-            for contestant in CONTESTANTS:
-                series = Series(*contestant, folder, names, micro_rows=micro_rows, steps=steps)
-                for batch_size in sorted(batch_sizes):
-                    found = series.measure(batch_size, memory_bound_mib)
-                    rows.append({"size": size} | series.row(batch_size, found))
+            for side, loss, cached in CONTESTANTS:
+                how = {"loss": loss, "micro_rows": micro_rows if cached else None}
+                peak = partial(peak_of, side, folder, **how, datasets=names, steps=steps + 1)
+                labels = {"size": size, "loss": loss, "side": side, "cached": "yes" if cached else "no"}
+                rows += [labels | row for row in series(peak, sorted(batch_sizes), memory_bound_mib)]
     return {"rows": rows, "notes": NOTES}
 
 
-@dataclass
-class Series:
-    """One contestant at growing batch sizes; `known` holds batch sizes and the peaks they had."""
+def peak_of(
+    side: str, folder: Path, *, loss: str, micro_rows: int | None, **options: Any
+) -> dict[str, float]:
+    """Memory and time of a contestant; `options` are those of `training_work`."""
+    if side == "ours":
+        return peak_of_ours(folder, **options, loss=loss, micro_rows=micro_rows)
+    work = training_work(folder, **options, overrides=[f"loss={loss}"])
+    return peak_of_theirs(order_of(work, micro_rows=micro_rows))
 
-    side: str
-    loss: str
-    cached: bool
-    folder: Path
-    names: list[str]
-    micro_rows: int
-    steps: int
-    known: list[tuple[int, float]] = field(default_factory=list)
 
-    def measure(self, batch_size: int, bound_mib: int) -> dict[str, float]:
-        """Empty where it would need more than the bound, or did need more than there is."""
-        if predicted_mib(self.known, batch_size) > bound_mib:
-            return {}
-        micro_rows = self.micro_rows if self.cached else None
-        options = {"datasets": self.names, "batch_size": batch_size, "steps": self.steps + 1}
-        try:
-            if self.side == "ours":
-                found = peak_of_ours(self.folder, **options, loss=self.loss, micro_rows=micro_rows)
-            else:
-                work = training_work(self.folder, **options, overrides=[f"loss={self.loss}"])
-                found = peak_of_theirs(order_of(work, micro_rows=micro_rows))
-        except MemoryError:
-            return {}
-        self.known = [*(self.known or [(0, found["before_mib"])]), (batch_size, found["peak_mib"])]
-        return found
-
-    def row(self, batch_size: int, found: dict[str, float]) -> dict[str, Value]:
-        return {
-            "loss": self.loss,
-            "side": self.side,
-            "cached": "yes" if self.cached else "no",
+def series(
+    peak: Callable[..., dict[str, float]], batch_sizes: Sequence[int], bound_mib: int
+) -> Iterator[dict[str, Value]]:
+    """A contestant at growing batch sizes; None where it would need more than the bound, or did than there is."""
+    known: list[tuple[int, float]] = []
+    for batch_size in batch_sizes:
+        found: dict[str, float] = {}
+        if predicted_mib(known, batch_size) <= bound_mib:
+            with suppress(MemoryError):
+                found = peak(batch_size=batch_size)
+                known = [*(known or [(0, found["before_mib"])]), (batch_size, found["peak_mib"])]
+        yield {
             "batch_size": batch_size,
             "seconds_per_step": found.get("seconds_per_step"),
             "mib_peak": found.get("peak_mib"),

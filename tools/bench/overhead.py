@@ -4,7 +4,7 @@ import statistics
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
-from itertools import pairwise
+from functools import partial
 from typing import Any
 
 import pytorch_lightning as pl
@@ -14,6 +14,7 @@ from lightning_modules.base import loss_of
 from tools.bench.ours import build_module, train_ours
 from tools.bench.report import Value
 from tools.bench.rounds import alternate, compare
+from tools.bench.steps import Steps
 from tools.bench.work import Work, random_bert, training_sets, training_work
 
 NOTES = [
@@ -33,14 +34,14 @@ def measure(
         with random_bert(size) as folder:
             sets = training_sets(datasets)
             work = training_work(folder, datasets=sets, batch_size=batch_size, steps=steps)
-            losses: dict[str, list[float]] = {}
-            turns = {
-                "Lightning": lambda seed, work=work, losses=losses: _lightning(work, seed, losses),
-                "bare loop": lambda seed, work=work, losses=losses: _bare(work, seed, losses),
-            }
-            seconds = alternate(turns, rounds=rounds)
-        pairs_of_losses = zip(losses["Lightning"], losses["bare loop"], strict=True)
-        largest = max(largest, *(abs(one / other - 1) for one, other in pairs_of_losses))
+            turns = {"Lightning": partial(_lightning, work), "bare loop": partial(_bare, work)}
+            found = alternate(turns, rounds=rounds)
+        seconds = {
+            name: [statistics.median(one.seconds[SKIPPED_STEPS:]) for one in taken]
+            for name, taken in found.items()
+        }
+        last = (taken[-1].losses for taken in found.values())
+        largest = max(largest, *(abs(one / other - 1) for one, other in zip(*last, strict=True)))
         ratio = compare(seconds["Lightning"], seconds["bare loop"])
         rows.append(
             {
@@ -55,13 +56,11 @@ def measure(
     return {"rows": rows, "checks": {"largest_relative_difference_of_losses": largest}, "notes": NOTES}
 
 
-def _lightning(work: Work, seed: int, losses: dict[str, list[float]]) -> float:
-    found = train_ours(work, seed=seed)
-    losses["Lightning"] = found.losses
-    return statistics.median(found.seconds[SKIPPED_STEPS:])
+def _lightning(work: Work, seed: int) -> Steps:
+    return train_ours(work, seed=seed)
 
 
-def _bare(work: Work, seed: int, losses: dict[str, list[float]]) -> float:
+def _bare(work: Work, seed: int) -> Steps:
     pl.seed_everything(seed, verbose=False)
     data = work.data_module()
     module = build_module(work.job, data, work)
@@ -83,5 +82,4 @@ def _bare(work: Work, seed: int, losses: dict[str, list[float]]) -> float:
         schedule.step()
         values.append(float(loss.detach()))
         ends.append(time.perf_counter())
-    losses["bare loop"] = values
-    return statistics.median([later - earlier for earlier, later in pairwise(ends)][SKIPPED_STEPS:])
+    return Steps.between(ends, values)

@@ -5,6 +5,7 @@ Reads every JSON below the folder and replaces what stands between the markers o
 
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from juzhen.cli.arguments import Parser
@@ -75,7 +76,7 @@ def table(reports: list[Report], language: str) -> str:
     """Markdown: one line per thing that was measured on our side."""
     words = WORDS[language]
     lines = [f"| {' | '.join(HEADINGS[language])} |", "| --- | --- | --- |"]
-    for report in sorted(reports, key=lambda one: ORDER.index(one.benchmark)):
+    for report in sorted(reports, key=lambda one: list(LINES).index(one.benchmark)):
         lines += [f"| {' | '.join(cells)} |" for cells in LINES[report.benchmark](report.rows, words)]
     return "\n".join(lines)
 
@@ -84,51 +85,43 @@ def _times(row: Row, words: dict[str, str]) -> str:
     return words["times"].format(*(f"{row[key]:.2f}" for key in ("ratio", "ratio_low", "ratio_high")))
 
 
+def _ours(rows: list[Row]) -> Iterator[tuple[Row, str]]:
+    """The rows of our sides, and what stands behind "ours"."""
+    for row in rows:
+        whose, _, which = str(row["side"]).partition(" ")
+        if whose == "ours":
+            yield row, which
+
+
 def _training(rows: list[Row], words: dict[str, str]) -> Iterator[tuple[str, ...]]:
     memory = {(row["size"], row["precision"]): row["mib_peak"] for row in rows if row["side"] == "theirs"}
-    for row in rows:
-        if row["side"] != "ours":
-            continue
-        theirs = memory[row["size"], row["precision"]]
-        besides = words["peak"].format(
-            f"{100 * row['peak_share']:.0f}", shown(row["mib_peak"]), shown(theirs)
-        )
+    for row in (row for row, which in _ours(rows) if not which):
+        peaks = (shown(mib) for mib in (row["mib_peak"], memory[row["size"], row["precision"]]))
+        besides = words["peak"].format(f"{100 * row['peak_share']:.0f}", *peaks)
         if row["precision"] != "fp32":
             besides = words["default"].format(f"{row['vs_default']:.2f}") + "; " + besides
         yield words["training"].format(**row), _times(row, words), besides
 
 
-def _crossencoder(rows: list[Row], words: dict[str, str]) -> Iterator[tuple[str, ...]]:
-    for row in rows:
-        if row["side"] == "ours":
-            besides = words["pairs"].format(f"{row['pairs_per_second']:,.0f}")
-            yield words["crossencoder"].format(**row), _times(row, words), besides
-
-
-def _distill(rows: list[Row], words: dict[str, str]) -> Iterator[tuple[str, ...]]:
-    for row in rows:
-        if row["side"] == "ours":
-            besides = words["sentences"].format(f"{row['sentences_per_second']:,.0f}")
-            yield words["distill"].format(**row), _times(row, words), besides
+def _steps(rows: list[Row], words: dict[str, str], *, work: str, unit: str) -> Iterator[tuple[str, ...]]:
+    for row, _ in _ours(rows):
+        speed = f"{row[f'{unit}_per_second']:,.0f}"
+        yield words[work].format(**row), _times(row, words), words[unit].format(speed)
 
 
 def _encoding(rows: list[Row], words: dict[str, str]) -> Iterator[tuple[str, ...]]:
-    for row in rows:
-        if row["side"].startswith("ours"):
-            side = row["side"].removeprefix("ours ")
-            speed = f"{row['sentences_per_second']:,.0f}"
-            besides = words["spearman"].format(speed, row["spearman_change"] / 100)
-            yield words["encoding"].format(model=row["model"], side=side), _times(row, words), besides
+    for row, backend in _ours(rows):
+        speed = f"{row['sentences_per_second']:,.0f}"
+        besides = words["spearman"].format(speed, row["spearman_change"] / 100)
+        yield words["encoding"].format(model=row["model"], side=backend), _times(row, words), besides
 
 
 def _evaluation(rows: list[Row], words: dict[str, str]) -> Iterator[tuple[str, ...]]:
-    for row in rows:
-        if row["side"].startswith("ours"):
-            besides = words["pairs"].format(f"{row['pairs_per_second']:,.0f}")
-            if row.get("spearman_change"):
-                besides += words["moved"].format(row["spearman_change"])
-            backend = row["side"].removeprefix("ours ")
-            yield words["evaluation"].format(**row, backend=backend), _times(row, words), besides
+    for row, backend in _ours(rows):
+        besides = words["pairs"].format(f"{row['pairs_per_second']:,.0f}")
+        if row.get("spearman_change"):
+            besides += words["moved"].format(row["spearman_change"])
+        yield words["evaluation"].format(**row, backend=backend), _times(row, words), besides
 
 
 def _memory(rows: list[Row], words: dict[str, str]) -> Iterator[tuple[str, ...]]:
@@ -163,25 +156,22 @@ def _overhead(rows: list[Row], words: dict[str, str]) -> Iterator[tuple[str, ...
 
 def _mining(rows: list[Row], words: dict[str, str]) -> Iterator[tuple[str, ...]]:
     theirs = {row["documents"]: row for row in rows if row["side"] == "theirs"}
-    for row in rows:
-        if row["side"] == "ours":
-            peaks = (shown(one["peak_mib"]) for one in (row, theirs[row["documents"]]))
-            besides = words["mined"].format(row["cpu_seconds"], *peaks, 100 * row["same_share"])
-            yield words["mining"].format(**row), _times(row, words), besides
+    for row, _ in _ours(rows):
+        peaks = (shown(one["peak_mib"]) for one in (row, theirs[row["documents"]]))
+        besides = words["mined"].format(row["cpu_seconds"], *peaks, 100 * row["same_share"])
+        yield words["mining"].format(**row), _times(row, words), besides
 
 
 def _search(rows: list[Row], words: dict[str, str]) -> Iterator[tuple[str, ...]]:
-    for row in rows:
-        if row["side"] != "theirs":
-            kind = str(row["side"]).removeprefix("ours ")
-            besides = words["found"].format(row["milliseconds_per_query"], 100 * row["recall_at_100"])
-            yield words["search"].format(**row, kind=kind), _times(row, words), besides
+    for row, kind in _ours(rows):
+        besides = words["found"].format(row["milliseconds_per_query"], 100 * row["recall_at_100"])
+        yield words["search"].format(**row, kind=kind), _times(row, words), besides
 
 
 LINES = {
     "training": _training,
-    "crossencoder": _crossencoder,
-    "distill": _distill,
+    "crossencoder": partial(_steps, work="crossencoder", unit="pairs"),
+    "distill": partial(_steps, work="distill", unit="sentences"),
     "encoding": _encoding,
     "evaluation": _evaluation,
     "memory": _memory,
@@ -189,7 +179,6 @@ LINES = {
     "search": _search,
     "overhead": _overhead,
 }
-ORDER = list(LINES)
 
 
 def write_into(page: Path, text: str) -> None:

@@ -20,7 +20,7 @@ class Report:
     """One benchmark on one machine.
 
     options  what it was run with
-    machine  see tools.bench.machine.describe_machine
+    machine  see tools.bench.device.describe_machine
     rows     one per contestant and size; all have the same keys; a value that could not be measured is None
     checks   single numbers that say whether both sides did the same work
     curves   name → one number per step

@@ -67,9 +67,7 @@ def one_size(queries: np.ndarray, documents: np.ndarray, rounds: int) -> list[di
     found = {side: way() for side, way in ways.items()}
     lists = {side: one[0] for side, one in found.items() if side != THEIRS}
     lists[THEIRS] = np.array([[hit["corpus_id"] for hit in hits] for hits in found[THEIRS]])
-    seconds = alternate(
-        {side: lambda number, way=way: seconds_of(way) for side, way in ways.items()}, rounds=rounds
-    )
+    seconds = alternate({side: partial(seconds_of, way) for side, way in ways.items()}, rounds=rounds)
     nothing: dict[str, Value] = {"build_seconds": None, "index_mib": None}
     return [
         {

@@ -8,20 +8,26 @@ from typing import Any
 import numpy as np
 
 from juzhen.encoders import load_backbone
+from tools.bench.child import peak_of_ours, peak_of_theirs
 from tools.bench.contest import COMPILED, OURS, THEIRS, Contest, Key, agree
-from tools.bench.device import WARM_UP_STEPS, device, typical
-from tools.bench.flops import linear_weights, training_flops
-from tools.bench.machine import matrix_gflops
+from tools.bench.device import WARM_UP_STEPS, matrix_gflops, typical
 from tools.bench.options import SIZES
 from tools.bench.ours import tokenise, train_ours
-from tools.bench.peak import peak_of_ours, peak_of_theirs
 from tools.bench.report import Value
 from tools.bench.rounds import compare
 from tools.bench.steps import Steps
 from tools.bench.theirs import train_theirs
-from tools.bench.work import Work, order_of, random_bert, sentence_lengths, training_sets, training_work
+from tools.bench.work import (
+    Work,
+    linear_weights,
+    order_of,
+    random_bert,
+    sentence_lengths,
+    training_flops,
+    training_sets,
+    training_work,
+)
 
-PEAK_SECONDS = 0.3
 DEFAULT = (THEIRS, "fp32")
 """What a user of the other side gets who sets nothing."""
 
@@ -58,7 +64,7 @@ def measure(
             work = training_work(folder, **options, steps=steps)
             contest = TrainingContest(work, size, precisions, with_compiled=compile)
             contest.run(rounds, before_turn=contest.measure_peak)
-            for key in contest.turns:
+            for key in contest.keys:
                 rows.append(contest.row(key) | memory_of(key, work, options["datasets"], steps=memory_steps))
             curves |= contest.curves()
     with random_bert(sizes[0], dropout=0.0) as folder:
@@ -81,7 +87,7 @@ class TrainingContest(Contest):
     def __init__(self, work: Work, size: str, precisions: Sequence[str], *, with_compiled: bool) -> None:
         sides = (OURS, COMPILED, THEIRS) if with_compiled else (OURS, THEIRS)
         super().__init__(work, size, precisions, turn, sides=sides)
-        self.peaks: dict[Key, list[float]] = {key: [] for key in self.turns}
+        self.peaks: dict[Key, list[float]] = {key: [] for key in self.keys}
         lengths, self.tokenising_per_row = tokenise(work)
         self.every, self.distinct = sentence_lengths(work, lengths)
         self.num_steps = len(work.batches())
@@ -89,7 +95,7 @@ class TrainingContest(Contest):
 
     def measure_peak(self, key: Key) -> None:
         """Before the turn of a contestant: what plain matrix products reach at this moment."""
-        self.peaks[key].append(matrix_gflops(key[1], seconds=PEAK_SECONDS, device=device()))
+        self.peaks[key].append(matrix_gflops(key[1]))
 
     def row(self, key: Key) -> dict[str, Value]:
         side, precision = key

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
-from pathlib import Path
 
 import juzhen.losses
 from juzhen.core.places import PACKAGE
@@ -70,18 +69,11 @@ def pages() -> Iterator[tuple[str, str]]:
     """Path and text of each page."""
     yield "api/losses.md", _losses()
     for name, (title, members) in PACKAGES.items():
-        listed = members or [f"{name}.{module}" for module in _modules(PACKAGE / name)]
-        imports = [_import(one) for one in listed if not _is_module(one)]
+        listed = members or [f"{name}.{path.stem}" for path in sorted((PACKAGE / name).glob("[a-z]*.py"))]
+        is_module = {one: PACKAGE.joinpath(*one.split(".")).with_suffix(".py").is_file() for one in listed}
+        imports = [_import(one) for one in listed if not is_module[one]]
         shown = "\n".join(["", "```python", *imports, "```", ""]) if imports else ""
         yield f"api/{name}.md", HEAD.format(title=title) + shown + "".join(map(_entry, listed))
-
-
-def _modules(folder: Path) -> list[str]:
-    return [path.stem for path in sorted(folder.glob("[a-z]*.py"))]
-
-
-def _is_module(name: str) -> bool:
-    return PACKAGE.joinpath(*name.split(".")).with_suffix(".py").is_file()
 
 
 def _import(name: str) -> str:

@@ -1,6 +1,5 @@
 """The page of the configuration's groups: what each file of `conf/` is for, and what it holds."""
 
-import re
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
@@ -54,22 +53,23 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def head_comment(file: Path) -> list[str]:
-    """The comment lines before the first key of a file, without their marks and without Hydra's package line."""
-    lines = takewhile(lambda line: line.startswith("#"), file.read_text(encoding="utf-8").splitlines())
-    return [line.removeprefix("#").removeprefix(" ") for line in lines if not line.startswith("# @package")]
-
-
 def _option(group: str, file: Path) -> str:
+    """What the comment above a file says, and what the file holds."""
     name = file.relative_to(CONFIGURATION / group).with_suffix("").as_posix()
     title = f"### {group.removeprefix('hydra/')}={name}\n"
-    held = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
-    plain = "_target_" in held and not any(isinstance(one, dict | list) for one in held.values())
-    return "\n".join([title, *_paragraphs(head_comment(file)), _keys(file, held) if plain else _file(file)])
+    text = file.read_text(encoding="utf-8")
+    held, lines = yaml.safe_load(text) or {}, text.splitlines()
+    above = list(takewhile(lambda line: line.startswith("#"), lines))
+    if "_target_" in held and not any(isinstance(one, dict | list) for one in held.values()):
+        shown = _keys(file, held)
+    else:
+        shown = "```yaml\n" + "\n".join(lines[len(above) :]) + "\n```\n"
+    return "\n".join([title, *_paragraphs(above), shown])
 
 
-def _paragraphs(lines: list[str]) -> Iterator[str]:
+def _paragraphs(comment: list[str]) -> Iterator[str]:
     """Lines that begin at the margin are sentences, indented ones are commands or lists."""
+    lines = [line[1:].removeprefix(" ") for line in comment if not line.startswith("# @package")]
     said = [line for line in lines if not line.startswith("  ")]
     shown = [line for line in lines if line.startswith("  ")]
     if said:
@@ -80,30 +80,16 @@ def _paragraphs(lines: list[str]) -> Iterator[str]:
 
 def _keys(file: Path, held: dict[str, object]) -> str:
     """The keys of a class: what it takes stands in the table that command lines are checked by."""
-    known, comments = declared(str(held["_target_"])) if _is_ours(held) else None, comments_of(file)
+    target = str(held["_target_"])
+    known = None if target.startswith("hydra_plugins.") else declared(target)
+    comments = comments_of(file)
     rows = []
     for key, value in held.items():
         if key not in ("_target_", "name"):
             kinds = known.settings.get(key, ()) if known else ()
             rows.append((code(key), " or ".join(kinds), code(as_yaml(value)), plain(comments.get(key, ""))))
-    target = str(held["_target_"])
-    class_line = (
-        f"Class: [{code(target)}][{target}].\n"
-        if target.startswith("juzhen.")
-        else f"Class: {code(target)}.\n"
-    )
-    return class_line + ("\n" + table(("key", "type", "value", "meaning"), rows) if rows else "")
-
-
-def _is_ours(held: dict[str, object]) -> bool:
-    return not str(held["_target_"]).startswith("hydra_plugins.")
-
-
-def _file(file: Path) -> str:
-    """The file itself, without the comment that stands above it."""
-    lines = file.read_text(encoding="utf-8").splitlines()
-    body = lines[len(list(takewhile(lambda line: line.startswith("#"), lines))) :]
-    return "```yaml\n" + "\n".join(body) + "\n```\n"
+    shown = f"[{code(target)}][{target}]" if target.startswith("juzhen.") else code(target)
+    return f"Class: {shown}.\n" + ("\n" + table(("key", "type", "value", "meaning"), rows) if rows else "")
 
 
 def _sets(files: list[Path]) -> str:
@@ -124,6 +110,4 @@ def _sets(files: list[Path]) -> str:
 
 def _promised(rows: dict[str, int | None]) -> str:
     numbers = [rows.get(split) for split in ("train", "dev", "test")]
-    return " / ".join(
-        "–" if number is None else re.sub(r"(?<=\d)(?=(\d{3})+$)", ",", str(number)) for number in numbers
-    )
+    return " / ".join("–" if number is None else f"{number:,}" for number in numbers)

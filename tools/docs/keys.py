@@ -56,9 +56,10 @@ def page() -> str:
     parts = [HEAD]
     for place, kind in sections(JobConfig):
         rows = list(key_rows(place, kind, values, comments))
-        about = "" if place == "" else _about(kind)
-        title = "Job" if place == "" else f"`{place}`"
-        parts.append(f"## {title}\n\n{about}{table(COLUMNS, rows)}")
+        # A dataclass without a docstring has its signature for one.
+        is_told = place and kind.__doc__ and not kind.__doc__.startswith(f"{kind.__name__}(")
+        about = " ".join(kind.__doc__.split()) + "\n\n" if is_told else ""
+        parts.append(f"## {code(place) or 'Job'}\n\n{about}{table(COLUMNS, rows)}")
     return "\n".join(parts)
 
 
@@ -140,11 +141,6 @@ def _typed(hint: Any) -> type | None:
         return typing.cast(type, hint)
     inner = [one for one in typing.get_args(hint) if is_dataclass(one)]
     return inner[0] if inner else None
-
-
-def _about(kind: type) -> str:
-    written = kind.__doc__ or ""
-    return "" if written.startswith(f"{kind.__name__}(") else " ".join(written.split()) + "\n\n"
 
 
 def _default(one: Field[Any], values: Any, key: str) -> str:

@@ -32,11 +32,15 @@ def at(degrees: Sequence[float], *, radius: float = 1.0) -> Tensor:
     return torch.tensor([[math.cos(one), math.sin(one)] for one in map(math.radians, degrees)]) * radius
 
 
+def _free(**degrees: Sequence[float]) -> dict[str, Tensor]:
+    """Names, with _ for a space → places on the circle that are free to move."""
+    return {name.replace("_", " "): at(one).requires_grad_() for name, one in degrees.items()}
+
+
 def _of_scores(scores: Sequence[float], targets: Sequence[float]) -> Example:
     free, wanted = torch.tensor(scores, requires_grad=True), torch.tensor(targets)
-    logits = (
-        torch.stack([-free / 2, free / 2], dim=1) / 0.05
-    )  # two nodes whose difference is the score / temperature
+    # Two nodes whose difference is the score / temperature.
+    logits = torch.stack([-free / 2, free / 2], dim=1) / 0.05
     tensors = {"scores": free, "targets": wanted, "layer_scores": torch.stack([free, free], dim=1)}
     tensors |= {"logits": logits, "classes": wanted.round()}
     return Example(tensors, {"scores": free}, wanted, {})
@@ -65,9 +69,7 @@ def documents() -> Example:
 
 def rows() -> Example:
     """Three rows of anchor, positive and negative; a guide holds the positive of row 0 for an answer to anchor 1."""
-    free = {"anchor": at([20, 62, 200]), "positive": at([50, 95, 235]), "negative": at([345, 130, 170])}
-    for one in free.values():
-        one.requires_grad_()
+    free = _free(anchor=[20, 62, 200], positive=[50, 95, 235], negative=[345, 130, 170])
     anchors, positives, negatives = free.values()
     guide = torch.stack([one.detach() for one in free.values()], dim=1)
     guide[0, 1] = anchors[1].detach()
@@ -78,22 +80,15 @@ def rows() -> Example:
 
 def views() -> Example:
     """Three sentences, each encoded twice: dropout makes a difference of 12 degrees."""
-    free = {
-        "first view": at([15, 85, 250]).requires_grad_(),
-        "second view": at([27, 97, 262]).requires_grad_(),
-    }
+    free = _free(first_view=[15, 85, 250], second_view=[27, 97, 262])
     first, second = free.values()
-    return Example(
-        {"anchors": first, "positives": second, "first": first, "second": second}, free, torch.arange(3), {}
-    )
+    tensors = {"anchors": first, "positives": second, "first": first, "second": second}
+    return Example(tensors, free, torch.arange(3), {})
 
 
 def pairs() -> Example:
     """Two pairs with label 1, two with label 0; one of each kind is where it should not be."""
-    free = {
-        "first": at([10, 100, 190, 280]).requires_grad_(),
-        "second": at([30, 165, 212, 345]).requires_grad_(),
-    }
+    free = _free(first=[10, 100, 190, 280], second=[30, 165, 212, 345])
     classes = torch.tensor([1.0, 1.0, 0.0, 0.0])
     tensors = {**free, "classes": classes, "targets": classes}
     return Example(tensors, free, 1 - classes.long(), {}, are_pairs=True)
@@ -101,7 +96,7 @@ def pairs() -> Example:
 
 def classes() -> Example:
     """Six texts of two classes; where a loss learns a direction for each class, it is at 60 and at 190 degrees."""
-    free = {"embeddings": at([20, 75, 150, 120, 215, 290]).requires_grad_()}
+    free = _free(embeddings=[20, 75, 150, 120, 215, 290])
     members = torch.tensor([0.0, 0, 0, 1, 1, 1])
     return Example({**free, "classes": members}, free, members.long(), {"prototypes": at([60, 190])})
 

@@ -70,11 +70,8 @@ def relinked(path: Path) -> str:
         if re.match(r"\w+:", target):
             return found[0]
         beside = path.parent / target
-        if (
-            not beside.is_file()
-            or beside.suffix not in (*COPIED, ".md")
-            or RESULTS not in beside.resolve().parents
-        ):
+        is_shown = beside.suffix in (*COPIED, ".md") and RESULTS in beside.resolve().parents
+        if not beside.is_file() or not is_shown:
             return f"`{words.strip('`')}`"
         return f"{picture}[{words}]({target.replace(beside.name, RENAMED.get(beside.name, beside.name))})"
 
@@ -92,11 +89,8 @@ def _index() -> str:
 
 def _bench(files: list[Path]) -> str:
     reports = [Report.read(path) for path in files if path.suffix == ".json"]
-    pictures = [
-        f"![{path.stem}: ours beside sentence-transformers]({path.name})"
-        for path in files
-        if path.suffix == ".svg"
-    ]
+    drawn = [path for path in files if path.suffix == ".svg"]
+    pictures = [f"![{path.stem}: ours beside sentence-transformers]({path.name})" for path in drawn]
     table = bench_table([one for one in reports if one.benchmark in LINES], "en")
     return "\n\n".join([BENCH, table, *pictures]) + "\n"
 
@@ -106,12 +100,10 @@ def _listing(files: list[Path]) -> str:
 
 
 def _distill(files: list[Path]) -> str:
-    pictures = [
-        f"![Curves of the run that distilled {one.parent.name}]({one.parent.name}/{one.name})"
-        for one in files
-        if one.suffix == ".svg"
-    ]
-    audits = [f"- [{_heading(one)}]({one.parent.name}/{one.name})" for one in files if one.suffix == ".md"]
+    places = {one: f"({one.parent.name}/{one.name})" for one in files}
+    drawn = [one for one in files if one.suffix == ".svg"]
+    pictures = [f"![Curves of the run that distilled {one.parent.name}]{places[one]}" for one in drawn]
+    audits = [f"- [{_heading(one)}]{places[one]}" for one in files if one.suffix == ".md"]
     return "\n\n".join([relinked(BUILTIN / "mini_zh" / "README.md"), *pictures, "\n".join(audits)]) + "\n"
 
 

@@ -50,15 +50,12 @@ for path in sorted(Path("runs").glob("*/result.json")):
 
 def page() -> str:
     told = {name: about for kind in (Result, Score) for name, about in named_lines(kind.__doc__ or "")}
-    rows = [
-        (
-            code(key),
-            words,
-            "yes" if required else "",
-            plain(told.get(key.rpartition(".")[2], "") if _documented(key) else ""),
-        )
-        for key, words, required in entries(RESULT)
-    ]
+    rows = []
+    for key, words, required in entries(RESULT):
+        # Told are the keys of a result, and of a score in it.
+        is_told = "." not in key or re.fullmatch(r"scores\.<[^>]+>\.\w+", key)
+        meaning = told.get(key.rpartition(".")[2], "") if is_told else ""
+        rows.append((code(key), words, "yes" if required else "", plain(meaning)))
     return f"{HEAD}\n{table(('key', 'type', 'required', 'meaning'), rows)}"
 
 
@@ -92,8 +89,3 @@ def _inner(shape: Any, place: str) -> Iterator[tuple[Object, str]]:
             yield from _inner(one, place)
     elif isinstance(shape, list):
         yield from _inner(shape[0], f"{place}[]")
-
-
-def _documented(key: str) -> bool:
-    """Keys of a result, and of a score in it."""
-    return "." not in key or bool(re.fullmatch(r"scores\.<[^>]+>\.\w+", key))

@@ -11,7 +11,6 @@ from juzhen.cli.verbs import GROUPS, parser_of
 from juzhen.core.places import ROOT
 from tools.docs.markup import code, plain, table
 
-ENVIRONMENT = os.environ | {"COLUMNS": "100"}
 HEAD = """\
 ---
 search: {boost: 0.4}
@@ -28,7 +27,9 @@ def page() -> str:
         parts.append(f"## {group[0].upper()}{group[1:]}\n")
         for name, about in verbs.items():
             parts += [f"### juzhen {name}\n", f"**{about[0].upper()}{about[1:]}.**\n", *verb(parser_of(name))]
-    parts += ["## python train.py\n", "```text", _train_help(), "```"]
+    command, narrow = [sys.executable, "train.py", "--help"], os.environ | {"COLUMNS": "100"}
+    told = subprocess.check_output(command, cwd=ROOT, env=narrow, stderr=subprocess.PIPE, text=True)
+    parts += ["## python train.py\n", "```text", told.rstrip(), "```"]
     return "\n".join(parts) + "\n"
 
 
@@ -53,15 +54,3 @@ def _row(parser: argparse.ArgumentParser, one: argparse.Action) -> tuple[str, st
     meaning = formatter._expand_help(one) if one.help else ""
     required = "required; " if one.option_strings and one.required else ""
     return name, code(values) if one.option_strings or one.choices else "", required + plain(meaning)
-
-
-def _train_help() -> str:
-    done = subprocess.run(
-        [sys.executable, "train.py", "--help"],
-        cwd=ROOT,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout.rstrip()

@@ -2,7 +2,3 @@
 
 `python -m tools.synthetic` writes `builtin/data` again, byte for byte.
 """
-
-from tools.synthetic.build import generate, write
-
-__all__ = ["generate", "write"]

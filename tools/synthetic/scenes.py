@@ -138,23 +138,15 @@ class Scenes:
     def _choices(self, scene: Scene, field: str) -> list[str]:
         """What may stand in a field of this scene."""
         topic = self._words["topics"][scene.topic]
-        group = self._words["people"][scene.person]["groups"][0]
-        match field:
-            case "person":
-                return self._people(scene.topic)
-            case "object":
-                return next(deed["objects"] for deed in topic["what"] if deed["verb"] == scene.verb)
-            case "count":
-                return self._words["counts"]
-            case "look":
-                return self._words["looks"].get(group, self._words["looks"]["human"])
-            case "time":
-                return self._words["times"]
-            case "place":
-                return topic["where"]
-            case "manner":
-                return topic["how"]
-        raise ValueError(f"a scene has no {field}")
+        if field == "person":
+            return self._people(scene.topic)
+        if field == "object":
+            return next(deed["objects"] for deed in topic["what"] if deed["verb"] == scene.verb)
+        if field == "look":
+            group = self._words["people"][scene.person]["groups"][0]
+            return self._words["looks"].get(group, self._words["looks"]["human"])
+        words = {"count": self._words["counts"], "time": self._words["times"]}
+        return (words | {"place": topic["where"], "manner": topic["how"]})[field]
 
     def _told(self, scene: Scene, draw: Draw) -> str:
         """One of the many sentences that describe the scene."""
