@@ -79,7 +79,8 @@ def test_import_is_quick_and_loads_no_torch(tmp_path):
 def test_shapes_follow_what_is_given(encoder):
     vectors = encoder.encode(TEXTS)
     assert (vectors.shape, vectors.dtype, encoder.training) == ((3, encoder.dim), np.float32, False)
-    np.testing.assert_array_equal(encoder.encode(TEXTS[0]), vectors[0])
+    # Alone or among others: on some processors products of other shapes are added up in another order.
+    np.testing.assert_allclose(encoder.encode(TEXTS[0]), vectors[0], rtol=0, atol=1e-6)
     np.testing.assert_array_equal(encoder.encode(text for text in TEXTS), vectors)
     nothing = encoder.encode([])
     assert (nothing.shape, nothing.dtype) == ((0, encoder.dim), np.float32)
