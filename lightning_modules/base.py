@@ -38,7 +38,7 @@ NORMS_KEPT = 1000
 
 
 class SentenceModule(pl.LightningModule):
-    """A model with `objective(batch)` to minimise and an `evaluator` to be judged by.
+    """A model with `objective(batch)` to minimise and `score(batch)` to be judged by.
 
     losses       dataset key → Loss
     job          the whole configuration; read for optimizer, training and evaluation numbers
@@ -131,6 +131,10 @@ class SentenceModule(pl.LightningModule):
     def objective(self, batch: Batch) -> LossOutput:
         """The scalar to minimise for `batch`, and what to log beside it."""
         return loss_of(self.losses[batch.task], self.whole_batch(self.encode(batch)))
+
+    def score(self, batch: Batch) -> Float[Tensor, "batch"]:
+        """Similarity of the two sentences of each row, higher = closer."""
+        return self.encode(batch).scores
 
     def watch(self, values: Float[Tensor, "rows *numbers"], *, are_embeddings: bool) -> None:
         """Keeps the gradient of what a loss consumes, in steps in which somebody has put a list into `watched`."""

@@ -51,6 +51,7 @@ def load_examples(
 
 
 def _loaded(asked: SplitRequest) -> Examples | None:
+    """The verified rows, which know whether their pairs may be turned round; None as in `load_examples`."""
     found = _rows(asked)
     if found is None:
         return None

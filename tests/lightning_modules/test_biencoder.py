@@ -76,7 +76,7 @@ def test_the_score_in_training_is_that_of_evaluation(build):
     plan = module.plan([examples])
     with torch.no_grad():
         outputs = module.output(module.collate(plan.examples, np.arange(len(plan.examples)))).numpy()
-        scores = module.encode(module.collate(examples, np.arange(4))).scores.numpy()
+        scores = module.score(module.collate(examples, np.arange(4))).numpy()
     np.testing.assert_allclose(scores, plan.scores(outputs)[0], atol=1e-6)
 
 

@@ -3,7 +3,9 @@ import math
 import loop_oracles as oracle
 import pytest
 import torch
-from loss_cases import encoded_rows
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from loss_cases import assert_same, encoded_rows, expected_info_nce
 
 from juzhen.core.examples import Kind
 from juzhen.losses import InfoNCE
@@ -51,6 +53,20 @@ def test_large_text_numbers_do_not_collide(dtype):
     anchors, positives = torch.tensor([0, 2**16], dtype=dtype), torch.tensor([5, 2**16 - 1], dtype=dtype)
     candidates = torch.cat([positives, torch.tensor([7], dtype=dtype)])
     assert not false_negatives(anchors, positives, candidates).any()
+
+
+# Three texts for up to six rows: duplicates of every sort are the rule.
+texts_of_rows = st.lists(st.tuples(*[st.integers(0, 2)] * 3), min_size=1, max_size=6)
+
+
+@given(texts=texts_of_rows, symmetric=st.booleans(), has_negatives=st.booleans())
+@settings(max_examples=60)
+def test_equals_the_loop_whatever_repeats(texts, symmetric, has_negatives):
+    kind = Kind.TRIPLET if has_negatives else Kind.POSITIVE_PAIR
+    rows = encoded_rows(kind, count=len(texts), num_negatives=int(has_negatives))
+    rows.text_ids = dict(zip(rows.text_ids, torch.tensor(texts).unbind(dim=1), strict=False))
+    loss = InfoNCE(temperature=0.2, symmetric=symmetric)
+    assert_same(loss_of(loss, rows)[0], expected_info_nce(loss, rows), list(rows.embeddings.values()))
 
 
 def test_a_repeated_row_changes_nothing_but_its_weight():
