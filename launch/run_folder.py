@@ -73,6 +73,8 @@ class RunFolder:
             raise UserError(
                 f"{self.path}: another process is running this very job. Wait for it, or change something (seed=…)."
             ) from None
+        # A DataLoader's workers outlive a killed run by seconds: with the lock, they would keep the next one out.
+        os.register_at_fork(after_in_child=self._lock.close)
         clear_leftovers(self.path)
         self._clear_finished()
         if self.resume == "never":

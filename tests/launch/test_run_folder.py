@@ -1,5 +1,7 @@
 """Run folders are locked and never overwritten; run keys change with what decides the numbers, and only then."""
 
+import os
+
 import pytest
 from forks import python
 
@@ -37,6 +39,24 @@ def test_name_says_what_was_trained():
     varied = {**CONFIG, "model": {"_target_": "lightning_modules.cot.CotEncoder", "variant": "cot_long"}}
     assert run_name(varied) == "nli-sts-cot_long-cosent-s1"
     assert run_name({**CONFIG, "dataset": {}, "schedule": {"name": "mix"}}).startswith("untrained-")
+
+
+def test_a_worker_that_outlives_its_run_keeps_nobody_out(tmp_path):
+    """As the workers of a DataLoader do for some seconds after SIGKILL."""
+    reading, writing = os.pipe()
+    with RunFolder(tmp_path / "run", resume="never"):
+        worker = os.fork()
+        if worker == 0:
+            os.close(writing)
+            os.read(reading, 1)  # until the test is over
+            os._exit(0)
+    try:
+        with RunFolder(tmp_path / "run", resume="auto") as again:
+            assert not again.finished
+    finally:
+        os.close(writing)
+        os.waitpid(worker, 0)
+        os.close(reading)
 
 
 def test_a_second_process_is_refused(tmp_path):
