@@ -43,20 +43,23 @@ def test_name_says_what_was_trained():
 
 def test_a_worker_that_outlives_its_run_keeps_nobody_out(tmp_path):
     """As the workers of a DataLoader do for some seconds after SIGKILL."""
-    reading, writing = os.pipe()
+    (over, end), (begun, begin) = os.pipe(), os.pipe()
     with RunFolder(tmp_path / "run", resume="never"):
         worker = os.fork()
         if worker == 0:
-            os.close(writing)
-            os.read(reading, 1)  # until the test is over
+            os.close(end)
+            os.write(begin, b".")
+            os.read(over, 1)  # until the test is over
             os._exit(0)
+        os.read(begun, 1)
     try:
         with RunFolder(tmp_path / "run", resume="auto") as again:
             assert not again.finished
     finally:
-        os.close(writing)
+        os.close(end)
         os.waitpid(worker, 0)
-        os.close(reading)
+        for descriptor in (over, begun, begin):
+            os.close(descriptor)
 
 
 def test_a_second_process_is_refused(tmp_path):
