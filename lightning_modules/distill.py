@@ -20,6 +20,7 @@ from juzhen.encoders.parts import embedding_size
 from juzhen.encoders.projection import Projection
 from lightning_modules.base import asked_for
 from lightning_modules.biencoder import BiEncoder
+from lightning_modules.chosen_losses import Match
 from lightning_modules.taught import Taught
 
 TURNED_BY = 8_192
@@ -31,7 +32,7 @@ IDENTITY = "torch.nn.modules.linear.Identity"
 class Distill(Taught):
     """A student learns its teacher's embedding space (Reimers and Gurevych 2020, https://arxiv.org/abs/2004.09813).
 
-    center      the mean of its vectors over the sentences that are learnt from is taken off; then length 1
+    center      share of the mean of its vectors, over the sentences that are learnt from, that is taken off; then length 1
     projection  how the student's embeddings get to the teacher's dimension. drop: by a linear map that only losses
                 see · keep: by one that is the last layer of the encoder and saved with it, unless it ends in one of
                 that size already · pca: they do not, the teacher's vectors are brought to the student's dimension by
@@ -47,7 +48,7 @@ class Distill(Taught):
 
     @dataclass(frozen=True, kw_only=True)
     class Settings(Taught.Settings):
-        center: bool
+        center: float
         projection: Literal["drop", "keep", "pca"]
 
     def __init__(self, **shared: Any) -> None:
@@ -72,6 +73,12 @@ class Distill(Taught):
                     layer = Projection(encoder.dim, size, bias=True, activation=IDENTITY)
                 encoder.projections.append(layer)
         return encoder
+
+    @classmethod
+    def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
+        super().check(job, matches)
+        if not 0 <= (center := cls.settings(job).center) <= 1:
+            raise UserError(f"model.center={center}: expected a share from 0 (nothing is taken off) to 1")
 
     @classmethod
     def check_start(cls, job: JobConfig) -> None:

@@ -74,7 +74,7 @@ class Taught(BiEncoder):
 
     def targets(self, found: Mapping[str, tuple[Found, np.ndarray]]) -> Targets:
         """What batches are given of the vectors that were found: by default the vectors, at length 1."""
-        return Targets(found, center=False, dim=None)
+        return Targets(found, center=0.0, dim=None)
 
     def _read(self) -> list[tuple[Examples, np.ndarray]]:
         """Each set that is learnt from, and the numbers of its sentences that the teacher reads."""

@@ -78,14 +78,14 @@ class Targets:
     """What a student shall give for a sentence: its teacher's vector, centred, brought to `dim` numbers, of length 1.
 
     vectors  dataset key → vectors of its sentence table, and which of them are there
-    center   the mean over all of them is taken off
+    center   share of their mean that is taken off, 0 to 1
     dim      their first principal components are taken; None, or as many as there are: the vectors as they are
 
-    The axes are those of the largest spread, about the mean where it is taken off, else about zero (Pearson 1901).
+    The axes are those of the largest spread about what is taken off (Pearson 1901).
     """
 
     def __init__(
-        self, vectors: Mapping[str, tuple[Found, Int[np.ndarray, "some"]]], *, center: bool, dim: int | None
+        self, vectors: Mapping[str, tuple[Found, Int[np.ndarray, "some"]]], *, center: float, dim: int | None
     ) -> None:
         self._vectors = {name: found for name, (found, _) in vectors.items()}
         size = next(iter(self._vectors.values())).dim
@@ -98,10 +98,10 @@ class Targets:
                 count, total = count + len(some), total + some.sum(axis=0)
                 if is_reduced:
                     products += some.T @ some
-        mean = total / max(count, 1) if center else np.zeros(size)
-        self._mean = mean.astype(np.float32)
+        mean = total / max(count, 1)
+        self._origin = (center * mean).astype(np.float32)
         if is_reduced:
-            spread = products / count - np.outer(mean, mean)
+            spread = products / count - (2 - center) * center * np.outer(mean, mean)
             self._axes = np.linalg.eigh(spread)[1][:, ::-1][:, :dim].astype(np.float32)
 
     @property
@@ -124,7 +124,7 @@ class Targets:
 
     def __call__(self, name: str, numbers: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some dim"]:
         """Targets of the sentences with these numbers in the table of that set, float32."""
-        vectors = self._vectors[name][numbers] - self._mean
+        vectors = self._vectors[name][numbers] - self._origin
         return unit(vectors if self._axes is None else vectors @ self._axes)
 
 

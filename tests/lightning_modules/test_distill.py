@@ -138,17 +138,17 @@ def vectors_of(encoder, folder, sentences, **how):
 def test_targets_are_the_teachers_vectors_centred_and_cut(tmp_path, teacher):
     raw = teacher.encode(TEXTS, progress=False)
     unit = lambda rows: rows / np.linalg.norm(rows, axis=1, keepdims=True)  # noqa: E731
-    plain = vectors_of(teacher, tmp_path, TEXTS, center=False, dim=None)
+    plain = vectors_of(teacher, tmp_path, TEXTS, center=0.0, dim=None)
     np.testing.assert_allclose(plain, unit(raw), atol=2e-3)
-    centred = vectors_of(teacher, tmp_path, TEXTS, center=True, dim=None)
+    centred = vectors_of(teacher, tmp_path, TEXTS, center=1.0, dim=None)
     np.testing.assert_allclose(centred, unit(raw - raw.mean(axis=0)), atol=2e-3)
-    cut = vectors_of(teacher, tmp_path, TEXTS, center=True, dim=5)  # six points lie in five dimensions
+    cut = vectors_of(teacher, tmp_path, TEXTS, center=1.0, dim=5)  # six points lie in five dimensions
     np.testing.assert_allclose(cut @ cut.T, centred @ centred.T, atol=1e-4)
 
 
 def test_turned_targets_keep_their_angles_and_lie_where_the_student_begins(tmp_path, teacher):
     numbers = np.arange(len(TEXTS))
-    targets = targets_of(teacher, tmp_path, TEXTS, center=True, dim=4)
+    targets = targets_of(teacher, tmp_path, TEXTS, center=1.0, dim=4)
     before = targets("a", numbers)
     turn = scipy.stats.ortho_group.rvs(4, random_state=0)
     targets.turn([("a", numbers, 3 * before @ turn)])
@@ -158,7 +158,7 @@ def test_turned_targets_keep_their_angles_and_lie_where_the_student_begins(tmp_p
 def test_work_on_vectors_that_was_cut_off_goes_on_and_gives_the_same(tmp_path, teacher, monkeypatch):
     monkeypatch.setattr(kept_vectors, "CALL", 1)
     monkeypatch.setattr(kept_vectors, "PORTION", 2)
-    whole = vectors_of(teacher, tmp_path / "whole", TEXTS, center=True, dim=None)
+    whole = vectors_of(teacher, tmp_path / "whole", TEXTS, center=1.0, dim=None)
     encode, calls = teacher.encode, []
 
     def stops(texts, **how):
@@ -169,8 +169,8 @@ def test_work_on_vectors_that_was_cut_off_goes_on_and_gives_the_same(tmp_path, t
 
     monkeypatch.setattr(teacher, "encode", stops)
     with pytest.raises(KeyboardInterrupt):
-        vectors_of(teacher, tmp_path / "cut", TEXTS, center=True, dim=None)
-    again = vectors_of(teacher, tmp_path / "cut", TEXTS, center=True, dim=None)
+        vectors_of(teacher, tmp_path / "cut", TEXTS, center=1.0, dim=None)
+    again = vectors_of(teacher, tmp_path / "cut", TEXTS, center=1.0, dim=None)
     assert len(calls) == 4 + 4  # the first portion of two was kept, and what followed it was not
     np.testing.assert_array_equal(again, whole)
 
@@ -181,7 +181,7 @@ def test_vectors_that_cannot_be_kept_end_the_job(tmp_path, teacher):
         pytest.warns(UserWarning, match="embeddings cannot be kept here"),
         pytest.raises(UserError, match="6 of 6 vectors of the teacher are not there"),
     ):
-        vectors_of(teacher, tmp_path, TEXTS, center=True, dim=None)
+        vectors_of(teacher, tmp_path, TEXTS, center=1.0, dim=None)
 
 
 def test_another_teacher_in_the_same_folder_is_another_run(tmp_path):

@@ -51,7 +51,7 @@ def taught_work(
         numbers = np.unique(examples.columns["text"])
         kept.fill([examples.sentences[number] for number in numbers], progress=None)
         found[name] = kept.find(examples.sentences, numbers), numbers
-    return replace(work, targets=Targets(found, center=True, dim=None))
+    return replace(work, targets=Targets(found, center=1.0, dim=None))
 
 
 def turn(work: Work, side: str, *, seed: int) -> Steps:
