@@ -32,7 +32,7 @@ IDENTITY = "torch.nn.modules.linear.Identity"
 class Distill(Taught):
     """A student learns its teacher's embedding space (Reimers and Gurevych 2020, https://arxiv.org/abs/2004.09813).
 
-    center      share of the mean of its vectors, over the sentences that are learnt from, that is taken off; then length 1
+    center      share, 0 to 1, of the mean of its vectors over the sentences that are learnt from, which is taken off
     projection  how the student's embeddings get to the teacher's dimension. drop: by a linear map that only losses
                 see · keep: by one that is the last layer of the encoder and saved with it, unless it ends in one of
                 that size already · pca: they do not, the teacher's vectors are brought to the student's dimension by

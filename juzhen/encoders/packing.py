@@ -167,16 +167,17 @@ def _by_groups(
     query: Tensor, key: Tensor, value: Tensor, tokens: Tokens, *, scale: float | None, rate: float
 ) -> Float[Tensor, "tokens heads head_dim"]:
     """Neighbours of like length together, padded to the longest of them."""
-    parts, start = [], 0
-    for group in tokens.groups:
-        queries, keys, values = (
-            _unpacked(states[start : start + group.num_tokens], group) for states in (query, key, value)
-        )
-        states = _attended(queries, keys, values, group.mask, scale=scale, rate=rate)
-        states = states.transpose(1, 2).flatten(0, 1)
-        parts.append(states if group.slots is None else states.index_select(0, group.slots))
-        start += group.num_tokens
-    return torch.cat([*parts, torch.zeros_like(query[start:])])
+    sizes = [group.num_tokens for group in tokens.groups]
+    sizes.append(len(query) - sum(sizes))
+    # Split at once: of a slice for each group, each would have a gradient as large as the whole.
+    *columns, filling = zip(*(states.split(sizes) for states in (query, key, value)), strict=True)
+    parts = []
+    for group, states in zip(tokens.groups, columns, strict=True):
+        queries, keys, values = (_unpacked(one, group) for one in states)
+        attended = _attended(queries, keys, values, group.mask, scale=scale, rate=rate)
+        attended = attended.transpose(1, 2).flatten(0, 1)
+        parts.append(attended if group.slots is None else attended.index_select(0, group.slots))
+    return torch.cat([*parts, torch.zeros_like(filling[0])])
 
 
 def _attended(
