@@ -192,16 +192,21 @@ def _attended(
     learns = torch.is_grad_enabled() and query.requires_grad
     if query.device.type != "cpu" or not (rate or (learns and query.dtype is torch.bfloat16)):
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate, scale=scale)
-    given = query.dtype
-    if given is torch.bfloat16:
-        query, key, value = query.float(), key.float(), value.float()
-    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    sentences, heads, length, head_dim = query.shape
+    given, scale = query.dtype, head_dim**-0.5 if scale is None else scale
+    taken = torch.float32 if given is torch.bfloat16 else given
+    # Each is copied once: cast in the order in which products want it.
+    query, key, value = (
+        one.to(taken, memory_format=torch.contiguous_format).flatten(0, 1) for one in (query, key, value)
+    )
+    hidden = query.new_zeros(1)
+    if mask is not None:
+        hidden = query.new_zeros(mask.shape).masked_fill_(~mask, float("-inf"))
+        hidden = hidden.expand(sentences, heads, 1, length).flatten(0, 1)
     with torch.autocast("cpu", enabled=False):
-        scores = (query * scale) @ key.transpose(-1, -2)
-        if mask is not None:
-            scores = scores.masked_fill(~mask, float("-inf"))
-        weights = scores.softmax(-1)
-        return ((drop(weights, rate) if rate else weights) @ value).to(given)
+        weights = torch.baddbmm(hidden, query, key.transpose(1, 2), alpha=scale).softmax(-1)
+        attended = torch.bmm(drop(weights, rate) if rate else weights, value)
+    return attended.unflatten(0, (sentences, heads)).to(given)
 
 
 def _unpacked(states: Float[Tensor, "tokens heads head_dim"], group: Group) -> Tensor:
