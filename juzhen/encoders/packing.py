@@ -199,12 +199,12 @@ def _attended(
     query, key, value = (
         one.to(taken, memory_format=torch.contiguous_format).flatten(0, 1) for one in (query, key, value)
     )
-    hidden = query.new_zeros(1)
+    bias = query.new_zeros(1)
     if mask is not None:
-        hidden = query.new_zeros(mask.shape).masked_fill_(~mask, float("-inf"))
-        hidden = hidden.expand(sentences, heads, 1, length).flatten(0, 1)
+        bias = query.new_zeros(mask.shape).masked_fill_(~mask, float("-inf"))
+        bias = bias.expand(sentences, heads, 1, length).flatten(0, 1)
     with torch.autocast("cpu", enabled=False):
-        weights = torch.baddbmm(hidden, query, key.transpose(1, 2), alpha=scale).softmax(-1)
+        weights = torch.baddbmm(bias, query, key.transpose(1, 2), alpha=scale).softmax(-1)
         attended = torch.bmm(drop(weights, rate) if rate else weights, value)
     return attended.unflatten(0, (sentences, heads)).to(given)
 
