@@ -14,6 +14,7 @@ from datamodules.datamodule import SentenceDataModule
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.named import name_of
+from juzhen.core.numerals import percent
 from juzhen.data.spec import DatasetConfig
 from juzhen.losses.loss import Contrast, Loss
 from lightning_modules.chosen_losses import Match
@@ -183,7 +184,7 @@ def _steps(job: JobConfig, rows: SentenceDataModule) -> Iterator[str]:
     if rows.warmup_steps > total:
         yield (
             f"optimizer.warmup={optimizer.warmup} is longer than the training of {total} steps, so the learning rate "
-            f"gets to {100 * total / rows.warmup_steps:.2g} % of optimizer.lr; type optimizer.warmup='10 percent'"
+            f"gets to {percent(total, rows.warmup_steps)} of optimizer.lr; type optimizer.warmup='10 percent'"
         )
     if optimizer.lr < SMALLEST_STEP:
         yield f"optimizer.lr={optimizer.lr:g}: too small a step to change a weight in float32"

@@ -37,7 +37,9 @@ def test_a_temperature_is_drawn_and_its_numbers_are_those_of_the_page():
     table = [line.strip("|").split("|") for line in text.partition("| τ | entropy |")[2].splitlines()[2:6]]
     for line, tau, share, entropy in zip(table, TEMPERATURES, found, entropies, strict=True):
         assert float(line[0]) == tau
-        assert [float(cell) for cell in line[1:]] == pytest.approx([entropy.item(), share[0].item()], abs=6e-4)
+        assert [float(cell) for cell in line[1:]] == pytest.approx(
+            [entropy.item(), share[0].item()], abs=6e-4
+        )
     assert entropies.diff().le(0).all()
 
 
