@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from conf.job import JobConfig
+from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
@@ -18,6 +19,7 @@ from juzhen.core.numerals import percent
 from juzhen.data.spec import DatasetConfig
 from juzhen.losses.loss import Contrast, Loss
 from lightning_modules.chosen_losses import Match
+from lightning_modules.comparisons import empty_batches
 from lightning_modules.matching import build_loss
 
 SMALLEST_STEP = 1e-10
@@ -38,9 +40,16 @@ def check_learnable(job: JobConfig, rows: SentenceDataModule, matches: Mapping[s
         told += _batches(_size_key(job, name), examples, rows.stream.batch_sizes[name])
         if matches[name].loss:
             loss = build_loss(matches[name].loss, dim=1, num_classes=max(examples.num_classes, 2))
-            told += _Set(job, examples, loss, matches[name], rows.stream.batch_sizes[name])(
-                len(rows.train) == 1
-            )
+            size = rows.stream.batch_sizes[name]
+            told += _Set(job, examples, loss, matches[name], size)(len(rows.train) == 1)
+            if size > 1 and own_class(job.model["_target_"]).input_kind is None:
+                told += empty_batches(
+                    rows,
+                    name,
+                    loss,
+                    size_key=_size_key(job, name),
+                    told_as=f"loss={name_of(matches[name].loss)}",
+                )
     return [*told, *_steps(job, rows), *_validation(job, rows)] if rows.train else []
 
 
