@@ -13,7 +13,7 @@ from conf.job import JobConfig
 from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Examples, Kind
+from juzhen.core.examples import Examples, Kind, sorts_of_texts
 from juzhen.core.named import name_of
 from juzhen.core.numerals import percent
 from juzhen.data.spec import DatasetConfig
@@ -36,6 +36,13 @@ def check_learnable(job: JobConfig, rows: SentenceDataModule, matches: Mapping[s
     """
     told = []
     for name, examples in rows.train.items():
+        if job.model.get("symmetric_training") and (
+            sides := sorts_of_texts(examples.kind, examples.symmetric)
+        ):
+            raise UserError(
+                f"model.symmetric_training=true: {name}/train has {sides}, which cannot be exchanged; type "
+                "model.symmetric_training=false"
+            )
         told += _own(job.dataset[name])
         told += _batches(_size_key(job, name), examples, rows.stream.batch_sizes[name])
         if matches[name].loss:
