@@ -10,6 +10,9 @@ INDEXES = ("exact", "flat", "hnsw", "ivf_pq")
 
 FALSE_NEGATIVES = ("drop", "relabel", "mask")
 
+OF_MINING = r"mining\.json|\d{6}\.parquet|embeddings"
+"""What the folder of a mining holds: whose portions these are, the portions, and embeddings where there is no cache."""
+
 SHARE_OF = LOWEST, OWN = ("lowest", "own")
 """The positive that a candidate's score is compared with: the lowest of its query's, or that of the row."""
 
