@@ -159,7 +159,7 @@ def take_folder(path: Path) -> None:
     make_folder(path)
     try:
         os.close(os.open(path / ".lock", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666))
-        own_folder(path, earlier=".*")
+        own_folder(path.resolve(), earlier=".*")
     except OSError as error:
         raise _unwritable(path, error) from error
 
@@ -168,7 +168,7 @@ def _fill_folder(path: Path) -> None:
     """As `take_folder`, of a folder with a result to which something is added; its encoders are only read."""
     refuse_links(path, [*STAYS, *LEFT_BY_RUNS], within=WITH_LINKS, read=[ENCODER_FOLDER])
     try:
-        own_folder(path, earlier=".*")
+        own_folder(path.resolve(), earlier=".*")
     except OSError as error:
         raise _unwritable(path, error) from error
 

@@ -9,9 +9,8 @@ from typing import Any
 from juzhen.cli.arguments import BATCH_TOKENS, SEED, VerbParser, data_folder
 from juzhen.core.network import without_hub
 from juzhen.core.numerals import finite_number
-from juzhen.core.owned import require_own_folder
 from juzhen.core.places import DATASETS
-from juzhen.mining.options import FALSE_NEGATIVES, INDEXES, OF_MINING, SHARE_OF, MiningOptions
+from juzhen.mining.options import FALSE_NEGATIVES, INDEXES, SHARE_OF, MiningOptions, require_portions
 
 NONE = "none"
 
@@ -144,7 +143,7 @@ def run(
     from juzhen.mining.sets import check_place, read_set
 
     check_place(out, f"mined/{dataset}", ending="hard", beside=[".parquet"])
-    require_own_folder(out.with_suffix(".portions"), earlier=OF_MINING)
+    require_portions(out.with_suffix(".portions"))
     options = MiningOptions(**{one.name: given[one.name] for one in fields(MiningOptions)})
     without_hub()
     from juzhen.data.audit.sources import ConfiguredSets

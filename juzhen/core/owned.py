@@ -121,6 +121,7 @@ def _files(path: Path) -> Iterator[Path]:
         yield from [path] if os.path.lexists(path) else []
         return
     for place, folders, names in os.walk(path):
+        folders.sort()
         links = [name for name in folders if os.path.islink(os.path.join(place, name))]
         yield from (
             Path(place, name) for name in sorted([*links, *names]) if Path(place, name) != path / LIST

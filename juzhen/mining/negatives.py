@@ -24,7 +24,7 @@ from juzhen.encoders.texts import BATCH_TOKENS, progress_bar
 from juzhen.mining.candidates import EncoderSource, LexicalSource, Source
 from juzhen.mining.filters import Known
 from juzhen.mining.mined import Mined
-from juzhen.mining.options import OF_MINING, MiningOptions
+from juzhen.mining.options import IDENTITY, OF_MINING, MiningOptions, require_portions
 from juzhen.mining.portion import WRITING, Judge, Miner
 
 BM25 = "bm25"
@@ -34,8 +34,6 @@ PORTION = 2048
 
 UNDECIDED = 0.0
 """Logit from which on a judge says that a candidate answers, where no threshold is given or fitted."""
-
-IDENTITY = "mining.json"
 
 
 @dataclass(frozen=True)
@@ -249,6 +247,7 @@ def _fitted(
 def _claim(folder: Path, identity: dict[str, Any]) -> None:
     """Says in the folder whose portions it holds. Raises UserError where it holds those of another mining."""
     place = folder / IDENTITY
+    require_portions(folder)
     with writing_to(folder):
         own_folder(folder, earlier=OF_MINING)
         if not place.exists():

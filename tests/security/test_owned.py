@@ -224,7 +224,13 @@ def test_no_verb_replaces_a_file_of_the_user(tmp_path, encoder_folder, verb, cap
 
 
 @pytest.mark.parametrize(
-    "place", ["x_hard.parquet", "conf/dataset/x_hard.yaml", "x_hard.portions/mine.parquet"]
+    "place",
+    [
+        "x_hard.parquet",
+        "conf/dataset/x_hard.yaml",
+        "x_hard.portions/mine.parquet",
+        "x_hard.portions/000000.parquet",
+    ],
 )
 def test_nothing_beside_a_mined_table_is_replaced_or_removed(tmp_path, place, capsys):
     write(tmp_path, place)
