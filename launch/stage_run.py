@@ -16,7 +16,7 @@ from torch import nn
 from callbacks.checkpoint_io import read_checkpoint
 from callbacks.pruning import leave_if_pruned
 from callbacks.resume import newest_state
-from callbacks.snapshots import RESUME_FILE, forget_snapshot
+from callbacks.snapshots import IN_CHECKPOINTS, RESUME_FILE, forget_snapshot
 from callbacks.tracking import finish_wandb
 from callbacks.trainer import build_trainer
 from callbacks.training_record import best_weights, describe_training
@@ -28,6 +28,7 @@ from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS
 from juzhen.core.result import Result, Score
 from juzhen.core.threads import limit_threads
 from juzhen.core.weights import weights_digest
+from juzhen.core.whole import remove_file
 from juzhen.data.leaks import SeenRows
 from juzhen.data.loading import JobData
 from juzhen.encoders.cut import Cut
@@ -239,7 +240,7 @@ class StageRun:
             share_files(self.entry.path / ENCODER_FOLDER, ours)
             result.weights = weights_digest(ours)
         result.write(self.folder)
-        (self.entry.checkpoints / RESUME_FILE).unlink(missing_ok=True)
+        remove_file(self.entry.checkpoints / RESUME_FILE, earlier=IN_CHECKPOINTS)
         forget_snapshot(self.entry.checkpoints)
 
 

@@ -80,7 +80,7 @@ def run(
     from juzhen.mining.distil import Triplets, distilled_pairs, graded, write_set
 
     folder = data_folder(data_dir)
-    config, examples = read_set(dataset, split, data_dir=folder, config_dir=config_dir)
+    config, examples = read_set(dataset, split, data_dir=folder, config_dir=config_dir, out=out)
     taught = Triplets.of(examples, limit=limit, seed=seed) if triplets else None
     pairs = taught.pairs if taught else distilled_pairs(examples, limit=limit, seed=seed)
     by = _teacher(teacher, grade, fuse, examples)

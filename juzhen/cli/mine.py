@@ -1,6 +1,5 @@
 """`juzhen mine`: hard negatives for the pairs of a set."""
 
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -11,7 +10,7 @@ from juzhen.cli.arguments import BATCH_TOKENS, SEED, VerbParser, data_folder
 from juzhen.core.network import without_hub
 from juzhen.core.numerals import finite_number, percent
 from juzhen.core.places import DATASETS
-from juzhen.mining.options import FALSE_NEGATIVES, INDEXES, SHARE_OF, MiningOptions
+from juzhen.mining.options import FALSE_NEGATIVES, INDEXES, SHARE_OF, MiningOptions, require_portions
 
 NONE = "none"
 
@@ -143,7 +142,8 @@ def run(
     given = locals()
     from juzhen.mining.sets import check_place, read_set
 
-    check_place(out, f"mined/{dataset}", ending="hard")
+    check_place(out, f"mined/{dataset}", ending="hard", beside=[".parquet"])
+    require_portions(out.with_suffix(".portions"))
     options = MiningOptions(**{one.name: given[one.name] for one in fields(MiningOptions)})
     without_hub()
     from juzhen.data.audit.sources import ConfiguredSets
@@ -152,10 +152,10 @@ def run(
     from juzhen.encoders import CrossEncoder, SentenceEncoder
     from juzhen.encoders.embedding_cache import EmbeddingCache
     from juzhen.encoders.locate import encoder_folder
-    from juzhen.mining.negatives import BM25, mine
+    from juzhen.mining.negatives import BM25, clear_portions, mine
 
     folder, portions = data_folder(data_dir), out.with_suffix(".portions")
-    config, examples = read_set(dataset, split, data_dir=folder)
+    config, examples = read_set(dataset, split, data_dir=folder, out=out)
     pairs = None if calibrate_on is None else read_set(calibrate_on, "dev", data_dir=folder)[1]
     for source in sources:
         if source != BM25:
@@ -178,7 +178,7 @@ def run(
     )
     yaml, count = mined.write(out, like=config)
     report = mined.report()
-    shutil.rmtree(portions)
+    clear_portions(portions)
     print(f"{count:,} rows of {dataset}/{split} with {options.negatives} negatives each: {out}")
     print(f"all candidates with their reasons: {out.with_suffix('.parquet')}\nconfiguration: {yaml}")
     print("\n".join(_told(report)))

@@ -21,6 +21,7 @@ from juzhen.core.csv_rows import csv_text
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.network import without_hub
 from juzhen.core.numerals import is_position
+from juzhen.core.owned import require_ours
 from juzhen.core.texts import short, text_fault
 from juzhen.core.whole import write_text, writing_to
 
@@ -111,6 +112,7 @@ def score_file(options: argparse.Namespace) -> Path:
         )
     output = options.output or path.with_name(f"{path.name.split(kind)[0]}.scored{kind}")
     _check_output(output, options)
+    require_ours(output)
     table = read_table(path, header=not options.no_header, quoted=options.quoted)
     for line, reason in sorted(table.faults.items())[:1]:
         raise UserError(f"{table.at(line)}: {reason}")
