@@ -33,8 +33,8 @@ class Score:
     value      None where the set could not be scored
     low, high  95 % bootstrap interval, None where none was asked for
     count      rows it was computed from
-    worst, best  of a ranking in which documents have equal scores: the value in the worst and in the best order of these,
-               of which `value` is the expected one; None where their order makes no difference
+    worst, best  of a ranking in which documents have equal scores: the value in the worst and in the best order of
+               these, of which `value` is the expected one; None where their order makes no difference
     """
 
     value: float | None
@@ -122,7 +122,7 @@ class Result:
             name: {key: one.as_dict() for key, one in getattr(self, name).items()}
             for name in ("scores", "untrained")
         }
-        write_json(path, redacted(asdict(self) | scores))
+        write_json(path, redacted(asdict(self) | scores), in_own_folder=True)
         return path
 
     @classmethod

@@ -4,7 +4,6 @@ Encoders of sentences are in the layout of sentence-transformers; a cross-encode
 beside them the head and what it needs to know.
 """
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,8 @@ import torch
 import transformers
 from safetensors.torch import save_model
 
-from juzhen.core.errors import UserError
 from juzhen.core.markup import in_markdown
-from juzhen.core.whole import whole_folder
+from juzhen.core.whole import whole_folder, write_json, write_text
 from juzhen.encoders.cross_encoder import SETTINGS_FILE, CrossEncoder
 from juzhen.encoders.layout import LENGTH_FILE, MODULES_FILE, OWN_FILE, POOLING_OF_MODE
 from juzhen.encoders.locate import HEAD_FILE, SCORE_FILE, encoder_folder
@@ -74,14 +72,14 @@ scores = encoder.score([("今天天气很好", "今天是个好天气")])
 
 
 def save_encoder(encoder: PooledEncoder, folder: str | Path, *, card: dict[str, Any]) -> Path:
-    """Writes the encoder to `folder` and gives the folder back; an encoder that is there already is replaced.
+    """Writes the encoder to `folder` and gives the folder back; one that this has written is replaced.
 
     card  facts for the README: `name` is the title, the rest becomes a table (nested dicts become tables of
           their own)
 
     The files appear together (`juzhen.core.whole`). With a pooling that
     sentence-transformers lacks, modules.json is left out, so that it cannot load the folder with another
-    meaning. Raises UserError when the folder holds something that is no encoder.
+    meaning. Raises UserError when the folder holds anything that was not written so, or was changed since.
     """
     return _write_folder(folder, lambda part: _write_files(encoder, part, card))
 
@@ -89,8 +87,6 @@ def save_encoder(encoder: PooledEncoder, folder: str | Path, *, card: dict[str, 
 def _write_folder(folder: str | Path, write: Callable[[Path], None]) -> Path:
     """Has `write` fill a folder beside `folder`, and moves it there in one piece. Errors: as `save_encoder`."""
     folder = Path(folder)
-    if folder.exists() and not (folder / "config.json").is_file() and any(folder.iterdir()):
-        raise UserError(f"{folder}: holds other files; an encoder is written to a new or empty folder")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with whole_folder(folder) as part:
         write(part)
@@ -125,9 +121,9 @@ def _write_files(encoder: PooledEncoder, folder: Path, card: dict[str, Any]) -> 
         prefix = encoder.prefix
         if prefix.prompts:
             own["prefix"] = prefix.as_dict() | {"include_prompt": prefix.include_prompt}
-        _write_json(folder / OWN_FILE, own | ({"prompts": prompts.as_dict()} if prompts else {}))
+        _json(folder / OWN_FILE, own | ({"prompts": prompts.as_dict()} if prompts else {}))
     text = _model_card(encoder, card, loads_elsewhere=loads_elsewhere)
-    (folder / "README.md").write_text(text, encoding="utf-8")
+    write_text(folder / "README.md", text, in_own_folder=True)
 
 
 def _save_transformer(encoder: PooledEncoder, folder: Path) -> None:
@@ -143,6 +139,10 @@ def _save_transformer(encoder: PooledEncoder, folder: Path) -> None:
     tokenizer.model_max_length = encoder.input_length
     tokenizer.save_pretrained(folder)
     tokenizer.model_max_length = length_before
+
+
+def _json(path: Path, content: Any) -> None:
+    write_json(path, content, indent=2, in_own_folder=True)
 
 
 def _write_modules(encoder: PooledEncoder, folder: Path, projections: list[str]) -> None:
@@ -162,17 +162,13 @@ def _write_modules(encoder: PooledEncoder, folder: Path, projections: list[str])
     pooling |= {f"pooling_mode_{switch}": name == mode for name, switch in _SWITCHES.items()}
     pooling |= {} if encoder.prefix.include_prompt else {"include_prompt": False}
     versions = {"pytorch": torch.__version__, "transformers": transformers.__version__}
-    _write_json(folder / MODULES_FILE, modules)
-    _write_json(folder / "1_Pooling" / "config.json", pooling)
-    _write_json(folder / LENGTH_FILE, {"max_seq_length": encoder.max_length, "do_lower_case": False})
-    _write_json(
+    _json(folder / MODULES_FILE, modules)
+    _json(folder / "1_Pooling" / "config.json", pooling)
+    _json(folder / LENGTH_FILE, {"max_seq_length": encoder.max_length, "do_lower_case": False})
+    _json(
         folder / PROMPTS_FILE,
         {"__version__": versions} | encoder.prefix.as_dict() | {"similarity_fn_name": "cosine"},
     )
-
-
-def _write_json(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
 
 
 def save_cross_encoder(encoder: CrossEncoder, folder: str | Path, *, card: dict[str, Any]) -> Path:
@@ -189,14 +185,14 @@ def _write_cross_encoder(encoder: CrossEncoder, folder: Path, card: dict[str, An
         "segments": encoder.segments,
         "symmetric": encoder.symmetric,
     }
-    _write_json(folder / SETTINGS_FILE, settings)
+    _json(folder / SETTINGS_FILE, settings)
     facts = dict(card)
     title = facts.pop("name", "Cross-encoder")
     own = {"architecture": encoder.backbone.config.model_type} | settings
     own["tokens at most"] = encoder.inner.max_length
     text = f"# {in_markdown(title)}\n\nA cross-encoder trained with juzhen: it scores pairs of sentences.\n\n"
     text += fact_table(own | facts) + f"\n## Use\n\n{_USE_CROSS}"
-    (folder / "README.md").write_text(text, encoding="utf-8")
+    write_text(folder / "README.md", text, in_own_folder=True)
 
 
 def _model_card(encoder: PooledEncoder, facts: dict[str, Any], *, loads_elsewhere: bool) -> str:

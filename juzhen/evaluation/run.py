@@ -83,9 +83,7 @@ class Pass:
         cut = cut_in_evaluation(self._network, self._collate, plan)
         return found, with_leaks(describe_rows(rows, cut, temperature=plan.temperature), seen)
 
-    def lists(
-        self, ranking: RankingSet, *, depth: int
-    ) -> tuple[RankedLists, Callable[[int], float]]:
+    def lists(self, ranking: RankingSet, *, depth: int) -> tuple[RankedLists, Callable[[int], float]]:
         """The documents of every query, best first; and what finds those of one again, and gives the seconds."""
         plan, outputs = self._encoded([ranking])
         (found,), (score,) = plan.ranked(outputs, depth=depth), plan.matchers(outputs)

@@ -53,7 +53,9 @@ class RankedLists:
             is_next[:, 1:] = scores[:, 1:] != scores[:, :-1]
             starts = np.maximum.accumulate(np.where(is_next, starts, 0), axis=1)
         beyond = np.zeros(len(documents), dtype=np.int64) if beyond is None else beyond
-        return cls(documents, starts, beyond, np.empty((2, 0), dtype=np.int64) if answers is None else answers)
+        return cls(
+            documents, starts, beyond, np.empty((2, 0), dtype=np.int64) if answers is None else answers
+        )
 
     @property
     def sizes(self) -> Int[np.ndarray, "queries depth"]:
@@ -218,9 +220,9 @@ def _expected(
 ) -> dict[str, PerQuery]:
     """The mean of the measures over all orders of equals, of some queries.
 
-    Of n equals after s others, r answer. In the t-th of their places, from 0, stands one that answers with the
-    probability p = r / n, its gain is their mean, and the number of answers before it among them is t (r − 1) / (n − 1).
-    It is the first that answers with probability Π_{u < t} (1 − r / (n − u)) · r / (n − t), where none does before them.
+    Of n equals, r answer. In the t-th of their places, from 0, stands one that answers with the probability r / n, its
+    gain is their mean, and the number of answers before it among them is t (r − 1) / (n − 1). It is the first that
+    answers with the probability Π_{u < t} (1 − r / (n − u)) · r / (n − t), where none does before them.
     """
     depth = ideal.shape[1]
     width = min(depth, lists.documents.shape[1])
