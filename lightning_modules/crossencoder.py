@@ -10,8 +10,9 @@ from conf.job import JobConfig
 from conf.own_classes import own_class
 from juzhen.backends.names import BackendName
 from juzhen.core.batch import Batch, Encoded
+from juzhen.core.contract import sorts_of_texts
 from juzhen.core.errors import UserError, nearest
-from juzhen.core.examples import Kind, sorts_of_texts
+from juzhen.core.examples import Kind
 from juzhen.core.measures import UNSCORED_BY_PAIRS
 from juzhen.data.verify import NUM_CLASSES
 from juzhen.encoders import load_backbone, load_encoder
@@ -109,7 +110,7 @@ class CrossEncoder(SentenceModule):
                         else ""
                     )
                     raise UserError(
-                        f"{key}=true{where}: {group}.{name} has {sides}, which cannot be exchanged; "
+                        f"{key}=true{where}: {group}.{name}: {sides} cannot be exchanged; "
                         f"type {key}=false{out}"
                     )
 

@@ -12,8 +12,9 @@ import numpy as np
 from conf.job import JobConfig
 from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule
+from juzhen.core.contract import sorts_of_texts
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Examples, Kind, sorts_of_texts
+from juzhen.core.examples import Examples, Kind
 from juzhen.core.named import name_of
 from juzhen.core.numerals import percent
 from juzhen.data.spec import DatasetConfig
@@ -40,7 +41,7 @@ def check_learnable(job: JobConfig, rows: SentenceDataModule, matches: Mapping[s
             sides := sorts_of_texts(examples.kind, examples.symmetric)
         ):
             raise UserError(
-                f"model.symmetric_training=true: {name}/train has {sides}, which cannot be exchanged; type "
+                f"model.symmetric_training=true: {name}/train: {sides} cannot be exchanged; type "
                 "model.symmetric_training=false"
             )
         told += _own(job.dataset[name])

@@ -13,8 +13,9 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 from juzhen.core.batch import Tokens
 from juzhen.core.constants import constants
+from juzhen.core.contract import sorts_of_texts
 from juzhen.core.errors import UserError
-from juzhen.core.examples import NLI_GRADES, Kind, sorts_of_texts
+from juzhen.core.examples import NLI_GRADES, Kind
 from juzhen.encoders.cross_encoder_input import PairTemplate, pack_joint
 from juzhen.encoders.locate import HEAD_FILE, download, encoder_folder, encoder_source, locate_folder
 from juzhen.encoders.packing import use_cheap_dropout
