@@ -70,7 +70,7 @@ class PaddedEncoder(nn.Module):
     def _layers(self, input_ids: Tensor, attention_mask: Tensor) -> Layers:
         encoder = self.encoder
         needs_layers = encoder.pooling in READS_FIRST_LAYER
-        segments = {"token_type_ids": torch.zeros_like(input_ids)} if encoder.takes_segments else {}
+        segments = {"token_type_ids": torch.zeros_like(input_ids)} if encoder.gives_segments else {}
         output = encoder.backbone(
             input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=needs_layers, **segments
         )
