@@ -169,6 +169,8 @@ def _write_modules(encoder: PooledEncoder, folder: Path, modules: Modules, setti
 def _refuse_elsewhere(folder: Path, name: str) -> None:
     """Has sentence-transformers name our class and stop; without modules.json it would make up a model of its own."""
     _write_json(folder / MODULES_FILE, [{"idx": 0, "name": "0", "path": "", "type": f"juzhen.{name}"}])
+    if name == "CrossEncoder":
+        _write_json(folder / PROMPTS_FILE, {"model_type": name})
 
 
 def _write_json(path: Path, content: Any) -> None:
