@@ -79,4 +79,9 @@ def run(
     output = output or file.with_name(f"{file.name.split('.txt')[0]}.npy")
     with writing_to(f"--output {output}"), whole_file(output, "wb") as place:
         np.save(place, embeddings)
+    if loaded.score_head is not None:
+        print(
+            "pairs of this encoder are scored by uᵀWv and not by the cosine of these: juzhen score",
+            file=sys.stderr,
+        )
     print(f"{len(embeddings):,} embeddings of {embeddings.shape[1]} numbers: {output}", file=sys.stderr)

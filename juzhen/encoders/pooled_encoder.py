@@ -181,7 +181,11 @@ class PooledEncoder(nn.Module):
     ) -> tuple[Float[Tensor, "tokens dim"], Float[Tensor, "sentences dim"]]:
         """What `token_states` and `forward` give, in one pass that takes no heed of `micro_batch_tokens`."""
         layers = self._layers(tokens)
-        return layers[-1], self._finished(self._pooled(layers, tokens), tokens)
+        return layers[-1], self.pooled(layers, tokens)
+
+    def pooled(self, layers: tuple[Tensor, ...], tokens: Tokens) -> Float[Tensor, "sentences dim"]:
+        """The embeddings that states in packed order become, in the order in which sentences were collated."""
+        return self._finished(self._pooled(layers, tokens), tokens)
 
     def at_depths(
         self, tokens: Tokens, depths: Sequence[float]

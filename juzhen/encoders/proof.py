@@ -9,6 +9,7 @@ from torch import Tensor
 
 from juzhen.core.errors import UserError
 from juzhen.encoders.pooled_encoder import PooledEncoder
+from juzhen.encoders.pooling import READS_FIRST_LAYER
 from juzhen.encoders.settings_file import told_simply
 
 TEXTS = ("我", "今天天气很好", "Two dogs run through the tall grass near a river, and a third one sleeps.")
@@ -18,14 +19,27 @@ MOST_DIFFERENCE = 1e-4
 
 
 @torch.no_grad()
-def states_alone(encoder: PooledEncoder, text: str) -> Float[Tensor, "tokens dim"]:
-    """Last states of one text as transformers computes them: what the tokenizer gives, as far as `forward` takes it."""
+def layers_alone(encoder: PooledEncoder, text: str) -> tuple[Float[Tensor, "tokens dim"], ...]:
+    """States of one text as transformers computes them: what the tokenizer gives, as far as `forward` takes it.
+
+    Of the last layer, and before it those of the first where the pooling reads it.
+    """
     inputs = encoder.tokenizer(
         encoder.prompted([text]), truncation=True, max_length=encoder.max_length, return_tensors="pt"
     )
     taken = inspect.signature(encoder.backbone.forward).parameters
-    output = encoder.backbone(**{name: one for name, one in inputs.items() if name in taken})
-    return output.last_hidden_state[0]
+    needs_first = encoder.pooling in READS_FIRST_LAYER
+    options = {"output_hidden_states": True} if needs_first else {}
+    output = encoder.backbone(**{name: one for name, one in inputs.items() if name in taken}, **options)
+    last = output.last_hidden_state[0]
+    return (output.hidden_states[1][0], last) if needs_first and len(output.hidden_states) > 2 else (last,)
+
+
+@torch.no_grad()
+def embedding_alone(encoder: PooledEncoder, text: str) -> Float[Tensor, "dim"]:
+    """The embedding that those states are pooled to."""
+    tokens = encoder.collate(encoder.tokenize([text]))
+    return encoder.pooled(layers_alone(encoder, text), tokens)[0]
 
 
 @torch.no_grad()
@@ -51,7 +65,7 @@ def prove(encoder: PooledEncoder) -> None:
             told_simply(f"{family}: this architecture does not read texts as an encoder of sentences does"),
             torch.random.fork_rng(devices=[]),
         ):
-            alone = [states_alone(encoder, text) for text in TEXTS]
+            alone = [layers_alone(encoder, text)[-1] for text in TEXTS]
             if {one.shape[1:] for one in alone} != {(config.hidden_size,)}:
                 raise UserError(
                     f"{family}: its states do not have the {config.hidden_size} numbers of its config.json"
