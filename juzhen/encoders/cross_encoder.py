@@ -37,6 +37,11 @@ from juzhen.encoders.texts import (
 from juzhen.encoders.token_table import TokenTable
 from juzhen.encoders.transformer import DROPOUTS
 
+SEGMENTS_UNKNOWN = (
+    "model.segments=true: this encoder, or its tokenizer, does not tell two sentences apart by segments, as that of "
+    "builtin/mini_zh does not; leave it at null"
+)
+
 GRADES = {2: (0.0, 1.0), len(NLI_GRADES): NLI_GRADES}
 """Number of classes → how close the sentences are in each: 0/1 labels, NLI classes."""
 
@@ -154,10 +159,7 @@ class CrossEncoder(nn.Module):
         """Takes over what is not None."""
         self.inner.pooling = pooling or self.inner.pooling
         if segments and not self.marks_segments:
-            raise UserError(
-                "model.segments=true: this encoder or its tokenizer does not tell two sentences apart by segments; "
-                "leave it at null"
-            )
+            raise UserError(SEGMENTS_UNKNOWN)
         self.segments = self.segments if segments is None else segments
         self.symmetric = self.symmetric if symmetric is None else symmetric
         self.dropout.p = self.dropout.p if head_dropout is None else head_dropout
