@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import nn
 
@@ -27,6 +26,7 @@ from datamodules.datamodule import SentenceDataModule, Stage
 from juzhen.core.environment import describe_environment
 from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS
 from juzhen.core.result import Result, Score
+from juzhen.core.threads import limit_threads
 from juzhen.core.weights import weights_digest
 from juzhen.data.leaks import SeenRows
 from juzhen.data.loading import JobData
@@ -90,8 +90,7 @@ class StageRun:
 
     def _run(self) -> None:
         job, stage = self.job, self.stage
-        if job.hardware.threads is not None:
-            torch.set_num_threads(job.hardware.threads)
+        limit_threads(job.hardware.threads)
         pl.seed_everything(job.seed + stage.index, workers=True, verbose=False)
         self.data = data = SentenceDataModule(self.rows, stage, job=job)
         self.module = module = self._build_module()

@@ -1,9 +1,11 @@
 """A processor without products of bfloat16 is known by what the system tells, and choosing bf16 there is warned of."""
 
 import pytest
+import torch
 
-from juzhen.core import processor
+from juzhen.core import processor, threads
 from launch import check_command_line
+from sweeps.machine import Machine
 from tools.bench.options import resolve
 from train import CONFIGURATION
 
@@ -64,3 +66,72 @@ def test_benchmarks_leave_bf16_out_unless_asked(cpuinfo):
     assert resolve("training", "full", {"precisions": ["bf16"]})["precisions"] == ["bf16"]
     cpuinfo.write_text(WITH)
     assert resolve("training", "full", {})["precisions"] == ["fp32", "bf16"]
+
+
+@pytest.fixture
+def groups(tmp_path, monkeypatch):
+    """Lets the system tell of other control groups, on a machine of eight cores."""
+    monkeypatch.setattr(processor, "CGROUP", tmp_path / "cgroup")
+    monkeypatch.setattr(processor, "CGROUPS", tmp_path / "sys")
+    monkeypatch.setattr(processor.os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
+
+    def write(lines, **files):
+        (tmp_path / "cgroup").write_text(lines)
+        for path, text in files.items():
+            file = tmp_path / "sys" / path.replace("__", "/").replace("cpu_", "cpu.")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+
+    return write
+
+
+V1 = "4:memory:/a\n3:cpuacct,cpu:/docker/abc\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "files", "quota", "cores"),
+    [
+        ("0::/pod/box\n", {"pod__box__cpu_max": "150000 100000\n"}, 1.5, 1),
+        ("0::/pod/box\n", {"pod__cpu_max": "300000 100000\n", "pod__box__cpu_max": "max 100000\n"}, 3.0, 3),
+        ("0::/../..\n", {"cpu_max": "50000 100000\n"}, 0.5, 1),
+        ("1:cpu:/\n0::/box\n", {"unified__box__cpu_max": "200000 100000\n"}, 2.0, 2),
+        (V1, {"cpuacct,cpu__cpu_cfs_quota_us": "100000", "cpuacct,cpu__cpu_cfs_period_us": "100000"}, 1.0, 1),
+        (
+            V1,
+            {"cpu__docker__abc__cpu_cfs_quota_us": "250000", "cpu__docker__abc__cpu_cfs_period_us": "50000"},
+            5.0,
+            5,
+        ),
+        (V1, {"cpu__cpu_cfs_quota_us": "-1", "cpu__cpu_cfs_period_us": "100000"}, None, 8),
+        ("nonsense", {}, None, 8),
+        ("0::/box\n", {"box__cpu_max": "many"}, None, 8),
+        ("0::/box\n", {"box__cpu_max": "6400000 100000"}, 64.0, 8),
+    ],
+)
+def test_a_cpu_quota_limits_the_cores(groups, lines, files, quota, cores):
+    groups(lines, **files)
+    assert processor.cpu_quota() == quota
+    assert processor.num_cores() == cores
+
+
+def test_threads_and_sweeps_keep_to_the_quota_and_say_so(groups, monkeypatch, capsys):
+    groups("0::/box\n", box__cpu_max="200000 100000")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    chosen = []
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+    monkeypatch.setattr(torch, "set_num_threads", chosen.append)
+    threads._limit_once.cache_clear()
+    threads.limit_threads()
+    threads.limit_threads()
+    assert chosen == [2]
+    assert (
+        capsys.readouterr().err.count(
+            "threads: 2 in the place of 8: the CPU quota of this process's control group is 2"
+        )
+        == 1
+    )
+    threads.limit_threads(5)
+    assert chosen == [2, 5]
+    machine = Machine(jobs=2, threads=None, gpus=None, devices=0)
+    assert machine.threads == 1
+    assert Machine(jobs=None, threads=None, gpus=None, devices=0).jobs == 1

@@ -1,16 +1,54 @@
-"""Which processor this is, and whether it can multiply in bfloat16, as far as the system tells (Linux)."""
+"""Which processor this is, how much of it may be used, and whether it can multiply in bfloat16 (Linux)."""
 
 import os
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 CPUINFO = Path("/proc/cpuinfo")
+CGROUP = Path("/proc/self/cgroup")
+CGROUPS = Path("/sys/fs/cgroup")
 BF16_INSTRUCTIONS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 """Instruction sets with products of bfloat16: of x86 the first two, of ARM the last."""
 
 
 def num_cores() -> int:
-    """Cores that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Cores that this process may run on, or fewer where a CPU quota allows fewer; at least 1."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = cpu_quota()
+    return cores if quota is None else max(1, min(cores, int(quota)))
+
+
+def cpu_quota() -> float | None:
+    """CPUs that control groups (version 1 or 2) allow, such as 1.5, as containers limit them; None: no limit."""
+    return min(_quotas(), default=None)
+
+
+def _quotas() -> Iterator[float]:
+    """The limit of each group that this process is in, and of the groups around it."""
+    with suppress(OSError, ValueError):
+        for line in CGROUP.read_text(encoding="utf-8").splitlines():
+            _, controllers, path = line.split(":", 2)
+            is_v2 = not controllers
+            if not is_v2 and "cpu" not in controllers.split(","):
+                continue
+            roots = (CGROUPS, CGROUPS / "unified") if is_v2 else (CGROUPS / controllers, CGROUPS / "cpu")
+            parts = [part for part in path.split("/") if part not in ("", "..")]
+            for root in roots:
+                for depth in range(
+                    len(parts) + 1
+                ):  # in a container its own group is the root, whatever `path` says
+                    with suppress(OSError, ValueError):
+                        yield from _limit(root.joinpath(*parts[:depth]), is_v2=is_v2)
+
+
+def _limit(group: Path, *, is_v2: bool) -> Iterator[float]:
+    if is_v2:
+        quota, period = (group / "cpu.max").read_text().split()
+    else:
+        quota, period = ((group / f"cpu.cfs_{name}_us").read_text().strip() for name in ("quota", "period"))
+    if quota not in ("max", "-1") and int(period) > 0:
+        yield int(quota) / int(period)
 
 
 def processor_name() -> str | None:

@@ -10,6 +10,7 @@ from transformers import AutoTokenizer, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from juzhen.core.errors import UserError
+from juzhen.core.threads import limit_threads
 from juzhen.encoders.first_look import check_vocabulary, find_encoder, read_tokenizer_file
 from juzhen.encoders.layout import Layout
 from juzhen.encoders.locate import encoder_source, scores_pairs
@@ -47,6 +48,7 @@ def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
     """
     found = find_encoder(config)
     layout = found.layout
+    limit_threads()
     with quiet(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         architecture = read_architecture(layout.transformer, dropout=config.dropout)

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from juzhen.core.errors import UserError
+from juzhen.core.processor import num_cores
 from juzhen.encoders.embedding_cache import encoder_digest
 from juzhen.encoders.pooled_encoder import PooledEncoder
 
@@ -140,7 +141,7 @@ class ApproximateIndex:
         self._lists = int(np.sqrt(number))
         codes = max(one for one in range(1, max(dim // 4, 1) + 1) if dim % one == 0)
         made_of = {"flat": "Flat", "hnsw": "HNSW32", "ivf_pq": f"IVF{self._lists},PQ{codes}"}
-        threads = faiss.omp_get_max_threads()
+        threads = min(faiss.omp_get_max_threads(), num_cores())  # FAISS knows no CPU quota
         faiss.omp_set_num_threads(1)
         try:
             self._index: Any = faiss.index_factory(dim, made_of[kind], faiss.METRIC_INNER_PRODUCT)

@@ -15,6 +15,7 @@ from rich.progress import Progress
 from juzhen.core.accelerator import require_accelerator
 from juzhen.core.examples import Examples, sides_of
 from juzhen.core.named import LEXICAL
+from juzhen.core.threads import limit_threads
 from juzhen.data.configured import configured_set
 from juzhen.data.leaks import Seen, SeenRows
 from juzhen.data.loading import JobData, load_job_data
@@ -161,8 +162,7 @@ def _prepared(encoder: SentenceEncoder | CrossEncoder, hardware: HardwareConfig)
     """The encoder on its device, without dropout or gradients, in the precision of the hardware."""
     require_accelerator(hardware)
     require_device(hardware)
-    if hardware.threads is not None:
-        torch.set_num_threads(hardware.threads)
+    limit_threads(hardware.threads)
     inner = encoder.inner if isinstance(encoder, CrossEncoder) else encoder
     before = encoder.training, inner.micro_batch_tokens
     inner.micro_batch_tokens = hardware.micro_batch_tokens  # decides which sentences meet in one product

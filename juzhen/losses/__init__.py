@@ -19,7 +19,7 @@ from juzhen.core.lazy import lazily
 _HOMES = {
     name: path.stem
     for path in sorted(Path(__file__).parent.glob("[a-z]*.py"))
-    if path.stem != "options"
+    if path.stem not in ("arguments", "options")
     for name in re.findall(r"^(?:class|def) ([a-zA-Z]\w*)", path.read_text(encoding="utf-8"), re.MULTILINE)
 }
 """Public name → the file that defines it. Read as text: importing the files would load torch."""

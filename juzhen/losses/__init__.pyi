@@ -93,12 +93,14 @@ from .score_order import ScoreOrder as ScoreOrder
 from .score_order import spread as spread
 from .score_order import temperature_of as temperature_of
 from .scores import all_cosines as all_cosines
+from .scores import choice_accuracy as choice_accuracy
 from .scores import full_precision as full_precision
 from .scores import label_gap as label_gap
 from .scores import mean_where as mean_where
 from .scores import order_gap as order_gap
 from .scores import row_cosine as row_cosine
 from .scores import score_gap as score_gap
+from .scores import sign_accuracy as sign_accuracy
 from .simcse import SimCSE as SimCSE
 from .simcse_nt_xent import SimCSENTXent as SimCSENTXent
 from .softmax import SoftmaxClassifier as SoftmaxClassifier

@@ -8,10 +8,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from juzhen.core.examples import Kind
+from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import divisor, number
 from juzhen.losses.prototype import directions
-from juzhen.losses.scores import all_cosines
+from juzhen.losses.scores import all_cosines, choice_accuracy
 
 SMALLEST_SINE_SQUARE = 1e-6
 """The root of sin² has no derivative at 0; below this angle of a thousandth it counts as constant."""
@@ -27,6 +28,7 @@ def with_margin(cosines: Float[Tensor, "batch"], *, margin: float) -> Float[Tens
     return torch.where(cosines > -math.cos(margin), turned, cosines - margin * math.sin(margin))
 
 
+@checks_arguments
 def arcface(
     cosines: Float[Tensor, "batch classes"],
     classes: Float[Tensor, "batch"],
@@ -77,4 +79,4 @@ class ArcFace(Loss):
     ) -> LossOutput:
         cosines = all_cosines(embeddings, self.prototypes)
         loss = arcface(cosines, classes, margin=self.margin, temperature=self.temperature)
-        return loss, {"accuracy": (cosines.argmax(dim=-1) == classes).float().mean()}
+        return loss, {"accuracy": choice_accuracy(cosines, classes)}

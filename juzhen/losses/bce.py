@@ -5,11 +5,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from juzhen.core.examples import Kind
+from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.loss import Loss, LossOutput
 from juzhen.losses.options import checked, divisor, number
-from juzhen.losses.scores import full_precision, label_gap
+from juzhen.losses.scores import full_precision, label_gap, sign_accuracy
 
 
+@checks_arguments
 def binary_cross_entropy(
     logits: Float[Tensor, "batch"],
     targets: Float[Tensor, "batch"],
@@ -58,5 +60,4 @@ class BinaryCrossEntropy(Loss):
     def with_logs(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> LossOutput:
         logits = full_precision(scores) / self.temperature
         loss = binary_cross_entropy(logits, targets, smoothing=self.smoothing, focal_gamma=self.focal_gamma)
-        accuracy = ((logits > 0) == (targets > 0.5)).float().mean()
-        return loss, {"accuracy": accuracy} | label_gap(scores, targets)
+        return loss, {"accuracy": sign_accuracy(logits, targets)} | label_gap(scores, targets)

@@ -1,6 +1,5 @@
 """Bilinear score: a learnt form uᵀWv tells whether, or how, two sentences belong together."""
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -10,7 +9,7 @@ from juzhen.core.examples import Kind
 from juzhen.losses.bce import binary_cross_entropy
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import choice
-from juzhen.losses.scores import full_precision
+from juzhen.losses.scores import choice_accuracy, full_precision, sign_accuracy
 from juzhen.losses.softmax import cross_entropy
 
 OBJECTIVES = ("bce", "ce")
@@ -63,9 +62,6 @@ class Bilinear(Loss):
     ) -> LossOutput:
         logits = bilinear_logits(first, second, self.head.weight, self.head.bias)
         if self.objective == "ce":
-            loss, found = cross_entropy(logits, classes), logits.argmax(dim=-1)
-        else:
-            (logits,) = logits.unbind(dim=-1)
-            loss = binary_cross_entropy(logits, classes)
-            found = (logits > 0).to(torch.long)
-        return loss, {"accuracy": (found == classes).float().mean()}
+            return cross_entropy(logits, classes), {"accuracy": choice_accuracy(logits, classes)}
+        (logits,) = logits.unbind(dim=-1)
+        return binary_cross_entropy(logits, classes), {"accuracy": sign_accuracy(logits, classes)}

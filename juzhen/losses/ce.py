@@ -6,11 +6,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from juzhen.core.examples import Kind
+from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import checked, number
-from juzhen.losses.scores import full_precision
+from juzhen.losses.scores import choice_accuracy, full_precision
 
 
+@checks_arguments
 def class_cross_entropy(
     logits: Float[Tensor, "batch classes"],
     classes: Float[Tensor, "batch"],
@@ -56,4 +58,4 @@ class CrossEntropy(Loss):
         self, logits: Float[Tensor, "batch classes"], classes: Float[Tensor, "batch"]
     ) -> LossOutput:
         loss = class_cross_entropy(logits, classes, smoothing=self.smoothing, focal_gamma=self.focal_gamma)
-        return loss, {"accuracy": (logits.argmax(dim=-1) == classes).float().mean()}
+        return loss, {"accuracy": choice_accuracy(logits, classes)}

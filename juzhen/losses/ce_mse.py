@@ -5,6 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from juzhen.core.examples import Kind
+from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.bce import binary_cross_entropy
 from juzhen.losses.loss import Loss, LossOutput
 from juzhen.losses.mse import squared_error
@@ -12,6 +13,7 @@ from juzhen.losses.options import checked, number
 from juzhen.losses.scores import full_precision, label_gap
 
 
+@checks_arguments
 def cross_entropy_and_error(
     logits: Float[Tensor, "batch"], targets: Float[Tensor, "batch"], *, error_weight: float = 0.5
 ) -> Float[Tensor, ""]:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
+from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import divisor, number, switch
 from juzhen.losses.scores import full_precision, label_gap
@@ -15,6 +16,7 @@ NOTHING = -1e30
 """A logarithm so low that its exponential is 0, and yet a number: −∞ would make gradients NaN."""
 
 
+@checks_arguments
 def circle(
     scores: Float[Tensor, "batch"],
     labels: Float[Tensor, "batch"],

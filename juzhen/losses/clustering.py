@@ -6,6 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from juzhen.core.examples import Kind
+from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import checked, number
 from juzhen.losses.scores import all_cosines, full_precision, row_cosine
@@ -20,6 +21,7 @@ def centres_of(
     return unit.new_zeros(len(found), unit.shape[1]).index_add(0, members, unit), members
 
 
+@checks_arguments
 def clustering(
     embeddings: Float[Tensor, "batch dim"],
     classes: Float[Tensor, "batch"],

@@ -4,11 +4,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from juzhen.core.examples import Kind
+from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import checked, number
 from juzhen.losses.scores import full_precision, label_gap
 
 
+@checks_arguments
 def contrastive(
     scores: Float[Tensor, "batch"], labels: Float[Tensor, "batch"], *, margin: float = 0.5
 ) -> Float[Tensor, ""]:

@@ -4,6 +4,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from juzhen.core.examples import Kind
+from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.bce import binary_cross_entropy
 from juzhen.losses.cosent import cosent
 from juzhen.losses.loss import Contrast, Loss, LossOutput
@@ -11,6 +12,7 @@ from juzhen.losses.options import checked, divisor, number
 from juzhen.losses.scores import full_precision, label_gap
 
 
+@checks_arguments
 def cosent_and_entropy(
     scores: Float[Tensor, "batch"],
     targets: Float[Tensor, "batch"],

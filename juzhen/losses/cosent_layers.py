@@ -9,12 +9,14 @@ from torch import Tensor
 from juzhen.core.constants import constants
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
+from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.cosent import cosent
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import divisor, number
 from juzhen.losses.scores import order_gap
 
 
+@checks_arguments
 def cosent_of_layers(
     layer_scores: Float[Tensor, "batch layers"], targets: Float[Tensor, "batch"], *, temperature: float = 0.05
 ) -> Float[Tensor, "layers"]:

@@ -6,11 +6,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.options import checked, whole_number
 from juzhen.losses.score_order import ScoreOrder
 from juzhen.losses.scores import full_precision
 
 
+@checks_arguments
 def cosent_sampled(
     scores: Float[Tensor, "batch"],
     targets: Float[Tensor, "batch"],

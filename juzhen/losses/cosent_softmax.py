@@ -7,7 +7,7 @@ from juzhen.core.examples import Kind
 from juzhen.losses.cosent import cosent
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import divisor, number
-from juzhen.losses.scores import order_gap, row_cosine
+from juzhen.losses.scores import choice_accuracy, order_gap, row_cosine
 from juzhen.losses.softmax import cross_entropy, pair_features
 
 
@@ -59,5 +59,4 @@ class CoSENTAndSoftmax(Loss):
         logits = self.head(features.to(self.head.weight.dtype))
         loss = cosent(scores, targets, temperature=self.temperature)
         loss = loss + self.entropy_weight * cross_entropy(logits, classes)
-        accuracy = (logits.argmax(dim=-1) == classes).float().mean()
-        return loss, {"accuracy": accuracy} | order_gap(scores, targets)
+        return loss, {"accuracy": choice_accuracy(logits, classes)} | order_gap(scores, targets)

@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.score_order import ScoreOrder
 from juzhen.losses.scores import full_precision
 
@@ -11,6 +12,7 @@ NO_STEP = -1e30
 """Logarithm that counts as that of 0. With −inf, the gradient of a running sum that begins with it is NaN."""
 
 
+@checks_arguments
 def cosent_weighted(
     scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"], *, temperature: float = 0.05
 ) -> Float[Tensor, ""]:

@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from juzhen.core.examples import Kind
+from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.loss import Loss, LossOutput
 from juzhen.losses.options import checked, interval
 from juzhen.losses.scores import full_precision
@@ -17,6 +18,7 @@ def rescale(targets: Float[Tensor, "batch"], *, low: float, high: float) -> Floa
     return low + (high - low) * full_precision(targets)
 
 
+@checks_arguments
 def cosine_regression(scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> Float[Tensor, ""]:
     """Mean squared difference of scores and targets.
 

@@ -5,10 +5,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from juzhen.core.examples import Kind
+from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.scores import row_cosine
 
 
+@checks_arguments
 def distill_cosine(
     projected: Float[Tensor, "batch teacher"], teacher: Float[Tensor, "batch teacher"]
 ) -> Float[Tensor, ""]:

@@ -4,11 +4,13 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.distill_cosine import Taught
 from juzhen.losses.loss import LossOutput
 from juzhen.losses.scores import full_precision
 
 
+@checks_arguments
 def distill_mse(
     projected: Float[Tensor, "batch teacher"], teacher: Float[Tensor, "batch teacher"]
 ) -> Float[Tensor, ""]:

@@ -3,11 +3,13 @@
 from jaxtyping import Float
 from torch import Tensor
 
+from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.distill_cosine import Taught
 from juzhen.losses.loss import Contrast, LossOutput
 from juzhen.losses.scores import all_cosines
 
 
+@checks_arguments
 def distill_similarity(
     student: Float[Tensor, "batch dim"], teacher: Float[Tensor, "batch teacher"]
 ) -> Float[Tensor, ""]:

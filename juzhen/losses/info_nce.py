@@ -9,9 +9,10 @@ from torch import Tensor
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
+from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import checked, cosine_margin, divisor, switch
-from juzhen.losses.scores import all_cosines, score_gap
+from juzhen.losses.scores import all_cosines, choice_accuracy, score_gap
 
 
 def false_negatives(
@@ -55,6 +56,7 @@ def likely_positives(
     return (scores > scores.diagonal()[:, None] + margin) & ~own_candidates(scores)
 
 
+@checks_arguments
 def info_nce(
     scores: Float[Tensor, "batch candidates"],
     excluded: Bool[Tensor, "batch candidates"] | None = None,
@@ -183,6 +185,5 @@ def ranking_summary(
     own  place of each row's positive among the candidates
     """
     is_own = own[:, None] == torch.arange(scores.shape[1], device=scores.device)
-    best = scores.masked_fill(excluded, -torch.inf).argmax(dim=-1)
-    accuracy = (best == own).float().mean()
+    accuracy = choice_accuracy(scores.masked_fill(excluded, -torch.inf), own)
     return {"accuracy": accuracy} | score_gap(scores, is_own, ~is_own & ~excluded)

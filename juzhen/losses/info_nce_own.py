@@ -6,12 +6,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from juzhen.core.examples import Kind
+from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.info_nce import numbers_of_texts, ranking_summary
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import checked, number
 from juzhen.losses.scores import row_cosine
 
 
+@checks_arguments
 def info_nce_own(
     scores: Float[Tensor, "batch candidates"],
     excluded: Bool[Tensor, "batch candidates"],

@@ -7,12 +7,14 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.lists import ListLoss, first_document
 from juzhen.losses.loss import LossOutput
 from juzhen.losses.options import checked, number
 from juzhen.losses.scores import full_precision
 
 
+@checks_arguments
 def lambda_loss(
     document_scores: Float[Tensor, "batch documents"],
     grades: Float[Tensor, "batch documents"],

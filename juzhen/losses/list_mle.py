@@ -4,11 +4,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.lists import ListLoss, first_document
 from juzhen.losses.loss import LossOutput
 from juzhen.losses.scores import full_precision
 
 
+@checks_arguments
 def list_mle(
     document_scores: Float[Tensor, "batch documents"], grades: Float[Tensor, "batch documents"]
 ) -> Float[Tensor, ""]:

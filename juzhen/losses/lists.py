@@ -7,7 +7,7 @@ from torch import Tensor
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Contrast, Loss
 from juzhen.losses.options import checked, divisor
-from juzhen.losses.scores import full_precision, score_gap
+from juzhen.losses.scores import choice_accuracy, full_precision, score_gap
 
 
 class ListLoss(Loss):
@@ -34,7 +34,7 @@ class ListLoss(Loss):
     def list_summary(scores: Float[Tensor, "batch documents"]) -> dict[str, Tensor]:
         """Share of rows whose positive scores highest, mean score of positives, of negatives, and the gap."""
         is_positive = first_document(scores)
-        accuracy = (scores.argmax(dim=1) == 0).float().mean()
+        accuracy = choice_accuracy(scores, torch.zeros_like(scores[:, 0]))
         return {"accuracy": accuracy} | score_gap(scores, is_positive, ~is_positive)
 
 

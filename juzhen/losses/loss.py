@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from juzhen.core.examples import Kind
+from juzhen.losses.arguments import checks_arguments
 
 LossOutput = tuple[Float[Tensor, ""], dict[str, Tensor]]
 """The scalar to minimise, and named scalars worth logging (detached)."""
@@ -47,9 +48,10 @@ class Loss(nn.Module, ABC):
     text_ids              batch texts: the number of each text of a row, equal for equal texts. With it, texts that
                           come twice in a batch are not taken for negatives; without it, all count as different
 
-    Embeddings need not be normalised. Its numbers are annotated attributes, which the constructor takes by name;
-    `juzhen.losses.options.checked` says which values they may have. What a loss needs of data and model is written in
-    class attributes:
+    Annotated shapes are checked (`juzhen.losses.arguments`): a column (N, 1) is read as (N,), what does not fit is
+    refused, and so is NaN for a label. Embeddings need not be normalised. The numbers of a loss are annotated
+    attributes, which the constructor takes by name; `juzhen.losses.options.checked` says which values they may have.
+    What a loss needs of data and model is written in class attributes:
 
     input_kinds  example kinds it can learn from, most natural first
     consumes     "scores" (one similarity per row, of any size), "cosines" (the same, from −1 to 1), "embeddings"
@@ -86,6 +88,8 @@ class Loss(nn.Module, ABC):
     choose_when: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
+        if "with_logs" in vars(cls):
+            cls.with_logs = checks_arguments(cls.with_logs)  # type: ignore[method-assign]
         dataclass(kw_only=True, eq=False, repr=False)(cls)
 
     def __post_init__(self) -> None:

@@ -4,11 +4,13 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.lists import ListLoss
 from juzhen.losses.loss import Contrast, LossOutput
 from juzhen.losses.scores import full_precision
 
 
+@checks_arguments
 def margin_mse(
     document_scores: Float[Tensor, "batch documents"], teacher_scores: Float[Tensor, "batch documents"]
 ) -> Float[Tensor, ""]:

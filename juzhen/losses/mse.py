@@ -9,6 +9,7 @@ from torch import Tensor
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
+from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.cosine import rescale
 from juzhen.losses.loss import Loss, LossOutput
 from juzhen.losses.options import checked, choice, interval
@@ -21,6 +22,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 """From a score to a prediction of the target: as it is (a cosine), or by the sigmoid (a logit)."""
 
 
+@checks_arguments
 def squared_error(
     scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"], *, activation: str = "identity"
 ) -> Float[Tensor, ""]:

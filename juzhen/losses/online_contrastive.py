@@ -5,6 +5,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from juzhen.core.examples import Kind
+from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import checked, choice, number
 from juzhen.losses.scores import full_precision, label_gap
@@ -24,6 +25,7 @@ def hard_rows(distances: Float[Tensor, "batch"], is_positive: Bool[Tensor, "batc
     return torch.where(is_positive, distances > closest_negative, distances < farthest_positive)
 
 
+@checks_arguments
 def online_contrastive(
     scores: Float[Tensor, "batch"],
     labels: Float[Tensor, "batch"],

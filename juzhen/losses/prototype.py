@@ -6,11 +6,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from juzhen.core.examples import Kind
+from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import divisor
-from juzhen.losses.scores import all_cosines
+from juzhen.losses.scores import all_cosines, choice_accuracy
 
 
+@checks_arguments
 def prototype_entropy(
     cosines: Float[Tensor, "batch classes"], classes: Float[Tensor, "batch"], *, temperature: float = 0.05
 ) -> Float[Tensor, ""]:
@@ -55,4 +57,4 @@ class Prototype(Loss):
     ) -> LossOutput:
         cosines = all_cosines(embeddings, self.prototypes)
         loss = prototype_entropy(cosines, classes, temperature=self.temperature)
-        return loss, {"accuracy": (cosines.argmax(dim=-1) == classes).float().mean()}
+        return loss, {"accuracy": choice_accuracy(cosines, classes)}

@@ -4,12 +4,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.loss import LossOutput
 from juzhen.losses.mse import ACTIVATIONS, Regression
 from juzhen.losses.options import checked, number
 from juzhen.losses.scores import full_precision
 
 
+@checks_arguments
 def pinball(
     scores: Float[Tensor, "batch"],
     targets: Float[Tensor, "batch"],

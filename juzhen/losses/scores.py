@@ -2,8 +2,11 @@
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
+
+ROUNDING = 1e-6
+"""Largest difference between the products of equal texts, which round by their place in a batch; of scores up to 1."""
 
 
 def full_precision(values: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
@@ -34,6 +37,27 @@ def all_cosines(
 def mean_where(values: Float[Tensor, "*axes"], chosen: Bool[Tensor, "*axes"]) -> Float[Tensor, ""]:
     """Mean of the chosen values; NaN when none is chosen, because a missing number is not 0."""
     return torch.where(chosen, full_precision(values), 0).sum() / chosen.sum()
+
+
+@torch.no_grad()
+def choice_accuracy(
+    scores: Float[Tensor, "batch candidates"], right: Shaped[Tensor, "batch"]
+) -> Float[Tensor, ""]:
+    """Share of rows whose right candidate, told by its number, scores highest.
+
+    Of k highest equal ones each is chosen with probability 1/k: constant scores of four candidates are right by 0.25.
+    Scores that differ by rounding alone are equal.
+    """
+    scores = full_precision(scores)
+    highest = scores.amax(dim=1, keepdim=True)
+    is_highest = scores >= highest - ROUNDING * highest.abs().clamp(min=1)
+    return (is_highest.gather(1, right.long()[:, None]).squeeze(1) / is_highest.sum(dim=1)).mean()
+
+
+@torch.no_grad()
+def sign_accuracy(logits: Float[Tensor, "batch"], labels: Float[Tensor, "batch"]) -> Float[Tensor, ""]:
+    """Share of rows whose logit is above 0 where the label is above 0.5, and below elsewhere; one of 0 is half."""
+    return (1 - ((full_precision(logits).sign() + 1) / 2 - (labels > 0.5).float()).abs()).mean()
 
 
 @torch.no_grad()

@@ -6,9 +6,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from juzhen.core.examples import Kind
+from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import switch
-from juzhen.losses.scores import full_precision
+from juzhen.losses.scores import choice_accuracy, full_precision
 
 
 def pair_features(
@@ -29,6 +30,7 @@ def pair_features(
     return torch.cat(parts, dim=-1)
 
 
+@checks_arguments
 def cross_entropy(
     logits: Float[Tensor, "batch classes"], classes: Float[Tensor, "batch"]
 ) -> Float[Tensor, ""]:
@@ -72,5 +74,4 @@ class SoftmaxClassifier(Loss):
             first, second, use_difference=self.use_difference, use_product=self.use_product
         )
         logits = self.head(features.to(self.head.weight.dtype))
-        accuracy = (logits.argmax(dim=-1) == classes).float().mean()
-        return cross_entropy(logits, classes), {"accuracy": accuracy}
+        return cross_entropy(logits, classes), {"accuracy": choice_accuracy(logits, classes)}

@@ -5,6 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from juzhen.core.examples import Kind
+from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import checked, choice, number
 from juzhen.losses.scores import full_precision, row_cosine
@@ -21,6 +22,7 @@ def row_nearness(
 DISTANCES = {"cosine": row_cosine, "euclidean": row_nearness}
 
 
+@checks_arguments
 def triplet_margin(
     positive_scores: Float[Tensor, "batch"],
     negative_scores: Float[Tensor, "batch negatives"],

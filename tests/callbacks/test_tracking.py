@@ -8,7 +8,7 @@ import pytest
 import wandb
 from jobs import run_job
 
-from callbacks.tracking import finish_wandb, wandb_mode
+from callbacks.tracking import FLUSH_SECONDS, finish_wandb, wandb_mode
 from juzhen.core import network
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
@@ -100,6 +100,22 @@ def test_two_jobs_of_one_process_are_two_runs(tmp_path, tiny_backbone, monkeypat
     assert groups == ["trial", "trial"]
     assert wandb.run is None
     assert Result.read(runs[0]).key != Result.read(runs[1]).key
+
+
+def test_steps_are_in_the_file_of_wandb_while_the_run_goes_on(tmp_path, tiny_backbone, monkeypatch):
+    before_the_end = []
+
+    def look_first():
+        time.sleep(5 * FLUSH_SECONDS)
+        (run,) = tmp_path.iterdir()
+        before_the_end.append(inspect(run))
+        finish_wandb()
+
+    monkeypatch.setattr(stage_run, "finish_wandb", look_first)
+    words = ("training.duration=3 steps", "logger.wandb=offline", "logger.every_steps=1")
+    run_job(tmp_path, tiny_backbone, *words)
+    assert before_the_end[0]["state"] == "running"
+    assert before_the_end[0]["step"] >= 2
 
 
 def test_a_resumed_run_keeps_the_numbers_of_its_first_session(tmp_path, tiny_backbone):
