@@ -154,6 +154,8 @@ def _write_modules(encoder: PooledEncoder, folder: Path, modules: Modules, setti
         if config is not None:
             _write_json(folder / path / "config.json", config)
     about: dict[str, Any] = {"max_seq_length": encoder.max_length, "do_lower_case": False}
+    if encoder.backbone.dtype != torch.float32:  # they would compute in the precision of the file
+        about["model_args"] = {"torch_dtype": "float32"}
     for path, config in modules.items():
         if path.endswith("WeightedLayerPooling") and config:
             about["config_args"] = {"output_hidden_states": True}

@@ -92,6 +92,19 @@ def test_a_decoder_of_bert_looks_to_the_left(tmp_path):
     assert difference(SentenceEncoder.load(families.write("bert", tmp_path, model, segments=True))) <= 1e-5
 
 
+def test_a_text_that_spells_a_special_token_is_read_as_that_token(tmp_path):
+    (tmp_path / "bert").mkdir()
+    encoder = SentenceEncoder.load(written("bert", tmp_path / "bert"))
+    spelt = ["今天 [SEP] 天气", "我 [MASK] 你", "a [PAD] dog"]
+    assert encoder.tokenizer.sep_token_id in encoder.tokenize(spelt)[0].tolist()[1:-1]
+    assert difference(encoder, spelt) <= 1e-5
+    (tmp_path / "roberta").mkdir()
+    encoder = SentenceEncoder.load(written("roberta", tmp_path / "roberta"))
+    assert difference(encoder, spelt[:2]) <= 1e-5
+    # As the guide says: positions are counted by place here, by number there, where padding counts for nothing.
+    assert difference(encoder, spelt[2:]) > 1e-3
+
+
 @pytest.mark.parametrize("family", REFUSED)
 def test_a_family_whose_texts_depend_on_their_neighbours_is_refused(family, tmp_path):
     with pytest.raises(UserError, match=REFUSED[family]):
