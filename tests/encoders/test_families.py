@@ -10,6 +10,8 @@ import torch
 
 from juzhen.core.errors import UserError
 from juzhen.encoders import CrossEncoder, SentenceEncoder
+from juzhen.encoders.embedding_cache import encoder_digest
+from juzhen.encoders.projection import IDENTITY, Projection
 
 TEXTS = [
     "我",
@@ -73,6 +75,21 @@ def test_a_family_is_computed_as_transformers_does_text_by_text(family, tmp_path
         whole = encoder(tokens)
     encoder.micro_batch_tokens = 20
     torch.testing.assert_close(encoder(tokens).detach(), whole, rtol=1e-5, atol=1e-5)
+
+
+def test_a_cache_tells_apart_what_is_computed_otherwise(tmp_path):
+    digests = set()
+    for name, segments in (("with", True), ("without", False)):
+        (tmp_path / name).mkdir()
+        folder = families.write("gpt2", tmp_path / name, families.build("gpt2"), segments=segments)
+        encoder = SentenceEncoder.load(folder)
+        digests.add(encoder_digest(encoder, "torch"))
+        layer = Projection(32, 32, bias=False, activation=IDENTITY)
+        torch.nn.init.zeros_(layer.linear.weight)
+        encoder.projections.append(layer)
+        for layer.adds_input in (False, True):
+            digests.add(encoder_digest(encoder, "torch"))
+    assert len(digests) == 6
 
 
 @pytest.mark.parametrize("family", ["bert", "albert", "deberta-v2", "gpt2", "t5"])
