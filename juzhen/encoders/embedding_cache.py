@@ -218,7 +218,7 @@ def encoder_digest(encoder: PooledEncoder, variant: str) -> str:
         activations,
         architecture,
     ]
-    if encoder.takes_segments and not encoder.gives_segments:
+    if encoder.takes_segments and not (encoder.gives_segments or encoder._packs):
         settings.append("no segments")
     if encoder.prompts is not None:
         settings.append(encoder.prompts.as_dict())
