@@ -10,24 +10,31 @@ import torch
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from callbacks.snapshot_file import read_snapshot
-from callbacks.snapshots import SUFFIX
+from callbacks.snapshots import IN_CHECKPOINTS, SUFFIX
 from juzhen.core.errors import UserError
-from juzhen.core.whole import whole_file
+from juzhen.core.owned import own_folder
+from juzhen.core.whole import remove_file, whole_file
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
     """A kill leaves the old checkpoint or the new one (`juzhen.core.whole`).
 
     Lightning's own goes through the temporary folder, which may be another file system, where a move copies.
+
+    folder  the one whose checkpoints may be removed; None: none are
     """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        super().__init__()
+        self.folder = folder
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
     ) -> None:
         path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with whole_file(path, "wb") as file:
+            own_folder(path.parent, earlier=IN_CHECKPOINTS)
+            with whole_file(path, "wb", in_own_folder=True) as file:
                 torch.save(checkpoint, file)
         except (OSError, RuntimeError) as error:
             # torch reports a full disk as a RuntimeError of its zip writer.
@@ -44,9 +51,10 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         return read_checkpoint(Path(path), map_location=map_location)
 
     def remove_checkpoint(self, path: str | Path) -> None:
-        """Removes a file of this disk and nothing else: which one it is has been read from a checkpoint."""
-        with suppress(OSError):
-            Path(path).unlink()
+        """Removes a checkpoint of this folder and nothing else: which one it is has been read from a checkpoint."""
+        if self.folder is not None and Path(path).resolve().parent == self.folder.resolve():
+            with suppress(OSError):
+                remove_file(Path(path))
 
 
 def read_checkpoint(path: Path, *, map_location: Any = "cpu", mmap: bool = False) -> dict[str, Any]:

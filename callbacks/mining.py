@@ -1,7 +1,6 @@
 """Hard negatives by the weights as they are now, again and again while they learn."""
 
 import math
-import shutil
 import time
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -149,7 +148,7 @@ class NegativeMining(pl.Callback):
         trainer.datamodule.train.update({name: rows.examples for name, rows in self._rows.items()})
         if self._second is not None:
             self._second.stop()
-            shutil.rmtree(self._second.folder, ignore_errors=True)
+            self._second.clear()
 
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException

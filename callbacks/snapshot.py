@@ -15,8 +15,17 @@ from typing import Any
 from torch import Tensor
 
 from callbacks.snapshot_file import NoRoomError, SnapshotFile, read_snapshot, take_apart
-from callbacks.snapshots import POINTER, SUFFIX, clear_away, find_snapshot, forget_snapshot, private_folder
-from juzhen.core.whole import write_json
+from callbacks.snapshots import (
+    IN_CHECKPOINTS,
+    POINTER,
+    SUFFIX,
+    clear_away,
+    find_snapshot,
+    forget_snapshot,
+    private_folder,
+)
+from juzhen.core.owned import own_folder
+from juzhen.core.whole import remove_file, write_json
 
 COSTS_KEPT = 9
 """Writes whose median time decides when the next one is due."""
@@ -77,13 +86,13 @@ class Snapshots:
         file = SnapshotFile(self.folder / f"{secrets.token_hex(8)}{SUFFIX}", self.checkpoints, tensors)
         try:
             file.write(tensors, remainder, steps=steps)
-            self.checkpoints.mkdir(parents=True, exist_ok=True)
-            write_json(self.checkpoints / POINTER, {"path": str(file.path)})
+            own_folder(self.checkpoints, earlier=IN_CHECKPOINTS)
+            write_json(self.checkpoints / POINTER, {"path": str(file.path)}, in_own_folder=True)
         except BaseException:
             file.close()
             raise
         if before is not None:
-            before.path.unlink(missing_ok=True)
+            remove_file(before.path, in_own_folder=True)
         if self._file is not None:
             self._file.close()
         self._file = file

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from callbacks.snapshots import HEADER_BYTES, STATE_AT, TOLD, WHOLE, boot_id, lock, read_header, read_told
+from juzhen.core.whole import remove_file
 
 ALIGNMENT = 64
 REMAINDER_BYTES = 2**18
@@ -112,7 +113,7 @@ class SnapshotFile:
 
     def close(self) -> None:
         """Gives the memory back; the state is gone."""
-        self.path.unlink(missing_ok=True)
+        remove_file(self.path, in_own_folder=True)
         self._views = []
         with suppress(BufferError):  # something else still looks into it
             self._map.close()
@@ -183,7 +184,7 @@ def _create(path: Path, size: int) -> BinaryIO:
         lock(descriptor)
         os.posix_fallocate(descriptor, 0, size)  # without, a full file system would be a bus error later
     except OSError as error:
-        path.unlink(missing_ok=True)
+        remove_file(path, in_own_folder=True)
         os.close(descriptor)
         raise NoRoomError(f"{size / 2**20:,.0f} MiB could not be had ({error})") from error
     return os.fdopen(descriptor, "r+b")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from juzhen.core.result import RESULT_FILE
+from juzhen.core.whole import remove_file
 
 CHECKPOINTS = "checkpoints"
 RESUME_FILE = "resume.ckpt"
@@ -22,6 +23,8 @@ SHARED = Path("/dev/shm")
 SUFFIX = ".snapshot"
 POINTER = "snapshot.json"
 """In the folder of the checkpoints: where the snapshot of this training is."""
+IN_CHECKPOINTS = r"resume\.ckpt|best\.ckpt|snapshot\.json|\.juzhen"
+"""What a run writes to that folder."""
 KEPT_DAYS = 7
 """After so long without a write a snapshot is taken for abandoned."""
 HEADER_BYTES = mmap.PAGESIZE
@@ -60,8 +63,8 @@ def forget_snapshot(checkpoints: Path) -> None:
     """Gives back the memory of what `find_snapshot` would find."""
     found = find_snapshot(checkpoints)
     if found is not None:
-        found.path.unlink(missing_ok=True)
-    (checkpoints / POINTER).unlink(missing_ok=True)
+        remove_file(found.path, in_own_folder=True)
+    remove_file(checkpoints / POINTER, earlier=IN_CHECKPOINTS)
 
 
 def folder_in(shared: Path) -> Path:
@@ -134,7 +137,7 @@ def delete(snapshot: Snapshot) -> None:
     """Deletes it, unless a training has begun to write to it since."""
     with suppress(OSError), snapshot.path.open("rb") as file:
         if lock(file.fileno()):
-            snapshot.path.unlink(missing_ok=True)
+            remove_file(snapshot.path, in_own_folder=True)
 
 
 def _is_wanted(path: Path, owner: Path | None, written_at: float) -> bool:

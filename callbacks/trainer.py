@@ -95,7 +95,7 @@ def build_trainer(
         log_every_n_steps=job.logger.every_steps,
         enable_progress_bar=job.logger.progress,
         enable_model_summary=False,
-        plugins=[AtomicCheckpointIO()],
+        plugins=[AtomicCheckpointIO(checkpoints or folder / CHECKPOINTS)],
         default_root_dir=folder,
         callbacks=[
             *build_callbacks(job, data, checkpoints or folder / CHECKPOINTS),

@@ -86,7 +86,7 @@ def remember_data(folder: Path, record: Record) -> None:
                 raise UserError(_other(folder, key, "is not there any more"))
             if record[key]["fingerprint"] != then["fingerprint"]:
                 raise UserError(_other(folder, key))
-    write_json(folder / RECORD_FILE, record)
+    write_json(folder / RECORD_FILE, record, in_own_folder=True)
 
 
 def require_same_data(folder: Path, job: JobConfig) -> None:
@@ -107,7 +107,7 @@ def require_same_data(folder: Path, job: JobConfig) -> None:
         if record[key]["fingerprint"] != then["fingerprint"]:
             raise UserError(_other(folder, key))
     if record != told:  # the same rows lie elsewhere, or are a copy: the next time they are not opened
-        write_json(folder / RECORD_FILE, record)
+        write_json(folder / RECORD_FILE, record, in_own_folder=True)
 
 
 def _now(

@@ -2,20 +2,20 @@
 
 import fcntl
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
 from types import TracebackType
 
-from callbacks.snapshots import CHECKPOINTS, POINTER, RESUME_FILE, forget_snapshot
+from callbacks.snapshots import CHECKPOINTS, IN_CHECKPOINTS, RESUME_FILE, forget_snapshot
 from juzhen.core.errors import UserError
+from juzhen.core.owned import MARKER, own_folder, refuse_links
 from juzhen.core.result import RESULT_FILE, STAGES, Result
-from juzhen.core.whole import KEPT_ASIDE, clear_leftovers, write_text
+from juzhen.core.whole import KEPT_ASIDE, clear_leftovers, move, remove_file
+from juzhen.encoders.locate import ENCODER_FOLDER
 
-MARKER = ".juzhen"
-"""File by which the folder of a run is known."""
-
-MARK = "The folder of a run of juzhen. What a run has left here may be moved to previous/ by the next one.\n"
+WANDB = "wandb"
 
 STAYS = (".hydra", ".lock", "train.log", MARKER, KEPT_ASIDE)
 """What is there, or written to, before a run begins."""
@@ -23,16 +23,20 @@ STAYS = (".hydra", ".lock", "train.log", MARKER, KEPT_ASIDE)
 LEFT_BY_RUNS = (
     STAGES,
     CHECKPOINTS,
-    "encoder",
+    ENCODER_FOLDER,
     "metrics",
-    "wandb",
+    WANDB,
+    "mining",
     "health.jsonl",
+    "mining.jsonl",
+    "scores.jsonl",
     "analysis",
     RESULT_FILE,
 )
 """What an attempt leaves: this and nothing else is moved aside."""
 
-IN_CHECKPOINTS = {RESUME_FILE, "best.ckpt", POINTER}
+WITH_LINKS = (WANDB, KEPT_ASIDE, ENCODER_FOLDER)
+"""What may hold links: nothing is written into files there."""
 
 
 class RunFolder:
@@ -60,7 +64,9 @@ class RunFolder:
     def __enter__(self) -> "RunFolder":
         if self.is_helper:
             return self
-        if not self.fills:
+        if self.fills:
+            _fill_folder(self.path)
+        else:
             take_folder(self.path)
         try:
             self._lock = (self.path / ".lock").open("a+")
@@ -86,7 +92,7 @@ class RunFolder:
         for result in (self.path / RESULT_FILE, *self.path.glob(f"{STAGES}/*/{RESULT_FILE}")):
             if result.exists():
                 checkpoints = result.parent / CHECKPOINTS
-                (checkpoints / RESUME_FILE).unlink(missing_ok=True)
+                remove_file(checkpoints / RESUME_FILE, earlier=IN_CHECKPOINTS)
                 forget_snapshot(checkpoints)
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -122,7 +128,7 @@ class RunFolder:
         folder = attic / str(last + 1)
         folder.mkdir()
         for item in leftovers:
-            shutil.move(item, folder / item.name)
+            move(item, folder)
         print(f"what an earlier run left in {self.path} is kept in {folder}", file=sys.stderr)
 
 
@@ -143,7 +149,7 @@ def take_folder(path: Path) -> None:
     """
     if path.is_dir():
         names = {entry.name for entry in path.iterdir()}
-        _refuse_links(path, names)
+        refuse_links(path, [*STAYS, *LEFT_BY_RUNS], within=WITH_LINKS)
         if not (MARKER in names or _is_old_run(path, names)) and (foreign := sorted(names - {*STAYS})):
             raise UserError(
                 f"{path}: no run of juzhen has made this folder, and it holds {', '.join(foreign[:3])}"
@@ -153,8 +159,16 @@ def take_folder(path: Path) -> None:
     make_folder(path)
     try:
         os.close(os.open(path / ".lock", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666))
-        if not (path / MARKER).exists():
-            write_text(path / MARKER, MARK)
+        own_folder(path.resolve(), earlier=".*")
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _fill_folder(path: Path) -> None:
+    """As `take_folder`, of a folder with a result to which something is added; its encoders are only read."""
+    refuse_links(path, [*STAYS, *LEFT_BY_RUNS], within=WITH_LINKS, read=[ENCODER_FOLDER])
+    try:
+        own_folder(path.resolve(), earlier=".*")
     except OSError as error:
         raise _unwritable(path, error) from error
 
@@ -178,22 +192,12 @@ def _unwritable(path: Path, error: OSError) -> UserError:
     return UserError(f"{path}: {reason}; set output_dir=… to a folder that you may write to, or run_dir=…")
 
 
-def _refuse_links(path: Path, names: set[str]) -> None:
-    """A link may have been planted, and what is written through it lies elsewhere."""
-    for name in sorted(names & {*STAYS, *LEFT_BY_RUNS}):
-        if (path / name).is_symlink():
-            raise UserError(
-                f"{path / name}: is a link, and a run would write to where it leads; take it away, or choose "
-                "another folder with run_dir=…"
-            )
-
-
 def _is_old_run(path: Path, names: set[str]) -> bool:
     """A folder of the time before there was a marker: Hydra's notes, and beside them what a run of ours leaves."""
     if ".hydra" not in names:
         return False
     kept = {entry.name for entry in (path / CHECKPOINTS).iterdir()} if CHECKPOINTS in names else set()
-    if names <= {*STAYS, *LEFT_BY_RUNS} or (kept and kept <= IN_CHECKPOINTS):
+    if names <= {*STAYS, *LEFT_BY_RUNS} or (kept and all(re.fullmatch(IN_CHECKPOINTS, one) for one in kept)):
         return True
     try:
         return bool(Result.read(path).key)

@@ -16,7 +16,7 @@ from torch import nn
 from callbacks.checkpoint_io import read_checkpoint
 from callbacks.pruning import leave_if_pruned
 from callbacks.resume import newest_state
-from callbacks.snapshots import RESUME_FILE, forget_snapshot
+from callbacks.snapshots import IN_CHECKPOINTS, RESUME_FILE, forget_snapshot
 from callbacks.tracking import finish_wandb
 from callbacks.trainer import build_trainer
 from callbacks.training_record import best_weights, describe_training
@@ -28,6 +28,7 @@ from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS
 from juzhen.core.result import Result, Score
 from juzhen.core.threads import limit_threads
 from juzhen.core.weights import weights_digest
+from juzhen.core.whole import remove_file
 from juzhen.data.leaks import SeenRows
 from juzhen.data.loading import JobData
 from juzhen.encoders.cut import Cut
@@ -39,6 +40,7 @@ from launch.run_folder import require_free_space
 from launch.stage_store import StageEntry, share_files
 from lightning_modules.base import SentenceModule
 from lightning_modules.chosen_losses import Match
+from lightning_modules.comparisons import comparisons
 from lightning_modules.matching import build_losses
 
 log = logging.getLogger(__name__)
@@ -95,6 +97,8 @@ class StageRun:
         self.data = data = SentenceDataModule(self.rows, stage, job=job)
         self.module = module = self._build_module()
         data.serve(module.collate, module.plan)
+        if module.input_kind is None:  # what is made of texts is not known by their rows
+            data.stream.comparisons = comparisons(data, module.losses)
         self.trainer = trainer = build_trainer(
             job,
             data,
@@ -236,7 +240,7 @@ class StageRun:
             share_files(self.entry.path / ENCODER_FOLDER, ours)
             result.weights = weights_digest(ours)
         result.write(self.folder)
-        (self.entry.checkpoints / RESUME_FILE).unlink(missing_ok=True)
+        remove_file(self.entry.checkpoints / RESUME_FILE, earlier=IN_CHECKPOINTS)
         forget_snapshot(self.entry.checkpoints)
 
 

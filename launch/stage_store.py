@@ -2,8 +2,8 @@
 
 import filecmp
 import json
+import os
 import shlex
-import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -14,17 +14,21 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from callbacks.snapshots import CHECKPOINTS
+from callbacks.snapshots import CHECKPOINTS, IN_CHECKPOINTS
 from juzhen.core.errors import UserError
+from juzhen.core.owned import own_folder, refuse_links
 from juzhen.core.result import Score
 from juzhen.core.result_shape import SCORES
 from juzhen.core.secrets import redacted
 from juzhen.core.shape import Object, require_shape
 from juzhen.core.texts import short
-from juzhen.core.whole import clear_leftovers, new_link, write_text
+from juzhen.core.whole import clear_leftovers, new_link, remove_folder, write_text
+from juzhen.encoders.locate import ENCODER_FOLDER
 
 RECORD = "stage.json"
 OWNER = "owner"
+OF_ENTRIES = r"stage\.json|owner|checkpoints|encoder|mining|scores-\w+\.json|\w+\.jsonl|\..*"
+"""What an entry holds."""
 LARGE_BYTES = 2**16
 POLL_SECONDS = 0.2
 
@@ -65,7 +69,7 @@ class StageEntry:
     def finish(self, record: dict[str, Any]) -> None:
         """Makes the entry a finished one; checkpoints are of no more use."""
         self._write(RECORD, record)
-        shutil.rmtree(self.checkpoints, ignore_errors=True)
+        remove_folder(self.checkpoints, IN_CHECKPOINTS)
 
     def measured(self, digest: str) -> dict[str, Score] | None:
         """What `keep_measured` kept under that digest; None if nothing, or nothing that can be read."""
@@ -81,7 +85,8 @@ class StageEntry:
         self._write(f"scores-{digest[:16]}.json", {key: asdict(score) for key, score in scores.items()})
 
     def _write(self, name: str, content: dict[str, Any]) -> None:
-        write_text(self.path / name, json.dumps(redacted(content), ensure_ascii=False, indent=1, default=str))
+        text = json.dumps(redacted(content), ensure_ascii=False, indent=1, default=str)
+        write_text(self.path / name, text, in_own_folder=True)
 
 
 class StageStore:
@@ -108,7 +113,8 @@ class StageStore:
             yield entry
             return
         try:
-            entry.path.mkdir(parents=True, exist_ok=True)
+            own_folder(entry.path, earlier=OF_ENTRIES)
+            refuse_links(entry.path, os.listdir(entry.path), within=[ENCODER_FOLDER])
         except OSError as error:
             raise UserError(
                 f"schedule.store={self.root}: no folder can be made there ({error.strerror}); choose another, or "
@@ -123,8 +129,8 @@ class StageStore:
         try:
             clear_leftovers(entry.path)
             if entry.finished:  # and killed before `finish` had cleared up
-                shutil.rmtree(entry.checkpoints, ignore_errors=True)
-            write_text(owner, ours)
+                remove_folder(entry.checkpoints, IN_CHECKPOINTS)
+            write_text(owner, ours, in_own_folder=True)
             yield entry
         finally:
             lock.release()

@@ -1,6 +1,8 @@
 """`juzhen evaluate --retrieve … --rerank …`: what two stages reach together, and how long they take for a query."""
 
 import argparse
+import hashlib
+import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +16,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.markup import markdown_table
 from juzhen.core.named import LEXICAL
 from juzhen.core.numerals import whole_number
+from juzhen.core.owned import require_ours
 from juzhen.core.result import RESULT_FILE
 from juzhen.core.weights import weights_digest
 from juzhen.core.whole import write_json, writing_to
@@ -97,9 +100,18 @@ def measure_two_stages(options: argparse.Namespace, today: DictConfig) -> None:
         "cache_dir": today.cache_dir,
         "progress": sys.stderr.isatty(),
     }
-    for ranking in rankings:
+    # Other stages have other files: a measurement replaces itself and no other.
+    told = [
+        about["retrieve"]["weights"] or options.retrieve,
+        about["rerank"]["weights"],
+        depths,
+        options.limit,
+    ]
+    key = hashlib.sha256(json.dumps([*told, settings.seed]).encode()).hexdigest()[:8]
+    paths = [folder / f"two_stage-{one.name}-{one.split}-{key}.json" for one in rankings]
+    require_ours(*paths)
+    for ranking, path in zip(rankings, paths, strict=True):
         found = two_stage(*stages, ranking, depths=depths, **how)
-        path = folder / f"two_stage-{ranking.name}-{ranking.split}.json"
         with writing_to(f"--out {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
             write_json(path, about | _numbers(ranking, found))

@@ -15,6 +15,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from juzhen.core.errors import UserError
+from juzhen.core.owned import own_folder, refuse_links
 from juzhen.core.result import RESULT_FILE
 from juzhen.core.secrets import redacted
 from juzhen.core.shape import Object, require_shape
@@ -115,7 +116,7 @@ class Ledger:
             json.dumps({"event": str(event)} | redacted(facts) | shared, ensure_ascii=False) + "\n"
             for event, facts in events
         )
-        self.folder.mkdir(parents=True, exist_ok=True)
+        own_folder(self.folder, earlier=".*")
         with FileLock(self.folder / "events.lock"), self.path.open("ab+") as file:
             if file.tell() and self._is_torn():
                 text = "\n" + text
@@ -125,6 +126,7 @@ class Ledger:
 
     def plan(self, cells: Iterable[Cell], *first: tuple[Event, dict[str, Any]]) -> None:
         """Adds those of the cells that it does not know, after other events."""
+        refuse_links(self.folder.parent, [FOLDER])
         known = self.histories()
         planned = [
             (Event.PLANNED, {"run_dir": cell.run_dir, "words": list(cell.words), "devices": cell.devices})

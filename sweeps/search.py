@@ -1,6 +1,7 @@
 """A study that any number of processes share: who tries what, what became of it, and whose work is taken up again."""
 
 import json
+import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +17,9 @@ from optuna.trial import FrozenTrial, TrialState
 
 from callbacks.trial import TrialAddress, open_journal
 from juzhen.core.errors import UserError, nearest
+from juzhen.core.owned import own_folder, refuse_links
 from juzhen.core.texts import short
+from juzhen.core.whole import remove_file
 from sweeps.ledger import FOLDER
 from sweeps.search_space import Space
 
@@ -123,6 +126,7 @@ class Search:
         self.space = space
         self.settings = settings
         self.path = Path(folder) / FOLDER / f"{settings.study}.journal"
+        refuse_links(Path(folder), [FOLDER])
         self.storage = open_journal(self.path)
         self.lock = FileLock(self.path.with_suffix(".lock"), is_singleton=False)
         self.worker = uuid.uuid4().hex
@@ -144,7 +148,7 @@ class Search:
 
     def __exit__(self, *error: object) -> None:
         self._alive.release()
-        Path(self._alive.lock_file).unlink(missing_ok=True)
+        remove_file(Path(self._alive.lock_file))
 
     def next(self) -> Candidate | None:
         """A trial for this process: one that a dead process left, else a new one; None when there are enough."""
@@ -226,7 +230,8 @@ class Search:
                 self.study.add_trial(again)
 
     def _is_alive(self, worker: str | None) -> bool:
-        if worker is None:  # it died before it could sign: we hold the lock under which that is done
+        # It died before it could sign: we hold the lock under which that is done. Or no search has signed.
+        if not re.fullmatch(r"[0-9a-f]{32}", str(worker)):
             return False
         lock = self._lock_of(worker)
         try:
@@ -235,12 +240,12 @@ class Search:
             return True
         lock.release()
         with suppress(OSError):
-            Path(lock.lock_file).unlink()
+            remove_file(Path(lock.lock_file))
         return False
 
     def _lock_of(self, worker: str) -> FileLock:
         folder = self.path.with_suffix(".workers")
-        folder.mkdir(parents=True, exist_ok=True)
+        own_folder(folder, earlier=".*")
         return FileLock(folder / f"{worker}.lock", is_singleton=False)
 
     def _id(self, number: int) -> int:

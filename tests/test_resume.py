@@ -15,6 +15,7 @@ from callbacks.resume import newest_state
 from callbacks.snapshot import Snapshots
 from callbacks.snapshots import boot_id, find_snapshot
 from juzhen.cli.program import status_of
+from juzhen.core.owned import own_folder
 from launch import run_cli
 
 JOB = (
@@ -155,6 +156,7 @@ def test_a_run_that_is_interrupted_leaves_its_last_step_on_disk(tmp_path, tiny_b
 @pytest.mark.parametrize(("on_disk", "taken"), [(5, "memory"), (6, "disk"), (7, "disk")])
 def test_the_state_that_is_ahead_is_taken_and_the_disk_at_the_same_step(tmp_path, on_disk, taken):
     assert newest_state(tmp_path) is None
+    own_folder(tmp_path)
     Snapshots(tmp_path, tmp_path, share=1).write(lambda: {"global_step": 6}, steps=6)
     in_memory = find_snapshot(tmp_path).path
     assert newest_state(tmp_path) == (in_memory, 6)

@@ -16,8 +16,9 @@ from typing import Any
 
 from juzhen.cli.program import run_program
 from juzhen.core.places import BUILTIN
-from juzhen.core.whole import write_json
+from juzhen.core.whole import write_json, write_text
 
+FOLDER = BUILTIN / "encoder"
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ALPHANUMERIC = string.digits + string.ascii_lowercase
 GREEK = "αβγδεζηθικλμνξοπρςστυφχψω"
@@ -39,7 +40,7 @@ LAYERS, WIDTH, HEADS, INNER, POSITIONS = 4, 256, 4, 1024, 512
 
 
 def main() -> None:
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else BUILTIN / "encoder"
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
     write_files(folder)
     print(f"{len(vocabulary())} tokens written to {folder}")
 
@@ -48,10 +49,11 @@ def write_files(folder: Path) -> None:
     """Writes config.json, vocab.txt, tokenizer.json and tokenizer_config.json."""
     folder.mkdir(parents=True, exist_ok=True)
     tokens = vocabulary()
-    (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in tokens), encoding="utf-8")
-    write_json(folder / "config.json", model_config(len(tokens)))
-    write_json(folder / "tokenizer_config.json", tokenizer_config())
-    write_json(folder / "tokenizer.json", tokenizer(tokens))
+    how = {"in_own_folder": folder == FOLDER}
+    write_text(folder / "vocab.txt", "".join(f"{token}\n" for token in tokens), **how)
+    write_json(folder / "config.json", model_config(len(tokens)), **how)
+    write_json(folder / "tokenizer_config.json", tokenizer_config(), **how)
+    write_json(folder / "tokenizer.json", tokenizer(tokens), **how)
 
 
 def vocabulary() -> list[str]:

@@ -83,7 +83,7 @@ def shown(score: Score) -> str:
 def main() -> None:
     Parser("python -m tools.loss_scores", description=__doc__.splitlines()[0]).parse_args()
     for path in PAGES:
-        write_text(path, filled(path.read_text(encoding="utf-8")))
+        write_text(path, filled(path.read_text(encoding="utf-8")), in_own_folder=True)
 
 
 if __name__ == "__main__":

@@ -194,7 +194,8 @@ _NUMBERS = """
 What `conf/loss/` gives a loss, wherever it is chosen: for the job, a stage, a set, or a kind of examples in `by_kind`.
 The scores of a cross-encoder are logits, those of all other models cosines, and some numbers follow what scores are.
 A value that is typed, or that an experiment gives, stands in its place. *refused*: a model with such scores does not
-provide what the loss consumes.
+provide what the loss consumes. *The class by itself*: what `CoSENT()` has in a training loop of one's own; it is one of
+the two.
 """
 _PAIRS = """
 ## Which pairs train
@@ -215,16 +216,19 @@ def main() -> None:
     parser = Parser("python -m tools.loss_table", description=__doc__.splitlines()[0])
     parser.add_argument("page", type=Path, help="the file to write")
     given = parser.parse_args()
-    TABLE.unlink(missing_ok=True)  # classes are asked themselves: what it says may be of yesterday
+    write_text(
+        TABLE, "{}\n", in_own_folder=True
+    )  # classes are asked themselves: what it says may be of yesterday
     text = page()
     groups = ("model", "loss", "callbacks", "mining")
     nodes = [OmegaConf.load(path) for group in groups for path in (CONFIGURATION / group).glob("*.yaml")]
     targets = {one["_target_"] for one in nodes if "_target_" in one}
     with writing_to(given.page):
         given.page.parent.mkdir(parents=True, exist_ok=True)
-        write_text(given.page, text)
-        write_text(TABLE, written(targets))
-        write_text(STUB, stub())
+        is_generated = given.page.is_file() and COMMAND in given.page.read_text(encoding="utf-8")
+        write_text(given.page, text, in_own_folder=is_generated)
+        write_text(TABLE, written(targets), in_own_folder=True)
+        write_text(STUB, stub(), in_own_folder=True)
 
 
 if __name__ == "__main__":

@@ -85,7 +85,7 @@ class SearchSweeper(Sweeper):
                 report=show,
             ).run()
             found = search_markdown(search, seed=first.seed)
-            write_text(search.path.with_suffix(".md"), found)
+            write_text(search.path.with_suffix(".md"), found, in_own_folder=True)
         print(found, end="")
         if not search.has_score:
             raise SystemExit(FAILED_STATUS)

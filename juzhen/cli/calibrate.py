@@ -1,5 +1,6 @@
 """`juzhen calibrate`: scores of a run as probabilities."""
 
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from juzhen.cli.arguments import BATCH_TOKENS, VerbParser
 from juzhen.core.errors import UserError
 from juzhen.core.markup import markdown_table
+from juzhen.core.owned import require_ours
 from juzhen.core.whole import write_json
 
 if TYPE_CHECKING:  # it loads torch, and --help should not wait for it
@@ -57,7 +59,10 @@ def run(
     folder = output or run.folder / "analysis"
     folder.mkdir(parents=True, exist_ok=True)
     lines, notes = [], []
-    for name in run.choose(sets, (Kind.LABELLED_PAIR,)):
+    names = run.choose(sets, (Kind.LABELLED_PAIR,))
+    require_same_weights([folder / f"calibration-{name}.json" for name in names], run.weights)
+    require_ours(*(folder / f"calibration-{name}.svg" for name in names))
+    for name in names:
         report = calibrate_set(run, name)
         write_json(folder / f"calibration-{name}.json", report)
         if not no_plot:
@@ -87,6 +92,16 @@ def calibrate_set(run: "ScoredRun", name: str) -> dict[str, Any]:
         "rows_fitted_on": len(fitted.scores),
         **calibrated((fitted.scores, fitted.gold), (judged.scores, judged.gold)),
     }
+
+
+def require_same_weights(paths: Sequence[Path], weights: str | list[str]) -> None:
+    """Raises UserError for a file in the way that is not ours, or tells of other weights: both are to be kept."""
+    require_ours(*paths)
+    for path in paths:
+        if path.exists() and json.loads(path.read_text(encoding="utf-8"))["weights"] != weights:
+            raise UserError(
+                f"{path}: is of other runs, and would be replaced; type --output <another folder>"
+            )
 
 
 def require_matplotlib(otherwise: str = "") -> None:

@@ -11,6 +11,7 @@ from juzhen.cli.calibrate import require_matplotlib
 from juzhen.core.csv_rows import csv_text
 from juzhen.core.errors import UserError
 from juzhen.core.numerals import as_number
+from juzhen.core.owned import require_ours
 from juzhen.core.whole import write_text, writing_to
 from juzhen.report.curves import Curves, choose_quantities, distinct_labels, read_curves, smoothed
 
@@ -53,6 +54,7 @@ def run(
 ) -> None:
     """Reads the runs, writes a table and a picture."""
     require_matplotlib()
+    require_ours(output / "curves.csv", output / "curves.svg")
     levels = dict(map(_level, line))
     runs = distinct_labels([read_curves(folder) for folder in folders], folders)
     if names:

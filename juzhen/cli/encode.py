@@ -8,6 +8,7 @@ from juzhen.cli.arguments import BATCH_TOKENS, VerbParser
 from juzhen.core.caches import caches_below
 from juzhen.core.errors import UserError
 from juzhen.core.network import without_hub
+from juzhen.core.owned import require_ours
 from juzhen.core.texts import text_fault
 from juzhen.core.whole import whole_file, writing_to
 
@@ -54,6 +55,8 @@ def run(
     """Writes an array (lines, dim). Raises UserError for an empty line and for a file that cannot be read."""
     caches_below(cache)
     backend_name(backend, key="--backend")
+    output = output or file.with_name(f"{file.name.split('.txt')[0]}.npy")
+    require_ours(output)
     from juzhen.data.audit.sources import text_lines
 
     texts = text_lines(file, option="encode")
@@ -76,7 +79,6 @@ def run(
         backend=Deferred(loaded, backend),
         cache=None if cache is None else EmbeddingCache(cache),
     )
-    output = output or file.with_name(f"{file.name.split('.txt')[0]}.npy")
     with writing_to(f"--output {output}"), whole_file(output, "wb") as place:
         np.save(place, embeddings)
     if loaded.score_head is not None:

@@ -8,6 +8,7 @@ from juzhen.backends.names import BackendName
 from juzhen.cli.arguments import VerbParser
 from juzhen.core.errors import UserError
 from juzhen.core.network import without_hub
+from juzhen.core.owned import require_ours
 from juzhen.core.whole import whole_file, writing_to
 
 
@@ -28,6 +29,7 @@ def run(encoder: str | Path, file: Path, *, int8: bool = False) -> None:
     """Writes the file. Raises UserError for an encoder that cannot be exported, and where packages are missing."""
     if file.suffix != ".onnx":
         raise UserError(f"{file}: expected a file that ends in .onnx")
+    require_ours(file)
     without_hub()
     from juzhen.backends import require_packages
     from juzhen.encoders import PromptEncoder, load_encoder

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from juzhen.cli.arguments import BATCH_TOKENS, SEED, VerbParser
-from juzhen.cli.calibrate import add_scoring
+from juzhen.cli.calibrate import add_scoring, require_same_weights
 from juzhen.core.errors import UserError
 from juzhen.core.markup import markdown_table
 from juzhen.core.whole import write_json
@@ -56,6 +56,7 @@ def run(
     folder = output or runs[0].folder / "analysis"
     folder.mkdir(parents=True, exist_ok=True)
     lines, notes = [], []
+    require_same_weights([folder / f"fusion-{name}.json" for name in shared], [run.weights for run in runs])
     for name in shared:
         report = fuse_set(runs, name)
         write_json(folder / f"fusion-{name}.json", report)

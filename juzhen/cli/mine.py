@@ -1,6 +1,5 @@
 """`juzhen mine`: hard negatives for the pairs of a set."""
 
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -9,9 +8,9 @@ from typing import Any
 
 from juzhen.cli.arguments import BATCH_TOKENS, SEED, VerbParser, data_folder
 from juzhen.core.network import without_hub
-from juzhen.core.numerals import finite_number
+from juzhen.core.numerals import finite_number, percent
 from juzhen.core.places import DATASETS
-from juzhen.mining.options import FALSE_NEGATIVES, INDEXES, SHARE_OF, MiningOptions
+from juzhen.mining.options import FALSE_NEGATIVES, INDEXES, SHARE_OF, MiningOptions, require_portions
 
 NONE = "none"
 
@@ -143,7 +142,8 @@ def run(
     given = locals()
     from juzhen.mining.sets import check_place, read_set
 
-    check_place(out, f"mined/{dataset}", ending="hard")
+    check_place(out, f"mined/{dataset}", ending="hard", beside=[".parquet"])
+    require_portions(out.with_suffix(".portions"))
     options = MiningOptions(**{one.name: given[one.name] for one in fields(MiningOptions)})
     without_hub()
     from juzhen.data.audit.sources import ConfiguredSets
@@ -152,10 +152,10 @@ def run(
     from juzhen.encoders import CrossEncoder, SentenceEncoder
     from juzhen.encoders.embedding_cache import EmbeddingCache
     from juzhen.encoders.locate import encoder_folder
-    from juzhen.mining.negatives import BM25, mine
+    from juzhen.mining.negatives import BM25, clear_portions, mine
 
     folder, portions = data_folder(data_dir), out.with_suffix(".portions")
-    config, examples = read_set(dataset, split, data_dir=folder)
+    config, examples = read_set(dataset, split, data_dir=folder, out=out)
     pairs = None if calibrate_on is None else read_set(calibrate_on, "dev", data_dir=folder)[1]
     for source in sources:
         if source != BM25:
@@ -178,7 +178,7 @@ def run(
     )
     yaml, count = mined.write(out, like=config)
     report = mined.report()
-    shutil.rmtree(portions)
+    clear_portions(portions)
     print(f"{count:,} rows of {dataset}/{split} with {options.negatives} negatives each: {out}")
     print(f"all candidates with their reasons: {out.with_suffix('.parquet')}\nconfiguration: {yaml}")
     print("\n".join(_told(report)))
@@ -247,11 +247,5 @@ def misfit(report: Mapping[str, Any], calibrated_on: str | None) -> str | None:
 
 
 def _of(part: int, whole: int) -> str:
-    """A part, and its share, with two digits below 1 %: next to nothing is not none.
-
-    >>> _of(967, 1086), _of(10, 321800), _of(0, 0)
-    ('967 of 1,086 (89.0 %)', '10 of 321,800 (0.0031 %)', '0 of 0')
-    """
-    share = 100 * part / whole if whole else 0.0
-    shown = f"{share:.1f}" if share >= 1 or not part else f"{share:.2g}"
-    return f"{part:,} of {whole:,}" + (f" ({shown} %)" if whole else "")
+    """A part, and its share: 967 of 1,086 (89.0 %)."""
+    return f"{part:,} of {whole:,}" + (f" ({percent(part, whole)})" if whole else "")

@@ -21,6 +21,7 @@ from juzhen.core.csv_rows import csv_text
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.network import without_hub
 from juzhen.core.numerals import is_position
+from juzhen.core.owned import require_ours
 from juzhen.core.texts import short, text_fault
 from juzhen.core.whole import write_text, writing_to
 
@@ -111,6 +112,7 @@ def score_file(options: argparse.Namespace) -> Path:
         )
     output = options.output or path.with_name(f"{path.name.split(kind)[0]}.scored{kind}")
     _check_output(output, options)
+    require_ours(output)
     table = read_table(path, header=not options.no_header, quoted=options.quoted)
     for line, reason in sorted(table.faults.items())[:1]:
         raise UserError(f"{table.at(line)}: {reason}")
@@ -181,6 +183,7 @@ def _scores(
 ) -> "np.ndarray":
     without_hub()
     from juzhen.backends import Deferred
+    from juzhen.core.examples import TEXT_COLUMNS, Kind
     from juzhen.encoders import CrossEncoder, SentenceEncoder
     from juzhen.encoders.embedding_cache import EmbeddingCache
     from juzhen.encoders.locate import is_cross_encoder
@@ -195,6 +198,9 @@ def _scores(
                 f"{options.encoder} holds a cross-encoder, which has no embeddings: leave out --cache and --backend"
             )
         encoder = CrossEncoder.load(options.encoder)
+        for kind in (Kind.NLI_PAIR, Kind.RETRIEVAL) if options.columns else ():
+            if {*options.columns} == {*TEXT_COLUMNS[kind]}:
+                encoder.require_order(str(options.file), kind, False)
     else:
         encoder = SentenceEncoder.load(options.encoder)
         how["backend"] = Deferred(encoder, options.backend)

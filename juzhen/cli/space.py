@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from juzhen.cli.arguments import BATCH_TOKENS, SEED, VerbParser, data_folder
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.network import without_hub
+from juzhen.core.owned import require_ours
 from juzhen.core.places import DATASETS
 from juzhen.core.whole import write_json
 
@@ -63,6 +64,8 @@ def run(
     output: Path | None = None,
 ) -> None:
     """Draws, encodes, measures, prints a table: a row per measure, a column per set."""
+    if output:
+        require_ours(output)
     without_hub()
     from juzhen.encoders import load_encoder
     from juzhen.metrics.geometry import measure_space

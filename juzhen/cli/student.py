@@ -6,6 +6,7 @@ from pathlib import Path
 from juzhen.cli.arguments import SEED, VerbParser, data_folder
 from juzhen.core.errors import UserError
 from juzhen.core.network import without_hub
+from juzhen.core.owned import require_apart, require_ours
 
 
 def parser() -> VerbParser:
@@ -59,6 +60,10 @@ def run(
 ) -> None:
     """Reads the teacher and the texts, makes the student, writes it, and says how to go on."""
     without_hub()
+    from juzhen.encoders.locate import encoder_source
+
+    require_apart(folder, *(encoder_source(one) for one in (teacher, tokenizer) if one is not None))
+    require_ours(folder)
     from juzhen.distill.student import student_of
     from juzhen.encoders.bundle import load_encoder, save_encoder
     from juzhen.mining.sets import read_set

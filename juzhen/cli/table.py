@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from juzhen.cli.arguments import VerbParser
 from juzhen.cli.calibrate import require_matplotlib
 from juzhen.core.errors import UserError
+from juzhen.core.owned import require_ours
 from juzhen.core.whole import write_text, writing_to
 
 if TYPE_CHECKING:  # it loads numpy, and --help should not wait for that
@@ -57,6 +58,7 @@ def run(
 
     if picture is not None:
         _require_picture(picture)
+    require_ours(*filter(None, (markdown, csv, picture)))
     matrix = read_matrix(folder, metric=metric, split=split)
     if console := for_people():
         console.print(to_console(matrix))

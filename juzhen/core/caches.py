@@ -2,7 +2,6 @@
 
 import atexit
 import os
-import shutil
 import tempfile
 from pathlib import Path
 
@@ -46,7 +45,8 @@ def caches_below(folder: str | Path | None) -> None:
     if not wanted:
         return
     if folder is None:
-        folder = tempfile.mkdtemp(prefix="juzhen-")
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        scratch = tempfile.TemporaryDirectory(prefix="juzhen-", ignore_cleanup_errors=True)
+        atexit.register(scratch.cleanup)
+        folder = scratch.name
     for name, own in wanted.items():
         os.environ[name] = str(Path(folder).expanduser().resolve() / own)

@@ -83,6 +83,17 @@ def sides_of(symmetric: bool | None) -> tuple[Side, Side]:
     return (Side.ALIKE, Side.ALIKE) if symmetric else (Side.QUERY, Side.DOCUMENT)
 
 
+def sorts_of_texts(kind: "Kind | None", symmetric: bool | None) -> str | None:
+    """What the two sides of a row are, where they may not be exchanged; None where they may.
+
+    kind       of a set, None of a ranking
+    symmetric  see `Examples.symmetric`
+    """
+    if kind is Kind.NLI_PAIR:
+        return "premise and hypothesis"
+    return "query and document" if symmetric is False else None
+
+
 def negative_columns(count: int) -> list[str]:
     """The columns of a triplet's negatives.
 

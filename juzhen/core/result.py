@@ -99,7 +99,7 @@ class Result:
     def write(self, folder: str | Path) -> Path:
         """Writes `<folder>/result.json` in one piece: a killed process leaves the old file or the new one."""
         path = Path(folder) / RESULT_FILE
-        write_json(path, redacted(asdict(self)))
+        write_json(path, redacted(asdict(self)), in_own_folder=True)
         return path
 
     @classmethod

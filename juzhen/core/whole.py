@@ -1,4 +1,6 @@
-"""Files and folders that are whole or not there: every file that replaces another is written by these.
+"""Files and folders that are whole or not there; nobody else of this program replaces, moves or removes anything.
+
+What stands in the way and is not ours (`juzhen.core.owned`) is refused.
 
 They are written beside their target under a name that nobody can foresee, made exclusively, so that a link which
 somebody has planted is never followed; then flushed to the disk and renamed. A kill leaves the old one or the new one,
@@ -19,6 +21,16 @@ from pathlib import Path
 from typing import IO, Any
 
 from juzhen.core.errors import UserError
+from juzhen.core.owned import (
+    LIST,
+    MARKER,
+    add_to_list,
+    is_ours,
+    is_own_folder,
+    not_ours,
+    require_ours,
+    write_list,
+)
 
 LEFT_BEHIND = re.compile(
     r"\.(?P<target>.+)\.[0-9a-f]{16}\.(part|(?P<old>old))"
@@ -35,20 +47,28 @@ NAME_BYTES = 200
 
 @contextmanager
 def whole_file(
-    path: str | Path, mode: str = "w", *, unless: Callable[[], bool] = lambda: False
+    path: str | Path,
+    mode: str = "w",
+    *,
+    unless: Callable[[], bool] = lambda: False,
+    in_own_folder: bool = False,
 ) -> Iterator[IO[Any]]:
     """A file to write to that takes the place of `path` at the end of the block; after an error nothing has changed.
 
     mode    w: text in UTF-8, line ends as they are given · wb: bytes
     unless  when this is true at the end, what is at `path` by then is left there
+    in_own_folder  the folder was found to be ours, and the name in it is: nothing is asked or listed
 
-    A link at `path` is replaced, not followed. Raises OSError where the disk refuses, and for a device or a pipe.
+    No link at `path` is followed. Raises OSError where the disk refuses, and for a device or a pipe; UserError for
+    what we have not written (`juzhen.core.owned`).
     """
     path = Path(path)
     # /dev/stdout and its like would be files from then on, for all programs.
     is_other = path.exists() and not path.is_file() and not path.is_dir()
     if is_other or path.absolute().parent == Path("/dev"):
         raise OSError(errno.EINVAL, "it is a device or a pipe, whose place a file would take", str(path))
+    if not in_own_folder:
+        require_ours(path)
     part, descriptor = _begun(path, is_folder=False)
     encoding, newline = (None, None) if "b" in mode else ("utf-8", "")
     try:
@@ -57,6 +77,8 @@ def whole_file(
             file.flush()
             os.fsync(descriptor)
             if not unless():
+                if not in_own_folder:
+                    add_to_list(path, part)
                 os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
@@ -72,24 +94,34 @@ def writing_to(place: object, advice: str = "") -> Iterator[None]:
         raise UserError(f"{place}: cannot write there ({error.strerror}){advice}") from error
 
 
-def write_text(path: str | Path, text: str) -> None:
+def write_text(path: str | Path, text: str, *, in_own_folder: bool = False) -> None:
     """Replaces a file by one that holds the text. Errors: as `whole_file`."""
-    with whole_file(path) as file:
+    with whole_file(path, in_own_folder=in_own_folder) as file:
         file.write(text)
 
 
-def write_json(path: str | Path, content: Any, *, indent: int | None = 1) -> None:
+def write_json(
+    path: str | Path, content: Any, *, indent: int | None = 1, in_own_folder: bool = False
+) -> None:
     """Replaces a file by one that holds plain data as JSON. Errors: as `whole_file`; ValueError for NaN."""
-    write_text(path, json.dumps(content, ensure_ascii=False, indent=indent, allow_nan=False) + "\n")
+    text = json.dumps(content, ensure_ascii=False, indent=indent, allow_nan=False) + "\n"
+    write_text(path, text, in_own_folder=in_own_folder)
 
 
 @contextmanager
 def whole_folder(path: str | Path) -> Iterator[Path]:
-    """An empty folder to fill that takes the place of `path`, as `whole_file` does for files."""
+    """An empty folder to fill that takes the place of `path`, as `whole_file` does for files.
+
+    It keeps the list of its files, and replaces a folder only if that one's files are all listed.
+    """
     path = Path(path)
+    if path.is_file():
+        raise not_ours(path, "is a file, and no folder that is")
+    require_ours(path)
     part, descriptor = _begun(path, is_folder=True)
     try:
         yield part
+        write_list(part)
         for one in [*part.rglob("*"), part]:
             _flush(one)
         _rename_over(part, path)
@@ -107,6 +139,38 @@ def new_link(target: Path, path: Path) -> None:
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)  # POSIX renames no name of a file over another of the same file
+
+
+def remove_file(path: Path, *, earlier: str = "", in_own_folder: bool = False) -> None:
+    """Removes a file from a folder of ours, or one that is listed as ours; any other stays.
+
+    earlier        as in `own_folder`
+    in_own_folder  as in `whole_file`
+    """
+    if in_own_folder or is_own_folder(path.parent, earlier=earlier) or is_ours(path):
+        path.unlink(missing_ok=True)
+
+
+def remove_folder(path: Path, names: str) -> None:
+    """Removes, of a folder of ours, what the pattern matches (relative paths), and then empty folders. All else stays.
+
+    No link is followed.
+    """
+    if not is_own_folder(path, earlier=names):
+        return
+    for place, _, files in os.walk(path, topdown=False):
+        for file in (Path(place, name) for name in files if name != MARKER):
+            if re.fullmatch(names, file.relative_to(path).as_posix()) or LEFT_BEHIND.fullmatch(file.name):
+                file.unlink(missing_ok=True)
+        if not {*os.listdir(place)} - {MARKER, LIST}:
+            for name in (MARKER, LIST):
+                Path(place, name).unlink(missing_ok=True)
+            os.rmdir(place)
+
+
+def move(path: Path, folder: Path) -> None:
+    """Moves a file or folder of ours into a folder; a link as a link."""
+    os.rename(path, folder / path.name)
 
 
 def clear_leftovers(folder: Path) -> None:
@@ -184,7 +248,7 @@ def _flush(path: Path) -> None:
 
 def _rename_over(new: Path, path: Path) -> None:
     """No full folder is replaced in one step: the old one is moved aside first, locked, and then removed."""
-    if not path.exists():
+    if not path.is_dir():
         os.rename(new, path)
         return
     old = _unfinished(path).with_suffix(".old")

@@ -5,7 +5,6 @@ beside them the head and what it needs to know.
 """
 
 import copy
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,7 @@ import torch
 import transformers
 from safetensors.torch import save_file, save_model
 
-from juzhen.core.errors import UserError
-from juzhen.core.whole import whole_folder
+from juzhen.core.whole import whole_folder, write_json, write_text
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.layout import LENGTH_FILE, MODULES_FILE, OWN_FILE, PAIRS_FILE, POOLING_OF_MODE
 from juzhen.encoders.locate import HEAD_FILE, encoder_folder
@@ -38,14 +36,14 @@ _SWITCHES = {
 
 
 def save_encoder(encoder: PooledEncoder, folder: str | Path, *, card: dict[str, Any]) -> Path:
-    """Writes the encoder to `folder` and gives the folder back; an encoder that is there already is replaced.
+    """Writes the encoder to `folder` and gives the folder back; one that this has written is replaced.
 
     card  facts for the README: `name` is the title, the rest becomes a table (nested dicts become tables of
           their own)
 
     The files appear together (`juzhen.core.whole`). What sentence-transformers cannot compute has a modules.json that
     names our class, so that it cannot load the folder with another meaning. Raises UserError when the folder holds
-    something that is no encoder.
+    anything that was not written so, or was changed since.
     """
     return _write_folder(folder, lambda part: _write_files(encoder, part, card))
 
@@ -53,8 +51,6 @@ def save_encoder(encoder: PooledEncoder, folder: str | Path, *, card: dict[str, 
 def _write_folder(folder: str | Path, write: Callable[[Path], None]) -> Path:
     """Has `write` fill a folder beside `folder`, and moves it there in one piece. Errors: as `save_encoder`."""
     folder = Path(folder)
-    if folder.exists() and not (folder / "config.json").is_file() and any(folder.iterdir()):
-        raise UserError(f"{folder}: holds other files; an encoder is written to a new or empty folder")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with whole_folder(folder) as part:
         write(part)
@@ -90,10 +86,10 @@ def _write_files(encoder: PooledEncoder, folder: Path, card: dict[str, Any]) -> 
         prefix = encoder.prefix
         if prefix.prompts:
             own["prefix"] = prefix.as_dict() | {"include_prompt": prefix.include_prompt}
-        _write_json(folder / OWN_FILE, own | ({"prompts": prompts.as_dict()} if prompts else {}))
+        _json(folder / OWN_FILE, own | ({"prompts": prompts.as_dict()} if prompts else {}))
         _refuse_elsewhere(folder, "PromptEncoder" if prompts else "SentenceEncoder")
     text = model_card(encoder, card, loads_elsewhere=loads_elsewhere)
-    (folder / "README.md").write_text(text, encoding="utf-8")
+    write_text(folder / "README.md", text, in_own_folder=True)
 
 
 def _save_transformer(encoder: PooledEncoder, folder: Path, *, segments: bool | None = None) -> None:
@@ -113,6 +109,10 @@ def _save_transformer(encoder: PooledEncoder, folder: Path, *, segments: bool | 
         names = [one for one in tokenizer.model_input_names if one != TYPES]
         tokenizer.model_input_names = [*names, TYPES] if segments else names
     tokenizer.save_pretrained(folder)
+
+
+def _json(path: Path, content: Any) -> None:
+    write_json(path, content, indent=2, in_own_folder=True)
 
 
 Modules = dict[str, dict[str, Any] | None]
@@ -152,7 +152,7 @@ def _write_modules(encoder: PooledEncoder, folder: Path, modules: Modules, setti
     for path, config in modules.items():
         (folder / path).mkdir(exist_ok=True)
         if config is not None:
-            _write_json(folder / path / "config.json", config)
+            _json(folder / path / "config.json", config)
     about: dict[str, Any] = {"max_seq_length": encoder.max_length, "do_lower_case": False}
     if encoder.backbone.dtype != torch.float32:  # they would compute in the precision of the file
         about["model_args"] = {"torch_dtype": "float32"}
@@ -163,20 +163,16 @@ def _write_modules(encoder: PooledEncoder, folder: Path, modules: Modules, setti
             weights[0] = weights[-1] = 1.0
             save_file({"layer_weights": weights}, folder / path / "model.safetensors", {"format": "pt"})
     versions = {"pytorch": torch.__version__, "transformers": transformers.__version__}
-    _write_json(folder / MODULES_FILE, listed)
-    _write_json(folder / LENGTH_FILE, about)
-    _write_json(folder / PROMPTS_FILE, {"__version__": versions} | settings)
+    _json(folder / MODULES_FILE, listed)
+    _json(folder / LENGTH_FILE, about)
+    _json(folder / PROMPTS_FILE, {"__version__": versions} | settings)
 
 
 def _refuse_elsewhere(folder: Path, name: str) -> None:
     """Has sentence-transformers name our class and stop; without modules.json it would make up a model of its own."""
-    _write_json(folder / MODULES_FILE, [{"idx": 0, "name": "0", "path": "", "type": f"juzhen.{name}"}])
+    _json(folder / MODULES_FILE, [{"idx": 0, "name": "0", "path": "", "type": f"juzhen.{name}"}])
     if name == "CrossEncoder":
-        _write_json(folder / PROMPTS_FILE, {"model_type": name})
-
-
-def _write_json(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+        _json(folder / PROMPTS_FILE, {"model_type": name})
 
 
 def save_cross_encoder(encoder: CrossEncoder, folder: str | Path, *, card: dict[str, Any]) -> Path:
@@ -196,12 +192,12 @@ def _write_cross_encoder(encoder: CrossEncoder, folder: Path, card: dict[str, An
         "segments": encoder.segments,
         "symmetric": encoder.symmetric,
     } | ({"layers": list(layers)} if layers else {})
-    _write_json(folder / PAIRS_FILE, settings)
+    _json(folder / PAIRS_FILE, settings)
     if encoder.symmetric:
         _refuse_elsewhere(folder, "CrossEncoder")
     else:
         _write_their_cross_encoder(encoder, folder, pooling | layers)
-    (folder / "README.md").write_text(pair_card(encoder, settings, card), encoding="utf-8")
+    write_text(folder / "README.md", pair_card(encoder, settings, card), in_own_folder=True)
 
 
 def _write_their_cross_encoder(encoder: CrossEncoder, folder: Path, modules: Modules) -> None:

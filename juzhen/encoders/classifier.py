@@ -10,10 +10,13 @@ from torch import Tensor, nn
 from transformers import PretrainedConfig
 
 from juzhen.core.errors import UserError
-from juzhen.encoders.layout import Layout
+from juzhen.encoders.layout import Layout, read_layout
 from juzhen.encoders.locate import CLASSIFIER, WEIGHTS
+from juzhen.encoders.parts import read_parts
 from juzhen.encoders.projection import IDENTITY, OutputLayer, Projection, load_projections
+from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.settings_file import Settings, told_simply
+from juzhen.encoders.spec import BackboneConfig
 
 _ACTIVATION = "torch.nn.modules.activation."
 _ROBERTA = (("classifier.dense", "Tanh"), ("classifier.out_proj", None))
@@ -29,6 +32,20 @@ HEADS: dict[str, tuple[tuple[str, str | None], ...]] = {
 
 NLI = ("entailment", "neutral", "contradiction")
 """The order in which a head of three classes has them here."""
+
+
+def read_theirs(
+    folder: Path, path: str, revision: str | None
+) -> tuple[SentenceEncoder, list[OutputLayer], nn.Linear]:
+    """The encoder in such a folder, and what `read_head` gives. Raises UserError for what is not read here.
+
+    path  as BackboneConfig has it
+    """
+    layout = read_layout(folder)
+    pooling = _pooling_of(layout, folder)
+    config = BackboneConfig(path=path, revision=revision, initialize="pretrained", pooling=pooling)
+    encoder = SentenceEncoder.of(read_parts(config, seed=0))
+    return encoder, *read_head(folder, layout, encoder.backbone.config)
 
 
 def read_head(
@@ -99,7 +116,7 @@ def _order_of_classes(folder: Path, labels: Mapping[Any, str], count: int) -> li
     )
 
 
-def pooling_of(layout: Layout, folder: Path) -> str:
+def _pooling_of(layout: Layout, folder: Path) -> str:
     """What the head reads; of a classifier the first token's state. Raises UserError for what no head reads here."""
     if not layout.head:
         path = layout.transformer / "config.json"

@@ -14,10 +14,18 @@ from transformers import PretrainedConfig, PreTrainedModel
 from juzhen.core.batch import Tokens
 from juzhen.core.constants import constants
 from juzhen.core.errors import UserError
-from juzhen.core.examples import NLI_GRADES
+from juzhen.core.examples import NLI_GRADES, Kind, sorts_of_texts
+from juzhen.encoders.classifier import read_theirs
 from juzhen.encoders.cross_encoder_input import PairTemplate, pack_joint
-from juzhen.encoders.layout import PAIRS_FILE, inside, read_layout
-from juzhen.encoders.locate import HEAD_FILE, download, encoder_source, locate_folder, scores_pairs
+from juzhen.encoders.layout import PAIRS_FILE, inside
+from juzhen.encoders.locate import (
+    HEAD_FILE,
+    download,
+    encoder_folder,
+    encoder_source,
+    locate_folder,
+    scores_pairs,
+)
 from juzhen.encoders.packing import use_cheap_dropout
 from juzhen.encoders.parts import read_parts
 from juzhen.encoders.prefix import JOINT, prompt_refused
@@ -106,7 +114,13 @@ class CrossEncoder(nn.Module):
                 "a run of model=crossencoder, or a cross-encoder of sentence-transformers"
             )
         if not (folder / HEAD_FILE).is_file():
-            return cls._theirs(folder, path, revision).eval()
+            inner, layers, head = read_theirs(folder, path, revision)
+            marks = inner.gives_segments
+            encoder = cls(
+                inner, outputs=head.out_features, segments=marks, symmetric=False, seed=0, layers=layers
+            )
+            encoder.head.load_state_dict(head.state_dict(), strict=False)
+            return encoder.eval()
         if not (folder / PAIRS_FILE).is_file():
             raise UserError(f"{folder}: {PAIRS_FILE} is missing; copy it from where {HEAD_FILE} came from")
         settings = Settings.read(folder / PAIRS_FILE)
@@ -127,26 +141,19 @@ class CrossEncoder(nn.Module):
             encoder.head.load_state_dict(load_file(folder / HEAD_FILE))
         return encoder.eval()
 
-    @classmethod
-    def _theirs(cls, folder: Path, path: str, revision: str | None) -> "CrossEncoder":
-        """One that sentence-transformers wrote, in modules or as a classifier of transformers. Raises UserError."""
-        from juzhen.encoders.classifier import pooling_of, read_head
+    @staticmethod
+    def saved_as_symmetric(source: str | Path) -> bool:
+        """Whether a run or a folder, which holds a cross-encoder, says that scores are the mean of both orders."""
+        settings = encoder_folder(source) / PAIRS_FILE
+        return settings.is_file() and Settings.read(settings).get("symmetric", bool)
 
-        layout = read_layout(folder)
-        pooling = pooling_of(layout, folder)
-        config = BackboneConfig(path=path, revision=revision, initialize="pretrained", pooling=pooling)
-        inner = SentenceEncoder.of(read_parts(config, seed=0))
-        layers, head = read_head(folder, layout, inner.backbone.config)
-        encoder = cls(
-            inner,
-            outputs=head.out_features,
-            segments=inner.gives_segments,
-            symmetric=False,
-            seed=0,
-            layers=layers,
-        )
-        encoder.head.load_state_dict(head.state_dict(), strict=False)
-        return encoder
+    def require_order(self, name: str, kind: Kind | None, symmetric: bool | None) -> None:
+        """Raises UserError for a set whose two sides may not be exchanged, where scores are the mean of both orders."""
+        if self.symmetric and (sides := sorts_of_texts(kind, symmetric)):
+            raise UserError(
+                f"{name}: {sides} cannot be exchanged, and this cross-encoder scores the mean of both orders "
+                "(symmetric: true in its crossencoder.json); leave the set out, or train one with model.symmetric=false"
+            )
 
     def set(
         self,

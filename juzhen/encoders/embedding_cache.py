@@ -8,6 +8,7 @@ place and never changed, so processes need no lock: two that write the same rows
 import hashlib
 import io
 import json
+import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -18,7 +19,9 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from juzhen.core.whole import whole_file
+from juzhen.core.errors import UserError
+from juzhen.core.owned import own_folder
+from juzhen.core.whole import remove_file, whole_file
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.token_table import tokenizer_digest
 
@@ -34,6 +37,9 @@ MOST_SMALL = 32
 """Small segments, of at most SMALL_ROWS rows, are merged when there are more than this."""
 SMALL_ROWS = 4096
 
+
+SEGMENT = r"[0-9a-f]{32}\.npy"
+"""Pattern of the name of a segment: a digest of its bytes."""
 
 MATHS = "1"
 """To be raised when the same weights give other embeddings than before, beyond rounding."""
@@ -97,15 +103,18 @@ class Shelf:
             for start in range(0, len(rows), size):
                 self._write(rows[start : start + size])
             self._merge_small()
-        except OSError as error:
+        except (OSError, UserError) as error:
+            reason = getattr(error, "strerror", None) or error
             warnings.warn(
-                f"{self.folder}: embeddings cannot be kept here ({error.strerror or error}); the work goes on without",
+                f"{self.folder}: embeddings cannot be kept here ({reason}); the work goes on without",
                 stacklevel=2,
             )
 
     def _read_segments(self) -> dict[str, np.ndarray]:
-        segments = {}
-        for path in sorted(self.folder.glob("*.npy")):
+        segments: dict[str, np.ndarray] = {}
+        if self.folder.is_symlink() or self.folder.parent.is_symlink():  # to a folder of somebody else
+            return segments
+        for path in sorted(one for one in self.folder.glob("*.npy") if re.fullmatch(SEGMENT, one.name)):
             try:
                 segments[path.name] = self._read(path)
             except FileNotFoundError:
@@ -116,7 +125,7 @@ class Shelf:
                     stacklevel=2,
                 )
                 with suppress(OSError):
-                    path.unlink(missing_ok=True)
+                    remove_file(path, earlier=SEGMENT)
         return segments
 
     def _read(self, path: Path) -> np.ndarray:
@@ -134,9 +143,10 @@ class Shelf:
         buffer = io.BytesIO()
         np.save(buffer, rows, allow_pickle=False)
         content = buffer.getbuffer()
-        self.folder.mkdir(parents=True, exist_ok=True)
+        own_folder(self.folder.parent, earlier="[0-9a-f]+")
+        own_folder(self.folder, earlier=SEGMENT)
         path = self.folder / f"{_new_digest(content).hexdigest()}.npy"
-        with whole_file(path, "wb") as file:
+        with whole_file(path, "wb", in_own_folder=True) as file:
             file.write(content)
         self._segments[path.name] = np.load(path, mmap_mode="r", allow_pickle=False)
 
@@ -152,7 +162,7 @@ class Shelf:
         self._write(rows[first])
         for name in small:
             self._segments.pop(name)
-            (self.folder / name).unlink(missing_ok=True)
+            remove_file(self.folder / name)
 
 
 class Found:

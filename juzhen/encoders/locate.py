@@ -9,6 +9,7 @@ from pathlib import Path
 from juzhen.core.errors import UserError, foreign_reason, nearest
 from juzhen.core.network import hub_problem
 from juzhen.core.places import PACKAGE, ROOT
+from juzhen.core.texts import short
 from juzhen.encoders.layout import MODULES_FILE, OWN_FILE
 from juzhen.encoders.prefix import PROMPTS_FILE
 from juzhen.encoders.settings_file import Settings
@@ -25,6 +26,7 @@ HEAD_FILE = "head.safetensors"
 """Beside the transformer of a cross-encoder."""
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+ADAPTER = "adapter_config.json"
 _PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 _TOKENIZERS = (
     "tokenizer.json",
@@ -152,6 +154,27 @@ def check_files(folder: Path, *, needs_weights: bool, shown: str) -> None:
         )
     if needs_weights and not has_weights(folder):
         raise UserError(f"{shown}: {_missing_weights(folder)}")
+    check_weights_index(folder)
+
+
+def check_weights_index(folder: Path) -> None:
+    """Raises UserError for a list of weights that names anything but safetensors files of the same folder."""
+    if (folder / ADAPTER).is_file():
+        raise UserError(
+            f"{folder}: holds an adapter ({ADAPTER}), whose weights go onto those of another place; put both together "
+            "once (merge_and_unload of PEFT) and save the encoder anew with save_pretrained"
+        )
+    path = folder / WEIGHTS[1]
+    if not path.is_file():
+        return
+    named = Settings.read(path).get("weight_map", dict).values()
+    for name in dict.fromkeys(map(str, named)):
+        if Path(name).name != name or not name.endswith(".safetensors") or not (folder / name).is_file():
+            raise UserError(
+                f"{path}: names {short(repr(name))} as weights; expected names of .safetensors files in the same "
+                "folder. Pickled weights are not read, and nothing outside of the folder: fetch the encoder again, or "
+                "save it anew with save_pretrained"
+            )
 
 
 def has_weights(folder: Path) -> bool:

@@ -1,6 +1,5 @@
 """What may come after pooling: linear layers (sentence-transformers' `Dense`) and a normalization (its `LayerNorm`)."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -10,6 +9,7 @@ from safetensors.torch import load_file, save_model
 from torch import Tensor, nn
 
 from juzhen.core.errors import UserError, nearest
+from juzhen.core.whole import write_json
 from juzhen.encoders.settings_file import Settings, told_simply
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
@@ -47,7 +47,7 @@ class OutputLayer(nn.Module):
     def save(self, folder: Path) -> None:
         """Writes both files into a new folder."""
         folder.mkdir()
-        (folder / "config.json").write_text(json.dumps(self.config(), indent=2) + "\n", encoding="utf-8")
+        write_json(folder / "config.json", self.config(), indent=2, in_own_folder=True)
         save_model(self, str(folder / _WEIGHTS), metadata={"format": "pt"})
 
     @classmethod

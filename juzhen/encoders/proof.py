@@ -12,7 +12,12 @@ from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import READS_FIRST_LAYER
 from juzhen.encoders.settings_file import told_simply
 
-TEXTS = ("我", "今天天气很好", "A dog.", "Two dogs run through the tall grass near a river, and a third one sleeps.")
+TEXTS = (
+    "我",
+    "今天天气很好",
+    "A dog.",
+    "Two dogs run through the tall grass near a river, and a third one sleeps.",
+)
 
 MOST_DIFFERENCE = 1e-4
 """A token's states may differ by this share of their length: rounding is a hundredth of it."""

@@ -3,8 +3,8 @@
 import copy
 import hashlib
 import os
+import re
 import tempfile
-import time
 import warnings
 import zlib
 from collections.abc import Iterator, Sequence
@@ -18,8 +18,10 @@ import tokenizers
 import transformers
 from transformers import PreTrainedTokenizerBase
 
+from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
-from juzhen.core.whole import whole_file
+from juzhen.core.owned import own_folder
+from juzhen.core.whole import clear_leftovers, remove_file, whole_file
 
 
 class TokenTable(Sequence[np.ndarray]):
@@ -124,11 +126,13 @@ MIN_TEXTS = 2_000
 MAX_BYTES = 4 * 2**30
 """Tables that were used longest ago go when those of a cache take more than this."""
 
+TABLE = r"[0-9a-f]{32}\.arrow"
+"""Pattern of the name of a table's file: a digest of all that decides it."""
+
 COLUMN = "tokens"
 BROKEN = (OSError, ValueError, pa.ArrowException)
 """What reading a file raises that holds no table."""
 
-SECONDS_PER_DAY = 86_400
 TEXTS_PER_CALL = 4096
 
 
@@ -205,14 +209,14 @@ class CachedTokenizer:
     def _kept(self, path: Path, table: TokenTable) -> TokenTable:
         """The table as it lies on disk; itself where it cannot be put there."""
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            own_folder(path.parent, earlier=TABLE)
             # Of several processes that come here the last ones take the file of the first, so that all map the same.
-            with whole_file(path, "wb", unless=lambda: _is_whole(path)) as file:
+            with whole_file(path, "wb", unless=lambda: _is_whole(path), in_own_folder=True) as file:
                 write_table(file, table, key=path.stem)
             with suppress(FileNotFoundError):  # another process tidies up, too
                 limit_size(path.parent, max_bytes=MAX_BYTES, keep=path)
             return read_table(path)
-        except BROKEN as error:
+        except (*BROKEN, UserError) as error:
             warnings.warn(
                 f"{path.parent}: token tables cannot be kept here ({error}); the job goes on without. "
                 "Set cache_dir=<another folder>, or cache_dir=null for none",
@@ -254,15 +258,14 @@ def read_table(path: Path) -> MappedTable:
 
 def limit_size(folder: Path, *, max_bytes: int, keep: Path) -> None:
     """Removes tables, those used longest ago first, until the rest take `max_bytes`; and what dead writers left."""
-    for part in folder.glob(".*.part"):
-        if time.time() - part.stat().st_mtime > SECONDS_PER_DAY:
-            part.unlink(missing_ok=True)
-    facts = [(path.stat(), path) for path in folder.glob("*.arrow") if path != keep]
+    clear_leftovers(folder)
+    tables = (path for path in folder.glob("*.arrow") if re.fullmatch(TABLE, path.name))
+    facts = [(path.stat(), path) for path in tables if path != keep]
     room = max_bytes - keep.stat().st_size
     for status, path in sorted(facts, key=lambda one: -one[0].st_mtime):
         room -= status.st_size
         if room < 0:
-            path.unlink(missing_ok=True)
+            remove_file(path)
 
 
 def _is_whole(path: Path) -> bool:

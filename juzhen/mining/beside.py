@@ -1,6 +1,5 @@
 """A mining in a second process, while the first one goes on."""
 
-import shutil
 import signal
 from collections.abc import Mapping
 from multiprocessing import get_context
@@ -10,12 +9,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from juzhen.core.whole import whole_file
+from juzhen.core.owned import own_folder
+from juzhen.core.whole import remove_file, remove_folder, whole_file
 from juzhen.encoders.bundle import load_encoder, save_encoder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.mining.in_training import InForce, Request
 
 WEIGHTS, FOUND = "encoder", "found.npz"
+OF_MINING = r"(encoder|found\.npz)"
 
 
 class MiningBeside:
@@ -30,8 +31,8 @@ class MiningBeside:
 
     def begin(self, requests: Mapping[str, Request], encoder: SentenceEncoder) -> None:
         """Keeps the weights as they are now, and starts."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir(parents=True)
+        own_folder(self.folder, earlier=OF_MINING)
+        remove_file(self.folder / FOUND)
         save_encoder(encoder, self.folder / WEIGHTS, card={"name": "weights that negatives are mined with"})
         self.go_on(requests, device=str(encoder.device))
 
@@ -58,6 +59,10 @@ class MiningBeside:
                 found.setdefault(name, {})[column] = arrays[key]
         return {name: InForce(**columns) for name, columns in found.items()}
 
+    def clear(self) -> None:
+        """Removes what it has kept."""
+        remove_folder(self.folder, rf"{OF_MINING}/.*|{OF_MINING}")
+
     def stop(self) -> None:
         """Ends the process. What it has kept stays, for a session that goes on."""
         if self._process is not None:
@@ -74,5 +79,5 @@ def _work(folder: Path, requests: Mapping[str, Request], device: str, threads: i
         for name, request in requests.items()
         for column, values in vars(request.mined(encoder)).items()
     }
-    with whole_file(folder / FOUND, "wb") as file:
+    with whole_file(folder / FOUND, "wb", in_own_folder=True) as file:
         np.savez(file, **found)

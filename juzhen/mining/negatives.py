@@ -13,17 +13,18 @@ from jaxtyping import Float
 
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Examples, Kind
-from juzhen.core.whole import whole_file, write_json, writing_to
+from juzhen.core.owned import own_folder
+from juzhen.core.whole import remove_folder, whole_file, write_json, writing_to
 from juzhen.data.leaks.filter import used_sentences
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.encoders.embedding_cache import EmbeddingCache, encoder_digest
+from juzhen.encoders.embedding_cache import SEGMENT, EmbeddingCache, encoder_digest
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.texts import BATCH_TOKENS, progress_bar
 from juzhen.mining.candidates import EncoderSource, LexicalSource, Source
 from juzhen.mining.filters import Known
 from juzhen.mining.mined import Mined
-from juzhen.mining.options import MiningOptions
+from juzhen.mining.options import IDENTITY, OF_MINING, MiningOptions, require_portions
 from juzhen.mining.portion import WRITING, Judge, Miner
 
 BM25 = "bm25"
@@ -33,8 +34,6 @@ PORTION = 2048
 
 UNDECIDED = 0.0
 """Logit from which on a judge says that a candidate answers, where no threshold is given or fitted."""
-
-IDENTITY = "mining.json"
 
 
 @dataclass(frozen=True)
@@ -122,6 +121,8 @@ def mine(
         "cache": cache,
         "progress": progress,
     }
+    if judge is not None:
+        judge.require_order(ranking.column, None, ranking.symmetric)
     judged = None if judge is None else _judge(judge, batch_tokens)
     measured: dict[str, Any] = {}
     if calibrate_on is not None:
@@ -161,10 +162,15 @@ def _mined(miner: Miner, folder: Path, progress: bool | None) -> list[Path]:
                 advance(len(queries) * len(miner.sources))
             else:
                 table = miner.portion(queries, advance)
-                with writing_to(path), whole_file(path, "wb") as file:
+                with writing_to(path), whole_file(path, "wb", in_own_folder=True) as file:
                     pq.write_table(table, file, **WRITING)
             paths.append(path)
     return paths
+
+
+def clear_portions(folder: Path) -> None:
+    """Removes what `mine` has left in its folder."""
+    remove_folder(folder, rf"{OF_MINING}/[0-9a-f]+/{SEGMENT}")
 
 
 def _check(
@@ -243,10 +249,11 @@ def _fitted(
 def _claim(folder: Path, identity: dict[str, Any]) -> None:
     """Says in the folder whose portions it holds. Raises UserError where it holds those of another mining."""
     place = folder / IDENTITY
+    require_portions(folder)
     with writing_to(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+        own_folder(folder, earlier=OF_MINING)
         if not place.exists():
-            write_json(place, identity)
+            write_json(place, identity, in_own_folder=True)
     try:
         there = json.loads(place.read_text(encoding="utf-8"))
     except ValueError:

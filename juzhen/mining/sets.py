@@ -8,24 +8,30 @@ from omegaconf import OmegaConf
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
+from juzhen.core.owned import require_apart, require_ours
 from juzhen.core.places import DATASETS
 from juzhen.core.whole import write_text
 from juzhen.data.configured import configured_set
+from juzhen.data.files import files_of
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, LearningConfig, Source
 
 
 def read_set(
-    name: str, split: str, *, data_dir: Path, config_dir: Path | None = None
+    name: str, split: str, *, data_dir: Path, config_dir: Path | None = None, out: Path | None = None
 ) -> tuple[DatasetConfig, Examples]:
     """Configuration and rows of a split. Raises UserError for an unknown set, and where there is no file of it.
 
     config_dir  holds a further folder dataset/, such as `juzhen mine` writes
+    out         the table that will be written; refused where the set is read from it
     """
     config = configured_set(name, config_dir=config_dir)
     found = None
     if config.source in (Source.BUILTIN, Source.LOCAL) or data_dir.is_dir():
         root = data_dir if data_dir.is_dir() else Path()  # a set that was written says itself where it lies
+        if out is not None:
+            files = files_of(asdict(config), split, source=Source.LOCAL, data_dir=root)
+            require_apart(out, *(files or ()))
         found = load_examples(config, split, source=Source.LOCAL, data_dir=root, on_bad_row="error")
     if found is None:
         raise UserError(
@@ -34,8 +40,11 @@ def read_set(
     return config, found
 
 
-def check_place(out: Path, example: str, *, ending: str) -> None:
-    """Raises UserError for what the table of a set cannot be called; `example`_`ending`.tsv would do."""
+def check_place(out: Path, example: str, *, ending: str, beside: Sequence[str] = ()) -> None:
+    """Raises UserError for what the table of a set cannot be called, and for files in its place that are not ours.
+
+    `example`_`ending`.tsv would do. beside: endings of further files.
+    """
     name = out.stem
     if out.suffix != ".tsv" or not (name.isascii() and name.isidentifier()):
         raise UserError(
@@ -43,6 +52,11 @@ def check_place(out: Path, example: str, *, ending: str) -> None:
         )
     if (DATASETS / f"{name}.yaml").exists():
         raise UserError(f"--out {out}: there is a dataset {name} already; choose {name}_{ending}.tsv")
+    require_ours(out, _description(out), *map(out.with_suffix, beside))
+
+
+def _description(path: Path) -> Path:
+    return path.parent / "conf" / "dataset" / f"{path.stem}.yaml"
 
 
 def write_description(
@@ -90,7 +104,7 @@ def write_description(
         "learning": asdict(LearningConfig()),
         "symmetric": symmetric,
     }
-    yaml = path.parent / "conf" / "dataset" / f"{path.stem}.yaml"
+    yaml = _description(path)
     yaml.parent.mkdir(parents=True, exist_ok=True)
     write_text(yaml, f"# @package dataset.{path.stem}\n{OmegaConf.to_yaml(OmegaConf.create(config))}")
     return yaml

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from juzhen.core.errors import UserError
+from juzhen.core.owned import not_ours
 from juzhen.core.result import RESULT_FILE, Result
 from juzhen.core.whole import KEPT_ASIDE, write_json, writing_to
 from juzhen.report.identity import identify
@@ -65,13 +66,25 @@ def export(folder: Path, target: Path, *, report: Callable[[str], None]) -> int:
     if target.resolve().is_relative_to(folder.resolve()):
         raise UserError(f"{target} lies in {folder}, which is read: choose a folder beside it")
     found = read_all(folder, report=report)
-    for path in found:
-        place = target / path.relative_to(folder)
+    places = {path: target / path.relative_to(folder) for path in found}
+    for place in places.values():
+        _require_archive(place)
+    for path, place in places.items():
         result = without_parents(json.loads(path.read_text(encoding="utf-8")))
         with writing_to(target, "; choose another folder"):
             place.parent.mkdir(parents=True, exist_ok=True)
-            write_json(place, result, indent=None)
+            write_json(place, result, indent=None, in_own_folder=True)
     return len(found)
+
+
+def _require_archive(place: Path) -> None:
+    """Raises UserError for a result that would be replaced, and is no copy that `export` has made: those lie alone."""
+    if place.is_symlink():
+        raise not_ours(place, "is a link, and what it leads to is not")
+    if place.exists():
+        Result.read(place)
+        if not {path.name for path in place.parent.iterdir() if path.is_file()} <= {RESULT_FILE}:
+            raise not_ours(place.parent, "is a run or holds other files, and no archive that is")
 
 
 def without_parents(value: Any) -> Any:

@@ -4,6 +4,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+from juzhen.core.owned import require_ours
 from juzhen.core.places import ROOT
 from juzhen.core.whole import write_text, writing_to
 from juzhen.report.build import Report, build_report
@@ -41,6 +42,7 @@ def write_report(report: Report, folder: Path, *, title: str) -> list[Path]:
         "differences.csv": differences_csv(report),
         "published.csv": table_csv(published),
     }
+    require_ours(*(folder / name for name in (*texts, "matrix.svg", "matrix.png")))
     with writing_to(f"--out {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():

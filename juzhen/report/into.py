@@ -115,7 +115,7 @@ def fill_pages(pages: Sequence[Path], report: Report, *, tell: Callable[[str], N
         if not filled:
             tell(f"{page}: no marker such as <!-- result:matrix --> … <!-- /result:matrix -->; left as it is")
         elif text != before:
-            write_text(page, text)
+            write_text(page, text, in_own_folder=True)  # between markers that ask for it
 
 
 def fragment(report: Report, key: str, *, is_chinese: bool) -> str:

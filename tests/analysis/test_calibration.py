@@ -20,6 +20,7 @@ from juzhen.calibration.run_scores import halves
 from juzhen.cli import score
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
+from juzhen.core.owned import LIST
 from juzhen.metrics.correlation import spearman
 
 
@@ -111,6 +112,7 @@ def test_calibrate_writes_what_it_prints(runs, tmp_path, capsys):
     assert main(["calibrate", str(runs[0]), "--output", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     assert sorted(one.name for one in tmp_path.iterdir()) == [
+        LIST,
         "calibration-demo_qmc.json",
         "calibration-demo_qmc.svg",
     ]

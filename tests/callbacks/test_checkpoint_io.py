@@ -11,6 +11,7 @@ from callbacks.resume import newest_state
 from callbacks.snapshot import Snapshots
 from juzhen.core import whole
 from juzhen.core.errors import UserError
+from juzhen.core.owned import MARKER, own_folder
 
 
 def save_and_be_killed_before_the_rename(path):
@@ -24,14 +25,15 @@ def step_in(path):
 
 def test_a_kill_before_the_rename_leaves_the_old_checkpoint(tmp_path):
     path = tmp_path / "resume.ckpt"
+    own_folder(tmp_path)
     AtomicCheckpointIO().save_checkpoint({"step": 1}, path)
     assert in_a_fork(save_and_be_killed_before_the_rename, path) == -signal.SIGKILL
-    left, kept = sorted(one.name for one in tmp_path.iterdir())
+    _, left, kept = sorted(one.name for one in tmp_path.iterdir())
     assert (left.startswith(".resume.ckpt."), kept) == (True, "resume.ckpt")
     assert step_in(path) == 1
     # What the kill has left lying about is gone after the next save.
     AtomicCheckpointIO().save_checkpoint({"step": 3}, path)
-    assert [one.name for one in tmp_path.iterdir()] == ["resume.ckpt"]
+    assert {one.name for one in tmp_path.iterdir()} == {MARKER, "resume.ckpt"}
     assert step_in(path) == 3
 
 
@@ -56,7 +58,7 @@ def test_a_failed_save_leaves_nothing_half_done(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint_io.torch, "save", fail)
     with pytest.raises(UserError, match=r"a.ckpt: .*unexpected pos.* resume=auto"):
         AtomicCheckpointIO().save_checkpoint({"step": 2}, path)
-    assert [one.name for one in tmp_path.iterdir()] == ["a.ckpt"]
+    assert {one.name for one in tmp_path.iterdir()} == {MARKER, "a.ckpt"}
     assert step_in(path) == 1
 
 
@@ -100,21 +102,29 @@ def test_what_is_no_checkpoint_of_ours_is_damaged_too(tmp_path):
 
 
 def test_where_the_disk_is_damaged_the_memory_is_taken(tmp_path, capsys):
-    (tmp_path / "resume.ckpt").write_bytes(b"half")
-    snapshots = Snapshots(tmp_path, tmp_path, share=1)
+    checkpoints = tmp_path / "checkpoints"
+    own_folder(checkpoints)
+    (checkpoints / "resume.ckpt").write_bytes(b"half")
+    snapshots = Snapshots(checkpoints, tmp_path, share=1)
     if not snapshots.due:
         pytest.skip("no folder in memory here")
     snapshots.write(lambda: {"global_step": 6}, steps=6)
-    assert newest_state(tmp_path).steps == 6
+    assert newest_state(checkpoints).steps == 6
     assert "resume.ckpt is damaged" in capsys.readouterr().err
 
 
-def test_only_a_file_of_this_disk_is_ever_removed(tmp_path):
+def test_only_a_checkpoint_of_this_training_is_ever_removed(tmp_path):
     """A checkpoint of a stranger names the one before it, which Lightning removes with all that is below it."""
-    (tmp_path / "precious").mkdir()
-    for path in (tmp_path / "precious", "memory://precious", tmp_path / "absent.ckpt"):
-        AtomicCheckpointIO().remove_checkpoint(path)
-    assert (tmp_path / "precious").is_dir()
-    AtomicCheckpointIO().save_checkpoint({"step": 1}, tmp_path / "best.ckpt")
-    AtomicCheckpointIO().remove_checkpoint(str(tmp_path / "best.ckpt"))
-    assert [one.name for one in tmp_path.iterdir()] == ["precious"]
+    mine, other = tmp_path / "checkpoints", tmp_path / "other"
+    io = AtomicCheckpointIO(mine)
+    for folder in (mine, other):
+        io.save_checkpoint({"step": 1}, folder / "best.ckpt")
+    (mine / "precious").mkdir()
+    for path in (mine / "precious", "memory://precious", mine / "absent.ckpt", other / "best.ckpt"):
+        io.remove_checkpoint(path)
+    AtomicCheckpointIO().remove_checkpoint(mine / "best.ckpt")
+    assert (mine / "precious").is_dir()
+    assert (other / "best.ckpt").is_file()
+    assert (mine / "best.ckpt").is_file()
+    io.remove_checkpoint(str(mine / "best.ckpt"))
+    assert {one.name for one in mine.iterdir()} == {MARKER, "precious"}

@@ -98,11 +98,23 @@ def test_the_verb_prints_a_table_and_writes_its_numbers(encoder, reader, tmp_pat
     assert [line.split(" | ")[0] for line in shown.splitlines() if line.startswith("| ")] == [
         *("| reread", "| --:", "| –", "| 10", "| 20") * 2
     ]
-    written = json.loads((tmp_path / "out" / "two_stage-demo_retrieval-dev.json").read_text(encoding="utf-8"))
+    (place,) = (tmp_path / "out").glob("two_stage-demo_retrieval-dev-*.json")
+    written = json.loads(place.read_text(encoding="utf-8"))
     assert written["queries"] == 4
     assert written["documents"] > 1000
     assert [one["depth"] for one in written["depths"]] == [0, 10, 20]
     assert written["retrieve"]["weights"] != written["rerank"]["weights"] != ""
+    first = place.read_bytes()
+    assert (
+        main(["evaluate", "--retrieve", "bm25", *words[3:], *out, *over, "--top", "20", "--limit", "4"]) == 0
+    )
+    assert place.read_bytes() == first
+    assert len([*(tmp_path / "out").glob("two_stage-demo_retrieval-dev-*.json")]) == 2
+    assert (
+        main([*words, *out, *over, "--top", "20", "--limit", "4"]) == 0
+    )  # the same again takes its own place
+    assert len([*(tmp_path / "out").glob("two_stage-demo_retrieval-dev-*.json")]) == 2
+    capsys.readouterr()
     for more, told in (
         ([*words, *over], "is no run, so say where the numbers go: --out"),
         ([*words, *out], "two stages are measured on a set: --dataset"),

@@ -15,6 +15,7 @@ from juzhen.cli.main import main
 from juzhen.cli.mine import misfit
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
+from juzhen.core.owned import LIST
 from juzhen.core.result import Result
 from juzhen.data.configured import configured_set, read_description
 from juzhen.data.rankings import RankingSet
@@ -166,7 +167,7 @@ def test_a_mining_that_keeps_nothing_says_why(ranking, tmp_path):
         UserError, match=r"no query has 3 negatives, .* refused as above_threshold \([\d,]+\), see"
     ):
         mined.write(tmp_path / "hard.tsv", like=LIKE)
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["hard.parquet", "portions"]
+    assert sorted(one.name for one in tmp_path.iterdir()) == [LIST, "hard.parquet", "portions"]
 
 
 def test_a_job_learns_from_what_the_verb_has_mined(
@@ -186,7 +187,8 @@ def test_a_job_learns_from_what_the_verb_has_mined(
     assert re.match(pattern, rule)
     assert rate.startswith("false negatives among candidates whose label is known: ")
     assert len(set(pq.read_table(out.with_suffix(".parquet"))["query"].to_pylist())) == 150
-    assert sorted(one.name for one in out.parent.iterdir()) == ["conf", "qmc_hard.parquet", "qmc_hard.tsv"]
+    found = sorted(one.name for one in out.parent.iterdir())
+    assert found == [LIST, "conf", "qmc_hard.parquet", "qmc_hard.tsv"]
     leaks = ["leaks", "--train", "qmc_hard", "--evaluate", "demo_qmc", "--data-dir", str(tmp_path)]
     leaks += ["--config-dir", str(out.parent / "conf"), "--output", str(tmp_path / "leaks"), "--no-progress"]
     assert main(leaks) == 0

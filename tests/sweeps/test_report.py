@@ -6,6 +6,7 @@ from forks import python
 from report_fixture import small_picture, write_audit, write_reference, write_results
 
 from juzhen.cli.main import main
+from juzhen.core.owned import LIST
 from juzhen.core.result import Score
 
 GOLDEN = Path(__file__).parent / "golden_report"
@@ -28,7 +29,7 @@ def report(tmp_path, make_result):
 def test_files_are_the_golden_ones(report, capsys):
     folder = report()
     written = sorted(Path(line).name for line in capsys.readouterr().out.splitlines())
-    assert written == sorted(path.name for path in folder.iterdir())
+    assert sorted([LIST, *written]) == sorted(path.name for path in folder.iterdir())
     for golden in sorted(GOLDEN.iterdir()):
         assert (folder / golden.name).read_bytes() == golden.read_bytes(), golden.name
     assert {"report.md", "matrix.csv", "matrix.tex", "differences.csv", "published.csv"} == {

@@ -187,7 +187,7 @@ def write_into(page: Path, text: str) -> None:
     _, end, after = rest.partition(END)
     if not start or not end:
         raise ValueError(f"{page}: expected a line {START} and, further down, a line {END}")
-    write_text(page, f"{before}{START}\n{text}\n{END}{after}")
+    write_text(page, f"{before}{START}\n{text}\n{END}{after}", in_own_folder=True)
 
 
 def main() -> None:

@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from juzhen.core.whole import write_json
+
 
 @dataclass(frozen=True)
 class Order:
@@ -29,7 +31,7 @@ class Order:
     micro_rows: int | None = None
 
     def write(self, path: Path) -> Path:
-        path.write_text(json.dumps(asdict(self), ensure_ascii=False), encoding="utf-8")
+        write_json(path, asdict(self), indent=None)
         return path
 
     @classmethod

@@ -114,12 +114,12 @@ FAMILIES: dict[str, tuple[Maker, tuple[str, ...]]] = {
         grades,
         ("cosent", "cosent_weighted", "cosent_adaptive", "cosent_sampled", "cosent_layers", "margin_ranking"),
     ),
-    "values": (grades, ("cosine", "mse", "huber", "quantile")),
+    "values": (grades, ("cosine", "mse", "mse_signed", "huber", "quantile")),
     "labels": (
         labels,
         ("contrastive", "online_contrastive", "circle", "bce", "ce", "ce_mse", "cosent_bce"),
     ),
-    "pairs": (pairs, ("softmax", "bilinear", "cosent_softmax", "angle")),
+    "pairs": (pairs, ("cosine_embedding", "softmax", "bilinear", "cosent_softmax", "angle")),
     "search": (
         rows,
         (

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from juzhen.core.places import ROOT
+from juzhen.core.whole import remove_file, whole_file
 from tools.docs import api, groups, keys, measured, result_format, verbs
 
 DOCS = ROOT / "docs"
@@ -62,13 +63,14 @@ def write(written: dict[str, str | Path]) -> None:
     for folder in ("reference", "results"):
         for path in (DOCS / folder).rglob("*"):
             if path.is_file() and path.relative_to(DOCS).as_posix() not in written:
-                path.unlink()
+                remove_file(path)
     for name, text in written.items():
         path = DOCS / name
         content = text.read_bytes() if isinstance(text, Path) else text.encode("utf-8")
         if not path.is_file() or path.read_bytes() != content:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+            with whole_file(path, "wb") as file:
+                file.write(content)
 
 
 def _overview() -> str:

@@ -78,5 +78,5 @@ def write(rows: Rows, folder: Path) -> Iterator[tuple[Path, int]]:
         path = folder / name / f"{split}.tsv"
         path.parent.mkdir(parents=True, exist_ok=True)
         text = "".join("\t".join(row) + "\n" for row in [HEADER, *table])
-        write_text(path, text)
+        write_text(path, text, in_own_folder=folder == FOLDER)
         yield path, len(table)

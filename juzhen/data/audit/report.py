@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from juzhen.core.markup import in_markdown
+from juzhen.core.owned import require_ours
 from juzhen.core.whole import write_text, writing_to
 
 EMPTY = "·"
@@ -85,6 +86,7 @@ def text_markdown(report: dict[str, Any]) -> str:
 def write_report(report: dict[str, Any], markdown: str, folder: Path, name: str) -> list[Path]:
     """Writes <name>.json and <name>.md into the folder and gives their paths."""
     texts = {f"{name}.json": json_text(report), f"{name}.md": markdown + "\n"}
+    require_ours(*(folder / file for file in texts))
     with writing_to(f"--output {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         for file, text in texts.items():

@@ -1,0 +1,183 @@
+"""By what this program knows what it has made, and may therefore replace or remove.
+
+A folder that is ours alone (of a run, of checkpoints, a shelf of a cache, the portions of a mining) holds the file
+MARKER. Elsewhere LIST, beside the files, names each that was written with a digest of its bytes: what somebody else has
+put there, or has changed since, is not ours. Who replaces and removes is `juzhen.core.whole`.
+"""
+
+import hashlib
+import os
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from juzhen.core.errors import UserError
+
+MARKER = ".juzhen"
+MARK = "Made by juzhen, which may replace, move to previous/ or remove what it has left in this folder.\n"
+
+LIST = ".juzhen-files"
+HEAD = "# Files that juzhen has written here, with digests of their bytes: it replaces no others.\n"
+
+
+def own_folder(path: str | Path, *, earlier: str = "") -> None:
+    """Makes a folder that is ours, or sees that it is: it has the marker, or holds nothing.
+
+    earlier  pattern of the names that a folder holds which an earlier version has made, without a marker
+
+    Raises UserError for a link and for a folder of somebody else; OSError where none can be made.
+    """
+    path = Path(path)
+    require_own_folder(path, earlier=earlier)
+    path.mkdir(parents=True, exist_ok=True)
+    if not _is_marked(path):
+        _append(path / MARKER, MARK)
+
+
+def require_own_folder(path: Path, *, earlier: str = "") -> None:
+    """As `own_folder`, and makes nothing."""
+    if path.is_symlink():
+        raise not_ours(path, "is a link, and what it leads to is not")
+    if _is_marked(path) or not path.is_dir():
+        return
+    known = re.compile(rf"\..+\.part|\.lock|{earlier}")
+    if others := sorted(one.name for one in path.iterdir() if not known.fullmatch(one.name)):
+        raise not_ours(path, f"holds {', '.join(others[:3])}{' …' if others[3:] else ''}, which is not")
+
+
+def is_own_folder(path: Path, *, earlier: str = "") -> bool:
+    """`own_folder` would take it as it is."""
+    try:
+        require_own_folder(path, earlier=earlier)
+    except UserError:
+        return False
+    return path.is_dir()
+
+
+def _is_marked(path: Path) -> bool:
+    marker = path / MARKER
+    return marker.is_file() and not marker.is_symlink()
+
+
+def require_ours(*places: str | Path) -> None:
+    """Raises UserError for a file or folder that would be replaced, and is none that we have written."""
+    for path in map(Path, places):
+        if path.is_symlink():
+            raise not_ours(path, "is a link, and what it leads to is not")
+        root = path if path.is_dir() else path.parent
+        listed = _listed(root)
+        for file in _files(path):
+            name = _listed_name(file, root)
+            regular = file.is_file() and not file.is_symlink()
+            if not (regular and name in listed and _digest(file) in listed[name]):
+                shown = "" if file == path else f"holds {file.relative_to(root)}, which "
+                raise not_ours(path, f"{shown}was not written by juzhen, or has changed since: it is not")
+
+
+def is_ours(path: Path) -> bool:
+    """Nothing is there, or what we have written."""
+    try:
+        require_ours(path)
+    except UserError:
+        return False
+    return True
+
+
+def require_apart(out: str | Path, *sources: str | Path) -> None:
+    """Raises UserError for a place to write to that is, holds, or lies within what is read."""
+    place = Path(out).resolve()
+    for source in sources:
+        read = Path(source).resolve()
+        if place.is_relative_to(read) or read.is_relative_to(place):
+            raise UserError(f"{out}: {source} is read, and would be written over; choose another place")
+
+
+def write_list(folder: Path) -> None:
+    """Lists all files below a folder as ours."""
+    lines = [f"{_digest(file)} {_listed_name(file, folder)}\n" for file in _files(folder)]
+    _append(folder / LIST, HEAD + "".join(lines))
+
+
+def add_to_list(path: Path, written: Path) -> None:
+    """Lists `path` as ours with the bytes that `written` has, which is about to take its place."""
+    listed, name, digest = _listed(path.parent), _listed_name(path, path.parent), _digest(written)
+    if digest not in listed.get(name, ()):
+        _append(path.parent / LIST, f"{'' if listed else HEAD}{digest} {name}\n")
+
+
+def not_ours(path: Path, what: str) -> UserError:
+    """`what`: a sentence without its last words."""
+    moved = " ".join(shlex.quote(f"{path}{end}") for end in ("", ".old"))
+    return UserError(
+        f"{path}: {what} this program's to replace. Nothing was changed; choose another place, or move it away first: "
+        f"mv {moved}"
+    )
+
+
+def _files(path: Path) -> Iterator[Path]:
+    """A file itself, or all below a folder but the list; of links to folders the links."""
+    if not path.is_dir():
+        yield from [path] if os.path.lexists(path) else []
+        return
+    for place, folders, names in os.walk(path):
+        folders.sort()
+        links = [name for name in folders if os.path.islink(os.path.join(place, name))]
+        yield from (
+            Path(place, name) for name in sorted([*links, *names]) if Path(place, name) != path / LIST
+        )
+
+
+def _listed_name(file: Path, folder: Path) -> str:
+    """In one line, whatever it is made of."""
+    return ascii(file.relative_to(folder).as_posix())
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _listed(folder: Path) -> dict[str, set[str]]:
+    """Name → digests of the bytes that were written under it, of one folder."""
+    path, listed = folder / LIST, dict[str, set[str]]()
+    if path.is_file() and not path.is_symlink():
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            digest, _, name = line.partition(" ")
+            listed.setdefault(name, set()).add(digest)
+    return listed
+
+
+def _append(path: Path, text: str) -> None:
+    """Adds to a file in one write, so that several processes may; a link there is an OSError."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
+
+
+def refuse_links(
+    folder: Path, names: Iterable[str], *, within: Iterable[str] = (), read: Iterable[str] = ()
+) -> None:
+    """Raises UserError for a link among the names in a folder, or at any depth below them.
+
+    within  folders of these names may hold links
+    read    nothing is written to folders of these names: they may be links, too
+    """
+    for name in names:
+        for path in _tree(folder / name, {*within, *read}):
+            if path.is_symlink() and path.name not in read:
+                raise UserError(
+                    f"{path}: is a link, and a run would write to where it leads; take it away, or choose another "
+                    "folder with run_dir=…"
+                )
+
+
+def _tree(path: Path, skipped: set[str]) -> Iterator[Path]:
+    """A path and all below it, through no link, and not what is below folders of some names."""
+    yield path
+    if path.name not in skipped and not path.is_symlink():
+        for place, folders, names in os.walk(path):
+            yield from (Path(place, name) for name in [*folders, *names])
+            folders[:] = [name for name in folders if name not in skipped]
