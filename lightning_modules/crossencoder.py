@@ -17,10 +17,10 @@ from juzhen.core.measures import UNSCORED_BY_PAIRS
 from juzhen.data.verify import NUM_CLASSES
 from juzhen.encoders import load_backbone, load_encoder
 from juzhen.encoders.bundle import save_cross_encoder
+from juzhen.encoders.cross_encoder import SEGMENTS_UNKNOWN, similarity
 from juzhen.encoders.cross_encoder import CrossEncoder as PairEncoder
-from juzhen.encoders.cross_encoder import similarity
 from juzhen.encoders.cross_encoder_input import PAIR, CrossEncoderCollator
-from juzhen.encoders.first_look import prompt_at_start
+from juzhen.encoders.first_look import marks_segments, prompt_at_start
 from juzhen.encoders.locate import is_cross_encoder
 from juzhen.encoders.prefix import JOINT, prompt_refused
 from juzhen.evaluation.evaluators import PairEvaluator, pair_logits
@@ -39,7 +39,7 @@ class CrossEncoder(SentenceModule):
     of either, on which CoSENT is trained (Su 2022, https://kexue.fm/archives/9341) and by which sets are scored.
 
     pooling             cls or mean: what of the joint input the head sees; None: what the folder says, else cls
-    segments            the second sentence's tokens are marked; None: what the folder says, else true
+    segments            the second sentence's tokens are marked; None: what the folder says, else as the tokenizer does
     symmetric           scores are the mean of (a, b) and (b, a); None: what the folder says, else false
     symmetric_training  so is what the loss consumes
     head_dropout        share of what the head sees that is dropped in training; None: as in the transformer's layers
@@ -118,6 +118,8 @@ class CrossEncoder(SentenceModule):
     def check_start(cls, job: JobConfig) -> None:
         if prompt := prompt_at_start(job.backbone, start=job.init_from):
             raise prompt_refused(JOINT, prompt)
+        if job.model["segments"] and not marks_segments(job.backbone, start=job.init_from):
+            raise UserError(SEGMENTS_UNKNOWN)
 
     @staticmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> PairEncoder:

@@ -13,7 +13,7 @@ from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.embedding_cache import EmbeddingCache, Found
 from juzhen.encoders.first_look import look_at_encoder
 from juzhen.encoders.kept_vectors import KeptVectors, Targets, TaughtCollator
-from juzhen.encoders.locate import encoder_source
+from juzhen.encoders.locate import encoder_source, has_score_head
 from juzhen.encoders.spec import BackboneConfig
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.chosen_losses import Match
@@ -52,6 +52,12 @@ class Taught(BiEncoder):
     def check_start(cls, job: JobConfig) -> None:
         super().check_start(job)
         own = cls.settings(job)
+        if has_score_head(own.teacher):
+            raise UserError(
+                f"model.teacher={own.teacher}: its pairs are scored by a learnt form uᵀWv, and what is taught here are "
+                "embeddings, whose cosine that is not; take a teacher of model.score=cosine, or have `juzhen distil` "
+                "write its scores"
+            )
         teacher = BackboneConfig(
             path=encoder_source(own.teacher), revision=own.teacher_revision, initialize="pretrained"
         )

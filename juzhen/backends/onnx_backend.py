@@ -4,7 +4,7 @@ import copy
 import logging
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,12 +21,14 @@ from juzhen.backends.padded import PaddedEncoder, scale_rows
 from juzhen.core.batch import Tokens
 from juzhen.core.errors import UserError
 from juzhen.encoders.pooled_encoder import PooledEncoder
-from juzhen.encoders.pooling import unit
+from juzhen.encoders.pooling import sides, unit
+from juzhen.encoders.proof import embedding_alone
 
 CALL_TOKENS = 512
 """Tokens per call of the graph, whose states then stay in a core's cache: 2048 were 18 to 25 % slower."""
 
 INPUTS = ("input_ids", "attention_mask")
+OUTPUTS = ("embeddings", "firsts")
 
 MOST_DIFFERENCE = 1e-5
 """A graph in float32 may differ from torch by this much in any number of a unit embedding."""
@@ -80,7 +82,7 @@ class OnnxBackend:
 
         def run(call: tuple[slice, dict[str, np.ndarray]]) -> None:
             rows, arrays = call
-            embeddings[rows] = self._session.run(None, arrays)[0]
+            embeddings[rows] = self._session.run(OUTPUTS[:1], arrays)[0]
 
         with ThreadPoolExecutor(torch.get_num_threads()) as threads:
             list(threads.map(run, self._calls(tokens)))
@@ -102,6 +104,8 @@ class OnnxBackend:
 def export_onnx(encoder: PooledEncoder, path: Path, *, quantised: bool) -> Path:
     """Writes the whole encoder to `path` as a graph input_ids, attention_mask → embeddings; gives the path back.
 
+    With a learnt form of scores the graph has a second output, `firsts` (juzhen.backends.padded.PaddedEncoder).
+
     Both inputs are int64 (sentences, length), padded on the right, of any size. With `quantised` the weights of
     matrix products are 8-bit integers, one scale per column, and so are the states they are multiplied with.
     Raises UserError when the architecture cannot be exported, or when the graph computes something else.
@@ -109,15 +113,16 @@ def export_onnx(encoder: PooledEncoder, path: Path, *, quantised: bool) -> Path:
     # A copy: other attention, other linear layers. On the CPU, where the graph will run.
     wanted = copy.deepcopy(encoder).cpu().eval()
     tokens = wanted.collate(wanted.tokenize(PROOF))
-    with torch.inference_mode():
-        expected = wanted(tokens).numpy()
+    # Transformers' own states, one text at a time: two paths of ours might be wrong alike.
+    alone = torch.stack([embedding_alone(wanted, text) for text in PROOF]).numpy()
+    expected = [alone] if wanted.score_head is None else [alone, sides(alone, wanted.score_head)[0]]
     if quantised:
         scale_rows(wanted)
     with tempfile.TemporaryDirectory() as folder:
         plain = Path(folder) / "encoder.onnx" if quantised else path
-        _export(PaddedEncoder(wanted).eval(), plain)
-        computed = _computed(plain, tokens, pad=encoder.pad)
-        difference = float(np.abs(unit(computed) - unit(expected)).max())
+        _export(PaddedEncoder(wanted).eval(), plain, OUTPUTS[: len(expected)])
+        pairs = zip(_computed(plain, tokens, pad=encoder.pad), expected, strict=True)
+        difference = max(float(np.abs(unit(one) - unit(other)).max()) for one, other in pairs)
         if not difference <= MOST_DIFFERENCE:
             raise UserError(
                 f"{encoder.backbone.config.model_type}: exported to ONNX it computes something else (unit embeddings "
@@ -126,11 +131,12 @@ def export_onnx(encoder: PooledEncoder, path: Path, *, quantised: bool) -> Path:
             )
         if quantised:
             _quantise(plain, path)
-            cosines = (unit(_computed(path, tokens, pad=encoder.pad)) * unit(expected)).sum(1)
-            if not cosines.min() >= LEAST_COSINE:
+            pairs = zip(_computed(path, tokens, pad=encoder.pad), expected, strict=True)
+            least = min((unit(one) * unit(other)).sum(1).min() for one, other in pairs)
+            if not least >= LEAST_COSINE:
                 raise UserError(
                     "onnx_int8: these weights do not bear 8 bits (a sentence's embedding has cosine "
-                    f"{cosines.min():.3f} with that of float32, expected at least {LEAST_COSINE}); "
+                    f"{least:.3f} with that of float32, expected at least {LEAST_COSINE}); "
                     "use the back end onnx or torch_bf16"
                 )
     return path
@@ -154,7 +160,7 @@ def _padded_arrays(ids: np.ndarray, lengths: np.ndarray, *, pad: int) -> dict[st
     return dict(zip(INPUTS, (input_ids, mask.astype(np.int64)), strict=True))
 
 
-def _export(module: PaddedEncoder, path: Path) -> None:
+def _export(module: PaddedEncoder, path: Path, outputs: Sequence[str]) -> None:
     # Sizes that are not 1 and not equal, or the exporter takes them for constants.
     example = torch.full((3, 4), 1, dtype=torch.int64)
     mask = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 0, 0]])
@@ -167,7 +173,7 @@ def _export(module: PaddedEncoder, path: Path) -> None:
                 dynamo=True,
                 dynamic_shapes=(sizes, sizes),
                 input_names=list(INPUTS),
-                output_names=["embeddings"],
+                output_names=list(outputs),
                 verbose=False,
             )
             cast(torch.onnx.ONNXProgram, program).save(path)
@@ -197,13 +203,13 @@ def _quantise(plain: Path, path: Path) -> None:
         )
 
 
-def _computed(path: Path, tokens: Tokens, *, pad: int) -> np.ndarray:
-    """Embeddings of the graph, in the order of collation: the shortest alone, the others together."""
+def _computed(path: Path, tokens: Tokens, *, pad: int) -> list[np.ndarray]:
+    """What the graph gives, in the order of collation: the shortest alone, the others together."""
     graph, ids, lengths = _session(path), tokens.input_ids.numpy(), tokens.lengths.numpy()
-    alone = lengths[0]
+    alone, order = lengths[0], tokens.inverse_permutation.numpy()
     parts = [(ids[:alone], lengths[:1]), (ids[alone:], lengths[1:])]
-    outputs = [graph.run(None, _padded_arrays(*part, pad=pad))[0] for part in parts]
-    return np.concatenate(outputs)[tokens.inverse_permutation.numpy()]
+    results = [graph.run(None, _padded_arrays(*part, pad=pad)) for part in parts]
+    return [np.concatenate(values)[order] for values in zip(*results, strict=True)]
 
 
 @contextmanager

@@ -48,6 +48,9 @@ POOLINGS: dict[str, Callable[[Layers, Mask], Pooled]] = {
 class PaddedEncoder(nn.Module):
     """`encoder` from padded token numbers and their mask (1 = token, padding on the right) to embeddings.
 
+    Where a learnt form uᵀWv scores pairs, also to Wᵀû of each sentence, û its embedding at length 1: the score of a
+    pair is the product of that of its first sentence with the embedding, at length 1, of its second.
+
     The encoder's attention is changed to one that graphs can express: hand in a copy.
     """
 
@@ -58,19 +61,22 @@ class PaddedEncoder(nn.Module):
 
     def forward(
         self, input_ids: Int[Tensor, "sentences length"], attention_mask: Int[Tensor, "sentences length"]
-    ) -> Float[Tensor, "sentences dim"]:
+    ) -> Pooled | tuple[Pooled, Pooled]:
         encoder, mask = self.encoder, attention_mask.unsqueeze(-1).float()
         if encoder.unpooled:
             mask = _without_prompt(mask, encoder.unpooled)
         embeddings = POOLINGS[encoder.pooling](self._layers(input_ids, attention_mask), mask)
         for projection in encoder.projections:
             embeddings = projection(embeddings)
-        return F.normalize(embeddings, dim=-1) if encoder.normalize else embeddings
+        embeddings = F.normalize(embeddings, dim=-1) if encoder.normalize else embeddings
+        if encoder.score_head is None:
+            return embeddings
+        return embeddings, F.normalize(embeddings, dim=-1) @ encoder.score_head.form
 
     def _layers(self, input_ids: Tensor, attention_mask: Tensor) -> Layers:
         encoder = self.encoder
         needs_layers = encoder.pooling in READS_FIRST_LAYER
-        segments = {"token_type_ids": torch.zeros_like(input_ids)} if encoder.takes_segments else {}
+        segments = {"token_type_ids": torch.zeros_like(input_ids)} if encoder.gives_segments else {}
         output = encoder.backbone(
             input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=needs_layers, **segments
         )

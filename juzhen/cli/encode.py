@@ -81,4 +81,9 @@ def run(
     )
     with writing_to(f"--output {output}"), whole_file(output, "wb") as place:
         np.save(place, embeddings)
+    if loaded.score_head is not None:
+        print(
+            "pairs of this encoder are scored by uᵀWv and not by the cosine of these: juzhen score",
+            file=sys.stderr,
+        )
     print(f"{len(embeddings):,} embeddings of {embeddings.shape[1]} numbers: {output}", file=sys.stderr)

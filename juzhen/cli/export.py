@@ -16,7 +16,8 @@ def parser() -> VerbParser:
     parser = VerbParser(
         "export",
         "Writes an encoder with its pooling as one ONNX file, input_ids and attention_mask (int64, padded on the "
-        "right) → embeddings, and proves on sentences of several lengths that it computes the same.",
+        "right) → embeddings, and proves on sentences of several lengths that it computes the same. Where a run learnt "
+        "a form that scores pairs, a second output has what the embedding of the other text is multiplied with.",
     )
     parser.add_argument("encoder", help="run folder, or folder of an encoder")
     parser.add_argument("file", type=Path, metavar="FILE.onnx", help="file to write")
@@ -46,5 +47,10 @@ def run(encoder: str | Path, file: Path, *, int8: bool = False) -> None:
         with writing_to(file), made.open("rb") as source, whole_file(file, "wb") as target:
             shutil.copyfileobj(source, target)
     print(f"{file}: {file.stat().st_size / 1e6:.1f} MB, computes what {encoder} does")
+    if loaded.score_head is not None:
+        print(
+            "pairs are scored by uᵀWv: multiply the second output, firsts, of the one text with the first output, "
+            "embeddings, of the other at length 1"
+        )
     if loaded.prompt:
         print(f"put {loaded.prompt!r} before every text: the file begins behind the tokenizer")

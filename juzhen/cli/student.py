@@ -95,6 +95,8 @@ def run(
         f"{folder}: {layers} layers of {student.dim}, {len(student.tokenizer):,} tokens, "
         f"{numbers / 1e6:.1f} million numbers"
     )
+    if encoder.score_head is not None:
+        print("the teacher's form uᵀWv is left out: pairs of the student are scored by the cosine")
     print(
         f"teach it:\n  python train.py model=distill model.teacher={teacher} backbone=local backbone.path={folder} …"
     )

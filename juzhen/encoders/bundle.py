@@ -4,21 +4,25 @@ Encoders of sentences are in the layout of sentence-transformers; a cross-encode
 beside them the head and what it needs to know.
 """
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from safetensors.torch import save_model
+from safetensors.torch import save_file, save_model
 
-from juzhen.core.markup import in_markdown
 from juzhen.core.whole import whole_folder, write_json, write_text
-from juzhen.encoders.cross_encoder import SETTINGS_FILE, CrossEncoder
-from juzhen.encoders.layout import LENGTH_FILE, MODULES_FILE, OWN_FILE, POOLING_OF_MODE
-from juzhen.encoders.locate import HEAD_FILE, SCORE_FILE, encoder_folder
-from juzhen.encoders.pooled_encoder import PooledEncoder
+from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.layout import LENGTH_FILE, MODULES_FILE, OWN_FILE, PAIRS_FILE, POOLING_OF_MODE
+from juzhen.encoders.locate import HEAD_FILE, encoder_folder
+from juzhen.encoders.model_card import model_card, pair_card
+from juzhen.encoders.pooled_encoder import TYPES, PooledEncoder
+from juzhen.encoders.pooling import READS_FIRST_LAYER
 from juzhen.encoders.prefix import PROMPTS_FILE
+from juzhen.encoders.projection import IDENTITY, SCORES, Projection
+from juzhen.encoders.proof import layers_that_add_up
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.transformer import quiet
 
@@ -31,55 +35,15 @@ _SWITCHES = {
 }
 
 
-_FRONT_MATTER = """---
-library_name: sentence-transformers
-pipeline_tag: sentence-similarity
-tags: [sentence-similarity, feature-extraction, juzhen]
----
-"""
-
-_USE = {
-    True: """```python
-from sentence_transformers import SentenceTransformer
-
-model = SentenceTransformer("<this folder>")
-embeddings = model.encode(["今天天气很好", "今天是个好天气"])
-```
-""",
-    False: """sentence-transformers cannot compute it, so there is no `modules.json`; load it with juzhen:
-
-```python
-from juzhen import SentenceEncoder
-
-encoder = SentenceEncoder.load("<this folder>")
-embeddings = encoder.encode(["今天天气很好", "今天是个好天气"])
-```
-""",
-}
-
-_SCORE = f"""
-These are the embeddings alone. A pair was trained to be scored by uᵀWv and not by the cosine: sentence-transformers
-knows nothing of {SCORE_FILE}, `juzhen score` does, and `SentenceEncoder.load("<this folder>").score(pairs)`.
-"""
-
-_USE_CROSS = """```python
-from juzhen import CrossEncoder
-
-encoder = CrossEncoder.load("<this folder>")
-scores = encoder.score([("今天天气很好", "今天是个好天气")])
-```
-"""
-
-
 def save_encoder(encoder: PooledEncoder, folder: str | Path, *, card: dict[str, Any]) -> Path:
     """Writes the encoder to `folder` and gives the folder back; one that this has written is replaced.
 
     card  facts for the README: `name` is the title, the rest becomes a table (nested dicts become tables of
           their own)
 
-    The files appear together (`juzhen.core.whole`). With a pooling that
-    sentence-transformers lacks, modules.json is left out, so that it cannot load the folder with another
-    meaning. Raises UserError when the folder holds anything that was not written so, or was changed since.
+    The files appear together (`juzhen.core.whole`). What sentence-transformers cannot compute has a modules.json that
+    names our class, so that it cannot load the folder with another meaning. Raises UserError when the folder holds
+    anything that was not written so, or was changed since.
     """
     return _write_folder(folder, lambda part: _write_files(encoder, part, card))
 
@@ -103,72 +67,112 @@ def _write_files(encoder: PooledEncoder, folder: Path, card: dict[str, Any]) -> 
     _save_transformer(encoder, folder)
     if encoder.score_head is not None:
         encoder.score_head.save(folder)
-    names = []
-    for number, projection in enumerate(encoder.output_layers, start=2):
-        names.append(f"{number}_{projection.kind}")
-        projection.save(folder / names[-1])
+    pooling = _their_pooling(encoder)
+    layers = _write_layers(encoder, folder, start=len(pooling) + 1)
     prompts = encoder.prompts
-    loads_elsewhere = prompts is None and encoder.pooling in _MODE_OF_POOLING
+    loads_elsewhere = prompts is None and bool(pooling) and encoder.score_head is None
     if loads_elsewhere:
-        _write_modules(encoder, folder, names)
+        settings = encoder.prefix.as_dict() | {"similarity_fn_name": "cosine"}
+        if encoder.normalize:
+            layers = {**layers, f"{len(pooling) + len(layers) + 1}_Normalize": None}
+        _write_modules(encoder, folder, pooling | layers, settings)
     else:
         own = {
             "pooling": encoder.pooling,
             "normalize": encoder.normalize,
             "max_length": encoder.input_length,
-            "projections": names,
+            "projections": list(layers),
         }
         prefix = encoder.prefix
         if prefix.prompts:
             own["prefix"] = prefix.as_dict() | {"include_prompt": prefix.include_prompt}
         _json(folder / OWN_FILE, own | ({"prompts": prompts.as_dict()} if prompts else {}))
-    text = _model_card(encoder, card, loads_elsewhere=loads_elsewhere)
+        _refuse_elsewhere(folder, "PromptEncoder" if prompts else "SentenceEncoder")
+    text = model_card(encoder, card, loads_elsewhere=loads_elsewhere)
     write_text(folder / "README.md", text, in_own_folder=True)
 
 
-def _save_transformer(encoder: PooledEncoder, folder: Path) -> None:
-    """Backbone and tokenizer as transformers writes them; the tokenizer knows the maximal length."""
+def _save_transformer(encoder: PooledEncoder, folder: Path, *, segments: bool | None = None) -> None:
+    """Backbone and tokenizer as transformers writes them; the tokenizer knows the maximal length.
+
+    segments  the tokenizer says which of two sentences a token belongs to; None: as it does now
+    """
     with quiet():
         encoder.backbone.save_pretrained(folder)
-    tokenizer = encoder.tokenizer
-    length_before = tokenizer.model_max_length
+    tokenizer = copy.copy(encoder.tokenizer)
     if tokenizer.is_fast:
         # The last call leaves its truncation behind; equal encoders should give equal files.
         tokenizer.backend_tokenizer.no_truncation()
         tokenizer.backend_tokenizer.no_padding()
     tokenizer.model_max_length = encoder.input_length
+    if segments is not None:
+        names = [one for one in tokenizer.model_input_names if one != TYPES]
+        tokenizer.model_input_names = [*names, TYPES] if segments else names
     tokenizer.save_pretrained(folder)
-    tokenizer.model_max_length = length_before
 
 
 def _json(path: Path, content: Any) -> None:
     write_json(path, content, indent=2, in_own_folder=True)
 
 
-def _write_modules(encoder: PooledEncoder, folder: Path, projections: list[str]) -> None:
-    """The files by which sentence-transformers knows what follows the transformer."""
-    paths = [("Transformer", ""), ("Pooling", "1_Pooling")]
-    paths += [(name.partition("_")[2], name) for name in projections]
-    if encoder.normalize:
-        paths.append(("Normalize", f"{len(paths)}_Normalize"))
-    modules = [
-        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for number, (kind, path) in enumerate(paths)
-    ]
-    for _, path in paths:
-        (folder / path).mkdir(exist_ok=True)
-    mode = _MODE_OF_POOLING[encoder.pooling]
-    pooling = {"word_embedding_dimension": encoder.backbone.config.hidden_size}
-    pooling |= {f"pooling_mode_{switch}": name == mode for name, switch in _SWITCHES.items()}
+Modules = dict[str, dict[str, Any] | None]
+"""Folder of a module of sentence-transformers → its config.json; None: it is written, or there is none."""
+
+
+def _write_layers(encoder: PooledEncoder, folder: Path, *, start: int) -> Modules:
+    names = []
+    for number, layer in enumerate(encoder.output_layers, start=start):
+        names.append(f"{number}_{layer.kind}")
+        layer.save(folder / names[-1])
+    return dict.fromkeys(names)
+
+
+def _their_pooling(encoder: PooledEncoder) -> Modules:
+    """The modules of sentence-transformers that pool as this encoder does; none where there are none."""
+    size = {"word_embedding_dimension": encoder.backbone.config.hidden_size}
+    modules: Modules = {}
+    if encoder.pooling in READS_FIRST_LAYER:
+        layers = layers_that_add_up(encoder)
+        if layers is None:
+            return {}
+        modules["1_WeightedLayerPooling"] = size | {"layer_start": 1, "num_hidden_layers": layers}
+    mode = _MODE_OF_POOLING.get(encoder.pooling, "mean")
+    pooling = size | {f"pooling_mode_{switch}": name == mode for name, switch in _SWITCHES.items()}
     pooling |= {} if encoder.prefix.include_prompt else {"include_prompt": False}
+    return modules | {f"{len(modules) + 1}_Pooling": pooling}
+
+
+def _write_modules(encoder: PooledEncoder, folder: Path, modules: Modules, settings: dict[str, Any]) -> None:
+    """The files by which sentence-transformers knows what follows the transformer, and how it is used."""
+    kinds = [("Transformer", ""), *((path.partition("_")[2], path) for path in modules)]
+    listed = [
+        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for number, (kind, path) in enumerate(kinds)
+    ]
+    for path, config in modules.items():
+        (folder / path).mkdir(exist_ok=True)
+        if config is not None:
+            _json(folder / path / "config.json", config)
+    about: dict[str, Any] = {"max_seq_length": encoder.max_length, "do_lower_case": False}
+    if encoder.backbone.dtype != torch.float32:  # they would compute in the precision of the file
+        about["model_args"] = {"torch_dtype": "float32"}
+    for path, config in modules.items():
+        if path.endswith("WeightedLayerPooling") and config:
+            about["config_args"] = {"output_hidden_states": True}
+            weights = torch.zeros(config["num_hidden_layers"])
+            weights[0] = weights[-1] = 1.0
+            save_file({"layer_weights": weights}, folder / path / "model.safetensors", {"format": "pt"})
     versions = {"pytorch": torch.__version__, "transformers": transformers.__version__}
-    _json(folder / MODULES_FILE, modules)
-    _json(folder / "1_Pooling" / "config.json", pooling)
-    _json(folder / LENGTH_FILE, {"max_seq_length": encoder.max_length, "do_lower_case": False})
-    _json(
-        folder / PROMPTS_FILE,
-        {"__version__": versions} | encoder.prefix.as_dict() | {"similarity_fn_name": "cosine"},
-    )
+    _json(folder / MODULES_FILE, listed)
+    _json(folder / LENGTH_FILE, about)
+    _json(folder / PROMPTS_FILE, {"__version__": versions} | settings)
+
+
+def _refuse_elsewhere(folder: Path, name: str) -> None:
+    """Has sentence-transformers name our class and stop; without modules.json it would make up a model of its own."""
+    _json(folder / MODULES_FILE, [{"idx": 0, "name": "0", "path": "", "type": f"juzhen.{name}"}])
+    if name == "CrossEncoder":
+        _json(folder / PROMPTS_FILE, {"model_type": name})
 
 
 def save_cross_encoder(encoder: CrossEncoder, folder: str | Path, *, card: dict[str, Any]) -> Path:
@@ -177,73 +181,30 @@ def save_cross_encoder(encoder: CrossEncoder, folder: str | Path, *, card: dict[
 
 
 def _write_cross_encoder(encoder: CrossEncoder, folder: Path, card: dict[str, Any]) -> None:
-    _save_transformer(encoder.inner, folder)
+    inner = encoder.inner
+    _save_transformer(inner, folder, segments=encoder.segments if encoder.marks_segments else None)
     save_model(encoder.head, str(folder / HEAD_FILE))
+    pooling = _their_pooling(inner)
+    layers = _write_layers(inner, folder, start=len(pooling) + 1)
     settings = {
         "outputs": encoder.outputs,
-        "pooling": encoder.inner.pooling,
+        "pooling": inner.pooling,
         "segments": encoder.segments,
         "symmetric": encoder.symmetric,
-    }
-    _json(folder / SETTINGS_FILE, settings)
-    facts = dict(card)
-    title = facts.pop("name", "Cross-encoder")
-    own = {"architecture": encoder.backbone.config.model_type} | settings
-    own["tokens at most"] = encoder.inner.max_length
-    text = f"# {in_markdown(title)}\n\nA cross-encoder trained with juzhen: it scores pairs of sentences.\n\n"
-    text += fact_table(own | facts) + f"\n## Use\n\n{_USE_CROSS}"
-    write_text(folder / "README.md", text, in_own_folder=True)
+    } | ({"layers": list(layers)} if layers else {})
+    _json(folder / PAIRS_FILE, settings)
+    if encoder.symmetric:
+        _refuse_elsewhere(folder, "CrossEncoder")
+    else:
+        _write_their_cross_encoder(encoder, folder, pooling | layers)
+    write_text(folder / "README.md", pair_card(encoder, settings, card), in_own_folder=True)
 
 
-def _model_card(encoder: PooledEncoder, facts: dict[str, Any], *, loads_elsewhere: bool) -> str:
-    """Markdown: what the encoder is, how to load it, and the facts as tables.
-
-    facts            `name` is the title; values that are dicts become sections of their own
-    loads_elsewhere  whether sentence-transformers can load the folder
-    """
-    facts = dict(facts)
-    title = facts.pop("name", "Sentence encoder")
-    own = {
-        "architecture": encoder.backbone.config.model_type,
-        "pooling": encoder.pooling,
-        "normalized": "yes" if encoder.normalize else "no",
-        "dimensions": encoder.dim,
-        "tokens at most": encoder.max_length,
-    }
-    own |= {"prompt": f"{encoder.prompt!r} before every sentence"} if encoder.prompt else {}
-    own |= {"score": f"uᵀWv of embeddings of length 1, W in {SCORE_FILE}"} if encoder.score_head else {}
-    if encoder.prompts is not None:
-        prompts = encoder.prompts.as_dict().items()
-        facts |= {"templates": {key: value for key, value in prompts if value is not None}}
-    plain = {key: value for key, value in facts.items() if not isinstance(value, dict)}
-    sections = {key: value for key, value in facts.items() if isinstance(value, dict)}
-    parts = [
-        _FRONT_MATTER if loads_elsewhere else "",
-        f"# {in_markdown(title)}\n\nA sentence encoder trained with juzhen.\n\n",
-        fact_table(own | plain),
-        f"\n## Use\n\n{_USE[loads_elsewhere]}",
-        _SCORE if encoder.score_head else "",
-        *(
-            f"\n## {in_markdown(_words(name)).capitalize()}\n\n{fact_table(rows)}"
-            for name, rows in sections.items()
-        ),
-    ]
-    return "".join(parts)
-
-
-def fact_table(rows: dict[str, Any]) -> str:
-    """A Markdown table of two columns without headings."""
-    lines = [f"| {in_markdown(_words(key))} | {in_markdown(_cell(value))} |" for key, value in rows.items()]
-    return "\n".join(["| | |", "|---|---|", *lines]) + "\n"
-
-
-def _words(key: str) -> str:
-    return str(key).replace("_", " ")
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, list | tuple):
-        return ", ".join(map(_cell, value))
-    return "–" if value is None else str(value)
+def _write_their_cross_encoder(encoder: CrossEncoder, folder: Path, modules: Modules) -> None:
+    head = Projection(encoder.dim, encoder.outputs, bias=True, activation=IDENTITY)
+    head.linear.load_state_dict(encoder.head.state_dict())
+    path = f"{len(modules) + 1}_Dense"
+    head.save(folder / path)
+    names = {"module_input_name": "sentence_embedding", "module_output_name": SCORES}
+    settings = {"model_type": "CrossEncoder", "activation_fn": IDENTITY}
+    _write_modules(encoder.inner, folder, modules | {path: head.config() | names}, settings)

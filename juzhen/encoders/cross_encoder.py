@@ -17,11 +17,21 @@ from juzhen.core.constants import constants
 from juzhen.core.contract import sorts_of_texts
 from juzhen.core.errors import UserError
 from juzhen.core.examples import NLI_GRADES, Kind
+from juzhen.encoders.classifier import read_theirs
 from juzhen.encoders.cross_encoder_input import PairTemplate, pack_joint
-from juzhen.encoders.locate import HEAD_FILE, download, encoder_folder, encoder_source, locate_folder
+from juzhen.encoders.layout import PAIRS_FILE, inside
+from juzhen.encoders.locate import (
+    HEAD_FILE,
+    download,
+    encoder_folder,
+    encoder_source,
+    locate_folder,
+    scores_pairs,
+)
 from juzhen.encoders.packing import use_cheap_dropout
 from juzhen.encoders.parts import read_parts
 from juzhen.encoders.prefix import JOINT, prompt_refused
+from juzhen.encoders.projection import OutputLayer, load_projections
 from juzhen.encoders.search import Hit, check_top_k
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.settings_file import Settings, told_simply
@@ -35,7 +45,10 @@ from juzhen.encoders.texts import (
 from juzhen.encoders.token_table import TokenTable
 from juzhen.encoders.transformer import DROPOUTS
 
-SETTINGS_FILE = "crossencoder.json"
+SEGMENTS_UNKNOWN = (
+    "model.segments=true: this encoder, or its tokenizer, does not tell two sentences apart by segments, as that of "
+    "builtin/mini_zh does not; leave it at null"
+)
 
 GRADES = {2: (0.0, 1.0), len(NLI_GRADES): NLI_GRADES}
 """Number of classes → how close the sentences are in each: 0/1 labels, NLI classes."""
@@ -46,24 +59,32 @@ class CrossEncoder(nn.Module):
 
     inner     backbone, tokenizer and pooling ([CLS] or mean); its `dim` numbers go into the head
     outputs   1, or the number of classes
-    segments  tokens of the second sentence are marked as such, where the architecture has marks
+    segments  tokens of the second sentence are marked as such, where architecture and tokenizer have marks
     symmetric  `score` is the mean of both orders
+    layers    what stands between the pooled state and the head; usually nothing
     """
 
     poolings: ClassVar[tuple[str, ...]] = ("cls", "mean")
 
     def __init__(
-        self, inner: SentenceEncoder, *, outputs: int, segments: bool, symmetric: bool, seed: int
+        self,
+        inner: SentenceEncoder,
+        *,
+        outputs: int,
+        segments: bool,
+        symmetric: bool,
+        seed: int,
+        layers: Sequence[OutputLayer] = (),
     ) -> None:
         super().__init__()
         self.inner = inner
         if inner.prompt:
             raise prompt_refused(JOINT, inner.prompt)
         # An embedding's projections, length and score mean nothing to a head.
-        inner.projections, inner.normalize, inner.score_head = nn.ModuleList(), False, None
+        inner.projections, inner.normalize, inner.score_head = nn.ModuleList(layers), False, None
         self.symmetric = symmetric
-        self.segments = segments and marks_segments(inner.backbone)
         self.template = PairTemplate.of(inner.tokenizer)
+        self.segments = segments and self.marks_segments
         if inner.max_length < self.template.num_special + 2:
             raise UserError(
                 f"backbone.max_length={inner.max_length}: two sentences and {self.template.num_special} special "
@@ -87,14 +108,22 @@ class CrossEncoder(nn.Module):
         """
         path = encoder_source(source)
         folder = locate_folder(path) or download(path, revision)
-        if not (folder / HEAD_FILE).is_file():
+        if not scores_pairs(folder):
             raise UserError(
-                f"{source}: holds an encoder of single sentences and no {HEAD_FILE}; expected a run of "
-                "model=crossencoder"
+                f"{source}: holds an encoder of single sentences and no {HEAD_FILE}: SentenceEncoder.load(…). Expected "
+                "a run of model=crossencoder, or a cross-encoder of sentence-transformers"
             )
-        if not (folder / SETTINGS_FILE).is_file():
-            raise UserError(f"{folder}: {SETTINGS_FILE} is missing; copy it from where {HEAD_FILE} came from")
-        settings = Settings.read(folder / SETTINGS_FILE)
+        if not (folder / HEAD_FILE).is_file():
+            inner, layers, head = read_theirs(folder, path, revision)
+            marks = inner.gives_segments
+            encoder = cls(
+                inner, outputs=head.out_features, segments=marks, symmetric=False, seed=0, layers=layers
+            )
+            encoder.head.load_state_dict(head.state_dict(), strict=False)
+            return encoder.eval()
+        if not (folder / PAIRS_FILE).is_file():
+            raise UserError(f"{folder}: {PAIRS_FILE} is missing; copy it from where {HEAD_FILE} came from")
+        settings = Settings.read(folder / PAIRS_FILE)
         config = BackboneConfig(
             path=path, revision=revision, initialize="pretrained", pooling=settings.get("pooling", str)
         )
@@ -104,15 +133,18 @@ class CrossEncoder(nn.Module):
             "symmetric": settings.get("symmetric", bool),
         }
         inner = SentenceEncoder.of(read_parts(config, seed=0))
-        with told_simply(f"{folder}: {SETTINGS_FILE} and {HEAD_FILE} do not belong together"):
-            encoder = cls(inner, **wanted, seed=0)
+        names = settings.get("layers", list, default=[])
+        between = [inside(folder, name, settings.path) for name in names]
+        with told_simply(f"{folder}: {PAIRS_FILE} and {HEAD_FILE} do not belong together"):
+            layers = load_projections(between, width=inner.backbone.config.hidden_size, layer_norm=None)
+            encoder = cls(inner, **wanted, seed=0, layers=layers)
             encoder.head.load_state_dict(load_file(folder / HEAD_FILE))
         return encoder.eval()
 
     @staticmethod
     def saved_as_symmetric(source: str | Path) -> bool:
         """Whether a run or a folder, which holds a cross-encoder, says that scores are the mean of both orders."""
-        settings = encoder_folder(source) / SETTINGS_FILE
+        settings = encoder_folder(source) / PAIRS_FILE
         return settings.is_file() and Settings.read(settings).get("symmetric", bool)
 
     def require_order(self, name: str, kind: Kind | None, symmetric: bool | None) -> None:
@@ -133,16 +165,28 @@ class CrossEncoder(nn.Module):
     ) -> None:
         """Takes over what is not None."""
         self.inner.pooling = pooling or self.inner.pooling
-        if segments is not None:
-            self.segments = segments and marks_segments(self.backbone)
+        if segments and not self.marks_segments:
+            raise UserError(SEGMENTS_UNKNOWN)
+        self.segments = self.segments if segments is None else segments
         self.symmetric = self.symmetric if symmetric is None else symmetric
         self.dropout.p = self.dropout.p if head_dropout is None else head_dropout
 
     def with_head(self, outputs: int, *, seed: int) -> "CrossEncoder":
         """The same transformer under a new head."""
         return CrossEncoder(
-            self.inner, outputs=outputs, segments=self.segments, symmetric=self.symmetric, seed=seed
+            self.inner,
+            outputs=outputs,
+            segments=self.segments,
+            symmetric=self.symmetric,
+            seed=seed,
+            layers=self.inner.output_layers,
         )
+
+    @property
+    def marks_segments(self) -> bool:
+        """Whether the architecture and its tokenizer tell two sentences apart: of BERT they do, of RoBERTa neither."""
+        has_types = self.inner.takes_segments and getattr(self.backbone.config, "type_vocab_size", 0) > 1
+        return has_types and self.template.marks
 
     @property
     def backbone(self) -> PreTrainedModel:
@@ -277,8 +321,3 @@ def dropout_rate(architecture: PretrainedConfig) -> float:
     """The dropout of the transformer's layers, which the head shares unless told; 0 where the architecture has none."""
     found = [getattr(architecture, name) for name in DROPOUTS if hasattr(architecture, name)]
     return float(found[0]) if found else 0.0
-
-
-def marks_segments(backbone: PreTrainedModel) -> bool:
-    """Whether the architecture tells the two sentences apart: BERT does, RoBERTa has one segment only."""
-    return getattr(backbone.config, "type_vocab_size", 0) > 1

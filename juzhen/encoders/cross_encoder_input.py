@@ -61,6 +61,11 @@ class PairTemplate:
         )
 
     @property
+    def marks(self) -> bool:
+        """Whether any token of a pair has another segment than 0."""
+        return any(self.segments) or any(one.any() for one in self.types)
+
+    @property
     def num_special(self) -> int:
         return sum(len(part) for part in self.parts)
 

@@ -215,7 +215,10 @@ def encoder_digest(encoder: PooledEncoder, variant: str) -> str:
         for key, value in encoder.backbone.config.to_dict().items()
         if key not in WITHOUT_EFFECT and "dropout" not in key
     }
-    activations = [projection.activation_name for projection in encoder.projections]
+    activations = [
+        f"{layer.activation_name}{' + input' * getattr(layer, 'adds_input', False)}"
+        for layer in encoder.output_layers
+    ]
     settings = [
         MATHS,
         variant,
@@ -225,6 +228,8 @@ def encoder_digest(encoder: PooledEncoder, variant: str) -> str:
         activations,
         architecture,
     ]
+    if encoder.takes_segments and not (encoder.gives_segments or encoder._packs):
+        settings.append("no segments")
     if encoder.prompts is not None:
         settings.append(encoder.prompts.as_dict())
     if encoder.prompt:

@@ -65,6 +65,21 @@ def prompt_at_start(config: BackboneConfig, *, start: str | None) -> str:
     return prefix.configured(config).text
 
 
+def marks_segments(config: BackboneConfig, *, start: str | None) -> bool:
+    """Whether architecture and tokenizer tell two sentences apart by segments, as far as files that are here say so.
+
+    start  as of `look_at_encoder`
+    """
+    folder = encoder_folder(start) if start is not None else locate_folder(config.path)
+    if folder is None:
+        return True  # who loads it sees
+    folder = read_layout(folder).transformer
+    if _architecture(folder).get("type_vocab_size", 2) < 2:
+        return False
+    tokenizer = read_tokenizer_file(folder)
+    return tokenizer is None or any(tokenizer.encode("a", "b").type_ids)
+
+
 def look_at_encoder(config: BackboneConfig, *, start: str | None = None) -> None:
     """Raises UserError for an encoder that could not be loaded, as far as its files say so. Needs no torch.
 

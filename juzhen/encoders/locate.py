@@ -3,13 +3,15 @@
 Nothing is downloaded before the text has proved not to be a path, and no pickled weights are ever read.
 """
 
+from contextlib import suppress
 from pathlib import Path
 
 from juzhen.core.errors import UserError, foreign_reason, nearest
 from juzhen.core.network import hub_problem
 from juzhen.core.places import PACKAGE, ROOT
 from juzhen.core.texts import short
-from juzhen.encoders.layout import MODULES_FILE
+from juzhen.encoders.layout import MODULES_FILE, OWN_FILE
+from juzhen.encoders.prefix import PROMPTS_FILE
 from juzhen.encoders.settings_file import Settings
 
 BUILTIN = "builtin"
@@ -113,7 +115,29 @@ def has_score_head(folder_or_run: str | Path) -> bool:
 
 def is_cross_encoder(folder_or_run: str | Path) -> bool:
     """Whether a run, or a folder of an encoder, holds a cross-encoder. Raises UserError when there is no encoder."""
-    return (encoder_folder(folder_or_run) / HEAD_FILE).is_file()
+    return scores_pairs(encoder_folder(folder_or_run))
+
+
+def scores_pairs(folder: Path) -> bool:
+    """Whether the folder holds a cross-encoder: one of ours, of sentence-transformers, or a classifier of transformers.
+
+    Files that say nothing, or are broken, are for who loads them to tell of.
+    """
+    if (folder / HEAD_FILE).is_file():
+        return True
+    if (folder / OWN_FILE).is_file():
+        return False
+    with suppress(UserError):
+        if (folder / MODULES_FILE).is_file():
+            path = folder / PROMPTS_FILE
+            return path.is_file() and Settings.read(path).values.get("model_type") == "CrossEncoder"
+        names = Settings.read(folder / "config.json").values.get("architectures")
+        return isinstance(names, list) and bool(names) and str(names[0]).endswith(CLASSIFIER)
+    return False
+
+
+CLASSIFIER = "ForSequenceClassification"
+"""How transformers ends the name of a class with a head for whole texts, or pairs of them."""
 
 
 def check_files(folder: Path, *, needs_weights: bool, shown: str) -> None:

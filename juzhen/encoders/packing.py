@@ -219,7 +219,8 @@ def _unpacked(states: Float[Tensor, "tokens heads head_dim"], group: Group) -> T
 
 def use_packed_attention(backbone: PreTrainedModel) -> bool:
     """Turns packed attention on where the architecture is known to allow it; says whether it did."""
-    if backbone.config.model_type not in POSITION_OFFSETS:
+    config = backbone.config
+    if config.model_type not in POSITION_OFFSETS or getattr(config, "is_decoder", False):
         return False
     backbone.set_attn_implementation(PACKED)
     return True

@@ -13,7 +13,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.threads import limit_threads
 from juzhen.encoders.first_look import check_vocabulary, find_encoder, read_tokenizer_file
 from juzhen.encoders.layout import Layout
-from juzhen.encoders.locate import HEAD_FILE, encoder_source
+from juzhen.encoders.locate import encoder_source, scores_pairs
 from juzhen.encoders.projection import load_projections
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.settings_file import Settings, told_simply
@@ -61,13 +61,13 @@ def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
         else:
             backbone = from_weights(str(layout.transformer), architecture, local_files_only=True)
         tokenizer = _read_tokenizer(layout.transformer)
-    check_vocabulary(tokenizer.get_vocab(), token_embeddings(backbone).num_embeddings, shown=config.path)
+    check_vocabulary(tokenizer.get_vocab(), len(token_embeddings(backbone).weight), shown=config.path)
     options = {
         "pooling": layout.pooling_for(config.pooling),
         "normalize": bool(layout.normalize) if config.normalize is None else config.normalize,
         "max_length": _max_length(config, layout, backbone, tokenizer),
         "projections": load_projections(
-            layout.projections, width=backbone.config.hidden_size, layer_norm=config.layer_norm
+            layout.projections, width=_state_size(backbone), layer_norm=config.layer_norm
         ),
         "prefix": layout.prefix.configured(config),
     }
@@ -83,7 +83,7 @@ def embedding_size(source: str | Path, *, revision: str | None = None) -> int:
     # Weights, which the start of a training from scratch lacks, are not asked for.
     config = BackboneConfig(path=encoder_source(source), revision=revision, initialize="random")
     found = find_encoder(config)
-    if (found.folder / HEAD_FILE).is_file():
+    if scores_pairs(found.folder):
         raise UserError(f"{source}: holds a cross-encoder, which scores pairs and has no embeddings")
     for folder in found.layout.projections[-1:]:
         layer = Settings.read(folder / "config.json")
@@ -98,6 +98,13 @@ def _read_tokenizer(folder: Path) -> Tokenizer:
         except Exception:
             read_tokenizer_file(folder)  # transformers says no more than which key was not there
             raise
+
+
+def _state_size(backbone: PreTrainedModel) -> int:
+    size = getattr(backbone.config, "hidden_size", None)
+    if not isinstance(size, int):
+        raise UserError(f"{backbone.config.model_type}: this architecture is no encoder of texts alone")
+    return size
 
 
 def _max_length(

@@ -1,11 +1,9 @@
 """From token numbers to one embedding per sentence: transformer → pooling → projections."""
 
 import copy
-import gc
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self, cast
 
 import numpy as np
@@ -33,9 +31,10 @@ from juzhen.encoders.pooling import POOLINGS, READS_FIRST_LAYER, BilinearScore
 from juzhen.encoders.prefix import Prefix
 from juzhen.encoders.projection import OutputLayer
 from juzhen.encoders.prompts import Prompts
-from juzhen.encoders.texts import progress_bar
+from juzhen.encoders.texts import no_garbage_collection, progress_bar
 from juzhen.encoders.token_table import TEXTS_PER_CALL, TokenTable
 
+TYPES = "token_type_ids"
 Places = tuple[int | Tensor, slice | Tensor]
 """Where the states of the tokens are among those that the transformer gives."""
 
@@ -49,7 +48,8 @@ class PooledEncoder(nn.Module):
     dim         size of an embedding
     micro_batch_tokens  tokens that are encoded at a time where gradients are kept; None: all of a batch at once
     pad         number that stands for no token where sentences are padded
-    takes_segments  the backbone is told which of two sentences a token belongs to
+    takes_segments  the backbone can be told which of two sentences a token belongs to
+    gives_segments  it is told that of single sentences, too, because their tokenizer says so
     score_head  what makes a score of two embeddings; None: it is their cosine
     prompts     templates that sentences are read through; None: there are none
     prefix      texts that may stand before a sentence, which sentence-transformers calls prompts
@@ -79,7 +79,9 @@ class PooledEncoder(nn.Module):
         self.micro_batch_tokens: int | None = None
         self._packs = use_packed_attention(backbone)
         use_cheap_dropout(backbone)
-        self.takes_segments = "token_type_ids" in inspect.signature(backbone.forward).parameters
+        self.takes_segments = TYPES in inspect.signature(backbone.forward).parameters
+        # GPT-2 would add the embedding of token 0: of what the model takes, it gets what its own tokenizer gives.
+        self.gives_segments = self.takes_segments and TYPES in tokenizer.model_input_names
         # Models without padding token (GPT-2) never see the number: the mask hides it.
         self.pad: int = tokenizer.pad_token_id or 0
         self.prefix = prefix
@@ -180,7 +182,11 @@ class PooledEncoder(nn.Module):
     ) -> tuple[Float[Tensor, "tokens dim"], Float[Tensor, "sentences dim"]]:
         """What `token_states` and `forward` give, in one pass that takes no heed of `micro_batch_tokens`."""
         layers = self._layers(tokens)
-        return layers[-1], self._finished(self._pooled(layers, tokens), tokens)
+        return layers[-1], self.pooled(layers, tokens)
+
+    def pooled(self, layers: tuple[Tensor, ...], tokens: Tokens) -> Float[Tensor, "sentences dim"]:
+        """The embeddings that states in packed order become, in the order in which sentences were collated."""
+        return self._finished(self._pooled(layers, tokens), tokens)
 
     def at_depths(
         self, tokens: Tokens, depths: Sequence[float]
@@ -249,10 +255,10 @@ class PooledEncoder(nn.Module):
             return packed_inputs(self.backbone, tokens, pad=self.pad), (0, slice(len(tokens.input_ids)))
         input_ids, mask = padded_inputs(tokens, pad=self.pad)
         inputs = {"input_ids": input_ids, "attention_mask": mask}
-        if self.takes_segments:
-            inputs["token_type_ids"] = torch.zeros_like(input_ids)
+        if self.gives_segments or tokens.segments is not None:
+            inputs[TYPES] = types = torch.zeros_like(input_ids)
             if tokens.segments is not None:
-                inputs["token_type_ids"][tokens.places] = tokens.segments
+                types[tokens.places] = tokens.segments
         return inputs, tokens.places
 
     def tokenize(self, texts: Iterable[str], *, progress: bool | None = False) -> TokenTable:
@@ -267,7 +273,7 @@ class PooledEncoder(nn.Module):
         portions: list[TokenTable] = []
         # In portions: the tokenizer keeps far more than the numbers until its call is over.
         with (
-            _no_garbage_collection(),
+            no_garbage_collection(),
             progress_bar("tokenising sentences", len(texts), shown=progress) as advance,
         ):
             for start in range(0, len(texts), TEXTS_PER_CALL):
@@ -304,18 +310,6 @@ class PooledEncoder(nn.Module):
             return self(tokens.to(self.device)).cpu().numpy()
         finally:
             self.train(was_training)
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Keeps Python from looking for cycles, which took a third of the time of tokenising and found none."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def layer_at(depth: float, count: int) -> int:

@@ -22,7 +22,11 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
 }
 """Activation as written in config.json → class. A fixed table: a file must not name code to import."""
 
+IDENTITY = "torch.nn.modules.linear.Identity"
 _WEIGHTS = "model.safetensors"
+
+SCORES = "scores"
+"""What sentence-transformers calls the output of the layer that makes the scores of pairs, in a cross-encoder."""
 
 
 class OutputLayer(nn.Module):
@@ -60,19 +64,30 @@ class OutputLayer(nn.Module):
 
 
 class Projection(OutputLayer):
-    """activation(W x + b); `activation` is a key of ACTIVATIONS."""
+    """activation(W x + b); `activation` is a key of ACTIVATIONS.
+
+    adds_input  the input is added: as it is, or by a matrix of its own where the sizes differ
+    """
 
     kind = "Dense"
 
-    def __init__(self, in_features: int, out_features: int, *, bias: bool, activation: str) -> None:
+    def __init__(
+        self, in_features: int, out_features: int, *, bias: bool, activation: str, adds_input: bool = False
+    ) -> None:
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
         self.linear = nn.Linear(in_features, out_features, bias=bias)
         self.activation_name = activation
         self.activation = ACTIVATIONS[activation]()
+        self.adds_input = adds_input
+        if adds_input and in_features != out_features:
+            self.residual = nn.Linear(in_features, out_features, bias=False)
 
     def forward(self, embeddings: Float[Tensor, "sentences dim"]) -> Float[Tensor, "sentences projected"]:
-        return self.activation(self.linear(embeddings))
+        projected = self.activation(self.linear(embeddings))
+        if not self.adds_input:
+            return projected
+        return projected + (self.residual(embeddings) if hasattr(self, "residual") else embeddings)
 
     def config(self) -> dict[str, Any]:
         return {
@@ -80,7 +95,7 @@ class Projection(OutputLayer):
             "out_features": self.out_features,
             "bias": self.linear.bias is not None,
             "activation_function": self.activation_name,
-        }
+        } | ({"use_residual": True} if self.adds_input else {})
 
     @classmethod
     def load(cls, folder: Path) -> Self:
@@ -92,15 +107,17 @@ class Projection(OutputLayer):
             raise UserError(
                 f"{folder}: activation {activation!r} is not supported; {nearest(activation, ACTIVATIONS)}"
             )
-        inputs = {
+        source, target = (
             str(config.get(key) or "sentence_embedding")
             for key in ("module_input_name", "module_output_name")
-        }
-        if config.get("use_residual") or inputs != {"sentence_embedding"}:
+        )
+        if source != "sentence_embedding" or target not in (source, SCORES):
             raise UserError(f"{folder}: only plain Dense layers over the sentence embedding are supported")
         sizes = [settings.get(key, int) for key in ("in_features", "out_features")]
-        bias = settings.get("bias", bool, default=True)
-        return cls._filled(folder, *sizes, bias=bias, activation=activation)
+        bias, adds_input = (
+            settings.get(key, bool, default=key == "bias") for key in ("bias", "use_residual")
+        )
+        return cls._filled(folder, *sizes, bias=bias, activation=activation, adds_input=adds_input)
 
 
 class OutputNorm(OutputLayer):

@@ -13,12 +13,13 @@ from juzhen.core.columns import as_pairs, as_text_list, as_texts
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
 from juzhen.encoders.embedding_cache import EmbeddingCache
-from juzhen.encoders.locate import HEAD_FILE, encoder_source
+from juzhen.encoders.locate import encoder_source, scores_pairs
 from juzhen.encoders.parts import Parts, read_parts
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import BilinearScore, pair_scores, sides, unit
 from juzhen.encoders.prefix import TEMPLATES, prompt_refused
 from juzhen.encoders.prompts import Prompts
+from juzhen.encoders.proof import prove
 from juzhen.encoders.search import ApproximateIndex, Hit, check_top_k, exact_search, in_order
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.template_encoder import TemplateEncoder
@@ -66,7 +67,7 @@ class SentenceEncoder(PooledEncoder):
         """
         config = BackboneConfig(path=encoder_source(source), revision=revision, initialize="pretrained")
         parts = read_parts(config, seed=0)
-        if parts.folder is not None and (parts.folder / HEAD_FILE).is_file():
+        if parts.folder is not None and scores_pairs(parts.folder):
             raise UserError(
                 f"{source}: holds a cross-encoder, which scores pairs and has no embeddings: CrossEncoder.load(…). In "
                 "a job: model=crossencoder init_from=<this>; its transformer alone is backbone=local "
@@ -83,6 +84,8 @@ class SentenceEncoder(PooledEncoder):
     def of(parts: Parts) -> "SentenceEncoder":
         """The encoder that is made of `parts`; a PromptEncoder where they hold templates."""
         encoder = SentenceEncoder(parts.backbone, parts.tokenizer, **parts.options)
+        if not encoder._packs:  # tests prove those that are packed
+            prove(encoder)
         if parts.prompts is not None:
             encoder = PromptEncoder.around(encoder, parts.prompts)
         if parts.folder is not None:

@@ -24,6 +24,7 @@ DROPOUTS = (
     "embedding_dropout",
     "mlp_dropout",
     "dropout",
+    "dropout_rate",
 )
 """What architectures call the dropout of their layers; those of classification heads are not here."""
 
@@ -40,9 +41,10 @@ def read_architecture(folder: Path, *, dropout: float | None) -> PretrainedConfi
         ) from error
     # How layers are computed is ours to choose: a name of the hub here would fetch code from there and run it.
     architecture._attn_implementation_internal = architecture._experts_implementation_internal = None
-    if architecture.is_encoder_decoder:
+    if has_decoder(architecture) and model_class(architecture) is None:
         raise UserError(
-            f"{folder}: {architecture.model_type} is an encoder with decoder; expected an encoder"
+            f"{folder}: {architecture.model_type} is an encoder with decoder, and transformers has no class of its "
+            "encoder alone, as it has of T5; expected an encoder"
         )
     if dropout is not None:
         _set_dropout(architecture, dropout)
@@ -62,24 +64,44 @@ def _set_dropout(architecture: PretrainedConfig, dropout: float) -> None:
         setattr(architecture, name, dropout)
 
 
+def model_class(architecture: PretrainedConfig) -> Any:
+    """The class of transformers that makes token states of texts; of an encoder with decoder that of the encoder.
+
+    None where transformers has no such class.
+    """
+    listed: Any = AutoModel._model_mapping.get(type(architecture), None)
+    listed = listed[0] if isinstance(listed, tuple | list) else listed
+    if listed is None or not has_decoder(architecture):
+        return listed
+    return getattr(transformers, f"{listed.__name__.removesuffix('Model')}EncoderModel", None)
+
+
+def has_decoder(architecture: PretrainedConfig) -> bool:
+    """Whether a decoder belongs to the architecture, although a folder may hold the encoder alone."""
+    names = architecture.architectures or [""]
+    return architecture.is_encoder_decoder or names[0].endswith("EncoderModel")
+
+
 def _without_pooler(architecture: PretrainedConfig) -> dict[str, bool]:
     """Arguments that leave BERT's pooler out: we do our own pooling, and unused weights upset DDP."""
-    found: Any = AutoModel._model_mapping[type(architecture)]
-    model_class = found[0] if isinstance(found, tuple | list) else found
-    takes = "add_pooling_layer" in inspect.signature(model_class.__init__).parameters
+    built = model_class(architecture)
+    takes = built is not None and "add_pooling_layer" in inspect.signature(built.__init__).parameters
     return {"add_pooling_layer": False} if takes else {}
 
 
 def from_scratch(architecture: PretrainedConfig, *, shown: str) -> PreTrainedModel:
     """A model with random weights. Raises UserError for a config.json that describes none; `shown` names its folder."""
     with told_simply(f"{shown}: config.json describes no model that can be built"):
+        if has_decoder(architecture):
+            return model_class(architecture)._from_config(architecture, dtype=torch.float32)
         return AutoModel.from_config(architecture, dtype=torch.float32, **_without_pooler(architecture))
 
 
 def from_weights(source: str, architecture: PretrainedConfig, **options: object) -> PreTrainedModel:
     """A model with the weights of a folder or of the hub. Raises UserError where these are not those of its config."""
     with told_simply(f"{source}: the weights do not load"):
-        backbone, report = AutoModel.from_pretrained(
+        built = model_class(architecture) if has_decoder(architecture) else AutoModel
+        backbone, report = built.from_pretrained(
             source,
             config=architecture,
             use_safetensors=True,
@@ -141,8 +163,12 @@ def _require_all_layers(source: str, backbone: nn.Module, unexpected: Iterable[s
 
 
 def token_embeddings(backbone: PreTrainedModel) -> nn.Embedding:
-    """The table of tokens; every encoder of transformers has one."""
-    return cast(nn.Embedding, backbone.get_input_embeddings())
+    """The table of tokens. Raises UserError for a model without one, which reads no texts."""
+    with told_simply(f"{backbone.config.model_type}: this architecture has no table of tokens"):
+        table: Any = backbone.get_input_embeddings()
+        if getattr(table, "weight", None) is None or table.weight.dim() != 2:
+            raise UserError(f"{backbone.config.model_type}: this architecture reads no texts")
+    return cast(nn.Embedding, table)
 
 
 @contextmanager

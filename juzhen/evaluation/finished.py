@@ -12,7 +12,7 @@ from juzhen.core.result import RESULT_FILE, STAGES, Result
 from juzhen.core.weights import weights_digest
 from juzhen.core.whole import KEPT_ASIDE
 from juzhen.data.files import has_split
-from juzhen.encoders.locate import ENCODER_FOLDER, HEAD_FILE
+from juzhen.encoders.locate import ENCODER_FOLDER, scores_pairs
 
 Descriptions = dict[str, dict[str, Any]]
 """Dataset key → a DatasetConfig as plain containers."""
@@ -35,7 +35,7 @@ class FinishedRun:
 
     @property
     def is_cross_encoder(self) -> bool:
-        return (self.encoder / HEAD_FILE).is_file()
+        return scores_pairs(self.encoder)
 
     def earlier(self, index: int) -> "FinishedRun":
         """An earlier stage of the same curriculum. Raises UserError when it is gone."""

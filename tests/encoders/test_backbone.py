@@ -164,7 +164,8 @@ def test_a_dense_layer_is_applied(folder, load):
     ("config", "message"),
     [
         ({"activation_function": "os.system"}, "activation 'os.system' is not supported"),
-        ({"use_residual": True}, "only plain Dense"),
+        ({"use_residual": "x"}, "use_residual is 'x', expected true or false"),
+        ({"module_output_name": "token_embeddings"}, "only plain Dense"),
         ({"module_input_name": "token_embeddings"}, "only plain Dense"),
     ],
 )

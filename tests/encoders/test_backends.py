@@ -59,7 +59,7 @@ def opened(graph, monkeypatch):
     """Opens ONNX back ends for the encoder of `graph`, without exporting it again."""
     from juzhen.backends import onnx_backend
 
-    monkeypatch.setattr(onnx_backend, "_export", lambda module, path: shutil.copy(graph[1], path))
+    monkeypatch.setattr(onnx_backend, "_export", lambda module, path, outputs: shutil.copy(graph[1], path))
     return lambda name, encoder=graph[0]: open_backend(encoder, name)
 
 

@@ -3,11 +3,12 @@ import os
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
 from juzhen.core.errors import UserError
 from juzhen.encoders import load_encoder, save_encoder
-from juzhen.encoders.pooling import POOLINGS
+from juzhen.encoders.pooling import POOLINGS, BilinearScore
 from juzhen.encoders.projection import Projection
 
 TEXTS = ["今天天气很好吗", "我", "你他们是的在不了有和人"]
@@ -65,7 +66,8 @@ def test_a_layer_norm_is_last_but_for_the_length_and_survives(bert_folder, load,
         found = encoder(tokens)
     torch.testing.assert_close(found, nn.functional.normalize(expected).float(), rtol=1e-5, atol=1e-6)
     saved = save_encoder(encoder, tmp_path / "bundle", card=CARD)
-    assert (saved / "2_LayerNorm" / "model.safetensors").is_file()
+    place = {"mean": "2_LayerNorm", "first_last": "3_LayerNorm"}[pooling]
+    assert (saved / place / "model.safetensors").is_file()
     again = load_encoder(saved)
     first, second = (one.encode(TEXTS, batch_tokens=64, progress=False) for one in (encoder, again))
     assert first.tobytes() == second.tobytes()
@@ -87,9 +89,11 @@ def test_projections_survive(bert_folder, load, tmp_path):
 
 def test_a_folder_from_before_keys_were_renamed_is_read(bert_folder, load, tmp_path):
     folder = save_encoder(load(bert_folder, pooling="first_last", normalize=True), tmp_path / "b", card=CARD)
-    own = folder / "juzhen.json"
-    own.write_text(own.read_text(encoding="utf-8").replace("normalize", "normalise"), encoding="utf-8")
-    assert load_encoder(folder).normalize
+    (folder / "modules.json").unlink()
+    own = {"pooling": "first_last", "normalise": True, "max_length": 32, "projections": []}
+    (folder / "juzhen.json").write_text(json.dumps(own), encoding="utf-8")
+    again = load_encoder(folder)
+    assert (again.normalize, again.pooling) == (True, "first_last")
 
 
 def test_the_layout_is_sentence_transformers(bert_folder, load, tmp_path):
@@ -106,13 +110,27 @@ def test_the_layout_is_sentence_transformers(bert_folder, load, tmp_path):
     assert not list(folder.rglob("*.bin"))
 
 
-def test_a_pooling_that_others_lack_is_not_passed_off_as_another(bert_folder, load, tmp_path):
+def test_first_last_is_written_as_the_mean_of_weighted_layers(bert_folder, load, tmp_path):
     folder = save_encoder(load(bert_folder, pooling="first_last"), tmp_path / "b", card=CARD)
-    assert not (folder / "modules.json").exists()
+    modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+    kinds = [module["type"].rpartition(".")[2] for module in modules]
+    assert kinds == ["Transformer", "WeightedLayerPooling", "Pooling"]
+    assert load_file(folder / modules[1]["path"] / "model.safetensors")["layer_weights"].tolist() == [1, 1]
+
+
+def test_what_others_cannot_compute_is_not_passed_off_as_something_else(bert_folder, load, tmp_path):
+    encoder = load(bert_folder)
+    encoder.score_head = BilinearScore(32)
+    folder = save_encoder(encoder, tmp_path / "b", card=CARD)
+    assert (
+        json.loads((folder / "modules.json").read_text(encoding="utf-8"))[0]["type"]
+        == "juzhen.SentenceEncoder"
+    )
     assert not (folder / "1_Pooling").exists()
     card = (folder / "README.md").read_text(encoding="utf-8")
-    assert "no `modules.json`" in card
+    assert "stops at the `modules.json`" in card
     assert "library_name" not in card
+    assert load_encoder(folder).score_head is not None
 
 
 def test_the_card_states_the_facts(bert_folder, load, tmp_path):

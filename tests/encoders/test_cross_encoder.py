@@ -13,6 +13,7 @@ from juzhen.encoders import load_backbone
 from juzhen.encoders.bundle import save_cross_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder, similarity
 from juzhen.encoders.cross_encoder_input import CrossEncoderCollator, PairTemplate, pack_joint
+from juzhen.encoders.first_look import marks_segments
 from juzhen.encoders.locate import is_cross_encoder
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.token_table import TokenTable
@@ -114,6 +115,19 @@ def test_segments_matter_and_are_those_of_the_second_sentence(bert_folder, joint
     assert plain.join(*tables(plain)).segments is None
     assert set(tokens.segments.tolist()) == {0, 1}
     assert (marked(tokens) - plain(plain.join(*tables(plain)))).abs().max() > 1e-3
+
+
+def test_segments_that_a_tokenizer_lacks_are_refused_where_they_are_asked_for(joint, project_root):
+    mini = project_root / "juzhen" / "builtin" / "mini_zh"
+    encoder = joint(mini, max_length=32)
+    assert not encoder.segments
+    encoder.set(pooling=None, segments=None, symmetric=None)
+    with pytest.raises(
+        UserError, match=r"model\.segments=true: this encoder, or its tokenizer, does not tell"
+    ):
+        encoder.set(pooling=None, segments=True, symmetric=None)
+    assert not marks_segments(BackboneConfig(path=str(mini)), start=None)
+    assert marks_segments(BackboneConfig(path=str(mini.parent / "encoder")), start=None)
 
 
 def test_micro_batches_keep_their_segments_and_give_the_same_gradients(bert_folder, joint):

@@ -92,7 +92,7 @@ BROKEN = {
         f"config.json: {UNREADABLE}: .*hidden_size",
     ),
     "encoder with decoder": (
-        written("config.json", '{"model_type": "t5", "is_encoder_decoder": true}'),
+        written("config.json", '{"model_type": "bart", "is_encoder_decoder": true}'),
         None,
         "encoder with decoder",
     ),

@@ -1,5 +1,7 @@
 """Halved encoders: half the bytes, nearly the same embeddings, and the one given is left alone."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -26,6 +28,9 @@ def test_half_the_bytes_and_nearly_the_same_embeddings(bert_folder, load, tmp_pa
     np.testing.assert_allclose(embeddings(again), embeddings(encoder), atol=1e-2)
     assert not np.array_equal(embeddings(again), embeddings(encoder))
     assert "moved by at most" in capsys.readouterr().out
+    # sentence-transformers would else compute in the precision of the file.
+    about = json.loads((tmp_path / "half" / "sentence_bert_config.json").read_text())
+    assert about["model_args"] == {"torch_dtype": "float32"}
     assert (tmp_path / "half" / "README.md").read_text(encoding="utf-8").count("# small") == 1
 
 

@@ -10,7 +10,9 @@ from torch import nn
 
 from juzhen.backends import require_packages
 from juzhen.backends.names import BackendName
+from juzhen.backends.padded import PaddedEncoder
 from juzhen.calibration.run_scores import ScoredRun
+from juzhen.cli import encode, export, student
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
@@ -110,6 +112,45 @@ def test_it_is_what_evaluation_predict_and_analysis_score_by(run, tmp_path, caps
     np.testing.assert_allclose(written[: len(expected)], expected, atol=1e-5)
 
 
+def test_verbs_say_what_they_leave_out(run, tmp_path, capsys):
+    (tmp_path / "texts.txt").write_text("今天天气\n我\n", encoding="utf-8")
+    encode.run(run, tmp_path / "texts.txt")
+    assert "scored by uᵀWv and not by the cosine" in capsys.readouterr().err
+    student.run(run, tmp_path / "student", layers=1)
+    assert "form uᵀWv is left out" in capsys.readouterr().out
+
+
+def test_a_teacher_whose_score_is_no_cosine_is_refused(run, tmp_path, tiny_backbone):
+    with pytest.raises(UserError, match=r"scored by a learnt form uᵀWv, .*model.score=cosine"):
+        run_job(tmp_path, tiny_backbone, "model=distill", "loss=distill_mse", f"model.teacher={run}")
+
+
+def test_the_padded_form_gives_what_makes_the_score(run):
+    encoder, pair = load_encoder(run).eval(), ("今天天气很好", "我 你")
+    ids = [torch.tensor([encoder.tokenizer(text)["input_ids"]]) for text in pair]
+    padded = PaddedEncoder(load_encoder(run).eval())
+    with torch.no_grad():
+        (_, first), (second, _) = (padded(one, torch.ones_like(one)) for one in ids)
+    found = (first * nn.functional.normalize(second, dim=-1)).sum()
+    assert found.item() == pytest.approx(float(encoder.score(pair)), abs=1e-5)
+
+
+@pytest.mark.slow
+def test_a_graph_has_what_makes_the_score(run, tmp_path, capsys):
+    ort = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    export.run(run, tmp_path / "form.onnx")
+    assert "multiply the second output, firsts" in capsys.readouterr().out
+    encoder, pair = load_encoder(run).eval(), ("今天天气很好", "我 你")
+    graph, outputs = ort.InferenceSession(tmp_path / "form.onnx"), []
+    for text in pair:
+        ids = np.asarray([encoder.tokenizer(text)["input_ids"]])
+        outputs.append(graph.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)}))
+    (_, first), (second, _) = outputs
+    found = float(first[0] @ second[0] / np.linalg.norm(second[0]))
+    assert found == pytest.approx(float(encoder.score(pair)), abs=1e-5)
+
+
 @pytest.mark.slow
 def test_a_run_that_starts_from_it_scores_by_it_or_leaves_it_out(run, tmp_path, tiny_backbone):
     words = ("dataset=[]", "suite=demo", "evaluation.splits=[dev]", f"init_from={run}")
@@ -179,7 +220,7 @@ def test_two_forms_over_one_encoder_are_two_runs_to_start_from(run, tmp_path):
 def test_what_is_built_from_such_an_encoder(run, tmp_path):
     encoder = load_encoder(run)
     card = (run / "encoder" / "README.md").read_text(encoding="utf-8")
-    assert "sentence-transformers\nknows nothing of score.safetensors" in card
+    assert "W is in score.safetensors,\nwhich `juzhen score` reads" in card
     assert torch.equal(with_layers(encoder, 3, seed=0).score_head.form, encoder.score_head.form)
     (run / "encoder" / SCORE_FILE).rename(tmp_path / "kept")
     try:

@@ -6,7 +6,7 @@ import pytest
 from report_fixture import report_of
 
 from juzhen.core.markup import in_markdown
-from juzhen.encoders.bundle import fact_table
+from juzhen.encoders.model_card import fact_table
 from juzhen.report.compare import compare
 from juzhen.report.comparison import comparison_markdown
 from juzhen.report.figures import load_published

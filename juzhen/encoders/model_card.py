@@ -1,0 +1,124 @@
+"""The README of a saved encoder: what it is, how it is used, and the facts of its training."""
+
+from typing import Any
+
+from juzhen.core.markup import in_markdown
+from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.locate import SCORE_FILE
+from juzhen.encoders.pooled_encoder import PooledEncoder
+
+_FRONT_MATTER = """---
+library_name: sentence-transformers
+pipeline_tag: sentence-similarity
+tags: [sentence-similarity, feature-extraction, juzhen]
+---
+"""
+
+_USE = {
+    True: """```python
+from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("<this folder>")
+embeddings = model.encode(["今天天气很好", "今天是个好天气"])
+```
+""",
+    False: """sentence-transformers cannot compute it, and stops at the `modules.json`; load it with juzhen:
+
+```python
+from juzhen import SentenceEncoder
+
+encoder = SentenceEncoder.load("<this folder>")
+embeddings = encoder.encode(["今天天气很好", "今天是个好天气"])
+```
+""",
+}
+
+_SCORE = f"""
+These are the embeddings alone. A pair was trained to be scored by uᵀWv and not by the cosine: W is in {SCORE_FILE},
+which `juzhen score` reads, and `SentenceEncoder.load("<this folder>").score(pairs)`. For other programs, set
+`encoder.score_head = None` and save it anew with `juzhen.encoders.save_encoder`: what is left is the cosine.
+"""
+
+_USE_CROSS = """```python
+from juzhen import CrossEncoder
+
+encoder = CrossEncoder.load("<this folder>")
+scores = encoder.score([("今天天气很好", "今天是个好天气")])
+```
+"""
+
+_USE_CROSS_ELSEWHERE = {
+    False: """
+sentence-transformers 6 gives the same numbers, the logits: `CrossEncoder("<this folder>").predict(pairs)`. Older
+versions put a new head of random weights over the transformer; do not use them.
+""",
+    True: """
+A score is the mean of both orders of a pair. sentence-transformers cannot compute that, and stops at `modules.json`.
+""",
+}
+
+
+def model_card(encoder: PooledEncoder, facts: dict[str, Any], *, loads_elsewhere: bool) -> str:
+    """Markdown: what the encoder is, how to load it, and the facts as tables.
+
+    facts            `name` is the title; values that are dicts become sections of their own
+    loads_elsewhere  whether sentence-transformers can load the folder
+    """
+    facts = dict(facts)
+    title = facts.pop("name", "Sentence encoder")
+    own = {
+        "architecture": encoder.backbone.config.model_type,
+        "pooling": encoder.pooling,
+        "normalized": "yes" if encoder.normalize else "no",
+        "dimensions": encoder.dim,
+        "tokens at most": encoder.max_length,
+    }
+    own |= {"prompt": f"{encoder.prompt!r} before every sentence"} if encoder.prompt else {}
+    own |= {"score": f"uᵀWv of embeddings of length 1, W in {SCORE_FILE}"} if encoder.score_head else {}
+    if encoder.prompts is not None:
+        prompts = encoder.prompts.as_dict().items()
+        facts |= {"templates": {key: value for key, value in prompts if value is not None}}
+    plain = {key: value for key, value in facts.items() if not isinstance(value, dict)}
+    sections = {key: value for key, value in facts.items() if isinstance(value, dict)}
+    parts = [
+        _FRONT_MATTER if loads_elsewhere else "",
+        f"# {in_markdown(title)}\n\nA sentence encoder trained with juzhen.\n\n",
+        fact_table(own | plain),
+        f"\n## Use\n\n{_USE[loads_elsewhere]}",
+        _SCORE if encoder.score_head else "",
+        *(
+            f"\n## {in_markdown(_words(name)).capitalize()}\n\n{fact_table(rows)}"
+            for name, rows in sections.items()
+        ),
+    ]
+    return "".join(parts)
+
+
+def pair_card(encoder: CrossEncoder, settings: dict[str, Any], facts: dict[str, Any]) -> str:
+    """Markdown of a cross-encoder; arguments as of `model_card`, and what its settings file says."""
+    facts = dict(facts)
+    title = facts.pop("name", "Cross-encoder")
+    own = {"architecture": encoder.backbone.config.model_type} | settings
+    own["tokens at most"] = encoder.inner.max_length
+    text = f"# {in_markdown(title)}\n\nA cross-encoder trained with juzhen: it scores pairs of sentences.\n\n"
+    return (
+        text + fact_table(own | facts) + f"\n## Use\n\n{_USE_CROSS}{_USE_CROSS_ELSEWHERE[encoder.symmetric]}"
+    )
+
+
+def fact_table(rows: dict[str, Any]) -> str:
+    """A Markdown table of two columns without headings."""
+    lines = [f"| {in_markdown(_words(key))} | {in_markdown(_cell(value))} |" for key, value in rows.items()]
+    return "\n".join(["| | |", "|---|---|", *lines]) + "\n"
+
+
+def _words(key: str) -> str:
+    return str(key).replace("_", " ")
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_cell, value))
+    return "–" if value is None else str(value)

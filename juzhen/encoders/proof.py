@@ -1,0 +1,104 @@
+"""The proof that an encoder gives what transformers gives for each text alone, whatever is encoded beside it."""
+
+import inspect
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from juzhen.core.errors import UserError
+from juzhen.encoders.pooled_encoder import PooledEncoder
+from juzhen.encoders.pooling import READS_FIRST_LAYER
+from juzhen.encoders.settings_file import told_simply
+
+TEXTS = (
+    "我",
+    "今天天气很好",
+    "A dog.",
+    "Two dogs run through the tall grass near a river, and a third one sleeps.",
+)
+
+MOST_DIFFERENCE = 1e-4
+"""A token's states may differ by this share of their length: rounding is a hundredth of it."""
+
+
+@torch.no_grad()
+def layers_alone(encoder: PooledEncoder, text: str) -> tuple[Float[Tensor, "tokens dim"], ...]:
+    """States of one text as transformers computes them: what the tokenizer gives, as far as `forward` takes it.
+
+    Of the last layer, and before it those of the first where the pooling reads it.
+    """
+    inputs = encoder.tokenizer(
+        encoder.prompted([text]), truncation=True, max_length=encoder.max_length, return_tensors="pt"
+    )
+    taken = inspect.signature(encoder.backbone.forward).parameters
+    needs_first = encoder.pooling in READS_FIRST_LAYER
+    options = {"output_hidden_states": True} if needs_first else {}
+    output = encoder.backbone(**{name: one for name, one in inputs.items() if name in taken}, **options)
+    last = output.last_hidden_state[0]
+    return (output.hidden_states[1][0], last) if needs_first and len(output.hidden_states) > 2 else (last,)
+
+
+@torch.no_grad()
+def embedding_alone(encoder: PooledEncoder, text: str) -> Float[Tensor, "dim"]:
+    """The embedding that those states are pooled to."""
+    tokens = encoder.collate(encoder.tokenize([text]))
+    return encoder.pooled(layers_alone(encoder, text), tokens)[0]
+
+
+@torch.no_grad()
+def states_together(encoder: PooledEncoder, texts: Sequence[str]) -> list[Float[Tensor, "tokens dim"]]:
+    """Last states of each text as this encoder computes them in one batch."""
+    tokens = encoder.collate(encoder.tokenize(texts))
+    states = encoder.token_states(tokens).split(tokens.lengths.tolist())
+    return [states[place] for place in tokens.inverse_permutation.tolist()]
+
+
+def prove(encoder: PooledEncoder) -> None:
+    """Raises UserError for an architecture whose states of a text depend on the batch, or that reads no plain text."""
+    config, was_training = encoder.backbone.config, encoder.training
+    family = config.model_type
+    if getattr(config, "attention_type", None) == "block_sparse":
+        raise UserError(
+            f"{family}: its sparse attention looks at places that depend on the length of the batch; set "
+            '"attention_type": "original_full" in config.json, or choose another encoder'
+        )
+    encoder.eval()
+    try:
+        with (
+            told_simply(f"{family}: this architecture does not read texts as an encoder of sentences does"),
+            torch.random.fork_rng(devices=[]),
+        ):
+            texts = [text for text in TEXTS if encoder.tokenizer(text)["input_ids"]]  # some know no 我
+            alone = [layers_alone(encoder, text)[-1] for text in texts]
+            if {one.shape[1:] for one in alone} != {(config.hidden_size,)}:
+                raise UserError(
+                    f"{family}: its states do not have the {config.hidden_size} numbers of its config.json"
+                )
+            pairs = zip(states_together(encoder, texts), alone, strict=True)
+            apart = max(float(((a - b).norm(dim=-1) / b.norm(dim=-1)).max()) for a, b in pairs)
+    finally:
+        encoder.train(was_training)
+    if not apart <= MOST_DIFFERENCE:
+        raise UserError(
+            f"{family}: transformers gives a text other states beside longer ones than alone (they differ by "
+            f"{apart:.2g} of their length), so that embeddings would depend on the batch; choose another encoder"
+        )
+
+
+@torch.no_grad()
+def layers_that_add_up(encoder: PooledEncoder) -> int | None:
+    """Layers whose states transformers hands out, the last ones those of `last_hidden_state`; None: these differ.
+
+    Some models normalize their last states once more.
+    """
+    was_training = encoder.training
+    encoder.eval()
+    try:
+        ids = torch.tensor([encoder.tokenizer(TEXTS[-1])["input_ids"][: encoder.max_length]])
+        output = encoder.backbone(input_ids=ids.to(encoder.device), output_hidden_states=True)
+    finally:
+        encoder.train(was_training)
+    states = output.hidden_states
+    return len(states) - 1 if torch.equal(states[-1], output.last_hidden_state) else None
