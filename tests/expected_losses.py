@@ -47,6 +47,7 @@ EXPECTED = {
         "cosent": (27.34658461, "graded 0/1 nli"),
         "cosent_adaptive": (78.58540003, "graded 0/1 nli"),
         "cosent_bce": (9.30295662, "graded 0/1"),
+        "cosent_extremes": (27.34658461, "graded 0/1 nli"),
         "cosent_layers": (46.72313522, "graded 0/1 nli"),
         "cosent_sampled": (27.81653591, "graded 0/1 nli"),
         "cosent_softmax": (24.80958418, "0/1 nli"),

@@ -25,6 +25,8 @@ from .cosent import cosent as cosent
 from .cosent_adaptive import CoSENTAdaptive as CoSENTAdaptive
 from .cosent_bce import CoSENTAndBCE as CoSENTAndBCE
 from .cosent_bce import cosent_and_entropy as cosent_and_entropy
+from .cosent_extremes import CoSENTExtremes as CoSENTExtremes
+from .cosent_extremes import cosent_extremes as cosent_extremes
 from .cosent_layers import CoSENTLayers as CoSENTLayers
 from .cosent_layers import cosent_of_layers as cosent_of_layers
 from .cosent_sampled import CoSENTSampled as CoSENTSampled

@@ -112,7 +112,15 @@ Maker = Callable[[], Example]
 FAMILIES: dict[str, tuple[Maker, tuple[str, ...]]] = {
     "order": (
         grades,
-        ("cosent", "cosent_weighted", "cosent_adaptive", "cosent_sampled", "cosent_layers", "margin_ranking"),
+        (
+            "cosent",
+            "cosent_weighted",
+            "cosent_adaptive",
+            "cosent_sampled",
+            "cosent_extremes",
+            "cosent_layers",
+            "margin_ranking",
+        ),
     ),
     "values": (grades, ("cosine", "mse", "mse_signed", "huber", "quantile")),
     "labels": (
