@@ -29,7 +29,8 @@ class LossGradient(pl.Callback):
     embeddings of any length, since cosines do not change with it.) Of CoSENT and its like (`Loss.compares`), the length
     is told to leave the range; a mean over rows pulls 1/√rows as hard, and has no range of its own.
 
-    It is read at the steps that are logged (`logger.every_steps`): there the gradient is kept and leaves the device.
+    It is read at the steps that are logged (`logger.every_steps`) and compare something: there the gradient is kept and
+    leaves the device.
 
     low, high  lengths between which there is no warning
     """
@@ -47,6 +48,7 @@ class LossGradient(pl.Callback):
     ) -> None:
         # The step whose values Lightning logs.
         is_due = (trainer.global_step + 1) % trainer.log_every_n_steps == 0
+        is_due &= batch.compares  # else the gradient is 0, and says nothing of the temperature
         self._task = batch.task if is_due else None
         pl_module.watched = [] if is_due else None
 

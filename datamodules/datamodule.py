@@ -110,7 +110,9 @@ class _Rows(Dataset):
 
     def __getitem__(self, chosen: BatchRows | np.ndarray) -> Batch:
         if isinstance(chosen, BatchRows):
-            return self.collate.training_batch(self.tables[chosen.task], chosen.rows, index=chosen.number)
+            batch = self.collate.training_batch(self.tables[chosen.task], chosen.rows, index=chosen.number)
+            batch.compares = chosen.compares
+            return batch
         return self.collate(self.tables[""], chosen)
 
 

@@ -1,14 +1,14 @@
-"""The outermost layer of a job: mistakes of the user end in plain words and exit status 2."""
+"""The outermost layer of a job: whatever is raised ends in one line and an exit status."""
 
 import functools
 import os
 import sys
 from collections.abc import Callable
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
-from juzhen.cli.program import FULL_ERROR
-from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS, MISTAKE_STATUS, UserError, print_error
+from juzhen.core.answer import FULL_ERROR, answer
 from juzhen.core.secrets import hide_in_logs
 
 _wanted: ContextVar[str | None] = ContextVar("wanted")
@@ -16,7 +16,7 @@ _wanted: ContextVar[str | None] = ContextVar("wanted")
 
 
 def run_cli(main: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, with every UserError printed as `error: …` on stderr and exit status 2.
+    """The same function, with whatever it raises told by `juzhen.core.answer`, in one line on stderr.
 
     It goes around the whole program, and around the task inside of @hydra.main, so that Hydra does not speak before
     the error does; of several jobs in one process the others are still run, and Hydra says which one it was. With
@@ -33,14 +33,12 @@ def run_cli(main: Callable[..., Any]) -> Callable[..., Any]:
         hide_in_logs()
         try:
             return main(*arguments, **options)
-        except UserError as error:
+        except KeyboardInterrupt as error:
+            raise SystemExit(answer(error)) from None
+        except Exception as error:
             if wanted == "1" or (is_inner and _is_one_of_several()):
                 raise
-            print_error(error)
-            raise SystemExit(MISTAKE_STATUS) from None
-        except KeyboardInterrupt:
-            print(INTERRUPTED, file=sys.stderr)
-            raise SystemExit(INTERRUPTED_STATUS) from None
+            raise SystemExit(answer(error, Path(sys.argv[0]).name)) from None
         finally:
             _wanted.reset(before)
             if not is_inner:

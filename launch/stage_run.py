@@ -40,6 +40,7 @@ from launch.run_folder import require_free_space
 from launch.stage_store import StageEntry, share_files
 from lightning_modules.base import SentenceModule
 from lightning_modules.chosen_losses import Match
+from lightning_modules.comparisons import comparisons
 from lightning_modules.matching import build_losses
 
 log = logging.getLogger(__name__)
@@ -96,6 +97,8 @@ class StageRun:
         self.data = data = SentenceDataModule(self.rows, stage, job=job)
         self.module = module = self._build_module()
         data.serve(module.collate, module.plan)
+        if module.input_kind is None:  # what is made of texts is not known by their rows
+            data.stream.comparisons = comparisons(data, module.losses)
         self.trainer = trainer = build_trainer(
             job,
             data,

@@ -148,7 +148,7 @@ def _numbers(ranking: "RankingSet", found: "list[Stage]") -> dict[str, Any]:
         "depths": [
             {
                 "depth": one.depth,
-                "scores": {metric: asdict(score) for metric, score in one.scores.items()},
+                "scores": {metric: score.as_dict() for metric, score in one.scores.items()},
                 "milliseconds": one.milliseconds.round(3).tolist(),
             }
             for one in found

@@ -74,6 +74,7 @@ class SentenceModule(pl.LightningModule):
         self.gradient_norms: deque[Tensor] = deque(maxlen=NORMS_KEPT)
         self.watched: list[tuple[Tensor, bool]] | None = None
         self._batch_index = 0
+        self._compares = False
         self._outputs: list[tuple[np.ndarray, np.ndarray]] = []
         self._validated: tuple[int, np.ndarray] | None = None
 
@@ -152,6 +153,7 @@ class SentenceModule(pl.LightningModule):
 
     def on_train_batch_start(self, batch: Batch, index: int) -> None:
         self._batch_index = index
+        self._compares |= batch.compares
         seed_draws(self, index, alike=False)
 
     def training_step(self, batch: Batch, index: int) -> Float[Tensor, ""]:
@@ -228,9 +230,17 @@ class SentenceModule(pl.LightningModule):
         schedule = build_schedule(optimizer, self.job.optimizer, **steps)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Of batches that compare nothing, gradients are 0: without any, momentum and decay move no weight either."""
+        if not self._compares:
+            optimizer.zero_grad()
+
     def configure_gradient_clipping(
         self, optimizer: torch.optim.Optimizer, *unused: object, **more: object
     ) -> None:
+        compares, self._compares = self._compares, False
+        if not compares:
+            return
         # Lightning refuses to clip for any fused optimizer under autocast, with or without loss scaling.
         if self.job.optimizer.clip_norm is not None:
             norm = torch.nn.utils.clip_grad_norm_(self.parameters(), self.job.optimizer.clip_norm)

@@ -92,18 +92,33 @@ def _for_the_rows(
 ) -> tuple[Kind, Mapping[str, Any]]:
     """Kind that rows are read as, which is what the loss is fed, and the loss."""
     kind = Kind(dataset.kind)
-    gives = dataset.view or kind
-    if "_target_" not in losses and gives not in losses:
-        raise UserError(
-            f"loss=by_kind names no loss for {gives}, which {name} gives; "
-            f"it has {', '.join(losses)}. Choose one: loss=<name>, one of {', '.join(_losses_on_file())}."
-        )
-    chosen = losses if "_target_" in losses else losses[gives]
+    chosen = losses if "_target_" in losses else _of_kind(name, dataset, losses, model)
     target, on_file = declared(chosen["_target_"]), _losses_on_file(model.provides)
     if target.consumes not in model.provides:
         raise UserError(_unreadable(name_of(chosen), target.consumes, kind, model))
     how = {"wanted": dataset.view, "alternatives": on_file}
     return choose_view(name, kind, name_of(chosen), target.input_kinds, **how), chosen
+
+
+def _of_kind(
+    name: str, dataset: DatasetConfig, losses: Mapping[str, Any], model: Declared
+) -> Mapping[str, Any]:
+    """The loss of a table by kinds: that of the set's kind, else of the first kind that a view leads to.
+
+    Judgements of retrieval and reranking, which have none of their own, are so learnt from as positive pairs.
+    """
+    kind = Kind(dataset.kind)
+    gives = (Kind(dataset.view),) if dataset.view else (kind, *VIEWS[kind])
+    for one in gives:
+        if one in losses:
+            return losses[one]
+    views = [one for one in VIEWS[kind] if one in losses]
+    fitting = [loss for loss, kinds in _losses_on_file(model.provides).items() if {*gives} & {*kinds}]
+    raise UserError(
+        f"loss=by_kind names no loss for {gives[0]}, which {name} gives; it has {', '.join(losses)}. Type "
+        + (f"dataset.{name}.view={views[0]}, or " if views else "")
+        + f"loss=<name>, one of {', '.join(fitting)}"
+    )
 
 
 def _as_the_set_says(

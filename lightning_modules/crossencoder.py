@@ -10,6 +10,7 @@ from conf.job import JobConfig
 from conf.own_classes import own_class
 from juzhen.backends.names import BackendName
 from juzhen.core.batch import Batch, Encoded
+from juzhen.core.contract import sorts_of_texts
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind
 from juzhen.core.measures import UNSCORED_BY_PAIRS
@@ -87,12 +88,31 @@ class CrossEncoder(SentenceModule):
                 "leave them at torch and false"
             )
         _num_outputs(matches)
-        directed = [name for name, match in matches.items() if match.kind is Kind.NLI_PAIR]
-        if directed and (job.model["symmetric"] or job.model["symmetric_training"]):
-            raise UserError(
-                f"model.symmetric: {directed[0]} has NLI pairs, whose premise and hypothesis cannot be exchanged; "
-                "leave model.symmetric and model.symmetric_training at false"
-            )
+        cls._require_order(job)
+
+    @classmethod
+    def _require_order(cls, job: JobConfig) -> None:
+        """Raises UserError for a set whose sides would be exchanged; what its rows say of them, the plan asks."""
+        symmetric, start = job.model["symmetric"], job.init_from
+        if symmetric is None and start and is_cross_encoder(start):
+            symmetric = PairEncoder.saved_as_symmetric(start)
+        groups = {"dataset": job.dataset} if symmetric or job.model["symmetric_training"] else {}
+        for group, sets in (groups | ({"evaluate": job.evaluate} if symmetric else {})).items():
+            for name, one in sets.items():
+                if sides := sorts_of_texts(Kind(one.kind), one.symmetric):
+                    key = "model.symmetric" if symmetric else "model.symmetric_training"
+                    where = (
+                        "" if job.model["symmetric"] is not None or not symmetric else f", as {start} says"
+                    )
+                    out = (
+                        f"; or leave the set out, ~evaluate.{name} or suite=none"
+                        if group == "evaluate"
+                        else ""
+                    )
+                    raise UserError(
+                        f"{key}=true{where}: {group}.{name}: {sides} cannot be exchanged; "
+                        f"type {key}=false{out}"
+                    )
 
     @classmethod
     def check_start(cls, job: JobConfig) -> None:

@@ -10,13 +10,17 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from conf.job import JobConfig
+from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule
+from juzhen.core.contract import sorts_of_texts
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.named import name_of
+from juzhen.core.numerals import percent
 from juzhen.data.spec import DatasetConfig
 from juzhen.losses.loss import Contrast, Loss
 from lightning_modules.chosen_losses import Match
+from lightning_modules.comparisons import empty_batches
 from lightning_modules.matching import build_loss
 
 SMALLEST_STEP = 1e-10
@@ -33,13 +37,27 @@ def check_learnable(job: JobConfig, rows: SentenceDataModule, matches: Mapping[s
     """
     told = []
     for name, examples in rows.train.items():
+        if job.model.get("symmetric_training") and (
+            sides := sorts_of_texts(examples.kind, examples.symmetric)
+        ):
+            raise UserError(
+                f"model.symmetric_training=true: {name}/train: {sides} cannot be exchanged; type "
+                "model.symmetric_training=false"
+            )
         told += _own(job.dataset[name])
         told += _batches(_size_key(job, name), examples, rows.stream.batch_sizes[name])
         if matches[name].loss:
             loss = build_loss(matches[name].loss, dim=1, num_classes=max(examples.num_classes, 2))
-            told += _Set(job, examples, loss, matches[name], rows.stream.batch_sizes[name])(
-                len(rows.train) == 1
-            )
+            size = rows.stream.batch_sizes[name]
+            told += _Set(job, examples, loss, matches[name], size)(len(rows.train) == 1)
+            if size > 1 and own_class(job.model["_target_"]).input_kind is None:
+                told += empty_batches(
+                    rows,
+                    name,
+                    loss,
+                    size_key=_size_key(job, name),
+                    told_as=f"loss={name_of(matches[name].loss)}",
+                )
     return [*told, *_steps(job, rows), *_validation(job, rows)] if rows.train else []
 
 
@@ -183,7 +201,7 @@ def _steps(job: JobConfig, rows: SentenceDataModule) -> Iterator[str]:
     if rows.warmup_steps > total:
         yield (
             f"optimizer.warmup={optimizer.warmup} is longer than the training of {total} steps, so the learning rate "
-            f"gets to {100 * total / rows.warmup_steps:.2g} % of optimizer.lr; type optimizer.warmup='10 percent'"
+            f"gets to {percent(total, rows.warmup_steps)} of optimizer.lr; type optimizer.warmup='10 percent'"
         )
     if optimizer.lr < SMALLEST_STEP:
         yield f"optimizer.lr={optimizer.lr:g}: too small a step to change a weight in float32"

@@ -1,5 +1,6 @@
 """The numbers of every loss on file, for models that score by cosines and for those that score by logits."""
 
+import inspect
 import json
 from collections.abc import Mapping
 from copy import deepcopy
@@ -71,15 +72,25 @@ def _reads(model: Mapping[str, Any], loss: Mapping[str, Any]) -> bool:
 
 
 def written(value: Any) -> str:
-    """A value as a configuration spells it."""
+    """A value as a configuration spells it, whole numbers without a point."""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def number_table() -> list[str]:
-    """The lines of a Markdown table: loss, number, value with cosines, value with logits."""
-    lines = ["| loss | number | with cosines | with logits |", "|---|---|---|---|"]
+    """The lines of a Markdown table: loss, number, value with cosines, with logits, and of the class."""
+    lines = ["| loss | number | with cosines | with logits | the class by itself |", "|---|---|---|---|---|"]
     for loss, numbers in sorted(documented().items()):
+        defaults = class_defaults(loss)
         for key, values in numbers.items():
             cells = " | ".join(f"`{values[unit]}`" if unit in values else "refused" for unit in FAMILIES)
-            lines.append(f"| `{loss}` | {key} | {cells} |")
+            alone = f"`{written(defaults[key])}`" if key in defaults else ""
+            lines.append(f"| `{loss}` | {key} | {cells} | {alone} |")
     return lines
+
+
+def class_defaults(loss: str) -> dict[str, Any]:
+    """Number → what the class of a loss on file takes where it is not given."""
+    taken = inspect.signature(own_class(_read("loss")[loss]["_target_"])).parameters.items()
+    return {name: one.default for name, one in taken if one.default is not one.empty}

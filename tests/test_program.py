@@ -143,7 +143,7 @@ def test_the_folder_is_gone(project_root, program, tmp_path):
         (
             "open('a' * 300)",
             2,
-            f"error: {'a' * 60}… (300 characters): File name too long; give a shorter one\n",
+            f"error: script.py: {'a' * 200}… (300 characters): File name too long; give a shorter one\n",
         ),
         ("raise KeyboardInterrupt", 130, "stopped by Ctrl-C\n"),
         ("raise SystemExit(7)", 7, ""),

@@ -194,7 +194,8 @@ _NUMBERS = """
 What `conf/loss/` gives a loss, wherever it is chosen: for the job, a stage, a set, or a kind of examples in `by_kind`.
 The scores of a cross-encoder are logits, those of all other models cosines, and some numbers follow what scores are.
 A value that is typed, or that an experiment gives, stands in its place. *refused*: a model with such scores does not
-provide what the loss consumes.
+provide what the loss consumes. *The class by itself*: what `CoSENT()` has in a training loop of one's own; it is one of
+the two.
 """
 _PAIRS = """
 ## Which pairs train

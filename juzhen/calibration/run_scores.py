@@ -77,6 +77,7 @@ class ScoredRun:
             return None
         examples = self._examples(name, split)
         first, second, *_ = (examples.texts(column) for column in TEXT_COLUMNS[examples.kind])
+        self._scorer.require_order(examples)
         scores = self._scorer(first, second, batch_tokens=self._batch_tokens, progress=True)
         return ScoredSet(examples, scores)
 

@@ -12,6 +12,8 @@ from juzhen.core.network import without_hub
 if TYPE_CHECKING:  # --help should not wait for it
     import numpy as np
 
+    from juzhen.core.examples import Examples
+
 
 def parser() -> VerbParser:
     parser = VerbParser(
@@ -81,7 +83,7 @@ def run(
     config, examples = read_set(dataset, split, data_dir=folder, config_dir=config_dir, out=out)
     taught = Triplets.of(examples, limit=limit, seed=seed) if triplets else None
     pairs = taught.pairs if taught else distilled_pairs(examples, limit=limit, seed=seed)
-    by = _teacher(teacher, grade, fuse)
+    by = _teacher(teacher, grade, fuse, examples)
     scores = by.score(pairs.first, pairs.second, batch_tokens=batch_tokens, progress=True)
     grades, source = graded(scores, grade), f"{dataset}/{split}"
     if taught:
@@ -110,8 +112,10 @@ class _Teacher:
     loss: str = "margin_mse"
 
 
-def _teacher(teacher: str | Path, grade: str, fuse: Sequence[str | Path] | None) -> _Teacher:
-    """Who scores. Raises UserError for a bi-encoder that is asked for probabilities: its scores are cosines."""
+def _teacher(
+    teacher: str | Path, grade: str, fuse: Sequence[str | Path] | None, examples: "Examples"
+) -> _Teacher:
+    """Who scores the set. Raises UserError for a bi-encoder that is asked for probabilities: its scores are cosines."""
     from juzhen.core.fitted import Fusion
     from juzhen.encoders.locate import encoder_folder
     from juzhen.encoders.pair_scorer import PairScorer
@@ -121,6 +125,7 @@ def _teacher(teacher: str | Path, grade: str, fuse: Sequence[str | Path] | None)
             raise UserError(f"--fuse says where the runs of a fusion-<set>.json are, and {teacher} is none")
         encoder_folder(teacher)  # the hub is not asked
         scorer = PairScorer(teacher)
+        scorer.require_order(examples)
         if scorer.is_cross_encoder:
             return _Teacher(scorer, "a cross-encoder", grade)
         if grade != "logit":
@@ -131,6 +136,7 @@ def _teacher(teacher: str | Path, grade: str, fuse: Sequence[str | Path] | None)
         return _Teacher(scorer, "a bi-encoder", "cosine", loss="list_kl loss.teacher_temperature=0.01")
     fusion = Fusion.read(teacher)
     fused = PairScorer(*(fuse or fusion.runs), fusion=fusion)
+    fused.require_order(examples)
     if grade == "logit":
         return _Teacher(fused, "two fused models", grade)
     fusion.logits(0.0, "platt")  # refused before anything is scored, where it was not fitted

@@ -8,6 +8,7 @@ from juzhen.cli.program import run_program, status_of
 from juzhen.cli.verbs import load_verb, overview, parser_of
 from juzhen.core.caches import caches_below, default_cache
 from juzhen.core.errors import UserError
+from juzhen.core.texts import short
 
 COMPLETE = "--complete"
 """Asked by the shell's completion: the words so far, the last of which is unfinished."""
@@ -19,8 +20,13 @@ def main(words: Sequence[str] | None = None) -> int:
     words  the verb and its words; None: those that the program was started with, whose streams are made to last
     """
     if words is None:
-        return run_program(lambda: _answer(sys.argv[1:]))
-    return status_of(lambda: _answer(words))
+        return run_program(lambda: _answer(sys.argv[1:]), _named(sys.argv[1:]))
+    return status_of(lambda: _answer(words), _named(words))
+
+
+def _named(words: Sequence[str]) -> str:
+    """The verb as a line about it names it."""
+    return f"juzhen {short(words[0])}" if words else "juzhen"
 
 
 def _answer(words: Sequence[str]) -> None:

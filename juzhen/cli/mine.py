@@ -8,7 +8,7 @@ from typing import Any
 
 from juzhen.cli.arguments import BATCH_TOKENS, SEED, VerbParser, data_folder
 from juzhen.core.network import without_hub
-from juzhen.core.numerals import finite_number
+from juzhen.core.numerals import finite_number, percent
 from juzhen.core.places import DATASETS
 from juzhen.mining.options import FALSE_NEGATIVES, INDEXES, SHARE_OF, MiningOptions, require_portions
 
@@ -247,11 +247,5 @@ def misfit(report: Mapping[str, Any], calibrated_on: str | None) -> str | None:
 
 
 def _of(part: int, whole: int) -> str:
-    """A part, and its share, with two digits below 1 %: next to nothing is not none.
-
-    >>> _of(967, 1086), _of(10, 321800), _of(0, 0)
-    ('967 of 1,086 (89.0 %)', '10 of 321,800 (0.0031 %)', '0 of 0')
-    """
-    share = 100 * part / whole if whole else 0.0
-    shown = f"{share:.1f}" if share >= 1 or not part else f"{share:.2g}"
-    return f"{part:,} of {whole:,}" + (f" ({shown} %)" if whole else "")
+    """A part, and its share: 967 of 1,086 (89.0 %)."""
+    return f"{part:,} of {whole:,}" + (f" ({percent(part, whole)})" if whole else "")

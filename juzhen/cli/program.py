@@ -4,35 +4,34 @@ Imports nothing that takes time, so that Ctrl-C finds this in place.
 """
 
 import codecs
-import errno
 import os
 import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from juzhen.cli.streams import open_streams
-from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS, MISTAKE_STATUS, UserError, print_error
-from juzhen.core.texts import short
-
-FULL_ERROR = "HYDRA_FULL_ERROR"
-"""A variable that asks for tracebacks with 1, of Hydra and of us."""
-
+from juzhen.core import answer
+from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS, UserError
 
 SPINS = "4000"
 """How often a thread that waits for others looks before it sleeps, in libgomp, the OpenMP of torch on Linux."""
 
 
-def run_program(main: Callable[[], int | None]) -> int:
-    """Runs `main` and gives the exit status: its own, 2 after a mistake of the user, 130 after Ctrl-C, 1 where
-    its output could not be written (a full disk). A reader that has gone (`| head -1`) is no error.
+def run_program(main: Callable[[], int | None], what: str = "") -> int:
+    """Runs `main` and gives the exit status: its own, 2 after a mistake of the user, 130 after Ctrl-C, 1 after all
+    else that is raised, and where its output could not be written (a full disk). A reader that has gone
+    (`| head -1`) is no error.
+
+    what  is being done, for the line that tells of an exception
     """
     _take_utf8()
     _forget_odd_sizes()
     wait_briefly()
     output = open_streams()
-    status = status_of(main)
+    status = status_of(main, what or Path(sys.argv[0]).name)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     if output.problem is not None:
@@ -41,28 +40,14 @@ def run_program(main: Callable[[], int | None]) -> int:
     return status
 
 
-def status_of(main: Callable[[], int | None]) -> int:
-    try:
+def status_of(main: Callable[[], int | None], what: str = "") -> int:
+    """As `juzhen.core.answer.status_of`, for a program, which needs a folder to stand in."""
+
+    def checked() -> int | None:
         _require_folder()
-        return main() or 0
-    except UserError as error:
-        if os.environ.get(FULL_ERROR) == "1":
-            raise
-        print_error(error)
-        return MISTAKE_STATUS
-    except OSError as error:
-        if error.errno != errno.ENAMETOOLONG or os.environ.get(FULL_ERROR) == "1":
-            raise
-        print_error(UserError(f"{short(str(error.filename))}: {error.strerror}; give a shorter one"))
-        return MISTAKE_STATUS
-    except KeyboardInterrupt:
-        print(INTERRUPTED, file=sys.stderr)
-        return INTERRUPTED_STATUS
-    except SystemExit as ended:
-        if ended.code is None or isinstance(ended.code, int):
-            return ended.code or 0
-        print(ended.code, file=sys.stderr)
-        return 1
+        return main()
+
+    return answer.status_of(checked, what)
 
 
 _announced: set[str] = set()

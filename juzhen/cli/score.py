@@ -183,6 +183,7 @@ def _scores(
 ) -> "np.ndarray":
     without_hub()
     from juzhen.backends import Deferred
+    from juzhen.core.examples import TEXT_COLUMNS, Kind
     from juzhen.encoders import CrossEncoder, SentenceEncoder
     from juzhen.encoders.embedding_cache import EmbeddingCache
     from juzhen.encoders.locate import is_cross_encoder
@@ -197,6 +198,9 @@ def _scores(
                 f"{options.encoder} holds a cross-encoder, which has no embeddings: leave out --cache and --backend"
             )
         encoder = CrossEncoder.load(options.encoder)
+        for kind in (Kind.NLI_PAIR, Kind.RETRIEVAL) if options.columns else ():
+            if {*options.columns} == {*TEXT_COLUMNS[kind]}:
+                encoder.require_order(str(options.file), kind, False)
     else:
         encoder = SentenceEncoder.load(options.encoder)
         how["backend"] = Deferred(encoder, options.backend)

@@ -162,6 +162,7 @@ class Batch(Movable):
     teacher       vector that a teacher gives for each row, None where nobody is taught
     guide         vectors that a guide gives for the texts of each row, one for each of `columns`; None: there is none
     teacher_scores  what a teacher scores the documents of each row, None for sets without
+    compares      rows of the step, over all processes, differ in what their loss compares; else it moves no weight
     """
 
     task: str
@@ -174,6 +175,7 @@ class Batch(Movable):
     teacher: Float[Tensor, "batch teacher"] | None = None
     guide: Float[Tensor, "batch texts guide"] | None = None
     teacher_scores: Float[Tensor, "batch documents"] | None = None
+    compares: bool = True
 
     def __len__(self) -> int:
         return self.rows.shape[0]

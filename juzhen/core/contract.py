@@ -64,3 +64,14 @@ def choose_view(
 def _spoken(kinds: Sequence[Kind]) -> str:
     """Kinds as words of a sentence: `NLI pairs or triplets`."""
     return " or ".join(f"{kind}s".replace("_", " ").replace("nli", "NLI") for kind in kinds)
+
+
+def sorts_of_texts(kind: Kind | None, symmetric: bool | None) -> str | None:
+    """What the two sides of a row are, where they may not be exchanged; None where they may.
+
+    kind       of a set, None of a ranking
+    symmetric  see `Examples.symmetric`
+    """
+    if kind is Kind.NLI_PAIR:
+        return "premise and hypothesis"
+    return "query and document" if symmetric is False else None

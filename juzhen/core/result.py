@@ -20,6 +20,12 @@ WITHOUT_LEAKS = "_without_leaks"
 """End of a metric's name: the same metric on the rows that training has not seen. Only sets with a leak have it."""
 
 
+TIED = 0.01
+"""From how wide a range on, between the worst and the best order of equals, a reader is told of it."""
+
+ORDERS = ("worst", "best")
+
+
 @dataclass
 class Score:
     """One number of one evaluation set; correlations are fractions, not percent.
@@ -27,12 +33,25 @@ class Score:
     value      None where the set could not be scored
     low, high  95 % bootstrap interval, None where none was asked for
     count      rows it was computed from
+    worst, best  of a ranking in which documents have equal scores: the value in the worst and in the best order of
+               these, of which `value` is the expected one; None where their order makes no difference
     """
 
     value: float | None
     low: float | None = None
     high: float | None = None
     count: int = 0
+    worst: float | None = None
+    best: float | None = None
+
+    @property
+    def is_tied(self) -> bool:
+        """Whether the order of documents of equal scores moves the value by TIED or more."""
+        return self.worst is not None and self.best is not None and self.best - self.worst >= TIED
+
+    def as_dict(self) -> dict[str, Any]:
+        """As it is written: without orders where there are none."""
+        return {name: one for name, one in asdict(self).items() if one is not None or name not in ORDERS}
 
 
 @dataclass
@@ -99,7 +118,11 @@ class Result:
     def write(self, folder: str | Path) -> Path:
         """Writes `<folder>/result.json` in one piece: a killed process leaves the old file or the new one."""
         path = Path(folder) / RESULT_FILE
-        write_json(path, redacted(asdict(self)), in_own_folder=True)
+        scores = {
+            name: {key: one.as_dict() for key, one in getattr(self, name).items()}
+            for name in ("scores", "untrained")
+        }
+        write_json(path, redacted(asdict(self) | scores), in_own_folder=True)
         return path
 
     @classmethod

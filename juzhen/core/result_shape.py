@@ -9,7 +9,7 @@ METRIC = r"[^/]+/[^/]+/[^/]+"
 COLUMN = r"[^/]+/[^/]+"
 
 SCORES = Table(
-    Object({"value": NUMBER}, {"low": NUMBER, "high": NUMBER, "count": int}),
+    Object({"value": NUMBER}, {"low": NUMBER, "high": NUMBER, "count": int, "worst": NUMBER, "best": NUMBER}),
     keys=METRIC,
 )
 SETS = Table(

@@ -18,6 +18,8 @@ class RankingSet:
     candidates  for each query the numbers of the documents that are put in order (reranking); None: all (retrieval)
     own         for each query the number of the document that is its own text, which it never finds; −1: there is none
     irrelevant  for each query the numbers of documents that are known not to answer it; others may yet do so
+    unreachable  for each query the gains of answers that are judged and are not in the corpus: nothing finds them, and
+                measures count them all the same, as trec_eval does
     symmetric   True: documents are of the same sort as queries, and encoders read them alike · False: they are not, and
                 encoders that have prompts for queries and for documents read each behind its own · None: encoders read
                 all texts behind the prompt that stands before every sentence
@@ -35,20 +37,22 @@ class RankingSet:
     own: Int[np.ndarray, "queries"] | None = None
     irrelevant: Sequence[Int[np.ndarray, "documents"]] | None = None
     symmetric: bool | None = False
+    unreachable: Sequence[Sequence[float]] | None = None
 
     def __post_init__(self) -> None:
-        for what in (self.relevant, self.candidates, self.own, self.irrelevant):
+        for what in (self.relevant, self.candidates, self.own, self.irrelevant, self.unreachable):
             if what is not None and len(what) != len(self.queries):
                 raise UserError(f"{self.column}: {len(self.queries)} queries, but answers of {len(what)}")
         for query, gains in enumerate(self.relevant):
-            if not gains or min(gains.values()) <= 0:
+            beyond = [] if self.unreachable is None else self.unreachable[query]
+            if not (gains or beyond) or min([*gains.values(), *beyond]) <= 0:
                 raise UserError(
                     f"{self.column}: query {query} needs a document that answers it, with a gain above 0"
                 )
             candidates = [] if self.candidates is None else self.candidates[query].tolist()
             wrong = self.never_answers(query)
             named = [*gains, *candidates, *wrong]
-            if not 0 <= min(named) <= max(named) < len(self.corpus):
+            if named and not 0 <= min(named) <= max(named) < len(self.corpus):
                 raise UserError(
                     f"{self.column}: query {query} names a document that is not there; expected 0 to "
                     f"{len(self.corpus) - 1}"
@@ -63,6 +67,16 @@ class RankingSet:
         """Numbers of the documents that are known not to answer a query: its own text and the irrelevant ones."""
         wrong = set() if self.irrelevant is None else set(self.irrelevant[query].tolist())
         return wrong if self.own is None or self.own[query] < 0 else wrong | {int(self.own[query])}
+
+    @property
+    def judged(self) -> list[dict[int, float]]:
+        """`relevant` with what is unreachable, which has numbers beyond those of the corpus."""
+        if self.unreachable is None:
+            return [dict(gains) for gains in self.relevant]
+        return [
+            dict(gains) | dict(enumerate(beyond, len(self.corpus)))
+            for gains, beyond in zip(self.relevant, self.unreachable, strict=True)
+        ]
 
     @property
     def column(self) -> str:

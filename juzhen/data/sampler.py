@@ -1,6 +1,6 @@
 """Which rows make up which batch: a pure function of the seed and the sizes, so that a run can be continued."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -10,11 +10,15 @@ from juzhen.data.length_windows import Shape, arrange
 
 
 class BatchRows(NamedTuple):
-    """Row numbers of one batch of one dataset; `number` counts batches from the start of the stage."""
+    """Row numbers of one batch of one dataset; `number` counts batches from the start of the stage.
+
+    compares  its rows, those of all processes, differ in what their loss compares
+    """
 
     number: int
     task: str
     rows: np.ndarray
+    compares: bool = True
 
 
 class BatchStream(Sampler[BatchRows]):
@@ -35,6 +39,7 @@ class BatchStream(Sampler[BatchRows]):
     shares       dataset key → its part of the batches of an epoch, in any unit; an epoch has as many batches as
                  without them, and a set is gone through as often as its part asks for: a row comes again only when
                  all others of its set have come. None: every row once per epoch
+    comparisons  dataset key → whether rows differ in what their loss compares; a set that is not named always does
     """
 
     def __init__(
@@ -59,6 +64,7 @@ class BatchStream(Sampler[BatchRows]):
         self.start = 0
         self.shapes: Mapping[str, Shape] = {}
         self.window = 1
+        self.comparisons: Mapping[str, Callable[[np.ndarray], bool]] = {}
         self.batches_of = {task: -(-size // self.batch_sizes[task]) for task, size in self.sizes.items()}
         self.batches_per_epoch = sum(self.batches_of.values())
         self.counts = None if shares is None else apportion(self.batches_per_epoch, shares)
@@ -79,7 +85,8 @@ class BatchStream(Sampler[BatchRows]):
         while index < self.num_batches:
             epoch, position = divmod(index, self.batches_per_epoch)
             for task, rows in self.epoch(epoch)[position : position + self.num_batches - index]:
-                yield BatchRows(index, task, rows[self.rank :: self.world])
+                compares = task not in self.comparisons or self.comparisons[task](rows)
+                yield BatchRows(index, task, rows[self.rank :: self.world], compares)
                 index += 1
 
     def epoch(self, epoch: int) -> list[tuple[str, np.ndarray]]:

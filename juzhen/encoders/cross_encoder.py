@@ -13,10 +13,11 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 from juzhen.core.batch import Tokens
 from juzhen.core.constants import constants
+from juzhen.core.contract import sorts_of_texts
 from juzhen.core.errors import UserError
-from juzhen.core.examples import NLI_GRADES
+from juzhen.core.examples import NLI_GRADES, Kind
 from juzhen.encoders.cross_encoder_input import PairTemplate, pack_joint
-from juzhen.encoders.locate import HEAD_FILE, download, encoder_source, locate_folder
+from juzhen.encoders.locate import HEAD_FILE, download, encoder_folder, encoder_source, locate_folder
 from juzhen.encoders.packing import use_cheap_dropout
 from juzhen.encoders.parts import read_parts
 from juzhen.encoders.prefix import JOINT, prompt_refused
@@ -108,6 +109,20 @@ class CrossEncoder(nn.Module):
             encoder = cls(inner, **wanted, seed=0)
             encoder.head.load_state_dict(load_file(folder / HEAD_FILE))
         return encoder.eval()
+
+    @staticmethod
+    def saved_as_symmetric(source: str | Path) -> bool:
+        """Whether a run or a folder, which holds a cross-encoder, says that scores are the mean of both orders."""
+        settings = encoder_folder(source) / SETTINGS_FILE
+        return settings.is_file() and Settings.read(settings).get("symmetric", bool)
+
+    def require_order(self, name: str, kind: Kind | None, symmetric: bool | None) -> None:
+        """Raises UserError for a set whose two sides may not be exchanged, where scores are the mean of both orders."""
+        if self.symmetric and (sides := sorts_of_texts(kind, symmetric)):
+            raise UserError(
+                f"{name}: {sides} cannot be exchanged, and this cross-encoder scores the mean of both orders "
+                "(symmetric: true in its crossencoder.json); leave the set out, or train one with model.symmetric=false"
+            )
 
     def set(
         self,

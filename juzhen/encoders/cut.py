@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from juzhen.core.examples import Examples
+from juzhen.core.numerals import percent
 from juzhen.data.text_table import TextTable
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.pooled_encoder import PooledEncoder
@@ -34,7 +35,7 @@ class Cut:
         return self.cut / self.looked_at if self.looked_at else 0.0
 
     def __str__(self) -> str:
-        return f"{self.cut:,} of {self.looked_at:,} {self.unit} ({100 * self.share:.2g} %)"
+        return f"{self.cut:,} of {self.looked_at:,} {self.unit} ({percent(self.cut, self.looked_at)})"
 
 
 def cut_texts(

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
+from juzhen.core.examples import Examples
 from juzhen.core.fitted import Fusion
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.locate import is_cross_encoder
@@ -28,6 +29,12 @@ class PairScorer:
         self._encoders = [
             (CrossEncoder if is_cross_encoder(one) else SentenceEncoder).load(one) for one in folders
         ]
+
+    def require_order(self, examples: Examples) -> None:
+        """Raises UserError for a set whose two sides may not be exchanged, where a cross-encoder reads both orders."""
+        for one in self._encoders:
+            if isinstance(one, CrossEncoder):
+                one.require_order(f"{examples.split}/{examples.name}", examples.kind, examples.symmetric)
 
     def __call__(
         self, first: Sequence[str], second: Sequence[str], *, batch_tokens: int, progress: bool

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_model
 from torch import Tensor, nn
@@ -134,9 +134,40 @@ class BilinearScore(nn.Module):
 def sides(
     embeddings: Float[np.ndarray, "sentences dim"], head: BilinearScore | None
 ) -> tuple[Float[np.ndarray, "sentences dim"], Float[np.ndarray, "sentences dim"]]:
-    """Each sentence as the first and as the second of a pair, whose score is then a dot product."""
+    """Each sentence as the first and as the second of a pair, whose score is then a dot product; in their precision."""
     second = unit(embeddings)
-    return (second if head is None else second @ head.form.detach().float().cpu().numpy()), second
+    if head is None:
+        return second, second
+    return second @ head.form.detach().float().cpu().numpy().astype(second.dtype), second
+
+
+PAIRS_AT_ONCE = 16_384
+"""Pairs whose embeddings are held in float64 at a time."""
+
+
+def pair_scores(
+    first: Float[np.ndarray, "some dim"],
+    second: Float[np.ndarray, "others dim"],
+    rows: Int[np.ndarray, "pairs"],
+    columns: Int[np.ndarray, "pairs"],
+    *,
+    head: BilinearScore | None = None,
+) -> Float[np.ndarray, "pairs"]:
+    """The score of `first[row]` and `second[column]` of each pair: the cosine, or what `head` makes of it.
+
+    Float64 inside, rounded to float32, so that an embedding has the cosine 1 with itself, and equal pairs have equal
+    scores, wherever they stand. Embeddings are of any length.
+    """
+    scores = np.empty(len(rows), dtype=np.float32)
+    for start in range(0, len(rows), PAIRS_AT_ONCE):
+        some = slice(start, start + PAIRS_AT_ONCE)
+        (left_rows, left_places), (right_rows, right_places) = (
+            np.unique(numbers[some], return_inverse=True) for numbers in (rows, columns)
+        )
+        left = sides(first[left_rows].astype(np.float64), head)[0]
+        right = unit(second[right_rows].astype(np.float64))
+        scores[some] = np.einsum("rd,rd->r", left[left_places], right[right_places])
+    return scores
 
 
 def unit(embeddings: Float[np.ndarray, "sentences dim"]) -> Float[np.ndarray, "sentences dim"]:

@@ -1,6 +1,7 @@
 """The nearest documents of many queries, by products of blocks, in memory that does not grow with their number."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,10 +90,13 @@ def exact_search(
 ) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
     """The `k` documents with the largest products, best first, and these products, float32.
 
-    Of equal products the document with the lower number comes first. −1 and −inf where there are fewer documents.
+    Of equal products the document with the lower number comes first; equal documents have equal ones. −1 and −inf where
+    there are fewer documents.
 
     advance  is told how many queries are done
     """
+    if (equal := EqualRows.of(documents)) is not None:
+        return equal.spread(*exact_search(queries, documents[equal.first], k, advance=advance), k)
     found = []
     for start in range(0, len(queries), QUERIES_AT_ONCE):
         some = queries[start : start + QUERIES_AT_ONCE]
@@ -104,6 +108,74 @@ def exact_search(
     if not found:
         return np.empty((0, k), dtype=np.int64), np.empty((0, k), dtype=np.float32)
     return np.concatenate([one for one, _ in found]), np.concatenate([one for _, one in found])
+
+
+@dataclass(frozen=True)
+class EqualRows:
+    """Documents some of which are equal, each distinct one once: a product of floats depends on where it stands.
+
+    first    number of the first document of each distinct one
+    members  numbers of all documents, those of a distinct one after another, rising
+    starts   where those of each distinct one begin, and the end of all
+    """
+
+    first: Int[np.ndarray, "distinct"]
+    members: Int[np.ndarray, "documents"]
+    starts: Int[np.ndarray, "distinct_and_end"]
+
+    @classmethod
+    def of(cls, documents: Float[np.ndarray, "documents dim"]) -> "EqualRows | None":
+        """None where no two are equal. Most are told apart by two of their numbers."""
+        count = len(documents)
+        heads = documents[:, 0] * np.float32(0.731)
+        heads += documents[:, -1]
+        rising = np.sort(heads)
+        likely = np.flatnonzero(np.isin(heads, rising[1:][rising[1:] == rising[:-1]]))
+        del heads, rising
+        hashes = _row_hashes(documents, likely)
+        _, firsts, places = np.unique(hashes, return_index=True, return_inverse=True)
+        if len(firsts) == len(likely):
+            return None
+        groups = np.arange(count, dtype=np.int32)
+        groups[likely] = likely[firsts][places]
+        del hashes, places
+        first, numbers = np.unique(groups, return_inverse=True)
+        starts = np.concatenate([[0], np.cumsum(np.bincount(numbers))])
+        return cls(first, np.argsort(numbers, kind="stable"), starts)
+
+    def spread(
+        self, places: Int[np.ndarray, "queries some"], scores: Float[np.ndarray, "queries some"], k: int
+    ) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
+        """The `k` best documents out of lists of the best distinct ones, −1 where a list has ended."""
+        rows, ranks = np.nonzero(places >= 0)
+        found = places[rows, ranks]
+        counts = np.minimum(np.diff(self.starts)[found], k)
+        turns = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        queries = np.repeat(rows, counts)
+        documents = self.members[np.repeat(self.starts[found], counts) + turns]
+        values = np.repeat(scores[rows, ranks], counts)
+        order = np.lexsort((documents, -values, queries))
+        queries, documents, values = queries[order], documents[order], values[order]
+        rank = np.arange(len(queries)) - np.searchsorted(queries, queries)
+        kept = rank < k
+        lists, of_lists = np.full((len(places), k), -1), np.full((len(places), k), -np.inf, dtype=np.float32)
+        lists[queries[kept], rank[kept]], of_lists[queries[kept], rank[kept]] = documents[kept], values[kept]
+        return lists, of_lists
+
+
+def _row_hashes(
+    documents: Float[np.ndarray, "documents dim"], rows: Int[np.ndarray, "some"]
+) -> Int[np.ndarray, "some"]:
+    """A number of 64 bits of each row: equal rows have equal ones; that two of a million others do, 1 in 10^7 times."""
+    weights = np.random.default_rng(0).integers(
+        0, 2**64, (2, documents.shape[1]), dtype=np.uint64
+    ) | np.uint64(1)
+    found = np.empty(len(rows), dtype=np.uint64)
+    for start in range(0, len(rows), DOCUMENTS_AT_ONCE):
+        bits = np.ascontiguousarray(documents[rows[start : start + DOCUMENTS_AT_ONCE]], dtype=np.float32)
+        sums = [(bits.view(np.uint32) * one).sum(axis=1, dtype=np.uint64) >> np.uint64(32) for one in weights]
+        found[start : start + DOCUMENTS_AT_ONCE] = sums[0] << np.uint64(32) | sums[1]
+    return found
 
 
 class ApproximateIndex:
@@ -137,16 +209,18 @@ class ApproximateIndex:
                 f"index=ivf_pq: {number:,} documents are too few to learn codes from; expected {LEAST_CODED:,} "
                 "or more, or index=exact"
             )
-        self._documents, self._kind = documents, kind
-        self._lists = int(np.sqrt(number))
+        self.documents, self._kind = documents, kind
+        self._equal = EqualRows.of(documents)
+        indexed = documents if self._equal is None else documents[self._equal.first]
+        self._lists = int(np.sqrt(len(indexed)))
         codes = max(one for one in range(1, max(dim // 4, 1) + 1) if dim % one == 0)
         made_of = {"flat": "Flat", "hnsw": "HNSW32", "ivf_pq": f"IVF{self._lists},PQ{codes}"}
         threads = min(faiss.omp_get_max_threads(), num_cores())  # FAISS knows no CPU quota
         faiss.omp_set_num_threads(1)
         try:
             self._index: Any = faiss.index_factory(dim, made_of[kind], faiss.METRIC_INNER_PRODUCT)
-            self._index.train(documents)
-            self._index.add(documents)
+            self._index.train(indexed)
+            self._index.add(indexed)
         finally:
             faiss.omp_set_num_threads(threads)
 
@@ -176,18 +250,43 @@ class ApproximateIndex:
             self._index.hnsw.efSearch = 2 * k
         elif self._kind == "ivf_pq":
             self._index.nprobe = max(self._lists // 8, 1)
-        documents = self._index.search(queries, k)[1]
+        distinct, known = self._index.search(queries, k)
+        if self._equal is not None:
+            distinct = np.where(known < 0, -np.inf, distinct)
+            known = self._equal.spread(known, distinct, k)[0]
         rows = np.repeat(np.arange(len(queries)), k)
-        scores = pair_products(queries, self._documents, rows, documents.ravel()).reshape(documents.shape)
-        scores[documents < 0] = -np.inf
-        order = np.lexsort((documents, -scores))
+        scores = pair_products(queries, self.documents, rows, known.ravel()).reshape(known.shape)
         advance(len(queries))
-        return np.take_along_axis(documents, order, axis=1), np.take_along_axis(scores, order, axis=1)
+        return in_order(known, scores)
 
 
-def recall(found: Int[np.ndarray, "queries k"], exact: Int[np.ndarray, "queries k"]) -> float:
-    """Share of the documents of `exact`, query by query, that were found, from 0 to 1; order does not count."""
-    return sum(len(np.intersect1d(*lists)) for lists in zip(found, exact, strict=True)) / exact.size
+def in_order(
+    documents: Int[np.ndarray, "queries k"], scores: Float[np.ndarray, "queries k"]
+) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
+    """Lists by their scores, best first; of equal scores the lower number, and −1 with the score −inf at the end."""
+    scores = np.where(documents < 0, -np.inf, scores)
+    order = np.lexsort((documents, -scores))
+    return np.take_along_axis(documents, order, axis=1), np.take_along_axis(scores, order, axis=1)
+
+
+def recall(
+    queries: Float[np.ndarray, "queries dim"],
+    documents: Float[np.ndarray, "documents dim"],
+    *,
+    found: Int[np.ndarray, "queries k"],
+    exact: Int[np.ndarray, "queries k"],
+) -> float:
+    """Share of the places of `exact` for which a document as good was found, from 0 to 1.
+
+    One as good has a product at least as large as the last of `exact`, so that it does not matter which of some equal
+    documents are in the lists.
+    """
+    rows = np.repeat(np.arange(len(queries)), exact.shape[1])
+    scores = [
+        pair_products(queries, documents, rows, lists.ravel()).reshape(lists.shape)
+        for lists in (found, exact)
+    ]
+    return float(((found >= 0) & (scores[0] >= scores[1].min(axis=1, keepdims=True))).mean())
 
 
 def pair_products(
@@ -196,9 +295,10 @@ def pair_products(
     rows: Int[np.ndarray, "pairs"],
     columns: Int[np.ndarray, "pairs"],
 ) -> Float[np.ndarray, "pairs"]:
-    """The product of `first[row]` and `second[column]` of each pair, float32, some pairs at a time."""
+    """The product of `first[row]` and `second[column]` of each pair, float64 rounded to float32, some at a time."""
     found = np.empty(len(rows), dtype=np.float32)
     for start in range(0, len(rows), DOCUMENTS_AT_ONCE):
         some = slice(start, start + DOCUMENTS_AT_ONCE)
-        np.einsum("rd,rd->r", first[rows[some]], second[columns[some]], out=found[some])
+        left, right = (one.astype(np.float64) for one in (first[rows[some]], second[columns[some]]))
+        found[some] = np.einsum("rd,rd->r", left, right)
     return found

@@ -14,10 +14,10 @@ from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.locate import HEAD_FILE, encoder_source
 from juzhen.encoders.parts import Parts, read_parts
 from juzhen.encoders.pooled_encoder import PooledEncoder
-from juzhen.encoders.pooling import BilinearScore, sides, unit
+from juzhen.encoders.pooling import BilinearScore, pair_scores, sides, unit
 from juzhen.encoders.prefix import TEMPLATES, prompt_refused
 from juzhen.encoders.prompts import Prompts
-from juzhen.encoders.search import ApproximateIndex, Hit, check_top_k, exact_search
+from juzhen.encoders.search import ApproximateIndex, Hit, check_top_k, exact_search, in_order
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.template_encoder import TemplateEncoder
 from juzhen.encoders.texts import (
@@ -159,8 +159,9 @@ class SentenceEncoder(PooledEncoder):
         A matrix (first, second); one text alone has no axis of its own. Options and errors: as `encode`.
         """
         rows, columns = (self.encode(texts, **options) for texts in (first, second))
-        left, right = sides(np.atleast_2d(rows), self.score_head)[0], unit(np.atleast_2d(columns))
-        return (left @ right.T).reshape(rows.shape[:-1] + columns.shape[:-1])
+        first, second = (np.atleast_2d(one).astype(np.float64) for one in (rows, columns))
+        scores = sides(first, self.score_head)[0] @ unit(second).T
+        return scores.astype(np.float32).reshape(rows.shape[:-1] + columns.shape[:-1])
 
     def score(
         self, pairs: Iterable[tuple[str, str]] | tuple[str, str], **options: Any
@@ -170,8 +171,9 @@ class SentenceEncoder(PooledEncoder):
         Of one pair a number. Options and errors: as `encode`.
         """
         first, second, is_one = as_pairs(pairs)
-        left, right = sides(self.encode([*first, *second], **options), self.score_head)
-        scores = np.einsum("rd,rd->r", left[: len(first)], right[len(first) :])
+        embeddings = self.encode([*first, *second], **options)
+        rows = np.arange(len(first))
+        scores = pair_scores(embeddings, embeddings, rows, rows + len(first), head=self.score_head)
         return scores[0] if is_one else scores
 
     @overload
@@ -222,11 +224,15 @@ class SentenceEncoder(PooledEncoder):
             raise UserError(
                 f"corpus: embeddings of the shape {documents.shape}; those of this encoder have {self.dim} numbers"
             )
-        first = sides(self.encode_query(texts, **options), self.score_head)[0]
+        asked = self.encode_query(texts, **options)
+        first = sides(asked, self.score_head)[0]
         if isinstance(documents, ApproximateIndex):
-            numbers, scores = documents.search(first, top_k)
+            numbers, documents = documents.search(first, top_k)[0], documents.documents
         else:
-            numbers, scores = exact_search(first, unit(documents), top_k)
+            numbers = exact_search(first, unit(documents), top_k)[0]
+        rows = np.repeat(np.arange(len(numbers)), numbers.shape[1])
+        scores = pair_scores(asked, documents, rows, numbers.ravel(), head=self.score_head)
+        numbers, scores = in_order(numbers, scores.reshape(numbers.shape))
         found = [
             [Hit(*one) for one in zip(*row, strict=True) if one[0] >= 0]
             for row in zip(numbers.tolist(), scores.tolist(), strict=True)

@@ -94,6 +94,12 @@ class PairEvaluator(Evaluator):
     def __init__(self, encoder: CrossEncoder) -> None:
         self.encoder = encoder
 
+    def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> EvaluationPlan:
+        for one in sets:
+            kind = None if isinstance(one, RankingSet) else one.kind
+            self.encoder.require_order(f"{one.split}/{one.name}", kind, one.symmetric)
+        return super().plan(sets, tasks)
+
     def output(self, batch: Batch) -> Float[Tensor, "batch outputs"]:
         if batch.task == NOTHING.name:
             return torch.zeros(len(batch), 1)

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,10 +23,10 @@ from juzhen.data.rankings import RankingSet
 from juzhen.data.retrieval import as_ranking
 from juzhen.data.transfer import TransferTask
 from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
-from juzhen.encoders.pooling import BilinearScore, sides
+from juzhen.encoders.pooling import BilinearScore, pair_scores, sides
 from juzhen.encoders.sentence_encoder import Backend, SentenceEncoder
 from juzhen.evaluation.ranked_lists import Matcher, ranked_lists
-from juzhen.metrics.ranking import COSINE_TEMPERATURE
+from juzhen.metrics.ranking import COSINE_TEMPERATURE, RankedLists
 from juzhen.metrics.transfer import Features, combined
 
 NOTHING = Examples("nothing", "evaluation", Kind.SENTENCE, ["-"], {"text": np.zeros(1, np.int32)}, None)
@@ -75,7 +76,7 @@ class EvaluationPlan(ABC):
         (rows, candidates) where an anchor is compared with several texts, see `juzhen.core.examples`
         """
 
-    def ranked(self, outputs: np.ndarray, *, depth: int) -> list[Int[np.ndarray, "queries depth"]]:
+    def ranked(self, outputs: np.ndarray, *, depth: int) -> list[RankedLists]:
         """For each ranking the documents of every query, best first; −1 where a list has ended."""
         return [
             ranked_lists(one, score, depth=depth)
@@ -163,13 +164,10 @@ class CosinePlan(EvaluationPlan):
         self.examples = pending_rows if sentences else NOTHING
 
     def scores(self, outputs: Float[np.ndarray, "sentences dim"]) -> list[np.ndarray]:
-        left, right = sides(self._all(outputs), self._head)
-
-        def products(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-            return np.einsum("rd,rd->r", left[first], right[second])
-
+        embeddings = self._all(outputs)
+        score = partial(pair_scores, embeddings, embeddings, head=self._head)
         return [
-            self._union.comparisons(position).renumbered(self._places[Side.EVERY]).scored(products)
+            self._union.comparisons(position).renumbered(self._places[Side.EVERY]).scored(score)
             for position in range(len(self.sets))
         ]
 
@@ -180,7 +178,8 @@ class CosinePlan(EvaluationPlan):
         return [
             _matcher(
                 left[self._places[query][texts[: len(one.queries)]]],
-                right[self._places[document][texts[len(one.queries) :]]],
+                right,
+                self._places[document][texts[len(one.queries) :]],
             )
             for one, texts, (query, document) in zip(self.rankings, numbers, self._asking, strict=True)
         ]
@@ -206,9 +205,27 @@ class CosinePlan(EvaluationPlan):
 
 
 def _matcher(
-    queries: Float[np.ndarray, "queries dim"], documents: Float[np.ndarray, "documents dim"]
+    queries: Float[np.ndarray, "queries dim"],
+    embeddings: Float[np.ndarray, "sentences dim"],
+    rows: Int[np.ndarray, "documents"],
 ) -> Matcher:
-    return lambda some, others: queries[some] @ (documents if others is None else documents[others]).T
+    """The products with the embeddings of the documents, at `rows`; equal texts, which share a row, have equal ones.
+
+    A product of floats depends on where in the matrix it stands, so each row is in it once.
+    """
+    distinct, places = np.unique(rows, return_inverse=True)
+    if len(distinct) == len(rows):
+        documents = embeddings[rows]
+        return lambda some, others: queries[some] @ (documents if others is None else documents[others]).T
+    documents = embeddings[distinct]
+
+    def score(some: np.ndarray, others: np.ndarray | None) -> Float[np.ndarray, "queries documents"]:
+        if others is None:
+            return (queries[some] @ documents.T)[:, places]
+        needed, where = np.unique(places[others], return_inverse=True)
+        return (queries[some] @ documents[needed].T)[:, where]
+
+    return score
 
 
 class Evaluator(ABC):

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from juzhen.core.errors import UserError
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.search import Best
+from juzhen.metrics.ranking import RankedLists
 
 SCORES_AT_ONCE = 2**24
 """Scores of queries with a whole corpus that are held at a time, 64 MiB: never those of all queries."""
@@ -19,28 +20,38 @@ Matcher = Callable[[np.ndarray, np.ndarray | None], Float[np.ndarray, "queries d
 """Numbers of queries and of documents (None: all) → their scores, higher = closer."""
 
 
-def ranked_lists(one: RankingSet, score: Matcher, *, depth: int) -> Int[np.ndarray, "queries depth"]:
-    """The `depth` best documents of each query, −1 where there are fewer.
+def ranked_lists(one: RankingSet, score: Matcher, *, depth: int) -> RankedLists:
+    """The `depth` best documents of each query, −1 where there are fewer, and which of them score alike.
 
-    Of equal scores the document with the lower number comes first; trec_eval would take the last id of the alphabet.
-    Raises UserError for scores that are no numbers.
+    Of equal scores the document with the lower number comes first, which no measure heeds. Raises UserError for scores
+    that are no numbers.
     """
     queries, depth = np.arange(len(one.queries)), min(depth, len(one.corpus))
     ranked = np.full((len(queries), depth), -1, dtype=np.int32)
+    values = np.full(ranked.shape, -np.inf, dtype=np.float32)
+    beyond, answers = np.zeros(len(queries), dtype=np.int64), [np.empty((2, 0), dtype=np.int64)]
     at_once = 1 if one.candidates else max(1, min(MOST_QUERIES, SCORES_AT_ONCE // len(one.corpus)))
     for start in range(0, len(queries), at_once):
         some = queries[start : start + at_once]
         documents = None if one.candidates is None else np.unique(one.candidates[start])
-        scores = score(some, documents)
+        scores = np.asarray(score(some, documents), dtype=np.float32)
         require_finite(scores, one.column)
         numbers = np.arange(len(one.corpus)) if documents is None else documents
         if one.own is not None:
-            scores = np.where(numbers == one.own[some, None], -np.inf, scores)
+            scores = np.where(numbers == one.own[some, None], np.float32(-np.inf), scores)
         best = Best(len(some), depth)
         best.add(scores, 0)
-        places, _ = best.lists()
+        places, values[some] = best.lists()
         ranked[some] = np.where(places < 0, -1, numbers[places])
-    return ranked
+        last = values[some, -1:]
+        beyond[some] = (scores == last).sum(axis=1) - (values[some] == last).sum(axis=1)
+        beyond[some[np.isneginf(last[:, 0])]] = 0
+        for query in some[beyond[some] > 0].tolist():
+            known = np.setdiff1d(np.fromiter(one.relevant[query], np.int64), ranked[query])
+            where = np.minimum(np.searchsorted(numbers, known), len(numbers) - 1)
+            known = known[(numbers[where] == known) & (scores[query - start, where] == values[query, -1])]
+            answers.append(np.stack([np.full(len(known), query), known]))
+    return RankedLists.of(ranked, values, beyond, np.concatenate(answers, axis=1))
 
 
 def require_finite(scores: np.ndarray, column: str) -> None:

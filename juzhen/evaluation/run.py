@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Int
 from rich.progress import Progress
 
 from juzhen.core.accelerator import require_accelerator
@@ -44,6 +43,7 @@ from juzhen.evaluation.plan import NOTHING, EmbeddingEvaluator, EvaluationPlan, 
 from juzhen.evaluation.scoring import Evaluation, assemble_outputs, measure
 from juzhen.evaluation.settings import Settings
 from juzhen.evaluation.spec import HardwareConfig
+from juzhen.metrics.ranking import RankedLists
 
 AnyEncoder = SentenceEncoder | CrossEncoder | LexicalEvaluator
 """A lexical baseline stands for itself."""
@@ -83,9 +83,7 @@ class Pass:
         cut = cut_in_evaluation(self._network, self._collate, plan)
         return found, with_leaks(describe_rows(rows, cut, temperature=plan.temperature), seen)
 
-    def lists(
-        self, ranking: RankingSet, *, depth: int
-    ) -> tuple[Int[np.ndarray, "queries depth"], Callable[[int], float]]:
+    def lists(self, ranking: RankingSet, *, depth: int) -> tuple[RankedLists, Callable[[int], float]]:
         """The documents of every query, best first; and what finds those of one again, and gives the seconds."""
         plan, outputs = self._encoded([ranking])
         (found,), (score,) = plan.ranked(outputs, depth=depth), plan.matchers(outputs)

@@ -17,7 +17,7 @@ from juzhen.evaluation.plan import EvaluationPlan, Evaluator
 from juzhen.evaluation.ranked_lists import require_finite
 from juzhen.metrics.correlation import bootstrap_interval, bootstrap_mean, pearson, spearman
 from juzhen.metrics.distribution import score_distribution
-from juzhen.metrics.ranking import COSINE_TEMPERATURE, query_numbers, score_ranking
+from juzhen.metrics.ranking import COSINE_TEMPERATURE, order_numbers, score_ranking
 from juzhen.metrics.threshold import (
     accuracy_at,
     area_under_curve,
@@ -72,9 +72,9 @@ def measure(
     per_query: dict[str, np.ndarray] = {}
     measures = list(dict.fromkeys([*RANKINGS, *rankings]))
     depth = max(ranking_measure(name)[1] for name in measures)
-    for one, documents in zip(plan.rankings, plan.ranked(outputs, depth=depth), strict=True):
-        numbers = query_numbers(documents, one.relevant, measures)
-        per_query |= {f"{one.column}/{metric}": values for metric, values in numbers.items()}
+    for one, lists in zip(plan.rankings, plan.ranked(outputs, depth=depth), strict=True):
+        numbers = order_numbers(lists, one.judged, measures)
+        per_query |= {f"{one.column}/{metric}": values[0] for metric, values in numbers.items()}
         found |= score_ranking_set(one, numbers, seen.get(one.column), **how)
     per_row = {f"{one.split}/{one.name}": values for one, values in zip(plan.sets, scores, strict=True)}
     return Evaluation(found | evaluator.finished(plan, outputs), per_row, per_query)
@@ -88,20 +88,31 @@ def score_ranking_set(
     bootstrap_samples: int,
     seed: int,
 ) -> dict[str, Score]:
-    """The mean of each metric over all queries, and over those that training has not seen where it has seen some."""
+    """The mean of each metric over all queries, and over those that training has not seen where it has seen some.
+
+    numbers  metric → what `order_numbers` gives, (three, queries)
+    """
     chosen = {"": np.arange(len(one.queries))}
     if seen is not None and len(seen.rows):
         chosen[WITHOUT_LEAKS] = np.setdiff1d(chosen[""], seen.rows)
     interval = partial(bootstrap_mean, samples=bootstrap_samples, confidence=CONFIDENCE, seed=seed)
     return {
         f"{one.column}/{metric}{ending}": Score(
-            float(values[rows].mean()) if len(rows) else None,
-            *interval(values[rows]),
+            float(values[0, rows].mean()) if len(rows) else None,
+            *interval(values[0, rows]),
             count=len(rows),
+            **_of_orders(values[1:, rows]),
         )
         for ending, rows in chosen.items()
         for metric, values in numbers.items()
     }
+
+
+def _of_orders(worst_and_best: np.ndarray) -> dict[str, float]:
+    """`worst` and `best` of a Score, where the order of documents of equal scores makes a difference."""
+    if np.array_equal(*worst_and_best):
+        return {}
+    return dict(zip(("worst", "best"), worst_and_best.mean(axis=1).tolist(), strict=True))
 
 
 def assemble_outputs(outputs: Outputs, num_rows: int) -> np.ndarray:

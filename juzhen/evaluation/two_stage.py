@@ -16,7 +16,7 @@ from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.evaluation.run import AnyEncoder, Pass, open_encoder
 from juzhen.evaluation.scoring import score_ranking_set
 from juzhen.evaluation.settings import Settings
-from juzhen.metrics.ranking import query_numbers
+from juzhen.metrics.ranking import RankedLists, order_numbers
 
 DEPTHS = (10, 20, 50, 100)
 
@@ -50,6 +50,8 @@ def two_stage(
     """Quality and time without a second stage, and for each of `depths`.
 
     Documents below the depth stay where the first stage has put them, so recall at a cut-off beyond it does not change.
+    Documents of equal scores are read all or, where the depth would part them, not at all: which comes first is nothing
+    but the order of the corpus.
     A query is timed as if it came alone, in float32: it is encoded, compared with all documents, whose embeddings are
     there, and read with each of the first documents.
 
@@ -66,14 +68,15 @@ def two_stage(
     reader = CrossEncoder.load(rerank) if isinstance(rerank, str | Path) else rerank
     finder = Pass(open_encoder(retrieve), settings, cache_dir, progress)
     found, find = finder.lists(ranking, depth=max(*depths, *(ranking_measure(one)[1] for one in measures)))
-    first = [row[row >= 0][: max(depths)] for row in found]
+    counts = _readable(found, max(depths))
+    first = [row[: max(count, 1)] for row, count in zip(found.documents, counts.tolist(), strict=True)]
     again = Pass(reader, settings, cache_dir, progress)
     read, _ = again.lists(replace(ranking, candidates=first), depth=max(depths))
-    drawn = np.random.default_rng(settings.seed).permutation(len(found))[:TIMED].tolist()
+    drawn = np.random.default_rng(settings.seed).permutation(len(first))[:TIMED].tolist()
 
-    def scores(lists: Int[np.ndarray, "queries documents"]) -> dict[str, Score]:
+    def scores(lists: RankedLists) -> dict[str, Score]:
         how = {"bootstrap_samples": settings.evaluation.bootstrap_samples, "seed": settings.seed}
-        scored = score_ranking_set(ranking, query_numbers(lists, ranking.relevant, measures), None, **how)
+        scored = score_ranking_set(ranking, order_numbers(lists, ranking.judged, measures), None, **how)
         return {key.rpartition("/")[2]: score for key, score in scored.items()}
 
     def seconds(query: int, depth: int) -> float:
@@ -118,12 +121,21 @@ def some_queries(ranking: RankingSet, limit: int | None, *, seed: int) -> Rankin
     )
 
 
-def _reordered(
-    found: Int[np.ndarray, "queries documents"], read: Int[np.ndarray, "queries some"], depth: int
-) -> Int[np.ndarray, "queries documents"]:
-    """The first `depth` documents of each list in the order in which they stand in `read`, then the others."""
-    lists = found.copy()
-    for query, row in enumerate(read):
-        head = row[np.isin(row, found[query, :depth]) & (row >= 0)]
-        lists[query, : len(head)] = head
-    return lists
+def _readable(found: RankedLists, depth: int) -> Int[np.ndarray, "queries"]:
+    """How many documents of each list the second stage reads: the first `depth`, but of equals all or none.
+
+    Which of them came first would be decided by the order of the corpus.
+    """
+    ends = np.where(found.documents >= 0, found.starts + found.sizes, 0)
+    return np.where(ends <= depth, ends, 0).max(axis=1)
+
+
+def _reordered(found: RankedLists, read: RankedLists, depth: int) -> RankedLists:
+    """The documents that are read at this depth in the order in which they stand in `read`, then the others."""
+    documents, starts = found.documents.copy(), np.array(found.starts)
+    for query, count in enumerate(_readable(found, depth).tolist()):
+        chosen = np.isin(read.documents[query], documents[query, :count]) & (read.documents[query] >= 0)
+        documents[query, :count] = read.documents[query, chosen]
+        _, firsts, groups = np.unique(read.starts[query, chosen], return_index=True, return_inverse=True)
+        starts[query, :count] = firsts[groups]
+    return replace(found, documents=documents, starts=starts)

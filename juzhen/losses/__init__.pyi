@@ -25,6 +25,8 @@ from .cosent import cosent as cosent
 from .cosent_adaptive import CoSENTAdaptive as CoSENTAdaptive
 from .cosent_bce import CoSENTAndBCE as CoSENTAndBCE
 from .cosent_bce import cosent_and_entropy as cosent_and_entropy
+from .cosent_extremes import CoSENTExtremes as CoSENTExtremes
+from .cosent_extremes import cosent_extremes as cosent_extremes
 from .cosent_layers import CoSENTLayers as CoSENTLayers
 from .cosent_layers import cosent_of_layers as cosent_of_layers
 from .cosent_sampled import CoSENTSampled as CoSENTSampled
@@ -35,6 +37,8 @@ from .cosent_weighted import cosent_weighted as cosent_weighted
 from .cosine import CosineSimilarity as CosineSimilarity
 from .cosine import cosine_regression as cosine_regression
 from .cosine import rescale as rescale
+from .cosine_embedding import CosineEmbeddingLoss as CosineEmbeddingLoss
+from .cosine_embedding import cosine_embedding as cosine_embedding
 from .distill import Distill as Distill
 from .distill_cosine import DistillCosine as DistillCosine
 from .distill_cosine import Taught as Taught
@@ -80,6 +84,7 @@ from .margin_ranking import margin_ranking as margin_ranking
 from .mse import Regression as Regression
 from .mse import SquaredError as SquaredError
 from .mse import squared_error as squared_error
+from .mse_signed import SquaredErrorSigned as SquaredErrorSigned
 from .nt_xent import NTXent as NTXent
 from .online_contrastive import OnlineContrastive as OnlineContrastive
 from .online_contrastive import hard_rows as hard_rows

@@ -19,8 +19,8 @@ LEAST = {"batch": 1, "negatives": 1, "documents": 2, "classes": 2}
 def checks_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, whose tensors must have the axes of their annotations: an axis has one size in all of them.
 
-    What stands for one number per row may be a column: (N, 1) is read as (N,). Of GOLD, values on a CPU may not be NaN;
-    on a GPU nobody asks, since that would wait for it. Raises UserError for all else.
+    What stands for one number per row may be a column: (N, 1) is read as (N,). Of GOLD, values on a CPU may not be NaN,
+    and classes must be whole; on a GPU nobody asks, since that would wait for it. Raises UserError for all else.
     """
     parameters = signature(function).parameters
     names = tuple(parameters)
@@ -73,4 +73,6 @@ def _fitting(name: str, values: Any, wanted: tuple[str, ...], sizes: dict[str, t
         raise UserError(
             f"{name}: {int(values.isnan().sum())} of {values.numel()} are NaN; leave such rows out"
         )
+    if name == "classes" and values.device.type == "cpu" and (values % 1).any():
+        raise UserError("classes: expected whole numbers, from 0; a grade is no class")
     return values

@@ -9,7 +9,7 @@ from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.bce import binary_cross_entropy
 from juzhen.losses.loss import Loss, LossOutput
 from juzhen.losses.mse import squared_error
-from juzhen.losses.options import checked, number
+from juzhen.losses.options import checked, divisor, number
 from juzhen.losses.scores import full_precision, label_gap
 
 
@@ -42,7 +42,7 @@ class CrossEntropyError(Loss):
     couples = False
     choose_when = "graded pairs on a cross-encoder whose probability shall come close to the grade"
 
-    temperature: float | int = checked(1.0, number, low=0.0, open_low=True)
+    temperature: float | int = checked(1.0, divisor)
     error_weight: float | int = checked(0.5, number, low=0.0)
 
     def with_logs(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> LossOutput:

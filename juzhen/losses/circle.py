@@ -59,7 +59,7 @@ class Circle(Loss):
     negative_goal  cosine that negatives shall stay below; None: as the margin says
     weighted       scores far from their goal are pulled harder
 
-    Defaults: what the paper has for retrieval, a margin of 0.4 and a scale of 80.
+    Defaults: a margin of 0.25, which the paper has for faces, at the scale of 80 that it has for retrieval.
 
     Raises UserError where the margin has nothing to say, or where a goal is left open without one.
     """
@@ -75,7 +75,7 @@ class Circle(Loss):
     def __init__(
         self,
         *,
-        margin: float | int | None = 0.4,
+        margin: float | int | None = 0.25,
         positive_goal: float | int | None = None,
         negative_goal: float | int | None = None,
         weighted: bool = True,

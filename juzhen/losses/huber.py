@@ -32,13 +32,14 @@ class Huber(Regression):
 
     delta  in units of the target: 1 is the way from the lowest to the highest, whatever `target_range` says
 
-    Defaults: the score is the prediction, and delta is 1, as in torch.nn.HuberLoss.
+    Defaults: the score is the prediction, and errors above half of the range of targets count linearly; a delta of 1 is
+    that of torch.nn.HuberLoss.
     """
 
     paper = "Huber 1964, https://doi.org/10.1214/aoms/1177703732"
     choose_when = "graded pairs with some wrong labels"
 
-    delta: float | int = checked(1.0, number, low=0.0, open_low=True)
+    delta: float | int = checked(0.5, number, low=0.0, open_low=True)
 
     def with_logs(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> LossOutput:
         delta = self.delta * (self.high - self.low)

@@ -9,7 +9,7 @@ from juzhen.core.examples import Kind
 from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.info_nce import numbers_of_texts, ranking_summary
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import checked, number
+from juzhen.losses.options import checked, divisor
 from juzhen.losses.scores import row_cosine
 
 
@@ -34,7 +34,7 @@ class InfoNCEOwn(Loss):
 
     A negative with the text of the row's anchor or positive is left out. Logs what `InfoNCE` logs.
 
-    Default: as `InfoNCE`.
+    Default: a temperature of 0.07.
     """
 
     input_kinds = (Kind.TRIPLET,)
@@ -44,7 +44,7 @@ class InfoNCEOwn(Loss):
     paper = "van den Oord et al. 2018, https://arxiv.org/abs/1807.03748"
     choose_when = "triplets with many mined negatives, when texts of other rows are no safe negatives"
 
-    temperature: float | int = checked(0.05, number, low=0.0, open_low=True)
+    temperature: float | int = checked(0.07, divisor)
 
     def with_logs(
         self,

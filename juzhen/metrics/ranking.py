@@ -1,7 +1,9 @@
 """Rankings → the numbers that go into a result: of anchors among a few texts, and of queries in a corpus."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -15,15 +17,69 @@ from juzhen.metrics.correlation import bootstrap_mean
 COSINE_TEMPERATURE = 0.05
 """Divides cosines in `ranking_loss`, as in training with loss=info_nce."""
 
-QUERIES_AT_ONCE = 16_384
-"""Queries whose lists are looked at together: memory stays bounded, however many there are."""
+CELLS_AT_ONCE = 2**21
+"""Places of lists that are looked at together: memory stays bounded, however many queries there are."""
+
+PerQuery = Float[np.ndarray, "queries"]
+
+
+@dataclass(frozen=True)
+class RankedLists:
+    """The documents of each query, best first, and which of them score alike.
+
+    documents  numbers, −1 where a list has ended
+    starts     how many documents score higher: equal scores have the same number
+    beyond     of each query, how many documents that were left out score as the last one of its list
+    answers    those among them that answer their query: numbers of queries, and of documents
+    """
+
+    documents: Int[np.ndarray, "queries depth"]
+    starts: Int[np.ndarray, "queries depth"]
+    beyond: Int[np.ndarray, "queries"]
+    answers: Int[np.ndarray, "two answers"]
+
+    @classmethod
+    def of(
+        cls,
+        documents: Int[np.ndarray, "queries depth"],
+        scores: Float[np.ndarray, "queries depth"] | None = None,
+        beyond: Int[np.ndarray, "queries"] | None = None,
+        answers: Int[np.ndarray, "two answers"] | None = None,
+    ) -> "RankedLists":
+        """Lists by their scores, best first; without scores no two documents are equal."""
+        starts = np.broadcast_to(np.arange(documents.shape[1]), documents.shape)
+        if scores is not None:
+            is_next = np.ones(documents.shape, dtype=bool)
+            is_next[:, 1:] = scores[:, 1:] != scores[:, :-1]
+            starts = np.maximum.accumulate(np.where(is_next, starts, 0), axis=1)
+        beyond = np.zeros(len(documents), dtype=np.int64) if beyond is None else beyond
+        return cls(
+            documents, starts, beyond, np.empty((2, 0), dtype=np.int64) if answers is None else answers
+        )
+
+    @property
+    def sizes(self) -> Int[np.ndarray, "queries depth"]:
+        """How many documents score as the one in that place, itself and those that were left out among them."""
+        depth = self.documents.shape[1]
+        lengths = (self.documents >= 0).sum(axis=1, keepdims=True)
+        is_last = np.ones(self.documents.shape, dtype=bool)
+        is_last[:, :-1] = self.starts[:, 1:] != self.starts[:, :-1]
+        ends = np.where(is_last, np.arange(1, depth + 1), depth)
+        ends = np.minimum.accumulate(ends[:, ::-1], axis=1)[:, ::-1]
+        ends = np.where(ends >= lengths, lengths + self.beyond[:, None], ends)
+        return np.maximum(ends - self.starts, 1)
+
+    def some(self, queries: slice) -> "RankedLists":
+        inside = (self.answers[0] >= queries.start) & (self.answers[0] < queries.stop)
+        answers = self.answers[:, inside] - [[queries.start], [0]]
+        return RankedLists(self.documents[queries], self.starts[queries], self.beyond[queries], answers)
 
 
 def query_numbers(
-    documents: Int[np.ndarray, "queries depth"],
+    lists: RankedLists | Int[np.ndarray, "queries depth"],
     relevant: Sequence[Mapping[int, float]],
     measures: Sequence[str] = RANKINGS,
-) -> dict[str, Float[np.ndarray, "queries"]]:
+) -> dict[str, PerQuery]:
     """Each of `measures`, such as `ndcg_at_10`, of each query, from the documents that it found, best first.
 
     ndcg    Σ_r gain_r / log2(1 + r) over ranks r ≤ k, divided by its value for the best order there is
@@ -32,40 +88,167 @@ def query_numbers(
     map     Σ_r hit_r · (hits up to r) / r over ranks r ≤ k, divided by the number of all documents that answer it
 
     As trec_eval has them: ndcg_cut, recip_rank of k documents, recall and map_cut. A list with fewer than k documents
-    counts as it is, so where the corpus has fewer, recall is 1.
+    counts as it is, so where the corpus has fewer, recall is 1. Where documents have equal scores it is the expected
+    value over all their orders, in closed form (McSherry and Najork 2008,
+    https://doi.org/10.1007/978-3-540-78646-7_38): no order of the file decides.
 
-    documents  numbers of documents, −1 where a list has ended
+    lists      or numbers of documents, −1 where a list has ended: then no two are equal
     relevant   for each query: number of a document that answers it → its gain, above 0
     """
+    return {name: values[0] for name, values in order_numbers(lists, relevant, measures).items()}
+
+
+def order_numbers(
+    lists: RankedLists | Int[np.ndarray, "queries depth"],
+    relevant: Sequence[Mapping[int, float]],
+    measures: Sequence[str] = RANKINGS,
+) -> dict[str, Float[np.ndarray, "three queries"]]:
+    """`query_numbers`, and the same in the worst and in the best order of the documents whose scores are equal."""
     wanted = {name: ranking_measure(name) for name in measures}
+    lists = lists if isinstance(lists, RankedLists) else RankedLists.of(lists)
+    depth = max((cutoff for _, cutoff in wanted.values()), default=1)
+    size = max(1, CELLS_AT_ONCE // max(depth, lists.documents.shape[1]))
     parts = [
-        _numbers(
-            documents[start : start + QUERIES_AT_ONCE], relevant[start : start + QUERIES_AT_ONCE], wanted
-        )
-        for start in range(0, max(len(relevant), 1), QUERIES_AT_ONCE)
+        _numbers(lists.some(slice(start, start + size)), relevant[start : start + size], wanted, depth)
+        for start in range(0, max(len(relevant), 1), size)
     ]
-    return {name: np.concatenate([part[name] for part in parts]) for name in wanted}
+    return {name: np.concatenate([part[name] for part in parts], axis=1) for name in wanted}
 
 
 def _numbers(
-    documents: Int[np.ndarray, "queries depth"],
+    lists: RankedLists,
     relevant: Sequence[Mapping[int, float]],
     wanted: Mapping[str, tuple[str, int]],
-) -> dict[str, Float[np.ndarray, "queries"]]:
-    depth = max((cutoff for _, cutoff in wanted.values()), default=0)
-    ranks = np.arange(1, depth + 1)
-    gains, ideal = np.zeros((2, len(relevant), depth))
-    for query, known in enumerate(relevant):
-        found = [known.get(document, 0.0) for document in documents[query, :depth].tolist()]
-        best = sorted(known.values(), reverse=True)[:depth]
-        gains[query, : len(found)], ideal[query, : len(best)] = found, best
+    depth: int,
+) -> dict[str, Float[np.ndarray, "three queries"]]:
+    counts = np.array([len(known) for known in relevant], dtype=np.int64)
+    owners = np.repeat(np.arange(len(counts)), counts)
+    gains = np.fromiter(chain.from_iterable(known.values() for known in relevant), np.float64, len(owners))
+    answers = np.fromiter(chain.from_iterable(relevant), np.int64, len(owners))
+    order = np.lexsort((-gains, owners))
+    turns = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
+    ideal = _placed(owners, turns, gains[order], (len(counts), depth))
+    found = _Found.of(lists, owners, answers, gains)
+    best = found.in_order(best=True, depth=depth)
+    result = {name: np.tile(values, (3, 1)) for name, values in _plain(best, ideal, counts, wanted).items()}
+    if len(tied := np.unique(found.query[found.size > 1])):
+        worst = found.in_order(best=False, depth=depth)[tied]
+        least = _plain(worst, ideal[tied], counts[tied], wanted)
+        mean = _expected(lists, found, ideal, counts, wanted, tied)
+        for name, values in result.items():
+            values[0, tied], values[1, tied] = mean[name], least[name]
+    return result
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The documents that answer their query and are in its list, or equal to its last one.
+
+    start, size  of the documents with its score: how many score higher, and how many they are
+    """
+
+    query: Int[np.ndarray, "answers"]
+    start: Int[np.ndarray, "answers"]
+    size: Int[np.ndarray, "answers"]
+    gain: Float[np.ndarray, "answers"]
+    queries: int
+
+    @classmethod
+    def of(cls, lists: RankedLists, owners: np.ndarray, answers: np.ndarray, gains: np.ndarray) -> "_Found":
+        documents, sizes = lists.documents, lists.sizes
+        last = np.maximum((documents >= 0).sum(axis=1) - 1, 0)
+        span = 1 + max(int(documents.max(initial=0)), int(answers.max(initial=0)), 0)
+        keys, rows = owners * span + answers, np.arange(len(documents))[:, None]
+        order = np.argsort(keys)
+        asked = np.where(documents < 0, -1, rows * span + documents)
+        places = np.minimum(np.searchsorted(keys[order], asked), max(len(keys) - 1, 0))
+        is_there = keys[order][places] == asked if len(keys) else np.zeros(documents.shape, dtype=bool)
+        query, rank = np.nonzero(is_there)
+        others, beyond = lists.answers
+        of_others = order[np.searchsorted(keys[order], others * span + beyond)]
+        return cls(
+            np.concatenate([query, others]),
+            np.concatenate([lists.starts[query, rank], lists.starts[others, last[others]]]),
+            np.concatenate([sizes[query, rank], sizes[others, last[others]]]),
+            np.concatenate([gains[order[places[query, rank]]], gains[of_others]]),
+            len(documents),
+        )
+
+    def in_order(self, *, best: bool, depth: int) -> Float[np.ndarray, "queries depth"]:
+        """The gain in each place: of equals those that answer come first, the best of them before others; or last."""
+        order = np.lexsort((-self.gain, self.start, self.query))
+        query, start, size = self.query[order], self.start[order], self.size[order]
+        is_first = np.ones(len(query), dtype=bool)
+        is_first[1:] = (query[1:] != query[:-1]) | (start[1:] != start[:-1])
+        turn = np.arange(len(query)) - np.maximum.accumulate(np.where(is_first, np.arange(len(query)), 0))
+        place = start + (turn if best else size - 1 - turn)
+        return _placed(query, place, self.gain[order], (self.queries, depth))
+
+
+def _placed(rows: np.ndarray, places: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """Zeros but for `values`, as far as their places are within the shape."""
+    table, inside = np.zeros(shape), places < shape[1]
+    table[rows[inside], places[inside]] = values[inside]
+    return table
+
+
+def _plain(
+    gains: Float[np.ndarray, "queries depth"],
+    ideal: Float[np.ndarray, "queries depth"],
+    counts: Int[np.ndarray, "queries"],
+    wanted: Mapping[str, tuple[str, int]],
+) -> dict[str, PerQuery]:
+    """The measures of one order of the documents."""
+    ranks = np.arange(1, gains.shape[1] + 1)
     hits, discounts = gains > 0, 1 / np.log2(1 + ranks)
-    counts = np.array([len(known) for known in relevant])
-    numbers: dict[str, Callable[[int], np.ndarray]] = {
+    numbers: dict[str, Callable[[int], PerQuery]] = {
         "ndcg": lambda k: (gains[:, :k] @ discounts[:k]) / (ideal[:, :k] @ discounts[:k]),
         "mrr": lambda k: (hits / ranks)[:, :k].max(axis=1, initial=0.0),
         "recall": lambda k: hits[:, :k].sum(axis=1) / counts,
         "map": lambda k: (hits * hits.cumsum(axis=1) / ranks)[:, :k].sum(axis=1) / counts,
+    }
+    return {name: numbers[measure](cutoff) for name, (measure, cutoff) in wanted.items()}
+
+
+def _expected(
+    lists: RankedLists,
+    found: _Found,
+    ideal: Float[np.ndarray, "queries depth"],
+    counts: Int[np.ndarray, "queries"],
+    wanted: Mapping[str, tuple[str, int]],
+    queries: Int[np.ndarray, "some"],
+) -> dict[str, PerQuery]:
+    """The mean of the measures over all orders of equals, of some queries.
+
+    Of n equals, r answer. In the t-th of their places, from 0, stands one that answers with the probability r / n, its
+    gain is their mean, and the number of answers before it among them is t (r − 1) / (n − 1). It is the first that
+    answers with the probability Π_{u < t} (1 − r / (n − u)) · r / (n − t), where none does before them.
+    """
+    depth = ideal.shape[1]
+    width = min(depth, lists.documents.shape[1])
+    starts, sizes = lists.starts[queries, :width], lists.sizes[queries, :width]
+    shape = len(lists.documents), lists.documents.shape[1]
+    cells = found.query * shape[1] + found.start
+
+    def of_group(weights: np.ndarray | None) -> np.ndarray:
+        return np.bincount(cells, weights=weights, minlength=shape[0] * shape[1]).reshape(shape)[queries]
+
+    at_start = of_group(None)
+    before = np.take_along_axis(at_start.cumsum(axis=1) - at_start, starts, axis=1)
+    answers = np.take_along_axis(at_start, starts, axis=1)
+    gains = np.take_along_axis(of_group(found.gain), starts, axis=1) / sizes
+    ranks = np.arange(1, width + 1)
+    turn, hits = ranks - 1 - starts, answers / sizes
+    rest = np.maximum(sizes - turn, 1)
+    is_answer = np.minimum(answers / rest, 1.0)
+    none_yet = np.cumprod(np.pad(1 - is_answer, ((0, 0), (1, 0)), constant_values=1.0), axis=1)[:, :-1]
+    among = turn * np.maximum(answers - 1, 0) / np.maximum(sizes - 1, 1)
+    discounts = 1 / np.log2(2 + np.arange(depth))
+    numbers: dict[str, Callable[[int], PerQuery]] = {
+        "ndcg": lambda k: (gains[:, :k] @ discounts[: min(k, width)]) / (ideal[queries, :k] @ discounts[:k]),
+        "mrr": lambda k: (none_yet * is_answer / ranks)[:, :k].sum(axis=1),
+        "recall": lambda k: hits[:, :k].sum(axis=1) / counts[queries],
+        "map": lambda k: (hits * (before + 1 + among) / ranks)[:, :k].sum(axis=1) / counts[queries],
     }
     return {name: numbers[measure](cutoff) for name, (measure, cutoff) in wanted.items()}
 

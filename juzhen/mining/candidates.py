@@ -109,7 +109,7 @@ class EncoderSource:
         first, second = self._vectors
         drawn = np.random.default_rng(seed).permutation(len(first))[:SAMPLE]
         found = self.search(drawn, k, lambda count: None)[0]
-        return recall(found, exact_search(first[drawn], second, k)[0])
+        return recall(first[drawn], second, found=found, exact=exact_search(first[drawn], second, k)[0])
 
 
 class LexicalSource:

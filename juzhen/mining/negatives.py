@@ -121,6 +121,8 @@ def mine(
         "cache": cache,
         "progress": progress,
     }
+    if judge is not None:
+        judge.require_order(ranking.column, None, ranking.symmetric)
     judged = None if judge is None else _judge(judge, batch_tokens)
     measured: dict[str, Any] = {}
     if calibrate_on is not None:

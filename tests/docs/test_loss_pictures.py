@@ -4,11 +4,12 @@ import re
 from collections import Counter
 
 import pytest
+import torch
 
 from juzhen.core.places import ROOT
 from lightning_modules.loss_numbers import options
 from tools.docs.loss_examples import FAMILIES
-from tools.docs.loss_pictures import pulls
+from tools.docs.loss_pictures import CANDIDATES, TEMPERATURES, pulls, shares
 
 PAGE = ROOT / "docs" / "concepts" / "losses.md"
 DRAWN = [(name, make) for make, names in FAMILIES.values() for name in names]
@@ -26,6 +27,20 @@ def test_every_loss_has_a_heading_and_every_picture_a_place():
     shown = re.findall(r"!\[[^\]]{40,}\]\(img/(loss_\w+)\.svg\)", text)
     assert sorted(shown) == sorted(f"loss_{family}" for family in FAMILIES)
     assert sorted(path.stem for path in (PAGE.parent / "img").glob("loss_*.svg")) == sorted(shown)
+
+
+def test_a_temperature_is_drawn_and_its_numbers_are_those_of_the_page():
+    text = PAGE.read_text(encoding="utf-8")
+    assert "](img/temperature.svg)" in text
+    assert (PAGE.parent / "img" / "temperature.svg").is_file()
+    found, entropies = shares(torch.tensor(CANDIDATES), torch.tensor(TEMPERATURES))
+    table = [line.strip("|").split("|") for line in text.partition("| τ | entropy |")[2].splitlines()[2:6]]
+    for line, tau, share, entropy in zip(table, TEMPERATURES, found, entropies, strict=True):
+        assert float(line[0]) == tau
+        assert [float(cell) for cell in line[1:]] == pytest.approx(
+            [entropy.item(), share[0].item()], abs=6e-4
+        )
+    assert entropies.diff().le(0).all()
 
 
 @pytest.mark.parametrize(("name", "make"), DRAWN, ids=[name for name, _ in DRAWN])

@@ -42,7 +42,7 @@ def test_counted_from_the_tokens_that_are_read_or_without_them_it_is_exact(encod
 def test_a_text_counts_once_however_often_it_comes(encoder):
     found = cut_of(encoder, pairs(("今天天气很好很好", "今天"), ("今天天气很好很好", "明天")))
     assert found == Cut(looked_at=3, cut=1, max_length=8)
-    assert str(found) == "1 of 3 texts (33 %)"
+    assert str(found) == "1 of 3 texts (33.3 %)"
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ def test_one_line_for_all_sets_and_none_where_nothing_is_cut():
     assert cut_line({"train/a": Cut(10, 0, 64)}, "training") is None
     told = cut_line({"dev/a": Cut(10, 1, 64), "dev/b": Cut(90, 30, 64)}, "evaluation")
     assert told == (
-        "backbone.max_length=64: 31 of 100 texts (31 %) of evaluation are longer and are cut there, most in dev/b: "
-        "30 of 90 texts (33 %)"
+        "backbone.max_length=64: 31 of 100 texts (31.0 %) of evaluation are longer and are cut there, most in dev/b: "
+        "30 of 90 texts (33.3 %)"
     )
 
 
@@ -90,7 +90,7 @@ def test_predict_says_it_once(tmp_path, encoder, capsys):
     save_encoder(encoder, tmp_path / "encoder", card={})
     assert main(["score", str(tmp_path), "今天天气很好很好", "今天"]) == 0
     assert (
-        "1 of 2 texts (50 %) are longer than the 8 tokens that the encoder reads" in capsys.readouterr().err
+        "1 of 2 texts (50.0 %) are longer than the 8 tokens that the encoder reads" in capsys.readouterr().err
     )
     assert main(["score", str(tmp_path), "今天", "明天"]) == 0
     assert capsys.readouterr().err == ""

@@ -1,6 +1,7 @@
 """The cross-encoder as a model: what it learns from, what it refuses, and what becomes of a finished run."""
 
 import csv
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,11 +16,16 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
 from juzhen.data import loading
+from juzhen.data.rankings import RankingSet
 from juzhen.encoders import CrossEncoder as PairEncoder
 from juzhen.encoders import load_encoder
+from juzhen.evaluation import evaluate
 from juzhen.evaluation.evaluators import CrossEncoderPlan
+from juzhen.evaluation.two_stage import two_stage
 from juzhen.metrics.classes import score_classes
 from juzhen.metrics.correlation import spearman
+from juzhen.mining.negatives import mine
+from juzhen.mining.options import MiningOptions
 from lightning_modules.crossencoder import CrossEncoder
 from lightning_modules.loss_numbers import losses_for, options
 from lightning_modules.matching import match_losses
@@ -120,9 +126,8 @@ def test_predict_is_symmetric_and_names_what_needs_embeddings(run, tmp_path, cap
 
 
 def test_a_finished_run_evaluated_again_has_the_same_scores(run, tmp_path, tiny_backbone):
-    again = run_job(
-        tmp_path, tiny_backbone, "model=crossencoder", "dataset=[]", "suite=demo", f"init_from={run}"
-    )
+    words = ("model=crossencoder", "dataset=[]", "suite=demo", "~evaluate.demo_nli", f"init_from={run}")
+    again = run_job(tmp_path, tiny_backbone, *words)
     found, before = Result.read(again), Result.read(run)
     assert PairEncoder.load(again).symmetric
     for key in ("dev/demo_qmc/spearman", "test/demo_qmc/accuracy"):
@@ -278,3 +283,64 @@ def test_what_it_was_taught_it_scores_rightly(loss, tmp_path, tiny_backbone):
     train = loading.load_job_data(job, {"demo_qmc": Kind.LABELLED_PAIR}).train["demo_qmc"]
     scores = PairEncoder.load(run).score(list(zip(train.texts("text_a"), train.texts("text_b"), strict=True)))
     assert scores[train.targets == 1].min() > scores[train.targets == 0].max()
+
+
+EXCHANGED = "cannot be exchanged"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("model.symmetric=true", "dataset=[demo_nli]"),
+        (
+            "model.symmetric_training=true",
+            "dataset=[demo_nli]",
+            "dataset.demo_nli.view=triplet",
+            "loss=list_mle",
+        ),
+        ("model.symmetric=true", "dataset=[demo_sts]", "+dataset@evaluate.demo_nli=demo_nli"),
+        ("model.symmetric=true", "dataset=[demo_sts]", "suite=demo"),
+        ("model.symmetric=true", "dataset=[]", "+dataset@evaluate.demo_nli=demo_nli"),
+        ("model.symmetric=true", "dataset=[demo_qmc]", "dataset.demo_qmc.symmetric=false"),
+        ("init_from={}", "dataset=[demo_nli]"),
+        ("init_from={}", "dataset=[demo_qmc]", "+dataset@evaluate.demo_nli=demo_nli"),
+    ],
+    ids=" ".join,
+)
+def test_a_symmetric_scorer_exchanges_no_premise_and_hypothesis(words, run):
+    """Neither in training nor in evaluation, whether the command line or the folder that it starts from says so."""
+    job = whole_job("model=crossencoder", "suite=none", *(one.format(run) for one in words))
+    with pytest.raises(UserError, match=EXCHANGED):
+        match_losses(job)
+    if "init_from={}" in words:
+        job.model["symmetric"] = False
+        match_losses(job)
+
+
+def test_no_other_door_leads_an_asymmetric_set_to_it(run, tmp_path, capsys):
+    ranking = RankingSet(
+        "some", "dev", ["甲", "乙"], ["丙", "丁"], [{0: 1.0}, {1: 1.0}], candidates=[np.array([0, 1])] * 2
+    )
+    encoder = PairEncoder.load(run)
+    with pytest.raises(UserError, match=f"dev/some: query and document {EXCHANGED}"):
+        evaluate(run, [ranking])
+    evaluate(run, [replace(ranking, symmetric=True)])
+    with pytest.raises(UserError, match=EXCHANGED):
+        two_stage("lexical", encoder, replace(ranking, candidates=None), depths=[1])
+    with pytest.raises(UserError, match=EXCHANGED):
+        mine(
+            replace(ranking, candidates=None),
+            ["bm25"],
+            MiningOptions(depth=2),
+            folder=tmp_path / "x",
+            judge=encoder,
+        )
+    table = tmp_path / "pairs.tsv"
+    table.write_text("premise\thypothesis\n甲\t乙\n", encoding="utf-8")
+    for words in (
+        ["score", str(run), "--file", str(table), "--columns", "premise", "hypothesis"],
+        ["distil", str(run), "demo_nli", "--out", str(tmp_path / "graded.tsv"), "--limit", "4"],
+        ["evaluate", str(run), "--dataset", "demo_nli"],
+    ):
+        assert main(words) != 0
+        assert EXCHANGED in capsys.readouterr().err

@@ -14,10 +14,22 @@ from juzhen.core.examples import Kind
 from juzhen.core.named import numbers_of
 from launch import check_command_line, typed_config
 from lightning_modules import loss_numbers
+from lightning_modules.loss_numbers import written
 
 LOSSES = sorted(path.stem for path in (ROOT / "conf" / "loss").glob("*.yaml") if path.stem != "by_kind")
 MODELS = ("biencoder", "crossencoder", "cot")
 PLACES = {"a stage": "schedule.stages.{}.loss", "a set": "schedule.sets.{}.loss"}
+SAID = {
+    "info_nce": {"one way": {"symmetric": False}},
+    "info_nce_in_batch": {"in both directions": {"symmetric": True}, "oth directions": {"symmetric": True}},
+    "info_nce_own": {"temperature of 0.07": {"temperature": 0.07}},
+    "prototype": {"temperature of 0.07": {"temperature": 0.07}},
+    "circle": {"margin of 0.25": {"margin": 0.25}, "scale of 80": {"temperature": 1 / 80}},
+    "huber": {"half of the range": {"delta": 0.5}},
+    "arcface": {"scale of 64": {"temperature": 1 / 64}},
+    "cosent": {"scale of 20": {"temperature": 0.05}},
+    "mse": {"laid out over [0, 1]": {"target_range": (0.0, 1.0)}},
+}
 WEIGHED = [
     *("bce", "ce_mse", "cosent", "cosent_adaptive", "huber", "margin_ranking", "mse"),
     *("cosent_bce", "cosent_sampled", "cosent_weighted"),
@@ -52,8 +64,7 @@ def require_documented(documented, model, loss, node):
     told = {key: values[column] for key, values in documented.get(loss, {}).items() if "(" not in key}
     assert set(told) == set(found), (model, loss)
     for key, value in found.items():
-        written = value if isinstance(value, str) else json.dumps(value)
-        assert told[key] in (written, "refused"), (model, loss, key)
+        assert told[key] in (written(value), "refused"), (model, loss, key)
 
 
 def in_batches(names, size):
@@ -103,6 +114,43 @@ def test_the_page_names_every_number_of_every_loss(documented):
             for names in loss_numbers.FAMILIES.values()
         ]
         assert [not one for one in refused] == fits, loss
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_class_its_file_and_its_page_have_the_same_numbers(loss):
+    """By itself a loss has the number for cosines or that for logits, and its docstring and the page say which."""
+    config = loss_numbers.options("loss")[loss]
+    defaults, told = loss_numbers.class_defaults(loss), loss_numbers.documented().get(loss, {})
+    assert set(numbers_of(config)) <= set(defaults)
+    assert all(defaults.pop(key) is None for key in {*defaults} - {*numbers_of(config)}), (
+        "what no file sets is off"
+    )
+    for key, value in defaults.items():
+        plain = list(value) if isinstance(value, tuple) else value
+        values = [json_value(one) for one in told[key].values()]
+        assert plain in values, f"{loss}.{key}: {plain} by itself, {values} in conf/loss"
+    page = (ROOT / "docs" / "losses.md").read_text(encoding="utf-8").splitlines()
+    for key, value in defaults.items():
+        (line,) = [one for one in page if one.startswith(f"| `{loss}` | {key} |")]
+        assert line.split(" | ")[-1] == f"`{written(value)}` |"
+
+
+@pytest.mark.parametrize(("loss", "words"), SAID.items())
+def test_what_pages_say_of_a_loss_is_what_its_class_does(loss, words):
+    """Sentences of the file and of the class that a number could belie."""
+    target = own_class(loss_numbers.options("loss")[loss]["_target_"])
+    defaults = loss_numbers.class_defaults(loss)
+    text = (ROOT / "conf" / "loss" / f"{loss}.yaml").read_text(encoding="utf-8") + str(target.__doc__)
+    for sentence, numbers in words.items():
+        assert sentence in text
+        assert numbers.items() <= defaults.items()
+
+
+def json_value(text):
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def test_a_model_says_in_its_source_what_its_class_says():

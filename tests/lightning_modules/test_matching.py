@@ -22,6 +22,8 @@ def job_of(*overrides):
         (["dataset=[demo_nli]", "loss=info_nce", "dataset.demo_nli.view=positive_pair"], Kind.POSITIVE_PAIR),
         (["dataset=[demo_nli]", "loss=by_kind", "dataset.demo_nli.view=triplet"], Kind.TRIPLET),
         (["dataset=[demo_nli]", "loss=by_kind"], Kind.NLI_PAIR),
+        (["dataset=[demo_retrieval]", "loss=by_kind"], Kind.POSITIVE_PAIR),
+        (["dataset=[demo_reranking]", "loss=by_kind"], Kind.POSITIVE_PAIR),
     ],
 )
 def test_the_view_reaches_the_rows(overrides, kind):
@@ -36,6 +38,12 @@ def test_the_view_reaches_the_rows(overrides, kind):
 def test_a_view_the_loss_cannot_use_is_refused():
     job = job_of("dataset=[demo_nli]", "loss=softmax", "dataset.demo_nli.view=triplet")
     with pytest.raises(UserError, match="softmax needs NLI pairs"):
+        match_losses(job)
+
+
+def test_a_table_of_losses_names_what_would_do_for_a_kind_that_it_lacks():
+    job = job_of("dataset=[demo_retrieval]", "loss=by_kind", "dataset.demo_retrieval.view=sentence")
+    with pytest.raises(UserError, match=r"view=positive_pair, or loss=<name>, one of simcse"):
         match_losses(job)
 
 

@@ -31,6 +31,18 @@ def cosent(scores, targets, temperature):
     return total.log()
 
 
+def cosent_extremes(scores, targets, count, temperature):
+    rows = range(len(scores))
+    top = sorted(rows, key=lambda i: (-float(targets[i]), scores[i].item()))[:count]
+    bottom = sorted(rows, key=lambda i: (float(targets[i]), -scores[i].item()))[:count]
+    total = torch.ones((), dtype=scores.dtype) + 0 * scores.sum()
+    for i in top:
+        for j in bottom:
+            if targets[i] > targets[j]:
+                total = total + torch.exp((scores[j] - scores[i]) / temperature)
+    return total.log()
+
+
 def cosine_regression(scores, targets, low, high):
     total = 0
     for score, target in zip(scores, targets, strict=True):

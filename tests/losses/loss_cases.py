@@ -235,6 +235,15 @@ def expected_triplet_online(loss: losses.TripletOnline, rows: Encoded) -> Tensor
     )
 
 
+def expected_mse_signed(loss: losses.SquaredErrorSigned, rows: Encoded) -> Tensor:
+    return oracle.cosine_regression(rows.scores, rows.targets, -1, 1)
+
+
+def expected_cosine_embedding(loss: losses.CosineEmbeddingLoss, rows: Encoded) -> Tensor:
+    signs = 2 * rows.targets - 1
+    return torch.nn.CosineEmbeddingLoss(margin=loss.margin)(*rows.embeddings.values(), signs)
+
+
 def expected_contrastive(loss: losses.Contrastive, rows: Encoded) -> Tensor:
     return oracle.contrastive(rows.scores, rows.targets, loss.margin)
 
@@ -251,6 +260,11 @@ def pair_cases() -> list[Case]:
     ]
     cases += [
         case(losses.CosineSimilarity, graded, expected_cosine, target_range=[low, 1]) for low in (0, -1)
+    ]
+    cases += [case(losses.SquaredErrorSigned, graded, expected_mse_signed)]
+    cases += [
+        case(losses.CosineEmbeddingLoss, labelled, expected_cosine_embedding, margin=margin)
+        for margin in (0, 0.5, -0.25)
     ]
     cases += [case(losses.Contrastive, labelled, expected_contrastive, margin=0.5)]
     cases += [

@@ -43,6 +43,10 @@ def expected_sampled(loss: losses.CoSENTSampled, rows: Encoded) -> Tensor:
     return oracle.cosent_sampled(rows.scores, grades(rows), draws, temperature(loss, rows))
 
 
+def expected_extremes(loss: losses.CoSENTExtremes, rows: Encoded) -> Tensor:
+    return oracle.cosent_extremes(rows.scores, grades(rows), loss.num_extremes, temperature(loss, rows))
+
+
 def expected_layers(loss: losses.CoSENTLayers, rows: Encoded) -> Tensor:
     return sum(
         weight * oracle.cosent(scores, grades(rows), loss.temperature)
@@ -93,6 +97,10 @@ def order_cases() -> list[Case]:
     cases += [
         case(losses.CoSENTSampled, kind, expected_sampled, num_comparisons=count, **shared)
         for kind, count in zip(GRADED, (1, 3, 20), strict=True)
+    ]
+    cases += [
+        case(losses.CoSENTExtremes, kind, expected_extremes, num_extremes=count, **shared)
+        for kind, count in zip(GRADED, (2, 3, 20), strict=True)
     ]
     shared = {"temperature": 0.05, "depths": [0.25, 0.5, 1], "weights": [0.2, 0.7, 1.3]}
     cases += [case(losses.CoSENTLayers, kind, expected_layers, **shared) for kind in GRADED]

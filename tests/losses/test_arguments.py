@@ -70,6 +70,11 @@ def test_no_tensor_of_a_loss_is_broadcast(name):
         loss(**{argument: values[:0] for argument, values in tensors.items()})
 
 
+def test_a_grade_is_no_class():
+    with pytest.raises(UserError, match="expected whole numbers"):
+        losses.CrossEntropy()(torch.rand(3, 2), torch.tensor([0.0, 0.5, 1.0]))
+
+
 def test_functions_are_as_strict_as_modules():
     scores, column = torch.tensor([0.9, 0.2, 0.4]), torch.tensor([[1.0], [0.0], [1.0]])
     assert losses.BinaryCrossEntropy()(scores, column).item() == pytest.approx(0.5508, abs=1e-4)

@@ -62,10 +62,12 @@ def test_measures_are_those_of_trec_eval(documents, queries, levels, seed):
 
 def test_no_query_finds_its_own_text_and_scores_must_be_numbers():
     one = RankingSet("some", "dev", ["q"], ["q", "a", "b"], [{2: 1.0}], own=np.array([0]))
-    assert ranked_lists(one, lambda some, others: np.array([[9.0, 1.0, 2.0]]), depth=2).tolist() == [[2, 1]]
-    assert ranked_lists(one, lambda some, others: np.array([[9.0, 1.0, 2.0]]), depth=9).tolist() == [
-        [2, 1, -1]
-    ]
+    assert ranked_lists(
+        one, lambda some, others: np.array([[9.0, 1.0, 2.0]]), depth=2
+    ).documents.tolist() == [[2, 1]]
+    assert ranked_lists(
+        one, lambda some, others: np.array([[9.0, 1.0, 2.0]]), depth=9
+    ).documents.tolist() == [[2, 1, -1]]
     with pytest.raises(UserError, match="dev/some: the scores are no finite numbers any more"):
         ranked_lists(one, lambda some, others: np.array([[9.0, np.nan, 2.0]]), depth=2)
 

@@ -75,7 +75,12 @@ def one_size(queries: np.ndarray, documents: np.ndarray, rounds: int) -> list[di
             "side": side,
             "milliseconds_per_query": 1000 * float(np.median(seconds[side])) / len(queries),
             **compare(seconds[THEIRS], seconds[side]).columns(),
-            **{f"recall_at_{k}": recall(lists[side][:, :k], lists[EXACT][:, :k]) for k in (10, DEPTH)},
+            **{
+                f"recall_at_{k}": recall(
+                    queries, documents, found=lists[side][:, :k], exact=lists[EXACT][:, :k]
+                )
+                for k in (10, DEPTH)
+            },
             **built.get(side, nothing),
         }
         for side in ways

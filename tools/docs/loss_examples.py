@@ -112,14 +112,22 @@ Maker = Callable[[], Example]
 FAMILIES: dict[str, tuple[Maker, tuple[str, ...]]] = {
     "order": (
         grades,
-        ("cosent", "cosent_weighted", "cosent_adaptive", "cosent_sampled", "cosent_layers", "margin_ranking"),
+        (
+            "cosent",
+            "cosent_weighted",
+            "cosent_adaptive",
+            "cosent_sampled",
+            "cosent_extremes",
+            "cosent_layers",
+            "margin_ranking",
+        ),
     ),
-    "values": (grades, ("cosine", "mse", "huber", "quantile")),
+    "values": (grades, ("cosine", "mse", "mse_signed", "huber", "quantile")),
     "labels": (
         labels,
         ("contrastive", "online_contrastive", "circle", "bce", "ce", "ce_mse", "cosent_bce"),
     ),
-    "pairs": (pairs, ("softmax", "bilinear", "cosent_softmax", "angle")),
+    "pairs": (pairs, ("cosine_embedding", "softmax", "bilinear", "cosent_softmax", "angle")),
     "search": (
         rows,
         (

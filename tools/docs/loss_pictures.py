@@ -28,6 +28,9 @@ from tools.bench.plots import COLOURS, MARKERS, STYLE
 from tools.docs.loss_examples import FAMILIES, Example
 
 COLUMNS = 2
+CANDIDATES, TEMPERATURES = (0.9, 0.8, 0.6, 0.3, 0.0), (1.0, 0.2, 0.05, 0.01)
+"""Cosines of five candidates, and the temperatures at which their shares are drawn."""
+
 PANEL = {True: (3.3, 2.1), False: (3.3, 3.3)}
 """Width and height in inches, of bars and of circles: two of them can be read on a phone."""
 
@@ -128,6 +131,34 @@ def picture(family: str) -> Figure:
     return figure
 
 
+def shares(cosines: Tensor, temperatures: Tensor) -> tuple[Tensor, Tensor]:
+    """softmax(cosines / τ) at each τ, (temperatures, candidates), and its entropy in nats, (temperatures)."""
+    logs = (cosines / temperatures[:, None]).log_softmax(dim=1)
+    return logs.exp(), -(logs.exp() * logs).sum(dim=1)
+
+
+def temperature_picture() -> Figure:
+    """What a temperature makes of CANDIDATES: the share of each at some temperatures, and the entropy at all."""
+    figure = Figure(figsize=(COLUMNS * 3.3, 2.6))
+    bars, line = figure.subplots(1, COLUMNS)
+    cosines, places = torch.tensor(CANDIDATES), np.arange(len(CANDIDATES))
+    width = 0.8 / len(TEMPERATURES)
+    for number, (tau, share) in enumerate(
+        zip(TEMPERATURES, shares(cosines, torch.tensor(TEMPERATURES))[0], strict=True)
+    ):
+        bars.bar(places + (number - 1.5) * width, share, width, color=COLOURS[number], label=f"τ = {tau:g}")
+    bars.set(xticks=places, xticklabels=CANDIDATES, xlabel="cosine of a candidate", ylabel="share")
+    bars.legend(frameon=False)
+    grid = torch.logspace(-3, 1, 200)
+    line.plot(grid, shares(cosines, grid)[1], color="#555555")
+    line.scatter(
+        TEMPERATURES, shares(cosines, torch.tensor(TEMPERATURES))[1], color=COLOURS[: len(TEMPERATURES)]
+    )
+    line.axhline(np.log(len(CANDIDATES)), color="#999999", linestyle=":")
+    line.set(xscale="log", xlabel="τ", ylabel="entropy, nats", ylim=(0, None))
+    return figure
+
+
 def main() -> None:
     parser = Parser("python -m tools.docs.loss_pictures", description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="where the pictures are written")
@@ -136,6 +167,7 @@ def main() -> None:
     with matplotlib.rc_context(STYLE | TEXT):
         for family in FAMILIES:
             save_picture(picture(family), folder / f"loss_{family}.svg")
+        save_picture(temperature_picture(), folder / "temperature.svg")
 
 
 if __name__ == "__main__":

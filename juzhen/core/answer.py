@@ -1,0 +1,151 @@
+"""The one handler: whatever is raised becomes one line on stderr, a file with the traceback, and an exit status."""
+
+import errno
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS, MISTAKE_STATUS, UserError, print_error
+from juzhen.core.texts import short
+
+FULL_ERROR = "HYDRA_FULL_ERROR"
+"""A variable that asks for tracebacks with 1, of Hydra and of us."""
+
+FAILED_STATUS = 1
+"""Exit status where starting the program again may help, or where nobody knows."""
+
+ADVICE = {
+    errno.ENOSPC: "free some space, or choose a folder on another disk",
+    errno.EDQUOT: "free some space, or choose a folder on another disk",
+    errno.EROFS: "choose a folder that can be written to",
+    errno.EACCES: "choose a place that you may read and write",
+    errno.EPERM: "choose a place that you may read and write",
+    errno.EEXIST: "a file stands where a folder is expected; choose another place",
+    errno.ENOENT: "choose a place that is there",
+    errno.ENOTDIR: "a file stands where a folder is expected; choose another place",
+    errno.EISDIR: "a folder stands where a file is expected; choose another place",
+    errno.ELOOP: "its links lead in a circle, or to no place; choose another place",
+    errno.ENAMETOOLONG: "give a shorter one",
+}
+"""What the system refuses → what to do."""
+
+MISTAKES = (
+    errno.EEXIST,
+    errno.ENOENT,
+    errno.EROFS,
+    errno.EACCES,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+)
+"""Refusals that will come again with the same command."""
+
+LONGEST_REASON = 400
+"""Characters of what another library says; the file with the traceback has all of it."""
+
+
+@contextmanager
+def doing(what: str) -> Iterator[None]:
+    """Around a piece of work: what is raised inside is told with these words, "writing the result" and the like."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(what)
+        raise
+
+
+def status_of(main: Callable[[], int | None], what: str = "") -> int:
+    """Runs `main` and gives the exit status; what it raises is answered in one line.
+
+    what  is being done, for the line: the program or the verb
+    """
+    try:
+        return main() or 0
+    except SystemExit as ended:
+        if ended.code is None or isinstance(ended.code, int):
+            return ended.code or 0
+        print(ended.code, file=sys.stderr)
+        return FAILED_STATUS
+    except (Exception, KeyboardInterrupt) as error:
+        if wants_traceback() and isinstance(error, Exception):
+            raise
+        return answer(error, what)
+
+
+def wants_traceback() -> bool:
+    return os.environ.get(FULL_ERROR) == "1"
+
+
+def answer(error: BaseException, what: str = "") -> int:
+    """Says in one line on stderr what was raised, and where its traceback is; gives the exit status."""
+    if isinstance(error, KeyboardInterrupt):
+        print(INTERRUPTED, file=sys.stderr)
+        return INTERRUPTED_STATUS
+    if isinstance(error, UserError):
+        print_error(error)
+        return MISTAKE_STATUS
+    work = ", ".join(filter(None, (what, *reversed(getattr(error, "__notes__", [])))))
+    line = f"{work}: {reason_of(error)}" if work else reason_of(error)
+    log = None if _tells_all(error) else _logged(error)
+    line = f"{line}; the traceback is in {log}" if log else line
+    try:
+        print_error(UserError(line))
+    except Exception:  # without memory nothing can be loaded that would look for secrets
+        print(f"error: {type(error).__name__}", file=sys.stderr)
+    return MISTAKE_STATUS if isinstance(error, OSError) and error.errno in MISTAKES else FAILED_STATUS
+
+
+def reason_of(error: BaseException) -> str:
+    """What an exception says, in the words of whoever raised it, with the file and what can be done about it."""
+    if isinstance(error, OSError) and error.strerror:
+        names = [short(os.fsdecode(one), 200) for one in (error.filename, error.filename2) if _is_name(one)]
+        parts = [": ".join([*names[:1], error.strerror]), ADVICE.get(error.errno or 0, "")]
+        return "; ".join(filter(None, parts))
+    if isinstance(error, MemoryError):
+        said = f" ({_last_line(error)})" if str(error) else ""
+        return f"out of memory{said}; take smaller batches or less data, or allow more memory"
+    if isinstance(error, RecursionError):
+        return "what was read is nested too deeply, brackets in brackets"
+    if isinstance(error, UnicodeEncodeError):
+        return f"{short(error.object, 100)}: a name or a text that is no UTF-8; give it another name"
+    kind = type(error).__name__
+    said = _last_line(error)
+    return said if said.startswith(kind) else f"{kind}: {said}" if said else kind
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str | bytes) and bool(name)
+
+
+def _last_line(error: BaseException) -> str:
+    """The message on one line; of a worker's traceback that another process has sent, its end."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if any("Traceback (most recent call last)" in line for line in lines):
+        lines = lines[-1:]
+    return short(" ".join(lines), LONGEST_REASON)
+
+
+def _tells_all(error: BaseException) -> bool:
+    """A refusal of the system, with its file: a traceback would say nothing more."""
+    return isinstance(error, OSError) and error.errno in ADVICE and _is_name(error.filename)
+
+
+def _logged(error: BaseException) -> str | None:
+    """A new file that holds the traceback, readable by its owner alone; None where none can be written."""
+    with suppress(Exception):
+        from juzhen.core.secrets import redacted
+
+        text = redacted("".join(traceback.format_exception(error)))
+        descriptor, path = tempfile.mkstemp(prefix="juzhen-", suffix=".log")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(text)
+        except OSError:
+            os.unlink(path)
+            raise
+        return path
+    return None
