@@ -78,7 +78,7 @@ def as_texts(texts: str | Iterable[str], *, may_be_empty: bool = False) -> tuple
 
 def as_text(text: Any, name: str, *, may_be_empty: bool = False) -> str:
     """One text. Raises UserError for anything else."""
-    texts, is_one = as_texts([text] if text is None else text, may_be_empty=may_be_empty)
+    texts, is_one = as_texts(text, may_be_empty=may_be_empty)
     if not is_one:
         raise UserError(f"{name}: expected one text, got {_described(text)}")
     return texts[0]
@@ -91,15 +91,15 @@ def as_pairs(pairs: Iterable[tuple[str, str]] | tuple[str, str]) -> tuple[list[s
     """
     columns = table_columns(pairs)
     if columns is not None:
-        first, second = (repr(name) for name in (columns * 2)[:2]) if columns else ("'a'", "'b'")
+        left, right = (repr(name) for name in (columns * 2)[:2]) if columns else ("'a'", "'b'")
         raise UserError(
             f"pairs: got {_described(pairs)}, which is a table; expected pairs of texts, such as "
-            f"list(zip(table[{first}], table[{second}]))"
+            f"list(zip(table[{left}], table[{right}]))"
         )
     if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):
         raise UserError(f"expected pairs of texts, got {_described(pairs)}; write [{EXAMPLE}]")
     is_rows = isinstance(pairs, np.ndarray) and pairs.ndim == 2
-    rows = pairs.tolist() if is_rows else as_column(pairs, "pairs")
+    rows: list[Any] = np.asarray(pairs).tolist() if is_rows else as_column(pairs, "pairs")
     is_one = isinstance(pairs, tuple | list | np.ndarray) and len(rows) == 2 and _are_texts(rows)
     each = [_as_pair(pair, position) for position, pair in enumerate([rows] if is_one else rows)]
     first, second = ([pair[side] for pair in each] for side in (0, 1))

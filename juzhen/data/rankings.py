@@ -54,7 +54,7 @@ class RankingSet:
                 raise UserError(
                     f"{self.column}: query {query} needs a document that answers it, with a gain above 0"
                 )
-            candidates = [] if self.candidates is None else self.candidates[query]
+            candidates: Sequence[int] | np.ndarray = [] if self.candidates is None else self.candidates[query]
             wrong = self.never_answers(query)
             named = [*gains, *candidates, *wrong]
             if named and not 0 <= min(named) <= max(named) < len(self.corpus):
