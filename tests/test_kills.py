@@ -202,7 +202,7 @@ def test_a_trap_springs_at_each_moment_of_a_write(tmp_path):
         process = os.fork()
         if not process:
             set_trap("result.json", moment, 1)
-            whole.write_text(tmp_path / "result.json", "whole\n")
+            whole.write_text(tmp_path / "result.json", "whole\n", in_own_folder=True)
             os._exit(0)
         assert ended(process) == -signal.SIGKILL
         (left,) = tmp_path.iterdir()

@@ -10,6 +10,7 @@ from forks import python
 
 from juzhen.cli import score
 from juzhen.cli.main import main
+from juzhen.core.owned import LIST
 from juzhen.encoders import load_backbone, load_encoder, save_encoder
 from juzhen.encoders.spec import BackboneConfig
 
@@ -72,7 +73,7 @@ def test_a_file_gets_one_more_column_and_keeps_the_others(run, cosines, tmp_path
     assert [line.rpartition("\t")[0] for line in scored[1:]] == given[1:]
     scores = [float(line.rpartition("\t")[2]) for line in scored[1:]]
     np.testing.assert_allclose(scores, cosines, atol=2e-6)
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["pairs.scored.tsv", "pairs.tsv"]
+    assert sorted(one.name for one in tmp_path.iterdir()) == [LIST, "pairs.scored.tsv", "pairs.tsv"]
 
 
 def test_a_file_holds_the_very_scores_and_so_their_order(run, tmp_path, monkeypatch):
@@ -211,6 +212,8 @@ def test_a_link_that_was_planted_beside_the_output_is_not_followed(run, tmp_path
     path = write_pairs(folder / "p.tsv")
     for name in ("p.scored.tsv.part", ".p.scored.tsv.part", "p.scored.tsv"):
         (folder / name).symlink_to(precious)
+    assert main(["score", run, "--file", str(path)]) == 2
+    (folder / "p.scored.tsv").unlink()
     assert main(["score", run, "--file", str(path)]) == 0
     assert precious.read_text() == "mine"
     assert (folder / "p.scored.tsv").read_text(encoding="utf-8").endswith("\n")

@@ -7,6 +7,7 @@ import tempfile
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS, MISTAKE_STATUS, UserError, print_error
 from juzhen.core.texts import short
@@ -138,6 +139,7 @@ def _logged(error: BaseException) -> str | None:
     """A new file that holds the traceback, readable by its owner alone; None where none can be written."""
     with suppress(Exception):
         from juzhen.core.secrets import redacted
+        from juzhen.core.whole import remove_file
 
         text = redacted("".join(traceback.format_exception(error)))
         descriptor, path = tempfile.mkstemp(prefix="juzhen-", suffix=".log")
@@ -145,7 +147,7 @@ def _logged(error: BaseException) -> str | None:
             with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(text)
         except OSError:
-            os.unlink(path)
+            remove_file(Path(path), in_own_folder=True)
             raise
         return path
     return None
