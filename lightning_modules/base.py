@@ -176,10 +176,11 @@ class SentenceModule(pl.LightningModule):
         if self.validates_as_tested and data.validation_plan.is_same(data.test_plan):
             self._validated = self.trainer.global_step, outputs
         scores = self._score(data.validation_plan, outputs, 0)
+        if missing := [key for key in selection.columns if key not in scores]:
+            raise UserError(f"training.monitor: this model gives no {missing[0]}; type training.monitor=auto")
         values = {key: score.value for key, score in scores.items() if score.value is not None}
         self.log_dict(values, rank_zero_only=False)
-        keys = [f"dev/{one.name}/{selection.metric}" for one in selection.sets]
-        chosen = [values[key] for key in keys if key in values]
+        chosen = [values[key] for key in selection.columns if key in values]
         # No defined correlation (constant scores) is no number: `callbacks/trainer.py` chooses nothing by it.
         self.log(selection.key, float(np.mean(chosen)) if chosen else math.nan, prog_bar=True)
 

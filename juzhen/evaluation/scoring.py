@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from juzhen.core.examples import RANKED, TEXT_COLUMNS, Examples, Kind
-from juzhen.core.measures import RANKINGS, ranking_measure
+from juzhen.core.measures import CLASS_MEANS, RANKINGS, ranking_measure
 from juzhen.core.result import WITHOUT_LEAKS, Score
 from juzhen.data.leaks import Seen
 from juzhen.data.rankings import RankingSet
@@ -27,7 +27,7 @@ from juzhen.metrics.threshold import (
     f1_at,
     fit_threshold,
 )
-from juzhen.metrics.transfer import classify
+from juzhen.metrics.transfer import class_mean_accuracy, classify
 
 Outputs = list[tuple[np.ndarray, np.ndarray]]
 """Row numbers and the model's outputs for them, one entry per batch."""
@@ -67,8 +67,11 @@ def measure(
     for task, features in zip(plan.tasks, plan.features(outputs) if plan.tasks else (), strict=True):
         labels = task.labels
         splits = {split: (of_rows, labels[split]) for split, of_rows in features.items()}
-        reached = classify(splits, confidence=CONFIDENCE, **how)
-        found |= {f"{task.judged}/{task.name}/{metric}": one for metric, one in reached.as_scores().items()}
+        if task.by_means:
+            reached = {CLASS_MEANS: class_mean_accuracy(*splits[task.judged])}
+        else:
+            reached = classify(splits, confidence=CONFIDENCE, **how).as_scores()
+        found |= {f"{task.judged}/{task.name}/{metric}": one for metric, one in reached.items()}
     per_query: dict[str, np.ndarray] = {}
     measures = list(dict.fromkeys([*RANKINGS, *rankings]))
     depth = max(ranking_measure(name)[1] for name in measures)
