@@ -50,6 +50,9 @@ def models(tmp_path):
         ),
         (Need("retrieval", "en"), "minilm_en", "2.5 ms a sentence in batches on"),
         (Need("rerank", "zh"), "gte_small_zh", "model=crossencoder"),
+        (Need("classification", "zh"), "e5_small", "linear classifier over embeddings"),
+        (Need("clustering", "zh"), "gte_small_zh", "published clustering 48.95"),
+        (Need("clustering", "en"), "none of these", "minilm_en: no published figure"),
         (Need("sts", "en-zh"), "e5_small", "prompts query, passage; before every sentence stands query"),
         (Need("sts", "zh", documents=100_000), "gte_small_zh", "an index of 205 MB"),
         (Need("sts", "zh", documents=2_000_000), "gte_small_zh", "use an approximate index"),
@@ -82,7 +85,7 @@ def test_in_a_pipe_the_table_is_markdown(capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"documents": 5}, "--use sts, retrieval, rerank"),
+        ({"documents": 5}, "--use sts, retrieval, rerank, classification, clustering"),
         ({"use": "sts", "latency_ms": 0.0}, "more than 0 milliseconds"),
     ],
 )

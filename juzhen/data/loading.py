@@ -283,9 +283,9 @@ def _size(job: DataRequest, config: DatasetConfig, split: str) -> int | None:
     """Bytes that a split takes up on the disk; None where it is not there, which reading it will say."""
     source = config.source or job.source
     if source == Source.HUB:
-        if config.hub is None or split not in config.hub.splits:
+        if config.on_hub is None or split not in config.on_hub.splits:
             return None
-        require_hub(config.name, config.hub.id)
+        require_hub(config.name, config.on_hub.id)
         return READ_AT_ONCE_BYTES + 1
     files = files_of(asdict(config), split, source=source, data_dir=job.data_dir)
     return None if files is None else sum(file.stat().st_size for file in files)

@@ -87,7 +87,7 @@ def _rows(asked: SplitRequest) -> Examples | None:
 def _columns(config: DatasetConfig, source: str) -> Mapping[str, Any]:
     """Which fields the rows of a set fill; nothing where the layout is not there, which others tell of."""
     if source == Source.HUB:
-        return config.hub.columns if config.hub else {}
+        return config.on_hub.columns if config.on_hub else {}
     return config.layouts[config.layout].columns if config.layout in config.layouts else {}
 
 
@@ -142,7 +142,7 @@ def joined(parts: Sequence[Examples | None], asked: SplitRequest) -> Examples | 
 
 
 def _from_hub(asked: SplitRequest) -> Examples | None:
-    config, hub, split = asked.config, asked.config.hub, asked.split
+    config, hub, split = asked.config, asked.config.on_hub, asked.split
     if hub is None:
         raise UserError(
             f"{config.name} is on no hub that juzhen knows of; type source=local data_dir=<folder>, "
@@ -231,7 +231,7 @@ def _absence(asked: SplitRequest, split: str, folder: Path) -> str:
     others = [name for name in config.layouts if name != config.layout]
     ways = [f"type data_dir=<folder that holds {named}>"] if named else []
     ways += [f"{key}.layout={name}" for name in others]
-    ways += [f"{key}.source=hub"] if config.hub and split in config.hub.splits else []
+    ways += [f"{key}.source=hub"] if config.on_hub and split in config.on_hub.splits else []
     ways += [] if named else [f"type +{key}.layouts.{config.layout}.files.{split}=<path>"]
     return f"{config.name}/{split}: {looked_for}; {', or '.join(ways)}"
 

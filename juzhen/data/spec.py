@@ -21,6 +21,18 @@ class Source(StrEnum):
 
 
 @dataclass
+class HubConfig:
+    """A dataset of the Hugging Face hub."""
+
+    id: str = option("owner/name")
+    revision: str | None = option("commit; null only where none could be verified", None)
+    subset: str | None = option("configuration of it; null: its only one", None)
+    # Judgements have their texts in two further subsets, queries and corpus, of the same split where none is named.
+    splits: dict[str, str] = option("our split → the hub's")
+    columns: dict[str, Any] = option("field of the example → column")
+
+
+@dataclass
 class LayoutConfig:
     """One way in which a dataset's files are written."""
 
@@ -36,18 +48,7 @@ class LayoutConfig:
     )
     held_out_percent: float = option("with `window`: lines that are dev, by hash", 0.0, at_least=0, below=100)
     held_out_rows: int | None = option("windows of them that are scored; null: all", None, at_least=1)
-
-
-@dataclass
-class HubConfig:
-    """A dataset of the Hugging Face hub."""
-
-    id: str = option("owner/name")
-    revision: str | None = option("commit; null only where none could be verified", None)
-    subset: str | None = option("configuration of it; null: its only one", None)
-    # Judgements have their texts in two further subsets, queries and corpus, of the same split where none is named.
-    splits: dict[str, str] = option("our split → the hub's")
-    columns: dict[str, Any] = option("field of the example → column")
+    hub: HubConfig | None = None  # where this copy is on the hub, in place of the set's `hub`
 
 
 @dataclass
@@ -85,6 +86,12 @@ class DatasetConfig:
         "null: as the kind says; only for encoders with prompts for queries",
         None,
     )
+
+    @property
+    def on_hub(self) -> HubConfig | None:
+        """Where the copy that `layout` names is on the hub."""
+        layout = self.layouts.get(self.layout)
+        return (layout and layout.hub) or self.hub
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Published numbers and claims beside ours, each with its source; like with like, and a reason where there is none."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from juzhen.report.figures import CLAIM, MEASURED, Published
@@ -10,7 +10,7 @@ from juzhen.report.training import Training, stand_ins, training_of
 TOLERANCE_POINTS = 1.0
 """Two numbers ×100 this close count as the same: seeds alone move a fine-tuned encoder as far."""
 
-NO_REFERENCE = "no reference"
+NO_REFERENCE, NO_ROW = "no reference", "no row of its like"
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Comparison:
     verdict   `matches`, `differs by +1.3` (ours less theirs, in points) or `no reference`; of a claim `reached` or
               `2.3 short`
     stands_in in what way our row has learnt from less than theirs, empty where it has not
-    reason    why there is no reference, empty where there is one
+    reason    why there is no reference, or in what the row is not of a claim's like; empty where there is one, or it is
     """
 
     row: str
@@ -69,6 +69,7 @@ def unlike(number: Published, training: Training, column: str, metric: str) -> l
         "set": number.dataset != dataset,
         "model": number.family != training.family,
         "loss": number.loss not in ("", training.loss),
+        "supervision": number.supervision not in ("", training.supervision),
         "metric": number.metric != metric,
         "split": number.split != split,
     }
@@ -90,6 +91,7 @@ def why_none(references: Iterable[Published], training: Training, column: str, m
     words = {
         "model": f"of a {one.family}",
         "loss": f"by another loss ({one.loss})",
+        "supervision": "learnt without labels",
         "metric": f"of {one.metric}",
         "split": f"of {one.split or 'a split that is not named'}, not {column.split('/')[0]}",
     }
@@ -107,7 +109,9 @@ def beside_claims(matrix: Matrix, published: Iterable[Published]) -> list[Compar
     """Every claim of the metric beside the best of our rows of its like, on each split where it names none.
 
     What a source says without evidence is never a reference, but may be a goal. Of its like is a row of its model
-    family, and of its training and loss where it names them; what that row went on from is free.
+    family, and of its training, loss and supervision where it names them; what that row went on from is free, unless
+    no labels may have been learnt from. A claim on one of our columns without such a row has the nearest one named,
+    with the reason, and is compared with nothing.
     """
     found = []
     for one in published:
@@ -115,20 +119,37 @@ def beside_claims(matrix: Matrix, published: Iterable[Published]) -> list[Compar
             continue
         best: dict[str, Comparison] = {}
         for row in matrix.rows:
-            for column, cell in _cells_of_like(one, row, matrix.metric):
+            for column, cell in row.cells.items():
+                if _unlike_claim(one, row, column, matrix.metric):
+                    continue
                 if column not in best or cell.mean > best[column].ours.mean:
                     short = one.percent - 100 * cell.mean
                     verdict = "reached" if short <= 0 else f"{short:.1f} short"
                     best[column] = Comparison(row.label, row.setup, column, cell, one, verdict)
-        found += [best[column] for column in sorted(best)]
+        found += [best[column] for column in sorted(best)] or _nearest_to(one, matrix)
     return found
 
 
-def _cells_of_like(claim: Published, row: Row, metric: str) -> Iterator[tuple[str, Cell]]:
-    not_said = {"start"} | ({"split"} if not claim.split else set())
+def _nearest_to(claim: Published, matrix: Matrix) -> list[Comparison]:
+    """Where no row is of a claim's like: the one that differs least, and in what."""
+    near = [
+        (differs, row, column, cell)
+        for row in matrix.rows
+        for column, cell in row.cells.items()
+        if not {"set", "split"} & set(differs := _unlike_claim(claim, row, column, matrix.metric))
+    ]
+    if not near:
+        return []
+    differs, row, column, cell = min(near, key=lambda one: (len(one[0]), -one[3].mean))
+    reason = f"nearest: {row.label}, which differs in {', '.join(differs)}"
+    return [Comparison(row.label, row.setup, column, cell, claim, NO_ROW, reason=reason)]
+
+
+def _unlike_claim(claim: Published, row: Row, column: str, metric: str) -> list[str]:
+    """In what a cell of ours is not of a claim's like, where the claim says it."""
+    if row.trained_on in BASELINES:
+        return ["training"] if column.endswith(f"/{claim.dataset}") else ["set"]
+    not_said = {"split"} if not claim.split else set()
     not_said |= {"training"} if not claim.trained_on else set()
-    if row.trained_on not in BASELINES:
-        training = training_of(row.latest)
-        for column, cell in row.cells.items():
-            if not set(unlike(claim, training, column, metric)) - not_said:
-                yield column, cell
+    not_said |= {"start"} if not claim.supervision else set()
+    return [one for one in unlike(claim, training_of(row.latest), column, metric) if one not in not_said]

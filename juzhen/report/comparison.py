@@ -63,6 +63,8 @@ def claim_lines(found: Sequence[Comparison]) -> list[tuple[str, ...]]:
     for one in found:
         if (claim := one.published) is not None:
             ours = (one.row, heading(one.column), percent(one.ours.mean), one.verdict)
+            if one.reason:  # named, not compared
+                ours = (MISSING, heading(one.column), MISSING, f"{one.verdict}; {one.reason}")
             lines.append((f"{claim.metric} {spoken(claim)}", claim.place, *ours, claim.note))
     return lines
 

@@ -26,6 +26,7 @@ class Published:
     dataset        empty where nothing here scores what the source did
     percent        the figure; ×100 where `unit` is percent
     family, loss   as in juzhen.report.training.Training; loss is empty where the source does not say
+    supervision    "none" where the source says that no labels were learnt from; empty where it does not say
     standing       one of STANDINGS; only what is measured is ever a reference
     or_trained_on  another training, where the source says two things
     bound          "at least", "at most", "about", or "to 87" for a range; empty for a plain figure
@@ -44,6 +45,7 @@ class Published:
     percent: float
     family: str = "biencoder"
     loss: str = ""
+    supervision: str = ""
     standing: str = MEASURED
     or_trained_on: str = ""
     unit: str = "percent"

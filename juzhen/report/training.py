@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from juzhen.core.examples import Kind
 from juzhen.core.named import BY_KIND, WITHOUT_BATCH, name_of
 from juzhen.core.result import Result
 from juzhen.report.identity import is_curriculum
@@ -35,6 +36,7 @@ class Training:
     sets    stages from the oldest on, `a>b`; the sets of a stage `a+b`, by name; a set that is read as another kind
             than its own names that kind: `simclue[positive_pair]`
     loss    by_kind where every set had the loss that is customary for its kind, else the names: `ce`, `cosine+softmax`
+    supervision  "none" where all that was learnt from was sentences, else "labels"
     start   weights that it went on from, "" for those of the backbone
     """
 
@@ -42,12 +44,14 @@ class Training:
     sets: str
     loss: str
     start: str = ""
+    supervision: str = "labels"
 
 
 def training_of(result: Result) -> Training:
     """Told by the configuration and by the kinds that the rows were read as."""
     stages = [sorted(_lessons(result, index, names)) for index, names in enumerate(stage_sets(result))]
     customary = all(CUSTOMARY.get(kind) == loss for stage in stages for _, kind, loss in stage)
+    kinds = {kind for stage in stages for _, kind, _ in stage}
     losses = dict.fromkeys(loss for stage in stages for _, _, loss in stage)
     model = result.config["model"]
     reads_no_mask = name_of(model) == "cot" and model.get("read") == "pooling"
@@ -56,6 +60,7 @@ def training_of(result: Result) -> Training:
         sets=">".join("+".join(name for name, _, _ in stage) for stage in stages),
         loss=BY_KIND if customary else "+".join(losses),
         start=str(result.config.get("init_from") or ""),
+        supervision="none" if kinds == {Kind.SENTENCE} else "labels",
     )
 
 

@@ -66,7 +66,8 @@ def test_yaml_spells_every_key_out_and_fits_its_kind(name):
     kind = kind_of_rows(config.layouts[config.layout].columns) or Kind(config.kind)
     fields = {*TEXT_COLUMNS[kind], *filter(None, [TARGET_COLUMN.get(kind)])}
     fields |= {*FIELDS} if kind in JUDGED else set()
-    maps = [*config.layouts.values(), *([config.hub] if config.hub else [])]
+    hubs = [config.hub, *(one.hub for one in config.layouts.values())]
+    maps = [*config.layouts.values(), *filter(None, hubs)]
     assert all(fields <= set(each.columns) for each in maps)
     assert (config.score_range is not None) == (kind is Kind.SCORED_PAIR)
     assert (config.labels is not None) == (TARGET_COLUMN.get(kind) == "label")
@@ -98,6 +99,14 @@ def fixture_text(config, layout, suffix):
     return "\n".join(("," if suffix == ".csv" else "\t").join(row) for row in rows), kind
 
 
+def as_parquet(path):
+    """A table of tabs as what its name says, with numbers where all of a column are."""
+    from pyarrow import csv, parquet
+
+    table = csv.read_csv(path, parse_options=csv.ParseOptions(delimiter="\t"))
+    parquet.write_table(table, path)
+
+
 @pytest.mark.parametrize(("name", "layout_name"), [one for one in LAYOUTS if one[0] not in JUDGEMENTS])
 def test_yaml_reads_a_file_of_its_layout(tmp_path, name, layout_name):
     config = config_of(name)
@@ -115,6 +124,8 @@ def test_yaml_reads_a_file_of_its_layout(tmp_path, name, layout_name):
     text, kind = fixture_text(config, layout, plain.suffix)
     (tmp_path / plain).parent.mkdir(parents=True)
     (tmp_path / plain).write_text(text, encoding="utf-8")
+    if plain.suffix == ".parquet":
+        as_parquet(tmp_path / plain)
     examples = load_examples(
         config, "train", source="local", data_dir=tmp_path, on_bad_row="error", required=True
     )

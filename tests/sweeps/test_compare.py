@@ -7,8 +7,8 @@ from forks import ROOT
 
 from juzhen.core.result import Score
 from juzhen.report.collect import collect
-from juzhen.report.compare import compare
-from juzhen.report.comparison import comparison_markdown
+from juzhen.report.compare import NO_ROW, beside_claims, compare
+from juzhen.report.comparison import claim_lines, comparison_markdown
 from juzhen.report.figures import (
     CLAIM,
     MEASURED,
@@ -198,3 +198,44 @@ def test_a_standing_that_is_none_is_refused():
     line = dict.fromkeys(REQUIRED, "x") | {"percent": "1", "standing": "mesured"}
     with pytest.raises(ValueError, match="standing is 'mesured'; one of measured, claim"):
         figure("somebody", line)
+
+
+def claims_beside(make_result, metric, scores, *claims, trained_on=("csts",), **more):
+    matrix = build_matrix([make_result(list(trained_on), scores, **more)], metric=metric)
+    return [(one.verdict, one.reason) for one in beside_claims(matrix, claims)]
+
+
+@pytest.mark.parametrize(
+    ("change", "differs"),
+    [
+        ({}, None),
+        ({"loss": "mse_signed"}, "loss"),
+        ({"supervision": "none"}, "supervision"),
+        ({"family": "cot"}, "model"),
+        ({"trained_on": "wiki1m"}, "training"),
+    ],
+)
+def test_a_claim_stands_beside_its_like_alone_and_the_nearest_is_named(make_result, change, differs):
+    claim = replace(THEIRS, standing=CLAIM, percent=60.0, **change)
+    ((verdict, reason),) = claims_beside(make_result, "spearman", {"dev/lcqmc/spearman": 0.5}, claim)
+    if differs is None:
+        assert (verdict, reason) == ("10.0 short", "")
+        return
+    assert verdict == NO_ROW
+    assert reason == f"nearest: csts, which differs in {differs}"
+    (line,) = claim_lines(
+        beside_claims(
+            build_matrix([make_result(["csts"], {"dev/lcqmc/spearman": 0.5})], metric="spearman"), [claim]
+        )
+    )
+    assert "50.0" not in line
+
+
+def test_targets_of_transfer_tasks_stand_beside_transfer_scores_alone():
+    claims = {(one.dataset, one.metric) for one in load_published() if one.source == "two_stage_cot"}
+    assert {("mrpc", "transfer_f1"), ("snli", "transfer_accuracy")} <= claims
+    assert not {("mrpc", "f1"), ("snli", "accuracy")} & claims
+    assert {one.loss for one in load_published() if one.source == "stsb_design"} == {"mse_signed"}
+    unsupervised = [one for one in load_published() if "unsup" in f"{one.model} {one.setup}"]
+    assert unsupervised
+    assert all(one.supervision == "none" for one in unsupervised)
