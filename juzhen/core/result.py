@@ -1,11 +1,11 @@
 """Result: the numbers that a stage leaves behind, as plain data. Written once, read by `sweeps` without torch."""
 
-import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from juzhen.core.errors import UserError
+from juzhen.core.opened import read_json
 from juzhen.core.result_shape import ANYTHING, NUMBER, RESULT
 from juzhen.core.secrets import redacted
 from juzhen.core.shape import require_shape
@@ -131,7 +131,7 @@ class Result:
         path = Path(path)
         path = path / RESULT_FILE if path.is_dir() else path
         try:
-            fields = json.loads(path.read_text(encoding="utf-8"))
+            fields = read_json(path)
             require_shape(fields, RESULT, "it")
             for key, value in fields["training"].items():
                 shape = NUMBER if key.startswith("best_dev_") else ANYTHING

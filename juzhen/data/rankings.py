@@ -1,7 +1,8 @@
 """A set that is ranked: queries, documents, and which documents answer which query."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -16,7 +17,7 @@ class RankingSet:
 
     relevant    for each query: number of a document that answers it → how well, above 0
     candidates  for each query the numbers of the documents that are put in order (reranking); None: all (retrieval)
-    own         for each query the number of the document that is its own text, which it never finds; −1: there is none
+    own         for each query the number of the document that is the query itself, which it never finds; −1: none
     irrelevant  for each query the numbers of documents that are known not to answer it; others may yet do so
     unreachable  for each query the gains of answers that are judged and are not in the corpus: nothing finds them, and
                 measures count them all the same, as trec_eval does
@@ -67,6 +68,17 @@ class RankingSet:
         """Numbers of the documents that are known not to answer a query: its own text and the irrelevant ones."""
         wrong = set() if self.irrelevant is None else set(self.irrelevant[query].tolist())
         return wrong if self.own is None or self.own[query] < 0 else wrong | {int(self.own[query])}
+
+    def some(self, rows: Sequence[int] | Int[np.ndarray, "some"]) -> "RankingSet":
+        """The queries with these numbers, over the same corpus."""
+        by_query = ("queries", "relevant", "candidates", "irrelevant", "unreachable")
+        whole: dict[str, Any] = {name: getattr(self, name) for name in by_query}
+        cut: dict[str, Any] = {
+            name: None if values is None else [values[row] for row in rows] for name, values in whole.items()
+        }
+        return replace(
+            self, **cut, own=None if self.own is None else self.own[np.asarray(rows, dtype=np.intp)]
+        )
 
     @property
     def judged(self) -> list[dict[int, float]]:

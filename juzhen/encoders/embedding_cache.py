@@ -20,10 +20,11 @@ import torch
 from jaxtyping import Float, Int
 
 from juzhen.core.errors import UserError
+from juzhen.core.opened import open_input, require_file
 from juzhen.core.owned import own_folder
 from juzhen.core.whole import remove_file, whole_file
 from juzhen.encoders.pooled_encoder import PooledEncoder
-from juzhen.encoders.token_table import tokenizer_digest
+from juzhen.encoders.special_tokens import tokenizer_digest
 
 DIGEST_BYTES = 16
 
@@ -130,10 +131,10 @@ class Shelf:
 
     def _read(self, path: Path) -> np.ndarray:
         """The rows of a segment, mapped. Raises OSError, ValueError or EOFError for anything but a whole one."""
-        with path.open("rb") as file:
+        with open_input(path) as file:
             if hashlib.file_digest(file, _new_digest).hexdigest() != path.stem:
                 raise ValueError("its bytes are not those that were written")
-        rows = np.load(path, mmap_mode="r", allow_pickle=False)
+        rows = np.load(require_file(path), mmap_mode="r", allow_pickle=False)
         if rows.dtype != self._row or rows.ndim != 1:
             raise ValueError("rows of another form")
         return rows
@@ -148,7 +149,7 @@ class Shelf:
         path = self.folder / f"{_new_digest(content).hexdigest()}.npy"
         with whole_file(path, "wb", in_own_folder=True) as file:
             file.write(content)
-        self._segments[path.name] = np.load(path, mmap_mode="r", allow_pickle=False)
+        self._segments[path.name] = np.load(require_file(path), mmap_mode="r", allow_pickle=False)
 
     def _merge_small(self) -> None:
         """One segment in place of many small ones, which single sentences leave behind."""
@@ -201,7 +202,7 @@ class Found:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._take(np.load(path, mmap_mode="r") for path in self._paths)
+        self._take(np.load(require_file(path), mmap_mode="r") for path in self._paths)
 
 
 def encoder_digest(encoder: PooledEncoder, variant: str) -> str:

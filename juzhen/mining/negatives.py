@@ -1,7 +1,6 @@
 """Hard negatives, portion by portion of the queries, so that a mining that was killed goes on where it was."""
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from jaxtyping import Float
 
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Examples, Kind
+from juzhen.core.opened import read_json
 from juzhen.core.owned import own_folder
 from juzhen.core.whole import remove_folder, whole_file, write_json, writing_to
 from juzhen.data.leaks.filter import used_sentences
@@ -111,6 +111,7 @@ def mine(
     Raises UserError for a depth beyond the corpus, a folder of another mining, and what cannot be done together.
     """
     folder, options = Path(folder), options or MiningOptions()
+    ranking = ranking.some([row for row, gains in enumerate(ranking.relevant) if gains])  # others have no row
     _check(ranking, sources, options, calibrate_on)
     cache = cache or EmbeddingCache(folder)
     how: dict[str, Any] = {
@@ -255,7 +256,7 @@ def _claim(folder: Path, identity: dict[str, Any]) -> None:
         if not place.exists():
             write_json(place, identity, in_own_folder=True)
     try:
-        there = json.loads(place.read_text(encoding="utf-8"))
+        there = read_json(place)
     except ValueError:
         there = {}
     if differs := [name for name, value in identity.items() if there.get(name) != value]:
