@@ -71,14 +71,12 @@ class RankingSet:
 
     def some(self, rows: Sequence[int] | Int[np.ndarray, "some"]) -> "RankingSet":
         """The queries with these numbers, over the same corpus."""
-        by_query = ("queries", "relevant", "candidates", "irrelevant", "unreachable")
-        whole: dict[str, Any] = {name: getattr(self, name) for name in by_query}
-        cut: dict[str, Any] = {
-            name: None if values is None else [values[row] for row in rows] for name, values in whole.items()
-        }
-        return replace(
-            self, **cut, own=None if self.own is None else self.own[np.asarray(rows, dtype=np.intp)]
-        )
+        cut: dict[str, Any] = {}
+        for name in ("queries", "relevant", "candidates", "irrelevant", "unreachable"):
+            values = getattr(self, name)
+            cut[name] = None if values is None else [values[row] for row in rows]
+        own = None if self.own is None else self.own[np.asarray(rows, dtype=np.intp)]
+        return replace(self, **cut, own=own)
 
     @property
     def judged(self) -> list[dict[int, float]]:

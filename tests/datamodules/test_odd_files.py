@@ -160,7 +160,7 @@ def test_a_name_that_no_file_can_have(tmp_path, name, message):
 
 def test_a_pipe_is_no_file_that_is_waited_for(tmp_path):
     os.mkfifo(tmp_path / "train.tsv")
-    with pytest.raises(UserError, match="train.tsv: cannot be read: a named pipe"):
+    with pytest.raises(UserError, match=r"train\.tsv: cannot be read: a named pipe"):
         load(dataset("train.tsv"), tmp_path)
 
 
