@@ -9,6 +9,7 @@ import hashlib
 import io
 import json
 import re
+import tempfile
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -75,6 +76,7 @@ class Shelf:
         self.folder = folder
         self._row = np.dtype([("text", f"V{DIGEST_BYTES}"), ("embedding", dtype, (dim,))])
         self._segments = self._read_segments()
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
     def fill(self, texts: Sequence[str], embeddings: Float[np.ndarray, "sentences dim"]) -> np.ndarray:
         """Writes the embeddings that are known into their rows; gives the row numbers that are not, in order."""
@@ -91,11 +93,15 @@ class Shelf:
             numbers |= {text: number for number, text in enumerate(rows["text"].tolist(), start=first)}
             first += len(rows)
         places = np.fromiter((numbers.get(_digest(text), -1) for text in texts), dtype=np.int64)
-        segments = {self.folder / name: rows for name, rows in self._segments.items()}
-        return Found(segments, places, dim=self._row["embedding"].shape[0])
+        return Found(self._segments, places, dim=self._row["embedding"].shape[0])
 
-    def add(self, texts: Sequence[str], embeddings: Float[np.ndarray, "sentences dim"]) -> None:
-        """Keeps the embeddings of the texts for all who open this shelf later."""
+    def add(
+        self, texts: Sequence[str], embeddings: Float[np.ndarray, "sentences dim"], *, needed: bool = False
+    ) -> None:
+        """Keeps the embeddings of the texts for all who open this shelf later.
+
+        needed  where that is not possible they are kept for this process, in a folder for what is temporary
+        """
         rows = np.empty(len(texts), dtype=self._row)
         rows["text"] = np.frombuffer(b"".join(_digest(text) for text in texts), dtype=f"V{DIGEST_BYTES}")
         rows["embedding"] = embeddings
@@ -110,14 +116,18 @@ class Shelf:
                 f"{self.folder}: embeddings cannot be kept here ({reason}); the work goes on without",
                 stacklevel=2,
             )
+            if needed and self._scratch is None:
+                self._scratch = tempfile.TemporaryDirectory(prefix="juzhen-", ignore_cleanup_errors=True)
+                self.folder = Path(self._scratch.name) / "embeddings" / self.folder.name
+                self.add(texts, embeddings, needed=True)
 
-    def _read_segments(self) -> dict[str, np.ndarray]:
-        segments: dict[str, np.ndarray] = {}
+    def _read_segments(self) -> dict[Path, np.ndarray]:
+        segments: dict[Path, np.ndarray] = {}
         if self.folder.is_symlink() or self.folder.parent.is_symlink():  # to a folder of somebody else
             return segments
         for path in sorted(one for one in self.folder.glob("*.npy") if re.fullmatch(SEGMENT, one.name)):
             try:
-                segments[path.name] = self._read(path)
+                segments[path] = self._read(path)
             except FileNotFoundError:
                 continue  # another process has merged it
             except (OSError, ValueError, EOFError) as error:
@@ -149,11 +159,11 @@ class Shelf:
         path = self.folder / f"{_new_digest(content).hexdigest()}.npy"
         with whole_file(path, "wb", in_own_folder=True) as file:
             file.write(content)
-        self._segments[path.name] = np.load(require_file(path), mmap_mode="r", allow_pickle=False)
+        self._segments[path] = np.load(require_file(path), mmap_mode="r", allow_pickle=False)
 
     def _merge_small(self) -> None:
         """One segment in place of many small ones, which single sentences leave behind."""
-        small = {name: rows for name, rows in self._segments.items() if len(rows) <= SMALL_ROWS}
+        small = {path: rows for path, rows in self._segments.items() if len(rows) <= SMALL_ROWS}
         if len(small) <= MOST_SMALL:
             return
         rows = np.concatenate(list(small.values()))
@@ -161,9 +171,9 @@ class Shelf:
             rows["text"].copy().view(np.uint64).reshape(len(rows), -1), axis=0, return_index=True
         )
         self._write(rows[first])
-        for name in small:
-            self._segments.pop(name)
-            remove_file(self.folder / name)
+        for path in small:
+            self._segments.pop(path)
+            remove_file(path)
 
 
 class Found:

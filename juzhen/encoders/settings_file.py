@@ -1,5 +1,6 @@
 """Files of an encoder: what is asked of one is there, or there is one clear line, whoever found it out."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -87,4 +88,8 @@ def told_simply(message: str) -> Iterator[None]:
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != PANIC:
             raise
+        if sys.flags.optimize > 1:
+            message += (
+                ": PYTHONOPTIMIZE=2 takes away docstrings, which transformers reads; unset it, or set it to 1"
+            )
         raise UserError(f"{message}: {type(error).__name__}: {foreign_reason(error)}") from error

@@ -25,7 +25,7 @@ from juzhen.mining.candidates import EncoderSource, LexicalSource, Source
 from juzhen.mining.filters import Known
 from juzhen.mining.mined import Mined
 from juzhen.mining.options import IDENTITY, OF_MINING, MiningOptions, require_portions
-from juzhen.mining.portion import WRITING, Judge, Miner
+from juzhen.mining.portion import WRITING, Judge, Miner, require_portion
 
 BM25 = "bm25"
 
@@ -160,6 +160,7 @@ def _mined(miner: Miner, folder: Path, progress: bool | None) -> list[Path]:
             queries = np.arange(start, min(start + PORTION, number))
             path = folder / f"{start // PORTION:06}.parquet"
             if path.exists():
+                require_portion(path, queries, share_of=miner.options.share_of)
                 advance(len(queries) * len(miner.sources))
             else:
                 table = miner.portion(queries, advance)
@@ -258,6 +259,12 @@ def _claim(folder: Path, identity: dict[str, Any]) -> None:
     try:
         there = read_json(place)
     except ValueError:
+        there = None
+    except OSError as error:
+        raise UserError(
+            f"{place}: cannot be read ({error.strerror}); delete it, or choose another folder"
+        ) from error
+    if not isinstance(there, dict):
         there = {}
     if differs := [name for name, value in identity.items() if there.get(name) != value]:
         raise UserError(
