@@ -54,6 +54,17 @@ class Score:
         return {name: one for name, one in asdict(self).items() if one is not None or name not in ORDERS}
 
 
+class StoredConfig(dict[str, Any]):
+    """The configuration of a run as its result tells it, perhaps a stranger's: UserError for a key that it lacks."""
+
+    place: str | Path = "the result"
+
+    def __missing__(self, key: str) -> Any:
+        raise UserError(
+            f"{self.place}: the configuration of the run has no {key}; is it the file of a whole run?"
+        )
+
+
 @dataclass
 class Result:
     """All that one stage measured, and what it takes to get the same numbers again.
@@ -139,6 +150,8 @@ class Result:
             fields = upgraded(fields)
             for name in ("scores", "untrained"):
                 fields[name] = {key: Score(**score) for key, score in fields.get(name, {}).items()}
+            fields["config"] = StoredConfig(fields["config"])
+            fields["config"].place = path
             return cls(**fields)
         except FileNotFoundError:
             raise UserError(
