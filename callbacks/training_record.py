@@ -11,7 +11,7 @@ from callbacks.resume import ResumePoint
 from callbacks.set_counts import SetCounts
 from callbacks.throughput import Throughput
 from callbacks.trainer import BEST, LAST, BestOnDev
-from datamodules.datamodule import SentenceDataModule
+from datamodules.datamodule import Selection, SentenceDataModule
 
 
 def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str
         "planned_steps": data.total_steps,
         "steps_per_epoch": data.steps_per_epoch,
         "selected_on": data.selecting,
-        "chosen_by": data.selection.in_words,
+        "chosen_by": data.selection.in_words if best is not None else _last(data.selection),
         f"best_dev_{data.selection.metric}": None if best is None else float(best),
         "kept": LAST if best is None else BEST,
         **(watch.summary() if watch else {}),
@@ -39,6 +39,15 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str
         "peak_memory_mib": memory.mib if memory else None,
         "snapshots": snapshots and {"written": snapshots.written, "seconds": round(snapshots.seconds, 3)},
     }
+
+
+def _last(selection: Selection) -> str:
+    """Why the weights of the last step are kept."""
+    return (
+        f"the last step ({selection.in_words}: undefined at every validation)"
+        if selection.sets
+        else "the last step"
+    )
 
 
 def best_weights(trainer: pl.Trainer) -> Path | None:

@@ -66,6 +66,7 @@ class Declared:
     unscored: Mapping[Kind, str] | None = None
     trains: bool | None = None
     needs_teacher_scores: bool | None = None
+    metric: str | None = None
 
     @property
     def uses_loss(self) -> bool:

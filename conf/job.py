@@ -49,7 +49,9 @@ class TrainingConfig:
     patience: int | None = option(
         "validations without a better score, then stop; null: never", None, at_least=1
     )
-    monitor: str = option("auto: mean dev Spearman of the trained sets; or a key such as dev/csts/spearman")
+    monitor: str = option(
+        "auto: dev of the trained sets, each by the metric of its kind; or a key such as dev/csts/spearman"
+    )
     checkpoint_every: str = duration_option("how much work the end of the machine may cost", above=0)
 
 

@@ -16,11 +16,12 @@ from conf.job import JobConfig
 from conf.own_classes import own_class
 from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
-from juzhen.core.examples import JUDGED, RANKED, Examples
-from juzhen.core.measures import MEASURES, first_measure
+from juzhen.core.examples import JUDGED, RANKED, Examples, Kind
+from juzhen.core.measures import CLASS_MEANS, MEASURES, chooses
 from juzhen.data.length_windows import Shape, strata, stratified
 from juzhen.data.loading import JobData
 from juzhen.data.sampler import BatchRows, BatchStream, TokenBudget
+from juzhen.data.transfer import TransferTask
 
 OF_ANY_TEXT = "mlm_accuracy"
 """A metric that has no need of gold values or partners."""
@@ -50,10 +51,20 @@ def only_stage(datasets: Sequence[str]) -> Stage:
 
 @dataclass(frozen=True)
 class Selection:
-    """The dev sets whose mean `metric`, higher = better, chooses the weights; without sets the last ones are kept."""
+    """The dev sets that choose the weights, each by a metric, higher = better; without sets the last ones are kept.
 
-    metric: str
+    metrics    of each set; of several sets the mean counts
+    untrained  none of the sets is trained on: no set that is has a dev split that is scored
+    """
+
     sets: list[Examples]
+    metrics: list[str]
+    untrained: bool = False
+
+    @property
+    def metric(self) -> str:
+        """The one that all sets share, else `mean`."""
+        return self.metrics[0] if len(set(self.metrics)) == 1 else "mean" if self.metrics else "spearman"
 
     @property
     def key(self) -> str:
@@ -61,20 +72,31 @@ class Selection:
         return f"dev/selection/{self.metric}"
 
     @property
+    def columns(self) -> list[str]:
+        """The keys whose mean it is."""
+        return [f"dev/{one.name}/{metric}" for one, metric in zip(self.sets, self.metrics, strict=True)]
+
+    @property
     def in_words(self) -> str:
         """What decides, as a person is told."""
         if not self.sets:
             return "the last step"
-        mean = "mean " if len(self.sets) > 1 else ""
-        return f"the best {mean}dev {self.metric} of {', '.join(one.name for one in self.sets)}"
+        of_metric = {metric: [] for metric in self.metrics}
+        for one, metric in zip(self.sets, self.metrics, strict=True):
+            of_metric[metric].append(one.name)
+        parts = " and ".join(f"{metric} of {', '.join(names)}" for metric, names in of_metric.items())
+        what = f"the best {'mean ' if len(self.sets) > 1 else ''}dev {parts}"
+        return (
+            f"{what} (no set that is trained on has a dev split that is scored)" if self.untrained else what
+        )
 
 
 def select(evaluation: Sequence[Examples], trained: Sequence[str], *, monitor: str, metric: str) -> Selection:
     """What chooses, by `training.monitor`.
 
-    auto    the model's metric of the trained sets, else of all sets, that have it on dev. Where no set has it, what
-            measures the trained sets, positive pairs, triplets or judgements, themselves: of several the first, and
-            those that share it; else the same of all sets
+    auto    the dev splits of the trained sets, each by what speaks for its kind (`juzhen.core.measures.chooses`).
+            Where none of them has one, all sets that have the model's metric on dev; else the first of the positive
+            pairs, triplets and judgements, and those that share its metric
     dev/<set>/<metric>  that one
 
     metric  the model's own
@@ -90,15 +112,27 @@ def select(evaluation: Sequence[Examples], trained: Sequence[str], *, monitor: s
                 f"training.monitor={monitor}: no dev split of {name} is evaluated; there is "
                 f"{', '.join(one.name for one in dev) or 'none'}. Type training.monitor=dev/<dataset>/spearman or auto."
             )
-        return Selection(metric, named)
-    own = [one for one in dev if metric == OF_ANY_TEXT or metric in MEASURES[one.kind]]
-    if not own:
-        # Classes are told apart at the end only: a classifier at every validation would cost more than the training.
+        return Selection(named, [metric])
+    of_any_text = metric == OF_ANY_TEXT
+    metrics = {one.name: metric if of_any_text else chooses(one.kind) for one in dev}
+    own = [one for one in dev if one.name in trained and metrics[one.name]]
+    if own:
+        return Selection(own, [metrics[one.name] for one in own])
+    others = [one for one in dev if of_any_text or metric in MEASURES[one.kind]]
+    if not others:
         ranked = [one for one in dev if one.kind in (*RANKED, *JUDGED)]
-        first = next((one for one in ranked if one.name in trained), next(iter(ranked), None))
-        metric = metric if first is None else MEASURES[first.kind][0]
-        own = [one for one in ranked if first_measure(one.kind) == metric]
-    return Selection(metric, [one for one in own if one.name in trained] or own)
+        others = [one for one in ranked if metrics[one.name] == metrics[ranked[0].name]]
+    return Selection(others, [metrics[one.name] for one in others], untrained=bool(others))
+
+
+def _validated(selection: Selection) -> tuple[list[Examples], list[TransferTask]]:
+    """The sets of a selection, and those of them whose classes are told apart."""
+    by_class = [
+        TransferTask(one.name, {"dev": one}, by_means=True)
+        for one, metric in zip(selection.sets, selection.metrics, strict=True)
+        if metric == CLASS_MEANS
+    ]
+    return [one for one in selection.sets if one.kind is not Kind.LABELLED_TEXT or not by_class], by_class
 
 
 class _Rows(Dataset):
@@ -136,7 +170,7 @@ class SentenceDataModule(pl.LightningDataModule):
         self.stage = stage
         self.job = job
         self.train = {name: data.train[name] for name in stage.datasets}
-        self.selection = Selection("", [])
+        self.selection = Selection([], [])
         if self.train:
             metric = own_class(job.model["_target_"]).metric
             self.selection = select(
@@ -189,7 +223,7 @@ class SentenceDataModule(pl.LightningDataModule):
     def serve(self, collate: Callable[[Examples, np.ndarray], Batch], plan: Callable[..., Any]) -> None:
         """Takes the model's way of making batches and plans; call once before handing this to a Trainer."""
         self.collate = collate
-        self.validation_plan = plan(self.selection.sets) if self.selection.sets else None
+        self.validation_plan = plan(*_validated(self.selection)) if self.selection.sets else None
         is_tested = self.data.evaluation or self.data.tasks
         self.test_plan = plan(self.data.evaluation, self.data.tasks) if is_tested else None
 

@@ -38,6 +38,8 @@ def best_on_dev(training: dict) -> str:
     best = next((key for key in training if key.startswith("best_dev_")), "best_dev_spearman")
     told = f"best dev {_words(best.removeprefix('best_dev_'))} {_percent(training.get(best))}"
     sets = ", ".join(training.get("selected_on") or ())
+    if best == "best_dev_mean":  # of several metrics
+        sets = training["chosen_by"].removeprefix("the best mean dev ")
     if training.get(best) is not None:
         return f"{told} ({sets})" if sets else told
     why = f"undefined on {sets}: gold values or scores are all equal" if sets else "no dev split was scored"

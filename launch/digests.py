@@ -86,7 +86,9 @@ def stage_digest(
         if len(stage.datasets) > 1 or schedule.sets
         else [],
         "train": {name: examples_digest(data.train[name]) for name in stage.datasets},
-        "selecting": [selection.metric, *([one.name, examples_digest(one)] for one in selection.sets)],
+        "selecting": [
+            [key, examples_digest(one)] for key, one in zip(selection.columns, selection.sets, strict=True)
+        ],
     }
     if augmentation := deciding_augmentation(vars(job.augmentation)):
         deciding["augmentation"] = augmentation

@@ -121,6 +121,7 @@ class StageRun:
             log.info("stage %s: %s", stage.name, _chooses(data))
             step = self._fit()
             training = describe_training(trainer, data)
+            log.info("stage %s: the weights of step %d are kept: %s", stage.name, step, training["chosen_by"])
             if self.entry.shared and trainer.is_global_zero:
                 self._hand_over(training)
         if data.test_plan is not None:
@@ -263,7 +264,7 @@ def _say(line: str | None, trainer: pl.Trainer | None = None) -> None:
 def _chooses(data: SentenceDataModule) -> str:
     """What decides which weights are kept, before they are learnt."""
     if data.selection.sets:
-        return f"the weights with {data.selection.in_words} are kept"
+        return f"the weights are chosen by {data.selection.in_words}"
     return (
         "the weights of the last step are kept, and training does not stop early: no dev set is scored that could "
         "choose. A suite adds some, such as suite=demo"

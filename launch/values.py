@@ -6,11 +6,12 @@ from dataclasses import is_dataclass
 
 from omegaconf import DictConfig, OmegaConf
 
+from conf.declared import declared
 from conf.duration import Duration, Unit
 from juzhen.core.accelerator import found_hardware
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind
-from juzhen.core.measures import MEASURES, RANKINGS, ranking_measure
+from juzhen.core.measures import CLASS_MEANS, CORRELATIONS, MEASURES, RANKINGS, ranking_measure
 from juzhen.core.option import options
 from juzhen.core.places import DATASETS
 from juzhen.core.texts import name_fault
@@ -26,6 +27,7 @@ MONITORED = (
     "auc",
     "macro_f1",
     "mlm_accuracy",
+    CLASS_MEANS,
     "ranking_accuracy",
     "triplet_accuracy",
     "score_gap",
@@ -109,10 +111,17 @@ def _check_monitor(job: DictConfig) -> None:
     if match[1] not in sets:
         raise ConfigError(f"{key}={value}: this job does not score {match[1]}; {nearest(match[1], sets)}")
     kind = sets[match[1]].kind
+    model = declared(job.model["_target_"])
     known = [one for one in MEASURES[Kind(kind)] if one in MONITORED]
-    if metric not in (*known, "mlm_accuracy"):  # any text has hidden tokens
+    if kind == Kind.NLI_PAIR and "logits" not in (model.provides or ()):
+        known = [*CORRELATIONS]  # the others are of a model that names classes
+    if kind == Kind.LABELLED_TEXT:
+        known = [CLASS_MEANS]
+    if model.metric == "mlm_accuracy":  # any text has hidden tokens
+        known.append(model.metric)
+    if metric not in known:
         raise ConfigError(
-            f"{key}={value}: {match[1]} has {kind.replace('_', ' ')}s, which have no {metric} while training goes on; "
+            f"{key}={value}: {match[1]} has {kind.replace('_', ' ')}s, which have no {metric} while this model learns; "
             f"choose {' or '.join(known) or 'another set'}"
         )
 

@@ -222,8 +222,8 @@ def _validation(job: JobConfig, rows: SentenceDataModule) -> Iterator[str]:
             f"no dev split is scored (evaluation.splits=[{splits}], files that are there), so nothing is validated: "
             "the weights of the last step are kept, and training.patience ends nothing"
         )
-    for one in rows.selection.sets if rows.selection.metric in OF_ORDER else ():
-        grades = one.grades()
+    for one, metric in zip(rows.selection.sets, rows.selection.metrics, strict=True):
+        grades = one.grades() if metric in OF_ORDER else None
         if grades is not None and (grades == grades[0]).all():
             yield (
                 f"dev/{one.name}: all {len(one):,} gold values are equal, so its correlation is undefined and chooses "

@@ -3,7 +3,7 @@
 import json
 import re
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -22,6 +22,9 @@ from juzhen.core.texts import short
 from juzhen.core.whole import remove_file
 from sweeps.ledger import FOLDER
 from sweeps.search_space import Space
+
+JUDGED_BY = "judged_by"
+"""Attribute of the study: what chose the weights of its trials, in words."""
 
 WORKER, ABANDONED, CONTINUES, ERROR, RUNS = "worker", "abandoned", "continues", "error", "runs"
 PRUNED_AT = "pruned_at"
@@ -202,15 +205,27 @@ class Search:
         theirs = self.study.user_attrs
         for name, value in mine.items():
             if name in theirs and theirs[name] != value:
-                then, now = (short(json.dumps(one, ensure_ascii=False), 160) for one in (theirs[name], value))
                 raise UserError(
                     f"{self.path}: the study {self.settings.study} was begun with another {name.replace('_', ' ')} "
-                    f"({then}; now {now}). Repeat its words, or begin another: "
+                    f"({short('; '.join(differences(theirs[name], value)), 400)}). Repeat its words, or begin another: "
                     f"hydra.sweeper.study=<name>"
                 )
         for name, value in mine.items():
             if name not in theirs:
                 self.study.set_user_attr(name, value)
+
+    def judge_by(self, measure: str) -> None:
+        """Raises UserError where trials before were judged by another number or other sets, which rank nothing."""
+        with self.lock:
+            before = self.study.user_attrs.get(JUDGED_BY)
+            if before is None:
+                self.study.set_user_attr(JUDGED_BY, measure)
+            elif before != measure:
+                raise UserError(
+                    f"{self.path}: a trial was judged by {measure}, those before it by {before}, and these cannot be "
+                    "compared. Name one number for all and begin another: training.monitor=dev/<set>/<metric> "
+                    "hydra.sweeper.study=<name>"
+                )
 
     def _take_back(self) -> None:
         """Trials of processes that have died fail, and are there to be tried again with what they had reported."""
@@ -254,6 +269,42 @@ class Search:
 
     def _note(self, number: int, name: str, value: Any) -> None:
         self.storage.set_trial_user_attr(self._id(number), name, value)
+
+
+def differences(then: Any, now: Any, at: str = "") -> Iterator[str]:
+    """What differs between two values of a study, a phrase each: a search that grew is told where.
+
+    >>> list(differences({"lr": '{"high": 0.1}', "seed": [1]}, {"lr": '{"high": 0.2}', "rows": [2], "seed": [1]}))
+    ['lr.high was 0.1, now 0.2', 'rows is new']
+    """
+    then, now = (_parsed(one) for one in (then, now))
+    if isinstance(then, dict) and isinstance(now, dict):
+        for key in dict.fromkeys([*then, *now]):
+            place = f"{at}.{key}" if at else key
+            if key not in now or key not in then:
+                yield f"{place} {'is gone' if key in then else 'is new'}"
+            elif then[key] != now[key]:
+                yield from differences(then[key], now[key], place)
+    elif then != now:
+        lists = isinstance(then, list) and isinstance(now, list)
+        gone, new = (
+            ([one for one in a if one not in b] for a, b in ((then, now), (now, then))) if lists else ([], [])
+        )
+        words = [
+            f"{json.dumps(part, ensure_ascii=False)} {what}"
+            for part, what in ((gone, "gone"), (new, "new"))
+            if part
+        ]
+        was, is_now = (json.dumps(one, ensure_ascii=False) for one in (then, now))
+        yield f"{at} {' and '.join(words) or f'was {was}, now {is_now}'}".strip()
+
+
+def _parsed(value: Any) -> Any:
+    """What a text of JSON holds, as distributions are kept; anything else as it is."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
 
 
 def counts(trial: FrozenTrial) -> bool:

@@ -113,7 +113,9 @@ class SearchPlanner(Planner):
         if not trial.cells[0].finished:
             return False
         while trial.cells and trial.cells[0].finished:
-            trial.scores.append(dev_score(trial.cells[0]))
+            score, measure = dev_score(trial.cells[0])
+            self.search.judge_by(measure)
+            trial.scores.append(score)
             trial.done.append(trial.cells.pop(0))
         if not trial.cells:
             score = statistics.fmean(trial.scores)
@@ -145,8 +147,11 @@ class SearchPlanner(Planner):
         return ""
 
 
-def dev_score(cell: Cell) -> float:
-    """The score on dev that chose the weights of a finished run. Raises UserError when nothing was chosen on dev."""
+def dev_score(cell: Cell) -> tuple[float, str]:
+    """The score on dev that chose the weights of a finished run, and in words which one that is.
+
+    Raises UserError when nothing was chosen on dev.
+    """
     training = Result.read(cell.run_dir).training
     found = [value for key, value in training.items() if key.startswith(BEST_DEV) and value is not None]
     if not found:
@@ -154,4 +159,4 @@ def dev_score(cell: Cell) -> float:
             f"{cell.run_dir}: nothing was chosen on dev, so a search has nothing to go by; train on a set that has "
             f"a dev split, or evaluate on one (suite=…) and name it: training.monitor=dev/<set>/spearman"
         )
-    return found[0]
+    return found[0], training.get("chosen_by") or f"dev of {', '.join(training.get('selected_on') or ())}"

@@ -267,7 +267,7 @@ def test_triplets_choose_their_own_weights_where_nothing_has_grades(data, tmp_pa
     assert training["chosen_by"] == "the best dev triplet_accuracy of triclue"
     reached = Result.read(run).scores["dev/triclue/triplet_accuracy"].value
     assert training["best_dev_triplet_accuracy"] == pytest.approx(reached, abs=1e-6)
-    assert "the weights with the best dev triplet_accuracy of triclue are kept" in caplog.text
+    assert "are kept: the best dev triplet_accuracy of triclue" in caplog.text
 
 
 def test_text_alone_says_that_the_last_weights_are_kept(data, tmp_path, tiny_backbone, caplog, capsys):
@@ -286,8 +286,10 @@ def test_text_alone_says_that_the_last_weights_are_kept(data, tmp_path, tiny_bac
     ("monitor", "message"),
     [
         ("dev/demo_nli/triplet_accuracy", "nli pairs, which have no triplet_accuracy .*choose spearman"),
-        ("dev/tnews/spearman", "labelled texts, which have no spearman .*another set"),
+        ("dev/tnews/spearman", "labelled texts, which have no spearman .*choose class_mean_accuracy"),
         ("dev/tnews/transfer_accuracy", "transfer_accuracy chooses no checkpoint"),
+        ("dev/demo_sts/mlm_accuracy", "have no mlm_accuracy while this model learns; choose spearman"),
+        ("dev/demo_nli/macro_f1", "have no macro_f1 while this model learns; choose spearman or pearson"),
     ],
 )
 def test_what_a_set_does_not_have_chooses_nothing(monitor, message):

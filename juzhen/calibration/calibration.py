@@ -6,6 +6,7 @@ import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, log_expit
 
+from juzhen.core.columns import as_numbers
 from juzhen.core.errors import UserError
 
 NUM_BINS = 15
@@ -27,6 +28,7 @@ class Bin:
 
 def nll(logits: np.ndarray, labels: np.ndarray) -> float:
     """Mean negative log likelihood of 0/1 labels, in nats."""
+    logits, labels = as_numbers(logits=logits, labels=labels)
     return float(-np.mean(labels * log_expit(logits) + (1 - labels) * log_expit(-logits)))
 
 
@@ -35,7 +37,7 @@ def fit_temperature(scores: np.ndarray, labels: np.ndarray) -> float:
 
     T changes no order and moves no 0: a score of 0 stays a probability of one half. Raises UserError for one class.
     """
-    _check(labels)
+    scores, labels = _checked(scores, labels)
     unit = float(np.std(scores)) or 1.0
     found = minimize_scalar(
         lambda log: nll(scores / (unit * np.exp(log)), labels),
@@ -52,7 +54,7 @@ def fit_platt(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
     These are (N₊ + 1)/(N₊ + 2) and 1/(N₋ + 2) instead of 1 and 0, so that separable rows have a finite answer.
     Raises UserError for one class.
     """
-    _check(labels)
+    scores, labels = _checked(scores, labels)
     positives, negatives = labels.sum(), (1 - labels).sum()
     targets = np.where(labels > 0, (positives + 1) / (positives + 2), 1 / (negatives + 2))
     mean, unit = float(np.mean(scores)), float(np.std(scores)) or 1.0
@@ -69,6 +71,7 @@ def fit_platt(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
 
 def reliability(probabilities: np.ndarray, labels: np.ndarray, *, num_bins: int = NUM_BINS) -> list[Bin]:
     """Rows in bins of equal width by their probability of label 1; an empty bin has no means."""
+    probabilities, labels = as_numbers(probabilities=probabilities, labels=labels)
     places = np.minimum((probabilities * num_bins).astype(int), num_bins - 1)
     bins = []
     for place in range(num_bins):
@@ -96,6 +99,7 @@ def expected_calibration_error(bins: list[Bin]) -> float:
 
 def calibration_errors(logits: np.ndarray, labels: np.ndarray) -> dict[str, object]:
     """ECE, Brier score, negative log likelihood and the bins of sigmoid(logits)."""
+    logits, labels = as_numbers(logits=logits, labels=labels)
     probabilities = expit(logits)
     bins = reliability(probabilities, labels)
     return {
@@ -112,12 +116,14 @@ def calibrated(fitted: Labelled, judged: Labelled) -> dict[str, object]:
     `fitted` holds T, and a and b; `raw`, `temperature` and `platt` what `calibration_errors` says of the other rows.
     """
     temperature, (slope, shift) = fit_temperature(*fitted), fit_platt(*fitted)
-    scores, labels = judged
+    scores, labels = as_numbers(scores=judged[0], labels=judged[1])
     logits = {"raw": scores, "temperature": scores / temperature, "platt": slope * scores + shift}
     found = {method: calibration_errors(values, labels) for method, values in logits.items()}
     return {"fitted": {"temperature": [temperature], "platt": [slope, shift]}, **found}
 
 
-def _check(labels: np.ndarray) -> None:
+def _checked(scores: np.ndarray, labels: np.ndarray) -> list[np.ndarray]:
+    scores, labels = as_numbers(scores=scores, labels=labels)
     if len(np.unique(labels)) < 2:
         raise UserError("calibration needs rows of both labels to be fitted on; these have one or none")
+    return [scores, labels]

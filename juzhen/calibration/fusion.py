@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from juzhen.core.columns import as_numbers
 from juzhen.core.errors import UserError
 from juzhen.metrics.correlation import spearman
 
@@ -11,6 +12,7 @@ STEPS = 100
 
 def standardised(fitted: np.ndarray, judged: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Both less the mean of `fitted`, in units of its standard deviation: a logit and a cosine become comparable."""
+    (fitted,), (judged,) = as_numbers(fitted=fitted), as_numbers(judged=judged)
     mean, unit = fitted.mean(), fitted.std() or 1.0
     return (fitted - mean) / unit, (judged - mean) / unit
 
@@ -20,6 +22,7 @@ def fit_weight(first: np.ndarray, second: np.ndarray, grades: np.ndarray) -> flo
 
     Among equals the one nearest to one half. Raises UserError where the correlation is undefined.
     """
+    first, second, grades = as_numbers(first=first, second=second, grades=grades)
     weights = np.linspace(0, 1, STEPS + 1)
     found = [spearman(weight * first + (1 - weight) * second, grades) for weight in weights]
     if all(value is None for value in found):

@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from juzhen.core.columns import as_column
+from juzhen.core.errors import UserError
+
 
 class Kind(StrEnum):
     """What one row of a dataset is. The value is the word used in configuration files."""
@@ -151,11 +154,17 @@ class Examples:
     ) -> "Examples":
         """Builds the sentence table from the texts of each column; `others` are further fields."""
         table: dict[str, int] = {}
+        listed = {column: as_column(values, column) for column, values in texts.items()}
+        lengths = {len(values) for values in listed.values()} | (
+            {len(targets)} if targets is not None else set()
+        )
+        if len(lengths) > 1:
+            raise UserError(f"{name}/{split}: columns of {sorted(lengths)} rows; expected as many in each")
         columns = {
             column: np.fromiter(
                 (table.setdefault(text, len(table)) for text in values), dtype=np.int32, count=len(values)
             )
-            for column, values in texts.items()
+            for column, values in listed.items()
         }
         targets = None if targets is None else np.asarray(targets, dtype=np.float32)
         return cls(name, split, kind, list(table), columns, targets, **others)

@@ -67,6 +67,18 @@ def ranking_measure(name: str) -> tuple[str, int]:
     return measure, int(cutoff)
 
 
+CLASS_MEANS = "class_mean_accuracy"
+"""Share of texts that are nearest to the mean of their own class, see `juzhen.metrics.transfer`: takes no fitting."""
+
+
+def chooses(kind: Kind) -> str | None:
+    """The metric of a set of that kind that chooses weights while they are learnt; None where it has none.
+
+    It is the one that speaks for the set, but for classes: a classifier at each validation costs more than training.
+    """
+    return CLASS_MEANS if kind is Kind.LABELLED_TEXT else first_measure(kind)
+
+
 def first_measure(kind: Kind) -> str | None:
     """The metric that speaks for a set of that kind; None where there is nothing to compare."""
     return next(iter(MEASURES[kind]), None)

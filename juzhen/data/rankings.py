@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from juzhen.core.columns import as_column
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind, sides_of
 
@@ -41,6 +42,10 @@ class RankingSet:
     unreachable: Sequence[Sequence[float]] | None = None
 
     def __post_init__(self) -> None:
+        for name in ("queries", "corpus", "relevant", "candidates", "irrelevant", "own"):
+            values = getattr(self, name)
+            if values is not None and not isinstance(values, list | np.ndarray):  # by position, not by labels
+                object.__setattr__(self, name, as_column(values, f"{self.column}: {name}"))
         for what in (self.relevant, self.candidates, self.own, self.irrelevant, self.unreachable):
             if what is not None and len(what) != len(self.queries):
                 raise UserError(f"{self.column}: {len(self.queries)} queries, but answers of {len(what)}")
@@ -50,7 +55,7 @@ class RankingSet:
                 raise UserError(
                     f"{self.column}: query {query} needs a document that answers it, with a gain above 0"
                 )
-            candidates = [] if self.candidates is None else self.candidates[query].tolist()
+            candidates: Sequence[int] | np.ndarray = [] if self.candidates is None else self.candidates[query]
             wrong = self.never_answers(query)
             named = [*gains, *candidates, *wrong]
             if named and not 0 <= min(named) <= max(named) < len(self.corpus):
@@ -66,7 +71,7 @@ class RankingSet:
 
     def never_answers(self, query: int) -> set[int]:
         """Numbers of the documents that are known not to answer a query: its own text and the irrelevant ones."""
-        wrong = set() if self.irrelevant is None else set(self.irrelevant[query].tolist())
+        wrong = set() if self.irrelevant is None else set(map(int, self.irrelevant[query]))
         return wrong if self.own is None or self.own[query] < 0 else wrong | {int(self.own[query])}
 
     def some(self, rows: Sequence[int] | Int[np.ndarray, "some"]) -> "RankingSet":

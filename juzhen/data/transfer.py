@@ -17,10 +17,14 @@ SPLITS = ("train", "dev", "test")
 
 @dataclass(frozen=True)
 class TransferTask:
-    """Rows with classes; of train, dev and test those splits that there are."""
+    """Rows with classes; of train, dev and test those splits that there are.
+
+    by_means  classes are told apart by their means alone, as while training goes on
+    """
 
     name: str
     splits: dict[str, Examples]
+    by_means: bool = False
 
     @property
     def kind(self) -> Kind:

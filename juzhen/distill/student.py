@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from juzhen.core.columns import as_text_list
 from juzhen.core.errors import UserError
 from juzhen.distill.vocabulary import most_needed, with_tokens
 from juzhen.encoders.backbone import GROWS, with_layers
@@ -47,6 +48,7 @@ def student_of(
     Raises UserError for what the teacher cannot give.
     """
     architecture = teacher.backbone.config
+    texts = as_text_list(texts, "texts")
     dim = architecture.hidden_size if dim is None else dim
     is_narrower = dim < architecture.hidden_size
     _check(teacher, layers, dim, vocabulary, texts, tokenizer)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from transformers import PretrainedConfig, PreTrainedModel
 
 from juzhen.core.batch import Tokens
+from juzhen.core.columns import as_column, as_pairs, as_text, as_text_list
 from juzhen.core.constants import constants
 from juzhen.core.contract import sorts_of_texts
 from juzhen.core.errors import UserError
@@ -37,10 +38,8 @@ from juzhen.encoders.settings_file import Settings, told_simply
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.texts import (
     BATCH_TOKENS,
-    as_pairs,
     batches_by_length,
     check_batch_tokens,
-    check_texts,
     progress_bar,
 )
 from juzhen.encoders.token_table import TokenTable
@@ -240,7 +239,7 @@ class CrossEncoder(nn.Module):
     def rank(
         self,
         query: str,
-        documents: Sequence[str],
+        documents: Iterable[str],
         top_k: int | None = None,
         *,
         among: Iterable[int] | None = None,
@@ -253,12 +252,18 @@ class CrossEncoder(nn.Module):
 
         Options and errors: as `score`. Raises UserError for a number that is no document, and for more than there are.
         """
-        numbers = sorted(set(range(len(documents)) if among is None else among))
-        if numbers and not 0 <= numbers[0] <= numbers[-1] < len(documents):
-            wrong = numbers[0] if numbers[0] < 0 else numbers[-1]
-            raise UserError(f"among: {wrong} is no number of a document; expected 0 to {len(documents) - 1}")
+        asked, texts = as_text(query, "query"), as_text_list(documents, "documents")
+        chosen = range(len(texts)) if among is None else as_column(among, "among")
+        for number in chosen:
+            is_number = isinstance(number, int | np.integer) and not isinstance(number, bool)
+            if not is_number or not 0 <= number < len(texts):
+                raise UserError(
+                    f"among: {number} is no number of a document; expected 0 to {len(texts) - 1}, such as "
+                    "[hit.document for hit in hits]"
+                )
+        numbers = sorted({int(number) for number in chosen})
         check_top_k(len(numbers) if top_k is None else top_k, len(numbers))
-        scores = self.score([(query, documents[number]) for number in numbers], **options)
+        scores = self.score([(asked, texts[number]) for number in numbers], **options)
         order = np.argsort(-scores, kind="stable")[:top_k]
         return [Hit(numbers[place], float(scores[place])) for place in order.tolist()]
 
@@ -275,7 +280,11 @@ class CrossEncoder(nn.Module):
 
         Raises UserError for a text that is empty or no string.
         """
-        check_texts([*first, *second])
+        first, second = as_text_list(first, "first"), as_text_list(second, "second")
+        if len(first) != len(second):
+            raise UserError(
+                f"{len(first)} first texts and {len(second)} second ones: expected as many of each"
+            )
         check_batch_tokens(batch_tokens)
         table = self.inner.tokenize([*first, *second], progress=progress)
         sides = np.arange(len(first)), np.arange(len(first), 2 * len(first))

@@ -3,7 +3,7 @@
 import copy
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self, cast
 
 import numpy as np
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from juzhen.core.batch import Tokens
+from juzhen.core.columns import as_column, check_texts
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
 from juzhen.core.texts import short, text_fault
@@ -260,11 +261,15 @@ class PooledEncoder(nn.Module):
                 types[tokens.places] = tokens.segments
         return inputs, tokens.places
 
-    def tokenize(self, texts: Sequence[str], *, progress: bool | None = False) -> TokenTable:
+    def tokenize(self, texts: Iterable[str], *, progress: bool | None = False) -> TokenTable:
         """Token numbers per text with special tokens, cut to max_length, without padding.
 
         progress  show a bar; None: on a terminal, where it takes long
         """
+        if isinstance(texts, str) or not isinstance(
+            texts, Sequence
+        ):  # running text is read as it is asked for
+            texts = as_column(texts, "texts")
         portions: list[TokenTable] = []
         # In portions: the tokenizer keeps far more than the numbers until its call is over.
         with (
@@ -272,8 +277,10 @@ class PooledEncoder(nn.Module):
             progress_bar("tokenising sentences", len(texts), shown=progress) as advance,
         ):
             for start in range(0, len(texts), TEXTS_PER_CALL):
+                portion = texts[start : start + TEXTS_PER_CALL]
+                check_texts(portion, start=start, may_be_empty=True)
                 encoding = self.tokenizer(
-                    self.prompted(texts[start : start + TEXTS_PER_CALL]),
+                    self.prompted(portion),
                     truncation=True,
                     max_length=self.max_length,
                     padding=False,

@@ -38,8 +38,9 @@ def check_top_k(top_k: int, number: int) -> None:
     """Raises UserError for an empty corpus, and for more documents than there are."""
     if not number:
         raise UserError("the corpus is empty: there is no document to find")
-    if not isinstance(top_k, int) or not 1 <= top_k <= number:
-        raise UserError(f"top_k={top_k}: there are {number:,} documents; expected 1 to {number}")
+    is_number = isinstance(top_k, int | np.integer) and not isinstance(top_k, bool)
+    if not is_number or not 1 <= top_k <= number:
+        raise UserError(f"top_k={top_k!r}: there are {number:,} documents; expected 1 to {number}")
 
 
 class Best:

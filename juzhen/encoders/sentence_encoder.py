@@ -6,8 +6,10 @@ from typing import Any, Protocol, Self, overload
 
 import numpy as np
 from jaxtyping import Float
+from torch import Tensor
 
 from juzhen.core.batch import Tokens
+from juzhen.core.columns import as_pairs, as_text_list, as_texts
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
 from juzhen.encoders.embedding_cache import EmbeddingCache
@@ -23,11 +25,8 @@ from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.template_encoder import TemplateEncoder
 from juzhen.encoders.texts import (
     BATCH_TOKENS,
-    as_pairs,
-    as_texts,
     batches_by_length,
     check_batch_tokens,
-    check_texts,
     progress_bar,
 )
 
@@ -129,7 +128,6 @@ class SentenceEncoder(PooledEncoder):
                 cache=cache,
             )
         sentences, is_one = as_texts(texts)
-        check_texts(sentences)
         self._check_options(normalize, batch_tokens, backend)
         distinct: dict[str, int] = {}
         positions = [distinct.setdefault(text, len(distinct)) for text in sentences]
@@ -210,12 +208,12 @@ class SentenceEncoder(PooledEncoder):
         """
         texts, is_one = as_texts(queries)
         documents: np.ndarray | ApproximateIndex
-        if isinstance(corpus, np.ndarray | ApproximateIndex):
+        if isinstance(corpus, ApproximateIndex):
             documents = corpus
+        elif (embedded := _embeddings(corpus)) is not None:
+            documents = embedded
         else:
-            given, is_text = as_texts(corpus)
-            if is_text:
-                raise UserError("corpus: expected a list of texts, got one text")
+            given = as_text_list(corpus, "corpus")
             documents = np.empty((0, self.dim))
             if given:
                 how = {name: one for name, one in options.items() if name not in ("prompt_name", "prompt")}
@@ -280,6 +278,14 @@ class SentenceEncoder(PooledEncoder):
                 if shelf is not None:
                     shelf.add(chosen, embeddings[rows])
         return embeddings
+
+
+def _embeddings(corpus: Any) -> Float[np.ndarray, "documents dim"] | None:
+    """What is searched, where it is an array or a tensor of numbers, in float32; None where it holds texts."""
+    if isinstance(corpus, Tensor):
+        corpus = corpus.detach().float().cpu().numpy()
+    is_numbers = isinstance(corpus, np.ndarray) and corpus.dtype.kind in "fiu"
+    return np.asarray(corpus, dtype=np.float32) if is_numbers else None
 
 
 class PromptEncoder(TemplateEncoder, SentenceEncoder):

@@ -12,6 +12,7 @@ import torch
 from rich.progress import Progress
 
 from juzhen.core.accelerator import require_accelerator
+from juzhen.core.columns import as_column
 from juzhen.core.examples import Examples, sides_of
 from juzhen.core.named import LEXICAL
 from juzhen.core.threads import limit_threads
@@ -213,6 +214,7 @@ def evaluate(
     Raises UserError for an encoder or a set that is not there.
     """
     settings = replace(settings or Settings(), data_dir=str(data_dir), dataset={}, evaluate={})
+    sets, trained_on = as_column(sets, "sets"), as_column(trained_on, "trained_on")
     opened = open_encoder(encoder)
     loaded = [one for one in sets if isinstance(one, Examples | RankingSet)]
     named = [configured_set(one) if isinstance(one, str) else one for one in sets]

@@ -6,10 +6,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 
 from juzhen.core.examples import RANKED, TEXT_COLUMNS, Examples, Kind
-from juzhen.core.measures import RANKINGS, ranking_measure
+from juzhen.core.measures import CLASS_MEANS, RANKINGS, ranking_measure
 from juzhen.core.result import WITHOUT_LEAKS, Score
 from juzhen.data.leaks import Seen
 from juzhen.data.rankings import RankingSet
@@ -27,7 +26,7 @@ from juzhen.metrics.threshold import (
     f1_at,
     fit_threshold,
 )
-from juzhen.metrics.transfer import classify
+from juzhen.metrics.transfer import class_mean_accuracy, classify
 
 Outputs = list[tuple[np.ndarray, np.ndarray]]
 """Row numbers and the model's outputs for them, one entry per batch."""
@@ -67,8 +66,11 @@ def measure(
     for task, features in zip(plan.tasks, plan.features(outputs) if plan.tasks else (), strict=True):
         labels = task.labels
         splits = {split: (of_rows, labels[split]) for split, of_rows in features.items()}
-        reached = classify(splits, confidence=CONFIDENCE, **how)
-        found |= {f"{task.judged}/{task.name}/{metric}": one for metric, one in reached.as_scores().items()}
+        if task.by_means:
+            reached = {CLASS_MEANS: class_mean_accuracy(*splits[task.judged])}
+        else:
+            reached = classify(splits, confidence=CONFIDENCE, **how).as_scores()
+        found |= {f"{task.judged}/{task.name}/{metric}": one for metric, one in reached.items()}
     per_query: dict[str, np.ndarray] = {}
     measures = list(dict.fromkeys([*RANKINGS, *rankings]))
     depth = max(ranking_measure(name)[1] for name in measures)
@@ -116,11 +118,7 @@ def _of_orders(worst_and_best: np.ndarray) -> dict[str, float]:
 
 
 def assemble_outputs(outputs: Outputs, num_rows: int) -> np.ndarray:
-    """One array (rows, …) in row order from the batches of all processes."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        parts: list[Outputs] = [[] for _ in range(torch.distributed.get_world_size())]
-        torch.distributed.all_gather_object(parts, outputs)
-        outputs = [batch for part in parts for batch in part]
+    """One array (rows, …) in row order from batches."""
     values = np.concatenate([batch for _, batch in outputs])
     assembled = np.empty((num_rows, *values.shape[1:]), dtype=np.float32)
     assembled[np.concatenate([rows for rows, _ in outputs])] = values

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import sparse
 
+from juzhen.core.columns import as_text, as_text_list
 from juzhen.core.errors import UserError, nearest
 
 K1, B = 1.5, 0.75
@@ -78,26 +79,27 @@ class BM25:
         self, corpus: Sequence[str], *, tokens: str = CHARACTERS, k1: float = K1, b: float = B
     ) -> None:
         bm25s = require_bm25s()
+        texts = as_text_list(corpus, "corpus", may_be_empty=True)
         self._terms = partial(terms, cut=cut_of(tokens))
         self._numbers: dict[str, int] = {}
         known = [
             [self._numbers.setdefault(term, len(self._numbers)) for term in self._terms(text)]
-            for text in corpus
+            for text in texts
         ]
         if not self._numbers:
             raise UserError(
-                f"none of {len(corpus)} documents holds a letter or a digit, by which BM25 finds them"
+                f"none of {len(texts)} documents holds a letter or a digit, by which BM25 finds them"
             )
         index = bm25s.BM25(k1=k1, b=b)
         index.index((known, self._numbers), create_empty_token=False, show_progress=False)
-        stored, shape = index.scores, (len(self._numbers), len(corpus))
+        stored, shape = index.scores, (len(self._numbers), len(texts))
         self._weights = sparse.csr_array((stored["data"], stored["indices"], stored["indptr"]), shape=shape)
         self._by_document = self._weights.T.tocsr()
 
     def scores(self, query: str) -> Float[np.ndarray, "documents"]:
         """The score of every document, float32; 0 where it shares no term."""
         found = np.zeros(self._weights.shape[1], dtype=np.float32)
-        for term in self._known(query):
+        for term in self._known(as_text(query, "query", may_be_empty=True)):
             places = slice(*self._weights.indptr[term : term + 2])
             found[self._weights.indices[places]] += self._weights.data[places]  # each document is there once
         return found
@@ -106,7 +108,7 @@ class BM25:
         self, queries: Sequence[str], documents: Int[np.ndarray, "pairs"]
     ) -> Float[np.ndarray, "pairs"]:
         """The score of each query with the document of that number, as `scores` has it but for rounding."""
-        known = [self._known(query) for query in queries]
+        known = [self._known(query) for query in as_text_list(queries, "queries", may_be_empty=True)]
         starts = np.cumsum([0, *map(len, known)])
         places = np.fromiter((term for one in known for term in one), dtype=np.int64, count=starts[-1])
         shape = len(known), len(self._numbers)

@@ -6,6 +6,9 @@ import numpy as np
 import scipy.sparse
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from juzhen.core.columns import as_text_list
+from juzhen.core.errors import UserError
+
 
 def lexical_vectors(texts: Sequence[str], *, counted: Sequence[str]) -> scipy.sparse.csr_array:
     """TF-IDF vectors of length 1, (texts, terms); terms and their weights are counted over the texts `counted`.
@@ -33,6 +36,9 @@ def lexical_scores(texts_a: Sequence[str], texts_b: Sequence[str]) -> np.ndarray
     >>> lexical_scores(["今天天气好", "你好"], ["今天天气好", "再见"]).tolist()
     [1.0, 0.0]
     """
-    texts = [*texts_a, *texts_b]
-    rows = len(texts_a)
+    columns = {"texts_a": texts_a, "texts_b": texts_b}
+    first, second = (as_text_list(one, name, may_be_empty=True) for name, one in columns.items())
+    if len(first) != len(second):
+        raise UserError(f"{len(first)} texts_a and {len(second)} texts_b: expected as many of each")
+    texts, rows = [*first, *second], len(first)
     return similarities(lexical_vectors(texts, counted=texts), slice(rows), slice(rows, None))

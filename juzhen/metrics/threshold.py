@@ -9,6 +9,8 @@ from typing import Literal
 import numpy as np
 from sklearn.metrics import average_precision_score, roc_auc_score
 
+from juzhen.core.columns import as_numbers
+
 Objective = Literal["accuracy", "f1"]
 
 
@@ -91,6 +93,7 @@ def halves(targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Rows are shuffled first, by a fixed permutation: files often alternate between classes or repeat a sentence in the
     next row.
     """
+    (targets,) = as_numbers(targets=targets)
     shuffled = np.random.default_rng(0).permutation(len(targets))
     ordered = shuffled[np.argsort(targets[shuffled], kind="stable")]
     return np.sort(ordered[::2]), np.sort(ordered[1::2])

@@ -116,6 +116,35 @@ def classify(
     )
 
 
+def class_mean_accuracy(features: np.ndarray, labels: np.ndarray) -> Score:
+    """Share of rows whose nearest mean, by cosine, is that of their own class, the row itself left out of it.
+
+    What a classifier would be judged by, without one (nearest class mean, Mensink et al. 2013,
+    https://doi.org/10.1109/TPAMI.2013.83). Rows that are alone in their class do not count; None where fewer than two
+    classes are left.
+
+    features  (rows, dim)
+    labels    class number of each row
+
+    >>> class_mean_accuracy(np.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.1, 1.0]]), np.array([0, 0, 1, 1])).value
+    1.0
+    """
+    rows = features.astype(np.float64)
+    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    _, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    counted = counts[classes] > 1
+    if (counts > 1).sum() < 2:
+        return Score(None, count=int(counted.sum()))
+    sums = np.zeros((len(counts), rows.shape[1]))
+    np.add.at(sums, classes, rows)
+    cosines = rows @ (sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12)).T
+    others = sums[classes] - rows
+    places = np.arange(len(rows))
+    own = (rows * others).sum(1) / np.maximum(np.linalg.norm(others, axis=1), 1e-12)
+    cosines[places, classes] = -np.inf
+    return Score(float((own > cosines.max(1))[counted].mean()), count=int(counted.sum()))
+
+
 def _classifier(strength: float, features: Features) -> LogisticRegression | Pipeline:
     model = LogisticRegression(C=strength, max_iter=MAX_ITERATIONS)
     # Scaled, so that one penalty means the same for every feature and every encoder; rows of TF-IDF have length 1.

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from jaxtyping import Float
 
+from juzhen.core.columns import as_column, as_numbers
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.opened import read_json
@@ -62,6 +63,7 @@ def fit_false_negatives(
     """
     if not 0 <= rate < 1:
         raise UserError(f"false_negative_rate={rate}: expected 0 or more and below 1, such as 0.05")
+    scores, labels = as_numbers(scores=scores, labels=labels)
     answers, others = np.sort(scores[labels == 1]), scores[labels == 0]
     if not len(answers) or not len(others):
         raise UserError(
@@ -111,6 +113,7 @@ def mine(
     Raises UserError for a depth beyond the corpus, a folder of another mining, and what cannot be done together.
     """
     folder, options = Path(folder), options or MiningOptions()
+    sources, evaluation = as_column(sources, "sources"), as_column(evaluation, "evaluation")
     ranking = ranking.some([row for row, gains in enumerate(ranking.relevant) if gains])  # others have no row
     _check(ranking, sources, options, calibrate_on)
     cache = cache or EmbeddingCache(folder)

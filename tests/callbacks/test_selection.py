@@ -6,6 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+from jobs import run_job
 from test_broken_inputs import OWN, Desk
 
 from callbacks.trainer import Patience
@@ -25,6 +26,9 @@ def test_a_dev_split_of_equal_gold_values_chooses_nothing_and_says_so(tmp_path, 
     result = Result.read(folder)
     assert result.scores["dev/demo_sts/spearman"].value is None
     assert (result.training["best_dev_spearman"], result.training["kept"]) == (None, "last step")
+    assert result.training["chosen_by"].startswith(
+        "the last step (the best dev spearman of demo_sts: undefined"
+    )
     assert result.training["steps"] == 8  # patience has nothing to go by
     assert not (folder / "checkpoints" / "best.ckpt").exists()
     told = " ".join(capsys.readouterr().out.split())
@@ -52,6 +56,42 @@ def test_a_dev_split_of_equal_gold_values_chooses_nothing_and_says_so(tmp_path, 
 )
 def test_what_is_said_of_the_best_dev_score(training, told):
     assert told in best_on_dev(training)
+
+
+MIXED = "dataset=[demo_retrieval,demo_qmc]"
+OF = {
+    "demo_retrieval": "the best dev ndcg_at_10 of demo_retrieval",
+    "demo_qmc": "the best dev spearman of demo_qmc",
+    "both": "the best mean dev ndcg_at_10 of demo_retrieval and spearman of demo_qmc",
+}
+MEASURED = {"demo_retrieval": "ndcg_at_10", "demo_reranking": "ndcg_at_10", "demo_qmc": "spearman"}
+
+
+@pytest.mark.parametrize(
+    ("words", "stages"),
+    [
+        (["dataset=[demo_retrieval]", "loss=info_nce"], ["demo_retrieval"]),
+        (["dataset=[demo_reranking]", "loss=info_nce"], ["demo_reranking"]),
+        ([MIXED, "loss=info_nce"], ["both"]),
+        ([MIXED, "loss=info_nce", "schedule=serial"], ["demo_retrieval", "demo_qmc"]),
+    ],
+)
+def test_weights_are_chosen_by_what_is_trained(tmp_path, tiny_backbone, words, stages, caplog):
+    words = [*words, "+dataset@evaluate.demo_sts=demo_sts", "training.duration=3 steps", "debug_rows=24"]
+    words += ["training.validate_every=1 steps", "optimizer.lr=1e-2"]
+    with caplog.at_level("INFO"):
+        folder = run_job(tmp_path, tiny_backbone, *words)
+    folders = [folder] if len(stages) == 1 else [next(folder.glob("stages/0-*")), folder]
+    for place, stage in zip(folders, stages, strict=True):
+        result = Result.read(place)
+        training, chosen_by = result.training, OF.get(stage, f"the best dev ndcg_at_10 of {stage}")
+        assert training["chosen_by"] == chosen_by
+        assert f"are kept: {chosen_by}" in caplog.text
+        values = [result.scores[f"dev/{one}/{MEASURED[one]}"].value for one in training["selected_on"]]
+        best = next(value for key, value in training.items() if key.startswith("best_dev_"))
+        assert best == pytest.approx(sum(values) / len(values), abs=1e-6)
+        if stage == "both":
+            assert best_on_dev(training).endswith("(ndcg_at_10 of demo_retrieval and spearman of demo_qmc)")
 
 
 def test_patience_counts_validations_that_have_a_score():

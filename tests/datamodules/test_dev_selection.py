@@ -16,6 +16,7 @@ def a_set(name, kind, split="dev"):
 GRADED, PAIRS = a_set("graded", Kind.SCORED_PAIR), a_set("pairs", Kind.LABELLED_PAIR)
 TRIPLETS, POSITIVES = a_set("triplets", Kind.TRIPLET), a_set("positives", Kind.POSITIVE_PAIR)
 TEXT, CLASSES = a_set("text", Kind.SENTENCE), a_set("classes", Kind.LABELLED_TEXT)
+JUDGEMENTS, LISTS = a_set("judgements", Kind.RETRIEVAL), a_set("lists", Kind.RERANKING)
 TEST = a_set("graded", Kind.SCORED_PAIR, "test")
 
 
@@ -24,9 +25,13 @@ TEST = a_set("graded", Kind.SCORED_PAIR, "test")
     [
         ([GRADED, PAIRS], ["pairs"], "spearman", ["pairs"]),
         ([GRADED, PAIRS], ["elsewhere"], "spearman", ["graded", "pairs"]),
-        ([GRADED, TRIPLETS], ["triplets"], "spearman", ["graded"]),
+        ([GRADED, TRIPLETS], ["triplets"], "triplet_accuracy", ["triplets"]),
         ([TEST, TRIPLETS], ["triplets"], "triplet_accuracy", ["triplets"]),
-        ([POSITIVES, TRIPLETS], ["triplets", "positives"], "ranking_accuracy", ["positives"]),
+        ([GRADED, JUDGEMENTS], ["judgements"], "ndcg_at_10", ["judgements"]),
+        ([GRADED, LISTS], ["lists"], "ndcg_at_10", ["lists"]),
+        ([GRADED, CLASSES], ["classes"], "class_mean_accuracy", ["classes"]),
+        ([POSITIVES, JUDGEMENTS, LISTS], ["elsewhere"], "ranking_accuracy", ["positives"]),
+        ([TEXT, JUDGEMENTS, LISTS], ["text"], "ndcg_at_10", ["judgements", "lists"]),
         ([POSITIVES, TEXT], ["text"], "ranking_accuracy", ["positives"]),
         ([TEST, TEXT, CLASSES], ["text"], "spearman", []),
     ],
@@ -36,7 +41,24 @@ def test_what_chooses_by_itself(evaluation, trained, metric, names):
     assert (found.metric, [one.name for one in found.sets]) == (metric, names)
     assert found.key == f"dev/selection/{metric}"
     expected = f"the best {'mean ' if len(names) > 1 else ''}dev {metric} of {', '.join(names)}"
-    assert found.in_words == (expected if names else "the last step")
+    others = "" if {*names} & {*trained} else " (no set that is trained on has a dev split that is scored)"
+    assert found.in_words == (expected + others if names else "the last step")
+
+
+def test_sets_of_a_mixture_are_each_judged_by_what_speaks_for_their_kind():
+    trained = ["positives", "graded", "judgements", "pairs"]
+    found = select(
+        [GRADED, PAIRS, POSITIVES, JUDGEMENTS, TRIPLETS], trained, monitor="auto", metric="spearman"
+    )
+    assert found.key == "dev/selection/mean"
+    assert found.columns == [
+        "dev/graded/spearman",
+        "dev/pairs/spearman",
+        "dev/positives/ranking_accuracy",
+        "dev/judgements/ndcg_at_10",
+    ]
+    words = "spearman of graded, pairs and ranking_accuracy of positives and ndcg_at_10 of judgements"
+    assert found.in_words == f"the best mean dev {words}"
 
 
 def test_hidden_tokens_are_named_in_every_text():

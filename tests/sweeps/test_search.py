@@ -56,7 +56,7 @@ def test_two_share_a_study_and_a_third_with_other_words_is_refused(tmp_path):
         two.complete(1, 0.5, ["run"])
         one.fail(0, "no luck")
         assert states(one) == ["FAIL", "COMPLETE", "RUNNING"]
-    with pytest.raises(UserError, match="was begun with another space"):
+    with pytest.raises(UserError, match=r"another space \(rate.attributes.high was [\d.]+, now 2.0\)"):
         search_in(tmp_path, "rate=interval(0,2)")
     with pytest.raises(UserError, match=r"another run key .*hydra.sweeper.study=<name>"):
         search_in(tmp_path, key="1")
@@ -64,6 +64,11 @@ def test_two_share_a_study_and_a_third_with_other_words_is_refused(tmp_path):
         more.complete(more.next().number, 0.1, [])
         assert states(more) == ["FAIL", "COMPLETE", "FAIL", "COMPLETE"]  # what was left, under a new number
         assert more.next().number == 4
+        more.judge_by("the best dev spearman of a")
+        with pytest.raises(
+            UserError, match="by the best dev ndcg_at_10 of b, those before it by the best dev spearman"
+        ):
+            more.judge_by("the best dev ndcg_at_10 of b")
 
 
 def test_what_a_dead_process_tried_is_tried_again_with_what_it_had_reported(tmp_path):

@@ -1,0 +1,172 @@
+"""Texts, pairs and numbers as people hold them: lists, arrays, columns of tables. The one door of all that take them.
+
+Whatever labels a column carries, it is taken by position. What has no positions (a mapping, a set), what is a whole
+table, and one text where several are meant are refused with what to pass: each of them can be iterated over, and would
+be scored as something else.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from juzhen.core.errors import UserError
+from juzhen.core.texts import short, text_fault
+
+HALF_A_PAIR = re.compile("[\ud800-\udfff]")
+"""What no tokenizer takes: half a surrogate pair is no character."""
+
+EXAMPLE = '("今天天气很好", "今天是个好天气")'
+
+
+def as_column(values: Any, name: str) -> list[Any]:
+    """The values by position: of a list, an array, a Series, a column of Arrow, a generator.
+
+    name  what they are, for the message
+
+    Raises UserError for what is no column.
+    """
+    columns = table_columns(values)
+    if columns is not None:
+        remedy = f"one column of it, such as table[{columns[0]!r}]" if columns else "a list"
+        raise UserError(f"{name}: got {_described(values)}, which is a table; expected {remedy}")
+    if isinstance(values, str):
+        raise UserError(f"{name}: got one text; expected a list: [{short(repr(values))}]")
+    if isinstance(values, Mapping):
+        raise UserError(
+            f"{name}: got {_described(values)}; expected a list: list(…) of its keys, or .values()"
+        )
+    if isinstance(values, set | frozenset):
+        raise UserError(f"{name}: got {_described(values)}, which has no order; expected a list: sorted(…)")
+    if isinstance(values, bytes | bytearray) or not isinstance(values, Iterable):
+        raise UserError(f"{name}: expected a list of texts, got {_described(values)}{_remedy(values)}")
+    if getattr(values, "ndim", 1) != 1:
+        shape = getattr(values, "shape", ())
+        raise UserError(f"{name}: got an array of the shape {tuple(shape)}; expected one dimension")
+    if hasattr(values, "to_pylist"):  # an array of Arrow, by the thousand
+        return values.to_pylist()
+    return [value.as_py() if hasattr(value, "as_py") else value for value in values]
+
+
+def table_columns(values: Any) -> list[str] | None:
+    """Names of the columns of a table of pandas, polars, Arrow, datasets or numpy; None for what is no table."""
+    for attribute in ("column_names", "columns"):  # of the class: a Series may have a row of that label
+        if hasattr(type(values), attribute):
+            return [str(name) for name in getattr(values, attribute)]
+    names = getattr(getattr(values, "dtype", None), "names", None)
+    return None if names is None else list(names)
+
+
+def as_text_list(texts: Iterable[str], name: str = "texts", *, may_be_empty: bool = False) -> list[str]:
+    """Texts by position. Raises UserError for what is no column of texts, and naming the first that is no text."""
+    column = as_column(texts, name)
+    check_texts(column, called=f"{name}: text", may_be_empty=may_be_empty)
+    return column
+
+
+def as_texts(texts: str | Iterable[str], *, may_be_empty: bool = False) -> tuple[list[str], bool]:
+    """The texts as a list, and whether it was one text alone. Raises UserError for what is no collection of texts."""
+    if hasattr(texts, "as_py"):  # a text out of a column of Arrow
+        texts = texts.as_py()
+    if isinstance(texts, np.ndarray) and not texts.ndim:
+        texts = texts.item()
+    column, is_one = ([texts], True) if isinstance(texts, str) else (as_column(texts, "texts"), False)
+    check_texts(column, may_be_empty=may_be_empty)
+    return column, is_one
+
+
+def as_text(text: Any, name: str, *, may_be_empty: bool = False) -> str:
+    """One text. Raises UserError for anything else."""
+    texts, is_one = as_texts(text, may_be_empty=may_be_empty)
+    if not is_one:
+        raise UserError(f"{name}: expected one text, got {_described(text)}")
+    return texts[0]
+
+
+def as_pairs(pairs: Iterable[tuple[str, str]] | tuple[str, str]) -> tuple[list[str], list[str], bool]:
+    """First texts, second texts, and whether it was one pair alone, a tuple, a list or an array of two texts.
+
+    Raises UserError naming what is no pair.
+    """
+    columns = table_columns(pairs)
+    if columns is not None:
+        left, right = (repr(name) for name in (columns * 2)[:2]) if columns else ("'a'", "'b'")
+        raise UserError(
+            f"pairs: got {_described(pairs)}, which is a table; expected pairs of texts, such as "
+            f"list(zip(table[{left}], table[{right}]))"
+        )
+    if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):
+        raise UserError(f"expected pairs of texts, got {_described(pairs)}; write [{EXAMPLE}]")
+    is_rows = isinstance(pairs, np.ndarray) and pairs.ndim == 2
+    rows: list[Any] = np.asarray(pairs).tolist() if is_rows else as_column(pairs, "pairs")
+    is_one = isinstance(pairs, tuple | list | np.ndarray) and len(rows) == 2 and _are_texts(rows)
+    each = [_as_pair(pair, position) for position, pair in enumerate([rows] if is_one else rows)]
+    first, second = ([pair[side] for pair in each] for side in (0, 1))
+    check_texts(first, called="the first text of pair")
+    check_texts(second, called="the second text of pair")
+    return first, second, is_one
+
+
+def _as_pair(pair: Any, position: int) -> Sequence[Any]:
+    two = pair
+    if not isinstance(pair, tuple | list) or not _are_texts(pair):
+        try:
+            two = as_column(pair, "pair")
+        except UserError:
+            two = ()
+    if len(two) != 2:
+        keys = ': (row["…"], row["…"])' if isinstance(pair, Mapping) else f", for example {EXAMPLE}"
+        raise UserError(f"pair {position} is {_described(pair)}; expected two texts{keys}")
+    return two
+
+
+def _are_texts(values: Iterable[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+def check_texts(
+    texts: Sequence[str], *, called: str = "text", start: int = 0, may_be_empty: bool = False
+) -> None:
+    """Raises UserError naming the first text that cannot be encoded.
+
+    start  number of the first of them
+    """
+    for position, text in enumerate(texts, start=start):
+        if not isinstance(text, str):
+            raise UserError(f"{called} {position} is {_described(text)}; expected a string{_remedy(text)}")
+        if not may_be_empty and (not text or text.isspace()):
+            raise UserError(f"{called} {position} is empty; an empty sentence has no embedding")
+        if HALF_A_PAIR.search(text):
+            raise UserError(f"{called} {position} {text_fault(text)}")
+
+
+def as_numbers(**columns: Any) -> list[np.ndarray]:
+    """Columns of numbers as arrays (rows,), by position: labels of a Series join no rows. Truth values become 0 and 1.
+
+    Raises UserError for what is no column of numbers, and for columns of different lengths.
+    """
+    arrays = {}
+    for name, values in columns.items():
+        array = np.asarray(values)
+        if table_columns(values) is not None or array.ndim != 1 or array.dtype.kind not in "fiubO":
+            raise UserError(f"{name}: expected a column of numbers, got {_described(values)}")
+        arrays[name] = array.astype(np.float64) if array.dtype.kind in "bO" else array
+    if len({len(array) for array in arrays.values()}) > 1:
+        lengths = ", ".join(f"{len(array):,} {name}" for name, array in arrays.items())
+        raise UserError(f"{lengths}: expected as many of each, row by row")
+    return list(arrays.values())
+
+
+def _described(value: object) -> str:
+    kind = type(value).__name__
+    return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind} ({short(repr(value))})"
+
+
+def _remedy(value: object) -> str:
+    if isinstance(value, bytes | bytearray):
+        return '; decode it first: text.decode("utf-8")'
+    is_missing = (
+        value is None or (isinstance(value, float) and value != value) or type(value).__name__ == "NAType"
+    )
+    return "; leave out what is missing first, as column.dropna() does" if is_missing else ""
