@@ -23,6 +23,7 @@ from juzhen.core.named import (
     name_of,
     without_paths,
 )
+from juzhen.core.opened import open_input
 from juzhen.encoders.layout import read_layout
 from juzhen.encoders.locate import encoder_source
 
@@ -143,7 +144,7 @@ def _prompt(folder: Path) -> list[str]:
 @lru_cache(maxsize=8)
 def _file_digest(path: Path, modified_ns: int) -> str:
     """Digest of a file; `modified_ns` only tells the cache when it is out of date."""
-    with path.open("rb") as file:
+    with open_input(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

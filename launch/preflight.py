@@ -16,13 +16,15 @@ from omegaconf.errors import OmegaConfBaseException
 
 from juzhen.core.commands import command, setting
 from juzhen.core.errors import UserError, nearest
+from juzhen.core.opened import read_text, read_yaml, require_yaml
+from juzhen.core.places import CONFIGURATION
 from juzhen.core.processor import lacks_bf16, slow_bf16_warning
 from juzhen.core.secrets import NO_SECRETS, place_of_secret
 from launch.explain import ConfigError, chosen_files, explain_composition, place_of
 from launch.hydra_internals import Hydra, opened
 from launch.job import check_job, explained, typed_config
 from launch.naming import register_resolvers
-from launch.overrides import Groups, parse_flags, refuse_repeats
+from launch.overrides import Groups, parse_flags, refuse_group_twice, refuse_repeats
 from launch.own_hydra import check_hydra
 from launch.run_folder import make_folder, take_folder
 from launch.set_files import check_set_files
@@ -87,6 +89,10 @@ def checked_job(lines: Sequence[str], *, conf_dir: Path, extra: str | None) -> D
         return check.job(lines)
 
 
+DEPTHS = ("*.yaml", "*/*.yaml", "*/*/*.yaml")
+"""Where the files of a configuration tree lie."""
+
+
 class _Check:
     """One command line against one configuration tree."""
 
@@ -98,12 +104,16 @@ class _Check:
         places = [one.path or "" for one in hydra.config_loader.get_search_path().get_path()]
         added = [Path(place.removeprefix("file://")) for place in places if place.startswith("file://")]
         self.trees = [*(tree for tree in added if tree != folder.resolve()), folder]
+        foreign = [tree for tree in self.trees if tree.resolve() != CONFIGURATION]
+        for path in (one for tree in foreign for depth in DEPTHS for one in sorted(tree.glob(depth))):
+            require_yaml(path)  # before Hydra, which would wait for a pipe
         self.said: dict[str, None] = {}
         self.waiting: list[str] = []
         self._nearest: dict[str, tuple[int, list[str]]] = {}
 
     def look_at(self, lines: Sequence[str]) -> None:
         """Syntax, and the options chosen in every alternative of a sweep. Composes nothing."""
+        refuse_group_twice([self.groups.parse(line) for line in lines], self.groups)
         for line in lines:
             key, _, value = line.partition("=")
             if place_of_secret({key.rpartition(".")[2]: value}):
@@ -203,7 +213,7 @@ class _Check:
     def _check_launcher(self, config: DictConfig) -> None:
         """Raises UserError where a sweep says of its launcher what none of ours can be told."""
         files = (self.folder / "hydra" / "launcher").glob("*.yaml")
-        known = {str(key) for file in files for key in OmegaConf.load(file)}
+        known = {str(key) for file in files for key in read_yaml(file)}
         for key in config.hydra.sweeper.get("launcher") or {}:
             if known and key not in known:
                 raise UserError(
@@ -292,7 +302,7 @@ def _progress(total: int) -> Iterator[Callable[[], None]]:
 def _lists_in_defaults(file: Path) -> Iterator[tuple[str, list[str]]]:
     """Group and options of every list choice in a file's defaults list."""
     try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        content = yaml.safe_load(read_text(file))
     except (yaml.YAMLError, UnicodeDecodeError):
         return  # the composition names what is wrong with the file
     defaults = content.get("defaults") if isinstance(content, dict) else None

@@ -4,7 +4,7 @@ Many sets are one table of distinct sentences, so that each sentence is encoded 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from typing import Any
 
@@ -66,7 +66,6 @@ NLI_CLASSES = ("entailment", "neutral", "contradiction")
 NLI_GRADES = (1.0, 0.5, 0.0)
 """Similarity grade of each NLI class (entailment, neutral, contradiction) where a correlation needs an order."""
 
-
 TEACHER_SCORE = "score_{}"
 """The column that holds what a teacher scores a document of a triplet: `score_positive`, `score_negative`, …"""
 
@@ -114,6 +113,8 @@ class Examples:
     symmetric    of rows in which a text asks for others. False: these are documents, of another sort than the query ·
                  True: all are queries, such as duplicate questions · None: nobody asks
     sides        int8 array (sentences,) or None: the Side by which each sentence is read, whatever its column
+    unreachable  number of a query → gains of its answers that are no documents of the set; see RankingSet
+    own          number of a query → that of the document which is the query itself in other words
     """
 
     name: str
@@ -131,6 +132,8 @@ class Examples:
     documents: np.ndarray | None = None
     symmetric: bool | None = None
     sides: np.ndarray | None = None
+    unreachable: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
+    own: Mapping[int, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
