@@ -15,6 +15,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from conf.job import JobConfig
+from juzhen.core.commands import command
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
 from juzhen.core.result import RESULT_FILE, STAGES, Result
@@ -124,7 +125,7 @@ def _now(
     except UserError as error:
         raise GoneError(
             f"{folder}: the run of this command is finished, but {split}/{described['name']}, which it was made from, "
-            f"cannot be read again: {error}. To see its numbers all the same: juzhen table {folder}"
+            f"cannot be read again: {error}. To see its numbers all the same: {command('juzhen', 'table', folder)}"
         ) from error
     return {"fingerprint": found, "files": facts}
 

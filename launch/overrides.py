@@ -12,6 +12,7 @@ from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 
 from conf.job import JobConfig
+from juzhen.core.commands import command, setting
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.texts import short
 from launch.explain import option_hint
@@ -156,8 +157,8 @@ class Groups:
         reason = str(error.__cause__ or error).strip().splitlines()[0].partition(" expecting ")[0]
         if not argument.isascii():
             reason = "what is not plain ASCII needs quotes inside quotes"
-        quoted = value.strip("\"'").replace('"', '\\"')
-        return f"{argument}: cannot be read ({reason}); write '{key}=\"{quoted}\"'"
+        word = setting(key, value.strip('"').strip("'"))
+        return f"{argument}: cannot be read ({reason}); write {command(word)}"
 
 
 def _in_ascii(value: str) -> str:

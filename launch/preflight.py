@@ -14,6 +14,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from juzhen.core.commands import command, setting
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.processor import lacks_bf16, slow_bf16_warning
 from juzhen.core.reading import why_unread
@@ -127,11 +128,7 @@ class _Check:
             if runs and override.key_or_group == "hydra/sweeper":
                 raise UserError(f"{line}: a sweeper makes several runs; add -m: train.py -m {line} …")
             if override.is_sweep_override():
-                key, _, value = line.partition("=")
-                raise UserError(
-                    f"{line}: several values; for one run each add -m (train.py -m {line}), "
-                    f"for one run with all of them write '{key}=[{value}]'"
-                )
+                raise UserError(several_values(line))
             if runs and override.key_or_group == "sweep" and not override.is_delete():
                 typed = {self.groups.parse(one).get_key_element().lstrip("+") for one in lines}
                 if not is_one_cell(self.compose(lines), typed):
@@ -361,3 +358,15 @@ def _lists_in_defaults(file: Path) -> Iterator[tuple[str, list[str]]]:
             if isinstance(value, list):
                 group = str(key).removeprefix("override ").strip().lstrip("/")
                 yield group, [str(option) for option in value]
+
+
+def several_values(line: str) -> str:
+    """What a comma in a word may have meant, and how each is typed."""
+    key, _, value = line.partition("=")
+    words = (
+        f"{line}: several values; for one run each add -m ({command('train.py', '-m', line)}), for one run with all of "
+        f"them write {command(f'{key}=[{value}]')}"
+    )
+    if all(part.replace(".", "").isdigit() for part in value.split(",")):
+        return words
+    return f"{words}, for a text that has a comma in it {command(setting(key, value))}"

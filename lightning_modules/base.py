@@ -27,10 +27,11 @@ from juzhen.data.leaks import Seen
 from juzhen.data.transfer import TransferTask
 from juzhen.encoders.bundle import save_encoder
 from juzhen.evaluation.plan import EvaluationPlan, Evaluator
-from juzhen.evaluation.scoring import Evaluation, assemble_outputs, measure
+from juzhen.evaluation.scoring import Evaluation, measure
 from juzhen.losses.loss import Loss, LossOutput
 from lightning_modules.chosen_losses import Match
 from lightning_modules.draws import gather_rows, seed_draws
+from lightning_modules.metrics import RowOutputs
 from lightning_modules.optimizer import build_optimizer, build_schedule
 
 NORMS_KEPT = 1000
@@ -75,7 +76,7 @@ class SentenceModule(pl.LightningModule):
         self.watched: list[tuple[Tensor, bool]] | None = None
         self._batch_index = 0
         self._compares = False
-        self._outputs: list[tuple[np.ndarray, np.ndarray]] = []
+        self._outputs = RowOutputs()
         self._validated: tuple[int, np.ndarray] | None = None
 
     @classmethod
@@ -166,13 +167,13 @@ class SentenceModule(pl.LightningModule):
         return loss
 
     def validation_step(self, batch: Batch, index: int) -> None:
-        self._outputs.append((batch.rows.cpu().numpy(), self.output(batch).float().cpu().numpy()))
+        self._outputs.update(batch.rows, self.output(batch))
 
     test_step = validation_step
 
     def on_validation_epoch_end(self) -> None:
         data = self.trainer.datamodule
-        selection, outputs = data.selection, self._put_out(data.validation_plan)
+        selection, outputs = data.selection, self._put_out()
         if self.validates_as_tested and data.validation_plan.is_same(data.test_plan):
             self._validated = self.trainer.global_step, outputs
         scores = self._score(data.validation_plan, outputs, 0)
@@ -186,7 +187,7 @@ class SentenceModule(pl.LightningModule):
 
     def on_test_epoch_end(self) -> None:
         plan = self.trainer.datamodule.test_plan
-        self.scores = self._score(plan, self._put_out(plan), self.job.evaluation.bootstrap_samples)
+        self.scores = self._score(plan, self._put_out(), self.job.evaluation.bootstrap_samples)
 
     def score_as_validated(self, plan: EvaluationPlan, *, step: int) -> bool:
         """Scores the weights of `step` by what the last validation put out; False where it was of others."""
@@ -207,12 +208,12 @@ class SentenceModule(pl.LightningModule):
 
     def pair_scores(self, plan: EvaluationPlan) -> list[np.ndarray]:
         """One score per row of each set, from what has been put out since the last pass began."""
-        return plan.scores(assemble_outputs(self._outputs, len(plan.examples)))
+        return plan.scores(self._outputs.as_array())
 
-    def _put_out(self, plan: EvaluationPlan) -> np.ndarray:
-        """What a pass over the plan has given, in order."""
-        outputs = assemble_outputs(self._outputs, len(plan.examples))
-        self._outputs = []
+    def _put_out(self) -> np.ndarray:
+        """What a pass over a plan has given, in order."""
+        outputs = self._outputs.as_array()
+        self._outputs.reset()
         return outputs
 
     def _score(self, plan: EvaluationPlan, outputs: np.ndarray, samples: int) -> dict[str, Score]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from juzhen.core.commands import command
 from juzhen.core.errors import MISTAKE_STATUS, UserError
 from juzhen.core.result import Result
 from juzhen.core.texts import time_in_words
@@ -230,4 +231,4 @@ def late_columns_line(cells: Iterable[Cell]) -> str | None:
         return None
     folder = Path(lacking[0].run_dir).parent
     which = "1 finished cell lacks" if len(lacking) == 1 else f"{len(lacking)} finished cells lack"
-    return f"{which} columns whose files are there now: juzhen evaluate {folder}"
+    return f"{which} columns whose files are there now: {command('juzhen', 'evaluate', folder)}"

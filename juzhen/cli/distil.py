@@ -73,7 +73,7 @@ def run(
     batch_tokens: int = BATCH_TOKENS,
 ) -> None:
     """Reads, scores, writes, and says how the new set is trained on."""
-    from juzhen.mining.sets import check_place, read_set
+    from juzhen.mining.sets import check_place, read_set, training_command
 
     check_place(out, f"distilled/{dataset}", ending="graded")
     without_hub()
@@ -96,10 +96,8 @@ def run(
         if (agreement := pairs.agreement(scores)) is not None:
             print(f"Spearman of the scores with the gold labels: {100 * agreement:.2f}")
     print(f"configuration: {written}")
-    print(
-        f"train on it:\n  python train.py --config-dir {written.parents[1]} 'dataset=[{out.stem}]' "
-        f"loss={by.loss if taught else 'cosent'} data_dir={folder if folder.is_dir() else out.parent}"
-    )
+    place = folder if folder.is_dir() else out.parent
+    print(training_command(out, written, f"loss={by.loss if taught else 'cosent'}", place))
 
 
 @dataclass(frozen=True)

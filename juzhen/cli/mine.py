@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ def parser() -> VerbParser:
     _add_rules(parser)
     _add_choice(parser)
     parser.add_data_dir()
+    parser.add_config_dir()
     parser.add_argument("--cache", type=Path, metavar="FOLDER", help="keep embeddings here for the next time")
     parser.add_seed(of="what is drawn")
     parser.add_batch_tokens()
@@ -54,7 +55,10 @@ def parser() -> VerbParser:
 
 
 def _add_search(parser: VerbParser) -> None:
-    about, expected = "candidates of each source (default: 100)", "1 or more, such as 100"
+    about, expected = (
+        f"candidates of each source (default: {MiningOptions.depth}, or all of a smaller corpus)",
+        "1 or more, such as 100",
+    )
     parser.add_count("--depth", about, expected=expected, metavar="N")
     parser.add_argument(
         "--index",
@@ -116,7 +120,7 @@ def run(
     out: Path,
     split: str = "train",
     limit: int | None = None,
-    depth: int = MiningOptions.depth,
+    depth: int | None = None,
     index: str = MiningOptions.index,
     first_rank: int = MiningOptions.first_rank,
     share: float | None = MiningOptions.share,
@@ -134,17 +138,21 @@ def run(
     query_prompt: str | None = None,
     document_prompt: str | None = None,
     data_dir: Path | None = None,
+    config_dir: Path | None = None,
     cache: Path | None = None,
     seed: int = SEED,
     batch_tokens: int = BATCH_TOKENS,
 ) -> None:
     """Reads, mines, writes, and says what was refused and how the new set is trained on."""
     given = locals()
-    from juzhen.mining.sets import check_place, read_set
+    from juzhen.mining.sets import check_place, read_set, training_command
 
     check_place(out, f"mined/{dataset}", ending="hard", beside=[".parquet"])
     require_portions(out.with_suffix(".portions"))
-    options = MiningOptions(**{one.name: given[one.name] for one in fields(MiningOptions)})
+    chosen = {one.name: given[one.name] for one in fields(MiningOptions)} | {
+        "depth": depth or MiningOptions.depth
+    }
+    options = MiningOptions(**chosen)
     without_hub()
     from juzhen.data.audit.sources import ConfiguredSets
     from juzhen.data.loading import cut
@@ -155,20 +163,29 @@ def run(
     from juzhen.mining.negatives import BM25, clear_portions, mine
 
     folder, portions = data_folder(data_dir), out.with_suffix(".portions")
-    config, examples = read_set(dataset, split, data_dir=folder, out=out)
-    pairs = None if calibrate_on is None else read_set(calibrate_on, "dev", data_dir=folder)[1]
+    config, examples = read_set(dataset, split, data_dir=folder, config_dir=config_dir, out=out)
+    pairs = None
+    if calibrate_on is not None:
+        pairs = read_set(calibrate_on, "dev", data_dir=folder, config_dir=config_dir)[1]
+    sets = ConfiguredSets(DATASETS, folder, config_dir=config_dir) if keep_out else None
     for source in sources:
         if source != BM25:
             encoder_folder(source)  # the hub is not asked
     if judge is not None:
         encoder_folder(judge)
+    ranking = as_ranking(cut(as_judgements(examples), limit, seed))
+    if depth is None and 0 < len(ranking.corpus) < options.depth:
+        options = replace(options, depth=len(ranking.corpus))
+        print(
+            f"depth: all {options.depth:,} documents of {ranking.column}, which are fewer than {MiningOptions.depth}"
+        )
     mined = mine(
-        as_ranking(cut(as_judgements(examples), limit, seed)),
+        ranking,
         [source if source == BM25 else SentenceEncoder.load(source) for source in sources],
         options,
         folder=portions,
         judge=None if judge is None else CrossEncoder.load(judge),
-        evaluation=ConfiguredSets(DATASETS, folder).evaluation(keep_out) if keep_out else (),
+        evaluation=() if sets is None else sets.evaluation(keep_out),
         calibrate_on=pairs,
         false_negative_rate=false_negative_rate,
         query_prompt=query_prompt,
@@ -184,10 +201,8 @@ def run(
     print("\n".join(_told(report)))
     if (warning := misfit(report, calibrate_on)) is not None:
         print(f"warning: {warning}", file=sys.stderr)
-    print(
-        f"train on it:\n  python train.py --config-dir {yaml.parents[1]} 'dataset=[{out.stem}]' loss=info_nce "
-        f"data_dir={folder if folder.is_dir() else out.parent}"
-    )
+    place = folder if folder.is_dir() else out.parent
+    print(training_command(out, yaml, "loss=info_nce", place))
 
 
 def _told(report: dict[str, Any]) -> list[str]:

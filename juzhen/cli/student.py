@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from juzhen.cli.arguments import SEED, VerbParser, data_folder
+from juzhen.core.commands import command, setting
 from juzhen.core.errors import UserError
 from juzhen.core.network import without_hub
 from juzhen.core.owned import require_apart, require_ours
@@ -97,6 +98,10 @@ def run(
     )
     if encoder.score_head is not None:
         print("the teacher's form uᵀWv is left out: pairs of the student are scored by the cosine")
-    print(
-        f"teach it:\n  python train.py model=distill model.teacher={teacher} backbone=local backbone.path={folder} …"
+    words = (
+        "model=distill",
+        setting("model.teacher", teacher),
+        "backbone=local",
+        setting("backbone.path", folder),
     )
+    print(f"teach it:\n  {command('python', 'train.py', *words, more=['…'])}")

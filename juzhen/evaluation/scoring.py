@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 
 from juzhen.core.examples import RANKED, TEXT_COLUMNS, Examples, Kind
 from juzhen.core.measures import CLASS_MEANS, RANKINGS, ranking_measure
@@ -119,11 +118,7 @@ def _of_orders(worst_and_best: np.ndarray) -> dict[str, float]:
 
 
 def assemble_outputs(outputs: Outputs, num_rows: int) -> np.ndarray:
-    """One array (rows, …) in row order from the batches of all processes."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        parts: list[Outputs] = [[] for _ in range(torch.distributed.get_world_size())]
-        torch.distributed.all_gather_object(parts, outputs)
-        outputs = [batch for part in parts for batch in part]
+    """One array (rows, …) in row order from batches."""
     values = np.concatenate([batch for _, batch in outputs])
     assembled = np.empty((num_rows, *values.shape[1:]), dtype=np.float32)
     assembled[np.concatenate([rows for rows, _ in outputs])] = values

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
+from juzhen.core.commands import command, setting
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.owned import require_apart, require_ours
@@ -57,6 +58,18 @@ def check_place(out: Path, example: str, *, ending: str, beside: Sequence[str] =
 
 def _description(path: Path) -> Path:
     return path.parent / "conf" / "dataset" / f"{path.stem}.yaml"
+
+
+def training_command(table: Path, description: Path, loss: str, data_dir: Path) -> str:
+    """What to type to train on a table that was written, and on nothing else."""
+    words = (
+        "--config-dir",
+        description.parents[1],
+        f"dataset=[{table.stem}]",
+        loss,
+        setting("data_dir", data_dir),
+    )
+    return f"train on it:\n  {command('python', 'train.py', *words)}"
 
 
 def write_description(

@@ -1,0 +1,52 @@
+"""What programs write is as they would write it today, or as it was when it was made from what is there."""
+
+import html
+import re
+
+from forks import ROOT
+
+from tools import generated
+from tools.generated import PAGES, _content, stale
+
+
+def test_no_page_is_stale():
+    told = [f"{one.writes}: {one.command}" for one in stale()]
+    assert not told, "write them again, python -m tools.generated: " + "; ".join(told)
+
+
+def test_every_page_of_results_and_every_picture_is_in_the_table():
+    written = {path for page in PAGES for glob in page.writes.split() for path in ROOT.glob(glob)}
+    shown = [*ROOT.glob("results/**/*.svg"), *ROOT.glob("docs/**/*.svg"), *ROOT.glob("results/**/*.md")]
+    told_by_hand = {"README.md", "text.md"}  # written by people; a corpus that was distilled on
+    assert {one for one in shown if one.name not in told_by_hand} <= written
+    for path in ROOT.glob("docs/**/*.md"):
+        if re.search(r"^(This page is w|W)ritten by `", path.read_text(encoding="utf-8"), flags=re.MULTILINE):
+            assert path in written, path
+
+
+def test_a_page_is_stale_once_its_sources_or_it_have_changed(tmp_path, monkeypatch):
+    (tmp_path / "in.yaml").write_text("a: 1  # one\n", encoding="utf-8")
+    (tmp_path / "out.md").write_text("1\n", encoding="utf-8")
+    page = generated.Page("out.md", "true", "in.yaml")
+    for name, value in (("ROOT", tmp_path), ("PAGES", [page]), ("LEDGER", tmp_path / "kept.json")):
+        monkeypatch.setattr(generated, name, value)
+    monkeypatch.setattr("sys.argv", ["generated", "--record"])
+    assert stale() == [page]
+    generated.main()
+    assert stale() == []
+    (tmp_path / "in.yaml").write_text("# one\na: 1\n", encoding="utf-8")
+    assert stale() == []
+    for path, text in (("in.yaml", "a: 2\n"), ("out.md", "2\n")):
+        (tmp_path / path).write_text(text, encoding="utf-8")
+        assert stale() == [page]
+        generated.main()
+    assert _content(tmp_path / "in.yaml") == b'{"a": 2}'
+
+
+def test_the_picture_of_the_terminal_has_the_numbers_of_the_readme():
+    cells = re.compile(r"-?\d+\.\d")
+    picture = html.unescape((ROOT / "docs" / "terminal.svg").read_text(encoding="utf-8"))
+    shown = cells.findall(" ".join(re.findall(r"│.*?</text>", picture)))
+    block = (ROOT / "README.md").read_text(encoding="utf-8").partition("<!-- result:demo -->")[2]
+    table = [line for line in block.partition("<!-- /result")[0].splitlines() if line.startswith("| ")][2:]
+    assert sorted(shown) == sorted(cells.findall(" ".join(table)))

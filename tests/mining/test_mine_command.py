@@ -1,0 +1,50 @@
+"""`juzhen mine` from a shell: sets of a further folder, a small corpus, folders of any name."""
+
+import shlex
+import shutil
+
+import pytest
+from forks import ROOT
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from juzhen.cli.mine import run
+from juzhen.core.errors import UserError
+
+ROWS = [
+    (f"怎么修改{one}", f"在哪里换{one}", f"{one}丢了怎么办")
+    for one in ("手机号", "密码", "地址", "头像", "名字")
+]
+
+
+@pytest.fixture
+def own_set(tmp_path):
+    """A set of 0/1 pairs that conf/dataset of the project does not have, in a folder with a blank and a comma."""
+    folder = tmp_path / "我的 数据,2026"
+    lines = [f"{a}\t{b}\t1\n{a}\t{c}\t0\n" for a, b, c in ROWS]
+    (folder / "tiny").mkdir(parents=True)
+    (folder / "conf" / "dataset").mkdir(parents=True)
+    (folder / "tiny" / "train.tsv").write_text(
+        "sentence1\tsentence2\tlabel\n" + "".join(lines), encoding="utf-8"
+    )
+    description = (ROOT / "conf" / "dataset" / "demo_qmc.yaml").read_text(encoding="utf-8")
+    rows = ("rows: {train: 4000, dev: 600, test: 600}", "rows: {train: null}")
+    for old, new in (("demo_qmc", "tiny"), ("source: builtin", "source: local"), rows):
+        description = description.replace(old, new)
+    (folder / "conf" / "dataset" / "tiny.yaml").write_text(description, encoding="utf-8")
+    return folder
+
+
+def test_a_set_of_a_further_folder_is_mined_to_the_depth_of_its_corpus(own_set, capsys, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    options = {"data_dir": own_set, "config_dir": own_set / "conf", "negatives": 1}
+    given = own_set / "out" / "tiny_hard.tsv"
+    with pytest.raises(UserError, match=r"depth=100: .* has 15 documents"):
+        run("tiny", ["bm25"], out=given, depth=100, **options)
+    shutil.rmtree(own_set / "out", ignore_errors=True)
+    run("tiny", ["bm25"], out=given, **options)
+    printed = capsys.readouterr().out
+    assert "depth: all 15 documents of train/tiny, which are fewer than 100" in printed
+    words = shlex.split(printed.splitlines()[-1])
+    assert words[3] == str(given.parent / "conf")
+    assert (given.parent / "conf" / "dataset" / "tiny_hard.yaml").is_file()
+    assert OverridesParser.create().parse_override(words[-1]).value() == str(own_set)

@@ -1,0 +1,52 @@
+"""A command that is printed does what it says when it is typed, whatever a folder is called."""
+
+import shlex
+
+import pytest
+from omegaconf import OmegaConf
+
+from juzhen.core.commands import command, setting
+
+NAMES = ["plain", "a b", "a,b", "中文", "a=b", "{a}", "[x]", "it's", 'a"b', "back\\", 'a\\"b', "${seed}", "1e5", "null",
+         "True", "#x", "a;b", "$HOME", "(x)", "*", "~", "-", "a:b", "@x", "é%20"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_hydra_reads_a_printed_word_as_the_text_that_it_is(name):
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    for text in (name, f"/data/{name}", f"/data/{name}/x"):
+        (word,) = shlex.split(command(setting("data_dir", text)))
+        read = OverridesParser.create().parse_override(word)
+        assert not read.is_sweep_override()
+        assert OmegaConf.create({"seed": 1, "data_dir": read.value()}).data_dir == text
+
+
+@pytest.mark.parametrize("name", ["my 数据", "a,b={c}"])
+def test_what_mine_and_distil_print_is_what_they_have_written(name, tmp_path):
+    from juzhen.mining.sets import training_command
+
+    table = tmp_path / name / "x_hard.tsv"
+    words = shlex.split(
+        training_command(
+            table, table.parent / "conf" / "dataset" / "x_hard.yaml", "loss=cosent", table.parent
+        )
+    )
+    assert words[3:8] == [
+        "python",
+        "train.py",
+        "--config-dir",
+        str(table.parent / "conf"),
+        "dataset=[x_hard]",
+    ]
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    assert OverridesParser.create().parse_override(words[-1]).value() == str(table.parent)
+
+
+def test_a_value_with_a_comma_is_offered_in_quotes():
+    from launch.preflight import several_values
+
+    assert several_values("data_dir=/data/a,b").endswith(
+        "a text that has a comma in it 'data_dir=\"/data/a,b\"'"
+    )

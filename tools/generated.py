@@ -1,0 +1,181 @@
+"""Every page, table and picture that a program writes: python -m tools.generated
+
+Writes again what is stale. PAGES has each with the command that writes it and what it is made from;
+`tools/generated.json` keeps a digest of both as they were, and a test compares it with what is there now. Of a
+YAML file the values count, comments do not.
+"""
+
+import hashlib
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+from juzhen.cli.arguments import Parser
+from juzhen.cli.program import run_program
+from juzhen.core.places import ROOT
+from juzhen.core.whole import write_text
+
+LEDGER = ROOT / "tools" / "generated.json"
+
+
+class Page(NamedTuple):
+    """Files, by globs below the root: what the command writes, and what it makes that from.
+
+    A command is run by hand where it needs what is not in the repository (`by_hand`: data, hours, a terminal).
+    """
+
+    writes: str
+    command: str
+    inputs: str
+    by_hand: bool = False
+
+
+def _of_runs(folder: str, options: str, writes: str) -> Page:
+    makers = "juzhen/report/table.py juzhen/report/matrix.py juzhen/report/labels.py juzhen/report/picture.py"
+    return Page(writes, f"juzhen table {folder} {options}", f"{folder}/**/result.json {makers}")
+
+
+_LOSSES = "juzhen/losses/*.py conf/loss/*.yaml"
+_BENCH = "results/bench/*.json"
+_TRANSFER = "results/transfer"
+PAGES = (
+    Page(
+        "docs/published.md",
+        "juzhen published docs/published.md",
+        "conf/train.yaml conf/sweep/*.yaml conf/experiment/**/*.yaml conf/dataset/*.yaml conf/suite/*.yaml "
+        "conf/schedule/*.yaml conf/loss/*.yaml conf/model/*.yaml juzhen/report/published/**/*.csv "
+        "juzhen/report/figures.py juzhen/report/training.py juzhen/report/compare.py sweeps/published_page.py",
+    ),
+    Page(
+        "docs/losses.md juzhen/losses/__init__.pyi conf/declared.json",
+        "python -m tools.loss_table docs/losses.md",
+        f"{_LOSSES} conf/model/*.yaml conf/callbacks/*.yaml conf/mining/*.yaml conf/declared.py tools/loss_table.py",
+    ),
+    Page(
+        "docs/concepts/losses.md results/losses/README.md",
+        "python -m tools.loss_scores",
+        "results/losses/runs/*/result.json tools/loss_scores.py",
+    ),
+    Page(
+        "docs/concepts/img/*.svg",
+        "python -m tools.docs.loss_pictures docs/concepts/img",
+        f"{_LOSSES} tools/docs/loss_pictures.py tools/docs/loss_examples.py",
+    ),
+    Page(
+        "docs/terminal.svg",
+        "python -m tools.terminal_picture docs/terminal.svg juzhen table runs",
+        "tools/terminal_picture.py",
+        by_hand=True,
+    ),
+    Page("results/bench/*.svg", "python -m tools.bench all", f"{_BENCH} tools/bench/plots.py", by_hand=True),
+    Page(
+        "docs/guides/speed.md docs/guides/speed.zh.md",
+        "python -m tools.bench.page results/bench docs/guides/speed.md docs/guides/speed.zh.md",
+        f"{_BENCH} tools/bench/page.py tools/bench/report.py",
+    ),
+    Page("results/leaks/*.md", "juzhen leaks --all", "results/leaks/*.json", by_hand=True),
+    Page(
+        "results/distill/mini_zh/curves.svg",
+        "juzhen curves results/distill/mini_zh --output results/distill/mini_zh",
+        "results/distill/mini_zh/metrics.csv",
+        by_hand=True,
+    ),
+    _of_runs("results/cot/runs", "--split dev --picture results/cot/scores.svg", "results/cot/scores.svg"),
+    _of_runs(
+        "results/losses/runs", "--split dev --picture results/losses/scores.svg", "results/losses/scores.svg"
+    ),
+    *(
+        _of_runs(
+            f"results/losses/{one}",
+            f"--split dev --markdown results/losses/{one}.md",
+            f"results/losses/{one}.md",
+        )
+        for one in ("old_defaults", "variants")
+    ),
+    _of_runs(
+        "results/retrieval/runs",
+        "--metric ndcg_at_10 --markdown results/retrieval/ndcg_at_10.md --picture results/retrieval/ndcg_at_10.svg",
+        "results/retrieval/ndcg_at_10.*",
+    ),
+    _of_runs(
+        f"{_TRANSFER}/nli_triplets/runs",
+        f"--split dev --markdown {_TRANSFER}/nli_triplets/matrix.md",
+        f"{_TRANSFER}/nli_triplets/matrix.md",
+    ),
+    _of_runs(
+        f"{_TRANSFER}/e5_small/runs",
+        f"--split dev --markdown {_TRANSFER}/e5_small/matrix.md --picture {_TRANSFER}/e5_small/matrix.svg",
+        f"{_TRANSFER}/e5_small/matrix.*",
+    ),
+    _of_runs(
+        f"{_TRANSFER}/e5_small/softmax",
+        f"--split dev --markdown {_TRANSFER}/e5_small/softmax.md",
+        f"{_TRANSFER}/e5_small/softmax.md",
+    ),
+    Page(
+        f"{_TRANSFER}/index.html {_TRANSFER}/report.md {_TRANSFER}/*.csv {_TRANSFER}/matrix.*",
+        f"juzhen report {_TRANSFER}/runs --out {_TRANSFER}",
+        f"{_TRANSFER}/runs/**/result.json results/leaks/pairs.json juzhen/report/published/*.csv juzhen/report/page/* "
+        "juzhen/report/build.py juzhen/report/text.py juzhen/report/page.py juzhen/report/picture.py",
+    ),
+)
+
+
+def digests(page: Page) -> dict[str, str]:
+    """Of what a page is, and of what it was made from. Raises ValueError for a glob without files."""
+    return {key: _digest(getattr(page, key).split()) for key in ("writes", "inputs")}
+
+
+def stale() -> list[Page]:
+    """Pages whose files, or what they are made from, are no longer as the ledger has them."""
+    kept = json.loads(LEDGER.read_text(encoding="utf-8")) if LEDGER.is_file() else {}
+    return [one for one in PAGES if kept.get(one.writes) != digests(one)]
+
+
+def _digest(globs: Sequence[str]) -> str:
+    told = hashlib.sha256()
+    for glob in globs:
+        paths = sorted(path for path in ROOT.glob(glob) if path.is_file() and "__pycache__" not in path.parts)
+        if not paths:
+            raise ValueError(f"{glob}: no such file")
+        for path in paths:
+            told.update(f"{path.relative_to(ROOT).as_posix()}\0".encode())
+            told.update(_content(path) + b"\0")
+    return told.hexdigest()[:16]
+
+
+def _content(path: Path) -> bytes:
+    """The bytes of a file, of YAML its values."""
+    content = path.read_bytes()
+    if path.suffix != ".yaml":
+        return content
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return json.dumps(yaml.load(content, loader), sort_keys=True, default=str).encode()
+
+
+def main() -> None:
+    parser = Parser("python -m tools.generated", description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--record", action="store_true", help="take all files as they are, and write nothing else"
+    )
+    is_only_recorded = parser.parse_args().record
+    for page in [] if is_only_recorded else stale():
+        if page.by_hand:
+            print(f"{page.writes}: by hand, where its sources have changed: {page.command}", file=sys.stderr)
+            continue
+        print(page.command, file=sys.stderr)
+        words = shlex.split(page.command.removeprefix("python "))
+        words = ["-m", *words] if words[0] == "juzhen" else words
+        subprocess.run([sys.executable, *words], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    text = json.dumps({one.writes: digests(one) for one in PAGES}, indent=2) + "\n"
+    write_text(LEDGER, text, in_own_folder=True)
+
+
+if __name__ == "__main__":
+    sys.exit(run_program(main))
