@@ -75,7 +75,9 @@ def test_moving_a_class_changes_no_key_and_no_row(tmp_path):
         node["_target_"] = "somewhere.else.Renamed"
     config["backbone"]["name"] = "by another name"
     assert (run_key(config), identify(result, before_training=False)) == (key, row)
-    config["loss"]["name"] = "mse"
+    config["loss"]["name"] = "mse"  # which its only set does not read
+    assert run_key(config) == key
+    config["schedule"]["sets"]["a"]["loss"]["name"] = "mse"
     assert run_key(config) != key
     assert identify(result, before_training=False) != row
 

@@ -116,7 +116,7 @@ WRONG = {
     "optimizer.decay=inverse_sqrt optimizer.warmup=0 steps": "'optimizer.warmup=10 percent'",
     "training.stratify_by=lable": "did you mean label?",
     "training.stratify_by=label training.length_window=4": "leave one of them at its default",
-    "+backbone.layer_norm=true init_from=runs/first": "backbone=local backbone.path=<encoder folder of runs/first>",
+    "+backbone.layer_norm=true init_from=runs/first": "backbone=local backbone.path=<its encoder folder>",
     "health.on_collapse=stop": "callbacks.space_health (probe_sentences,",
     "callbacks.space_health.on_collapse=stp": "expected warn or stop; did you mean stop?",
     "callbacks.space_health.collapse_rang=3": "did you mean collapse_rank?",
