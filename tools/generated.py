@@ -161,7 +161,7 @@ def _content(path: Path) -> bytes:
 
 
 def write(page: Page) -> None:
-    """Runs the command. What a verb of juzhen writes is written elsewhere first: in a clone it would be a stranger's."""
+    """Runs the command. What a verb of juzhen writes is written elsewhere first: a clone's pages are no verb's."""
     words = shlex.split(page.command.removeprefix("python "))
     with TemporaryDirectory() as place:
         if words[0] == "juzhen":
