@@ -12,6 +12,7 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 from callbacks.snapshot_file import read_snapshot
 from callbacks.snapshots import IN_CHECKPOINTS, SUFFIX
 from juzhen.core.errors import UserError
+from juzhen.core.opened import require_file
 from juzhen.core.owned import own_folder
 from juzhen.core.whole import remove_file, whole_file
 
@@ -60,7 +61,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 def read_checkpoint(path: Path, *, map_location: Any = "cpu", mmap: bool = False) -> dict[str, Any]:
     """The content of a checkpoint. Runs no code of it; raises UserError where it cannot be read."""
     try:
-        found = torch.load(path, map_location=map_location, mmap=mmap, weights_only=True)
+        found = torch.load(require_file(path), map_location=map_location, mmap=mmap, weights_only=True)
         return dict(found)
     except (OSError, RuntimeError, ValueError, TypeError, EOFError, UnpicklingError) as error:
         raise damaged(path, error) from error

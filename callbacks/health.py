@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import time
 from typing import Any, Literal
 
@@ -157,7 +158,8 @@ def log_health(module: pl.LightningModule, found: dict[str, float | None]) -> No
 
 def append_line(trainer: pl.Trainer, name: str, values: dict[str, Any]) -> None:
     """One line of JSON with the step, in a file beside the checkpoints; a resumed stage goes on in the same file."""
-    with (stage_folder(trainer) / name).open("a", encoding="utf-8") as file:
+    path, flags = stage_folder(trainer) / name, os.O_NONBLOCK  # a pipe is not waited for
+    with open(path, "a", encoding="utf-8", opener=lambda one, how: os.open(one, how | flags, 0o666)) as file:
         file.write(json.dumps({"step": trainer.global_step, **values}) + "\n")
 
 

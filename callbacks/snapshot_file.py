@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from callbacks.snapshots import HEADER_BYTES, STATE_AT, TOLD, WHOLE, boot_id, lock, read_header, read_told
+from juzhen.core.opened import open_input
 from juzhen.core.whole import remove_file
 
 ALIGNMENT = 64
@@ -205,7 +206,7 @@ def _free_bytes(folder: Path) -> int:
 
 def read_snapshot(path: Path) -> dict[str, Any]:
     """The state that was written last, as tensors of its own. Raises OSError or ValueError if there is none."""
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as memory:
+    with open_input(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as memory:
         header = read_header(memory[:HEADER_BYTES])
         whole, size, _ = read_told(memory[:HEADER_BYTES])
         layout = json.loads(memory[HEADER_BYTES : HEADER_BYTES + header["layout_bytes"]])

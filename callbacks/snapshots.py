@@ -14,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from juzhen.core.opened import open_input, read_json
 from juzhen.core.result import RESULT_FILE
 from juzhen.core.whole import remove_file
 
@@ -48,10 +49,10 @@ class Found(NamedTuple):
 def find_snapshot(checkpoints: Path) -> Found | None:
     """What the training with these checkpoints left in memory, if there is something that can be trusted."""
     try:
-        path = Path(json.loads((checkpoints / POINTER).read_text(encoding="utf-8"))["path"])
+        path = Path(read_json(checkpoints / POINTER)["path"])
         if path.lstat().st_uid != os.getuid():
             return None
-        with path.open("rb") as file:
+        with open_input(path) as file:
             page = file.read(HEADER_BYTES)
         is_ours = read_header(page)["owner"] == str(checkpoints.resolve())
         return Found(path, read_told(page)[2]) if is_ours else None
@@ -110,7 +111,7 @@ def snapshots(folder: Path) -> list[Snapshot]:
     """All snapshots of a folder, the one written last first."""
     found = []
     for path in folder.glob(f"*{SUFFIX}"):
-        with suppress(OSError), path.open("rb") as file:
+        with suppress(OSError), open_input(path) as file:
             told = path.stat()
             page = file.read(HEADER_BYTES)
             is_held = not lock(file.fileno())  # its process lives
@@ -135,7 +136,7 @@ def clear_away(folder: Path, *, keep_bytes: float = float("inf")) -> None:
 
 def delete(snapshot: Snapshot) -> None:
     """Deletes it, unless a training has begun to write to it since."""
-    with suppress(OSError), snapshot.path.open("rb") as file:
+    with suppress(OSError), open_input(snapshot.path) as file:
         if lock(file.fileno()):
             remove_file(snapshot.path, in_own_folder=True)
 

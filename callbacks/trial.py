@@ -10,6 +10,7 @@ from filelock import FileLock
 
 from juzhen.core.errors import UserError
 from juzhen.core.numerals import is_position
+from juzhen.core.opened import open_input
 from juzhen.core.texts import short
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def _drop_torn_line(path: Path) -> None:
 def _is_journal(path: Path) -> bool:
     """Its first line is one of Optuna's operations, perhaps torn by a kill."""
     try:
-        with path.open("rb") as file:
+        with open_input(path) as file:
             return file.read(len(FIRST_BYTES)) == FIRST_BYTES
     except OSError:
         return False

@@ -18,6 +18,7 @@ from conf.job import JobConfig
 from juzhen.core.commands import command
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
+from juzhen.core.opened import read_bytes, read_json
 from juzhen.core.result import RESULT_FILE, STAGES, Result
 from juzhen.core.whole import write_json
 from juzhen.data.files import files_of
@@ -167,7 +168,7 @@ def _facts(described: Mapping[str, Any], split: str, job: JobConfig) -> list[dic
 
 def _digest(path: str) -> str:
     try:
-        return hashlib.blake2b(Path(path).expanduser().read_bytes(), digest_size=16).hexdigest()
+        return hashlib.blake2b(read_bytes(Path(path).expanduser()), digest_size=16).hexdigest()
     except OSError as error:
         raise UserError(f"{TRANSLATIONS}={path}: cannot be read ({error.strerror})") from error
 
@@ -175,7 +176,7 @@ def _digest(path: str) -> str:
 def _read(folder: Path) -> Record | None:
     """The record of a run folder; None where there is none, or none that can be read."""
     try:
-        told = json.loads((folder / RECORD_FILE).read_text(encoding="utf-8"))
+        told = read_json(folder / RECORD_FILE)
         return {key: one for key, one in told.items() if isinstance(one["fingerprint"], str)}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

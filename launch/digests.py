@@ -74,6 +74,7 @@ def stage_digest(
         "index": stage.index,
         "seed": job.seed,
         "precision": job.hardware.precision,
+        "compile": job.hardware.compile,
         "model": deciding_model(job.model),
         "loss": {name: [match.kind, without_paths(match.loss)] for name, match in matches.items()},
         "training": training,
@@ -139,7 +140,10 @@ def evaluation_digest(job: JobConfig, data: JobData) -> str:
         "evaluation": vars(job.evaluation),
         "seed": job.seed,
         "model": deciding_model(job.model),
-        "hardware": [hardware.accelerator, hardware.precision, hardware.eval_batch_tokens, hardware.devices],
+        "hardware": [
+            *(hardware.accelerator, hardware.precision, hardware.compile),
+            *(hardware.eval_batch_tokens, hardware.devices),
+        ],
     }
     return hashlib.sha256(json.dumps(deciding, default=str).encode()).hexdigest()
 

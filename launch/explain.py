@@ -13,6 +13,7 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 from yaml import MarkedYAMLError
 
 from juzhen.core.errors import UserError, nearest
+from juzhen.core.opened import read_text
 from juzhen.core.renamed import renamed
 from juzhen.data.spec import DatasetConfig
 from launch.hydra_internals import root_of
@@ -211,7 +212,7 @@ def place_of(key: str, message: str, lines: Sequence[str], folder: Path) -> str:
             return "" if line in message else f" (given as {line})"
     word = key.rpartition(".")[2].partition("[")[0]
     for file in chosen_files(folder, lines):
-        for number, text in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+        for number, text in enumerate(read_text(file).splitlines(), start=1):
             if re.search(rf"(?<![\w/]){re.escape(word)}(?!\w)", text.partition("#")[0]):
                 return f" ({file.relative_to(folder.parent)}, line {number})"
     return ""

@@ -23,6 +23,8 @@ from juzhen.core.named import (
     name_of,
     without_paths,
 )
+from juzhen.core.opened import open_input
+from juzhen.core.reading import as_read
 from juzhen.encoders.layout import read_layout
 from juzhen.encoders.locate import encoder_source
 
@@ -30,12 +32,14 @@ from juzhen.encoders.locate import encoder_source
 def run_key(config: Mapping[str, Any] | DictConfig) -> str:
     """Eight hex digits over everything that decides the numbers of a run.
 
-    Models and losses count by their names, wherever their classes lie, a backbone by its path. An encoder to start
+    What the job does not read (`juzhen.core.reading`) is left out. Models and losses count by their names, wherever
+    their classes lie, a backbone by its path. An encoder to start
     from, and a teacher, count by their weights and their prompt, not by their paths. The order of mappings is kept: a
     curriculum [a, b] is another run than [b, a]. Of a composition, each `${…}` counts by what it stands for.
     """
     if isinstance(config, DictConfig):
         config = _filled_in(config)
+    config = as_read(config)
     deciding = without_paths({key: value for key, value in config.items() if key not in NOT_PART_OF_THE_RUN})
     if isinstance(config.get("backbone"), Mapping):
         deciding["backbone"] = deciding_backbone(config["backbone"])
@@ -48,7 +52,10 @@ def run_key(config: Mapping[str, Any] | DictConfig) -> str:
         deciding["schedule"].pop("store", None)
     if config.get("init_from"):
         deciding["init_from"] = _weights_digest(Path(config["init_from"]))
-    deciding["precision"] = (config.get("hardware") or {}).get("precision")
+    hardware = config.get("hardware") or {}
+    deciding["precision"] = hardware.get("precision")
+    if hardware.get("compile"):  # runs from before it counted stay
+        deciding["compile"] = True
     if augmentation := deciding_augmentation(deciding.pop("augmentation", None) or {}):
         deciding["augmentation"] = augmentation
     if callbacks := deciding_callbacks(config.get("callbacks") or {}):
@@ -143,7 +150,7 @@ def _prompt(folder: Path) -> list[str]:
 @lru_cache(maxsize=8)
 def _file_digest(path: Path, modified_ns: int) -> str:
     """Digest of a file; `modified_ns` only tells the cache when it is out of date."""
-    with path.open("rb") as file:
+    with open_input(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

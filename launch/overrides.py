@@ -171,6 +171,18 @@ def _in_ascii(value: str) -> str:
     return "" if value.isascii() else "".join(digits)
 
 
+def refuse_group_twice(overrides: Sequence[Override], groups: Groups) -> None:
+    """Raises UserError when a group is chosen twice on a command line: Hydra would silently drop the first."""
+    first: dict[str, str] = {}
+    for one in overrides:
+        key = one.get_key_element().lstrip("+")
+        if one.is_delete() or not groups.is_group(one.key_or_group):
+            continue
+        if key in first:
+            raise UserError(f"{first[key]} {one.input_line}: {key} is chosen twice; keep one of them")
+        first[key] = one.input_line or key
+
+
 def refuse_repeats(chosen: Sequence[str], given: str) -> None:
     """Raises UserError when a list names an option twice: Hydra would silently drop the second."""
     repeated = sorted({one for one in chosen if list(chosen).count(one) > 1})

@@ -16,19 +16,25 @@ from omegaconf.errors import OmegaConfBaseException
 
 from juzhen.core.commands import command, setting
 from juzhen.core.errors import UserError, nearest
+from juzhen.core.opened import read_text, read_yaml, require_yaml
+from juzhen.core.places import CONFIGURATION
 from juzhen.core.processor import lacks_bf16, slow_bf16_warning
+from juzhen.core.reading import why_unread
 from juzhen.core.secrets import NO_SECRETS, place_of_secret
-from launch.explain import ConfigError, chosen_files, explain_composition, place_of
+from launch.explain import ConfigError, chosen_files, explain_composition, leaves, place_of
 from launch.hydra_internals import Hydra, opened
 from launch.job import check_job, explained, typed_config
 from launch.naming import register_resolvers
-from launch.overrides import Groups, parse_flags, refuse_repeats
+from launch.overrides import Groups, parse_flags, refuse_group_twice, refuse_repeats
 from launch.own_hydra import check_hydra
 from launch.run_folder import make_folder, take_folder
 from launch.set_files import check_set_files
 from launch.signatures import check_own_names
 from launch.sweep_rows import WAITING, has_key, is_one_cell, key_of, parameters, rows, with_row
 from launch.values import hardware_note
+
+PLACES = {"mining": "callbacks.mining"}
+"""Group → where its choice stands, of those that stand elsewhere than their name says."""
 
 
 def check_command_line(
@@ -87,6 +93,10 @@ def checked_job(lines: Sequence[str], *, conf_dir: Path, extra: str | None) -> D
         return check.job(lines)
 
 
+DEPTHS = ("*.yaml", "*/*.yaml", "*/*/*.yaml")
+"""Where the files of a configuration tree lie."""
+
+
 class _Check:
     """One command line against one configuration tree."""
 
@@ -98,12 +108,19 @@ class _Check:
         places = [one.path or "" for one in hydra.config_loader.get_search_path().get_path()]
         added = [Path(place.removeprefix("file://")) for place in places if place.startswith("file://")]
         self.trees = [*(tree for tree in added if tree != folder.resolve()), folder]
+        foreign = [tree for tree in self.trees if tree.resolve() != CONFIGURATION]
+        for path in (one for tree in foreign for depth in DEPTHS for one in sorted(tree.glob(depth))):
+            require_yaml(path)  # before Hydra, which would wait for a pipe
         self.said: dict[str, None] = {}
         self.waiting: list[str] = []
         self._nearest: dict[str, tuple[int, list[str]]] = {}
+        self._common: dict[str, str | None] = {}
+        """Word of all runs of a sweep → why none of those so far reads it; None: one does."""
+        self._varied: set[str] = set()
 
     def look_at(self, lines: Sequence[str]) -> None:
         """Syntax, and the options chosen in every alternative of a sweep. Composes nothing."""
+        refuse_group_twice([self.groups.parse(line) for line in lines], self.groups)
         for line in lines:
             key, _, value = line.partition("=")
             if place_of_secret({key.rpartition(".")[2]: value}):
@@ -126,7 +143,9 @@ class _Check:
                 typed = {self.groups.parse(one).get_key_element().lstrip("+") for one in lines}
                 if not is_one_cell(self.compose(lines), typed):
                     raise UserError(f"{line}: a sweep is several runs; add -m: train.py -m {line}")
-        return self.job(lines)
+        job = self.job(lines)
+        self._refuse_unread(job, lines)
+        return job
 
     def sweep(self, lines: Sequence[str]) -> DictConfig:
         """The first job of a sweep, and every other choice in its place: their product is not needed."""
@@ -141,6 +160,8 @@ class _Check:
         there = [line for line in lines if line not in self.waiting]
         choices = [self.groups.alternatives(self.groups.parse(line)) for line in [*inherited, *there]]
         base = [alternatives[0] for alternatives in choices]
+        self._varied = {key_of(found[0]) for found in choices if len(found) > 1}
+        self._common = dict.fromkeys((word for word in base if key_of(word) not in self._varied), "")
         listed = rows(config).values()
         others = [
             (alternative, [*base[:position], alternative, *base[position + 1 :]])
@@ -152,14 +173,17 @@ class _Check:
                 self.look_at(row)
                 self._cell(with_row(base, row, [key.lstrip("+") for key in typed]))
                 advance()
-            job = self._cell(base)
+            job = self._cell(base, is_run=not listed)
             advance()
             for alternative, changed in others:
                 if self.waiting:
-                    self._cell(changed)
+                    self._cell(changed, is_run=not listed)
                 else:
-                    self._other_choice(job, alternative, changed)
+                    self._other_choice(job, alternative, changed, is_run=not listed)
                 advance()
+        for word in set(lines) & set(self._common):
+            if (reason := self._common[word]) and not self._stands_anyway(word, base):
+                raise UserError(f"{word}: not read by any run of this sweep: {reason}")
         for line in self.waiting:
             depth, words = self._nearest[line]
             if depth < len(key_of(line).split(".")):
@@ -181,8 +205,11 @@ class _Check:
             return []
         return [line for line in values if not has_key(whole, line)]
 
-    def _cell(self, words: Sequence[str]) -> DictConfig:
-        """The job of one cell, with each choice of the words that wait which has its key there."""
+    def _cell(self, words: Sequence[str], *, is_run: bool = True) -> DictConfig:
+        """The job of one cell, with each choice of the words that wait which has its key there.
+
+        is_run  false: the sweep has rows, and these words alone are none of its runs
+        """
         alternatives = [self.groups.alternatives(self.groups.parse(line)) for line in self.waiting]
         config = self.compose(words) if self.waiting else DictConfig({})
         chosen = [line for line in self.waiting if has_key(config, line)]
@@ -194,6 +221,8 @@ class _Check:
             )
         of_cell = [found for line, found in zip(self.waiting, alternatives, strict=True) if line in chosen]
         job = self.job([*words, *(found[0] for found in of_cell)])
+        if is_run:
+            self._refuse_unread(job, words)
         for position, found in enumerate(of_cell):
             for other in found[1:]:
                 first = [one[0] for one in of_cell]
@@ -203,7 +232,7 @@ class _Check:
     def _check_launcher(self, config: DictConfig) -> None:
         """Raises UserError where a sweep says of its launcher what none of ours can be told."""
         files = (self.folder / "hydra" / "launcher").glob("*.yaml")
-        known = {str(key) for file in files for key in OmegaConf.load(file)}
+        known = {str(key) for file in files for key in read_yaml(file)}
         for key in config.hydra.sweeper.get("launcher") or {}:
             if known and key not in known:
                 raise UserError(
@@ -214,18 +243,22 @@ class _Check:
         override = self.groups.parse(line)
         return self.groups.is_group(override.key_or_group) or override.is_hydra_override()
 
-    def _other_choice(self, job: DictConfig, alternative: str, lines: Sequence[str]) -> None:
+    def _other_choice(self, job: DictConfig, alternative: str, lines: Sequence[str], *, is_run: bool) -> None:
         """Another option needs another composition; another value is put into the typed job: faster."""
         override = self.groups.parse(alternative)
         key, value = override.key_or_group, override.value()
         if self.groups.is_group(key) or override.is_hydra_override() or "${" in alternative:
-            self.job(lines)
+            other = self.job(lines)
+            if is_run:
+                self._refuse_unread(other, lines)
             return
         before = OmegaConf.select(job, key)
         with self._placed(lines):
             with explained():
                 OmegaConf.update(job, key, value, merge=False, force_add=True)
             self._judge(job)
+            if is_run:
+                self._refuse_unread(job, lines)
         OmegaConf.update(job, key, before, merge=False, force_add=True)
 
     def job(self, lines: Sequence[str]) -> DictConfig:
@@ -244,6 +277,40 @@ class _Check:
             job = typed_config(config)
             self._judge(job)
         return job
+
+    def _refuse_unread(self, job: DictConfig, words: Sequence[str]) -> None:
+        """Raises UserError for a word that sets what the job does not read, unless it says what stands there anyway.
+
+        What all runs of a sweep are given may be read by some of them alone.
+        """
+        plain = OmegaConf.to_container(job)
+        for word in words:
+            reasons = (why_unread(key, plain) for key in self._keys_set(word))
+            reason = next((one for one in reasons if one), None)
+            if word in self._common:
+                self._common[word] = reason if self._common[word] is not None else None
+            elif reason and (key_of(word) in self._varied or not self._stands_anyway(word, words)):
+                raise UserError(f"{word}: not read by this job: {reason}")
+
+    def _keys_set(self, word: str) -> list[str]:
+        """Dotted keys that a word sets; none where it only takes something away."""
+        override = self.groups.parse(word)
+        if override.is_delete() or override.is_hydra_override() or override.value() == []:
+            return []
+        group = PLACES.get(override.key_or_group, override.key_or_group.replace("/", "."))
+        key, value = override.package or group, override.value()
+        return [f"{key}.{name}" for name, _ in leaves(value)] if isinstance(value, dict) else [key]
+
+    def _stands_anyway(self, word: str, words: Sequence[str]) -> bool:
+        """Whether the composition is the same without the word."""
+        try:
+            with_it, without = (
+                OmegaConf.to_container(OmegaConf.masked_copy(one, [key for key in one if key != "hydra"]))
+                for one in (self.compose(words), self.compose([one for one in words if one != word]))
+            )
+        except UserError:
+            return False
+        return with_it == without
 
     def _judge(self, job: DictConfig) -> None:
         check_job(job)
@@ -292,7 +359,7 @@ def _progress(total: int) -> Iterator[Callable[[], None]]:
 def _lists_in_defaults(file: Path) -> Iterator[tuple[str, list[str]]]:
     """Group and options of every list choice in a file's defaults list."""
     try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        content = yaml.safe_load(read_text(file))
     except (yaml.YAMLError, UnicodeDecodeError):
         return  # the composition names what is wrong with the file
     defaults = content.get("defaults") if isinstance(content, dict) else None

@@ -158,7 +158,7 @@ def take_folder(path: Path) -> None:
             )
     make_folder(path)
     try:
-        os.close(os.open(path / ".lock", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666))
+        os.close(os.open(path / ".lock", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666))
         own_folder(path.resolve(), earlier=".*")
     except OSError as error:
         raise _unwritable(path, error) from error

@@ -9,6 +9,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from juzhen.core.errors import UserError, nearest
+from juzhen.core.opened import read_text
 from juzhen.data.configured import spelt_labels
 from juzhen.data.spec import DatasetConfig
 from launch.explain import ConfigError
@@ -93,8 +94,7 @@ def check_dataset(key: str, dataset: DictConfig) -> None:
 
 def _package(path: Path) -> str | None:
     try:
-        with path.open(encoding="utf-8") as file:
-            found = HEADER.match(file.read(2000))
+        found = HEADER.match(read_text(path)[:2000])
     except (OSError, UnicodeDecodeError):
         return ""  # Hydra names what is wrong with the file, if it is chosen
     return found[1] if found else None

@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from conf.declared import Declared, declared, declared_by, source_digest, table
 from conf.own_classes import is_own, own_class, refusal
 from juzhen.core.errors import UserError, nearest
+from juzhen.core.opened import read_text
 from launch.explain import ConfigError, key_hint
 
 HYDRA_KEYS = ("_target_", "name", "_args_", "_partial_", "_recursive_", "_convert_")
@@ -110,6 +111,6 @@ def _nodes(job: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
 @cache
 def _class_in(file: Path) -> str | None:
     """The class that a file of a model or a loss names; None where there is no such file, or it names none."""
-    content = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else None
+    content = yaml.safe_load(read_text(file)) if file.is_file() else None
     target = content.get("_target_") if isinstance(content, dict) else None
     return target.rpartition(".")[2] if isinstance(target, str) else None

@@ -16,6 +16,7 @@ from filelock import FileLock, Timeout
 
 from callbacks.snapshots import CHECKPOINTS, IN_CHECKPOINTS
 from juzhen.core.errors import UserError
+from juzhen.core.opened import read_json, read_text
 from juzhen.core.owned import own_folder, refuse_links
 from juzhen.core.result import Score
 from juzhen.core.result_shape import SCORES
@@ -57,7 +58,7 @@ class StageEntry:
         """What `finish` kept. Raises UserError where it is damaged."""
         path = self.path / RECORD
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
+            record = read_json(path)
             require_shape(record, Object({"training": dict}), RECORD)
         except (OSError, ValueError, RecursionError) as error:
             raise UserError(
@@ -74,7 +75,7 @@ class StageEntry:
     def measured(self, digest: str) -> dict[str, Score] | None:
         """What `keep_measured` kept under that digest; None if nothing, or nothing that can be read."""
         try:
-            scores = json.loads((self.path / f"scores-{digest[:16]}.json").read_text(encoding="utf-8"))
+            scores = read_json(self.path / f"scores-{digest[:16]}.json")
             require_shape(scores, SCORES, "scores")
             return {key: Score(**score) for key, score in scores.items()}
         except (OSError, ValueError, TypeError, RecursionError):
@@ -108,7 +109,7 @@ class StageStore:
         entry = StageEntry(self.root / digest[:16], shared=True)
         owner, ours = entry.path / OWNER, str(own.resolve())
         if is_helper:
-            while not entry.finished and not (owner.exists() and owner.read_text(encoding="utf-8") == ours):
+            while not entry.finished and not (owner.exists() and read_text(owner) == ours):
                 time.sleep(POLL_SECONDS)
             yield entry
             return

@@ -88,13 +88,6 @@ def _check_together(job: DictConfig) -> None:
             "of like length in a batch, labels in proportion; leave one of them at its default"
         )
 
-    wanted, start = job.backbone.layer_norm, job.init_from
-    if wanted is not None and start is not None:
-        raise ConfigError(
-            f"backbone.layer_norm={str(wanted).lower()}: init_from={start} takes the place of the backbone; type "
-            f"backbone=local backbone.path=<encoder folder of {start}> in its stead"
-        )
-
 
 def _check_monitor(job: DictConfig) -> None:
     """`auto`, or `dev/<set>/<metric>` of a set that the job scores."""

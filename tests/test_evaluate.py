@@ -96,6 +96,27 @@ def test_a_file_that_came_later_gives_the_numbers_of_a_run_that_had_it(grown, st
     assert (run / "result.json").stat().st_mtime_ns == stamp
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--hardware", "cpu_bf16"), "hardware.precision=bf16-mixed"),
+        (("--hardware", "compiled"), "hardware.compile=true"),
+    ],
+)
+@pytest.mark.parametrize("again", [True, False])
+def test_scores_of_other_arithmetic_are_not_written_into_a_row(grown, tmp_path, capsys, words, told, again):
+    _, run, data, _ = grown
+    (tmp_path / "hardware").mkdir()
+    (tmp_path / "hardware" / "compiled.yaml").write_text("defaults: [cpu, _self_]\ncompile: true\n")
+    before, extra = (run / "result.json").read_bytes(), ["--config-dir", tmp_path, "--data-dir", data]
+    wanted = ["--dataset", "demo_sts", "--again"] if again else ["--dataset", "demo_reranking"]
+    assert fill(run, *wanted, *words, *extra) != 0
+    said = capsys.readouterr().err
+    assert told in said
+    assert "Leave --hardware out" in said
+    assert (run / "result.json").read_bytes() == before
+
+
 @pytest.mark.parametrize("as_path", [str, load_encoder], ids=["path", "loaded"])
 def test_a_saved_encoder_is_scored_without_its_run(grown, as_path):
     result = Result.read(grown[0])

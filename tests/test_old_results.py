@@ -75,7 +75,9 @@ def test_moving_a_class_changes_no_key_and_no_row(tmp_path):
         node["_target_"] = "somewhere.else.Renamed"
     config["backbone"]["name"] = "by another name"
     assert (run_key(config), identify(result, before_training=False)) == (key, row)
-    config["loss"]["name"] = "mse"
+    config["loss"]["name"] = "mse"  # which its only set does not read
+    assert run_key(config) == key
+    config["schedule"]["sets"]["a"]["loss"]["name"] = "mse"
     assert run_key(config) != key
     assert identify(result, before_training=False) != row
 
@@ -99,3 +101,11 @@ def test_settings_of_a_prompt_encoder_get_the_name_that_they_have_today(tmp_path
     templates = {"en": {"anchor": "[MASK]", "stage_2": "so [MASK]"}}
     model = {"_target_": "lightning_modules.cot.CotEncoder", "templates": templates} | numbers
     assert read(tmp_path, config=OLD | {"model": model}).config["model"]["variant"] == variant
+
+
+@pytest.mark.parametrize("key", ["model", "dataset", "evaluate", "source", "data_dir"])
+def test_what_a_strangers_configuration_lacks_is_named(tmp_path, key):
+    result = read(tmp_path, config={name: one for name, one in OLD.items() if name != key})
+    with pytest.raises(UserError, match=rf"result\.json: the configuration of the run has no {key}"):
+        result.config[key]
+    assert result.config.get(key) is None

@@ -1,6 +1,5 @@
 """`juzhen calibrate`: scores of a run as probabilities."""
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from juzhen.cli.arguments import BATCH_TOKENS, VerbParser
 from juzhen.core.errors import UserError
 from juzhen.core.markup import markdown_table
+from juzhen.core.opened import read_json
 from juzhen.core.owned import require_ours
 from juzhen.core.whole import write_json
 
@@ -98,7 +98,7 @@ def require_same_weights(paths: Sequence[Path], weights: str | list[str]) -> Non
     """Raises UserError for a file in the way that is not ours, or tells of other weights: both are to be kept."""
     require_ours(*paths)
     for path in paths:
-        if path.exists() and json.loads(path.read_text(encoding="utf-8"))["weights"] != weights:
+        if path.exists() and read_json(path)["weights"] != weights:
             raise UserError(
                 f"{path}: is of other runs, and would be replaced; type --output <another folder>"
             )

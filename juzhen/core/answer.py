@@ -30,6 +30,7 @@ ADVICE = {
     errno.EISDIR: "a folder stands where a file is expected; choose another place",
     errno.ELOOP: "its links lead in a circle, or to no place; choose another place",
     errno.ENAMETOOLONG: "give a shorter one",
+    errno.EINVAL: "choose a file or a folder",
 }
 """What the system refuses → what to do."""
 
@@ -42,6 +43,7 @@ MISTAKES = (
     errno.EISDIR,
     errno.ELOOP,
     errno.ENAMETOOLONG,
+    errno.EINVAL,
 )
 """Refusals that will come again with the same command."""
 

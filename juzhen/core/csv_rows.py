@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from juzhen.core.errors import UserError
+from juzhen.core.opened import read_bytes
 from juzhen.core.texts import short
 
 
@@ -15,7 +16,7 @@ def csv_rows(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
     Raises UserError for a file that is no CSV in UTF-8, and for a row with more values than there are names.
     """
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = read_bytes(path).decode("utf-8-sig")
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:

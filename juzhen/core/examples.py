@@ -4,7 +4,7 @@ Many sets are one table of distinct sentences, so that each sentence is encoded 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from juzhen.core.columns import as_column
 from juzhen.core.errors import UserError
+from juzhen.core.neighbours import known_answers, neighbours_in_batches
 
 
 class Kind(StrEnum):
@@ -65,7 +66,6 @@ NLI_CLASSES = ("entailment", "neutral", "contradiction")
 NLI_GRADES = (1.0, 0.5, 0.0)
 """Similarity grade of each NLI class (entailment, neutral, contradiction) where a correlation needs an order."""
 
-
 TEACHER_SCORE = "score_{}"
 """The column that holds what a teacher scores a document of a triplet: `score_positive`, `score_negative`, …"""
 
@@ -113,6 +113,8 @@ class Examples:
     symmetric    of rows in which a text asks for others. False: these are documents, of another sort than the query ·
                  True: all are queries, such as duplicate questions · None: nobody asks
     sides        int8 array (sentences,) or None: the Side by which each sentence is read, whatever its column
+    unreachable  number of a query → gains of its answers that are no documents of the set; see RankingSet
+    own          number of a query → that of the document which is the query itself in other words
     """
 
     name: str
@@ -130,6 +132,8 @@ class Examples:
     documents: np.ndarray | None = None
     symmetric: bool | None = None
     sides: np.ndarray | None = None
+    unreachable: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
+    own: Mapping[int, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
@@ -151,7 +155,10 @@ class Examples:
     ) -> "Examples":
         """Builds the sentence table from the texts of each column; `others` are further fields."""
         table: dict[str, int] = {}
-        listed = {column: as_column(values, column) for column, values in texts.items()}
+        listed = {
+            column: values if isinstance(values, list) else as_column(values, column)
+            for column, values in texts.items()
+        }
         lengths = {len(values) for values in listed.values()} | (
             {len(targets)} if targets is not None else set()
         )
@@ -209,9 +216,6 @@ class Examples:
         return None
 
 
-NUM_CANDIDATES = 32
-"""Texts among which the anchor of a positive pair looks for its own, that one included."""
-
 BLOCK = 16_384
 """Comparisons that are scored at a time where rows have many."""
 
@@ -242,7 +246,7 @@ class Comparisons:
             left_out = np.zeros(candidates.shape, dtype=bool)
         else:
             candidates = others[0][neighbours_in_batches(len(examples))]
-            left_out = _known_answers(first, others[0], candidates)
+            left_out = known_answers(first, others[0], candidates)
         return cls(np.repeat(first, candidates.shape[1]), candidates.ravel(), left_out)
 
     def renumbered(self, numbers: np.ndarray) -> "Comparisons":
@@ -291,36 +295,3 @@ class SentenceUnion:
     def comparisons(self, position: int) -> Comparisons:
         """What is compared in the set at `position`, by numbers of the union."""
         return Comparisons.of(self.sets[position]).renumbered(self._numbers[position])
-
-
-def neighbours_in_batches(num_rows: int) -> np.ndarray:
-    """(rows, candidates): of each row those of its batch, itself first; NUM_CANDIDATES, or all where there are fewer.
-
-    Rows are dealt into batches by a fixed shuffle, whatever a job's seed; the last batch is filled up from the one
-    before it, so that every row has as many candidates.
-    """
-    size = min(NUM_CANDIDATES, num_rows)
-    shuffled = np.random.default_rng(0).permutation(num_rows)
-    places = np.arange(num_rows)
-    starts = np.minimum(places // max(size, 1) * size, num_rows - size)
-    turns = (places - starts)[:, None] + np.arange(size)
-    found = np.empty((num_rows, size), dtype=np.int64)
-    found[shuffled] = shuffled[starts[:, None] + turns % max(size, 1)]
-    return found
-
-
-def _known_answers(
-    anchors: np.ndarray,
-    positives: np.ndarray,
-    candidates: np.ndarray,
-) -> np.ndarray:
-    """Candidates, (rows, candidates), that are the anchor's own text, or a positive of the same anchor in any row.
-
-    The rule of juzhen.losses.info_nce.false_negatives, over the whole set; a row's own, the first, is never marked.
-    """
-    span = 1 + int(positives.max(initial=0))
-    known = anchors.astype(np.int64) * span + positives
-    marked = np.isin(anchors[:, None].astype(np.int64) * span + candidates, known)
-    marked |= candidates == anchors[:, None]
-    marked[:, :1] = False
-    return marked

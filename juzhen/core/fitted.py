@@ -1,12 +1,12 @@
 """What `juzhen calibrate` and `fuse` have fitted on a set, for scores of new pairs. Needs no torch."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from juzhen.core.errors import UserError
+from juzhen.core.opened import read_json
 from juzhen.core.shape import Object, require_shape
 from juzhen.core.texts import short
 from juzhen.core.weights import weights_digest
@@ -114,7 +114,7 @@ def is_fusion(path: str | Path) -> bool:
 def _report(path: str | Path, shape: Object, command: str) -> dict[str, Any]:
     expected = f"expected what this version writes: juzhen {command}"
     try:
-        report = json.loads(Path(path).read_text(encoding="utf-8"))
+        report = read_json(path)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; it is written by juzhen {command}") from None
     except (OSError, ValueError, RecursionError) as error:

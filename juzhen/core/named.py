@@ -35,9 +35,10 @@ NOT_PART_OF_THE_RUN = (
 """Top-level keys that change speed, places or messages, but not what is computed; of callbacks, those that decide
 weights are told apart.
 
-Of `hardware` one value counts all the same, its precision: bf16 products are other numbers, not the same ones sooner.
-The accelerator, devices, threads, micro-batches and compiling change how sums are rounded and which numbers dropout
-draws, as another machine or another seed would, but not what is computed.
+Of `hardware` two values count all the same: its precision, since bf16 products are other numbers, not the same ones
+sooner, and compiling, which has another dropout learnt from. The accelerator, devices, threads and micro-batches
+change how sums are rounded and which numbers dropout draws, as another machine or another seed would, but not what is
+computed.
 """
 
 

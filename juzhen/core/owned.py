@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from juzhen.core.errors import UserError
+from juzhen.core.opened import open_input, read_bytes
 
 MARKER = ".juzhen"
 MARK = "Made by juzhen, which may replace, move to previous/ or remove what it has left in this folder.\n"
@@ -134,7 +135,7 @@ def _listed_name(file: Path, folder: Path) -> str:
 
 
 def _digest(file: Path) -> str:
-    with file.open("rb") as content:
+    with open_input(file) as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
@@ -142,7 +143,7 @@ def _listed(folder: Path) -> dict[str, set[str]]:
     """Name → digests of the bytes that were written under it, of one folder."""
     path, listed = folder / LIST, dict[str, set[str]]()
     if path.is_file() and not path.is_symlink():
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        for line in read_bytes(path).decode(errors="replace").splitlines():
             digest, _, name = line.partition(" ")
             listed.setdefault(name, set()).add(digest)
     return listed
@@ -150,7 +151,7 @@ def _listed(folder: Path) -> dict[str, set[str]]:
 
 def _append(path: Path, text: str) -> None:
     """Adds to a file in one write, so that several processes may; a link there is an OSError."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     try:
         os.write(descriptor, text.encode())
     finally:

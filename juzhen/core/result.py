@@ -1,11 +1,11 @@
 """Result: the numbers that a stage leaves behind, as plain data. Written once, read by `sweeps` without torch."""
 
-import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from juzhen.core.errors import UserError
+from juzhen.core.opened import read_json
 from juzhen.core.result_shape import ANYTHING, NUMBER, RESULT
 from juzhen.core.secrets import redacted
 from juzhen.core.shape import require_shape
@@ -52,6 +52,17 @@ class Score:
     def as_dict(self) -> dict[str, Any]:
         """As it is written: without orders where there are none."""
         return {name: one for name, one in asdict(self).items() if one is not None or name not in ORDERS}
+
+
+class StoredConfig(dict[str, Any]):
+    """The configuration of a run as its result tells it, perhaps a stranger's: UserError for a key that it lacks."""
+
+    place: str | Path = "the result"
+
+    def __missing__(self, key: str) -> Any:
+        raise UserError(
+            f"{self.place}: the configuration of the run has no {key}; is it the file of a whole run?"
+        )
 
 
 @dataclass
@@ -131,7 +142,7 @@ class Result:
         path = Path(path)
         path = path / RESULT_FILE if path.is_dir() else path
         try:
-            fields = json.loads(path.read_text(encoding="utf-8"))
+            fields = read_json(path)
             require_shape(fields, RESULT, "it")
             for key, value in fields["training"].items():
                 shape = NUMBER if key.startswith("best_dev_") else ANYTHING
@@ -139,6 +150,8 @@ class Result:
             fields = upgraded(fields)
             for name in ("scores", "untrained"):
                 fields[name] = {key: Score(**score) for key, score in fields.get(name, {}).items()}
+            fields["config"] = StoredConfig(fields["config"])
+            fields["config"].place = path
             return cls(**fields)
         except FileNotFoundError:
             raise UserError(

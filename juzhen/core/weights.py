@@ -3,6 +3,8 @@
 import hashlib
 from pathlib import Path
 
+from juzhen.core.opened import open_input
+
 WEIGHT_FILES = ("*.safetensors", "*.bin")
 
 
@@ -12,7 +14,7 @@ def weights_digest(folder: str | Path) -> str:
     paths = sorted(path for pattern in WEIGHT_FILES for path in folder.rglob(pattern))
     digest = hashlib.sha256()
     for path in paths:
-        with path.open("rb") as file:
+        with open_input(path) as file:
             content = hashlib.file_digest(file, "sha256").hexdigest()
         digest.update(f"{path.relative_to(folder).as_posix()} {content}\n".encode())
     return digest.hexdigest()[:16] if paths else ""

@@ -195,7 +195,7 @@ def _clear(folder: Path, name: str | None = None) -> None:
 def _remove(left: Path, target: Path | None) -> None:
     """Removes one of them, or gives it back its name if nothing else has that; not while it is locked."""
     with suppress(OSError):
-        descriptor = os.open(left, os.O_RDONLY | os.O_NOFOLLOW)
+        descriptor = os.open(left, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe is not waited for
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if target is not None and not target.exists():

@@ -6,9 +6,9 @@ from typing import Any
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
 from juzhen.core.errors import UserError, nearest
+from juzhen.core.opened import read_yaml
 from juzhen.core.places import DATASETS
 from juzhen.data.spec import DatasetConfig
 
@@ -38,10 +38,10 @@ def configured_set(name: str, *, folder: Path = DATASETS, config_dir: Path | Non
 def read_description(path: Path) -> DatasetConfig:
     """What a file of conf/dataset says. Raises UserError where it is no such file."""
     try:
-        plain = OmegaConf.to_container(OmegaConf.load(path))
+        plain = OmegaConf.to_container(read_yaml(path))
         spelt = spelt_labels(plain if isinstance(plain, Mapping) else {}, key=str(path))
         config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(DatasetConfig), spelt))
-    except (OSError, UnicodeDecodeError, YAMLError, OmegaConfBaseException) as error:
+    except OmegaConfBaseException as error:
         raise UserError(f"{path}: describes no data set: {' '.join(str(error).split())[:300]}") from error
     assert isinstance(config, DatasetConfig)  # what it was merged into
     return config

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from juzhen.core.errors import UserError
+from juzhen.core.opened import require_file
 from juzhen.core.places import BUILTIN
 from juzhen.core.texts import short
 from juzhen.data.spec import Source
@@ -33,9 +34,11 @@ def forms_of(path: Path) -> list[Path]:
     plain = path.with_suffix("") if path.suffix in COMPRESSIONS else path
     try:
         forms = [plain, *(plain.with_name(plain.name + suffix) for suffix in COMPRESSIONS)]
-        return [form for form in forms if form.is_file()]
-    except (OSError, ValueError) as error:  # too long; without a name; a NUL byte in it
-        raise UserError(f"{short(str(path), 200)}: cannot be a file ({error})") from error
+        there = [require_file(form) for form in forms if form.exists()]
+    except (OSError, ValueError) as error:  # too long; without a name; a NUL byte in it; a pipe
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{short(str(path), 200)}: cannot be read: {reason}") from error
+    return there
 
 
 def has_split(described: Mapping[str, Any], split: str, *, source: str, data_dir: str | Path) -> bool:

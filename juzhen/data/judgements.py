@@ -1,6 +1,8 @@
 """Queries, documents, and which answers which, in three files: the layout of BEIR and MTEB."""
 
 import hashlib
+import operator
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
@@ -47,24 +49,32 @@ def judged(
     columns  besides those `query` and `document`, ids in the two, and `gain`
 
     A document is its title and its text, with a space between. Two documents may have the same text. A query with the
-    id and the text of a document is that document, and never finds it.
+    id of a document is that document, and never finds it; unless a query is answered by the document of its own id,
+    which shows that each file counts for itself: then their texts must be the same as well.
 
-    Raises UserError with the file and the line of an id that is missing, there twice or in no file, of a pair that is
-    judged twice, and of a query that nothing answers.
+    Official sets have documents without text, judgements of documents that are not there, and some that stand twice.
+    They are left out, and a warning counts them; answers that are not there stay in what a query could reach at best.
+
+    Raises UserError with the file and the line of an id that is missing or there twice, of a query that is in no file,
+    and of one that nothing answers.
     """
     key = asked.key
     _require_fields(columns, asked.config.kind, key)
-    read = {field: _texts(part(PARTS[field]), asked, columns) for field in PARTS}
-    texts = {field: one for field, (one, _) in read.items()}
+    read = {field: _texts(part(PARTS[field]), asked, columns, field) for field in PARTS}
+    texts = {field: one for field, (one, *_) in read.items()}
     ids = {field: _ids(table, field, columns, key) for field in PARTS}
     _note_unknown(table, ids, texts)
     gains = raw_values(table, "gain", columns["gain"], key)
     named = replace(table, names=[*PARTS, "gain"], columns=[*ids.values(), gains])
     fields = {field: field for field in named.names or ()}
     found = verified(named, asked, columns=fields, promised=promised)
-    found = _without_unanswered(found, table, asked.on_bad_row)
     corpus = texts["document"]
-    queries = [one for one in dict.fromkeys(found.texts("query")) if not _is_document(one, texts)]
+    found, beyond, counts = _reachable(found, corpus)
+    found = _without_unanswered(found, beyond, table, asked.on_bad_row)
+    _tell(table.place, counts | {"documents without text": read["document"][2]})
+    named_queries = dict.fromkeys([*found.texts("query"), *beyond])
+    queries = [one for one in named_queries if not _is_document(one, texts)]
+    of_one_count = not any(map(operator.eq, found.texts("query"), found.texts("document")))
     of_documents = dict(zip(corpus, count(len(queries)), strict=False))
     of_queries = of_documents | dict(zip(queries, count(), strict=False))
     numbers = {
@@ -73,14 +83,19 @@ def judged(
     }
     sentences = [*(texts["query"][one] for one in queries), *corpus.values()]
     documents = np.arange(len(queries), len(sentences), dtype=np.int32)
+    unreachable = {of_queries[one]: tuple(gains) for one, gains in beyond.items()}
+    own = {of_queries[one]: of_documents[one] for one in queries if of_one_count and one in corpus}
+    more = [repr(one) for one in (unreachable, own) if one]
     return replace(
         found,
         sentences=sentences,
         columns=numbers,
-        num_dropped=found.num_dropped + sum(dropped for _, dropped in read.values()),
+        num_dropped=found.num_dropped + sum(dropped for _, dropped, _ in read.values()),
+        unreachable=unreachable,
+        own=own,
         documents=documents if found.kind is Kind.RETRIEVAL else None,
         fingerprint=hashlib.blake2b(
-            "\n".join([found.fingerprint, *sentences]).encode(), digest_size=16
+            "\n".join([found.fingerprint, *sentences, *more]).encode(), digest_size=16
         ).hexdigest(),
     )
 
@@ -96,17 +111,22 @@ def _require_fields(columns: Mapping[str, Any], kind: str, key: str) -> None:
 
 
 def _is_document(one: str, texts: Mapping[str, Mapping[str, str]]) -> bool:
-    """Whether the query of an id is the document of the same id: ids alone may be the same by chance."""
+    """Whether the query of an id has the text of the document of that id: then both are one sentence."""
     return texts["document"].get(one) == texts["query"][one]
 
 
-def _texts(table: Table, asked: SplitRequest, columns: Mapping[str, Any]) -> tuple[dict[str, str], int]:
-    """id → text of one file, and how many rows were left out."""
+def _texts(
+    table: Table, asked: SplitRequest, columns: Mapping[str, Any], field: str
+) -> tuple[dict[str, str], int, int]:
+    """id → text of one file, how many faulty rows were left out, and how many documents without text."""
     key = asked.key
     ids = _ids(table, "id", columns, key)
     texts = raw_values(table, "text", columns["text"], key)
     if columns.get("title") in (table.names or ()):
         titles = raw_values(table, "title", columns["title"], key)
+        for line, title in zip(table.lines.tolist(), titles, strict=True):
+            if not isinstance(title, str | None):
+                table.faults.setdefault(line, f"the title is {short(repr(title))}, not a text")
         both = zip(titles, texts, strict=True)
         texts = [
             f"{title} {text or ''}" if title and isinstance(text, str | None) else text
@@ -116,48 +136,99 @@ def _texts(table: Table, asked: SplitRequest, columns: Mapping[str, Any]) -> tup
     first: dict[str, int] = {}
     for line, one in zip(lines, ids, strict=True):
         if not one:
-            table.faults[line] = "the id is missing"
+            table.faults.setdefault(line, "the id is missing")
         elif first.setdefault(one, line) != line:
-            table.faults[line] = f"the id {short(one)} is that of line {first[one]} too"
-    given = replace(table, names=["text"], columns=[texts])
+            table.faults.setdefault(line, f"the id {short(one)} is that of line {first[one]} too")
+    blank = [field == "document" and isinstance(text, str) and not text.strip() for text in texts]
+    rows = [row for row, is_blank in enumerate(blank) if not is_blank]
+    given = replace(
+        table,
+        names=["text"],
+        columns=[[texts[row] for row in rows]],
+        lines=table.lines[np.array(rows, dtype=int)],
+    )
     as_texts = replace(asked, config=replace(asked.config, kind=Kind.SENTENCE, labels=None))
     found = verified(given, as_texts, columns={"text": "text"})
     id_of = dict(zip(lines, ids, strict=True))
     assert found.lines is not None  # `verified` knows them
     kept = [id_of[line] for line in found.lines.tolist()]
-    return dict(zip(kept, found.texts("text"), strict=True)), found.num_dropped
+    return dict(zip(kept, found.texts("text"), strict=True)), found.num_dropped, sum(blank)
 
 
 def _ids(table: Table, field: str, columns: Mapping[str, Any], key: str) -> list[str]:
-    """The values of a column as texts: in typed files ids may be numbers."""
-    return ["" if one is None else str(one).strip() for one in raw_values(table, field, columns[field], key)]
+    """The values of a column as texts: in typed files ids may be whole numbers. What is neither is a fault."""
+    found = []
+    for line, one in zip(table.lines.tolist(), raw_values(table, field, columns[field], key), strict=True):
+        one = int(one) if isinstance(one, float) and one.is_integer() else one
+        if one is not None and (isinstance(one, bool) or not isinstance(one, str | int)):
+            what = "the id" if field == "id" else f"the id of the {field}"
+            table.faults.setdefault(line, f"{what} is {short(repr(one))}, expected a text or a whole number")
+        found.append("" if one is None else str(one).strip())
+    return found
 
 
 def _note_unknown(
     table: Table, ids: Mapping[str, Sequence[str]], texts: Mapping[str, Mapping[str, str]]
 ) -> None:
-    """Adds to the faults of the judgements those that name what is not there, or say something again."""
-    first: dict[tuple[str, ...], int] = {}
-    for line, *pair in zip(table.lines.tolist(), *ids.values(), strict=True):
-        unknown = [field for field, one in zip(ids, pair, strict=True) if one not in texts[field]]
-        if unknown:
+    """Adds to the faults of the judgements those of queries that are not there, or are the document itself."""
+    for line, query, document in zip(table.lines.tolist(), *ids.values(), strict=True):
+        if query not in texts["query"]:
+            table.faults.setdefault(line, f"there is no query with the id {short(query)}")
+        elif query == document and _is_document(query, texts):
             table.faults.setdefault(
-                line, f"there is no {unknown[0]} with the id {short(pair[list(ids).index(unknown[0])])}"
+                line, f"the query {short(query)} is the document itself, which it never finds"
             )
-        elif pair[0] == pair[1] and _is_document(pair[0], texts):
-            table.faults.setdefault(
-                line, f"the query {short(pair[0])} is the document itself, which it never finds"
-            )
-        elif first.setdefault(tuple(pair), line) != line:
-            table.faults.setdefault(line, f"query and document are those of line {first[tuple(pair)]} too")
 
 
-def _without_unanswered(found: Examples, table: Table, on_bad_row: str) -> Examples:
+def _reachable(
+    found: Examples, corpus: Mapping[str, str]
+) -> tuple[Examples, dict[str, list[float]], dict[str, int]]:
+    """Judgements of documents that are there, each pair once; the gains of others by query; and what was left out."""
+    assert found.targets is not None  # `verified` knows them
+    first: dict[tuple[str, str], float] = {}
+    beyond: dict[str, list[float]] = {}
+    kept, missing, again, other = [], 0, 0, 0
+    for row, (*pair, gain) in enumerate(
+        zip(found.texts("query"), found.texts("document"), found.targets.tolist(), strict=True)
+    ):
+        query, document = pair
+        if (query, document) in first:
+            again, other = again + 1, other + (gain != first[query, document])
+            continue
+        first[query, document] = gain
+        if document in corpus:
+            kept.append(row)
+            continue
+        missing += 1
+        if gain > 0:
+            beyond.setdefault(query, []).append(gain)
+    counts = {
+        "judgements of documents that are not there (answers among them count as not found)": missing,
+        "judgements that stand twice (the first counts)": again,
+        "of these with another gain": other,
+    }
+    return found.select(np.array(kept, dtype=int)), beyond, counts
+
+
+def _tell(place: str, counts: Mapping[str, int]) -> None:
+    """One warning of what was left out, if anything was."""
+    if told := [f"{what}: {count:,}" for what, count in counts.items() if count]:
+        warnings.warn(f"{place}: left out are {'; '.join(told)}", stacklevel=3)
+
+
+def _without_unanswered(
+    found: Examples, beyond: Mapping[str, object], table: Table, on_bad_row: str
+) -> Examples:
     """The judgements of queries that something answers; where others are no reason to stop, these are counted."""
     assert found.targets is not None  # `verified` knows both
     assert found.lines is not None
+    if not len(found):
+        raise UserError(
+            f"{table.place}: no judgement names a document that is there; is it of another corpus?"
+        )
     queries = found.columns["query"]
-    rows = np.flatnonzero(~np.isin(queries, queries[found.targets > 0]))
+    is_missed = np.array([text in beyond for text in found.sentences], dtype=bool)[queries]
+    rows = np.flatnonzero(~np.isin(queries, queries[found.targets > 0]) & ~is_missed)
     unanswered = {
         int(
             found.lines[row]

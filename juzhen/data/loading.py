@@ -229,10 +229,12 @@ def cut(examples: Examples, limit: int | None, seed: int) -> Examples:
         return examples
     draw = np.random.default_rng(seed)
     if examples.kind in JUDGED:
-        queries = draw.permutation(np.unique(examples.columns["query"]))[:limit]
+        named = np.union1d(examples.columns["query"], np.array(list(examples.unreachable), dtype=np.int32))
+        queries = draw.permutation(named)[:limit]
         chosen = examples.select(np.isin(examples.columns["query"], queries))
+        beyond = {one: examples.unreachable[one] for one in queries.tolist() if one in examples.unreachable}
         corpus = None if chosen.documents is None else np.unique(chosen.columns["document"])
-        return replace(chosen, documents=corpus)
+        return replace(chosen, documents=corpus, unreachable=beyond)
     rows = np.sort(draw.permutation(len(examples))[:limit])
     chosen = examples.select(rows)
     if isinstance(chosen.sentences, TextTable):

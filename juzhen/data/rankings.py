@@ -1,7 +1,8 @@
 """A set that is ranked: queries, documents, and which documents answer which query."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -17,7 +18,7 @@ class RankingSet:
 
     relevant    for each query: number of a document that answers it → how well, above 0
     candidates  for each query the numbers of the documents that are put in order (reranking); None: all (retrieval)
-    own         for each query the number of the document that is its own text, which it never finds; −1: there is none
+    own         for each query the number of the document that is the query itself, which it never finds; −1: none
     irrelevant  for each query the numbers of documents that are known not to answer it; others may yet do so
     unreachable  for each query the gains of answers that are judged and are not in the corpus: nothing finds them, and
                 measures count them all the same, as trec_eval does
@@ -72,6 +73,15 @@ class RankingSet:
         """Numbers of the documents that are known not to answer a query: its own text and the irrelevant ones."""
         wrong = set() if self.irrelevant is None else set(map(int, self.irrelevant[query]))
         return wrong if self.own is None or self.own[query] < 0 else wrong | {int(self.own[query])}
+
+    def some(self, rows: Sequence[int] | Int[np.ndarray, "some"]) -> "RankingSet":
+        """The queries with these numbers, over the same corpus."""
+        cut: dict[str, Any] = {}
+        for name in ("queries", "relevant", "candidates", "irrelevant", "unreachable"):
+            values = getattr(self, name)
+            cut[name] = None if values is None else [values[row] for row in rows]
+        own = None if self.own is None else self.own[np.asarray(rows, dtype=np.intp)]
+        return replace(self, **cut, own=own)
 
     @property
     def judged(self) -> list[dict[int, float]]:

@@ -20,6 +20,7 @@ import numpy as np
 import zstandard
 
 from juzhen.core.errors import UserError
+from juzhen.core.opened import read_bytes
 from juzhen.core.texts import short
 from juzhen.data.encodings import (
     BYTE_ORDER_MARK,
@@ -37,6 +38,10 @@ MOST_TIMES = 200
 than a two-hundredth says next to nothing, and may be made to fill the memory."""
 
 
+LONGEST_LINE = 2**24
+"""Characters of a line, 16 million: a text of a book's length. What is longer has no line ends, or is no table."""
+
+
 CHUNK = 4096
 """Bytes of a zstd file that are unpacked at a time: one block of it can hold 32,000 times its size."""
 
@@ -44,7 +49,7 @@ CHUNK = 4096
 def decompressed(path: Path) -> bytes:
     """The bytes of the file, unpacked; a file cut short is an error, not a short file."""
     try:
-        raw = path.read_bytes()
+        raw = read_bytes(path)
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error
     room = max(ALWAYS_BYTES, MOST_TIMES * len(raw))
@@ -107,6 +112,10 @@ class Table:
     faults: dict[int, str] = field(default_factory=dict)
     has_lines: bool = True
 
+    def __post_init__(self) -> None:
+        if self.names is not None:  # blanks around a name are seen by nobody
+            self.names = [name.strip() for name in self.names]
+
     def at(self, line: int) -> str:
         """`file:line`, or `file, row number`."""
         return f"{self.place}:{line}" if self.has_lines else f"{self.place}, row {line}"
@@ -138,6 +147,18 @@ def read_table(path: Path, *, header: bool, quoted: bool) -> Table:
     return _json_lines(path, text, undecodable)
 
 
+def refuse_long_lines(path: Path, rows: Sequence[str]) -> None:
+    """Raises UserError that names the first line which is longer than any text."""
+    if max(map(len, rows), default=0) > LONGEST_LINE:
+        number, length = next(
+            (place, len(row)) for place, row in enumerate(rows, 1) if len(row) > LONGEST_LINE
+        )
+        raise UserError(
+            f"{path}:{number}: the line has {length:,} characters; expected {LONGEST_LINE:,} at most. Cut its texts, "
+            "or take it out"
+        )
+
+
 def _decoded(raw: bytes) -> tuple[str, dict[int, str]]:
     """The text without byte order mark, and the lines that are not UTF-8 with the first bad byte of each."""
     raw = raw.removeprefix(BYTE_ORDER_MARK)
@@ -158,6 +179,7 @@ def _delimited(
     else:
         rows = text.split("\n")
         lines = np.arange(1, len(rows) + 1, dtype=np.int32)
+        refuse_long_lines(path, rows)
         counts = np.fromiter(map(str.count, rows, itertools.repeat(delimiter)), np.int32, len(rows)) + 1
     width = int(counts[0] if header else np.bincount(counts).argmax())
     faults = {}
@@ -180,7 +202,7 @@ def _delimited(
     cells = list(itertools.chain.from_iterable(records)) if quoted else delimiter.join(rows).split(delimiter)
     cells = cells if len(lines) else []
     columns = [cells[position + (width if header else 0) :: width] for position in range(width)]
-    names = [name.strip() for name in cells[:width]] if header else None
+    names = cells[:width] if header else None
     return Table(str(path), names, columns, lines[1:] if header else lines, faults)
 
 
@@ -197,6 +219,10 @@ def _quoted_rows(path: Path, text: str, delimiter: str) -> tuple[list[list[str]]
         if "new-line character" in str(error):
             raise UserError(
                 f"{path}:{start}: a CR that ends no line stands outside of quotes; quote the field, or take it out"
+            ) from error
+        if "field limit" in str(error):
+            raise UserError(
+                f"{path}:{start}: a field has more than {csv.field_size_limit():,} characters; is a quote unbalanced?"
             ) from error
         raise UserError(
             f"{path}:{start}: the quotes that open on this line are unbalanced ({error}); a quote inside a "
@@ -218,7 +244,9 @@ def _json_lines(path: Path, text: str, undecodable: dict[int, str]) -> Table:
             f"{path}: expected one JSON object per line, this is a JSON array; convert it with `jq -c '.[]'`"
         )
     records, lines, faults = [], [], dict(undecodable)
-    for number, line in enumerate(text.replace("\r\n", "\n").rstrip("\n").split("\n"), start=1):
+    rows = text.replace("\r\n", "\n").rstrip("\n").split("\n")
+    refuse_long_lines(path, rows)
+    for number, line in enumerate(rows, start=1):
         if number in faults:
             continue
         try:

@@ -23,8 +23,8 @@ Sliced = TypeVar("Sliced", list[Any], np.ndarray)
 def as_ranking(examples: Examples) -> RankingSet:
     """A set as queries, documents and which answers which; pairs and triplets are read as `as_retrieval` says.
 
-    A query whose own text is a document, by its number in the table of sentences, never finds it. Judgements that do
-    not say whether they are symmetric are not.
+    A query that is a document itself, by its number in the table of sentences or by `own`, never finds it. Judgements
+    that do not say whether they are symmetric are not.
     """
     symmetric = False if examples.kind in JUDGED and examples.symmetric is None else examples.symmetric
     examples = as_judgements(replace(examples, symmetric=symmetric))
@@ -33,8 +33,11 @@ def as_ranking(examples: Examples) -> RankingSet:
     queries, documents = (examples.columns[name][order] for name in TEXT_COLUMNS[examples.kind])
     gains = examples.targets[order]
     corpus = np.unique(documents) if examples.documents is None else examples.documents
-    asked, places, answers = np.unique(queries), np.searchsorted(corpus, documents), gains > 0
+    beyond = examples.unreachable
+    asked = np.union1d(queries, np.fromiter(beyond, np.int32, len(beyond)))
+    places, answers = np.searchsorted(corpus, documents), gains > 0
     answer, gain = (_by_query(one[answers].tolist(), queries[answers], asked) for one in (places, gains))
+    own = np.fromiter((examples.own.get(one, one) for one in asked.tolist()), np.int64, len(asked))
     return RankingSet(
         examples.name,
         examples.split,
@@ -42,9 +45,10 @@ def as_ranking(examples: Examples) -> RankingSet:
         corpus=[examples.sentences[number] for number in corpus.tolist()],
         relevant=[dict(zip(*one, strict=True)) for one in zip(answer, gain, strict=True)],
         candidates=_by_query(places, queries, asked) if examples.documents is None else None,
-        own=np.where(np.isin(asked, corpus), np.searchsorted(corpus, asked), -1),
+        own=np.where(np.isin(own, corpus), np.searchsorted(corpus, own), -1),
         irrelevant=_by_query(places[~answers], queries[~answers], asked),
         symmetric=examples.symmetric,
+        unreachable=[beyond.get(one, ()) for one in asked.tolist()] if beyond else None,
     )
 
 

@@ -17,6 +17,7 @@ from jaxtyping import Bool, Int, UInt8
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
+from juzhen.core.opened import open_input
 from juzhen.core.texts import NUL_FAULT
 from juzhen.data.encodings import (
     BYTE_ORDER_MARK,
@@ -113,7 +114,7 @@ def _content(path: Path) -> UInt8[np.ndarray, "bytes"]:
 
 def _mapped(path: Path) -> mmap.mmap | bytes:
     try:
-        with path.open("rb") as file:
+        with open_input(path) as file:
             is_empty = not path.stat().st_size  # which cannot be mapped
             return b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:

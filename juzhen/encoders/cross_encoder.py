@@ -36,12 +36,7 @@ from juzhen.encoders.search import Hit, check_top_k
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.settings_file import Settings, told_simply
 from juzhen.encoders.spec import BackboneConfig
-from juzhen.encoders.texts import (
-    BATCH_TOKENS,
-    batches_by_length,
-    check_batch_tokens,
-    progress_bar,
-)
+from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length, check_batch_tokens, progress_bar
 from juzhen.encoders.token_table import TokenTable
 from juzhen.encoders.transformer import DROPOUTS
 
@@ -209,9 +204,8 @@ class CrossEncoder(nn.Module):
     def join(self, first: TokenTable, second: TokenTable) -> Tokens:
         """Packed joint inputs of sentences that were tokenised alone."""
         ids, segments = self.template.join(first, second, max_length=self.inner.max_length)
-        return pack_joint(
-            ids, segments if self.segments else None, max_group_tokens=self.inner.micro_batch_tokens
-        )
+        budget = self.inner.micro_batch_tokens
+        return pack_joint(ids, segments if self.segments else None, max_group_tokens=budget)
 
     def room(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Tokens of the joint inputs of sentences of these lengths."""

@@ -9,6 +9,7 @@ import hashlib
 import io
 import json
 import re
+import tempfile
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -20,10 +21,11 @@ import torch
 from jaxtyping import Float, Int
 
 from juzhen.core.errors import UserError
+from juzhen.core.opened import open_input, require_file
 from juzhen.core.owned import own_folder
 from juzhen.core.whole import remove_file, whole_file
 from juzhen.encoders.pooled_encoder import PooledEncoder
-from juzhen.encoders.token_table import tokenizer_digest
+from juzhen.encoders.special_tokens import tokenizer_digest
 
 DIGEST_BYTES = 16
 
@@ -74,6 +76,7 @@ class Shelf:
         self.folder = folder
         self._row = np.dtype([("text", f"V{DIGEST_BYTES}"), ("embedding", dtype, (dim,))])
         self._segments = self._read_segments()
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
     def fill(self, texts: Sequence[str], embeddings: Float[np.ndarray, "sentences dim"]) -> np.ndarray:
         """Writes the embeddings that are known into their rows; gives the row numbers that are not, in order."""
@@ -90,11 +93,15 @@ class Shelf:
             numbers |= {text: number for number, text in enumerate(rows["text"].tolist(), start=first)}
             first += len(rows)
         places = np.fromiter((numbers.get(_digest(text), -1) for text in texts), dtype=np.int64)
-        segments = {self.folder / name: rows for name, rows in self._segments.items()}
-        return Found(segments, places, dim=self._row["embedding"].shape[0])
+        return Found(self._segments, places, dim=self._row["embedding"].shape[0])
 
-    def add(self, texts: Sequence[str], embeddings: Float[np.ndarray, "sentences dim"]) -> None:
-        """Keeps the embeddings of the texts for all who open this shelf later."""
+    def add(
+        self, texts: Sequence[str], embeddings: Float[np.ndarray, "sentences dim"], *, needed: bool = False
+    ) -> None:
+        """Keeps the embeddings of the texts for all who open this shelf later.
+
+        needed  where that is not possible they are kept for this process, in a folder for what is temporary
+        """
         rows = np.empty(len(texts), dtype=self._row)
         rows["text"] = np.frombuffer(b"".join(_digest(text) for text in texts), dtype=f"V{DIGEST_BYTES}")
         rows["embedding"] = embeddings
@@ -109,14 +116,18 @@ class Shelf:
                 f"{self.folder}: embeddings cannot be kept here ({reason}); the work goes on without",
                 stacklevel=2,
             )
+            if needed and self._scratch is None:
+                self._scratch = tempfile.TemporaryDirectory(prefix="juzhen-", ignore_cleanup_errors=True)
+                self.folder = Path(self._scratch.name) / "embeddings" / self.folder.name
+                self.add(texts, embeddings, needed=True)
 
-    def _read_segments(self) -> dict[str, np.ndarray]:
-        segments: dict[str, np.ndarray] = {}
+    def _read_segments(self) -> dict[Path, np.ndarray]:
+        segments: dict[Path, np.ndarray] = {}
         if self.folder.is_symlink() or self.folder.parent.is_symlink():  # to a folder of somebody else
             return segments
         for path in sorted(one for one in self.folder.glob("*.npy") if re.fullmatch(SEGMENT, one.name)):
             try:
-                segments[path.name] = self._read(path)
+                segments[path] = self._read(path)
             except FileNotFoundError:
                 continue  # another process has merged it
             except (OSError, ValueError, EOFError) as error:
@@ -130,10 +141,10 @@ class Shelf:
 
     def _read(self, path: Path) -> np.ndarray:
         """The rows of a segment, mapped. Raises OSError, ValueError or EOFError for anything but a whole one."""
-        with path.open("rb") as file:
+        with open_input(path) as file:
             if hashlib.file_digest(file, _new_digest).hexdigest() != path.stem:
                 raise ValueError("its bytes are not those that were written")
-        rows = np.load(path, mmap_mode="r", allow_pickle=False)
+        rows = np.load(require_file(path), mmap_mode="r", allow_pickle=False)
         if rows.dtype != self._row or rows.ndim != 1:
             raise ValueError("rows of another form")
         return rows
@@ -148,11 +159,11 @@ class Shelf:
         path = self.folder / f"{_new_digest(content).hexdigest()}.npy"
         with whole_file(path, "wb", in_own_folder=True) as file:
             file.write(content)
-        self._segments[path.name] = np.load(path, mmap_mode="r", allow_pickle=False)
+        self._segments[path] = np.load(require_file(path), mmap_mode="r", allow_pickle=False)
 
     def _merge_small(self) -> None:
         """One segment in place of many small ones, which single sentences leave behind."""
-        small = {name: rows for name, rows in self._segments.items() if len(rows) <= SMALL_ROWS}
+        small = {path: rows for path, rows in self._segments.items() if len(rows) <= SMALL_ROWS}
         if len(small) <= MOST_SMALL:
             return
         rows = np.concatenate(list(small.values()))
@@ -160,9 +171,9 @@ class Shelf:
             rows["text"].copy().view(np.uint64).reshape(len(rows), -1), axis=0, return_index=True
         )
         self._write(rows[first])
-        for name in small:
-            self._segments.pop(name)
-            remove_file(self.folder / name)
+        for path in small:
+            self._segments.pop(path)
+            remove_file(path)
 
 
 class Found:
@@ -201,7 +212,7 @@ class Found:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._take(np.load(path, mmap_mode="r") for path in self._paths)
+        self._take(np.load(require_file(path), mmap_mode="r") for path in self._paths)
 
 
 def encoder_digest(encoder: PooledEncoder, variant: str) -> str:

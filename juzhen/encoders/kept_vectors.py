@@ -58,7 +58,7 @@ class KeptVectors:
                 vectors = np.concatenate(parts)
                 if not np.abs(vectors).max() <= np.finfo(np.float16).max:
                     raise UserError("the teacher gives numbers that are not finite in half precision")
-                self._shelf.add(portion, vectors)
+                self._shelf.add(portion, vectors, needed=True)
 
     def find(self, sentences: Sequence[str], numbers: Int[np.ndarray, "some"]) -> Found:
         """The vectors of the sentences with these numbers. Raises UserError where one is not there."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from juzhen.core.errors import UserError, foreign_reason, nearest
 from juzhen.core.network import hub_problem
+from juzhen.core.opened import require_file
 from juzhen.core.places import PACKAGE, ROOT
 from juzhen.core.texts import short
 from juzhen.encoders.layout import MODULES_FILE, OWN_FILE
@@ -141,7 +142,15 @@ CLASSIFIER = "ForSequenceClassification"
 
 
 def check_files(folder: Path, *, needs_weights: bool, shown: str) -> None:
-    """Raises UserError naming the first file of an encoder that `folder` lacks, and what to do about it."""
+    """Raises UserError naming the first file of an encoder that `folder` lacks, and what to do about it.
+
+    Libraries open more of its files than are named here, so there may be nothing but files and folders in it.
+    """
+    for path in sorted(one for one in folder.iterdir() if one.exists() and not one.is_dir()):
+        try:
+            require_file(path)
+        except OSError as error:
+            raise UserError(f"{path}: {error.strerror}; take it out of the encoder's folder") from error
     if not (folder / "config.json").is_file():
         raise UserError(
             f"{shown}: config.json is missing; "

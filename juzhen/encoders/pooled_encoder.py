@@ -266,9 +266,7 @@ class PooledEncoder(nn.Module):
 
         progress  show a bar; None: on a terminal, where it takes long
         """
-        if isinstance(texts, str) or not isinstance(
-            texts, Sequence
-        ):  # running text is read as it is asked for
+        if isinstance(texts, str) or not isinstance(texts, Sequence):  # running text is read piece by piece
             texts = as_column(texts, "texts")
         portions: list[TokenTable] = []
         # In portions: the tokenizer keeps far more than the numbers until its call is over.

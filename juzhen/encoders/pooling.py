@@ -174,3 +174,13 @@ def unit(embeddings: Float[np.ndarray, "sentences dim"]) -> Float[np.ndarray, "s
     """The same directions, each of length 1."""
     lengths = np.linalg.norm(embeddings, axis=1, keepdims=True)
     return embeddings / np.maximum(lengths, np.finfo(np.float32).tiny)
+
+
+def require_finite_vectors(vectors: Float[np.ndarray, "some dim"], what: str) -> None:
+    """Raises UserError that names the first row with a number that is none: nothing would be near it, or all."""
+    for start in range(0, len(vectors), 32_768):
+        some = vectors[start : start + 32_768]
+        if not np.isfinite(some.sum()) and not (finite := np.isfinite(some).all(axis=1)).all():
+            raise UserError(
+                f"{what}: row {start + int(finite.argmin())} holds NaN or infinity; encode it again"
+            )

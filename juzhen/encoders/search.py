@@ -7,13 +7,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, nearest
 from juzhen.core.processor import num_cores
 from juzhen.encoders.embedding_cache import encoder_digest
 from juzhen.encoders.pooled_encoder import PooledEncoder
+from juzhen.encoders.pooling import require_finite_vectors
 
 LEAST_CODED = 10_000
 """Documents from which the codes of ivf_pq can be learnt."""
+
+MADE_OF = {"flat": "Flat", "hnsw": "HNSW32", "ivf_pq": "IVF{lists},PQ{codes}"}
+"""Indexes, as FAISS's factory calls them."""
 
 QUERIES_AT_ONCE = 256
 DOCUMENTS_AT_ONCE = 32_768
@@ -98,6 +102,8 @@ def exact_search(
     """
     if (equal := EqualRows.of(documents)) is not None:
         return equal.spread(*exact_search(queries, documents[equal.first], k, advance=advance), k)
+    require_finite_vectors(queries, "queries")
+    require_finite_vectors(documents, "documents")
     found = []
     for start in range(0, len(queries), QUERIES_AT_ONCE):
         some = queries[start : start + QUERIES_AT_ONCE]
@@ -199,6 +205,8 @@ class ApproximateIndex:
         *,
         encoder: PooledEncoder | None = None,
     ) -> None:
+        if kind not in MADE_OF:
+            raise UserError(f"index={kind}: there is no such index; {nearest(str(kind), MADE_OF)}, or exact")
         try:
             import faiss
         except ImportError:
@@ -210,16 +218,17 @@ class ApproximateIndex:
                 f"index=ivf_pq: {number:,} documents are too few to learn codes from; expected {LEAST_CODED:,} "
                 "or more, or index=exact"
             )
+        require_finite_vectors(documents, "documents")
         self.documents, self._kind = documents, kind
         self._equal = EqualRows.of(documents)
         indexed = documents if self._equal is None else documents[self._equal.first]
         self._lists = int(np.sqrt(len(indexed)))
         codes = max(one for one in range(1, max(dim // 4, 1) + 1) if dim % one == 0)
-        made_of = {"flat": "Flat", "hnsw": "HNSW32", "ivf_pq": f"IVF{self._lists},PQ{codes}"}
+        made_of = MADE_OF[kind].format(lists=self._lists, codes=codes)
         threads = min(faiss.omp_get_max_threads(), num_cores())  # FAISS knows no CPU quota
         faiss.omp_set_num_threads(1)
         try:
-            self._index: Any = faiss.index_factory(dim, made_of[kind], faiss.METRIC_INNER_PRODUCT)
+            self._index: Any = faiss.index_factory(dim, made_of, faiss.METRIC_INNER_PRODUCT)
             self._index.train(indexed)
             self._index.add(indexed)
         finally:
@@ -247,6 +256,7 @@ class ApproximateIndex:
         advance: Callable[[int], None] = lambda count: None,
     ) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
         """As `exact_search`, among the documents that the index looks at."""
+        require_finite_vectors(queries, "queries")
         if self._kind == "hnsw":
             self._index.hnsw.efSearch = 2 * k
         elif self._kind == "ivf_pq":

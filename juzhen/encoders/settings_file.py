@@ -1,12 +1,13 @@
 """Files of an encoder: what is asked of one is there, or there is one clear line, whoever found it out."""
 
-import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from juzhen.core import opened
 from juzhen.core.errors import UserError, foreign_reason
 from juzhen.core.texts import short
 
@@ -64,12 +65,12 @@ class Settings:
 def read_json(path: Path) -> Any:
     """The content of a JSON file. Raises UserError when it is missing or is none."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return opened.read_json(path)
     except FileNotFoundError:
         raise UserError(f"{path}: missing, though a file beside it asks for it") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UserError(f"{path}: not valid JSON ({short(str(error), 120)})") from error
 
 
@@ -87,4 +88,8 @@ def told_simply(message: str) -> Iterator[None]:
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != PANIC:
             raise
+        if sys.flags.optimize > 1:
+            message += (
+                ": PYTHONOPTIMIZE=2 takes away docstrings, which transformers reads; unset it, or set it to 1"
+            )
         raise UserError(f"{message}: {type(error).__name__}: {foreign_reason(error)}") from error

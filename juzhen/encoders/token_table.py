@@ -4,7 +4,6 @@ import copy
 import hashlib
 import os
 import re
-import tempfile
 import warnings
 import zlib
 from collections.abc import Iterator, Sequence
@@ -14,14 +13,14 @@ from typing import IO, Protocol, Self, overload
 
 import numpy as np
 import pyarrow as pa
-import tokenizers
-import transformers
 from transformers import PreTrainedTokenizerBase
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
+from juzhen.core.opened import require_file
 from juzhen.core.owned import own_folder
 from juzhen.core.whole import clear_leftovers, remove_file, whole_file
+from juzhen.encoders.special_tokens import tokenizer_digest
 
 
 class TokenTable(Sequence[np.ndarray]):
@@ -190,7 +189,7 @@ class CachedTokenizer:
             return self._tokenize(texts)
         path = self._folder / f"{_key(self.encoder, texts)}.arrow"
         try:
-            table = read_table(path)
+            table = self._fitting(path, len(texts))
             with suppress(OSError):  # a folder that is only read
                 os.utime(path)  # when it was used last
             return table
@@ -206,16 +205,34 @@ class CachedTokenizer:
     def _tokenize(self, texts: Sequence[str]) -> TokenTable:
         return self.encoder.tokenize(texts, progress=self._progress)
 
+    def _fitting(self, path: Path, num_texts: int) -> MappedTable:
+        """The table in a file. Raises one of BROKEN for one of other texts, or with tokens that there are not."""
+        table, tokenizer = read_table(path), self.encoder.tokenizer
+        if len(table) != num_texts:
+            raise ValueError(f"{len(table):,} texts where {num_texts:,} were expected")
+        low, high = (int(one) for one in (table.ids.min(initial=0), table.ids.max(initial=0)))
+        if low < 0 or (high >= len(tokenizer) and high > max(tokenizer.get_vocab().values())):
+            raise ValueError(f"token {low if low < 0 else high}, which the vocabulary lacks")
+        return table
+
+    def _fits(self, path: Path, num_texts: int) -> bool:
+        with suppress(*BROKEN):
+            self._fitting(path, num_texts)
+            return True
+        return False
+
     def _kept(self, path: Path, table: TokenTable) -> TokenTable:
         """The table as it lies on disk; itself where it cannot be put there."""
         try:
             own_folder(path.parent, earlier=TABLE)
             # Of several processes that come here the last ones take the file of the first, so that all map the same.
-            with whole_file(path, "wb", unless=lambda: _is_whole(path), in_own_folder=True) as file:
+            with whole_file(
+                path, "wb", unless=lambda: self._fits(path, len(table)), in_own_folder=True
+            ) as file:
                 write_table(file, table, key=path.stem)
             with suppress(FileNotFoundError):  # another process tidies up, too
                 limit_size(path.parent, max_bytes=MAX_BYTES, keep=path)
-            return read_table(path)
+            return self._fitting(path, len(table))
         except (*BROKEN, UserError) as error:
             warnings.warn(
                 f"{path.parent}: token tables cannot be kept here ({error}); the job goes on without. "
@@ -238,7 +255,7 @@ def write_table(file: IO[bytes], table: TokenTable, *, key: str) -> None:
 
 def read_table(path: Path) -> MappedTable:
     """The table in a file, mapped. Raises one of BROKEN for anything but a whole one."""
-    with pa.memory_map(str(path)) as file:
+    with pa.memory_map(str(require_file(path))) as file:
         reader = pa.ipc.open_file(file)
         if reader.schema.names != [COLUMN] or reader.schema.field(0).type != pa.large_list(pa.int32()):
             raise ValueError("another kind of table")
@@ -268,13 +285,6 @@ def limit_size(folder: Path, *, max_bytes: int, keep: Path) -> None:
             remove_file(path)
 
 
-def _is_whole(path: Path) -> bool:
-    with suppress(*BROKEN):
-        read_table(path)
-        return True
-    return False
-
-
 def _checksum(ids: np.ndarray, offsets: np.ndarray) -> int:
     return zlib.crc32(offsets.data, zlib.crc32(ids.data))
 
@@ -290,28 +300,3 @@ def _key(encoder: Tokenizing, texts: Sequence[str]) -> str:
         digest.update(np.fromiter(map(len, portion), dtype=np.int64).data)
         digest.update("".join(portion).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
-
-
-def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> bytes:
-    """Digest of a tokenizer's whole state, special tokens and library versions included; not of where it was read."""
-    state = [
-        type(tokenizer).__name__,
-        transformers.__version__,
-        tokenizers.__version__,
-        str(sorted((name, str(token)) for name, token in tokenizer.special_tokens_map.items())),
-        str(tokenizer.truncation_side),
-        str(getattr(tokenizer, "split_special_tokens", None)),
-    ]
-    digest = hashlib.blake2b("\0".join(state).encode())
-    if tokenizer.is_fast:
-        # Truncation and padding are left behind by the last call and set by the next.
-        tokenizer.backend_tokenizer.no_truncation()
-        tokenizer.backend_tokenizer.no_padding()
-        digest.update(tokenizer.backend_tokenizer.to_str().encode())
-        return digest.digest()
-    with tempfile.TemporaryDirectory() as folder:
-        tokenizer.save_pretrained(folder)
-        for path in sorted(Path(folder).rglob("*")):
-            if path.is_file():
-                digest.update(path.name.encode() + path.read_bytes())
-    return digest.digest()

@@ -9,6 +9,7 @@ from typing import cast
 import numpy as np
 
 from juzhen.core.errors import UserError
+from juzhen.core.opened import read_text
 from juzhen.core.places import BUILTIN
 from juzhen.encoders.views import Views
 
@@ -77,11 +78,7 @@ class Synonyms:
 @cache
 def builtin_synonyms() -> Synonyms:
     """The lexicon that comes with juzhen: a line is a group, its words separated by tabs."""
-    lines = [
-        line
-        for path in sorted(LEXICON.glob("*.tsv"))
-        for line in path.read_text(encoding="utf-8").splitlines()
-    ]
+    lines = [line for path in sorted(LEXICON.glob("*.tsv")) for line in read_text(path).splitlines()]
     return Synonyms(line.split("\t") for line in lines if line and not line.startswith("#"))
 
 
@@ -99,7 +96,7 @@ class Translations:
         self.group = group
         self._of: dict[str, list[str]] = {}
         try:
-            lines = self.path.read_text(encoding="utf-8-sig").split("\n")
+            lines = read_text(self.path, "utf-8-sig").split("\n")
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"{group}.translations={path}: cannot be read ({error})") from error
         for number, line in enumerate(lines, start=1):

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from juzhen.core.examples import NUM_CANDIDATES, Examples, Kind
+from juzhen.core.examples import Examples, Kind
+from juzhen.core.neighbours import NUM_CANDIDATES
 from juzhen.data.leaks import Seen
 from juzhen.data.text_table import TextTable
 from juzhen.encoders.collate import SentenceCollator

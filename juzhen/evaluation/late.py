@@ -84,6 +84,8 @@ class LateColumns:
         if not sets:
             return changes
         settings = self._settings(result, sets)
+        if lexical is None:
+            changes.notes += self._keep_arithmetic(result, settings)
         digest = run.require_weights(result) if lexical is None else ""
         every = {**settings.evaluate, **settings.dataset}
         wanted = {name: one for name, one in every.items() if name in sets}
@@ -126,6 +128,36 @@ class LateColumns:
         settings.evaluation.transfer = []  # asked of the run itself
         settings.evaluation.without_leaks |= self.without_leaks
         return settings
+
+    def _keep_arithmetic(self, result: Result, settings: Settings) -> list[str]:
+        """Lets new scores be computed as the others of the row were. Raises UserError where other hardware cannot.
+
+        In bf16, and in 8 bits, a text's numbers depend on how many tokens go through the encoder with it.
+        """
+        then, now = result.config.get("hardware") or {}, settings.hardware
+        for key in ("precision", "compile"):
+            before, wanted = then.get(key, getattr(now, key)), getattr(now, key)
+            if before != wanted:
+                raise UserError(
+                    f"hardware.{key}={str(wanted).lower()}: the scores of this row were computed with "
+                    f"{key}={str(before).lower()}, and others are another row. Leave --hardware out, or name one of "
+                    f"conf/hardware with {key}: {str(before).lower()}; for a row of its own type python train.py "
+                    "'dataset=[]' init_from=<run> hardware=<name>"
+                )
+        tokens = then.get("eval_batch_tokens", now.eval_batch_tokens)
+        if now.precision != "32-true" or settings.evaluation.backend.endswith(("int8", "bf16")):
+            if self.batch_tokens not in (None, tokens):
+                raise UserError(
+                    f"--batch-tokens {self.batch_tokens}: this row was computed in batches of {tokens} tokens, and "
+                    "numbers in 16 and 8 bits depend on that; leave it out"
+                )
+            now.eval_batch_tokens = tokens
+        device = then.get("accelerator", now.accelerator)
+        return (
+            []
+            if device == now.accelerator
+            else [f"computed on {now.accelerator}, the run itself on {device}"]
+        )
 
     def _load(self, settings: Settings, unscored: Mapping[Kind, str]) -> JobData:
         """The rows to score; those of the last run are kept, since runs of one sweep are alike."""

@@ -25,7 +25,7 @@ from juzhen.data.transfer import TransferTask
 from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
 from juzhen.encoders.pooling import BilinearScore, pair_scores, sides
 from juzhen.encoders.sentence_encoder import Backend, SentenceEncoder
-from juzhen.evaluation.ranked_lists import Matcher, ranked_lists
+from juzhen.evaluation.ranked_lists import Matcher, embedding_matcher, ranked_lists
 from juzhen.metrics.ranking import COSINE_TEMPERATURE, RankedLists
 from juzhen.metrics.transfer import Features, combined
 
@@ -176,7 +176,7 @@ class CosinePlan(EvaluationPlan):
         places = range(len(self._union.sets) - len(self.rankings), len(self._union.sets))
         numbers = [self._union.rows(place)["text"] for place in places]
         return [
-            _matcher(
+            embedding_matcher(
                 left[self._places[query][texts[: len(one.queries)]]],
                 right,
                 self._places[document][texts[len(one.queries) :]],
@@ -202,30 +202,6 @@ class CosinePlan(EvaluationPlan):
         embeddings = self._known.copy()
         embeddings[self.pending] = outputs[: len(self.pending)]
         return embeddings
-
-
-def _matcher(
-    queries: Float[np.ndarray, "queries dim"],
-    embeddings: Float[np.ndarray, "sentences dim"],
-    rows: Int[np.ndarray, "documents"],
-) -> Matcher:
-    """The products with the embeddings of the documents, at `rows`; equal texts, which share a row, have equal ones.
-
-    A product of floats depends on where in the matrix it stands, so each row is in it once.
-    """
-    distinct, places = np.unique(rows, return_inverse=True)
-    if len(distinct) == len(rows):
-        documents = embeddings[rows]
-        return lambda some, others: queries[some] @ (documents if others is None else documents[others]).T
-    documents = embeddings[distinct]
-
-    def score(some: np.ndarray, others: np.ndarray | None) -> Float[np.ndarray, "queries documents"]:
-        if others is None:
-            return (queries[some] @ documents.T)[:, places]
-        needed, where = np.unique(places[others], return_inverse=True)
-        return (queries[some] @ documents[needed].T)[:, where]
-
-    return score
 
 
 class Evaluator(ABC):

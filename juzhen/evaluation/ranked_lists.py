@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from juzhen.core.errors import UserError
 from juzhen.data.rankings import RankingSet
@@ -61,3 +61,27 @@ def require_finite(scores: np.ndarray, column: str) -> None:
             f"{column}: the scores are no finite numbers any more: training has left what the precision can hold; "
             "optimizer.lr too high is the usual reason, or optimizer.clip_norm=null"
         )
+
+
+def embedding_matcher(
+    queries: Float[np.ndarray, "queries dim"],
+    embeddings: Float[np.ndarray, "sentences dim"],
+    rows: Int[np.ndarray, "documents"],
+) -> Matcher:
+    """The products with the embeddings of the documents, at `rows`; equal texts, which share a row, have equal ones.
+
+    A product of floats depends on where in the matrix it stands, so each row is in it once.
+    """
+    distinct, places = np.unique(rows, return_inverse=True)
+    if len(distinct) == len(rows):
+        documents = embeddings[rows]
+        return lambda some, others: queries[some] @ (documents if others is None else documents[others]).T
+    documents = embeddings[distinct]
+
+    def score(some: np.ndarray, others: np.ndarray | None) -> Float[np.ndarray, "queries documents"]:
+        if others is None:
+            return (queries[some] @ documents.T)[:, places]
+        needed, where = np.unique(places[others], return_inverse=True)
+        return (queries[some] @ documents[needed].T)[:, where]
+
+    return score

@@ -10,7 +10,7 @@ SPLITS = ("dev", "test")
 
 @dataclass
 class HardwareConfig:
-    """Speed, and not the maths; only the precision makes other numbers."""
+    """Speed, and not the maths; only the precision and compiling make other numbers."""
 
     accelerator: str = option("what computes", among=("cpu", "cuda", "mps"))
     devices: int = option("GPUs, or processes on a CPU, of each node", at_least=1)

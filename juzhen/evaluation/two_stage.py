@@ -112,13 +112,7 @@ def some_queries(ranking: RankingSet, limit: int | None, *, seed: int) -> Rankin
     if limit is None or limit >= len(ranking.queries):
         return ranking
     rows = np.sort(np.random.default_rng(seed).permutation(len(ranking.queries))[:limit])
-    return replace(
-        ranking,
-        queries=[ranking.queries[row] for row in rows],
-        relevant=[ranking.relevant[row] for row in rows],
-        own=None if ranking.own is None else ranking.own[rows],
-        irrelevant=None if ranking.irrelevant is None else [ranking.irrelevant[row] for row in rows],
-    )
+    return ranking.some(rows)
 
 
 def _readable(found: RankedLists, depth: int) -> Int[np.ndarray, "queries"]:

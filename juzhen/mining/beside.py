@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from juzhen.core.opened import require_file
 from juzhen.core.owned import own_folder
 from juzhen.core.whole import remove_file, remove_folder, whole_file
 from juzhen.encoders.bundle import load_encoder, save_encoder
@@ -53,7 +54,7 @@ class MiningBeside:
                     f"the process that mines negatives ended with status {self._process.exitcode}"
                 )
         found: dict[str, dict[str, np.ndarray]] = {}
-        with np.load(self.folder / FOUND) as arrays:
+        with np.load(require_file(self.folder / FOUND)) as arrays:
             for key in arrays.files:
                 name, _, column = key.rpartition("/")
                 found.setdefault(name, {})[column] = arrays[key]

@@ -1,7 +1,6 @@
 """Hard negatives, portion by portion of the queries, so that a mining that was killed goes on where it was."""
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from jaxtyping import Float
 from juzhen.core.columns import as_column, as_numbers
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Examples, Kind
+from juzhen.core.opened import read_json
 from juzhen.core.owned import own_folder
 from juzhen.core.whole import remove_folder, whole_file, write_json, writing_to
 from juzhen.data.leaks.filter import used_sentences
@@ -26,7 +26,7 @@ from juzhen.mining.candidates import EncoderSource, LexicalSource, Source
 from juzhen.mining.filters import Known
 from juzhen.mining.mined import Mined
 from juzhen.mining.options import IDENTITY, OF_MINING, MiningOptions, require_portions
-from juzhen.mining.portion import WRITING, Judge, Miner
+from juzhen.mining.portion import WRITING, Judge, Miner, require_portion
 
 BM25 = "bm25"
 
@@ -114,6 +114,7 @@ def mine(
     """
     folder, options = Path(folder), options or MiningOptions()
     sources, evaluation = as_column(sources, "sources"), as_column(evaluation, "evaluation")
+    ranking = ranking.some([row for row, gains in enumerate(ranking.relevant) if gains])  # others have no row
     _check(ranking, sources, options, calibrate_on)
     cache = cache or EmbeddingCache(folder)
     how: dict[str, Any] = {
@@ -162,6 +163,7 @@ def _mined(miner: Miner, folder: Path, progress: bool | None) -> list[Path]:
             queries = np.arange(start, min(start + PORTION, number))
             path = folder / f"{start // PORTION:06}.parquet"
             if path.exists():
+                require_portion(path, queries, share_of=miner.options.share_of)
                 advance(len(queries) * len(miner.sources))
             else:
                 table = miner.portion(queries, advance)
@@ -258,8 +260,14 @@ def _claim(folder: Path, identity: dict[str, Any]) -> None:
         if not place.exists():
             write_json(place, identity, in_own_folder=True)
     try:
-        there = json.loads(place.read_text(encoding="utf-8"))
+        there = read_json(place)
     except ValueError:
+        there = None
+    except OSError as error:
+        raise UserError(
+            f"{place}: cannot be read ({error.strerror}); delete it, or choose another folder"
+        ) from error
+    if not isinstance(there, dict):
         there = {}
     if differs := [name for name, value in identity.items() if there.get(name) != value]:
         raise UserError(

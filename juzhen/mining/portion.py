@@ -4,12 +4,17 @@ import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from jaxtyping import Bool, Float, Int
 
+from juzhen.core.errors import UserError
+from juzhen.core.opened import require_file
+from juzhen.core.texts import short
 from juzhen.data.rankings import RankingSet
 from juzhen.mining.candidates import Advance, Pool, Source, pooled
 from juzhen.mining.filters import (
@@ -34,6 +39,12 @@ usual limit of 1 MiB passages are written again for each question that finds the
 
 COUNTS = b"juzhen.counts"
 """Key of a portion's metadata: candidates by reason, and what `_known_counts`, `_rule_counts`, `_left` count."""
+
+COLUMNS = (
+    "query", "document", "query_text", "document_text", "source", "rank", "score", "positive_score", "judge_score",
+    "label", "reason", "kept", "chosen", "masked",
+)  # fmt: skip
+"""Of a portion; where rows have negatives of their own, `chosen_for` and `masked_for` besides."""
 
 BY_THRESHOLD = [REASONS.index(one) for one in (Reason.ABOVE_THRESHOLD, Reason.JUDGED)]
 
@@ -238,6 +249,31 @@ class Miner:
             "kept": pa.array(codes == 0),
         }
         return pa.table(columns)
+
+
+def require_portion(path: Path, queries: Int[np.ndarray, "queries"], *, share_of: str) -> None:
+    """Raises UserError for a file that does not hold the candidates of these queries, whole."""
+    try:
+        table = pq.read_table(require_file(path))
+        counts = json.loads((table.schema.metadata or {})[COUNTS])
+        named = {*COLUMNS, *(("chosen_for", "masked_for") if share_of == OWN else ())}
+        if {*table.column_names} != named or not {"reasons", "known", "rules", "left"} <= counts.keys():
+            raise ValueError("other columns, or other counts")
+        if not np.isin(table["query"].to_numpy(), queries).all() or not len(table):
+            raise ValueError("candidates of other queries, or none")
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        pa.ArrowException,
+    ) as error:
+        reason = getattr(error, "strerror", None) or short(" ".join(str(error).split()), 200)
+        raise UserError(
+            f"{path}: no portion of this mining ({reason}); delete it and type the same again: it is mined anew"
+        ) from error
 
 
 def _known_counts(labels: np.ndarray, before: np.ndarray, after: np.ndarray) -> list[int]:

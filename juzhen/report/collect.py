@@ -1,11 +1,11 @@
 """Every result below a folder; and results alone as a small folder, to publish or archive."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from juzhen.core.errors import UserError
+from juzhen.core.opened import read_json
 from juzhen.core.owned import not_ours
 from juzhen.core.result import RESULT_FILE, Result
 from juzhen.core.whole import KEPT_ASIDE, write_json, writing_to
@@ -70,7 +70,7 @@ def export(folder: Path, target: Path, *, report: Callable[[str], None]) -> int:
     for place in places.values():
         _require_archive(place)
     for path, place in places.items():
-        result = without_parents(json.loads(path.read_text(encoding="utf-8")))
+        result = without_parents(read_json(path))
         with writing_to(target, "; choose another folder"):
             place.parent.mkdir(parents=True, exist_ok=True)
             write_json(place, result, indent=None, in_own_folder=True)

@@ -1,6 +1,5 @@
 """Learning curves of runs, from the tables that training leaves in metrics/."""
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -9,6 +8,7 @@ from pathlib import Path
 from juzhen.core.csv_rows import csv_rows
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.numerals import as_number
+from juzhen.core.opened import read_json
 from juzhen.core.result import RESULT_FILE
 from juzhen.core.texts import short
 
@@ -75,7 +75,7 @@ def _read_table(path: Path, by_step: dict[str, dict[int, float]]) -> None:
 def _told(folder: Path) -> tuple[str, dict[str, int]]:
     """A run's own name with its seed, and batches of each set; the folder's name where there is no result yet."""
     try:
-        result = json.loads((folder / RESULT_FILE).read_text(encoding="utf-8"))
+        result = read_json(folder / RESULT_FILE)
         sets = result.get("training", {}).get("sets", {})
         batches = {name: its["batches"] for name, its in sets.items()}
         return f"{result['name']}, seed {result['seed']}", batches

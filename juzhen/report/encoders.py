@@ -1,12 +1,12 @@
 """Encoders that a job may start from: what is known of each, and which one suits a use."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from juzhen.core.csv_rows import csv_rows
+from juzhen.core.opened import read_json
 from juzhen.core.places import ROOT
 
 TABLE = Path(__file__).parent / "published" / "encoders" / "encoders.csv"
@@ -95,9 +95,7 @@ def _speeds(bench: Path) -> dict[str, float]:
     if not bench.is_file():
         return {}
     return {
-        row["model"]: row["sentences_per_second"]
-        for row in json.loads(bench.read_text(encoding="utf-8"))["rows"]
-        if row["side"] == OURS
+        row["model"]: row["sentences_per_second"] for row in read_json(bench)["rows"] if row["side"] == OURS
     }
 
 

@@ -13,6 +13,7 @@ from juzhen.core.named import (
     name_of,
     without_paths,
 )
+from juzhen.core.reading import as_read
 from juzhen.core.result import Result
 
 NOT_PART_OF_THE_ROW = {
@@ -49,12 +50,13 @@ class Identity:
 
 def identify(result: Result, *, before_training: bool) -> Identity:
     """The identity of a result, or of the weights it started from."""
-    config = result.config
+    learnt = bool(result.trained_on) and not before_training
+    config = as_read(result.config if learnt else {**result.config, "dataset": {}})
     left_out = set(NOT_PART_OF_THE_ROW)
     if name_of(config["model"]) in LEXICAL:
         trained_on = "lexical"
         left_out.update(TRAINING_ONLY, WEIGHTS_ONLY)
-    elif before_training or not result.trained_on:
+    elif not learnt:
         trained_on = ""
         left_out.update(TRAINING_ONLY)
     else:
@@ -77,20 +79,22 @@ def identify(result: Result, *, before_training: bool) -> Identity:
         # A dataset's own view or limit decides too, but only of the sets that this stage has seen.
         seen = [name for stage in result.trained_on for name in stage.split("+")]
         settings["dataset"] = {name: _rows_of(config["dataset"].get(name) or {}) for name in seen}
-        settings["loss"] = _losses_in_use(settings["loss"], settings["dataset"])
+        settings["loss"] = _losses_in_use(settings.get("loss") or {}, settings["dataset"])
         settings |= without_paths(_own_numbers(config["schedule"], result.stage, seen))
         settings |= {"callbacks": deciding_callbacks(config.get("callbacks") or {})}
     return Identity(trained_on, tuple(sorted(_flatten(settings).items())), backbone)
 
 
 def _arithmetic(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What numbers are computed in: the same weights and rows give others in bf16, or in 8 bits.
+    """What numbers are computed in: the same weights and rows give others in bf16, or in 8 bits, by compiled layers,
+    which draw another dropout.
 
     A result from before there was a choice of back ends was encoded by torch.
     """
     hardware, evaluation = config.get("hardware") or {}, config.get("evaluation") or {}
     found = {"evaluation.backend": evaluation.get("backend", "torch")}
-    return found | ({"hardware.precision": hardware["precision"]} if "precision" in hardware else {})
+    found |= {"hardware.precision": hardware["precision"]} if "precision" in hardware else {}
+    return found | ({"hardware.compile": True} if hardware.get("compile") else {})
 
 
 def _losses_in_use(

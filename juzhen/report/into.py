@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from juzhen.core.errors import UserError
+from juzhen.core.opened import read_text
 from juzhen.core.whole import write_text
 from juzhen.report.build import Report
 from juzhen.report.matrix import BELOW, LEAKY, Matrix
@@ -96,7 +97,7 @@ def fill_pages(pages: Sequence[Path], report: Report, *, tell: Callable[[str], N
     """Replaces what stands between the markers of each page; a page without markers stays as it is, and is named."""
     for page in pages:
         try:
-            before = page.read_text(encoding="utf-8")
+            before = read_text(page)
         except OSError as error:
             raise UserError(f"--into {page}: cannot be read ({error.strerror})") from error
         except UnicodeDecodeError as error:

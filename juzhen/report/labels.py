@@ -119,6 +119,8 @@ def _in_words(key: str, value: str | None, *, is_loss: bool) -> str:
         return "other templates"
     if key.endswith(".name"):
         return value or ("by_kind" if is_loss else "by its kind")
+    if key == "hardware.compile":
+        return "compiled" if value == "True" else "not compiled"
     if value in ("True", "False"):
         return word if value == "True" else f"no {word}"
     if value is None or value == ABSENT:

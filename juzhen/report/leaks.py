@@ -1,6 +1,5 @@
 """Leaks of the cells of a matrix: what one is, what an audit says, and what a run counted on the rows it trained on."""
 
-import json
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from juzhen.core.errors import UserError
+from juzhen.core.opened import read_json
 from juzhen.core.result import WITHOUT_LEAKS, Result
 from juzhen.core.shape import Object, Table, require_shape
 from juzhen.core.texts import short
@@ -89,7 +89,7 @@ class Audit:
     def read(cls, path: Path) -> "Audit":
         """Raises UserError when the file is missing or no audit of pairs."""
         try:
-            report = json.loads(path.read_text(encoding="utf-8"))
+            report = read_json(path)
             require_shape(report, AUDIT, "it")
             if report["format_version"] != FORMAT_VERSION:
                 raise ValueError(f"format {report['format_version']}, this version reads {FORMAT_VERSION}")

@@ -8,6 +8,7 @@ from functools import partial
 from juzhen.core.errors import UserError
 from juzhen.core.measures import is_beside
 from juzhen.core.named import name_of
+from juzhen.core.reading import as_read
 from juzhen.core.result import WITHOUT_LEAKS, Result, Score
 from juzhen.report.identity import Identity, identify, row_name
 from juzhen.report.labels import label_rows
@@ -135,7 +136,7 @@ def build_matrix(results: Sequence[Result], *, metric: str, split: str | None = 
     if metric not in known:
         raise UserError(f"metric={metric}: the results hold {', '.join(known) or 'no score at all'}")
     labels = label_rows(list(found), [", ".join(row.names) for row in rows])
-    for row, label in zip(rows, labels, strict=True):
+    for row, label in zip(rows, _with_devices(labels, rows), strict=True):
         row.label, row.cells = label, _cells(list(row.scores.values()), metric)
     chosen = partial(_columns, list(rows), metric=metric)  # in the order of the results, which settles ties
     rows.sort(key=_row_order)
@@ -174,8 +175,9 @@ def _gather(results: Sequence[Result]) -> dict[Identity, Row]:
 def _setup(result: Result, identity: Identity) -> str:
     if identity.trained_on == "lexical":
         return LEXICAL[name_of(result.config["model"])]
-    backbone = str(result.config["backbone"]["path"])
-    return f"{backbone}, {name_of(result.config['loss'])}" if identity.trained_on else backbone
+    config = as_read(result.config)
+    start = str(config["backbone"]["path"] if "backbone" in config else config["init_from"])
+    return f"{start}, {name_of(config['loss'])}" if identity.trained_on and "loss" in config else start
 
 
 def _cells(seeds: Sequence[Mapping[str, Score]], metric: str) -> dict[str, Cell]:
@@ -195,6 +197,28 @@ def _cells(seeds: Sequence[Mapping[str, Score]], metric: str) -> dict[str, Cell]
             num_seeds=len(values),
         )
     return cells
+
+
+def _with_devices(labels: Sequence[str], rows: Sequence[Row]) -> list[str]:
+    """The labels, each with what its row was computed on where that is not one device for all that have an encoder.
+
+    Seeds on several devices are one row, which says so.
+    """
+    computed: list[set[str]] = []
+    for row in rows:
+        of_row = [one for results in row.results.values() for one in results]
+        hardware = [one.config.get("hardware") for one in of_row]
+        hardware += [fill.get("hardware") for one in of_row for fill in one.filled]
+        is_lexical = row.trained_on == "lexical"
+        computed.append(
+            {one["accelerator"] for one in hardware if one and "accelerator" in one and not is_lexical}
+        )
+    if len(set().union(*computed)) < 2:
+        return list(labels)
+    return [
+        f"{label}, on {' and '.join(sorted(devices))}" if devices else label
+        for label, devices in zip(labels, computed, strict=True)
+    ]
 
 
 def _columns(rows: Sequence[Row], split: str | None, *, metric: str) -> list[str]:

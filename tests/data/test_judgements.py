@@ -7,9 +7,12 @@ import pytest
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
+from juzhen.data.loading import cut, sampled
 from juzhen.data.retrieval import as_ranking
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, HubConfig, LayoutConfig
+from juzhen.evaluation.ranked_lists import ranked_lists
+from juzhen.metrics.ranking import order_numbers
 
 COLUMNS = {
     "query": "query-id",
@@ -101,19 +104,16 @@ def test_parquet_with_numbers_for_ids_gives_the_same_rows(tmp_path):
             {"judgements": [*JUDGED, ("q3", "d2", "0")]},
             r"dev\.tsv:6: nothing answers the query q3 with a gain above 0",
         ),
-        ({"judgements": [("q1", "d9", "1")]}, r"dev\.tsv:2: there is no document with the id d9"),
+        ({"judgements": [("q1", "d9", "1")]}, r"dev\.tsv: no judgement names a document that is there"),
         ({"judgements": [("q9", "d1", "1")]}, r"dev\.tsv:2: there is no query with the id q9"),
-        (
-            {"judgements": [*JUDGED, ("q1", "d1", "1")]},
-            r"dev\.tsv:6: query and document are those of line 2 too",
-        ),
         ({"judgements": [("q1", "d1", "good")]}, r"dev\.tsv:2: the gain is 'good', not a finite number"),
         ({"judgements": [("7", "7", "1")]}, r"dev\.tsv:2: the query 7 is the document itself"),
         ({"judgements": []}, r"dev\.tsv: no rows are left"),
         ({"corpus": []}, r"corpus\.jsonl: the file is empty"),
         ({"corpus": [*CORPUS, CORPUS[0]]}, r"corpus\.jsonl:5: the id d1 is that of line 1 too"),
         ({"corpus": [*CORPUS, {"text": "x"}]}, r"corpus\.jsonl:5: the id is missing"),
-        ({"corpus": [*CORPUS, {"_id": "d5", "text": " "}]}, r"corpus\.jsonl:5: text is empty"),
+        ({"corpus": [*CORPUS, {"_id": "d5", "text": None}]}, r"corpus\.jsonl:5: text is missing"),
+        ({"queries": [*QUERIES, {"_id": "q4", "text": " "}]}, r"queries\.jsonl:4: text is empty"),
         ({"queries": [*QUERIES, QUERIES[2]]}, r"queries\.jsonl:4: the id q3 is that of line 3 too"),
     ],
 )
@@ -124,12 +124,83 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path, changed, message):
 
 
 def test_faulty_rows_are_left_out_and_counted_where_they_may_be(tmp_path):
-    rows = [*JUDGED, ("q3", "d2", "0"), ("q1", "d9", "1")]
+    rows = [*JUDGED, ("q3", "d2", "0"), ("q9", "d1", "1")]
     found = read(written(tmp_path, judgements=rows), on_bad_row="drop")
     assert (len(found), found.num_dropped) == (4, 2)
     found = read(written(tmp_path, corpus=[*CORPUS, CORPUS[0]]), on_bad_row="drop")
     assert (len(found), found.num_dropped) == (4, 1)
     assert as_ranking(found).relevant == as_ranking(read(written(tmp_path))).relevant
+
+
+def test_official_sets_are_read_as_they_are_and_what_is_left_out_is_counted(tmp_path):
+    """An empty document, answers that are not there, judgements that stand twice: trec_eval takes them all."""
+    corpus = [*CORPUS, {"_id": "d5", "title": "", "text": ""}]
+    rows = [
+        *JUDGED,
+        ("q1", "d9", "1"),
+        ("q1", "d5", "2"),
+        ("q1", "d1", "2"),
+        ("q1", "d2", "1"),
+        ("q3", "d9", "1"),
+    ]
+    with pytest.warns(UserWarning, match="dev.tsv: left out are") as told:
+        found = read(written(tmp_path, corpus=corpus, judgements=rows))
+    said = str(told[0].message)
+    assert len(told) == 1
+    for words in ("documents without text: 1", "not there (answers among them count as not found): 3"):
+        assert words in said
+    assert "stand twice (the first counts): 2; of these with another gain: 1" in said
+    ranking = as_ranking(found)
+    assert len(ranking.corpus) == len(CORPUS)
+    gains = dict(zip(ranking.queries, ranking.judged, strict=True))
+    assert {query: sorted(one.values()) for query, one in gains.items()} == {
+        "挂失": [1.0, 2.0, 2.0], "额度": [1.0], "别的一问": [1.0],
+    }  # fmt: skip
+    assert found.fingerprint != read(written(tmp_path)).fingerprint
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_some_queries_of_a_set_keep_what_is_unreachable(tmp_path, limit):
+    rows = [*JUDGED, ("q1", "d9", "1"), ("q3", "d9", "1")]
+    found = read(written(tmp_path, judgements=rows))
+    gains = dict(zip(as_ranking(found).queries, as_ranking(found).judged, strict=True))
+    for some in (sampled(found, limit), cut(found, limit, seed=3)):
+        ranking = as_ranking(some)
+        assert len(ranking.queries) == limit
+        for query, judged in zip(ranking.queries, ranking.judged, strict=True):
+            assert sorted(judged.values()) == sorted(gains[query].values())
+
+
+def test_unreachable_answers_are_measured_as_trec_eval_does(tmp_path):
+    """Four queries that find their answer first; one of them has a second answer, and a fifth has one, nowhere."""
+    corpus = [{"_id": f"d{n}", "text": f"第{n}篇"} for n in range(4)]
+    queries = [{"_id": f"q{n}", "text": f"第{n}问"} for n in range(5)]
+    rows = [(f"q{n}", f"d{n}", "1") for n in range(4)] + [("q0", "x", "1"), ("q4", "y", "1")]
+    ranking = as_ranking(read(written(tmp_path, corpus=corpus, queries=queries, judgements=rows)))
+    lists = ranked_lists(ranking, lambda some, _: np.eye(5, 4)[some], depth=4)
+    found = order_numbers(lists, ranking.judged, ["ndcg_at_10", "recall_at_10"])
+    ndcg = (1 / (1 + 1 / np.log2(3)) + 3) / 5
+    assert found["ndcg_at_10"][0].mean() == pytest.approx(ndcg)
+    assert found["recall_at_10"][0].mean() == pytest.approx(3.5 / 5)
+
+
+def test_own_documents_are_known_by_their_id_alone(tmp_path):
+    """ArguAna: documents have titles, which the same text as a query has not."""
+    corpus = [{"_id": f"d{n}", "title": "题", "text": f"第{n}篇"} for n in range(3)]
+    queries = [{"_id": f"d{n}", "text": f"第{n}篇"} for n in range(2)]
+    rows = [("d0", "d1", "1"), ("d1", "d2", "1")]
+    ranking = as_ranking(read(written(tmp_path, corpus=corpus, queries=queries, judgements=rows)))
+    assert ranking.queries == ["第0篇", "第1篇"], "a query is read as it stands"
+    assert [ranking.corpus[one] for one in ranking.own] == ["题 第0篇", "题 第1篇"]
+
+
+def test_ids_of_two_files_that_count_for_themselves_say_nothing(tmp_path):
+    corpus = [{"_id": str(n), "text": f"第{n}篇"} for n in range(3)]
+    queries = [{"_id": str(n), "text": f"第{n}问"} for n in range(3)]
+    rows = [("0", "0", "1"), ("1", "2", "1")]
+    ranking = as_ranking(read(written(tmp_path, corpus=corpus, queries=queries, judgements=rows)))
+    assert ranking.own.tolist() == [-1, -1]
+    assert ranking.relevant == [{0: 1.0}, {2: 1.0}]
 
 
 def test_other_texts_are_other_data(tmp_path):
@@ -189,3 +260,29 @@ def test_the_hub_has_queries_and_corpus_as_subsets(tmp_path, monkeypatch):
     plain = read(folder)
     assert found.sentences == plain.sentences
     assert np.array_equal(found.targets, plain.targets)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (
+            {"corpus": [*CORPUS, {"_id": ["d5"], "text": "x"}]},
+            r"corpus\.jsonl:5: the id is \['d5'\], expected a text",
+        ),
+        ({"corpus": [*CORPUS, {"_id": {"a": 1}, "text": "x"}]}, r"corpus\.jsonl:5: the id is \{'a': 1\}"),
+        ({"queries": [*QUERIES, {"_id": True, "text": "x"}]}, r"queries\.jsonl:4: the id is True"),
+        ({"queries": [*QUERIES, {"_id": 1.5, "text": "x"}]}, r"queries\.jsonl:4: the id is 1\.5"),
+        (
+            {"corpus": [*CORPUS, {"_id": "d5", "title": ["a"], "text": "x"}]},
+            r"corpus\.jsonl:5: the title is \['a'\]",
+        ),
+        (
+            {"corpus": [*CORPUS, {"_id": "d5", "title": 7, "text": "x"}]},
+            r"corpus\.jsonl:5: the title is 7, not a text",
+        ),
+    ],
+)
+def test_ids_and_titles_are_texts(tmp_path, changed, message):
+    with pytest.raises(UserError, match=message):
+        read(written(tmp_path, **changed))
+    assert read(tmp_path, on_bad_row="drop").num_dropped == 1

@@ -6,13 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from juzhen.core.examples import (
-    NUM_CANDIDATES,
     Comparisons,
     Examples,
     Kind,
     SentenceUnion,
-    neighbours_in_batches,
 )
+from juzhen.core.neighbours import NUM_CANDIDATES, neighbours_in_batches
 
 
 @given(st.integers(0, 150))

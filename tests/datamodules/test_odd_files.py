@@ -11,6 +11,7 @@ from pyarrow import parquet
 from test_source import BY_NAME, ROWS, as_json, as_tsv, dataset, load, written
 
 from juzhen.core.errors import UserError
+from juzhen.data import readers
 from juzhen.data.readers import decompressed, read_table
 from juzhen.data.source import load_examples
 from juzhen.data.spec import LayoutConfig
@@ -150,7 +151,7 @@ def test_a_lone_cr_outside_of_quotes_is_not_called_a_quote(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("x" * 300 + ".tsv", "cannot be a file"), ("a\0b.tsv", "there is no file"), ("", "names no such file")],
+    [("x" * 300 + ".tsv", "cannot be read"), ("a\0b.tsv", "there is no file"), ("", "names no such file")],
 )
 def test_a_name_that_no_file_can_have(tmp_path, name, message):
     with pytest.raises(UserError, match=message):
@@ -159,7 +160,7 @@ def test_a_name_that_no_file_can_have(tmp_path, name, message):
 
 def test_a_pipe_is_no_file_that_is_waited_for(tmp_path):
     os.mkfifo(tmp_path / "train.tsv")
-    with pytest.raises(UserError, match="there is no file"):
+    with pytest.raises(UserError, match=r"train\.tsv: cannot be read: a named pipe"):
         load(dataset("train.tsv"), tmp_path)
 
 
@@ -169,3 +170,22 @@ def test_an_evaluation_split_is_looked_at_alike(tmp_path):
     config.layouts["tsv"].files["dev"] = "dev.tsv"
     with pytest.raises(UserError, match="UTF-16"):
         load_examples(config, "dev", source="local", data_dir=tmp_path, on_bad_row="error")
+
+
+@pytest.mark.parametrize("suffix", ["tsv", "jsonl"])
+def test_a_line_without_end_is_named(tmp_path, suffix, monkeypatch):
+    monkeypatch.setattr(readers, "LONGEST_LINE", 1000)
+    path = tmp_path / f"dev.{suffix}"
+    short, long = ("a\tb", "x" * 2000) if suffix == "tsv" else ('{"a": 1}', json.dumps({"a": "x" * 2000}))
+    path.write_text(f"{short}\n{long}\n")
+    with pytest.raises(
+        UserError, match=rf"dev\.{suffix}:2: the line has 2,\d+ characters; expected 1,000 at most"
+    ):
+        readers.read_table(path, header=False, quoted=False)
+
+
+def test_blanks_around_the_name_of_a_column_are_not_part_of_it(tmp_path):
+    (tmp_path / "dev.jsonl").write_text('{" a ": 1}\n')
+    (tmp_path / "dev.csv").write_text(' a ,"b"\n1,2\n')
+    assert readers.read_table(tmp_path / "dev.jsonl", header=True, quoted=False).names == ["a"]
+    assert readers.read_table(tmp_path / "dev.csv", header=True, quoted=True).names == ["a", "b"]

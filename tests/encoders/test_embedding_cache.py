@@ -222,3 +222,18 @@ def test_two_processes_at_once_and_a_third_that_reads(bert_folder, encoder, cach
     assert encoded == 0
     np.testing.assert_allclose(embeddings, embed(encoder, None)[0], rtol=1e-4, atol=1e-5)
     assert not list(cache.folder.rglob("*.part"))
+
+
+def test_vectors_that_cannot_be_kept_are_kept_for_this_process(encoder, tmp_path):
+    """A distillation reads its teacher's vectors back: a cache that is a file must not end it."""
+
+    from juzhen.encoders.kept_vectors import KeptVectors
+
+    texts = ["今天天气很好", "我们"]
+    file = tmp_path / "file"
+    file.write_text("")
+    kept = KeptVectors(encoder, EmbeddingCache(file), precision="32-true")
+    with pytest.warns(UserWarning, match="cannot be kept here"):
+        kept.fill(texts, progress=False)
+    found = pickle.loads(pickle.dumps(kept.find(texts, np.arange(2))))
+    np.testing.assert_allclose(found[np.arange(2)], encoder.encode(texts), atol=2e-3)

@@ -8,7 +8,7 @@ from jobs import tiny_encoder
 from juzhen.core.errors import UserError
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.pooling import BilinearScore
-from juzhen.encoders.search import ApproximateIndex
+from juzhen.encoders.search import ApproximateIndex, exact_search
 
 CORPUS = ["怎么还花呗", "今天天气很好", "花呗如何还款", "明天下雨吗", "python怎么学", "今天天气很好"]
 QUERIES = ["怎样还花呗", "今天是个好天气"]
@@ -107,3 +107,25 @@ def test_what_cannot_be_searched_is_refused_in_a_line(encoder, reader):
     ):
         with pytest.raises(UserError, match=told):
             work()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_vectors_that_are_no_numbers_are_refused_by_their_row(bad):
+    vectors = np.eye(4, dtype=np.float32)
+    spoilt = vectors.copy()
+    spoilt[2, 1] = bad
+    with pytest.raises(UserError, match="documents: row 2 holds NaN or infinity"):
+        exact_search(vectors, spoilt, 2)
+    with pytest.raises(UserError, match="queries: row 2"):
+        exact_search(spoilt, vectors, 2)
+    with pytest.raises(UserError, match="documents: row 2"):
+        ApproximateIndex(spoilt, "flat")
+    with pytest.raises(UserError, match="queries: row 2"):
+        ApproximateIndex(vectors, "flat").search(spoilt, 2)
+
+
+def test_an_index_that_there_is_not_is_refused():
+    with pytest.raises(
+        UserError, match="index=annoy: there is no such index; known: flat, hnsw, ivf_pq, or exact"
+    ):
+        ApproximateIndex(np.eye(4, dtype=np.float32), "annoy")

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import juzhen.encoders.token_table as token_cache
 from juzhen.core.owned import MARKER
-from juzhen.encoders.token_table import CachedTokenizer, MappedTable, limit_size, read_table, tokenizer_digest
+from juzhen.encoders.special_tokens import tokenizer_digest
+from juzhen.encoders.token_table import CachedTokenizer, MappedTable, limit_size, read_table
 
 TEXTS = ["今天天气很好", "我", "你好吗，我的朋友", "abc", "今天天气很好吗"]
 
@@ -232,3 +233,20 @@ def test_the_tables_used_longest_ago_go_first(encoder, tmp_path, monkeypatch):
     assert files(tmp_path) == [first], "the table of the hour is never removed"
     assert read_table(first) == encoder.tokenize(TEXTS)
     assert second not in files(tmp_path)
+
+
+@pytest.mark.parametrize("wrong", ["half of the texts", "a token beyond the vocabulary", "a token below 0"])
+def test_a_table_of_other_texts_or_tokens_is_made_anew_and_said(encoder, tmp_path, monkeypatch, wrong):
+    cached, calls = counting(encoder, tmp_path, monkeypatch)
+    right = encoder.tokenize(TEXTS)
+    cached(TEXTS)
+    (file,) = files(tmp_path)
+    lists = right.tolist()[:3] if wrong.startswith("half") else right.tolist()
+    lists[0][0] = {"a token beyond the vocabulary": 10**6, "a token below 0": -1}.get(wrong, lists[0][0])
+    file.unlink()
+    with file.open("wb") as stream:
+        token_cache.write_table(stream, token_cache.TokenTable.of(lists), key=file.stem)
+    with pytest.warns(UserWarning, match="tokenised again"):
+        assert cached(TEXTS) == right
+    assert read_table(file) == right, "the file is mended"
+    assert calls == [5, 5]

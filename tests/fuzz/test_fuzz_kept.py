@@ -3,6 +3,7 @@
 import io
 import os
 import warnings
+from contextlib import suppress
 from types import SimpleNamespace
 
 import numpy as np
@@ -27,7 +28,7 @@ from callbacks.snapshots import (
 from juzhen.core import network
 from juzhen.core.result import Score
 from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
-from juzhen.encoders.token_table import _is_whole, read_table, write_table
+from juzhen.encoders.token_table import BROKEN, read_table, write_table
 from juzhen.report.into import fill_pages
 from launch.stage_store import RECORD, StageEntry
 from sweeps.backends.interface import Ended
@@ -115,7 +116,7 @@ def test_caches(folder, size):
         path = folder / "key.arrow"
         path.unlink(missing_ok=True)  # what is mapped may not shrink
         path.write_bytes(raw)
-        if _is_whole(path):
+        with suppress(*BROKEN):
             read_table(path)
         segment.write_bytes(spoilt_rows)
         with warnings.catch_warnings():

@@ -1,6 +1,7 @@
 """A whole mining: files, kill and resume, calibration, the verb, and that a job learns from the set."""
 
 import json
+import os
 import re
 import shlex
 from dataclasses import replace
@@ -334,3 +335,53 @@ def test_candidates_are_those_of_sentence_transformers(project_root, tmp_path):
         if sorted(ours[pair]) != sorted(expected[pair])
     }
     assert not differs  # of equal scores either may be first
+
+
+def test_what_is_no_portion_of_this_mining_is_refused_by_its_name(ranking, encoder, tmp_path):
+    folder = tmp_path / "portions"
+    (path,) = juzhen.mine(ranking, [encoder], FEW, folder=folder).portions
+    table, raw = pq.read_table(path), path.read_bytes()
+    other = table.set_column(0, "query", [[10**6] * len(table)]).cast(table.schema)
+    for spoil in (
+        lambda: path.write_bytes(raw[: len(raw) // 2]),
+        lambda: path.write_bytes(b""),
+        lambda: pq.write_table(table.drop_columns(["reason"]), path),
+        lambda: pq.write_table(table.slice(0, 0), path),
+        lambda: pq.write_table(table.replace_schema_metadata({}), path),
+        lambda: pq.write_table(other, path),
+        lambda: path.unlink() or os.mkfifo(path),
+        lambda: path.unlink() or path.mkdir(),
+    ):
+        spoil()
+        with pytest.raises(UserError, match=r"000000\.parquet: no portion of this mining .*delete it"):
+            juzhen.mine(ranking, [encoder], FEW, folder=folder)
+    path.rmdir()
+    assert juzhen.mine(ranking, [encoder], FEW, folder=folder).portions[0].read_bytes() == raw
+
+
+@pytest.mark.parametrize("content", ["[]", "[" * 100_000, "3", "{", None])
+def test_an_identity_that_says_nothing_is_refused(ranking, encoder, tmp_path, content):
+    folder = tmp_path / "portions"
+    juzhen.mine(ranking, [encoder], FEW, folder=folder)
+    place = folder / "mining.json"
+    place.unlink()
+    place.mkdir() if content is None else place.write_text(content)
+    with pytest.raises(
+        UserError, match=r"mining\.json: cannot be read|holds portions of a mining with other"
+    ):
+        juzhen.mine(ranking, [encoder], FEW, folder=folder)
+
+
+def test_queries_whose_answers_are_not_there_are_not_mined(ranking, encoder, tmp_path):
+    more = replace(
+        ranking,
+        queries=[*ranking.queries, "没有答案的一问"],
+        relevant=[*ranking.relevant, {}],
+        own=np.append(ranking.own, -1),
+        irrelevant=[*ranking.irrelevant, np.empty(0, dtype=np.int64)],
+        unreachable=[*[()] * len(ranking.queries), (1.0,)],
+    )
+    mined = [
+        juzhen.mine(one, [encoder], FEW, folder=tmp_path / str(len(one.queries))) for one in (ranking, more)
+    ]
+    assert list(mined[0].rows()) == list(mined[1].rows())

@@ -234,12 +234,13 @@ def test_a_backbone_is_told_by_its_name_and_its_own_numbers_go_without_saying(ma
     )
 
 
-def test_hardware_and_folders_make_no_rows(make_result):
+def test_hardware_and_folders_make_no_rows_and_several_devices_are_told(make_result):
     results = [
         make_result(["a"], SCORES, seed=1, hardware={"accelerator": "cpu"}, evaluation={"splits": ["dev"]}),
         make_result(["a"], SCORES, seed=2, hardware={"accelerator": "cuda"}, output_dir="elsewhere"),
     ]
-    assert labels(results) == ["a"]
+    assert labels(results) == ["a, on cpu and cuda"]
+    assert labels(results[1:]) == ["a"], "where all are of one device, nobody is told"
 
 
 def test_precision_and_back_end_make_rows_that_say_so(make_result):
@@ -251,10 +252,12 @@ def test_precision_and_back_end_make_rows_that_say_so(make_result):
     ]
     matrix = matrix_of(*results)
     assert {row.label: row.cells["dev/bq"].mean for row in matrix.rows} == {
-        "untrained": 0.1,
-        "a, float32": pytest.approx(0.55),
-        "a, bf16": 0.4,
+        "untrained, on cpu": 0.1,
+        "a, float32, on cpu and cuda": pytest.approx(0.55),
+        "a, bf16, on cpu": 0.4,
     }
+    compiled = make_result(["a"], SCORES, hardware={**full, "compile": True})
+    assert {*labels([results[0], compiled])} == {"a, compiled", "a, not compiled"}
     assert labels(results[1:2]) == ["untrained", "a"], "where all rows have one precision, nobody is told"
     encoded = [make_result(["a"], SCORES, evaluation={"backend": name}) for name in ("torch", "onnx_int8")]
     assert labels([*encoded, make_result(["a"], SCORES, evaluation={"splits": ["dev"]})]) == [

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from omegaconf import OmegaConf
-
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.configured import described_sets, read_description
@@ -60,7 +58,7 @@ class ConfiguredSets:
         return list(found.values())
 
     def _of_rows(self) -> list[str]:
-        return [key for key, path in self.files.items() if OmegaConf.load(path).kind != Kind.SENTENCE]
+        return [key for key, path in self.files.items() if read_description(path).kind != Kind.SENTENCE]
 
     def load(self, key: str, split: str) -> Examples | None:
         """One split, faulty rows left out and counted; None, noted in `absent`, where there is no file."""

@@ -1,0 +1,129 @@
+"""Input files are opened here and nowhere else: what is no regular file is refused at once, and nobody waits for it.
+
+To open a named pipe waits for whoever writes into it, a device may never end, and a file of some lines may spell out
+more than fits in the memory. Libraries that open files themselves get a path that `require_file` has seen.
+"""
+
+import errno
+import json
+import os
+import stat
+from io import BufferedReader
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from juzhen.core.errors import UserError
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig, ListConfig
+
+MOST_NODES = 100_000
+"""Values that a YAML file may spell out with its aliases: nine lines of them can say 10^9."""
+
+SORTS = {
+    stat.S_ISFIFO: "a named pipe",
+    stat.S_ISCHR: "a device",
+    stat.S_ISBLK: "a device",
+    stat.S_ISSOCK: "a socket",
+}
+
+
+def require_file(path: str | Path) -> Path:
+    """The path of a regular file. Raises OSError, with the path, for all else, and FileNotFoundError for nothing."""
+    _require_regular(os.stat(path).st_mode, path)
+    return Path(path)
+
+
+def open_input(path: str | Path) -> BufferedReader:
+    """A regular file, to be read. Errors: as `require_file`."""
+    require_file(path)
+    # Without waiting, should a pipe have come in its place since.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        _require_regular(os.fstat(descriptor).st_mode, path)
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """The content of a regular file. Errors: as `require_file`."""
+    with open_input(path) as file:
+        return file.read()
+
+
+def read_text(path: str | Path, encoding: str = "utf-8") -> str:
+    """The same as text, with line feeds for all ends of lines. Raises UnicodeDecodeError, a ValueError, too."""
+    text = read_bytes(path).decode(encoding)
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def read_json(path: str | Path) -> Any:
+    """The content of a JSON file. Raises OSError as `require_file`, and ValueError for what is no JSON."""
+    try:
+        return json.loads(read_text(path))
+    except RecursionError:
+        raise ValueError("brackets in brackets, hundreds deep") from None
+
+
+def read_yaml(path: str | Path) -> "DictConfig | ListConfig":
+    """The content of a YAML file. Raises UserError, with the path, where it cannot be read."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
+
+    try:
+        _require_few_nodes(read_text(path))
+        created = OmegaConf.load(path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+    except RecursionError as error:
+        raise UserError(f"{path}: no YAML that can be read (brackets in brackets, hundreds deep)") from error
+    except (ValueError, YAMLError, OmegaConfBaseException) as error:
+        raise UserError(f"{path}: no YAML that can be read: {' '.join(str(error).split())[:300]}") from error
+    return created
+
+
+def require_yaml(path: str | Path) -> None:
+    """Raises UserError for a file that cannot be read without harm; whether it is YAML, its reader says."""
+    from yaml import YAMLError
+
+    try:
+        _require_few_nodes(read_text(path))
+    except (UnicodeDecodeError, YAMLError, RecursionError):
+        return
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        raise UserError(f"{path}: {error}") from error
+
+
+def _require_few_nodes(text: str) -> None:
+    """Raises ValueError for a text whose aliases spell out more than MOST_NODES values."""
+    if "*" not in text or "&" not in text:
+        return
+    import yaml
+
+    sizes: dict[int, int] = {}
+
+    def size(node: Any) -> int:
+        if id(node) not in sizes:
+            sizes[id(node)] = MOST_NODES + 1  # of one that holds itself
+            parts = node.value if isinstance(node, yaml.CollectionNode) else []
+            parts = [one for pair in parts for one in pair] if isinstance(node, yaml.MappingNode) else parts
+            sizes[id(node)] = 1 + sum(map(size, parts))
+        return sizes[id(node)]
+
+    if size(yaml.compose(text, Loader=yaml.SafeLoader)) > MOST_NODES:
+        raise ValueError(
+            f"its aliases spell out more than {MOST_NODES:,} values, or a value that holds itself"
+        )
+
+
+def _require_regular(mode: int, path: str | Path) -> None:
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "a folder, where a file is expected", str(path))
+    if not stat.S_ISREG(mode):
+        sort = next((name for holds, name in SORTS.items() if holds(mode)), "something else")
+        raise OSError(errno.EINVAL, f"{sort}, where a file is expected", str(path))

@@ -1,0 +1,82 @@
+"""A key that a job does not read is refused where it is typed, and is no part of the run's key and row."""
+
+import shlex
+
+import pytest
+from forks import ROOT
+from jobs import key_of
+
+from juzhen.core.errors import UserError
+from launch import check_command_line
+
+START = "init_from=juzhen/builtin/encoder"
+ON_DEMO = "'dataset=[demo_sts]' loss=cosent"
+
+UNREAD = {
+    f"{START} backbone.pooling=cls": "takes the place of the backbone",
+    f"{START} backbone.max_length=32": "backbone.path=<its encoder folder> backbone.max_length=…",
+    f"{START} backbone=embedded": "takes the place of the backbone",
+    "model=crossencoder backbone.normalize=true": "model.pooling=cls or mean",
+    f"-m sweep=pooling model=crossencoder {ON_DEMO}": "backbone.pooling=cls",
+    "-m model=biencoder,crossencoder backbone.pooling=mean,cls": "has no embeddings",
+    "-m model=crossencoder seed=1,2 backbone.pooling=cls": "by any run of this sweep",
+    "model=cot loss=info_nce_pool backbone.pooling=max": "model.read=pooling",
+    "model=mlm loss=mse": "learns without a loss",
+    "-m model=mlm loss=mse,cosent": "learns without a loss",
+    "model=lexical suite=demo loss=mse": "learns nothing",
+    "'dataset=[]' suite=demo mining=dynamic": "nothing is learnt",
+    "augmentation.delete=0.3": "name its view there",
+    "schedule.temperature=3": "no stage mixes",
+    "optimizer.lr=1e-3 backbone.learning_rate=1e-4": "takes its place",
+    "'dataset=[demo_sts,demo_nli]' loss=by_kind schedule=serial "
+    "+loss@schedule.stages.demo_nli.loss=ce +loss@schedule.sets.demo_nli.loss=softmax": "keep one of the two",
+}
+READ = (
+    f"{START} backbone=mini_zh backbone.learning_rate=1e-4",  # what stands there anyway, and what is read
+    "model=crossencoder backbone.pooling=mean model.pooling=mean",
+    "model=mlm loss=cosent",
+    "model=lexical 'dataset=[]' suite=demo",
+    "-m model=biencoder,crossencoder backbone.pooling=cls",  # by one of them
+    "-m 'dataset=[],[demo_sts]' optimizer.lr=1e-4",
+    "augmentation=noise augmentation.delete=0.3",
+)
+
+
+def check(line: str) -> None:
+    words = shlex.split(line)
+    small = [] if "suite=demo" in words else ["suite=none"]
+    check_command_line([*words, *small], conf_dir=ROOT / "conf")
+
+
+@pytest.mark.parametrize("line", UNREAD)
+@pytest.mark.sampled(5)
+def test_what_a_job_does_not_read_is_refused(line):
+    with pytest.raises(UserError) as refusal:
+        check(line)
+    assert UNREAD[line] in str(refusal.value)
+    assert "not read by" in str(refusal.value)
+
+
+@pytest.mark.parametrize("line", READ)
+@pytest.mark.sampled(3)
+def test_what_one_run_reads_or_what_stands_there_anyway_is_accepted(line):
+    check(line)
+
+
+@pytest.mark.parametrize(
+    ("job", "unread"),
+    [
+        ((START,), "backbone.pooling=cls"),
+        (("model=crossencoder",), "backbone.pooling=cls"),
+        (("model=mlm",), "loss=mse"),
+        (("model=lexical",), "training.batch_size=3"),
+        (("dataset=[]",), "optimizer.lr=1"),
+    ],
+)
+def test_the_key_of_a_run_is_that_of_what_it_reads(job, unread):
+    assert key_of(*job) == key_of(*job, unread) != key_of(*job, "seed=7")
+
+
+def test_compiling_is_part_of_the_key():
+    assert key_of() == key_of("hardware.compile=false") != key_of("hardware.compile=true")
+    assert key_of("model=lexical") == key_of("model=lexical", "hardware.compile=true")
