@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import yaml
@@ -19,7 +20,7 @@ import yaml
 from juzhen.cli.arguments import Parser
 from juzhen.cli.program import run_program
 from juzhen.core.places import ROOT
-from juzhen.core.whole import write_text
+from juzhen.core.whole import whole_file, write_text
 
 LEDGER = ROOT / "tools" / "generated.json"
 
@@ -159,6 +160,23 @@ def _content(path: Path) -> bytes:
     return json.dumps(yaml.load(content, loader), sort_keys=True, default=str).encode()
 
 
+def write(page: Page) -> None:
+    """Runs the command. What a verb of juzhen writes is written elsewhere first: a clone's pages are no verb's."""
+    words = shlex.split(page.command.removeprefix("python "))
+    with TemporaryDirectory() as place:
+        if words[0] == "juzhen":
+            first = 2 if words[1] == "published" else 3  # the folder of runs is read
+            outputs = {one for one in words[first:] if one.startswith(("docs/", "results/"))}
+            words = ["-m", *(f"{place}/{one}" if one in outputs else one for one in words)]
+            for one in outputs:
+                (Path(place) / one).parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run([sys.executable, *words], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+        for path in Path(place).rglob("*"):
+            if path.is_file() and not path.name.startswith("."):
+                with whole_file(ROOT / path.relative_to(place), "wb", in_own_folder=True) as file:
+                    file.write(path.read_bytes())
+
+
 def main() -> None:
     parser = Parser("python -m tools.generated", description=__doc__.splitlines()[0])
     parser.add_argument(
@@ -170,9 +188,7 @@ def main() -> None:
             print(f"{page.writes}: by hand, where its sources have changed: {page.command}", file=sys.stderr)
             continue
         print(page.command, file=sys.stderr)
-        words = shlex.split(page.command.removeprefix("python "))
-        words = ["-m", *words] if words[0] == "juzhen" else words
-        subprocess.run([sys.executable, *words], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+        write(page)
     text = json.dumps({one.writes: digests(one) for one in PAGES}, indent=2) + "\n"
     write_text(LEDGER, text, in_own_folder=True)
 
