@@ -7,6 +7,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
 from hydra.errors import MissingConfigException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
@@ -215,3 +216,29 @@ def place_of(key: str, message: str, lines: Sequence[str], folder: Path) -> str:
             if re.search(rf"(?<![\w/]){re.escape(word)}(?!\w)", text.partition("#")[0]):
                 return f" ({file.relative_to(folder.parent)}, line {number})"
     return ""
+
+
+def lists_in_defaults(file: Path) -> Iterator[tuple[str, list[str]]]:
+    """Group and options of every list choice in a file's defaults list."""
+    try:
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError):
+        return  # the composition names what is wrong with the file
+    defaults = content.get("defaults") if isinstance(content, dict) else None
+    for entry in defaults or []:
+        for key, value in entry.items() if isinstance(entry, dict) else ():
+            if isinstance(value, list):
+                group = str(key).removeprefix("override ").strip().lstrip("/")
+                yield group, [str(option) for option in value]
+
+
+def several_values(line: str) -> str:
+    """What a comma in a word may have meant, and how each is typed."""
+    key, _, value = line.partition("=")
+    words = (
+        f"{line}: several values; for one run each add -m ({command('train.py', '-m', line)}), for one run with all of "
+        f"them write {command(f'{key}=[{value}]')}"
+    )
+    if all(part.replace(".", "").isdigit() for part in value.split(",")):
+        return words
+    return f"{words}, for a text that has a comma in it {command(setting(key, value))}"

@@ -15,8 +15,11 @@ from conf.job import JobConfig
 from juzhen.core.commands import command, setting
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.texts import short
-from launch.explain import option_hint
+from launch.explain import leaves, option_hint
 from launch.hydra_internals import flag_parser, known_flags
+
+PLACES = {"mining": "callbacks.mining"}
+"""Group → where its choice stands, of those that stand elsewhere than their name says."""
 
 SHELLS = ("bash", "zsh", "fish")
 """Shells whose tab key Hydra can teach the options of a program."""
@@ -128,6 +131,15 @@ class Groups:
         if first not in (*known, "hydra"):
             hint = nearest(first, known)
             raise UserError(f"{override.input_line}: there is no key or group '{first}'; {hint}")
+
+    def keys_set(self, word: str) -> list[str]:
+        """Dotted keys that a word sets; none where it only takes something away."""
+        override = self.parse(word)
+        if override.is_delete() or override.is_hydra_override() or override.value() == []:
+            return []
+        group = PLACES.get(override.key_or_group, override.key_or_group.replace("/", "."))
+        key, value = override.package or group, override.value()
+        return [f"{key}.{name}" for name, _ in leaves(value)] if isinstance(value, dict) else [key]
 
     def _explain_syntax(self, argument: str, error: HydraException) -> str:
         """What is wrong with an argument that is no override, and how to write it."""

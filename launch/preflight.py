@@ -14,12 +14,11 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from juzhen.core.commands import command, setting
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.processor import lacks_bf16, slow_bf16_warning
 from juzhen.core.reading import why_unread
 from juzhen.core.secrets import NO_SECRETS, place_of_secret
-from launch.explain import ConfigError, chosen_files, explain_composition, leaves, place_of
+from launch.explain import ConfigError, chosen_files, explain_composition, lists_in_defaults, place_of
 from launch.hydra_internals import Hydra, opened
 from launch.job import check_job, explained, typed_config
 from launch.naming import register_resolvers
@@ -28,11 +27,8 @@ from launch.own_hydra import check_hydra
 from launch.run_folder import make_folder, take_folder
 from launch.set_files import check_set_files
 from launch.signatures import check_own_names
-from launch.sweep_rows import WAITING, has_key, is_one_cell, key_of, parameters, rows, with_row
+from launch.sweep_rows import WAITING, has_key, is_one_cell, key_of, parameters, progress, rows, with_row
 from launch.values import hardware_note
-
-PLACES = {"mining": "callbacks.mining"}
-"""Group → where its choice stands, of those that stand elsewhere than their name says."""
 
 
 def check_command_line(
@@ -158,7 +154,7 @@ class _Check:
             for position, alternatives in enumerate(choices)
             for alternative in alternatives[1:]
         ]
-        with _progress(len(listed) + 1 + len(others)) as advance:
+        with progress(len(listed) + 1 + len(others)) as advance:
             for row in listed:
                 self.look_at(row)
                 self._cell(with_row(base, row, [key.lstrip("+") for key in typed]))
@@ -254,7 +250,7 @@ class _Check:
     def job(self, lines: Sequence[str]) -> DictConfig:
         """One composed and checked job, with types."""
         for file in chosen_files(self.folder, lines):
-            for group, options in _lists_in_defaults(file):
+            for group, options in lists_in_defaults(file):
                 refuse_repeats(
                     options, f"{file.relative_to(self.folder.parent)}: {group}=[{','.join(options)}]"
                 )
@@ -275,21 +271,12 @@ class _Check:
         """
         plain = OmegaConf.to_container(job)
         for word in words:
-            reasons = (why_unread(key, plain) for key in self._keys_set(word))
+            reasons = (why_unread(key, plain) for key in self.groups.keys_set(word))
             reason = next((one for one in reasons if one), None)
             if word in self._common:
                 self._common[word] = reason if self._common[word] is not None else None
             elif reason and (key_of(word) in self._varied or not self._stands_anyway(word, words)):
                 raise UserError(f"{word}: not read by this job: {reason}")
-
-    def _keys_set(self, word: str) -> list[str]:
-        """Dotted keys that a word sets; none where it only takes something away."""
-        override = self.groups.parse(word)
-        if override.is_delete() or override.is_hydra_override() or override.value() == []:
-            return []
-        group = PLACES.get(override.key_or_group, override.key_or_group.replace("/", "."))
-        key, value = override.package or group, override.value()
-        return [f"{key}.{name}" for name, _ in leaves(value)] if isinstance(value, dict) else [key]
 
     def _stands_anyway(self, word: str, words: Sequence[str]) -> bool:
         """Whether the composition is the same without the word."""
@@ -330,43 +317,3 @@ class _Check:
         except ConfigError as mistake:
             place = place_of(mistake.key, str(mistake), lines, self.folder)
             raise UserError(f"{mistake}{place}") from mistake
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[], None]]:
-    """A bar where a person looks on: every row and choice of a sweep is composed, and ten of them take seconds."""
-    if not sys.stderr.isatty():
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("checking the runs of the sweep", total=total)
-        yield lambda: bar.advance(task)
-
-
-def _lists_in_defaults(file: Path) -> Iterator[tuple[str, list[str]]]:
-    """Group and options of every list choice in a file's defaults list."""
-    try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError):
-        return  # the composition names what is wrong with the file
-    defaults = content.get("defaults") if isinstance(content, dict) else None
-    for entry in defaults or []:
-        for key, value in entry.items() if isinstance(entry, dict) else ():
-            if isinstance(value, list):
-                group = str(key).removeprefix("override ").strip().lstrip("/")
-                yield group, [str(option) for option in value]
-
-
-def several_values(line: str) -> str:
-    """What a comma in a word may have meant, and how each is typed."""
-    key, _, value = line.partition("=")
-    words = (
-        f"{line}: several values; for one run each add -m ({command('train.py', '-m', line)}), for one run with all of "
-        f"them write {command(f'{key}=[{value}]')}"
-    )
-    if all(part.replace(".", "").isdigit() for part in value.split(",")):
-        return words
-    return f"{words}, for a text that has a comma in it {command(setting(key, value))}"

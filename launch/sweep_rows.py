@@ -1,7 +1,9 @@
 """Rows of a sweep: lists of words for the command line that are no grid, such as the models of a published table."""
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from hydra.core.override_parser.types import Quote, QuotedString
@@ -90,3 +92,17 @@ def is_one_cell(config: DictConfig, typed: Iterable[str]) -> bool:
 def _plain(config: DictConfig, key: str) -> dict[str, Any]:
     node = OmegaConf.select(config, key)
     return {} if node is None else OmegaConf.to_container(node)
+
+
+@contextmanager
+def progress(total: int) -> Iterator[Callable[[], None]]:
+    """A bar where a person looks on: every row and choice of a sweep is composed, and ten of them take seconds."""
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("checking the runs of the sweep", total=total)
+        yield lambda: bar.advance(task)

@@ -1,0 +1,198 @@
+"""What a composed job is and has: the conditions under which it does not read a key."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from juzhen.core.named import LEXICAL, name_of
+
+Job = Mapping[str, Any]
+"""A composed configuration in plain containers, of today or as a result has stored it."""
+
+GONE, AS_IT_IS = object(), object()
+"""What stands for an unread key in the key of a run and in its row: nothing; its value, for what only speaks to
+people, or could not be typed."""
+
+SIZED_VIEWS = {
+    "delete": 0.1,
+    "repeat": 0.2,
+    "cutoff": 0.2,
+    "shuffle": 4,
+    "synonym": 0.3,
+    "translations": None,
+}
+"""Key of a view's size → its value where the view is not among those that are chosen."""
+
+VIEW_OF_KEY = {"translations": "translation"}
+
+LEARNING_KEYS: dict[str, dict[str, Any]] = {
+    "CrossEncoder": {"symmetric_training": False},
+    "CropEncoder": dict.fromkeys(("shares", "delete", "neighbour_share", "mlm_weight", "mask_rate"), GONE),
+    "ViewEncoder": dict.fromkeys(("views", "changes_anchor", *SIZED_VIEWS), GONE),
+    "Guided": dict.fromkeys(("teacher", "teacher_revision", "teacher_prompt"), GONE),
+}
+"""Class of a model → its keys that are about learning alone, and what stands for them where nothing is learnt."""
+
+FROM_TEXT = ("MaskedLanguageModel", "CropEncoder", "ViewEncoder", "CotEncoder")
+"""Models that make rows of their own from sentences: none of them comes twice in a batch."""
+
+MADE = {
+    "CropEncoder": "positive_pair",
+    "ViewEncoder": "positive_pair",
+    "CotEncoder": "positive_pair",
+    "Distill": "sentence",
+    "DistillTranslations": "sentence",
+}
+"""Class of a model → kind of the rows that it makes, for which its loss is chosen."""
+
+PICK = "leave it out"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Keys that a job does not read.
+
+    when  of a job; the job must learn, unless `always`
+    keys  dotted key, `*` for any one word → what stands for it; a group stands for all that is below it
+    why   what is in its place, and what to type
+    but   keys below them that are read
+    """
+
+    when: Callable[[Job], bool]
+    keys: Mapping[str, Any] | Callable[[Job], Mapping[str, Any]]
+    why: str
+    but: Sequence[str] = ()
+
+    def of(self, job: Job) -> Mapping[str, Any]:
+        return self.keys(job) if callable(self.keys) else self.keys
+
+
+def model_class(job: Job) -> str:
+    return str((job.get("model") or {}).get("_target_", "")).rpartition(".")[2]
+
+
+def is_lexical(job: Job) -> bool:
+    return name_of(job["model"]) in LEXICAL or model_class(job) in ("Lexical", "BM25")
+
+
+def learns(job: Job) -> bool:
+    return bool(job.get("dataset")) and not is_lexical(job)
+
+
+def is_model(job: Job, *names: str) -> bool:
+    return model_class(job) in names
+
+
+def schedule_of(job: Job) -> Mapping[str, Any]:
+    found = job.get("schedule")
+    return found if isinstance(found, Mapping) else {}
+
+
+def stages_of(job: Job) -> list[tuple[str, list[str], Mapping[str, Any]]]:
+    """Name, sets and own numbers of each stage."""
+    schedule, sets = schedule_of(job), list(job.get("dataset") or ())
+    if schedule.get("name") != "serial":
+        return [("", sets, {})]
+    described = {
+        name: (schedule.get("stages") or {}).get(name) or {} for name in schedule.get("order") or sets
+    }
+    return [(name, list(one.get("dataset") or [name]), one) for name, one in described.items()]
+
+
+def own_of_set(job: Job, name: str, key: str) -> Any:
+    """What a set has of its own under schedule.sets."""
+    return (((schedule_of(job).get("sets") or {}).get(name)) or {}).get(key)
+
+
+def overruled(job: Job) -> dict[str, Any]:
+    """Keys of the job for which every set, or every stage, has a value of its own."""
+    stages, found = stages_of(job), {}
+    for key, place in (("loss", "loss"), ("batch_size", "training.batch_size")):
+        by_stage = [
+            value_at(one, place) is not None or all(own_of_set(job, name, key) is not None for name in sets)
+            for _, sets, one in stages
+        ]
+        if all(by_stage):
+            found[place] = GONE if key == "loss" else AS_IT_IS
+    for group in ("training", "optimizer"):
+        owned = [set(one.get(group) or {}) for _, _, one in stages]
+        found |= {f"{group}.{key}": AS_IT_IS for key in (set.intersection(*owned) if owned else ())}
+    return found
+
+
+def overruled_in_stages(job: Job) -> dict[str, Any]:
+    """Numbers of stages that a set of theirs has of its own."""
+    return {
+        f"schedule.stages.{name}.{place}": AS_IT_IS
+        for name, sets, one in stages_of(job)
+        for key, place in (("loss", "loss"), ("batch_size", "training.batch_size"))
+        if value_at(one, place) is not None and any(own_of_set(job, each, key) is not None for each in sets)
+    }
+
+
+def kinds_of(job: Job) -> set[str]:
+    """Kinds of examples that losses are chosen for."""
+    if made := MADE.get(model_class(job)):
+        return {made}
+    return {str(one.get("view") or one.get("kind")) for one in job["dataset"].values()}
+
+
+def unused_losses(job: Job) -> dict[str, Any]:
+    loss = job.get("loss") or {}
+    kinds = () if "_target_" in loss else set(loss) - kinds_of(job)
+    return {f"loss.{kind}": AS_IT_IS for kind in kinds}
+
+
+def unused_views(group: str, job: Job) -> dict[str, Any]:
+    settings = job.get(group) or {}
+    chosen = list(settings.get("views") or ())
+    keys: dict[str, Any] = {
+        key: one for key, one in SIZED_VIEWS.items() if VIEW_OF_KEY.get(key, key) not in chosen
+    }
+    if not chosen:
+        keys |= {"changes_anchor": False} if group == "model" else {"probability": GONE, "sets": GONE}
+    return {f"{group}.{key}": one if group == "model" else GONE for key, one in keys.items()}
+
+
+def templates(job: Job) -> dict[str, Any]:
+    """Keys of a model with templates that its other keys leave without a meaning."""
+    model = job["model"]
+    language, templates = model.get("language"), model.get("templates") or {}
+    if language not in templates:  # sets do not agree, which matters to a job that learns alone
+        return {}
+    keys: dict[str, Any] = {f"model.templates.{one}": GONE for one in templates if one != language}
+    if templates[language].get("stage_2") is None:
+        keys |= {"model.end_to_end": True, "model.match_norm": False}
+    if not model.get("use_negative"):
+        keys[f"model.templates.{language}.negative"] = GONE
+    return keys
+
+
+def has_kind(job: Job, *kinds: str) -> bool:
+    every = [*(job.get("dataset") or {}).values(), *(job.get("evaluate") or {}).values()]
+    return any(one.get("kind") in kinds for one in every if isinstance(one, Mapping))
+
+
+def are_built_in(job: Job) -> bool:
+    every = [*(job.get("dataset") or {}).values(), *(job.get("evaluate") or {}).values()]
+    return not (job.get("evaluation") or {}).get("transfer") and all(one.get("source") for one in every)
+
+
+def is_here(path: Any) -> bool:
+    """Whether an encoder lies in a folder, or in the box: a revision is of the hub."""
+    text = str(path or "")
+    return text.startswith("builtin/") or Path(text).expanduser().is_dir()
+
+
+def value_at(node: Mapping[str, Any], key: str) -> Any:
+    """The value at a dotted key; None where there is none."""
+    value: Any = node
+    for word in key.split("."):
+        value = value.get(word) if isinstance(value, Mapping) else None
+    return value
+
+
+def all_sets_have(job: Job, key: str) -> bool:
+    own = [(one.get("learning") or {}).get(key) for one in job["dataset"].values()]
+    return all(one is not None for one in own)
