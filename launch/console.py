@@ -17,7 +17,7 @@ def show_result(result: Result, *, folder: str) -> None:
         console.print(f"{name}: {count:,} rows left out that an evaluation set has too (filter_leaks)")
     for name, reason in result.unscored.items():
         console.print(f"{name} is not scored. {reason}", soft_wrap=True)
-    for line in leak_lines(result):
+    for line in [*leak_lines(result), *tie_lines(result)]:
         console.print(line, soft_wrap=True)
     training = result.training
     if training.get("train_seconds") and {"rows_seen", "rows_per_second"} <= training.keys():
@@ -81,6 +81,18 @@ def leak_lines(result: Result) -> list[str]:
         share = f"{leaked['rows']:,} rows ({100 * leaked['share']:.1f} %)"
         lines.append(f"{column}: {share} are in training, most of them in {most}; {rest}")
     return lines
+
+
+def tie_lines(result: Result) -> list[str]:
+    """One line for each score that the order of equally scored documents moves by a point or more."""
+    return [
+        f"{column} {_words(metric)}: {_percent(score.value)} on average over the orders of equally scored documents, "
+        f"{_percent(score.worst)} in the worst and {_percent(score.best)} in the best"
+        for column, metric, score in (
+            (*key.rsplit("/", 1), score) for key, score in result.scores.items() if score.is_tied
+        )
+        if metric == first_measure(Kind(result.data.get(column, {}).get("kind", Kind.RETRIEVAL)))
+    ]
 
 
 def result_table(result: Result) -> StackedTable:

@@ -1,15 +1,18 @@
 """Documents of equal scores: measures are the mean over all their orders, with the worst and the best beside it."""
 
 from itertools import permutations
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from juzhen.core.measures import RANKINGS
+from juzhen.core.result import Score
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.search import ApproximateIndex, exact_search, recall
 from juzhen.evaluation.ranked_lists import ranked_lists
 from juzhen.metrics.ranking import order_numbers, query_numbers
+from launch.console import tie_lines
 
 MEASURES = [
     "ndcg_at_2",
@@ -103,3 +106,17 @@ def test_without_ties_nothing_is_added():
     one = RankingSet("some", "dev", ["q"], ["d"] * 50, [{3: 1.0, 9: 2.0}])
     found = order_numbers(ranked_lists(one, lambda *_: scores, depth=100), one.judged, list(RANKINGS))
     assert all(len(np.unique(values)) == 1 for values in found.values())
+
+
+def test_a_run_says_what_the_order_of_equals_would_make_of_its_score():
+    result = SimpleNamespace(
+        scores={
+            "dev/faq/ndcg_at_10": Score(0.2272, worst=0.0, best=1.0),
+            "dev/other/ndcg_at_10": Score(0.5, worst=0.499, best=0.501),
+        },
+        data={"dev/faq": {"kind": "retrieval"}, "dev/other": {"kind": "retrieval"}},
+    )
+    (line,) = tie_lines(result)
+    assert line.startswith("dev/faq ")
+    assert "22.7 on average" in line
+    assert "0.0 in the worst and 100.0 in the best" in line
