@@ -172,13 +172,13 @@ def _in_ascii(value: str) -> str:
 
 
 def refuse_group_twice(overrides: Sequence[Override], groups: Groups) -> None:
-    """Raises UserError when a group is chosen twice on a command line: Hydra would silently drop the first."""
+    """Raises UserError when a group is chosen in two ways on a command line: Hydra would silently drop the first."""
     first: dict[str, str] = {}
     for one in overrides:
         key = one.get_key_element().lstrip("+")
         if one.is_delete() or not groups.is_group(one.key_or_group):
             continue
-        if key in first:
+        if key in first and first[key] != one.input_line:
             raise UserError(f"{first[key]} {one.input_line}: {key} is chosen twice; keep one of them")
         first[key] = one.input_line or key
 

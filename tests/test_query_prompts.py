@@ -103,7 +103,7 @@ def test_a_ranking_is_scored_behind_its_prompts(prompted, default, include, symm
     encoder = prompted(default, include)
     run = Pass(encoder, Settings())
     found, _ = run.lists(ranking(symmetric), depth=len(CORPUS))
-    assert found.tolist() == lists(expected(encoder, symmetric))
+    assert found.documents.tolist() == lists(expected(encoder, symmetric))
 
 
 @pytest.mark.parametrize("default", DEFAULTS)
@@ -146,7 +146,7 @@ def test_embeddings_of_two_prompts_are_kept_apart(prompted, tmp_path, monkeypatc
     settings.evaluation.cache_embeddings = True
     encoder, set_ = prompted(), ranking()
     first = evaluate(encoder, [set_], settings=settings, cache_dir=str(tmp_path))
-    assert len(list((tmp_path / "embeddings").iterdir())) == 2
+    assert len(list((tmp_path / "embeddings").glob("[!.]*"))) == 2
     again = evaluate(encoder, [set_, replace(ranking(ONE_SORT), name="alike")])
     monkeypatch.setattr(SentenceEncoder, "forward", lambda *given: pytest.fail("encoded again"))
     kept = evaluate(encoder, [set_], settings=settings, cache_dir=str(tmp_path))

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from safetensors.torch import load_file
 from torch import Tensor, nn
+from torch.nn import functional
 from transformers import PretrainedConfig, PreTrainedModel
 
 from juzhen.core.batch import Tokens
@@ -199,7 +200,7 @@ class CrossEncoder(nn.Module):
         """Logits in float32, also under autocast: rounded ones tie, and ties change ranks."""
         pooled = self.dropout(self.inner(tokens))
         with torch.autocast(pooled.device.type, enabled=False):
-            return self.head(pooled.float())
+            return functional.linear(pooled.float(), self.head.weight.float(), self.head.bias.float())
 
     def join(self, first: TokenTable, second: TokenTable) -> Tokens:
         """Packed joint inputs of sentences that were tokenised alone."""

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import torch
 
 from juzhen import CrossEncoder, SentenceEncoder
 from juzhen.calibration.calibration import fit_platt
@@ -137,3 +138,15 @@ def test_numbers_are_joined_by_position_and_not_by_labels():
     scores = labels + draw.normal(size=40)
     series = pd.Series(scores, index=draw.permutation(40)), pd.Series(labels, index=draw.permutation(40))
     assert fit_platt(*series) == fit_platt(scores, labels)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_a_cross_encoder_scores_in_any_dtype(models, dtype):
+    pairs = list(zip(FIRST, SECOND, strict=True))
+    expected = models.reader.score(pairs)
+    try:
+        found = models.reader.to(dtype).score(pairs)
+    finally:
+        models.reader.to(torch.float32)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, atol=0.05 if dtype is torch.bfloat16 else 1e-5)
