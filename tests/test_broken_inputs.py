@@ -49,7 +49,9 @@ class Desk:
             f"data_dir={self.data_dir}",
             "training.duration=2 steps",
         )
-        return [word for word in (*SMALL, *places) if word.partition("=")[0] not in keys] + list(given)
+        unread = ("backbone",) * ("init_from" in keys) + ("training", "optimizer") * ("dataset=[]" in given)
+        small = [word for word in (*SMALL, *places) if not word.startswith(unread or ("-",))]
+        return [word for word in small if word.partition("=")[0] not in keys] + list(given)
 
     def run(self, *given):
         """The job as `python train.py …` runs it; the last run folder."""

@@ -156,8 +156,7 @@ def _content(path: Path) -> bytes:
     content = path.read_bytes()
     if path.suffix != ".yaml":
         return content
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return json.dumps(yaml.load(content, loader), sort_keys=True, default=str).encode()
+    return json.dumps(yaml.safe_load(content), sort_keys=True, default=str).encode()
 
 
 def write(page: Page) -> None:

@@ -137,6 +137,11 @@ def unread_templates(job: Job) -> dict[str, Any]:
     """Keys of a model with templates that its other keys leave without a meaning."""
     model = job["model"]
     language, templates = model.get("language"), model.get("templates") or {}
+    if language is None:
+        of_sets = {
+            one.get("language") for one in (job.get("dataset") or {}).values() if isinstance(one, Mapping)
+        }
+        language = of_sets.pop() if len(of_sets) == 1 else None
     if language not in templates:  # sets do not agree, which matters to a job that learns alone
         return {}
     keys: dict[str, Any] = {f"model.templates.{one}": GONE for one in templates if one != language}

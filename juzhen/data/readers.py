@@ -20,7 +20,7 @@ import numpy as np
 import zstandard
 
 from juzhen.core.errors import UserError
-from juzhen.core.opened import read_bytes
+from juzhen.core.opened import open_input
 from juzhen.core.texts import short
 from juzhen.data.encodings import (
     BYTE_ORDER_MARK,
@@ -49,7 +49,8 @@ CHUNK = 4096
 def decompressed(path: Path) -> bytes:
     """The bytes of the file, unpacked; a file cut short is an error, not a short file."""
     try:
-        raw = read_bytes(path)
+        with open_input(path) as file:
+            raw = file.read()
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error
     room = max(ALWAYS_BYTES, MOST_TIMES * len(raw))
