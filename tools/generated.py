@@ -43,7 +43,6 @@ def _of_runs(folder: str, options: str, writes: str) -> Page:
 
 
 _LOSSES = "juzhen/losses/*.py conf/loss/*.yaml"
-_BENCH = "results/bench/*.json"
 _TRANSFER = "results/transfer"
 PAGES = (
     Page(
@@ -74,11 +73,10 @@ PAGES = (
         "tools/terminal_picture.py",
         by_hand=True,
     ),
-    Page("results/bench/*.svg", "python -m tools.bench all", f"{_BENCH} tools/bench/plots.py", by_hand=True),
     Page(
-        "docs/guides/speed.md docs/guides/speed.zh.md",
-        "python -m tools.bench.page results/bench docs/guides/speed.md docs/guides/speed.zh.md",
-        f"{_BENCH} tools/bench/page.py tools/bench/report.py",
+        "results/bench/*.svg docs/guides/speed.md docs/guides/speed.zh.md",
+        "python -m benchmarks.report results/bench docs/guides/speed.md docs/guides/speed.zh.md",
+        "results/bench/*.json benchmarks/report.py benchmarks/table.yaml",
     ),
     Page("results/leaks/*.md", "juzhen leaks --all", "results/leaks/*.json", by_hand=True),
     Page(

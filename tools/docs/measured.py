@@ -4,10 +4,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks import report
 from juzhen.core.places import BUILTIN, ROOT
-from tools.bench.page import LINES
-from tools.bench.page import table as bench_table
-from tools.bench.report import Report
 
 RESULTS = ROOT / "results"
 RENAMED = {"README.md": "index.md", "index.html": "page.html"}
@@ -88,11 +86,10 @@ def _index() -> str:
 
 
 def _bench(files: list[Path]) -> str:
-    reports = [Report.read(path) for path in files if path.suffix == ".json"]
+    results = [report.read(path) for path in files if path.suffix == ".json"]
     drawn = [path for path in files if path.suffix == ".svg"]
     pictures = [f"![{path.stem}: ours beside sentence-transformers]({path.name})" for path in drawn]
-    table = bench_table([one for one in reports if one.benchmark in LINES], "en")
-    return "\n\n".join([BENCH, table, *pictures]) + "\n"
+    return "\n\n".join([BENCH, report.table(results, "en"), *pictures]) + "\n"
 
 
 def _listing(files: list[Path]) -> str:
