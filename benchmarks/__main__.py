@@ -29,11 +29,7 @@ def build_parser() -> argparse.ArgumentParser:
     lines = ["benchmarks, and the options of each:"]
     for name, benchmark in BENCHMARKS.items():
         lines += [f"  {name:14}{benchmark['about']}", f"{'':16}{' '.join(benchmark['options'])}"]
-    lines += [
-        "  all           one after another, as the scale says",
-        "",
-        "options, with what is modest and full:",
-    ]
+    lines += ["  all           one after another, as the scale says", "", "options (at modest; at full):"]
     for name, (about, _, *values) in OPTIONS.items():
         modest, full = (",".join(map(str, value)) if isinstance(value, list) else value for value in values)
         lines.append(f"  {name:17}{about}" + (f" ({modest}; {full})" if modest else ""))
@@ -53,9 +49,7 @@ def run(name: str, options: dict[str, Any], output: Path) -> None:
     from benchmarks.measure import describe_machine
 
     measures = {"encoding": inference.encoding, "evaluation": inference.evaluation, "mining": mining.mining}
-    measure = measures.get(name) or (
-        training.memory if name == "memory" else partial(training.train_both, name)
-    )
+    measure = (measures | {"memory": training.memory}).get(name, partial(training.train_both, name))
     print(f"{name}: {BENCHMARKS[name]['about']}", flush=True)
     head = {"benchmark": name, "options": options, "machine": describe_machine()}
     start, result = time.perf_counter(), {"checks": {}, "curves": {}, **measure(**options)}

@@ -92,7 +92,7 @@ def encode_both(
         spearman = 100 * float(spearmanr((first * second).sum(axis=1), gold.grades()).statistic)
         difference = float(np.abs(vectors - plain).max())
         assert difference <= TOLERANCE or "theirs fp32" not in side, (
-            f"{side}: other embeddings, by {difference}"
+            f"{side}: embeddings differ by {difference}"
         )
         rows.append({
             "model": model, "side": side, "sentences_per_second": len(texts) / numbers["seconds"], **numbers,
@@ -110,9 +110,8 @@ def evaluation(*, sizes: Sequence[str], rounds: int, rows: int, batch_sizes: Seq
         with random_bert(size) as folder:
             encoder, rival = load_ours(folder), theirs.load(folder)
         sides = {f"ours {name}": partial(score_ours, encoder, name) for name in back_ends() if name != "onnx"}
-        sides |= {
-            f"theirs, batch {size}": partial(score_theirs, rival, size) for size in sorted({16, *batch_sizes})
-        }
+        for batch in sorted({16, *batch_sizes}):
+            sides[f"theirs, batch {batch}"] = partial(score_theirs, rival, batch)
         turns = alternate({side: partial(timed, score, sets) for side, score in sides.items()}, rounds)
         scores = {side: np.array(turns[side][-1]["result"]) for side in sides}
         moved = {side: float(np.abs(scores[side] - scores["ours torch"]).max()) for side in sides}

@@ -31,13 +31,10 @@ def mining(*, rounds: int, documents: Sequence[int], queries: int) -> dict[str, 
         folder = Path(place)
         pairs, corpus = write_vectors(folder, max(documents), queries)
         for count in dict.fromkeys(min(count, len(corpus)) for count in documents):
-            work = (folder, pairs, corpus[:count])
-            turns = {
-                side: partial(turn, mine, *work)
-                for side, mine in (("ours", mine_ours), ("theirs", mine_theirs))
-            }
+            sides = {"ours": mine_ours, "theirs": mine_theirs}
+            turns = {side: partial(apart, sides[side], folder, pairs, corpus[:count]) for side in sides}
             results = alternate(turns, rounds)
-            ours, theirs = (results[side][-1]["negatives"] for side in ("ours", "theirs"))
+            ours, theirs = (results[side][-1]["negatives"] for side in sides)
             shared = [query for query in ours if query in theirs and query not in ours[""]]
             same = float(np.mean([sorted(ours[query]) == sorted(theirs[query]) for query in shared]))
             assert same >= 0.9, f"the sides find other negatives: the same for {same:.0%} of the queries"
@@ -50,45 +47,37 @@ def write_vectors(folder: Path, documents: int, queries: int) -> tuple[dict[str,
     """Question → duplicate, and a corpus that begins with the duplicates; embeddings of all texts in the folder."""
     examples = read_set("lcqmc" if DATA.is_dir() else "demo_qmc", "train")
     pairs: dict[str, str] = {}
+    used: set[str] = set()
     for query, answer, label in zip(*map(examples.texts, examples.columns), examples.targets, strict=True):
-        if label and len(pairs) < queries and not {query, answer} & {*pairs, *pairs.values()}:
+        if label and len(pairs) < queries and not {query, answer} & used:
             pairs[query] = answer
-    corpus = list(
-        dict.fromkeys([*pairs.values(), *(text for text in examples.sentences if text not in pairs)])
-    )[:documents]
+            used |= {query, answer}
+    others = [text for text in examples.sentences if text not in used]
+    corpus = list(dict.fromkeys([*pairs.values(), *others]))[:documents]
     encoder, texts = juzhen.SentenceEncoder.load(ENCODER), [*pairs, *corpus]
     np.save(folder / "vectors.npy", unit(encoder.encode(texts, progress=False, cache=EmbeddingCache(folder))))
     return pairs, corpus
 
 
-def turn(
-    mine: Callable[..., Numbers], folder: Path, pairs: dict[str, str], corpus: list[str], number: int
-) -> Numbers:
-    return apart(mine, folder, pairs, corpus)
-
-
-def mine_ours(folder: Path, pairs: dict[str, str], corpus: list[str]) -> Numbers:
+def mine_ours(folder: Path, pairs: dict[str, str], corpus: list[str], number: int) -> Numbers:
     answers = [{place: 1.0} for place in range(len(pairs))]
-    ranking, encoder = (
-        RankingSet("bench", "train", list(pairs), corpus, answers),
-        juzhen.SentenceEncoder.load(ENCODER),
-    )
+    ranking = RankingSet("bench", "train", list(pairs), corpus, answers)
+    encoder = juzhen.SentenceEncoder.load(ENCODER)
     options = juzhen.MiningOptions(depth=DEPTH, negatives=NEGATIVES, share=SHARE, hard_share=1.0)
 
     def work() -> dict[str, list[str]]:
         with tempfile.TemporaryDirectory() as output:
             how = {"folder": output, "cache": EmbeddingCache(folder), "progress": False}
             mined = juzhen.mine(ranking, [encoder], options, **how)
-            rows = {anchor: negatives for anchor, _, *negatives in mined.rows()}
-            tables = [
-                pq.read_table(path, columns=["query_text", "reason"]).to_pylist() for path in mined.portions
-            ]
-        return rows | {"": [row["query_text"] for table in tables for row in table if row["reason"] in ALONE]}
+            negatives = {anchor: texts for anchor, _, *texts in mined.rows()}
+            tables = [pq.read_table(path).to_pylist() for path in mined.portions]
+        refused = [row["query_text"] for table in tables for row in table if row["reason"] in ALONE]
+        return negatives | {"": refused}
 
     return measured(work)
 
 
-def mine_theirs(folder: Path, pairs: dict[str, str], corpus: list[str]) -> Numbers:
+def mine_theirs(folder: Path, pairs: dict[str, str], corpus: list[str], number: int) -> Numbers:
     import datasets
     from sentence_transformers.util import mine_hard_negatives
 
@@ -106,11 +95,10 @@ def mine_theirs(folder: Path, pairs: dict[str, str], corpus: list[str]) -> Numbe
     model = Precomputed(str(ENCODER), device="cpu")
     table = datasets.Dataset.from_dict({"anchor": list(pairs), "positive": list(pairs.values())})
     rules = {"relative_margin": 1 - SHARE, "num_negatives": NEGATIVES, "range_max": DEPTH - 1}
+    rules["output_format"] = "n-tuple"
 
     def work() -> dict[str, list[str]]:
-        rows = mine_hard_negatives(
-            table, model, corpus=corpus, output_format="n-tuple", verbose=False, **rules
-        )
+        rows = mine_hard_negatives(table, model, corpus=corpus, verbose=False, **rules)
         return {row["anchor"]: [row[f"negative_{number + 1}"] for number in range(NEGATIVES)] for row in rows}
 
     return measured(work)
@@ -118,9 +106,5 @@ def mine_theirs(folder: Path, pairs: dict[str, str], corpus: list[str]) -> Numbe
 
 def measured(work: Callable[[], dict[str, list[str]]]) -> Numbers:
     before, start = memory_mib(), time.process_time()
-    negatives = work()
-    return {
-        "cpu_seconds": time.process_time() - start,
-        "mib_before": round(before, 1),
-        "negatives": negatives,
-    }
+    negatives, numbers = work(), {"mib_before": round(before, 1)}
+    return numbers | {"cpu_seconds": time.process_time() - start, "negatives": negatives}

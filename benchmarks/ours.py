@@ -87,11 +87,12 @@ def train(work: Work, rows: Rows, *, seed: int) -> StepClock:
     if work.micro_rows is not None:  # as many tokens as so many sentences have on average
         job.hardware.micro_batch_tokens = max(1, round(work.micro_rows * float(np.mean(rows.lengths))))
     pl.seed_everything(seed, verbose=False)
-    batches, model = (
-        SentenceDataModule(data, only_stage(work.datasets), job=job),
+    batches = SentenceDataModule(data, only_stage(work.datasets), job=job)
+    model, classes = (
         own_class(job.model["_target_"]),
+        {name: data.train[name].num_classes for name in data.train},
     )
-    encoder, classes = model.load_encoder(job), {name: part.num_classes for name, part in data.train.items()}
+    encoder = model.load_encoder(job)
     losses = build_losses(match_losses(job), dim=encoder.dim, num_classes=classes)
     steps = {"total_steps": batches.total_steps, "warmup_steps": batches.warmup_steps}
     module = model(encoder=encoder, losses=losses, job=job, **steps)
@@ -99,9 +100,7 @@ def train(work: Work, rows: Rows, *, seed: int) -> StepClock:
     clock = StepClock(work.steps)
     with tempfile.TemporaryDirectory() as folder:
         trainer = build_trainer(job, batches, folder=Path(folder), run_id="bench", settings={})
-        clocked = pl.callbacks.LambdaCallback(
-            on_train_batch_end=lambda _, __, step, *___: clock.record(step["loss"])
-        )
-        trainer.callbacks.append(clocked)
+        how = {"on_train_batch_end": lambda trainer, module, step, *_: clock.record(step["loss"])}
+        trainer.callbacks.append(pl.callbacks.LambdaCallback(**how))
         trainer.fit(module, datamodule=batches)
     return clock

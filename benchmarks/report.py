@@ -21,13 +21,11 @@ START, END = "<!-- result:bench -->", "<!-- /result:bench -->"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito (2008): told apart under every common colour blindness."""
 
-MARKERS, DASHES = "os^Dv*x", ("-", "--", ":", "-.", (0, (1, 1)), (0, (5, 1)), (0, (3, 1)))
+MARKERS, DASHES = "os^Dv*x", ("-", "--", ":", "-.", (0, (1, 1)), (0, (5, 1)), "-")
 STYLE = {
     "font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#dddddd",
     "axes.axisbelow": True, "legend.frameon": False, "figure.constrained_layout.use": True,
 }  # fmt: skip
-GROWING = {"memory": ("batch_size", "seconds_per_step"), "mining": ("documents", "cpu_seconds")}
-"""Benchmark → what grows along the axis of its picture, and the time that is drawn beside the peak of memory."""
 
 
 def write(result: Result, folder: Path) -> Path:
@@ -97,66 +95,59 @@ def pieces(rows: list[Row]) -> Iterator[Row]:
 
 
 def draw(result: Result, path: Path) -> None:
-    """Writes a picture that is readable without colour; the same result gives the same file."""
+    """Writes a picture that is readable without colour; the same result gives the same file.
+
+    Bars of ratios with their lowest and highest round, else of peaks of memory; and the curves of losses.
+    """
     import matplotlib
     from matplotlib.figure import Figure
 
-    panels: list[tuple[Any, Any, dict[str, str]]] = []
-    for name, rows in grouped(result["rows"], "model", "loss").items():
-        if result["benchmark"] not in GROWING:
-            panels.append((draw_bars, rows, {"title": name, "xlabel": "speed relative to theirs"}))
-            continue
-        x, seconds = GROWING[result["benchmark"]]
-        for y in ("mib_peak", seconds):
-            sides = grouped(rows, "size", "side", "cached").items()
-            lines = {side: [(row[x], row[y]) for row in points if row[y]] for side, points in sides}
-            labels = {"title": name, "xlabel": x, "ylabel": y, "xscale": "log", "yscale": "log"}
-            panels.append((draw_lines, lines, labels))
-    curves = {name: [*enumerate(losses, 1)] for name, losses in result["curves"].items()}
-    plain = {name: curve for name, curve in curves.items() if "without dropout" in name}
-    noisy = {name: curve for name, curve in curves.items() if name not in plain}
-    for title, lines in (("loss, mean of the rounds", noisy), ("loss without dropout", plain)):
-        panels += [(draw_lines, lines, {"title": title, "xlabel": "step"})] if lines else []
+    groups: dict[str, list[Row]] = {}
+    for row in result["rows"]:
+        groups.setdefault(row.get("model") or row.get("loss") or result["benchmark"], []).append(row)
+    plain = [name for name in result["curves"] if "without dropout" in name]
+    noisy = [name for name in result["curves"] if name not in plain]
+    curves = {title: names for title, names in (("loss", noisy), ("loss without dropout", plain)) if names}
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": "juzhen"}):
-        figure = Figure(figsize=(4.6 * len(panels), 3.6))
-        places = figure.subplots(1, len(panels), squeeze=False)[0]
-        for axes, (fill, content, labels) in zip(places, panels, strict=True):
-            fill(axes, content)
-            axes.set(**labels)
+        figure = Figure(figsize=(4.8 * len(groups | curves), 3.6))
+        panels = figure.subplots(1, len(groups | curves), squeeze=False)[0]
+        for axes, (title, rows) in zip(panels, groups.items(), strict=False):
+            draw_bars(axes, [row for row in rows if row.get("ratio", row.get("mib_peak"))])
+            axes.set(title=title)
+        for axes, (title, names) in zip(panels[len(groups) :], curves.items(), strict=True):
+            for number, name in enumerate(names):
+                looks = {"color": COLOURS[number % 7], "linestyle": DASHES[number % 7]}
+                axes.plot(
+                    range(1, len(result["curves"][name]) + 1), result["curves"][name], label=name, **looks
+                )
+            axes.set(title=title, xlabel="step")
+            axes.legend(fontsize=7)
         figure.savefig(path, metadata={"Date": None})
 
 
 def draw_bars(axes: Any, rows: list[Row]) -> None:
-    """The ratio of each row with its lowest and highest round; 1 is marked."""
+    keys, cached = (
+        ("size", "documents", "batch_size", "precision", "side"),
+        {"yes": " in pieces", "no": " at once"},
+    )
+    names = [
+        " ".join(str(row[key]) for key in keys if key in row) + cached.get(row.get("cached"), "")
+        for row in rows
+    ]
     for place, row in enumerate(rows):
-        median, low, high = row["ratio"], row["ratio_low"], row["ratio_high"]
-        side = int(row["side"].startswith("theirs"))
-        looks = {"color": COLOURS[side], "hatch": ("", "//")[side], "edgecolor": "white", "capsize": 2}
-        axes.barh(place, median, xerr=[[median - low], [high - median]], **looks)
-        axes.annotate(f"{median:.2f}", (high, place), xytext=(4, 0), textcoords="offset points", va="center")
-    axes.set_yticks(range(len(rows)), [label(row, "size", "precision", "side") for row in rows], fontsize=7)
+        value = row.get("ratio", row.get("mib_peak"))
+        low, high = row.get("ratio_low", value), row.get("ratio_high", value)
+        colour, hatch = (COLOURS[0], "") if row["side"].startswith("ours") else (COLOURS[1], "//")
+        looks = {"color": colour, "hatch": hatch, "edgecolor": "white", "capsize": 2}
+        axes.barh(place, value, xerr=[[value - low], [high - value]], **looks)
+        label = f"{value:.2f}" if "ratio" in row else f"{value:,.0f}"
+        axes.annotate(
+            label, (high, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=7
+        )
+    axes.set_yticks(range(len(rows)), names, fontsize=7)
+    axes.set(xlabel="speed relative to theirs" if "ratio" in rows[0] else "peak memory, MiB")
     axes.invert_yaxis()
     axes.margins(x=0.15)
-    axes.axvline(1, color="black", linewidth=0.8)
-
-
-def draw_lines(axes: Any, lines: dict[str, list[tuple[float, float]]]) -> None:
-    for number, (name, points) in enumerate(lines.items()):
-        looks = {"color": COLOURS[number % 7], "linestyle": DASHES[number % 7], "marker": MARKERS[number % 7]}
-        axes.plot(*zip(*points, strict=True), label=name, markersize=3, linewidth=1.2, **looks)
-    axes.legend(fontsize=7)
-
-
-def label(row: Row, *keys: str) -> str:
-    cached = {"yes": "in pieces", "no": "at once"}
-    return " ".join(cached.get(row[key], str(row[key])) for key in keys if key in row)
-
-
-def grouped(rows: list[Row], *keys: str) -> dict[str, list[Row]]:
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(label(row, *keys), []).append(row)
-    return groups
 
 
 def write_into(page: Path, text: str) -> None:

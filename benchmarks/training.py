@@ -90,19 +90,16 @@ def memory(
         with random_bert(size) as folder:
             for loss, side, cached in CACHED:
                 micro_rows = limits["micro_rows"] if cached == "yes" else None
-                work = Work.of("memory", folder, datasets, 0, memory_steps)._replace(
-                    loss=loss, micro_rows=micro_rows
-                )
+                work = Work.of("memory", folder, datasets, 0, memory_steps)
+                work = work._replace(loss=loss, micro_rows=micro_rows)
                 labels = {"size": size, "loss": loss, "side": side, "cached": cached}
-                table += [
-                    labels | row for row in growing(work, side, sorted(pairs), limits["memory_bound_mib"])
-                ]
+                rows = growing(work, side, sorted(pairs), limits["memory_bound_mib"])
+                table += [labels | row for row in rows]
     return {"rows": table}
 
 
-CACHED = [
-    (loss, side, cached) for loss in ("cosent", "info_nce") for side in TRAIN for cached in ("no", "yes")
-]
+LOSSES = ("cosent", "info_nce")
+CACHED = [(loss, side, cached) for loss in LOSSES for side in TRAIN for cached in ("no", "yes")]
 CACHED.remove(("cosent", "theirs", "yes"))  # there is no such thing
 
 
@@ -116,8 +113,6 @@ def growing(work: Work, side: str, batch_sizes: Sequence[int], bound_mib: int) -
                 sized = work._replace(batch_size=batch_size)
                 numbers = apart(memory_of, TRAIN[side], sized, ours.rows_of(sized), *PREPARE[side])
                 peak, rows = numbers["mib_peak"], batch_size
-        row = {
-            "batch_size": batch_size,
-            **{key: numbers.get(key) for key in ("seconds_per_step", "mib_peak")},
-        }
-        yield row | {"mib_for_steps": numbers["mib_peak"] - numbers["mib_before"] if numbers else None}
+        grown = {"mib_for_steps": numbers["mib_peak"] - numbers["mib_before"] if numbers else None}
+        grown |= {key: numbers.get(key) for key in ("seconds_per_step", "mib_peak")}
+        yield {"batch_size": batch_size} | grown
