@@ -7,7 +7,7 @@ from juzhen.cli.arguments import SEED, VerbParser, data_folder
 from juzhen.core.commands import command, setting
 from juzhen.core.errors import UserError
 from juzhen.core.network import without_hub
-from juzhen.core.owned import require_apart, require_ours
+from juzhen.core.owned import require_apart, require_ours, require_outside
 
 
 def parser() -> VerbParser:
@@ -42,6 +42,7 @@ def parser() -> VerbParser:
     parser.add_count("--max-length", about, least=3, expected="at least 3 tokens, such as 128")
     parser.add_seed(of="weights that are not the teacher's")
     parser.add_data_dir()
+    parser.add_config_dir()
     return parser
 
 
@@ -58,12 +59,14 @@ def run(
     max_length: int | None = None,
     seed: int = SEED,
     data_dir: Path | None = None,
+    config_dir: Path | None = None,
 ) -> None:
     """Reads the teacher and the texts, makes the student, writes it, and says how to go on."""
     without_hub()
     from juzhen.encoders.locate import encoder_source
 
     require_apart(folder, *(encoder_source(one) for one in (teacher, tokenizer) if one is not None))
+    require_outside(folder)
     require_ours(folder)
     from juzhen.distill.student import student_of
     from juzhen.encoders.bundle import load_encoder, save_encoder
@@ -71,7 +74,7 @@ def run(
 
     texts: list[str] = []
     for name in dataset:
-        _, examples = read_set(name, "train", data_dir=data_folder(data_dir))
+        _, examples = read_set(name, "train", data_dir=data_folder(data_dir), config_dir=config_dir)
         texts += list(examples.sentences)
     encoder = load_encoder(teacher).eval()
     size = encoder.backbone.config.hidden_size
