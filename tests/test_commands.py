@@ -57,5 +57,7 @@ def test_a_value_with_a_comma_is_offered_in_quotes():
 def test_every_command_that_is_printed_is_quoted_in_one_place():
     rooms = ("juzhen", "callbacks", "conf", "datamodules", "launch", "lightning_modules", "sweeps")
     files = {path for room in rooms for path in (ROOT / room).rglob("*.py")}
-    quoting = {path.name for path in files if re.search(r"shlex\.(quote|join)", path.read_text(encoding="utf-8"))}
+    quoting = {
+        path.name for path in files if re.search(r"shlex\.(quote|join)", path.read_text(encoding="utf-8"))
+    }
     assert quoting == {"commands.py"}

@@ -22,7 +22,9 @@ def test_the_command_of_a_page_may_be_typed_again_while_nobody_has_edited_it(tmp
     assert ROOT / "docs" / "published.md" in pages
     require_ours(*pages)
     page = tmp_path / "docs" / "published.md"
-    shutil.copytree(ROOT / "docs", page.parent, ignore=lambda *_: ["reference", "results", "guides", "concepts"])
+    shutil.copytree(
+        ROOT / "docs", page.parent, ignore=lambda *_: ["reference", "results", "guides", "concepts"]
+    )
     monkeypatch.setattr("sweeps.published_page.page", lambda *_: "# New\n")
     assert main(["published", str(page)]) == 0
     page.write_text("# Mine\n", encoding="utf-8")

@@ -7,6 +7,7 @@ import pytest
 from forks import ROOT
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
+from juzhen.cli.main import main
 from juzhen.cli.mine import run
 from juzhen.core.errors import UserError
 
@@ -48,3 +49,16 @@ def test_a_set_of_a_further_folder_is_mined_to_the_depth_of_its_corpus(own_set, 
     assert words[3] == str(given.parent / "conf")
     assert (given.parent / "conf" / "dataset" / "tiny_hard.yaml").is_file()
     assert OverridesParser.create().parse_override(words[-1]).value() == str(own_set)
+
+
+@pytest.mark.parametrize(
+    "words", [["space", "--dataset", "tiny"], ["transfer", "tiny"], ["student", "--dataset", "tiny"]]
+)
+def test_every_verb_that_reads_sets_reads_those_of_a_further_folder(own_set, words, tmp_path, monkeypatch):
+    read = []
+    monkeypatch.setattr("juzhen.encoders.load_encoder", lambda *_: read.append("sets"))
+    monkeypatch.setattr("juzhen.encoders.bundle.load_encoder", lambda *_: read.append("sets"))
+    more = [str(tmp_path / "student"), "--layers", "1"] if words[0] == "student" else []
+    more += ["--data-dir", str(own_set), "--config-dir", str(own_set / "conf")]
+    main([words[0], "builtin/mini_zh", *more, *words[1:]])
+    assert read == ["sets"]
