@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from juzhen.cli.arguments import SEED, VerbParser, data_folder
 from juzhen.core.commands import command, setting
@@ -43,6 +44,7 @@ def parser() -> VerbParser:
     parser.add_seed(of="weights that are not the teacher's")
     parser.add_data_dir()
     parser.add_config_dir()
+    parser.add_on_bad_row()
     return parser
 
 
@@ -60,6 +62,7 @@ def run(
     seed: int = SEED,
     data_dir: Path | None = None,
     config_dir: Path | None = None,
+    on_bad_row: str = "error",
 ) -> None:
     """Reads the teacher and the texts, makes the student, writes it, and says how to go on."""
     without_hub()
@@ -73,8 +76,9 @@ def run(
     from juzhen.mining.sets import read_set
 
     texts: list[str] = []
+    where: dict[str, Any] = {"data_dir": data_folder(data_dir), "config_dir": config_dir}
     for name in dataset:
-        _, examples = read_set(name, "train", data_dir=data_folder(data_dir), config_dir=config_dir)
+        _, examples = read_set(name, "train", on_bad_row=on_bad_row, **where)
         texts += list(examples.sentences)
     encoder = load_encoder(teacher).eval()
     size = encoder.backbone.config.hidden_size

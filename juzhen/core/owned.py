@@ -92,7 +92,9 @@ def require_outside(out: str | Path) -> None:
     """Raises UserError for a place in a folder that is ours alone: the encoder of a run gives way to no other."""
     place = Path(out).resolve()
     if owner := next((one for one in place.parents if _is_marked(one)), None):
-        raise UserError(f"{out}: lies in {owner}, the folder of a run or a cache; choose a place outside of it")
+        raise UserError(
+            f"{out}: lies in {owner}, the folder of a run or a cache; choose a place outside of it"
+        )
 
 
 def require_apart(out: str | Path, *sources: str | Path) -> None:

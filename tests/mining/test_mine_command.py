@@ -10,6 +10,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from juzhen.cli.main import main
 from juzhen.cli.mine import run
 from juzhen.core.errors import UserError
+from juzhen.data.named_ranking import load_ranking
 
 ROWS = [
     (f"怎么修改{one}", f"在哪里换{one}", f"{one}丢了怎么办")
@@ -49,6 +50,23 @@ def test_a_set_of_a_further_folder_is_mined_to_the_depth_of_its_corpus(own_set, 
     assert words[3] == str(given.parent / "conf")
     assert (given.parent / "conf" / "dataset" / "tiny_hard.yaml").is_file()
     assert OverridesParser.create().parse_override(words[-1]).value() == str(own_set)
+
+
+def test_faulty_rows_are_left_out_where_that_is_typed(own_set, capsys, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    with (own_set / "tiny" / "train.tsv").open("a", encoding="utf-8") as file:
+        file.write("没有答案\t\t1\n")
+    words = ["mine", "tiny", "bm25", "--out", str(own_set / "tiny_hard.tsv"), "--negatives", "1"]
+    words += ["--data-dir", str(own_set), "--config-dir", str(own_set / "conf")]
+    assert main(words) == 2
+    assert "on_bad_row=drop" in capsys.readouterr().err
+    assert main(["student", "builtin/mini_zh", "student", "--layers", "1", "on_bad_row=drop"]) == 2
+    assert "type --on-bad-row drop" in capsys.readouterr().err
+    assert main([*words, "--on-bad-row", "drop"]) == 0
+    where = {"data_dir": own_set, "config_dir": own_set / "conf"}
+    with pytest.raises(UserError, match="text_b is empty"):
+        load_ranking("tiny", "train", **where)
+    assert len(load_ranking("tiny", "train", on_bad_row="drop", **where).queries) == 10
 
 
 @pytest.mark.parametrize(
