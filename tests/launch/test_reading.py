@@ -71,6 +71,7 @@ def test_what_one_run_reads_or_what_stands_there_anyway_is_accepted(line):
         (("model=mlm",), "loss=mse"),
         (("model=lexical",), "training.batch_size=3"),
         (("dataset=[]",), "optimizer.lr=1"),
+        (("dataset=[]",), "backbone.dropout=0.5"),
     ],
 )
 def test_the_key_of_a_run_is_that_of_what_it_reads(job, unread):

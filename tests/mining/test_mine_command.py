@@ -2,6 +2,7 @@
 
 import shlex
 import shutil
+from pathlib import Path
 
 import pytest
 from forks import ROOT
@@ -10,6 +11,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from juzhen.cli.main import main
 from juzhen.cli.mine import run
 from juzhen.core.errors import UserError
+from juzhen.core.places import DATASETS
+from juzhen.data.audit.sources import ConfiguredSets
 from juzhen.data.named_ranking import load_ranking
 
 ROWS = [
@@ -50,6 +53,20 @@ def test_a_set_of_a_further_folder_is_mined_to_the_depth_of_its_corpus(own_set, 
     assert words[3] == str(given.parent / "conf")
     assert (given.parent / "conf" / "dataset" / "tiny_hard.yaml").is_file()
     assert OverridesParser.create().parse_override(words[-1]).value() == str(own_set)
+
+
+def test_a_set_that_says_where_it_lies_needs_no_folder_of_data(own_set, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    description = own_set / "conf" / "dataset" / "tiny.yaml"
+    table = shutil.copy(own_set / "tiny" / "train.tsv", tmp_path / "table.tsv")
+    text = description.read_text(encoding="utf-8").replace("tiny/train.tsv", str(table))
+    description.write_text(text, encoding="utf-8")
+    sets = ConfiguredSets(DATASETS, Path("data"), config_dir=own_set / "conf")
+    (found,) = sets.training(["tiny"])
+    assert len(found) == 2 * len(ROWS)
+    description.write_text(text.replace("kind: labelled_pair", "kind: labeled_pair"), encoding="utf-8")
+    with pytest.raises(UserError, match=r"tiny\.yaml: kind: labeled_pair: .*did you mean labelled_pair"):
+        ConfiguredSets(DATASETS, Path("data"), config_dir=own_set / "conf").training(["tiny"])
 
 
 def test_faulty_rows_are_left_out_where_that_is_typed(own_set, capsys, monkeypatch):
