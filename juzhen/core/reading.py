@@ -85,7 +85,8 @@ RULES: tuple[Rule, ...] = (
                 ),
                 GONE,
             )
-            | {"evaluation.untrained": GONE, "evaluation.without_leaks": GONE, "backbone.learning_rate": GONE}
+            | {"evaluation.untrained": GONE, "evaluation.without_leaks": GONE}
+            | {"backbone.learning_rate": GONE, "backbone.dropout": GONE}
             | {f"model.{key}": one for key, one in LEARNING_KEYS.get(model_class(job), {}).items()}
         ),
         "nothing is learnt with dataset=[]; {pick}, or name sets: 'dataset=[demo_sts]'",
