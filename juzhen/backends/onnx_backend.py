@@ -212,7 +212,7 @@ def _quantise(plain: Path, path: Path) -> None:
 
 
 def _fix_ranges(graph: onnx.GraphProto) -> None:
-    """Gives states that are multiplied in 8 bits the range from −1 to 1 of `RowScaledLinear`, in the place of the one of a call."""
+    """States that are multiplied in 8 bits have the range of `RowScaledLinear`, −1 to 1, and not that of a call."""
     for node in graph.node:
         if node.op_type == "DynamicQuantizeLinear":
             node.op_type = "QuantizeLinear"
