@@ -69,6 +69,11 @@ RULES: tuple[Rule, ...] = (
         "{model} learns nothing and has no encoder; {pick} (sets to score: 'dataset=[]' "
         "+dataset@evaluate.<name>=<name>, or a suite)",
     ),
+    Rule(
+        lambda job: is_model(job, "Lexical") and job["model"].get("method", "tf_idf") == "tf_idf",
+        {"model.tokens": GONE},
+        "TF-IDF goes by characters and their pairs; {pick}, or type model.method=jaccard or dice",
+    ),
     Rule(lambda job: is_model(job, "BM25"), {"evaluation.transfer": GONE}, "BM25 gives no features; {pick}"),
     Rule(
         lambda job: not learns(job),
