@@ -22,8 +22,9 @@ OFF = {
     "positive_to_anchors": False,
     "other_positives": False,
     "share_of": "lowest",
+    "method": "tf_idf",
 }
-"""Numbers of losses and callbacks that are not part of what they are at these values: as before there were any."""
+"""Values at which keys of models, losses and callbacks are not part of what these are: as before there were any."""
 
 HOMES = {"losses": "juzhen.losses", "lightning_modules": "lightning_modules"}
 """Package of models or losses, less what lies above it → where it is today."""

@@ -70,6 +70,8 @@ def test_what_one_run_reads_or_what_stands_there_anyway_is_accepted(line):
         (("model=crossencoder",), "backbone.pooling=cls"),
         (("model=mlm",), "loss=mse"),
         (("model=lexical",), "training.batch_size=3"),
+        (("model=lexical",), "model.tokens=jieba"),
+        ((), "evaluation.clusterings=5"),
         (("dataset=[]",), "optimizer.lr=1"),
         (("dataset=[]",), "backbone.dropout=0.5"),
     ],
