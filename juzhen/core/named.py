@@ -22,6 +22,7 @@ OFF = {
     "other_positives": False,
     "share_of": "lowest",
     "method": "tf_idf",
+    "stages": None,
 }
 """Values at which keys of models, losses and callbacks are not part of what these are: as before there were any."""
 
