@@ -95,7 +95,8 @@ RULES: tuple[Rule, ...] = (
                 ),
                 GONE,
             )
-            | {"evaluation.untrained": GONE, "evaluation.without_leaks": GONE, "backbone.learning_rate": GONE}
+            | {"evaluation.untrained": GONE, "evaluation.without_leaks": GONE}
+            | {"backbone.learning_rate": GONE, "backbone.dropout": GONE}
             | {f"model.{key}": one for key, one in LEARNING_KEYS.get(model_class(job), {}).items()}
         ),
         "nothing is learnt with dataset=[]; {pick}, or name sets: 'dataset=[demo_sts]'",
@@ -254,13 +255,14 @@ def why_unread(key: str, job: Job) -> str | None:
         for owner in ("schedule.stages.", "schedule.sets."):  # their keys are those of the job
             if key.startswith(owner) and key.count(".") > 2 and not pattern.startswith("schedule."):
                 plain = key.split(".", 3)[3]
-        is_it = any(_matches(one, pattern) for one in {key, plain})
-        if is_it and not any(_matches(key, one) for one in rule.but):
+        is_it = any(is_below(one, pattern) for one in {key, plain})
+        if is_it and not any(is_below(key, one) for one in rule.but):
             return rule.why.format(key=key, pick=PICK, **_words(job))
     return None
 
 
-def _matches(key: str, pattern: str) -> bool:
+def is_below(key: str, pattern: str) -> bool:
+    """Whether a dotted key is the pattern's, or below it; `*` stands for any one word."""
     words, wanted = key.split("."), pattern.split(".")
     return len(words) >= len(wanted) and all(map(fnmatchcase, words, wanted))
 
