@@ -89,6 +89,7 @@ def _checked() -> "Known | None":
     from launch.data_record import is_finished
     from launch.naming import register_resolvers
     from launch.sweep_rows import handed_over
+    from launch.typed_words import as_typed
 
     known: Known | None = None
 
@@ -97,6 +98,7 @@ def _checked() -> "Known | None":
         known = None if is_finished(job) else first_look(job)
 
     register_resolvers()
+    sys.argv[1:] = as_typed(sys.argv[1:])
     waiting = check_command_line(sys.argv[1:], conf_dir=CONFIGURATION, makes_folder=True, look=look)
     sys.argv[1:] = handed_over(sys.argv[1:], waiting)
     return known

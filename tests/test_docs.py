@@ -112,8 +112,13 @@ def is_sweep_of_a_suite(line):
     return "sweep=" in line and "suite=" not in line
 
 
-@pytest.mark.parametrize("line", training_commands())
-@pytest.mark.sampled(5)
+def quick_or_slow(line):
+    """A line, slow where all the runs of a sweep are composed: tests/sweeps does that too."""
+    return pytest.param(line, marks=[pytest.mark.slow] if "sweep=" in line else [])
+
+
+@pytest.mark.parametrize("line", map(quick_or_slow, training_commands()))
+@pytest.mark.sampled(8)
 def test_every_training_command_is_accepted(line, extended_root):
     words = shlex.split(line)[2:]
     if is_sweep_of_a_suite(line):

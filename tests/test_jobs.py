@@ -149,6 +149,7 @@ def test_scores_equal_cosines_computed_pair_by_pair(run, result):
         assert found == pytest.approx(expected, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_a_finished_run_evaluated_again_has_the_same_scores(run, result, tmp_path, tiny_backbone):
     again = run_job(tmp_path, tiny_backbone, "dataset=[]", "suite=demo", f"init_from={run}")
     read = Result.read(again)
@@ -233,7 +234,7 @@ def losses_on_sets():
 
 
 @pytest.mark.parametrize(("loss", "dataset"), losses_on_sets())
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(12)
 def test_every_loss_runs_on_every_set_or_refuses_before_data_are_read(
     loss, dataset, tmp_path, tiny_backbone, monkeypatch
 ):
@@ -296,6 +297,7 @@ def test_a_layer_norm_is_learnt_and_left_behind(tmp_path, tiny_backbone):
     assert Result.read(again).scores[key].value == pytest.approx(Result.read(run).scores[key].value, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_each_batch_of_a_job_holds_labels_and_lengths_in_proportion(tmp_path, tiny_backbone, monkeypatch):
     seen = []
     step = SentenceModule.training_step
@@ -312,6 +314,7 @@ def test_each_batch_of_a_job_holds_labels_and_lengths_in_proportion(tmp_path, ti
     assert all(abs(sum(batch) - share * len(batch)) < 2 for batch in seen)
 
 
+@pytest.mark.slow
 def test_starting_afresh_keeps_earlier_work_aside(tmp_path, tiny_backbone):
     run = run_job(tmp_path, tiny_backbone, *STEPS)
     before = (run / "result.json").read_text()

@@ -145,6 +145,8 @@ def test_tables_show_a_measure_and_the_sets_that_have_it(run):
     assert build_matrix(results, metric="ranking_accuracy").columns == ["test/cmrc2018"]
     columns = {"test/demo_nli", "test/demo_qmc", "test/tnews"}
     assert set(build_matrix(results, metric="transfer_accuracy").columns) == columns
+    assert build_matrix(results, metric="v_measure").columns == ["test/tnews"]
+    assert 0 < results[0].scores["test/tnews/v_measure"].value <= 1
 
 
 def test_the_console_names_the_measures(run, data, tmp_path, tiny_backbone, capsys):
@@ -161,7 +163,7 @@ def test_the_console_names_the_measures(run, data, tmp_path, tiny_backbone, caps
 
 
 @pytest.mark.parametrize("words", [("model=lexical",), ("model=mlm",), ("model=cot", "model.language=zh")])
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 def test_other_models_of_sentences_have_the_same_measures(words, data, tmp_path, tiny_backbone):
     loss = ("loss=info_nce_pool", "model.untrained_mask=true") if "model=cot" in words else ()
     result = Result.read(run_job(tmp_path, tiny_backbone, *FEW, *words, *loss, *sets(data, *KINDS)))
@@ -220,7 +222,7 @@ def test_a_cross_encoder_ranks_by_the_scores_of_its_pairs(data, tmp_path, tiny_b
         ),
     ],
 )
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 def test_what_cannot_be_measured_is_named_with_the_true_reason(words, message, tmp_path):
     (tmp_path / "wiki1m").mkdir()
     (tmp_path / "wiki1m" / "dev.txt").write_text("some\nlines\n")
@@ -292,6 +294,7 @@ def test_text_alone_says_that_the_last_weights_are_kept(data, tmp_path, tiny_bac
         ("dev/demo_nli/macro_f1", "have no macro_f1 while this model learns; choose spearman or pearson"),
     ],
 )
+@pytest.mark.sampled(3)
 def test_what_a_set_does_not_have_chooses_nothing(monitor, message):
     words = ("suite=demo", "+dataset@evaluate.tnews=tnews", f"training.monitor={monitor}")
     with pytest.raises(UserError, match=message):

@@ -99,6 +99,7 @@ def test_data_that_is_gone_is_an_error_that_says_how_to_see_the_numbers(desk, ma
 
 
 @pytest.mark.parametrize("broken", ["", "[]", '{"train/demo_sts": 7}', "\0", "[" * 9999])
+@pytest.mark.sampled(3)
 def test_a_broken_record_is_none(desk, made, broken):
     (made[1] / RECORD_FILE).write_text(broken, encoding="utf-8")
     assert again(desk)

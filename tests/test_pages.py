@@ -46,7 +46,7 @@ def run_blocks(name, folder, cross_encoder):
 
 
 @pytest.mark.parametrize("name", with_programs())
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 def test_the_programs_of_a_page_run_in_order(name, cross_encoder, tmp_path, capfd):
     assert in_a_fork(run_blocks, name, tmp_path, cross_encoder) == 0, capfd.readouterr().err
 

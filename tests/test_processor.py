@@ -51,7 +51,7 @@ def test_what_the_system_tells(cpuinfo, told, lacks, name):
         (WITH, ["hardware=cpu_bf16"], False),
     ],
 )
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_a_command_line_that_chooses_bf16(cpuinfo, capsys, told, arguments, warns):
     cpuinfo.write_text(told)
     check_command_line(arguments, conf_dir=CONFIGURATION)

@@ -180,6 +180,7 @@ def test_mining_looks_behind_the_prompts(prompted, symmetric, tmp_path):
     np.testing.assert_allclose(named.score(rows, columns), other.ravel(), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_mined_set_says_how_it_was_read(prompted, tmp_path):
     config = configured_set("demo_qmc")
     where = {"source": "builtin", "data_dir": ".", "on_bad_row": "error"}
@@ -243,6 +244,7 @@ ASKING = Examples.from_texts(
 
 @pytest.mark.parametrize("include", [True, False])
 @pytest.mark.parametrize("symmetric", READ)
+@pytest.mark.sampled(3)
 def test_a_batch_reads_anchors_as_queries_and_the_others_as_documents(tiny_backbone, symmetric, include):
     examples = replace(ASKING, symmetric=symmetric)
     words = (

@@ -86,6 +86,7 @@ ON_DISK = ("hardware.snapshot_folder=null",)
     ],
     ids=["SIGTERM", "in memory", "on disk"],
 )
+@pytest.mark.sampled(2)
 def test_a_signal_saves_and_says_so_by_its_status(
     tmp_path, tiny_backbone, monkeypatch, capsys, can_interrupt, whole, name, overrides, saved, told
 ):

@@ -153,16 +153,11 @@ def walk(tmp_path_factory, tiny_backbone):
     return [file for file in found.files if file not in BESIDE], found.files
 
 
-def test_the_walk_of_a_pair_is_short(walk):
-    assert len(walk[0]) <= LONGEST, "\n".join(walk[0])
-
-
-def test_what_stands_beside_the_walk_is_still_there(walk):
-    assert set(BESIDE) <= set(walk[1])
-
-
-def test_the_walk_is_told_in_order(walk):
+def test_the_walk_of_a_pair_is_short_and_told_in_order(walk):
+    on_it, seen = walk
+    assert len(on_it) <= LONGEST, "\n".join(on_it)
+    assert set(BESIDE) <= set(seen), "what stands beside the walk is still there"
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     _, _, section = text.partition("## The walk of one pair")
     told = re.findall(r"^\| \d+ \| `([^`]+)` \|", section.partition("\n## ")[0], flags=re.MULTILINE)
-    assert told == walk[0]
+    assert told == on_it

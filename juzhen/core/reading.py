@@ -69,7 +69,16 @@ RULES: tuple[Rule, ...] = (
         "{model} learns nothing and has no encoder; {pick} (sets to score: 'dataset=[]' "
         "+dataset@evaluate.<name>=<name>, or a suite)",
     ),
-    Rule(lambda job: is_model(job, "BM25"), {"evaluation.transfer": GONE}, "BM25 gives no features; {pick}"),
+    Rule(
+        lambda job: is_model(job, "Lexical") and job["model"].get("method", "tf_idf") == "tf_idf",
+        {"model.tokens": GONE},
+        "TF-IDF goes by characters and their pairs; {pick}, or type model.method=jaccard or dice",
+    ),
+    Rule(
+        lambda job: is_model(job, "BM25"),
+        dict.fromkeys(("evaluation.transfer", "evaluation.clusterings"), GONE),
+        "BM25 gives no features; {pick}",
+    ),
     Rule(
         lambda job: not learns(job),
         lambda job: (
@@ -85,7 +94,8 @@ RULES: tuple[Rule, ...] = (
                 ),
                 GONE,
             )
-            | {"evaluation.untrained": GONE, "evaluation.without_leaks": GONE, "backbone.learning_rate": GONE}
+            | {"evaluation.untrained": GONE, "evaluation.without_leaks": GONE}
+            | {"backbone.learning_rate": GONE, "backbone.dropout": GONE}
             | {f"model.{key}": one for key, one in LEARNING_KEYS.get(model_class(job), {}).items()}
         ),
         "nothing is learnt with dataset=[]; {pick}, or name sets: 'dataset=[demo_sts]'",
@@ -127,7 +137,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         lambda job: is_model(job, "CrossEncoder"),
-        {"evaluation.backend": "torch", "evaluation.cache_embeddings": False, "evaluation.transfer": GONE},
+        {"evaluation.backend": "torch", "evaluation.cache_embeddings": False}
+        | dict.fromkeys(("evaluation.transfer", "evaluation.clusterings"), GONE),
         "a cross-encoder has no embeddings; {pick}, or type model=biencoder",
     ),
     Rule(
@@ -194,6 +205,11 @@ RULES: tuple[Rule, ...] = (
         "no set is classified; {pick}, or name some: evaluation.transfer=[…]",
     ),
     Rule(
+        lambda job: not ((job.get("evaluation") or {}).get("transfer") or has_kind(job, "labelled_text")),
+        {"evaluation.clusterings": GONE},
+        "no set of this job has texts with classes; {pick}, or add one, such as +dataset@evaluate.tnews=tnews",
+    ),
+    Rule(
         lambda job: not has_kind(job, "retrieval", "reranking"),
         {"evaluation.rankings": GONE},
         "no set of this job is ranked; {pick}, or add one, such as +dataset@evaluate.demo_retrieval=demo_retrieval",
@@ -231,13 +247,14 @@ def why_unread(key: str, job: Job) -> str | None:
         for owner in ("schedule.stages.", "schedule.sets."):  # their keys are those of the job
             if key.startswith(owner) and key.count(".") > 2 and not pattern.startswith("schedule."):
                 plain = key.split(".", 3)[3]
-        is_it = any(_matches(one, pattern) for one in {key, plain})
-        if is_it and not any(_matches(key, one) for one in rule.but):
+        is_it = any(is_below(one, pattern) for one in {key, plain})
+        if is_it and not any(is_below(key, one) for one in rule.but):
             return rule.why.format(key=key, pick=PICK, **_words(job))
     return None
 
 
-def _matches(key: str, pattern: str) -> bool:
+def is_below(key: str, pattern: str) -> bool:
+    """Whether a dotted key is the pattern's, or below it; `*` stands for any one word."""
     words, wanted = key.split("."), pattern.split(".")
     return len(words) >= len(wanted) and all(map(fnmatchcase, words, wanted))
 

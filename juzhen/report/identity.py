@@ -13,13 +13,14 @@ from juzhen.core.named import (
     name_of,
     without_paths,
 )
-from juzhen.core.reading import as_read
+from juzhen.core.reading import as_read, is_below, unread
 from juzhen.core.result import Result
 
 NOT_PART_OF_THE_ROW = {
     *NOT_PART_OF_THE_RUN,
     *("seed", "evaluate", "evaluation", "dataset", "schedule"),
     "health",  # of results from before there were callbacks
+    "on_bad_row",  # where it ended well nothing else was read
 }
 """Configuration that changes no numbers, but for what `_arithmetic` takes of it; `dataset` and `schedule` are told by
 what was trained on."""
@@ -41,17 +42,24 @@ class Identity:
     trained_on  "a>b" for a curriculum, "a+b" for a mixture, "" for no training, "lexical" for a lexical baseline
     settings    the deciding configuration as sorted (dotted key, value) pairs; models and losses by their names
     backbone    what the backbone is called, "" where it has no name; decides nothing
+    unread      patterns of keys that the job does not read; decides nothing
     """
 
     trained_on: str
     settings: tuple[tuple[str, str], ...]
     backbone: str = field(default="", compare=False)
+    unread: tuple[str, ...] = field(default=(), compare=False)
+
+    def reads(self, key: str) -> bool:
+        """Whether the job reads a dotted key."""
+        return not any(is_below(key, pattern) for pattern in self.unread)
 
 
 def identify(result: Result, *, before_training: bool) -> Identity:
     """The identity of a result, or of the weights it started from."""
     learnt = bool(result.trained_on) and not before_training
-    config = as_read(result.config if learnt else {**result.config, "dataset": {}})
+    job = result.config if learnt else {**result.config, "dataset": {}}
+    config = as_read(job)
     left_out = set(NOT_PART_OF_THE_ROW)
     if name_of(config["model"]) in LEXICAL:
         trained_on = "lexical"
@@ -82,7 +90,7 @@ def identify(result: Result, *, before_training: bool) -> Identity:
         settings["loss"] = _losses_in_use(settings.get("loss") or {}, settings["dataset"])
         settings |= without_paths(_own_numbers(config["schedule"], result.stage, seen))
         settings |= {"callbacks": deciding_callbacks(config.get("callbacks") or {})}
-    return Identity(trained_on, tuple(sorted(_flatten(settings).items())), backbone)
+    return Identity(trained_on, tuple(sorted(_flatten(settings).items())), backbone, tuple(unread(job)))
 
 
 def _arithmetic(config: Mapping[str, Any]) -> dict[str, Any]:

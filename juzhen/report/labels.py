@@ -44,10 +44,13 @@ def label_rows(identities: Sequence[Identity], given: Sequence[str] = ()) -> lis
     names = [name or _name(identity) for name, identity in zip(given, identities, strict=True)]
     settings = [_spoken_of(one) for one in identities]
     backbones = _backbones(identities)
+    keys = {key for one in settings for key in one}
+    read = [{key for key in keys if identity.reads(key)} for identity in identities]
     labels = []
-    for name, own in zip(names, settings, strict=True):
-        namesakes = [other for other, its in zip(settings, names, strict=True) if its == name]
-        phrases = list(dict.fromkeys(_differences(own, namesakes, backbones)))
+    for place, (name, own) in enumerate(zip(names, settings, strict=True)):
+        namesakes = [other for other, its in enumerate(names) if its == name]
+        peers = {key: [settings[other] for other in namesakes if key in read[other]] for key in read[place]}
+        phrases = list(dict.fromkeys(_differences(own, peers, backbones)))
         backbone = backbones.get(own.get(BACKBONE, ""))
         if name == UNTRAINED and backbone in phrases:
             phrases.remove(backbone)
@@ -61,7 +64,8 @@ UNTRAINED = "untrained"
 
 def _name(identity: Identity) -> str:
     if identity.trained_on == "lexical":
-        return dict(identity.settings)["model.name"]
+        settings = dict(identity.settings)
+        return settings.get("model.method", settings["model.name"])
     start = dict(identity.settings).get("init_from", ABSENT)
     steps = identity.trained_on.replace("+", " + ").split(">") if identity.trained_on else []
     if start != ABSENT:
@@ -90,19 +94,23 @@ def _backbones(identities: Sequence[Identity]) -> dict[str, str]:
 
 
 def _differences(
-    own: Mapping[str, str], namesakes: Sequence[Mapping[str, str]], backbones: Mapping[str, str]
+    own: Mapping[str, str], namesakes: Mapping[str, Sequence[Mapping[str, str]]], backbones: Mapping[str, str]
 ) -> Iterator[str]:
     """In words the settings in which `own` differs from any of its namesakes.
+
+    namesakes  key that the row reads → the settings of the namesakes that read it too
 
     Another loss or model is told by its name alone, and so is another backbone: that their numbers differ too goes
     without saying.
     """
-    for key in sorted({key for settings in namesakes for key in settings}, key=_names_first):
+    for key in sorted(namesakes, key=_names_first):
         node, _, rest = key.partition(".")
         told_before = {f"{node}.name", f"{key.rpartition('.')[0]}.name", *GO_WITH.get(node, ())}
         told_before |= {BACKBONE} if node == "backbone" else set()
         peers = [
-            one for one in namesakes if all(one.get(other) == own.get(other) for other in told_before - {key})
+            one
+            for one in namesakes[key]
+            if all(one.get(other) == own.get(other) for other in told_before - {key})
         ]
         if len({settings.get(key) for settings in peers}) == 1:
             continue

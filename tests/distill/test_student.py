@@ -128,6 +128,7 @@ def test_the_verb_writes_a_folder_that_loads(teacher, tmp_path, capsys):
     assert SentenceEncoder.load(tmp_path / "small").encode(TEXTS).shape == (3, 64)
 
 
+@pytest.mark.slow
 def test_a_prompt_is_for_tokens_that_begin_as_texts(tmp_path, capsys):
     words = ["student", "builtin/mini_zh", str(tmp_path / "student"), "--layers", "1", "--prompt", "问："]
     assert main(words) == 2

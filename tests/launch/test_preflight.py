@@ -53,7 +53,7 @@ WRONG = {
     "loss=3": "known: by_kind",
     "dataset=csts,afqmc": "'dataset=[csts,afqmc]'",
     "dataset=[nli,csts,nli]": "nli is repeated",
-    "loss=cosent loss=cosent": "loss is chosen twice; keep one of them",
+    "loss=cosent loss=angle": "loss is chosen twice; keep one of them",
     "+experiment=good": "without a +",
     "sweep=losses": "-m",
     "--config-name trian": "train",

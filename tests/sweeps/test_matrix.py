@@ -211,6 +211,27 @@ def test_variants_of_a_model_are_told_by_name_and_only_namesakes_by_their_number
     ]
 
 
+def test_what_a_job_does_not_read_is_in_no_label(make_result):
+    def row(model, **changes):
+        result = make_result(["a"], SCORES, **changes)
+        result.config["model"] = {"_target_": f"lightning_modules.{model}", "read": "last"}
+        return result
+
+    cot, simcse = row("cot.CotEncoder"), row("biencoder.BiEncoder")
+    masked = row("mlm.MaskedLanguageModel")
+    for result in (cot, simcse, masked):
+        result.config["backbone"] |= {"pooling": "cls", "path": "box"}
+    assert labels([cot, simcse]) == ["a, biencoder", "a, cot"]
+    assert labels([masked, simcse]) == ["a, biencoder", "a, mlm"]
+    mean = row("biencoder.BiEncoder")
+    mean.config["backbone"] |= {"pooling": "mean", "path": "box"}
+    assert sorted(labels([cot, simcse, mean])) == [
+        "a, cls pooling, biencoder",
+        "a, cot",
+        "a, mean pooling, biencoder",
+    ]
+
+
 def test_a_backbone_is_told_by_its_name_and_its_own_numbers_go_without_saying(make_result):
     small = {"path": "builtin/mini_zh", "initialize": "pretrained", "layers": 4, "dropout": 0.1}
     fresh = {
