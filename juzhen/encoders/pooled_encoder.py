@@ -130,7 +130,7 @@ class PooledEncoder(Settable):
         self.__dict__.update(prompt=prompt, _prompt_tokens=taken)
 
     def _checked_pooling(self, value: Any) -> str:
-        return check_pooling(value)
+        return check_pooling(str(value))
 
     def _checked_normalize(self, value: Any) -> bool:
         return self._of_embeddings("normalize", check_flag("normalize", value))

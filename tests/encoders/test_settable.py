@@ -44,7 +44,7 @@ def test_a_mapping_of_prompts_is_a_prefix(load, bert_folder):
     [
         ("prompts", {"query": "q"}, r"encoder.prefix = \{"),
         ("prompt", "q", "with_prompt"),
-        ("pooling", "nope", "no such pooling; did you mean"),
+        ("pooling", "nope", "no such pooling; known: cls"),
         ("poolings", "cls", "no such attribute; did you mean pooling"),
         ("max_seq_length", 8, "it is called max_length here"),
         ("query_prompt", "q", "no such attribute"),
