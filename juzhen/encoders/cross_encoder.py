@@ -1,6 +1,6 @@
 """The cross-encoder itself: both sentences in one input → transformer → [CLS] or mean → head → logits."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -36,6 +36,7 @@ from juzhen.encoders.prefix import JOINT, prompt_refused
 from juzhen.encoders.projection import OutputLayer, load_projections
 from juzhen.encoders.search import Hit, check_top_k
 from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.settable import Settable, check_flag
 from juzhen.encoders.settings_file import Settings, told_simply
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length, check_batch_tokens, progress_bar
@@ -51,7 +52,7 @@ GRADES = {2: (0.0, 1.0), len(NLI_GRADES): NLI_GRADES}
 """Number of classes → how close the sentences are in each: 0/1 labels, NLI classes."""
 
 
-class CrossEncoder(nn.Module):
+class CrossEncoder(Settable):
     """Logits of sentence pairs: one (a similarity), or one per class.
 
     inner     backbone, tokenizer and pooling ([CLS] or mean); its `dim` numbers go into the head
@@ -63,6 +64,9 @@ class CrossEncoder(nn.Module):
     """
 
     poolings: ClassVar[tuple[str, ...]] = ("cls", "mean")
+    hints: ClassVar[Mapping[str, str]] = {
+        name: f"it is encoder.inner.{name}" for name in ("pooling", "max_length", "micro_batch_tokens")
+    }
 
     def __init__(
         self,
@@ -81,6 +85,7 @@ class CrossEncoder(nn.Module):
             raise prompt_refused(JOINT, inner.prompt)
         # An embedding's projections, length and score mean nothing to a head.
         inner.projections, inner.normalize, inner.score_head = nn.ModuleList(layers), False, None
+        inner._serves_head = True
         self.symmetric = symmetric
         self.template = PairTemplate.of(inner.tokenizer)
         self.segments = segments and self.marks_segments
@@ -157,6 +162,14 @@ class CrossEncoder(nn.Module):
                 "(symmetric: true in its crossencoder.json); leave the set out, or train one with model.symmetric=false"
             )
 
+    def _checked_symmetric(self, value: Any) -> bool:
+        return check_flag("symmetric", value)
+
+    def _checked_segments(self, value: Any) -> bool:
+        if check_flag("segments", value) and not self.marks_segments:
+            raise UserError(SEGMENTS_UNKNOWN)
+        return value
+
     def set(
         self,
         *,
@@ -167,8 +180,6 @@ class CrossEncoder(nn.Module):
     ) -> None:
         """Takes over what is not None."""
         self.inner.pooling = pooling or self.inner.pooling
-        if segments and not self.marks_segments:
-            raise UserError(SEGMENTS_UNKNOWN)
         self.segments = self.segments if segments is None else segments
         self.symmetric = self.symmetric if symmetric is None else symmetric
         self.dropout.p = self.dropout.p if head_dropout is None else head_dropout
