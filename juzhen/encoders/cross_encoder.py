@@ -1,6 +1,6 @@
 """The cross-encoder itself: both sentences in one input → transformer → [CLS] or mean → head → logits."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -36,6 +36,7 @@ from juzhen.encoders.prefix import JOINT, prompt_refused
 from juzhen.encoders.projection import OutputLayer, load_projections
 from juzhen.encoders.search import Hit, check_top_k
 from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.settable import Settable, check_flag
 from juzhen.encoders.settings_file import Settings, told_simply
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length, check_batch_tokens, progress_bar
@@ -51,7 +52,7 @@ GRADES = {2: (0.0, 1.0), len(NLI_GRADES): NLI_GRADES}
 """Number of classes → how close the sentences are in each: 0/1 labels, NLI classes."""
 
 
-class CrossEncoder(nn.Module):
+class CrossEncoder(Settable):
     """Logits of sentence pairs: one (a similarity), or one per class.
 
     inner     backbone, tokenizer and pooling ([CLS] or mean); its `dim` numbers go into the head
@@ -59,9 +60,13 @@ class CrossEncoder(nn.Module):
     segments  tokens of the second sentence are marked as such, where architecture and tokenizer have marks
     symmetric  `score` is the mean of both orders
     layers    what stands between the pooled state and the head; usually nothing
+    grades    how close two sentences are in each class, from 0 to 1; None: as GRADES has it. Empty without classes
     """
 
     poolings: ClassVar[tuple[str, ...]] = ("cls", "mean")
+    hints: ClassVar[Mapping[str, str]] = {
+        name: f"it is encoder.inner.{name}" for name in ("pooling", "max_length", "micro_batch_tokens")
+    }
 
     def __init__(
         self,
@@ -72,6 +77,7 @@ class CrossEncoder(nn.Module):
         symmetric: bool,
         seed: int,
         layers: Sequence[OutputLayer] = (),
+        grades: Sequence[float] | None = None,
     ) -> None:
         super().__init__()
         self.inner = inner
@@ -79,6 +85,7 @@ class CrossEncoder(nn.Module):
             raise prompt_refused(JOINT, inner.prompt)
         # An embedding's projections, length and score mean nothing to a head.
         inner.projections, inner.normalize, inner.score_head = nn.ModuleList(layers), False, None
+        inner._serves_head = True
         self.symmetric = symmetric
         self.template = PairTemplate.of(inner.tokenizer)
         self.segments = segments and self.marks_segments
@@ -89,6 +96,7 @@ class CrossEncoder(nn.Module):
             )
         self.dropout = nn.Dropout(dropout_rate(inner.backbone.config))
         use_cheap_dropout(self.dropout)
+        self.grades = _checked_grades(outputs, grades)
         self.head = nn.Linear(inner.dim, outputs)
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
@@ -134,7 +142,9 @@ class CrossEncoder(nn.Module):
         between = [inside(folder, name, settings.path) for name in names]
         with told_simply(f"{folder}: {PAIRS_FILE} and {HEAD_FILE} do not belong together"):
             layers = load_projections(between, width=inner.backbone.config.hidden_size, layer_norm=None)
-            encoder = cls(inner, **wanted, seed=0, layers=layers)
+            encoder = cls(
+                inner, **wanted, seed=0, layers=layers, grades=settings.get("grades", list, default=None)
+            )
             encoder.head.load_state_dict(load_file(folder / HEAD_FILE))
         return encoder.eval()
 
@@ -152,6 +162,14 @@ class CrossEncoder(nn.Module):
                 "(symmetric: true in its crossencoder.json); leave the set out, or train one with model.symmetric=false"
             )
 
+    def _checked_symmetric(self, value: Any) -> bool:
+        return check_flag("symmetric", value)
+
+    def _checked_segments(self, value: Any) -> bool:
+        if check_flag("segments", value) and not self.marks_segments:
+            raise UserError(SEGMENTS_UNKNOWN)
+        return value
+
     def set(
         self,
         *,
@@ -162,17 +180,16 @@ class CrossEncoder(nn.Module):
     ) -> None:
         """Takes over what is not None."""
         self.inner.pooling = pooling or self.inner.pooling
-        if segments and not self.marks_segments:
-            raise UserError(SEGMENTS_UNKNOWN)
         self.segments = self.segments if segments is None else segments
         self.symmetric = self.symmetric if symmetric is None else symmetric
         self.dropout.p = self.dropout.p if head_dropout is None else head_dropout
 
-    def with_head(self, outputs: int, *, seed: int) -> "CrossEncoder":
-        """The same transformer under a new head."""
+    def with_head(self, grades: Sequence[float], *, seed: int) -> "CrossEncoder":
+        """The same transformer under a new head, with a node for each grade."""
         return CrossEncoder(
             self.inner,
-            outputs=outputs,
+            outputs=len(grades),
+            grades=grades,
             segments=self.segments,
             symmetric=self.symmetric,
             seed=seed,
@@ -229,7 +246,7 @@ class CrossEncoder(nn.Module):
         """
         first, second, is_one = as_pairs(pairs)
         logits = self.logits(first, second, batch_tokens=batch_tokens, progress=progress)
-        scores = similarity(torch.from_numpy(logits)).numpy()
+        scores = similarity(torch.from_numpy(logits), self.grades).numpy()
         return scores[0] if is_one else scores
 
     def rank(
@@ -301,17 +318,35 @@ class CrossEncoder(nn.Module):
         return found
 
 
-def similarity(logits: Float[Tensor, "pairs outputs"]) -> Float[Tensor, "pairs"]:
+def similarity(
+    logits: Float[Tensor, "pairs outputs"], grades: Sequence[float] = ()
+) -> Float[Tensor, "pairs"]:
     """One number per pair, higher = closer: the logit itself, or the logit of the expected grade.
 
-    With class probabilities p and grades g (1, 0.5, 0 for NLI), s = log Σ p_c g_c − log Σ p_c (1 − g_c). For two
-    classes that is z_1 − z_0, whose sigmoid is the probability of label 1.
+    With class probabilities p and grades g (1, 0.5, 0 for NLI), s = log Σ p_c g_c − log Σ p_c (1 − g_c), so that the
+    sigmoid of s is the expected grade, from 0 to 1. For two classes that is z_1 − z_0, whose sigmoid is the
+    probability of label 1.
+
+    grades  of each class, from 0 to 1; without any those of GRADES
     """
     if logits.shape[1] == 1:
         return logits[:, 0]
-    grades = constants(GRADES[logits.shape[1]], like=logits)
-    closer, apart = (logits + part.log() for part in (grades, 1 - grades))
+    of_classes = constants(tuple(grades) or GRADES[logits.shape[1]], like=logits)
+    closer, apart = (logits + part.log() for part in (of_classes, 1 - of_classes))
     return closer.logsumexp(dim=1) - apart.logsumexp(dim=1)
+
+
+def _checked_grades(outputs: int, grades: Sequence[float] | None) -> tuple[float, ...]:
+    """Grades of a head's classes. Raises UserError where there are not as many, or none of some closeness."""
+    found = tuple(grades or GRADES.get(outputs, ()))
+    if outputs == 1 and not found:
+        return ()
+    are_shares = all(isinstance(one, int | float) and 0 <= one <= 1 for one in found)
+    if len(found) != outputs or not are_shares or len(set(found)) < 2:
+        raise UserError(
+            f"grades={list(found)}: a head of {outputs} classes needs a grade for each, from 0 to 1, not all the same"
+        )
+    return tuple(map(float, found))
 
 
 def dropout_rate(architecture: PretrainedConfig) -> float:
