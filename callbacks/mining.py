@@ -46,6 +46,7 @@ class NegativeMining(pl.Callback):
                  into force at the next mining, which waits for it (Xiong et al. 2021, https://arxiv.org/abs/2007.00808)
     until_easy   hard negatives stay until they have become easy (`juzhen.mining.in_training`); false: all are new
     sets         trained sets whose negatives are mined; null: all
+    stages       stages of a curriculum in which this is so, wherever they come; null: all
 
     The others are those of `MiningOptions`.
     """
@@ -68,13 +69,14 @@ class NegativeMining(pl.Callback):
         share_of: str,
         margin: float | None,
         temperature: float | None,
+        stages: Sequence[str] | None = None,  # configurations of before have none
     ) -> None:
         self.phases = Phases(phases, every_steps, hard_share, key=KEY)
         most = negatives if hard_at_most is None else hard_at_most
         self.hard_at_most = whole_number(f"{KEY}.hard_at_most", most, low=0)
         self.beside = beside
         self.until_easy = until_easy
-        self.sets = sets
+        self.sets, self.stages = sets, stages
         rules: dict[str, Any] = {"depth": depth, "index": index, "first_rank": first_rank, "share": share}
         rules |= {"share_of": share_of, "margin": margin, "temperature": temperature, "negatives": negatives}
         try:
@@ -107,7 +109,9 @@ class NegativeMining(pl.Callback):
                 raise UserError(
                     f"{KEY}.sets={list(self.sets)}: this job does not learn from {name}; {nearest(name, job.dataset)}"
                 )
-        for name, match in ((name, one) for stage in stages for name, one in stage.items()):
+        names = self._stage_names(job)
+        mined = [one for name, one in zip(names, stages, strict=True) if self._is_on(name)]
+        for name, match in ((name, one) for stage in mined for name, one in stage.items()):
             if self._is_mined(name) and Kind.TRIPLET not in declared(match.loss["_target_"]).input_kinds:
                 raise UserError(
                     f"{KEY}: loss={name_of(match.loss)} of {name} reads no negatives; choose one that does, such as "
@@ -115,9 +119,9 @@ class NegativeMining(pl.Callback):
                 )
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        if stage != "fit":
-            return
         data = trainer.datamodule
+        if stage != "fit" or not self._is_on(data.stage.name):
+            return
         self._rows = {
             name: MinedRows(rows, share_of=self.options.share_of)
             for name, rows in data.train.items()
@@ -133,7 +137,7 @@ class NegativeMining(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: BiEncoder) -> None:
         self._put_in_force(trainer)  # after a resume
-        if self.beside and trainer.is_global_zero:
+        if self.beside and self._rows and trainer.is_global_zero:
             self._second = MiningBeside(stage_folder(trainer) / "mining")
             if self._begun_at is not None:
                 requests = self._requests(trainer, pl_module, self._begun_at)
@@ -174,6 +178,37 @@ class NegativeMining(pl.Callback):
     def summary(self) -> dict[str, float]:
         """How often negatives were mined, and how long that took, over all sessions of the stage."""
         return {"times": self.times, "seconds": round(self.seconds, 2)}
+
+    def _stage_names(self, job: JobConfig) -> list[str]:
+        """The stages of a job, in order. Raises UserError where `stages` names none of them, or one that is none."""
+        if job.schedule.name != "serial" or not job.dataset:
+            if self.stages is not None:
+                raise UserError(
+                    f"{KEY}.stages={list(self.stages)}: this job has one stage; leave it at null, or type "
+                    "schedule=serial"
+                )
+            return [""]
+        names = list(job.schedule.order or job.dataset)
+        if self.stages is not None and not self.stages:
+            raise UserError(
+                f"{KEY}.stages=[]: expected names of stages ({', '.join(names)}), or null for all"
+            )
+        for name in self.stages or ():
+            if name not in names:
+                raise UserError(
+                    f"{KEY}.stages={list(self.stages)}: there is no stage {name}; {nearest(name, names)}"
+                )
+        mined = [name for name in names if self._is_on(name)]
+        of_them = {one for name in mined for one in _sets_of(job, name)}
+        for name in self.sets or ():
+            if name not in of_them and self.stages is not None:
+                raise UserError(
+                    f"{KEY}.sets={list(self.sets)}: no stage of {KEY}.stages={list(self.stages)} learns from {name}"
+                )
+        return names
+
+    def _is_on(self, stage: str) -> bool:
+        return self.stages is None or stage in self.stages
 
     def _is_mined(self, name: str) -> bool:
         return self.sets is None or name in self.sets
@@ -285,6 +320,11 @@ class Phases:
     def hard_share(self, step: int, total_steps: int) -> float:
         """Of the negatives that are mined at a step."""
         return float(np.interp(step / total_steps, [0.0, *self.ends], self.hard_shares))
+
+
+def _sets_of(job: JobConfig, stage: str) -> Sequence[str]:
+    described = job.schedule.stages.get(stage)
+    return (described and described.dataset) or [stage]
 
 
 def _require_count(key: str, values: Sequence[float], count: int) -> None:

@@ -22,6 +22,7 @@ from juzhen.losses.loss import Contrast, Loss
 from juzhen.metrics.undefined import why_undefined
 from lightning_modules.chosen_losses import Match
 from lightning_modules.comparisons import empty_batches
+from lightning_modules.grades import require_grades
 from lightning_modules.matching import build_loss
 
 SMALLEST_STEP = 1e-10
@@ -46,6 +47,8 @@ def check_learnable(job: JobConfig, rows: SentenceDataModule, matches: Mapping[s
         told += _batches(_size_key(job, name), examples, rows.stream.batch_sizes[name])
         if matches[name].loss:
             loss = build_loss(matches[name].loss, dim=1, num_classes=max(examples.num_classes, 2))
+            if loss.consumes == "logits" and examples.kind is Kind.SCORED_PAIR:
+                require_grades(examples, job.dataset[name])
             size = rows.stream.batch_sizes[name]
             told += _Set(job, examples, loss, matches[name], size)(len(rows.train) == 1)
             if size > 1 and own_class(job.model["_target_"]).input_kind is None:

@@ -55,6 +55,7 @@ class CrossEncoder(SettablePairs):
     segments  tokens of the second sentence are marked as such, where architecture and tokenizer have marks
     symmetric  `score` is the mean of both orders
     layers    what stands between the pooled state and the head; usually nothing
+    grades    how close two sentences are in each class, from 0 to 1; None: as GRADES has it. Empty without classes
     """
 
     poolings: ClassVar[tuple[str, ...]] = ("cls", "mean")
@@ -68,6 +69,7 @@ class CrossEncoder(SettablePairs):
         symmetric: bool,
         seed: int,
         layers: Sequence[OutputLayer] = (),
+        grades: Sequence[float] | None = None,
     ) -> None:
         super().__init__()
         self.inner = inner
@@ -86,6 +88,7 @@ class CrossEncoder(SettablePairs):
             )
         self.dropout = nn.Dropout(dropout_rate(inner.backbone.config))
         use_cheap_dropout(self.dropout)
+        self.grades = _checked_grades(outputs, grades)
         self.head = nn.Linear(inner.dim, outputs)
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
@@ -131,7 +134,9 @@ class CrossEncoder(SettablePairs):
         between = [inside(folder, name, settings.path) for name in names]
         with told_simply(f"{folder}: {PAIRS_FILE} and {HEAD_FILE} do not belong together"):
             layers = load_projections(between, width=inner.backbone.config.hidden_size, layer_norm=None)
-            encoder = cls(inner, **wanted, seed=0, layers=layers)
+            encoder = cls(
+                inner, **wanted, seed=0, layers=layers, grades=settings.get("grades", list, default=None)
+            )
             encoder.head.load_state_dict(load_file(folder / HEAD_FILE))
         return encoder.eval()
 
@@ -163,11 +168,12 @@ class CrossEncoder(SettablePairs):
         self.symmetric = self.symmetric if symmetric is None else symmetric
         self.dropout.p = self.dropout.p if head_dropout is None else head_dropout
 
-    def with_head(self, outputs: int, *, seed: int) -> "CrossEncoder":
-        """The same transformer under a new head."""
+    def with_head(self, grades: Sequence[float], *, seed: int) -> "CrossEncoder":
+        """The same transformer under a new head, with a node for each grade."""
         return CrossEncoder(
             self.inner,
-            outputs=outputs,
+            outputs=len(grades),
+            grades=grades,
             segments=self.segments,
             symmetric=self.symmetric,
             seed=seed,
@@ -224,7 +230,7 @@ class CrossEncoder(SettablePairs):
         """
         first, second, is_one = as_pairs(pairs)
         logits = self.logits(first, second, batch_tokens=batch_tokens, progress=progress)
-        scores = similarity(torch.from_numpy(logits)).numpy()
+        scores = similarity(torch.from_numpy(logits), self.grades).numpy()
         return scores[0] if is_one else scores
 
     def rank(
@@ -296,17 +302,35 @@ class CrossEncoder(SettablePairs):
         return found
 
 
-def similarity(logits: Float[Tensor, "pairs outputs"]) -> Float[Tensor, "pairs"]:
+def similarity(
+    logits: Float[Tensor, "pairs outputs"], grades: Sequence[float] = ()
+) -> Float[Tensor, "pairs"]:
     """One number per pair, higher = closer: the logit itself, or the logit of the expected grade.
 
-    With class probabilities p and grades g (1, 0.5, 0 for NLI), s = log Σ p_c g_c − log Σ p_c (1 − g_c). For two
-    classes that is z_1 − z_0, whose sigmoid is the probability of label 1.
+    With class probabilities p and grades g (1, 0.5, 0 for NLI), s = log Σ p_c g_c − log Σ p_c (1 − g_c), so that the
+    sigmoid of s is the expected grade, from 0 to 1. For two classes that is z_1 − z_0, whose sigmoid is the
+    probability of label 1.
+
+    grades  of each class, from 0 to 1; without any those of GRADES
     """
     if logits.shape[1] == 1:
         return logits[:, 0]
-    grades = constants(GRADES[logits.shape[1]], like=logits)
-    closer, apart = (logits + part.log() for part in (grades, 1 - grades))
+    of_classes = constants(tuple(grades) or GRADES[logits.shape[1]], like=logits)
+    closer, apart = (logits + part.log() for part in (of_classes, 1 - of_classes))
     return closer.logsumexp(dim=1) - apart.logsumexp(dim=1)
+
+
+def _checked_grades(outputs: int, grades: Sequence[float] | None) -> tuple[float, ...]:
+    """Grades of a head's classes. Raises UserError where there are not as many, or none of some closeness."""
+    found = tuple(grades or GRADES.get(outputs, ()))
+    if outputs == 1 and not found:
+        return ()
+    are_shares = all(isinstance(one, int | float) and 0 <= one <= 1 for one in found)
+    if len(found) != outputs or not are_shares or len(set(found)) < 2:
+        raise UserError(
+            f"grades={list(found)}: a head of {outputs} classes needs a grade for each, from 0 to 1, not all the same"
+        )
+    return tuple(map(float, found))
 
 
 def dropout_rate(architecture: PretrainedConfig) -> float:

@@ -75,8 +75,8 @@ def measure(
         else:
             reached = classify(splits, confidence=CONFIDENCE, **how).as_scores()
             if clusterings and task.kind is Kind.LABELLED_TEXT:
-                how_often = {"clusterings": clusterings, "seed": how["seed"]}
-                reached[V_MEASURE] = v_measure(*splits[task.judged], **how_often)
+                rows, classes = splits[task.judged]
+                reached[V_MEASURE] = v_measure(rows, classes, clusterings=clusterings, seed=how["seed"])
         found |= {f"{task.judged}/{task.name}/{metric}": one for metric, one in reached.items()}
     per_query: dict[str, np.ndarray] = {}
     measures = list(dict.fromkeys([*RANKINGS, *rankings]))
