@@ -77,7 +77,7 @@ def short_where_apart(text: str, others: Iterable[str], length: int = 60) -> str
     """
     if len(text) <= length:
         return short(text)
-    start = max((len(os.path.commonprefix([text, one])) for one in others if one != text), default=0)
+    start = max((len(os.path.commonprefix([text, one])) for one in others if one != text), default=0)  # noqa: RUF071
     start = max(0, min(start - length // 4, len(text) - length))
     return f"…{short(text[start + 1 :], length)}" if start else short(text, length)
 

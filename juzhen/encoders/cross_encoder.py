@@ -1,6 +1,6 @@
 """The cross-encoder itself: both sentences in one input → transformer → [CLS] or mean → head → logits."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -36,23 +36,18 @@ from juzhen.encoders.prefix import JOINT, prompt_refused
 from juzhen.encoders.projection import OutputLayer, load_projections
 from juzhen.encoders.search import Hit, check_top_k
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.settable import Settable, check_flag
+from juzhen.encoders.settable_encoder import SettablePairs
 from juzhen.encoders.settings_file import Settings, told_simply
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length, check_batch_tokens, progress_bar
 from juzhen.encoders.token_table import TokenTable
 from juzhen.encoders.transformer import DROPOUTS
 
-SEGMENTS_UNKNOWN = (
-    "model.segments=true: this encoder, or its tokenizer, does not tell two sentences apart by segments, as that of "
-    "builtin/mini_zh does not; leave it at null"
-)
-
 GRADES = {2: (0.0, 1.0), len(NLI_GRADES): NLI_GRADES}
 """Number of classes → how close the sentences are in each: 0/1 labels, NLI classes."""
 
 
-class CrossEncoder(Settable):
+class CrossEncoder(SettablePairs):
     """Logits of sentence pairs: one (a similarity), or one per class.
 
     inner     backbone, tokenizer and pooling ([CLS] or mean); its `dim` numbers go into the head
@@ -64,9 +59,6 @@ class CrossEncoder(Settable):
     """
 
     poolings: ClassVar[tuple[str, ...]] = ("cls", "mean")
-    hints: ClassVar[Mapping[str, str]] = {
-        name: f"it is encoder.inner.{name}" for name in ("pooling", "max_length", "micro_batch_tokens")
-    }
 
     def __init__(
         self,
@@ -161,14 +153,6 @@ class CrossEncoder(Settable):
                 f"{name}: {sides} cannot be exchanged, and this cross-encoder scores the mean of both orders "
                 "(symmetric: true in its crossencoder.json); leave the set out, or train one with model.symmetric=false"
             )
-
-    def _checked_symmetric(self, value: Any) -> bool:
-        return check_flag("symmetric", value)
-
-    def _checked_segments(self, value: Any) -> bool:
-        if check_flag("segments", value) and not self.marks_segments:
-            raise UserError(SEGMENTS_UNKNOWN)
-        return value
 
     def set(
         self,

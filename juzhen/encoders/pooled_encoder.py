@@ -4,7 +4,7 @@ import copy
 import inspect
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -17,7 +17,6 @@ from juzhen.core.batch import Tokens
 from juzhen.core.columns import as_column, check_texts
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
-from juzhen.core.texts import short, text_fault
 from juzhen.encoders.layout import check_pooling
 from juzhen.encoders.micro_batches import in_micro_batches
 from juzhen.encoders.packing import (
@@ -28,21 +27,19 @@ from juzhen.encoders.packing import (
     use_packed_attention,
 )
 from juzhen.encoders.pooling import POOLINGS, READS_FIRST_LAYER, BilinearScore
-from juzhen.encoders.prefix import Prefix, checked_prefix
+from juzhen.encoders.prefix import Prefix
 from juzhen.encoders.projection import OutputLayer
 from juzhen.encoders.prompts import Prompts
-from juzhen.encoders.settable import Settable, check_count, check_flag
+from juzhen.encoders.settable_encoder import SettableEncoder
 from juzhen.encoders.texts import no_garbage_collection, progress_bar
 from juzhen.encoders.token_table import TEXTS_PER_CALL, TokenTable
 
 TYPES = "token_type_ids"
-T = TypeVar("T")
-
 Places = tuple[int | Tensor, slice | Tensor]
 """Where the states of the tokens are among those that the transformer gives."""
 
 
-class PooledEncoder(Settable):
+class PooledEncoder(SettableEncoder):
     """backbone → pooling → projections (usually none) → length 1, if `normalize`.
 
     backbone    a Hugging Face encoder without head
@@ -63,15 +60,6 @@ class PooledEncoder(Settable):
 
     prompt: str
     _prompt_tokens: int
-
-    hints = {
-        "prompts": "templates belong to the weights; texts before sentences are "
-        'encoder.prefix = {"query": "query: "}, or encode(…, prompt="query: ")',
-        "prompt": "encoder.with_prompt(prompt=…) has the same weights and that text before every sentence; what is to "
-        'be saved with the encoder: encoder.prefix = Prefix({"name": "text"}, "name")',
-        "tokenizer": "the weights belong to the tokenizer that they were loaded with; load another encoder",
-        "max_seq_length": "it is called max_length here",
-    }
 
     def __init__(
         self,
@@ -105,74 +93,6 @@ class PooledEncoder(Settable):
         self._prompt_is_given = False
         self._serves_head = False
         self._put_before(prefix.text)
-
-    def _put_before(self, prompt: str) -> None:
-        """Has a prompt stand before every sentence. Raises UserError where it could not stand there whole."""
-        if not prompt:
-            self.__dict__.update(prompt=prompt, _prompt_tokens=0)
-            return
-        shown = f"prompt {short(repr(prompt))}"
-        if fault := text_fault(f"a{prompt}"):
-            raise UserError(f"{shown} {fault}")
-        if self.tokenizer.truncation_side == "left":
-            raise UserError(
-                f"{shown}: this tokenizer cuts long sentences at the front, where the prompt stands; "
-                "set truncation_side to right in its tokenizer_config.json, or do without a prompt"
-            )
-        ids = self.tokenizer(prompt, verbose=False)["input_ids"]
-        if len(ids) >= self.max_length:
-            raise UserError(
-                f"backbone.max_length={self.max_length}: the {shown} takes {len(ids)} tokens of it, special ones "
-                f"included, which leaves none for the sentence; set at least backbone.max_length={len(ids) + 16}"
-            )
-        # Counted as sentence-transformers does: alone, and without the special token behind it.
-        taken = len(ids) - sum(one in self.tokenizer.all_special_ids for one in ids[-1:])
-        self.__dict__.update(prompt=prompt, _prompt_tokens=taken)
-
-    def _checked_pooling(self, value: Any) -> str:
-        return check_pooling(str(value))
-
-    def _checked_normalize(self, value: Any) -> bool:
-        return self._of_embeddings("normalize", check_flag("normalize", value))
-
-    def _checked_max_length(self, value: Any) -> int:
-        from juzhen.encoders.parts import num_positions  # it reads folders, and imports this
-
-        special, beside = self.tokenizer.num_special_tokens_to_add(), self.input_length - self.max_length
-        limit = num_positions(self.backbone)
-        least = max(special, self._prompt_tokens + bool(self._prompt_tokens)) + 1
-        return check_count("max_length", value, least=least, most=None if limit is None else limit - beside)
-
-    def _checked_micro_batch_tokens(self, value: Any) -> int | None:
-        return None if value is None else check_count("micro_batch_tokens", value)
-
-    def _checked_score_head(self, value: Any) -> BilinearScore | None:
-        if value is not None and not isinstance(value, BilinearScore):
-            raise UserError(
-                f"score_head={short(repr(value), 40)}: expected a BilinearScore, or None for the cosine"
-            )
-        return self._of_embeddings("score_head", value)
-
-    def _checked_projections(self, value: Any) -> nn.ModuleList:
-        if not isinstance(value, nn.ModuleList):
-            raise UserError(f"projections={short(repr(value), 40)}: expected an nn.ModuleList of layers")
-        return value
-
-    def _checked_prefix(self, value: Any) -> Prefix:
-        prefix = checked_prefix(value, self.prefix)
-        if self.prompts is not None and prefix.prompts:
-            raise UserError("this encoder reads sentences through templates, before which no prompt stands")
-        self._of_embeddings("prefix", prefix.prompts)
-        self._put_before(prefix.text)
-        self._prompt_is_given = False
-        return prefix
-
-    def _of_embeddings(self, name: str, value: T) -> T:
-        if value and self._serves_head:
-            raise UserError(
-                f"{name}: this encoder serves a cross-encoder, whose head reads pooled states as they are"
-            )
-        return value
 
     def with_prompt(self, prompt_name: str | None = None, prompt: str | None = None) -> Self:
         """The same weights with another text before every sentence: the prompt of that name, or the text itself.
