@@ -14,7 +14,8 @@ import transformers
 from safetensors.torch import save_file, save_model
 
 from juzhen.core.whole import whole_folder, write_json, write_text
-from juzhen.encoders.cross_encoder import GRADES, CrossEncoder
+from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.grades import GRADES
 from juzhen.encoders.layout import LENGTH_FILE, MODULES_FILE, OWN_FILE, PAIRS_FILE, POOLING_OF_MODE
 from juzhen.encoders.locate import HEAD_FILE, encoder_folder
 from juzhen.encoders.model_card import model_card, pair_card

@@ -14,13 +14,13 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 from juzhen.core.batch import Tokens
 from juzhen.core.columns import as_column, as_pairs, as_text, as_text_list
-from juzhen.core.constants import constants
 from juzhen.core.contract import sorts_of_texts
 from juzhen.core.errors import UserError
-from juzhen.core.examples import NLI_GRADES, Kind
+from juzhen.core.examples import Kind
 from juzhen.core.threads import tell_of_fork
 from juzhen.encoders.classifier import read_theirs
 from juzhen.encoders.cross_encoder_input import PairTemplate, pack_joint
+from juzhen.encoders.grades import checked_grades, similarity
 from juzhen.encoders.layout import PAIRS_FILE, inside
 from juzhen.encoders.locate import (
     HEAD_FILE,
@@ -42,9 +42,6 @@ from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length, check_batch_tokens, progress_bar
 from juzhen.encoders.token_table import TokenTable
 from juzhen.encoders.transformer import DROPOUTS
-
-GRADES = {2: (0.0, 1.0), len(NLI_GRADES): NLI_GRADES}
-"""Number of classes → how close the sentences are in each: 0/1 labels, NLI classes."""
 
 
 class CrossEncoder(SettablePairs):
@@ -88,7 +85,7 @@ class CrossEncoder(SettablePairs):
             )
         self.dropout = nn.Dropout(dropout_rate(inner.backbone.config))
         use_cheap_dropout(self.dropout)
-        self.grades = _checked_grades(outputs, grades)
+        self.grades = checked_grades(outputs, grades)
         self.head = nn.Linear(inner.dim, outputs)
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
@@ -300,37 +297,6 @@ class CrossEncoder(SettablePairs):
         finally:
             self.train(was_training)
         return found
-
-
-def similarity(
-    logits: Float[Tensor, "pairs outputs"], grades: Sequence[float] = ()
-) -> Float[Tensor, "pairs"]:
-    """One number per pair, higher = closer: the logit itself, or the logit of the expected grade.
-
-    With class probabilities p and grades g (1, 0.5, 0 for NLI), s = log Σ p_c g_c − log Σ p_c (1 − g_c), so that the
-    sigmoid of s is the expected grade, from 0 to 1. For two classes that is z_1 − z_0, whose sigmoid is the
-    probability of label 1.
-
-    grades  of each class, from 0 to 1; without any those of GRADES
-    """
-    if logits.shape[1] == 1:
-        return logits[:, 0]
-    of_classes = constants(tuple(grades) or GRADES[logits.shape[1]], like=logits)
-    closer, apart = (logits + part.log() for part in (of_classes, 1 - of_classes))
-    return closer.logsumexp(dim=1) - apart.logsumexp(dim=1)
-
-
-def _checked_grades(outputs: int, grades: Sequence[float] | None) -> tuple[float, ...]:
-    """Grades of a head's classes. Raises UserError where there are not as many, or none of some closeness."""
-    found = tuple(grades or GRADES.get(outputs, ()))
-    if outputs == 1 and not found:
-        return ()
-    are_shares = all(isinstance(one, int | float) and 0 <= one <= 1 for one in found)
-    if len(found) != outputs or not are_shares or len(set(found)) < 2:
-        raise UserError(
-            f"grades={list(found)}: a head of {outputs} classes needs a grade for each, from 0 to 1, not all the same"
-        )
-    return tuple(map(float, found))
 
 
 def dropout_rate(architecture: PretrainedConfig) -> float:

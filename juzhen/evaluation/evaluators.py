@@ -19,7 +19,8 @@ from juzhen.core.named import TF_IDF
 from juzhen.core.result import Score
 from juzhen.data.rankings import RankingSet
 from juzhen.data.transfer import TransferTask
-from juzhen.encoders.cross_encoder import CrossEncoder, similarity
+from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.grades import similarity
 from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Evaluator, Sets
 from juzhen.evaluation.ranked_lists import Matcher
 from juzhen.metrics import lexical

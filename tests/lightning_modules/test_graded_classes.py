@@ -16,7 +16,8 @@ from juzhen.core.result import Result
 from juzhen.data.configured import configured_set
 from juzhen.data.loading import load_job_data
 from juzhen.encoders.bundle import save_cross_encoder
-from juzhen.encoders.cross_encoder import CrossEncoder, similarity
+from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.grades import similarity
 from launch import check_command_line
 from lightning_modules.grades import class_grades, require_grades
 from lightning_modules.matching import match_losses
