@@ -19,6 +19,7 @@ from juzhen.core.named import name_of
 from juzhen.core.numerals import percent
 from juzhen.data.spec import DatasetConfig
 from juzhen.losses.loss import Contrast, Loss
+from juzhen.metrics.undefined import why_undefined
 from lightning_modules.chosen_losses import Match
 from lightning_modules.comparisons import empty_batches
 from lightning_modules.grades import require_grades
@@ -26,9 +27,6 @@ from lightning_modules.matching import build_loss
 
 SMALLEST_STEP = 1e-10
 """Weights of about 0.02 in float32 are 2e-9 apart: what is smaller than a twentieth of that changes none."""
-
-OF_ORDER = ("spearman", "pearson", "auc")
-"""Metrics that are undefined where all gold values are equal."""
 
 
 def check_learnable(job: JobConfig, rows: SentenceDataModule, matches: Mapping[str, Match]) -> list[str]:
@@ -226,9 +224,8 @@ def _validation(job: JobConfig, rows: SentenceDataModule) -> Iterator[str]:
             "the weights of the last step are kept, and training.patience ends nothing"
         )
     for one, metric in zip(rows.selection.sets, rows.selection.metrics, strict=True):
-        grades = one.grades() if metric in OF_ORDER else None
-        if grades is not None and (grades == grades[0]).all():
+        if why := why_undefined(metric, one):
             yield (
-                f"dev/{one.name}: all {len(one):,} gold values are equal, so its correlation is undefined and chooses "
-                "no checkpoint; where no other set does, the weights of the last step are kept"
+                f"dev/{one.name}: {why} ({len(one):,} rows), so its {metric} is undefined and chooses no checkpoint; "
+                "where no other set does, the weights of the last step are kept"
             )

@@ -133,6 +133,7 @@ RULES: tuple[Rule, ...] = (
             "backbone.normalize": False,
             "backbone.layer_norm": None,
             "backbone.include_prompt": None,
+            "backbone.prompts": None,
         },
         "a cross-encoder has no embeddings; {pick}, or choose what its head sees: model.pooling=cls or mean",
     ),

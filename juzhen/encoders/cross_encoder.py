@@ -36,19 +36,15 @@ from juzhen.encoders.prefix import JOINT, prompt_refused
 from juzhen.encoders.projection import OutputLayer, load_projections
 from juzhen.encoders.search import Hit, check_top_k
 from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.settable_encoder import SettablePairs
 from juzhen.encoders.settings_file import Settings, told_simply
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length, check_batch_tokens, progress_bar
 from juzhen.encoders.token_table import TokenTable
 from juzhen.encoders.transformer import DROPOUTS
 
-SEGMENTS_UNKNOWN = (
-    "model.segments=true: this encoder, or its tokenizer, does not tell two sentences apart by segments, as that of "
-    "builtin/mini_zh does not; leave it at null"
-)
 
-
-class CrossEncoder(nn.Module):
+class CrossEncoder(SettablePairs):
     """Logits of sentence pairs: one (a similarity), or one per class.
 
     inner     backbone, tokenizer and pooling ([CLS] or mean); its `dim` numbers go into the head
@@ -78,6 +74,7 @@ class CrossEncoder(nn.Module):
             raise prompt_refused(JOINT, inner.prompt)
         # An embedding's projections, length and score mean nothing to a head.
         inner.projections, inner.normalize, inner.score_head = nn.ModuleList(layers), False, None
+        inner._serves_head = True
         self.symmetric = symmetric
         self.template = PairTemplate.of(inner.tokenizer)
         self.segments = segments and self.marks_segments
@@ -164,8 +161,6 @@ class CrossEncoder(nn.Module):
     ) -> None:
         """Takes over what is not None."""
         self.inner.pooling = pooling or self.inner.pooling
-        if segments and not self.marks_segments:
-            raise UserError(SEGMENTS_UNKNOWN)
         self.segments = self.segments if segments is None else segments
         self.symmetric = self.symmetric if symmetric is None else symmetric
         self.dropout.p = self.dropout.p if head_dropout is None else head_dropout
