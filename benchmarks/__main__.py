@@ -61,14 +61,14 @@ def run(name: str, options: dict[str, Any], output: Path) -> None:
 
 def main(arguments: list[str]) -> None:
     typed = build_parser().parse_intermixed_args(arguments)
-    packages = ("sentence_transformers", "accelerate", "matplotlib")
-    if missing := [package for package in packages if find_spec(package) is None]:
-        raise UserError(f"needs {', '.join(missing)}; type pip install -e '.[bench]' -c constraints.txt")
     has_bf16 = typed.device == "cuda" or (typed.device == "cpu" and not lacks_bf16())
     names = list(BENCHMARKS) if typed.benchmark == "all" else [typed.benchmark]
     jobs = {name: resolve(name, typed.scale, typed.options, has_bf16=has_bf16) for name in names}
     if typed.device != "cpu" and jobs.pop("mining", None) and not jobs:
         raise UserError(f"--device {typed.device}: mining is measured on a processor alone; leave it out")
+    packages = ("sentence_transformers", "accelerate", "matplotlib")
+    if missing := [package for package in packages if find_spec(package) is None]:
+        raise UserError(f"needs {', '.join(missing)}; type pip install -e '.[bench]' -c constraints.txt")
     os.environ.setdefault("TQDM_DISABLE", "1")  # progress bars of the other side, also in other processes
     import torch
 
