@@ -145,9 +145,13 @@ def apart(function: Callable[..., Numbers], *arguments: Any) -> Numbers:
 
 
 class StepClock:
-    """When each step came to the same point, and its loss. Losses are fetched at the end: fetching is waiting."""
+    """When each step came to the same point, and its loss. Losses are fetched at the end: fetching is waiting.
+
+    before  MiB that were held when it was made
+    """
 
     def __init__(self, num_steps: int) -> None:
+        self.before = round(memory_mib(), 1)
         self.waits = (WARM_UP_STEPS - 1, num_steps - 1)  # between them a GPU is let alone
         self.times: list[float] = []
         self.tensors: list[Tensor] = []
@@ -168,11 +172,7 @@ class StepClock:
         return (statistics.median if device() == "cpu" else statistics.fmean)(steps)
 
 
-def memory_of(
-    train: Callable[..., StepClock], work: Any, rows: Any, *prepare: Callable[[Any], object]
-) -> Numbers:
-    """Numbers of a process that trains, apart from `mib_peak`; what `prepare` takes is held before."""
-    for call in prepare:
-        call(work)
-    before = round(memory_mib(), 1)
-    return {"mib_before": before, "seconds_per_step": train(work, rows, seed=0).seconds()}
+def trained(train: Callable[..., StepClock], *work: Any) -> Numbers:
+    """Numbers of a training in this process."""
+    clock = train(*work, seed=0)
+    return {"mib_before": clock.before, "seconds_per_step": clock.seconds()}

@@ -87,6 +87,7 @@ def train(work: Work, rows: Rows, *, seed: int) -> StepClock:
     if work.micro_rows is not None:  # as many tokens as so many sentences have on average
         job.hardware.micro_batch_tokens = max(1, round(work.micro_rows * float(np.mean(rows.lengths))))
     pl.seed_everything(seed, verbose=False)
+    clock = StepClock(work.steps)
     batches = SentenceDataModule(data, only_stage(work.datasets), job=job)
     model, classes = (
         own_class(job.model["_target_"]),
@@ -97,7 +98,6 @@ def train(work: Work, rows: Rows, *, seed: int) -> StepClock:
     steps = {"total_steps": batches.total_steps, "warmup_steps": batches.warmup_steps}
     module = model(encoder=encoder, losses=losses, job=job, **steps)
     batches.serve(module.collate, module.plan)
-    clock = StepClock(work.steps)
     with tempfile.TemporaryDirectory() as folder:
         trainer = build_trainer(job, batches, folder=Path(folder), run_id="bench", settings={})
         how = {"on_train_batch_end": lambda trainer, module, step, *_: clock.record(step["loss"])}

@@ -33,10 +33,10 @@ def resolve(benchmark: str, scale: str, words: list[str], *, has_bf16: bool = Tr
         if name not in options:
             raise UserError(f"{word}: not an option of {benchmark}; {nearest(name, options)}")
         values: list[Any] = text.split(",")
-        choices, least = CHOICES.get(name), LEAST.get(name, 1)
-        if wrong := [value for value in values if choices and value not in choices]:
+        choices, least = CHOICES.get(name, values), LEAST.get(name, 1)
+        if wrong := [value for value in values if value not in choices]:
             raise UserError(f"{name}={wrong[0]}: {nearest(wrong[0], choices)}")
-        if not choices and name != "datasets":
+        if name not in (*CHOICES, "datasets"):
             if not all(value.isdecimal() and int(value) >= least for value in values):
                 raise UserError(f"{word}: expected a whole number from {least} on")
             values = [int(value) for value in values]

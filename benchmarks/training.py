@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks import ours, theirs
-from benchmarks.measure import alternate, apart, matrix_gflops, medians, memory_of, ratio, training_flops
+from benchmarks.measure import alternate, apart, matrix_gflops, medians, trained, training_flops
 from benchmarks.report import Row
 from benchmarks.table import WARM_UP_STEPS
-from benchmarks.work import Rows, Work, random_bert
+from benchmarks.work import Work, random_bert
 
 TRAIN = {"ours": ours.train, "theirs": theirs.train}
-PREPARE = {"ours": (ours.read,), "theirs": ()}  # its rows are handed over
 TOLERANCE = 1e-4
 """Of losses without dropout in fp32, relatively; 4e-7 was measured on a processor."""
 
@@ -24,15 +23,12 @@ def train_both(
 ) -> dict[str, Any]:
     """Rows, curves and checks of a Report: the sides on each model, in turn; and without dropout."""
     make = partial(Work.of, benchmark, datasets=datasets, batch_size=options.pop("batch_size"))
-    table, curves, plain = [], {}, {}
+    steps, table, curves, plain = options.pop("steps"), [], {}, {}
     for size in sizes:
         with random_bert(size) as folder:
-            contest = Contest(size, make(folder=folder, steps=options["steps"]), **options)
-            table += [contest.row(key) for key in contest.numbers]
-        curves |= {
-            f"{size} {key[1]} {key[0]}": np.mean(runs, axis=0).tolist()
-            for key, runs in contest.losses.items()
-        }
+            rows, losses = contest(size, make(folder=folder, steps=steps), **options)
+        table += rows
+        curves |= {f"{size} {name}": np.mean(runs, axis=0).tolist() for name, runs in losses.items()}
     with random_bert(sizes[0], dropout=0.0) as folder:
         work = make(folder=folder, steps=agreement_steps)
         for side, train in TRAIN.items():
@@ -44,41 +40,37 @@ def train_both(
     return {"rows": table, "curves": curves, "checks": checks}
 
 
-class Contest:
-    """The sides on one model, in every precision, in turn; turns begin at the same weights and differ in dropout."""
+def contest(
+    size: str, work: Work, precisions: Sequence[str], rounds: int, memory_steps: int
+) -> tuple[list[Row], dict[str, list[list[float]]]]:
+    """Rows, and the losses of each turn; turns begin at the same weights and differ in their dropout."""
+    rows, losses = ours.rows_of(work), {}
+    flops = training_flops(rows.lengths, size) / work.steps
+    tokenising = {"ours": rows.tokenising_seconds * work.batch_size, "theirs": 0.0}
 
-    def __init__(
-        self, size: str, work: Work, precisions: Sequence[str], steps: int, rounds: int, memory_steps: int
-    ) -> None:
-        self.size, self.work, self.memory_steps = size, work, memory_steps
-        self.rows: Rows = ours.rows_of(work)
-        keys = [(side, precision) for precision in precisions for side in TRAIN]
-        self.losses: dict[tuple[str, str], list[list[float]]] = {key: [] for key in keys}
-        turns = alternate({key: partial(self.turn, *key) for key in keys}, rounds)
-        self.seconds = {key: np.array([turn["seconds_per_step"] for turn in turns[key]]) for key in keys}
-        self.numbers = medians(turns, "seconds_per_step", lambda key: ("theirs", key[1]))
+    def turn(side: str, precision: str, number: int) -> dict[str, float]:
+        gflops = matrix_gflops(precision)
+        clock = TRAIN[side](work._replace(precision=precision), rows, seed=number)
+        losses.setdefault(f"{precision} {side}", []).append(clock.losses)
+        seconds = clock.seconds(skipped=WARM_UP_STEPS)
+        shares = {"peak_share": flops / seconds / 1e9 / gflops, "rows_per_second": work.batch_size / seconds}
+        return {"seconds_per_step": seconds, "with_tokenising": seconds + tokenising[side], **shares}
 
-    def turn(self, side: str, precision: str, number: int) -> dict[str, float]:
-        gflops, work = matrix_gflops(precision), self.work._replace(precision=precision)
-        clock = TRAIN[side](work, self.rows, seed=number)
-        self.losses[side, precision].append(clock.losses)
-        return {"seconds_per_step": clock.seconds(skipped=WARM_UP_STEPS), "peak_gflops": gflops}
-
-    def row(self, key: tuple[str, str]) -> Row:
-        (side, precision), numbers, seconds = key, self.numbers[key], self.seconds[key]
-        tokenising = self.rows.tokenising_seconds * self.work.batch_size if side == "ours" else 0.0
-        default, per_second = self.seconds.get(("theirs", "fp32")), 1 / numbers["seconds_per_step"]
-        flops = training_flops(self.rows.lengths, self.size) / self.work.steps
-        work = self.work._replace(precision=precision, steps=self.memory_steps)
-        memory = apart(memory_of, TRAIN[side], work, ours.rows_of(work), *PREPARE[side])
-        return {
-            "size": self.size, "side": side, "precision": precision, **numbers,
-            "ratio_with_tokenising": ratio(self.seconds["theirs", precision], seconds + tokenising)["ratio"],
-            "vs_default": None if default is None else ratio(default, seconds)["ratio"],
-            "rows_per_second": self.work.batch_size * per_second,
-            "peak_share": flops * per_second / 1e9 / numbers["peak_gflops"],
-            "mib_peak": memory["mib_peak"], "mib_before": memory["mib_before"],
-        }  # fmt: skip
+    keys = [(side, precision) for precision in precisions for side in TRAIN]
+    turns = alternate({key: partial(turn, *key) for key in keys}, rounds)
+    numbers = medians(turns, "seconds_per_step", lambda key: ("theirs", key[1]))
+    tokenised = medians(turns, "with_tokenising", lambda key: ("theirs", key[1]))
+    default = (
+        medians(turns, "seconds_per_step", lambda key: ("theirs", "fp32")) if "fp32" in precisions else {}
+    )
+    table = []
+    for side, precision in keys:
+        few = work._replace(precision=precision, steps=memory_steps)
+        memory = apart(trained, TRAIN[side], few, ours.rows_of(few)) | numbers[side, precision]
+        memory["ratio_with_tokenising"] = tokenised[side, precision]["ratio"]
+        memory["vs_default"] = default.get((side, precision), {}).get("ratio")
+        table.append({"size": size, "side": side, "precision": precision, **memory})
+    return table, losses
 
 
 def memory(
@@ -111,7 +103,7 @@ def growing(work: Work, side: str, batch_sizes: Sequence[int], bound_mib: int) -
         with suppress(MemoryError):
             if peak * batch_size / rows <= bound_mib:  # what is held at any size is taken to grow, too
                 sized = work._replace(batch_size=batch_size)
-                numbers = apart(memory_of, TRAIN[side], sized, ours.rows_of(sized), *PREPARE[side])
+                numbers = apart(trained, TRAIN[side], sized, ours.rows_of(sized))
                 peak, rows = numbers["mib_peak"], batch_size
         grown = {"mib_for_steps": numbers["mib_peak"] - numbers["mib_before"] if numbers else None}
         grown |= {key: numbers.get(key) for key in ("seconds_per_step", "mib_peak")}

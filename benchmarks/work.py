@@ -53,7 +53,7 @@ class Rows(NamedTuple):
     """What a work trains on, in order, in whole batches: text columns, and `score` or `label`; the head of scores.
 
     lengths             in tokens, of the distinct inputs of each batch
-    tokenising_seconds  of a row
+    tokenising_seconds  that a row takes
     """
 
     columns: dict[str, list[Any]]
