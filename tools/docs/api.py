@@ -1,66 +1,36 @@
 """The pages of the library's API: names for mkdocstrings, which reads the docstrings."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 
 import juzhen.losses
 from juzhen.core.places import PACKAGE
 from tools.docs.markup import code, table
 
-PACKAGES: Mapping[str, tuple[str, Sequence[str]]] = {
+PACKAGES: Mapping[str, tuple[str, str]] = {
     "encoders": (
         "Encoders",
-        (
-            "encoders.sentence_encoder.SentenceEncoder",
-            "encoders.sentence_encoder.PromptEncoder",
-            "encoders.cross_encoder.CrossEncoder",
-            "encoders.search.Hit",
-            "encoders.bundle.load_encoder",
-            "encoders.bundle.save_encoder",
-            "encoders.backbone.load_backbone",
-            "encoders.transformer.compile_layers",
-            "encoders.embedding_cache.EmbeddingCache",
-            "encoders.pooling",
-            "encoders.spec.BackboneConfig",
-            "backends.opening.open_backend",
-        ),
+        "encoders.sentence_encoder.SentenceEncoder encoders.sentence_encoder.PromptEncoder "
+        "encoders.cross_encoder.CrossEncoder encoders.search.Hit encoders.bundle.load_encoder "
+        "encoders.bundle.save_encoder encoders.backbone.load_backbone encoders.transformer.compile_layers "
+        "encoders.embedding_cache.EmbeddingCache encoders.pooling encoders.spec.BackboneConfig "
+        "backends.opening.open_backend",
     ),
     "evaluation": (
         "Evaluation",
-        (
-            "evaluation.run.evaluate",
-            "evaluation.scoring.Evaluation",
-            "evaluation.scoring.score_set",
-            "evaluation.scoring.score_together",
-            "evaluation.scoring.score_unseen",
-            "evaluation.two_stage",
-            "evaluation.settings",
-        ),
+        "evaluation.run.evaluate evaluation.scoring.Evaluation evaluation.scoring.score_set "
+        "evaluation.scoring.score_together evaluation.scoring.score_unseen evaluation.two_stage evaluation.settings",
     ),
-    "metrics": ("Metrics", ()),
+    "metrics": ("Metrics", ""),
     "data": (
         "Data",
-        (
-            "core.examples",
-            "data.named_ranking.load_ranking",
-            "data.rankings",
-            "data.source",
-            "data.readers",
-            "data.sampler",
-            "data.views",
-            "data.spec",
-        ),
+        "core.examples data.named_ranking.load_ranking data.rankings data.source data.readers data.sampler "
+        "data.views data.spec",
     ),
-    "mining": (
-        "Mining and distillation",
-        ("mining.negatives", "mining.options", "mining.distil", "distill.student"),
-    ),
-    "results": (
-        "Results and errors",
-        ("core.result", "core.errors", "calibration.calibration", "calibration.fusion"),
-    ),
+    "mining": ("Mining and distillation", "mining.negatives mining.options mining.distil distill.student"),
+    "results": ("Results and errors", "core.result core.errors calibration.calibration calibration.fusion"),
 }
-"""Page → title, and what stands on it: classes, functions, modules below `juzhen`; (): the package of its name."""
+"""Page → title, and what stands on it: classes, functions, modules below `juzhen`; none: the package of its name."""
 
 HEAD = "---\nsearch: {{boost: 0.3}}\n---\n# {title}\n"
 
@@ -69,7 +39,9 @@ def pages() -> Iterator[tuple[str, str]]:
     """Path and text of each page."""
     yield "api/losses.md", _losses()
     for name, (title, members) in PACKAGES.items():
-        listed = members or [f"{name}.{path.stem}" for path in sorted((PACKAGE / name).glob("[a-z]*.py"))]
+        listed = members.split() or [
+            f"{name}.{path.stem}" for path in sorted((PACKAGE / name).glob("[a-z]*.py"))
+        ]
         is_module = {one: PACKAGE.joinpath(*one.split(".")).with_suffix(".py").is_file() for one in listed}
         imports = [_import(one) for one in listed if not is_module[one]]
         shown = "\n".join(["", "```python", *imports, "```", ""]) if imports else ""
