@@ -38,7 +38,11 @@ class Page(NamedTuple):
     by_hand: bool = False
 
 
-def _of_runs(folder: str, options: str, writes: str) -> Page:
+def _of_runs(folder: str, writes: str, *, chosen: str = "--split dev") -> Page:
+    """A table (.md), a picture (.svg) or both (.*) of the runs of a folder."""
+    stem, _, suffix = writes.rpartition(".")
+    kinds = {"md": f" --markdown {stem}.md", "svg": f" --picture {stem}.svg"}
+    options = chosen + (kinds.get(suffix) or "".join(kinds.values()))
     makers = "juzhen/report/table.py juzhen/report/matrix.py juzhen/report/labels.py juzhen/report/picture.py"
     return Page(writes, f"juzhen table {folder} {options}", f"{folder}/**/result.json {makers}")
 
@@ -86,38 +90,14 @@ PAGES = (
         "results/distill/mini_zh/metrics.csv",
         by_hand=True,
     ),
-    _of_runs("results/cot/runs", "--split dev --picture results/cot/scores.svg", "results/cot/scores.svg"),
-    _of_runs(
-        "results/losses/runs", "--split dev --picture results/losses/scores.svg", "results/losses/scores.svg"
-    ),
-    *(
-        _of_runs(
-            f"results/losses/{one}",
-            f"--split dev --markdown results/losses/{one}.md",
-            f"results/losses/{one}.md",
-        )
-        for one in ("old_defaults", "variants")
-    ),
-    _of_runs(
-        "results/retrieval/runs",
-        "--metric ndcg_at_10 --markdown results/retrieval/ndcg_at_10.md --picture results/retrieval/ndcg_at_10.svg",
-        "results/retrieval/ndcg_at_10.*",
-    ),
-    _of_runs(
-        f"{_TRANSFER}/nli_triplets/runs",
-        f"--split dev --markdown {_TRANSFER}/nli_triplets/matrix.md",
-        f"{_TRANSFER}/nli_triplets/matrix.md",
-    ),
-    _of_runs(
-        f"{_TRANSFER}/e5_small/runs",
-        f"--split dev --markdown {_TRANSFER}/e5_small/matrix.md --picture {_TRANSFER}/e5_small/matrix.svg",
-        f"{_TRANSFER}/e5_small/matrix.*",
-    ),
-    _of_runs(
-        f"{_TRANSFER}/e5_small/softmax",
-        f"--split dev --markdown {_TRANSFER}/e5_small/softmax.md",
-        f"{_TRANSFER}/e5_small/softmax.md",
-    ),
+    _of_runs("results/cot/runs", "results/cot/scores.svg"),
+    _of_runs("results/losses/runs", "results/losses/scores.svg"),
+    _of_runs("results/losses/old_defaults", "results/losses/old_defaults.md"),
+    _of_runs("results/losses/variants", "results/losses/variants.md"),
+    _of_runs("results/retrieval/runs", "results/retrieval/ndcg_at_10.*", chosen="--metric ndcg_at_10"),
+    _of_runs(f"{_TRANSFER}/nli_triplets/runs", f"{_TRANSFER}/nli_triplets/matrix.md"),
+    _of_runs(f"{_TRANSFER}/e5_small/runs", f"{_TRANSFER}/e5_small/matrix.*"),
+    _of_runs(f"{_TRANSFER}/e5_small/softmax", f"{_TRANSFER}/e5_small/softmax.md"),
     Page(
         f"{_TRANSFER}/index.html {_TRANSFER}/report.md {_TRANSFER}/*.csv {_TRANSFER}/matrix.*",
         f"juzhen report {_TRANSFER}/runs --out {_TRANSFER}",
