@@ -26,15 +26,15 @@ from juzhen.core.processor import lacks_bf16
 
 
 def build_parser() -> argparse.ArgumentParser:
-    lines = ["benchmarks, and the options of each:"]
+    epilog = ["benchmarks, and the options of each:"]
     for name, benchmark in BENCHMARKS.items():
-        lines += [f"  {name:14}{benchmark['about']}", f"{'':16}{' '.join(benchmark['options'])}"]
-    lines += ["  all           one after another, as the scale says", "", "options (at modest; at full):"]
+        epilog += [f"  {name:14}{benchmark['about']}", f"{'':16}{' '.join(benchmark['options'])}"]
+    epilog += ["  all           one after another, as the scale says", "", "options (at modest; at full):"]
     for name, (about, _, *values) in OPTIONS.items():
         modest, full = (",".join(map(str, value)) if isinstance(value, list) else value for value in values)
-        lines.append(f"  {name:17}{about}" + (f" ({modest}; {full})" if modest else ""))
-    how = {"epilog": "\n".join(lines), "formatter_class": argparse.RawDescriptionHelpFormatter}
-    parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__, **how)
+        epilog.append(f"  {name:17}{about}" + (f" ({modest}; {full})" if modest else ""))
+    layout = {"epilog": "\n".join(epilog), "formatter_class": argparse.RawDescriptionHelpFormatter}
+    parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__, **layout)
     parser.add_argument("benchmark", choices=[*BENCHMARKS, "all"], metavar="benchmark")
     parser.add_argument("options", nargs="*", metavar="name=value", help="instead of what the scale says")
     parser.add_argument("--scale", choices=SCALES, default="modest", help="default: modest")

@@ -73,8 +73,8 @@ def encode_both(
     """A row for each side on the encoder in `folder`."""
     encoder, sides = load_ours(folder), {}
     for name in back_ends():
-        how = {"batch_tokens": BATCH_TOKENS[device()], "backend": open_backend(encoder, name)}
-        sides[f"ours {name}"] = partial(encoder.encode, progress=False, **how)
+        options = {"batch_tokens": BATCH_TOKENS[device()], "backend": open_backend(encoder, name)}
+        sides[f"ours {name}"] = partial(encoder.encode, progress=False, **options)
     for precision in ("fp32", *(["bf16"] if "torch_bf16" in back_ends() else [])):
         rival = theirs.load(folder, DTYPES[precision])
         for size in sorted({32, *batch_sizes}):
@@ -135,6 +135,6 @@ def score_theirs(rival: theirs.SentenceTransformer, batch_size: int, sets: list[
     scores = []
     for examples in sets:
         first, second = (examples.texts(column) for column in list(examples.columns)[:2])
-        how = {"scores": examples.grades().tolist(), "batch_size": batch_size, "write_csv": False}
-        scores.append(EmbeddingSimilarityEvaluator(first, second, **how)(rival)["spearman_cosine"])
+        options = {"scores": examples.grades().tolist(), "batch_size": batch_size, "write_csv": False}
+        scores.append(EmbeddingSimilarityEvaluator(first, second, **options)(rival)["spearman_cosine"])
     return scores

@@ -87,7 +87,7 @@ def ratio(theirs: Sequence[float], ours: Sequence[float]) -> dict[str, float]:
     >>> ratio([2.0, 3.0, 9.0], [1.0, 1.0, 3.0])
     {'ratio': 3.0, 'ratio_low': 2.0, 'ratio_high': 3.0}
     """
-    ratios = [other / own for other, own in zip(theirs, ours, strict=True)]
+    ratios = [other / mine for other, mine in zip(theirs, ours, strict=True)]
     return {"ratio": statistics.median(ratios), "ratio_low": min(ratios), "ratio_high": max(ratios)}
 
 
@@ -120,10 +120,10 @@ def training_flops(lengths: Sequence[int], size: str) -> float:
 def matrix_gflops(precision: str) -> float:
     """GFLOP/s of plain matrix products here and now: the ceiling for a model in that precision."""
     rows, width = (3000, 1024) if device() == "cpu" else (16384, 8192)
-    left, right = (torch.randn(n, width, dtype=DTYPES[precision], device=device()) for n in (rows, width))
+    first, second = (torch.randn(n, width, dtype=DTYPES[precision], device=device()) for n in (rows, width))
     times = [0.0]
     while len(times) < 3 or times[-1] - times[1] < 0.3:  # the first product warms up
-        left @ right
+        first @ second
         wait()
         times.append(time.perf_counter())
     return 2 * rows * width**2 * (len(times) - 2) / (times[-1] - times[1]) / 1e9
@@ -135,8 +135,8 @@ def apart(function: Callable[..., Numbers], *arguments: Any) -> Numbers:
     It loads what the modules of its arguments import. Raises MemoryError where the system kills it, as where memory
     runs out.
     """
-    how = (1, get_context("spawn"), torch.set_num_threads, (torch.get_num_threads(),))
-    with ProcessPoolExecutor(*how) as pool:
+    pool_options = (1, get_context("spawn"), torch.set_num_threads, (torch.get_num_threads(),))
+    with ProcessPoolExecutor(*pool_options) as pool:
         try:
             numbers = pool.submit(function, *arguments).result()
             return numbers | {"mib_peak": round(pool.submit(memory_mib, most=True).result(), 1)}

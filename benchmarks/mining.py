@@ -27,8 +27,8 @@ ALONE = ("near_copy", "positive_cluster")
 def mining(*, rounds: int, documents: Sequence[int], queries: int) -> dict[str, Any]:
     """Rows of a Report."""
     rows: list[Numbers] = []
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
         pairs, corpus = write_vectors(folder, max(documents), queries)
         for count in dict.fromkeys(min(count, len(corpus)) for count in documents):
             sides = {"ours": mine_ours, "theirs": mine_theirs}
@@ -52,23 +52,23 @@ def write_vectors(folder: Path, documents: int, queries: int) -> tuple[dict[str,
         if label and len(pairs) < queries and not {query, answer} & used:
             pairs[query] = answer
             used |= {query, answer}
-    others = [text for text in examples.sentences if text not in used]
-    corpus = list(dict.fromkeys([*pairs.values(), *others]))[:documents]
+    unused = [text for text in examples.sentences if text not in used]
+    corpus = list(dict.fromkeys([*pairs.values(), *unused]))[:documents]
     encoder, texts = juzhen.SentenceEncoder.load(ENCODER), [*pairs, *corpus]
     np.save(folder / "vectors.npy", unit(encoder.encode(texts, progress=False, cache=EmbeddingCache(folder))))
     return pairs, corpus
 
 
 def mine_ours(folder: Path, pairs: dict[str, str], corpus: list[str], number: int) -> Numbers:
-    answers = [{place: 1.0} for place in range(len(pairs))]
+    answers = [{number: 1.0} for number in range(len(pairs))]
     ranking = RankingSet("bench", "train", list(pairs), corpus, answers)
     encoder = juzhen.SentenceEncoder.load(ENCODER)
     options = juzhen.MiningOptions(depth=DEPTH, negatives=NEGATIVES, share=SHARE, hard_share=1.0)
 
     def work() -> dict[str, list[str]]:
         with tempfile.TemporaryDirectory() as output:
-            how = {"folder": output, "cache": EmbeddingCache(folder), "progress": False}
-            mined = juzhen.mine(ranking, [encoder], options, **how)
+            run_options = {"folder": output, "cache": EmbeddingCache(folder), "progress": False}
+            mined = juzhen.mine(ranking, [encoder], options, **run_options)
             negatives = {anchor: texts for anchor, _, *texts in mined.rows()}
             tables = [pq.read_table(path).to_pylist() for path in mined.portions]
         refused = [row["query_text"] for table in tables for row in table if row["reason"] in ALONE]

@@ -35,7 +35,7 @@ MODELS = {"bce": "crossencoder", "distill_mse": "distill"}
 @lru_cache(maxsize=2)
 def read(work: Work) -> tuple[JobConfig, JobData]:
     """The job of a work and its sets, cut to whole batches: the other side has no shorter ones in between."""
-    words = [
+    overrides = [
         f"model={MODELS.get(work.loss, 'biencoder')}", f"loss={work.loss}", f"dataset=[{','.join(work.datasets)}]",
         "backbone=local", f"backbone.path={work.folder}", f"backbone.max_length={MAX_LENGTH}", "suite=none",
         f"training.batch_size={work.batch_size}", f"training.duration={work.steps} steps", "evaluation.splits=[]",
@@ -45,11 +45,11 @@ def read(work: Work) -> tuple[JobConfig, JobData]:
         "logger.progress=false", "logger.csv=false", "logger.wandb=off", "cache_dir=null",
     ]  # fmt: skip
     if work.teacher is not None:
-        words += [f"model.teacher={work.teacher}", "model.center=0", "model.projection=pca"]
-        words += [f"cache_dir={work.folder.with_name('cache')}"]
+        overrides += [f"model.teacher={work.teacher}", "model.center=0", "model.projection=pca"]
+        overrides += [f"cache_dir={work.folder.with_name('cache')}"]
     register_resolvers()
     with initialize_config_dir(str(suite.CONFIGURATION), version_base="1.3"):
-        job = OmegaConf.to_object(typed_config(compose("train", overrides=words)))
+        job = OmegaConf.to_object(typed_config(compose("train", overrides=overrides)))
     data = load_job_data(job, {name: match.kind for name, match in match_losses(job).items()})
     for name, examples in data.train.items():
         if len(examples) < work.batch_size:
@@ -100,7 +100,7 @@ def train(work: Work, rows: Rows, *, seed: int) -> StepClock:
     batches.serve(module.collate, module.plan)
     with tempfile.TemporaryDirectory() as folder:
         trainer = build_trainer(job, batches, folder=Path(folder), run_id="bench", settings={})
-        how = {"on_train_batch_end": lambda trainer, module, step, *_: clock.record(step["loss"])}
-        trainer.callbacks.append(pl.callbacks.LambdaCallback(**how))
+        hooks = {"on_train_batch_end": lambda trainer, module, step, *_: clock.record(step["loss"])}
+        trainer.callbacks.append(pl.callbacks.LambdaCallback(**hooks))
         trainer.fit(module, datamodule=batches)
     return clock

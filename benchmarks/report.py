@@ -45,15 +45,15 @@ def read(path: Path) -> Result:
 
 def table(results: Iterable[Result], language: str) -> str:
     """Markdown: a line for each thing that was measured on our side."""
-    words = WORDS[language]
-    lines = [(words["work"], words["beside"], words["besides"]), ("---",) * 3]
+    phrases = WORDS[language]
+    table_rows = [(phrases["work"], phrases["beside"], phrases["besides"]), ("---",) * 3]
     for result in sorted(results, key=lambda result: list(BENCHMARKS).index(result["benchmark"])):
         work, besides = BENCHMARKS[result["benchmark"]][language]
         for row in (pieces if result["benchmark"] == "memory" else compared)(result["rows"]):
-            more = {key: words[key].format(**row) if row.get(key) else "" for key in ("default", "moved")}
-            parts = (work, words[row.get("rival", "ratio")], besides)
-            lines.append(tuple(part.format(**row | more) for part in parts))
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+            optional = {key: phrases[key].format(**row) if row.get(key) else "" for key in ("default", "moved")}
+            parts = (work, phrases[row.get("rival", "ratio")], besides)
+            table_rows.append(tuple(part.format(**row | optional) for part in parts))
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in table_rows)
 
 
 def compared(rows: list[Row]) -> Iterator[Row]:
@@ -62,19 +62,19 @@ def compared(rows: list[Row]) -> Iterator[Row]:
         owner, _, kind = row["side"].partition(" ")
         if owner == "ours":
             same = {key: row[key] for key in ("size", "model", "precision", "documents") if key in row}
-            others = (
+            rivals = (
                 other
                 for other in rows
                 if other["side"].startswith("theirs") and same.items() <= other.items()
             )
-            shown = row | {key: 100 * row[key] for key in ("peak_share", "same_share") if key in row}
+            view = row | {key: 100 * row[key] for key in ("peak_share", "same_share") if key in row}
             if "model" in row:
-                shown["spearman_change"] /= 100
-            shown |= {
+                view["spearman_change"] /= 100
+            view |= {
                 "default": "vs_default" in row and row.get("precision") == "bf16",
-                "theirs": next(others),
+                "theirs": next(rivals),
             }
-            yield shown | {"kind": kind, "moved": row.get("spearman_change")}
+            yield view | {"kind": kind, "moved": row.get("spearman_change")}
 
 
 def pieces(rows: list[Row]) -> Iterator[Row]:
@@ -134,15 +134,15 @@ def draw_bars(axes: Any, rows: list[Row]) -> None:
         " ".join(str(row[key]) for key in keys if key in row) + cached.get(row.get("cached"), "")
         for row in rows
     ]
-    for place, row in enumerate(rows):
+    for position, row in enumerate(rows):
         value = row.get("ratio", row.get("mib_peak"))
         low, high = row.get("ratio_low", value), row.get("ratio_high", value)
         colour, hatch = (COLOURS[0], "") if row["side"].startswith("ours") else (COLOURS[1], "//")
         looks = {"color": colour, "hatch": hatch, "edgecolor": "white", "capsize": 2}
-        axes.barh(place, value, xerr=[[value - low], [high - value]], **looks)
+        axes.barh(position, value, xerr=[[value - low], [high - value]], **looks)
         label = f"{value:.2f}" if "ratio" in row else f"{value:,.0f}"
         axes.annotate(
-            label, (high, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=7
+            label, (high, position), xytext=(4, 0), textcoords="offset points", va="center", fontsize=7
         )
     axes.set_yticks(range(len(rows)), names, fontsize=7)
     axes.set(xlabel="speed relative to theirs" if "ratio" in rows[0] else "peak memory, MiB")
@@ -152,8 +152,8 @@ def draw_bars(axes: Any, rows: list[Row]) -> None:
 
 def write_into(page: Path, text: str) -> None:
     """Puts `text` between the markers of a page. Raises ValueError where they are missing."""
-    before, start, rest = page.read_text(encoding="utf-8").partition(START)
-    _, end, after = rest.partition(END)
+    before, start, remainder = page.read_text(encoding="utf-8").partition(START)
+    _, end, after = remainder.partition(END)
     if not start or not end:
         raise ValueError(f"{page}: expected a line {START} and, further down, a line {END}")
     page.write_text(f"{before}{START}\n{text}\n{END}{after}", encoding="utf-8")

@@ -20,7 +20,7 @@ LEAST = {"steps": WARM_UP_STEPS + 1, "memory_steps": 2}
 """Option → the smallest number that still measures something; of others 1."""
 
 
-def resolve(benchmark: str, scale: str, words: list[str], *, has_bf16: bool = True) -> dict[str, Any]:
+def resolve(benchmark: str, scale: str, assignments: list[str], *, has_bf16: bool = True) -> dict[str, Any]:
     """The value of each option: what was typed as `name=value` or `name=value,value`, else that of the scale.
 
     Training in bf16 where it is only imitated must be asked for. Raises UserError for a word that is no option.
@@ -28,7 +28,7 @@ def resolve(benchmark: str, scale: str, words: list[str], *, has_bf16: bool = Tr
     options = {name: OPTIONS[name][1 + SCALES.index(scale)] for name in BENCHMARKS[benchmark]["options"]}
     if "precisions" in options and not has_bf16:
         options["precisions"] = ["fp32"]
-    for word in words:
+    for word in assignments:
         name, _, text = word.partition("=")
         if name not in options:
             raise UserError(f"{word}: not an option of {benchmark}; {nearest(name, options)}")

@@ -44,8 +44,8 @@ class FirstToken(nn.Module):
 def build_loss(work: Work, rows: Rows) -> nn.Module:
     """A loss of theirs, which holds the model."""
     if rows.head is not None:
-        how = {"num_labels": 1, "device": device(), "max_length": MAX_LENGTH}
-        joint = cross_encoder.CrossEncoder(str(work.folder), **how)
+        options = {"num_labels": 1, "device": device(), "max_length": MAX_LENGTH}
+        joint = cross_encoder.CrossEncoder(str(work.folder), **options)
         joint.model.bert.pooler = FirstToken()
         joint.model.classifier.load_state_dict({key: torch.from_numpy(rows.head[key]) for key in rows.head})
         return cross_encoder.losses.BinaryCrossEntropyLoss(joint)

@@ -67,7 +67,7 @@ def random_bert(size: str, *, dropout: float = 0.1) -> Iterator[Path]:
     """The folder of a BERT with random weights, always the same, and the built-in vocabulary; a teacher beside it."""
     layers, width, heads = SIZES[size]
     tokenizer = AutoTokenizer.from_pretrained(BUILTIN / "encoder")
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as scratch:
         for name, rate in (("teacher", 0.0), ("encoder", dropout)):
             config = BertConfig(
                 vocab_size=len(tokenizer), hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads,
@@ -78,13 +78,13 @@ def random_bert(size: str, *, dropout: float = 0.1) -> Iterator[Path]:
                 torch.default_generator.manual_seed(0)
                 model = BertModel(config)  # with a pooler, as published checkpoints have
             for part in (model, tokenizer):
-                part.save_pretrained(Path(place, name))
-        yield Path(place, "encoder")
+                part.save_pretrained(Path(scratch, name))
+        yield Path(scratch, "encoder")
 
 
 def read_set(name: str, split: str) -> "Examples":
     from juzhen.data.configured import configured_set
     from juzhen.data.source import load_examples
 
-    how = {"source": "local", "data_dir": DATA, "on_bad_row": "error", "required": True}
-    return load_examples(configured_set(name), split, **how)
+    options = {"source": "local", "data_dir": DATA, "on_bad_row": "error", "required": True}
+    return load_examples(configured_set(name), split, **options)

@@ -120,20 +120,20 @@ def digests(page: Page) -> dict[str, str]:
 
 def stale() -> list[Page]:
     """Pages whose files, or what they are made from, are no longer as the ledger has them."""
-    kept = json.loads(LEDGER.read_text(encoding="utf-8")) if LEDGER.is_file() else {}
-    return [one for one in PAGES if kept.get(one.writes) != digests(one)]
+    ledger = json.loads(LEDGER.read_text(encoding="utf-8")) if LEDGER.is_file() else {}
+    return [page for page in PAGES if ledger.get(page.writes) != digests(page)]
 
 
 def _digest(globs: Sequence[str]) -> str:
-    told = hashlib.sha256()
+    digest = hashlib.sha256()
     for glob in globs:
         paths = sorted(path for path in ROOT.glob(glob) if path.is_file() and "__pycache__" not in path.parts)
         if not paths:
             raise ValueError(f"{glob}: no such file")
         for path in paths:
-            told.update(f"{path.relative_to(ROOT).as_posix()}\0".encode())
-            told.update(_content(path) + b"\0")
-    return told.hexdigest()[:16]
+            digest.update(f"{path.relative_to(ROOT).as_posix()}\0".encode())
+            digest.update(_content(path) + b"\0")
+    return digest.hexdigest()[:16]
 
 
 def _content(path: Path) -> bytes:
@@ -146,18 +146,21 @@ def _content(path: Path) -> bytes:
 
 def write(page: Page) -> None:
     """Runs the command. What a verb of juzhen writes is written elsewhere first: it replaces no edited page."""
-    words = shlex.split(page.command.removeprefix("python "))
-    with TemporaryDirectory() as place:
-        if words[0] == "juzhen":
-            first = 2 if words[1] == "published" else 3  # the folder of runs is read
-            outputs = {one for one in words[first:] if one.startswith(("docs/", "results/"))}
-            words = ["-m", *(f"{place}/{one}" if one in outputs else one for one in words)]
-            for one in outputs:
-                (Path(place) / one).parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run([sys.executable, *words], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-        for path in Path(place).rglob("*"):
+    arguments = shlex.split(page.command.removeprefix("python "))
+    with TemporaryDirectory() as folder:
+        if arguments[0] == "juzhen":
+            first = 2 if arguments[1] == "published" else 3  # the folder of runs is read
+            outputs = {output for output in arguments[first:] if output.startswith(("docs/", "results/"))}
+            arguments = [
+                "-m",
+                *(f"{folder}/{output}" if output in outputs else output for output in arguments),
+            ]
+            for output in outputs:
+                (Path(folder) / output).parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run([sys.executable, *arguments], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+        for path in Path(folder).rglob("*"):
             if path.is_file() and not path.name.startswith("."):
-                with whole_file(ROOT / path.relative_to(place), "wb", in_own_folder=True) as file:
+                with whole_file(ROOT / path.relative_to(folder), "wb", in_own_folder=True) as file:
                     file.write(path.read_bytes())
 
 
@@ -175,7 +178,7 @@ def main() -> None:
         write(page)
     for path in (path for page in PAGES for path in pages_of_verbs(page)):
         add_to_list(path, path)
-    text = json.dumps({one.writes: digests(one) for one in PAGES}, indent=2) + "\n"
+    text = json.dumps({page.writes: digests(page) for page in PAGES}, indent=2) + "\n"
     write_text(LEDGER, text, in_own_folder=True)
 
 

@@ -42,10 +42,12 @@ def pages() -> Iterator[tuple[str, str]]:
         listed = members.split() or [
             f"{name}.{path.stem}" for path in sorted((PACKAGE / name).glob("[a-z]*.py"))
         ]
-        is_module = {one: PACKAGE.joinpath(*one.split(".")).with_suffix(".py").is_file() for one in listed}
-        imports = [_import(one) for one in listed if not is_module[one]]
-        shown = "\n".join(["", "```python", *imports, "```", ""]) if imports else ""
-        yield f"api/{name}.md", HEAD.format(title=title) + shown + "".join(map(_entry, listed))
+        is_module = {
+            member: PACKAGE.joinpath(*member.split(".")).with_suffix(".py").is_file() for member in listed
+        }
+        imports = [_import(member) for member in listed if not is_module[member]]
+        imported = "\n".join(["", "```python", *imports, "```", ""]) if imports else ""
+        yield f"api/{name}.md", HEAD.format(title=title) + imported + "".join(map(_entry, listed))
 
 
 def _import(name: str) -> str:
@@ -53,7 +55,8 @@ def _import(name: str) -> str:
     *module, last = f"juzhen.{name}".split(".")
     homes = (".".join(module[:depth]) for depth in range(1, len(module)))
     home = next(
-        (one for one in homes if last in getattr(import_module(one), "__all__", ())), ".".join(module)
+        (package for package in homes if last in getattr(import_module(package), "__all__", ())),
+        ".".join(module),
     )
     return f"from {home} import {last}"
 
