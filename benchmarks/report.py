@@ -50,7 +50,9 @@ def table(results: Iterable[Result], language: str) -> str:
     for result in sorted(results, key=lambda result: list(BENCHMARKS).index(result["benchmark"])):
         work, besides = BENCHMARKS[result["benchmark"]][language]
         for row in (pieces if result["benchmark"] == "memory" else compared)(result["rows"]):
-            optional = {key: phrases[key].format(**row) if row.get(key) else "" for key in ("default", "moved")}
+            optional = {
+                key: phrases[key].format(**row) if row.get(key) else "" for key in ("default", "moved")
+            }
             parts = (work, phrases[row.get("rival", "ratio")], besides)
             table_rows.append(tuple(part.format(**row | optional) for part in parts))
     return "\n".join(f"| {' | '.join(cells)} |" for cells in table_rows)

@@ -99,6 +99,8 @@ def test_what_is_typed_comes_before_the_scale():
     options = resolve("training", "tiny", ["steps=9", "sizes=M,B", "datasets=csts"])
     assert (options["steps"], options["sizes"], options["datasets"]) == (9, ["M", "B"], ["csts"])
     assert options["rounds"] == OPTIONS["rounds"][1]
+    assert resolve("training", "full", [], has_bf16=False)["precisions"] == ["fp32"]  # bf16 would be imitated
+    assert resolve("training", "full", ["precisions=bf16"], has_bf16=False)["precisions"] == ["bf16"]
 
 
 @pytest.mark.parametrize(
@@ -114,11 +116,6 @@ def test_what_is_typed_comes_before_the_scale():
 def test_a_word_that_is_no_option_is_refused(words, message):
     with pytest.raises(UserError, match=message):
         resolve("training", "tiny", words)
-
-
-def test_bf16_that_is_imitated_must_be_asked_for():
-    assert resolve("training", "full", [], has_bf16=False)["precisions"] == ["fp32"]
-    assert resolve("training", "full", ["precisions=bf16"], has_bf16=False)["precisions"] == ["bf16"]
 
 
 def test_help_names_every_benchmark_and_option():
@@ -181,13 +178,10 @@ def test_what_is_written_is_read_back_and_drawn_the_same_again(made, tmp_path):
     assert report.read(path) == made
     picture = path.with_suffix(".svg").read_bytes()
     assert picture.count(b"<path") > 3
-    report.draw(made, path.with_suffix(".svg"))
-    assert path.with_suffix(".svg").read_bytes() == picture
-
-
-def test_a_number_that_is_none_cannot_be_written_as_nan(tmp_path):
     with pytest.raises(ValueError, match="not JSON compliant"):
         report.write(result("mining", {"cpu_seconds": float("nan")}), tmp_path)
+    report.draw(made, path.with_suffix(".svg"))
+    assert path.with_suffix(".svg").read_bytes() == picture
 
 
 def test_committed_results_are_of_benchmarks_and_say_where_they_were_measured(project_root):
