@@ -45,6 +45,7 @@ def _of_runs(folder: str, options: str, writes: str) -> Page:
 
 _LOSSES = "juzhen/losses/*.py conf/loss/*.yaml"
 _BENCH = "results/bench/*.json"
+PICTURES = "tools.docs.loss_pictures"
 _TRANSFER = "results/transfer"
 PAGES = (
     Page(
@@ -66,7 +67,7 @@ PAGES = (
     ),
     Page(
         "docs/concepts/img/*.svg",
-        "python -m tools.docs.loss_pictures docs/concepts/img",
+        f"python -m {PICTURES} docs/concepts/img",
         f"{_LOSSES} tools/docs/loss_pictures.py tools/docs/loss_examples.py",
     ),
     Page(
@@ -167,13 +168,14 @@ def _content(path: Path) -> bytes:
 
 
 def write(page: Page) -> None:
-    """Runs the command. What a verb of juzhen writes is written elsewhere first: it replaces no edited page."""
+    """Runs the command. What a verb or a program of pictures writes is written elsewhere first: it replaces no page."""
     words = shlex.split(page.command.removeprefix("python "))
     with TemporaryDirectory() as place:
-        if words[0] == "juzhen":
-            first = 2 if words[1] == "published" else 3  # the folder of runs is read
+        if words[0] == "juzhen" or words[1] == PICTURES:
+            first = 2 if words[1] in ("published", PICTURES) else 3  # the folder of runs is read
             outputs = {one for one in words[first:] if one.startswith(("docs/", "results/"))}
-            words = ["-m", *(f"{place}/{one}" if one in outputs else one for one in words)]
+            words = [f"{place}/{one}" if one in outputs else one for one in words]
+            words = words if words[0] == "-m" else ["-m", *words]
             for one in outputs:
                 (Path(place) / one).parent.mkdir(parents=True, exist_ok=True)
         subprocess.run([sys.executable, *words], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
