@@ -14,7 +14,6 @@ from yaml import MarkedYAMLError
 
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.opened import read_text
-from juzhen.core.renamed import renamed
 from juzhen.data.spec import DatasetConfig
 from launch.hydra_internals import root_of
 
@@ -132,8 +131,6 @@ def explain_composition(error: Exception, groups: Iterable[str] = ()) -> ConfigE
 def unknown_key(error: OmegaConfBaseException, groups: Iterable[str] = ()) -> ConfigError:
     """A key that the configuration does not have, with the nearest one that it has."""
     path, word = str(error.full_key), str(error.key)
-    if (today := renamed(path)) != path:
-        return ConfigError(f"{path}: this key is called {today} now")
     kind, parent = error.object_type, error.parent_node
     root = root_of(parent)
     if isinstance(error.key, int):  # labels={0:0}: Hydra reads a number, and files spell labels as texts
