@@ -14,6 +14,9 @@ from pathlib import Path
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["WANDB_MODE"] = "offline"
 os.environ.pop("WANDB_API_KEY", None)
+# Programs that tests start need not compile again what the one before them has compiled.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 # The suite runs in several processes; each must not take every core.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 

@@ -19,6 +19,7 @@ import yaml
 
 from juzhen.cli.arguments import Parser
 from juzhen.cli.program import run_program
+from juzhen.core.owned import add_to_list
 from juzhen.core.places import ROOT
 from juzhen.core.whole import whole_file, write_text
 
@@ -128,6 +129,12 @@ PAGES = (
 )
 
 
+def pages_of_verbs(page: Page) -> list[Path]:
+    """What a verb of juzhen has written: the list beside it says so, and the verb may be typed again."""
+    globs = page.writes.split() if page.command.startswith("juzhen ") else []
+    return [path for glob in globs for path in sorted(ROOT.glob(glob))]
+
+
 def digests(page: Page) -> dict[str, str]:
     """Of what a page is, and of what it was made from. Raises ValueError for a glob without files."""
     return {key: _digest(getattr(page, key).split()) for key in ("writes", "inputs")}
@@ -160,7 +167,7 @@ def _content(path: Path) -> bytes:
 
 
 def write(page: Page) -> None:
-    """Runs the command. What a verb of juzhen writes is written elsewhere first: a clone's pages are no verb's."""
+    """Runs the command. What a verb of juzhen writes is written elsewhere first: it replaces no edited page."""
     words = shlex.split(page.command.removeprefix("python "))
     with TemporaryDirectory() as place:
         if words[0] == "juzhen":
@@ -188,6 +195,8 @@ def main() -> None:
             continue
         print(page.command, file=sys.stderr)
         write(page)
+    for path in (path for page in PAGES for path in pages_of_verbs(page)):
+        add_to_list(path, path)
     text = json.dumps({one.writes: digests(one) for one in PAGES}, indent=2) + "\n"
     write_text(LEDGER, text, in_own_folder=True)
 

@@ -30,6 +30,7 @@ def parser() -> VerbParser:
         help="0/1 pairs, NLI pairs, texts with classes: mrpc, qqp, snli, tnews …",
     )
     parser.add_data_dir()
+    parser.add_config_dir()
     about = "at most this many rows of each split"
     parser.add_count("--limit", about, least=10, expected="at least 10 rows, such as 20000")
     parser.add_seed(of="drawn rows and folds")
@@ -43,6 +44,7 @@ def run(
     sets: Sequence[str],
     *,
     data_dir: Path | None = None,
+    config_dir: Path | None = None,
     limit: int | None = None,
     seed: int = SEED,
     batch_tokens: int = BATCH_TOKENS,
@@ -55,7 +57,7 @@ def run(
     from juzhen.data.audit.sources import ConfiguredSets
     from juzhen.encoders import load_encoder
 
-    configured = ConfiguredSets(DATASETS, data_folder(data_dir))
+    configured = ConfiguredSets(DATASETS, data_folder(data_dir), config_dir=config_dir)
     splits = {name: _read(configured, name) for name in sets}
     loaded = load_encoder(encoder)
     from juzhen.evaluation.transfer import transfer

@@ -1,5 +1,6 @@
 """Models and losses by their names. Where a class lies decides no key and no row, so that modules can be moved."""
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -79,9 +80,12 @@ def deciding_set(described: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def deciding_backbone(backbone: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration without its name, and without prompts that it leaves to the folder: as before there were any."""
+    """A configuration without its name, and without prompts that it leaves to the folder: as before there were any.
+
+    A path counts as one, however it is spelt: ./a/ is a.
+    """
     return {
-        key: value
+        key: os.path.normpath(value) if key == "path" and isinstance(value, str) else value
         for key, value in backbone.items()
         if key != "name" and not (key in PROMPT_KEYS and value is None)
     }

@@ -69,7 +69,16 @@ RULES: tuple[Rule, ...] = (
         "{model} learns nothing and has no encoder; {pick} (sets to score: 'dataset=[]' "
         "+dataset@evaluate.<name>=<name>, or a suite)",
     ),
-    Rule(lambda job: is_model(job, "BM25"), {"evaluation.transfer": GONE}, "BM25 gives no features; {pick}"),
+    Rule(
+        lambda job: is_model(job, "Lexical") and job["model"].get("method", "tf_idf") == "tf_idf",
+        {"model.tokens": GONE},
+        "TF-IDF goes by characters and their pairs; {pick}, or type model.method=jaccard or dice",
+    ),
+    Rule(
+        lambda job: is_model(job, "BM25"),
+        dict.fromkeys(("evaluation.transfer", "evaluation.clusterings"), GONE),
+        "BM25 gives no features; {pick}",
+    ),
     Rule(
         lambda job: not learns(job),
         lambda job: (
@@ -85,7 +94,8 @@ RULES: tuple[Rule, ...] = (
                 ),
                 GONE,
             )
-            | {"evaluation.untrained": GONE, "evaluation.without_leaks": GONE, "backbone.learning_rate": GONE}
+            | {"evaluation.untrained": GONE, "evaluation.without_leaks": GONE}
+            | {"backbone.learning_rate": GONE, "backbone.dropout": GONE}
             | {f"model.{key}": one for key, one in LEARNING_KEYS.get(model_class(job), {}).items()}
         ),
         "nothing is learnt with dataset=[]; {pick}, or name sets: 'dataset=[demo_sts]'",
@@ -127,7 +137,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         lambda job: is_model(job, "CrossEncoder"),
-        {"evaluation.backend": "torch", "evaluation.cache_embeddings": False, "evaluation.transfer": GONE},
+        {"evaluation.backend": "torch", "evaluation.cache_embeddings": False}
+        | dict.fromkeys(("evaluation.transfer", "evaluation.clusterings"), GONE),
         "a cross-encoder has no embeddings; {pick}, or type model=biencoder",
     ),
     Rule(
@@ -192,6 +203,11 @@ RULES: tuple[Rule, ...] = (
         lambda job: not ((job.get("evaluation") or {}).get("transfer") or has_kind(job, "labelled_text")),
         {"evaluation.transfer_limit": 10000},
         "no set is classified; {pick}, or name some: evaluation.transfer=[…]",
+    ),
+    Rule(
+        lambda job: not ((job.get("evaluation") or {}).get("transfer") or has_kind(job, "labelled_text")),
+        {"evaluation.clusterings": GONE},
+        "no set of this job has texts with classes; {pick}, or add one, such as +dataset@evaluate.tnews=tnews",
     ),
     Rule(
         lambda job: not has_kind(job, "retrieval", "reranking"),

@@ -152,13 +152,13 @@ def _from_hub(asked: SplitRequest) -> Examples | None:
         if asked.required:
             raise UserError(f"{config.name}/{split}: {hub.id} has only {', '.join(hub.splits)}")
         return None
-    table = read_hub(config.name, hub, split, labels=config.labels or {})
+    table = read_hub(config.name, hub, split)
     if config.kind not in JUDGED:
         return verified(table, asked, columns=hub.columns)
 
     def part(name: str) -> Table:
         own = replace(hub, subset=name, splits={name: hub.splits.get(name, hub.splits[split])})
-        return read_hub(config.name, own, name, labels={})
+        return read_hub(config.name, own, name)
 
     return judged(table, part, asked, columns=hub.columns)
 

@@ -36,7 +36,7 @@ class HubConfig:
 class LayoutConfig:
     """One way in which a dataset's files are written."""
 
-    # .tsv .txt .csv .json .jsonl .parquet, also .gz .zst
+    # .tsv .txt .csv .json .jsonl .parquet .arrow .feather, also .gz .zst
     # Judgements have their texts in two further files: queries and corpus.
     files: dict[str, Any] = option("split → path below data_dir, or a list of paths, read one after another")
     columns: dict[str, Any] = option("field of the example → column name, or 0-based position")

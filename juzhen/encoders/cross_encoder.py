@@ -18,6 +18,7 @@ from juzhen.core.constants import constants
 from juzhen.core.contract import sorts_of_texts
 from juzhen.core.errors import UserError
 from juzhen.core.examples import NLI_GRADES, Kind
+from juzhen.core.threads import tell_of_fork
 from juzhen.encoders.classifier import read_theirs
 from juzhen.encoders.cross_encoder_input import PairTemplate, pack_joint
 from juzhen.encoders.layout import PAIRS_FILE, inside
@@ -281,6 +282,7 @@ class CrossEncoder(nn.Module):
                 f"{len(first)} first texts and {len(second)} second ones: expected as many of each"
             )
         check_batch_tokens(batch_tokens)
+        tell_of_fork()
         table = self.inner.tokenize([*first, *second], progress=progress)
         sides = np.arange(len(first)), np.arange(len(first), 2 * len(first))
         orders = [sides, sides[::-1]] if self.symmetric else [sides]

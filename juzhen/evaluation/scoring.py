@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from juzhen.core.examples import RANKED, TEXT_COLUMNS, Examples, Kind
-from juzhen.core.measures import CLASS_MEANS, RANKINGS, ranking_measure
+from juzhen.core.measures import CLASS_MEANS, RANKINGS, V_MEASURE, ranking_measure
 from juzhen.core.result import WITHOUT_LEAKS, Score
 from juzhen.data.leaks import Seen
 from juzhen.data.rankings import RankingSet
 from juzhen.evaluation.plan import EvaluationPlan, Evaluator
 from juzhen.evaluation.ranked_lists import require_finite
+from juzhen.metrics.clustering import v_measure
 from juzhen.metrics.correlation import bootstrap_interval, bootstrap_mean, pearson, spearman
 from juzhen.metrics.distribution import score_distribution
 from juzhen.metrics.ranking import COSINE_TEMPERATURE, order_numbers, score_ranking
@@ -53,12 +54,14 @@ def measure(
     *,
     seen: Mapping[str, Seen],
     rankings: Sequence[str] = (),
+    clusterings: int = 0,
     **how: int,
 ) -> Evaluation:
     """Scores everything that is planned, from what the encoder gave for `plan.examples`.
 
     seen      `split/dataset` → rows, or queries, that training has seen: these sets are scored without them too
     rankings  measures of rankings besides RANKINGS
+    clusterings  starts of the V-measure of texts with classes, see `juzhen.metrics.clustering`; 0: it is left out
     how       bootstrap_samples and seed, as `score_set` takes them
     """
     scores = plan.scores(outputs)
@@ -70,6 +73,9 @@ def measure(
             reached = {CLASS_MEANS: class_mean_accuracy(*splits[task.judged])}
         else:
             reached = classify(splits, confidence=CONFIDENCE, **how).as_scores()
+            if clusterings and task.kind is Kind.LABELLED_TEXT:
+                how_often = {"clusterings": clusterings, "seed": how["seed"]}
+                reached[V_MEASURE] = v_measure(*splits[task.judged], **how_often)
         found |= {f"{task.judged}/{task.name}/{metric}": one for metric, one in reached.items()}
     per_query: dict[str, np.ndarray] = {}
     measures = list(dict.fromkeys([*RANKINGS, *rankings]))

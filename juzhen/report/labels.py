@@ -64,7 +64,8 @@ UNTRAINED = "untrained"
 
 def _name(identity: Identity) -> str:
     if identity.trained_on == "lexical":
-        return dict(identity.settings)["model.name"]
+        settings = dict(identity.settings)
+        return settings.get("model.method", settings["model.name"])
     start = dict(identity.settings).get("init_from", ABSENT)
     steps = identity.trained_on.replace("+", " + ").split(">") if identity.trained_on else []
     if start != ABSENT:

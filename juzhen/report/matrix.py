@@ -22,7 +22,7 @@ BOTH = "both"
 BASELINES = ("", "lexical")
 """`trained_on` of rows that no training made."""
 
-LEXICAL = {"lexical": "TF-IDF", "bm25": "BM25"}
+LEXICAL = {"lexical": "TF-IDF", "jaccard": "Jaccard", "dice": "Dice", "bm25": "BM25"}
 """Name of a model without an encoder → how it scores."""
 
 
@@ -174,7 +174,8 @@ def _gather(results: Sequence[Result]) -> dict[Identity, Row]:
 
 def _setup(result: Result, identity: Identity) -> str:
     if identity.trained_on == "lexical":
-        return LEXICAL[name_of(result.config["model"])]
+        model = result.config["model"]
+        return LEXICAL.get(model.get("method"), LEXICAL[name_of(model)])
     config = as_read(result.config)
     start = str(config["backbone"]["path"] if "backbone" in config else config["init_from"])
     return f"{start}, {name_of(config['loss'])}" if identity.trained_on and "loss" in config else start
