@@ -30,13 +30,6 @@ SPOKEN_TYPES = {
 }
 """Word in OmegaConf's message → what was expected."""
 
-MOVED = {
-    "health": "these are numbers of callbacks: callbacks.space_health (probe_sentences, collapse_cosine, "
-    "collapse_rank, on_collapse), callbacks.score_health (collapse_spread, on_collapse), callbacks.loss_gradient "
-    "(low, high); callbacks.<name>=null leaves one out"
-}
-"""A key that was → where its numbers are."""
-
 MIXED = "a list […] stands for a group of keys {<key>: <value>}, or a group for a list"
 
 MOST_OPTIONS = 12
@@ -139,7 +132,7 @@ def unknown_key(error: OmegaConfBaseException, groups: Iterable[str] = ()) -> Co
             f"keys one by one: {path}=<value>",
             path,
         )
-    if hint := MOVED.get(path.partition(".")[0]) or _dataset_hint(path):
+    if hint := _dataset_hint(path):
         return ConfigError(f"{path}: {hint}")
     if not is_dataclass(kind) and not parent:
         hint = f"{path.rpartition('.')[0]} is a single value, without keys below it"
