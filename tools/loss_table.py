@@ -81,11 +81,12 @@ def _job(model: Mapping[str, Any], loss: Mapping[str, Any], kind: Kind) -> Simpl
     settled = {"language": next(iter(model["templates"]))} if "templates" in model else {}
     scored = SimpleNamespace(columns=[TEACHER_SCORE.format("positive")])  # whatever a loss reads is there
     read = {"view": None, "source": None, "learning": None, "layout": "a", "layouts": {"a": scored}}
+    graded = {"grades": [0, 1], "score_range": [0, 1]}
     return SimpleNamespace(
         model=dict(model) | settled,
         loss=dict(loss),
         source=None,
-        dataset={"the set": SimpleNamespace(kind=kind, **read)},
+        dataset={"the set": SimpleNamespace(name="the set", kind=kind, **graded, **read)},
         schedule=SimpleNamespace(sets={}, stages={}),
         training=SimpleNamespace(stratify_by="none"),
         backbone=SimpleNamespace(layer_norm=None, path="builtin/encoder"),

@@ -219,8 +219,10 @@ def _fix_ranges(graph: onnx.GraphProto) -> None:
             _, scale, zero = node.output
             del node.output[1:]
             node.input.extend([scale, zero])
-            graph.initializer.append(onnx.numpy_helper.from_array(np.float32(1 / STEPS), scale))
-            graph.initializer.append(onnx.numpy_helper.from_array(np.uint8(MIDDLE), zero))
+            graph.initializer.append(
+                onnx.numpy_helper.from_array(np.array(1 / STEPS, dtype=np.float32), scale)
+            )
+            graph.initializer.append(onnx.numpy_helper.from_array(np.array(MIDDLE, dtype=np.uint8), zero))
 
 
 def _computed(path: Path, tokens: Tokens, *, pad: int) -> list[np.ndarray]:

@@ -67,7 +67,9 @@ def run(
     for name in sets:
         one = transfer(loaded, splits[name], batch_tokens=batch_tokens, seed=seed, limit=limit)
         found[name] = one
-        percents = " | ".join(f"{100 * value:.1f}" for value in (one.accuracy, one.f1, one.majority))
+        percents = " | ".join(
+            "—" if value is None else f"{100 * value:.1f}" for value in (one.accuracy, one.f1, one.majority)
+        )
         print(f"| {name} | {percents} | {one.rows:,} | {one.learnt_from:,} | {one.how} |", flush=True)
     if output:
         write_json(output, {name: vars(one) for name, one in found.items()})

@@ -18,6 +18,7 @@ from juzhen.core.job_facts import (
     all_sets_have,
     are_built_in,
     has_kind,
+    has_loss,
     is_here,
     is_lexical,
     is_model,
@@ -132,6 +133,7 @@ RULES: tuple[Rule, ...] = (
             "backbone.normalize": False,
             "backbone.layer_norm": None,
             "backbone.include_prompt": None,
+            "backbone.prompts": None,
         },
         "a cross-encoder has no embeddings; {pick}, or choose what its head sees: model.pooling=cls or mean",
     ),
@@ -216,8 +218,15 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         lambda job: True,
-        dict.fromkeys(("evaluate.*.view", "evaluate.*.limit", "evaluate.*.learning"), GONE),
+        dict.fromkeys(
+            ("evaluate.*.view", "evaluate.*.limit", "evaluate.*.learning", "evaluate.*.grades"), GONE
+        ),
         "the set is scored and not learnt from; {pick} (rows that are scored: evaluation.limit)",
+    ),
+    Rule(
+        lambda job: not (is_model(job, "CrossEncoder") and has_loss(job, "ce")),
+        {"dataset.*.grades": GONE},
+        "grades are classes for model=crossencoder loss=ce alone; {pick}",
     ),
     Rule(
         are_built_in,

@@ -263,9 +263,10 @@ def _target_of(config: DatasetConfig, kind: Kind, key: str) -> Callable[[str], f
     if kind in JUDGED:
         return _gain
     if kind is Kind.SCORED_PAIR:
-        if not config.score_range or not config.score_range[0] < config.score_range[1]:
+        scores = config.score_range or []
+        if len(scores) != 2 or not scores[0] < scores[1]:
             raise UserError(f"{key}.score_range: expected the lowest and highest score, such as [0,5]")
-        low, high = config.score_range
+        low, high = scores
         return lambda word: None if word in ignored else _scaled(word, low, high)
     labels = dict(config.labels or {})
     limit = NUM_CLASSES.get(kind)

@@ -13,13 +13,14 @@ from torch import Tensor
 
 from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError, nearest
-from juzhen.core.examples import NLI_CLASSES, Comparisons, Kind, SentenceUnion
+from juzhen.core.examples import NLI_GRADES, Comparisons, Kind, SentenceUnion
 from juzhen.core.measures import UNSCORED_BY_BM25, UNSCORED_BY_PAIRS
 from juzhen.core.named import TF_IDF
 from juzhen.core.result import Score
 from juzhen.data.rankings import RankingSet
 from juzhen.data.transfer import TransferTask
-from juzhen.encoders.cross_encoder import CrossEncoder, similarity
+from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.grades import similarity
 from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Evaluator, Sets
 from juzhen.evaluation.ranked_lists import Matcher
 from juzhen.metrics import lexical
@@ -105,7 +106,7 @@ class PairEvaluator(Evaluator):
         if batch.task == NOTHING.name:
             return torch.zeros(len(batch), 1)
         logits = pair_logits(self.encoder, batch)
-        scores = similarity(logits).unsqueeze(1)
+        scores = similarity(logits, self.encoder.grades).unsqueeze(1)
         return torch.cat([scores, logits], dim=1) if logits.shape[1] > 1 else scores
 
     def finished(self, plan: EvaluationPlan, outputs: np.ndarray) -> dict[str, Score]:
@@ -113,7 +114,7 @@ class PairEvaluator(Evaluator):
         return {
             f"{one.split}/{one.name}/{metric}": score
             for one, logits in zip(plan.sets, plan.logits(outputs), strict=True)
-            if one.kind is Kind.NLI_PAIR and logits.shape[1] == len(NLI_CLASSES)
+            if one.kind is Kind.NLI_PAIR and self.encoder.grades == NLI_GRADES
             for metric, score in score_classes(logits, one).items()
         }
 

@@ -28,6 +28,7 @@ from juzhen.metrics.threshold import (
     fit_threshold,
 )
 from juzhen.metrics.transfer import class_mean_accuracy, classify
+from juzhen.metrics.undefined import OF_THRESHOLDS, why_undefined
 
 Outputs = list[tuple[np.ndarray, np.ndarray]]
 """Row numbers and the model's outputs for them, one entry per batch."""
@@ -74,8 +75,8 @@ def measure(
         else:
             reached = classify(splits, confidence=CONFIDENCE, **how).as_scores()
             if clusterings and task.kind is Kind.LABELLED_TEXT:
-                how_often = {"clusterings": clusterings, "seed": how["seed"]}
-                reached[V_MEASURE] = v_measure(*splits[task.judged], **how_often)
+                rows, classes = splits[task.judged]
+                reached[V_MEASURE] = v_measure(rows, classes, clusterings=clusterings, seed=how["seed"])
         found |= {f"{task.judged}/{task.name}/{metric}": one for metric, one in reached.items()}
     per_query: dict[str, np.ndarray] = {}
     measures = list(dict.fromkeys([*RANKINGS, *rankings]))
@@ -109,6 +110,7 @@ def score_ranking_set(
             float(values[0, rows].mean()) if len(rows) else None,
             *interval(values[0, rows]),
             count=len(rows),
+            why=None if len(rows) else "no query is left",
             **_of_orders(values[1:, rows]),
         )
         for ending, rows in chosen.items()
@@ -178,7 +180,8 @@ def score_set(
     dev     scores and examples of the dev split of the same set, None where it has none
     temperature  divides scores in `ranking_loss`
 
-    Thresholds of accuracy and F1 are fitted on dev; dev itself is cross-fitted; without dev both are None.
+    Thresholds of accuracy and F1 are fitted on dev; dev itself is cross-fitted; without dev both are None. Whatever is
+    undefined is None, and its Score says why.
     NLI pairs are correlated with the grades 1, 0.5, 0. Of single texts there is nothing to measure: the answer is
     empty.
 
@@ -203,6 +206,9 @@ def score_set(
         found |= {name: Score(value, count=len(grades)) for name, value in spread.items()}
         if examples.kind is Kind.LABELLED_PAIR:
             found |= _decisions(scores, examples, dev=dev)
+        for name, score in found.items():
+            if score.value is None and score.why is None:
+                score.why = why_undefined(name, examples) or "all scores are equal"
     except ValueError as error:
         raise ValueError(f"{examples.name}/{examples.split}: {error}") from error
     return found
@@ -214,23 +220,31 @@ def _decisions(
     """Metrics that need a threshold or class, for labelled pairs."""
     labels = examples.targets
     assert labels is not None  # labelled pairs have labels
-    accuracy = f1 = None
+    accuracy = f1 = why = None
     if examples.split == "dev":
         accuracy, f1 = cross_fitted_accuracy(scores, labels), cross_fitted_f1(scores, labels)
-    elif dev is not None:
+    elif dev is None:
+        why = "there is no dev split to fit a threshold on"
+    elif reason := why_undefined("auc", dev[1]):
+        why = f"no threshold can be fitted on the dev split: {reason}"
+    else:
         dev_scores, dev_labels = dev[0], dev[1].targets
         assert dev_labels is not None  # the same set, hence the same kind
         by_accuracy = fit_threshold(dev_scores, dev_labels, objective="accuracy")
         by_f1 = fit_threshold(dev_scores, dev_labels, objective="f1")
         accuracy = accuracy_at(scores, labels, threshold=by_accuracy)
         f1 = f1_at(scores, labels, threshold=by_f1)
+        why = "no row is positive"
     values = {
         "accuracy": accuracy,
         "f1": f1,
         "average_precision": average_precision(scores, labels),
         "auc": area_under_curve(scores, labels),
     }
-    return {name: Score(value, count=len(labels)) for name, value in values.items()}
+    return {
+        name: Score(value, count=len(labels), why=why if value is None and name in OF_THRESHOLDS else None)
+        for name, value in values.items()
+    }
 
 
 STS_SETS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb_en", "sick")
@@ -268,7 +282,8 @@ def score_together(
         defined = [value for value in each if value is not None]
         mean = float(np.mean(defined)) if len(defined) == len(each) else None
         together[f"{split}/sts_all/spearman"] = Score(spearman(values, grades), low, high, count=len(grades))
-        together[f"{split}/sts_mean/spearman"] = Score(mean, count=len(grades))
+        why = None if mean is not None else "one of the correlations is undefined"
+        together[f"{split}/sts_mean/spearman"] = Score(mean, count=len(grades), why=why)
     return together
 
 

@@ -100,6 +100,13 @@ class Row:
     def num_seeds(self) -> int:
         return len(self.scores)
 
+    def why_missing(self, column: str, metric: str) -> str | None:
+        """Why a set that was evaluated has no value; None where there is one, or nothing is known."""
+        if column in self.cells:
+            return None
+        asked = [scores.get(f"{column}/{metric}") for scores in self.scores.values()]
+        return next((score.why for score in asked if score is not None and score.why), None)
+
     @property
     def latest(self) -> Result:
         """One of its results: all agree in what they have learnt from."""

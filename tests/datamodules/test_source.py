@@ -143,6 +143,24 @@ def test_byte_order_mark_crlf_and_outer_whitespace_are_tolerated(tmp_path):
     assert load(dataset(name), tmp_path).texts("text_a") == [row[0] for row in ROWS]
 
 
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (lambda one: one.layouts[one.layout].files.update(train=3), "files.train: 3: expected a path"),
+        (lambda one: setattr(one, "score_range", [0, 1, 2]), "expected the lowest and highest score"),
+    ],
+)
+def test_a_description_of_another_form_is_named(tmp_path, changed, message):
+    described = dataset(written(tmp_path, "train.tsv", as_tsv(ROWS)))
+    if "score" in message:
+        described = replace(described, kind="scored_pair")
+        named = {"score" if field == "label" else field: name for field, name in BY_NAME.items()}
+        described.layouts[described.layout].columns = named
+    changed(described)
+    with pytest.raises(UserError, match=message):
+        load(described, tmp_path)
+
+
 def test_quoted_field_may_span_lines_and_lines_stay_right(tmp_path):
     name = written(tmp_path, "train.csv", 'sentence1,sentence2,label\n"a\nb",c,1\nd,e,0\n')
     examples = load(dataset(name, quoted=True), tmp_path)
