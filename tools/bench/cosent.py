@@ -79,7 +79,7 @@ def draw_rows(count: int) -> tuple[Tensor, Tensor]:
 
 def loss_of(side: str) -> Callable[[Tensor, Tensor], Tensor]:
     if side == OURS:
-        from juzhen.losses.cosent import cosent
+        from juzhen.losses.order import cosent
 
         return partial(cosent, temperature=TEMPERATURE)
     if side == THEIRS:
