@@ -1,6 +1,5 @@
 """Checkpoints that are either whole or not there."""
 
-import shlex
 from contextlib import suppress
 from pathlib import Path
 from pickle import UnpicklingError
@@ -11,6 +10,7 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from callbacks.snapshot_file import read_snapshot
 from callbacks.snapshots import IN_CHECKPOINTS, SUFFIX
+from juzhen.core.commands import command
 from juzhen.core.errors import UserError
 from juzhen.core.opened import require_file
 from juzhen.core.owned import own_folder
@@ -71,6 +71,6 @@ def damaged(path: Path, error: Exception) -> UserError:
     """What to do about a checkpoint that is not whole."""
     return UserError(
         f"{path}: this checkpoint is damaged ({type(error).__name__}), and training cannot go on from it. Type "
-        f"rm -r {shlex.quote(str(path.parent))} and the same command again: this stage starts afresh, and finished "
+        f"{command('rm', '-r', path.parent)} and the same command again: this stage starts afresh, and finished "
         "stages and results stay as they are"
     )

@@ -1,8 +1,6 @@
 """Hard negatives by the weights as they are now, again and again while they learn."""
 
-import math
 import time
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,13 +11,14 @@ import torch
 
 from callbacks.health import append_line
 from callbacks.lightning_internals import is_between_steps
+from callbacks.mining_phases import Phases
 from callbacks.resume import stage_folder
 from conf.declared import declared
 from conf.job import JobConfig
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind
 from juzhen.core.named import name_of
-from juzhen.losses.options import number, whole_number
+from juzhen.losses.options import whole_number
 from juzhen.mining.beside import MiningBeside
 from juzhen.mining.in_training import InForce, MinedRows, Request
 from juzhen.mining.options import MiningOptions
@@ -46,6 +45,7 @@ class NegativeMining(pl.Callback):
                  into force at the next mining, which waits for it (Xiong et al. 2021, https://arxiv.org/abs/2007.00808)
     until_easy   hard negatives stay until they have become easy (`juzhen.mining.in_training`); false: all are new
     sets         trained sets whose negatives are mined; null: all
+    stages       stages of a curriculum in which this is so, wherever they come; null: all
 
     The others are those of `MiningOptions`.
     """
@@ -68,13 +68,14 @@ class NegativeMining(pl.Callback):
         share_of: str,
         margin: float | None,
         temperature: float | None,
+        stages: Sequence[str] | None = None,  # configurations of before have none
     ) -> None:
         self.phases = Phases(phases, every_steps, hard_share, key=KEY)
         most = negatives if hard_at_most is None else hard_at_most
         self.hard_at_most = whole_number(f"{KEY}.hard_at_most", most, low=0)
         self.beside = beside
         self.until_easy = until_easy
-        self.sets = sets
+        self.sets, self.stages = sets, stages
         rules: dict[str, Any] = {"depth": depth, "index": index, "first_rank": first_rank, "share": share}
         rules |= {"share_of": share_of, "margin": margin, "temperature": temperature, "negatives": negatives}
         try:
@@ -107,7 +108,9 @@ class NegativeMining(pl.Callback):
                 raise UserError(
                     f"{KEY}.sets={list(self.sets)}: this job does not learn from {name}; {nearest(name, job.dataset)}"
                 )
-        for name, match in ((name, one) for stage in stages for name, one in stage.items()):
+        names = self._stage_names(job)
+        mined = [one for name, one in zip(names, stages, strict=True) if self._is_on(name)]
+        for name, match in ((name, one) for stage in mined for name, one in stage.items()):
             if self._is_mined(name) and Kind.TRIPLET not in declared(match.loss["_target_"]).input_kinds:
                 raise UserError(
                     f"{KEY}: loss={name_of(match.loss)} of {name} reads no negatives; choose one that does, such as "
@@ -115,9 +118,9 @@ class NegativeMining(pl.Callback):
                 )
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        if stage != "fit":
-            return
         data = trainer.datamodule
+        if stage != "fit" or not self._is_on(data.stage.name):
+            return
         self._rows = {
             name: MinedRows(rows, share_of=self.options.share_of)
             for name, rows in data.train.items()
@@ -133,7 +136,7 @@ class NegativeMining(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: BiEncoder) -> None:
         self._put_in_force(trainer)  # after a resume
-        if self.beside and trainer.is_global_zero:
+        if self.beside and self._rows and trainer.is_global_zero:
             self._second = MiningBeside(stage_folder(trainer) / "mining")
             if self._begun_at is not None:
                 requests = self._requests(trainer, pl_module, self._begun_at)
@@ -174,6 +177,37 @@ class NegativeMining(pl.Callback):
     def summary(self) -> dict[str, float]:
         """How often negatives were mined, and how long that took, over all sessions of the stage."""
         return {"times": self.times, "seconds": round(self.seconds, 2)}
+
+    def _stage_names(self, job: JobConfig) -> list[str]:
+        """The stages of a job, in order. Raises UserError where `stages` names none of them, or one that is none."""
+        if job.schedule.name != "serial" or not job.dataset:
+            if self.stages is not None:
+                raise UserError(
+                    f"{KEY}.stages={list(self.stages)}: this job has one stage; leave it at null, or type "
+                    "schedule=serial"
+                )
+            return [""]
+        names = list(job.schedule.order or job.dataset)
+        if self.stages is not None and not self.stages:
+            raise UserError(
+                f"{KEY}.stages=[]: expected names of stages ({', '.join(names)}), or null for all"
+            )
+        for name in self.stages or ():
+            if name not in names:
+                raise UserError(
+                    f"{KEY}.stages={list(self.stages)}: there is no stage {name}; {nearest(name, names)}"
+                )
+        mined = [name for name in names if self._is_on(name)]
+        of_them = {one for name in mined for one in _sets_of(job, name)}
+        for name in self.sets or ():
+            if name not in of_them and self.stages is not None:
+                raise UserError(
+                    f"{KEY}.sets={list(self.sets)}: no stage of {KEY}.stages={list(self.stages)} learns from {name}"
+                )
+        return names
+
+    def _is_on(self, stage: str) -> bool:
+        return self.stages is None or stage in self.stages
 
     def _is_mined(self, name: str) -> bool:
         return self.sets is None or name in self.sets
@@ -243,50 +277,6 @@ class NegativeMining(pl.Callback):
             logger.log_metrics(values, trainer.global_step)
 
 
-class Phases:
-    """Training in phases, each with its own time between two minings and its own rise of the share of hard negatives.
-
-    ends         shares of training at which phases end, rising to 1
-    every_steps  optimizer steps between two minings, of each phase; None: there is one alone, before the first step
-    hard_share   at the start and at the end of each phase, and in between along a line
-    key          what the configuration calls them, for messages
-
-    Raises UserError for a number out of its range, and where there are not as many as there are phases.
-    """
-
-    def __init__(
-        self,
-        ends: Sequence[float],
-        every_steps: Sequence[int] | None,
-        hard_share: Sequence[float],
-        *,
-        key: str,
-    ) -> None:
-        self.ends = [number(f"{key}.phases", one, low=0.0, high=1.0, open_low=True) for one in ends]
-        if self.ends != sorted(set(self.ends)) or self.ends[-1:] != [1.0]:
-            raise UserError(
-                f"{key}.phases={list(ends)}: expected shares of training that rise to 1, such as [0.3, 0.7, 1]"
-            )
-        _require_count(f"{key}.hard_share", hard_share, len(ends) + 1)
-        self.hard_shares = [number(f"{key}.hard_share", one, low=0.0, high=1.0) for one in hard_share]
-        self.every_steps = None
-        if every_steps is not None:
-            _require_count(f"{key}.every_steps", every_steps, len(ends))
-            self.every_steps = [whole_number(f"{key}.every_steps", one, low=1) for one in every_steps]
-
-    def due(self, step: int, total_steps: int) -> bool:
-        """Before the first step, at the start of each phase, and every so many steps from there."""
-        if self.every_steps is None or step >= total_steps:
-            return step == 0
-        starts = [math.ceil(end * total_steps) for end in (0.0, *self.ends[:-1])]
-        phase = bisect_right(starts, step) - 1
-        return (step - starts[phase]) % self.every_steps[phase] == 0
-
-    def hard_share(self, step: int, total_steps: int) -> float:
-        """Of the negatives that are mined at a step."""
-        return float(np.interp(step / total_steps, [0.0, *self.ends], self.hard_shares))
-
-
-def _require_count(key: str, values: Sequence[float], count: int) -> None:
-    if len(values) != count:
-        raise UserError(f"{key}={list(values)}: expected {count} numbers, as there are phases")
+def _sets_of(job: JobConfig, stage: str) -> Sequence[str]:
+    described = job.schedule.stages.get(stage)
+    return (described and described.dataset) or [stage]

@@ -17,7 +17,7 @@ def show_result(result: Result, *, folder: str) -> None:
         console.print(f"{name}: {count:,} rows left out that an evaluation set has too (filter_leaks)")
     for name, reason in result.unscored.items():
         console.print(f"{name} is not scored. {reason}", soft_wrap=True)
-    for line in [*leak_lines(result), *tie_lines(result)]:
+    for line in [*undefined_lines(result), *leak_lines(result), *tie_lines(result)]:
         console.print(line, soft_wrap=True)
     training = result.training
     if training.get("train_seconds") and {"rows_seen", "rows_per_second"} <= training.keys():
@@ -81,6 +81,17 @@ def leak_lines(result: Result) -> list[str]:
         share = f"{leaked['rows']:,} rows ({100 * leaked['share']:.1f} %)"
         lines.append(f"{column}: {share} are in training, most of them in {most}; {rest}")
     return lines
+
+
+def undefined_lines(result: Result) -> list[str]:
+    """One line for each reason why a set that was evaluated lacks scores of the table."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for key, score in result.scores.items():
+        column, _, metric = key.rpartition("/")
+        kind = result.data.get(column, {}).get("kind")
+        if score.why and kind and metric in (first_measure(Kind(kind)), "accuracy"):
+            found.setdefault((column, score.why), []).append(_words(metric))
+    return [f"{column}: no {' and no '.join(metrics)}: {why}" for (column, why), metrics in found.items()]
 
 
 def tie_lines(result: Result) -> list[str]:

@@ -40,6 +40,7 @@ DECIDING = (
     "juzhen/data/retrieval.py",
     "juzhen/mining",
     "callbacks/mining.py",
+    "callbacks/mining_phases.py",
     "callbacks/resume.py",
     "callbacks/trainer.py",
     "juzhen/evaluation",

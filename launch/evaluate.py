@@ -93,6 +93,7 @@ def run(
     rerank: str | None = None,
     top: int | None = None,
     limit: int | None = None,
+    on_bad_row: str | None = None,
     out: Path | None = None,
 ) -> None:
     """Fills in every finished run below `runs`, or measures two stages. Raises UserError where some failed."""
@@ -113,6 +114,7 @@ def _today(options: argparse.Namespace) -> DictConfig:
 
     words = [f"dataset=[{','.join(options.dataset)}]", f"suite={options.suite or 'none'}"]
     words += [f"hardware={options.hardware}"] if options.hardware else []
+    words += [f"on_bad_row={options.on_bad_row}"] if options.on_bad_row else []
     today = checked_job(words, conf_dir=CONFIGURATION, extra=options.config_dir)
     caches_below(today.cache_dir)
     return today

@@ -63,7 +63,7 @@ def run_key(config: Mapping[str, Any] | DictConfig) -> str:
     deciding["model"] = deciding_model(with_language(config))
     evaluation = (config.get("evaluation") or {}).items()
     deciding["evaluation"] = {
-        key: value
+        key: sorted({*value}) if isinstance(value, list) else value  # in whatever order they are asked for
         for key, value in evaluation
         if key != "cache_embeddings" and (key not in ("rankings", "limit") or value)
     }

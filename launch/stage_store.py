@@ -3,7 +3,6 @@
 import filecmp
 import json
 import os
-import shlex
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from callbacks.snapshots import CHECKPOINTS, IN_CHECKPOINTS
+from juzhen.core.commands import command
 from juzhen.core.errors import UserError
 from juzhen.core.opened import read_json, read_text
 from juzhen.core.owned import own_folder, refuse_links
@@ -62,8 +62,8 @@ class StageEntry:
             require_shape(record, Object({"training": dict}), RECORD)
         except (OSError, ValueError, RecursionError) as error:
             raise UserError(
-                f"{path}: no record of a finished stage ({short(str(error))}); type rm -r "
-                f"{shlex.quote(str(self.path))} and the same command again: the stage is trained anew"
+                f"{path}: no record of a finished stage ({short(str(error))}); type "
+                f"{command('rm', '-r', self.path)} and the same command again: the stage is trained anew"
             ) from error
         return record
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # they load torch, and --help should not wait for that
 
 TOP = 100
 OF_RUNS = ("again", "without_leaks")
-OF_STAGES = ("retrieve", "rerank", "top", "limit", "out")
+OF_STAGES = ("retrieve", "rerank", "top", "limit", "on_bad_row", "out")
 
 
 def add_two_stages(parser: VerbParser) -> None:
@@ -48,6 +48,7 @@ def add_two_stages(parser: VerbParser) -> None:
         type=whole_number("--limit", least=1, expected="a number of queries, such as 500"),
         help="queries of each set at most, drawn with a seed; the corpus stays whole",
     )
+    parser.add_on_bad_row()
     parser.add_argument(
         "--out", type=Path, metavar="FOLDER", help="for the numbers; default: analysis/ in the second run"
     )
@@ -55,7 +56,7 @@ def add_two_stages(parser: VerbParser) -> None:
 
 def asks_for_two_stages(options: argparse.Namespace) -> bool:
     """Raises UserError for options of two stages beside those of runs, or without all that two stages need."""
-    given = [name for name in OF_STAGES if getattr(options, name) is not None]
+    given = [name.replace("_", "-") for name in OF_STAGES if getattr(options, name) is not None]
     if not given:
         return False
     if others := [*options.runs, *(f"--{one.replace('_', '-')}" for one in OF_RUNS if getattr(options, one))]:
@@ -81,8 +82,8 @@ def measure_two_stages(options: argparse.Namespace, today: DictConfig) -> None:
     from juzhen.evaluation.two_stage import DEPTHS, check_depths, some_queries, two_stage
 
     settings = _settings(options, today)
-    found = load_job_data(settings, {}).evaluation
-    rankings = [some_queries(as_ranking(one), options.limit, seed=settings.seed) for one in found]
+    sets = load_job_data(settings, {}).evaluation
+    rankings = [some_queries(as_ranking(one), options.limit, seed=settings.seed) for one in sets]
     top = options.top or TOP
     depths = [*(one for one in DEPTHS if one < top), top]
     for ranking in rankings:
@@ -106,9 +107,14 @@ def measure_two_stages(options: argparse.Namespace, today: DictConfig) -> None:
         about["rerank"]["weights"],
         depths,
         options.limit,
+        settings.hardware.precision,
+        settings.seed,
     ]
-    key = hashlib.sha256(json.dumps([*told, settings.seed]).encode()).hexdigest()[:8]
-    paths = [folder / f"two_stage-{one.name}-{one.split}-{key}.json" for one in rankings]
+    keys = [hashlib.sha256(json.dumps([*told, one.fingerprint]).encode()).hexdigest()[:8] for one in sets]
+    paths = [
+        folder / f"two_stage-{one.name}-{one.split}-{key}.json"
+        for one, key in zip(rankings, keys, strict=True)
+    ]
     require_ours(*paths)
     for ranking, path in zip(rankings, paths, strict=True):
         found = two_stage(*stages, ranking, depths=depths, **how)

@@ -1,6 +1,5 @@
 """Words for keys whose values are text: `name=1234e56` means what was typed, not the number 1.234e+59."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -9,6 +8,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from conf.declared import TABLE
 from conf.job import JobConfig
+from juzhen.core.opened import read_json
 
 NUMBER = re.compile(
     r"[+-]?(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d[\d_]*)?|[+-]?inf|[+-]?nan|true|false", re.I
@@ -66,7 +66,7 @@ def _hints(kind: type) -> Mapping[str, Any]:
 def _texts_of_classes() -> frozenset[str]:
     """Settings of models, losses and callbacks that hold text in every class which has them."""
     texts: dict[str, bool] = {}
-    for entry in json.loads(TABLE.read_text(encoding="utf-8")).values():
+    for entry in read_json(TABLE).values():
         for name, kinds in entry["settings"].items():
             is_text = "text" in kinds and not {"a number", "a whole number", "true or false"} & set(kinds)
             texts[name] = texts.get(name, True) and is_text

@@ -216,7 +216,9 @@ class SentenceModule(pl.LightningModule):
         return outputs
 
     def _score(self, plan: EvaluationPlan, outputs: np.ndarray, samples: int) -> dict[str, Score]:
-        how = {"seed": self.job.seed, "seen": self.seen, "rankings": self.job.evaluation.rankings}
+        asked = self.job.evaluation
+        how = {"seed": self.job.seed, "seen": self.seen}
+        how |= {"rankings": asked.rankings, "clusterings": asked.clusterings}
         return self.measured(plan, outputs, bootstrap_samples=samples, **how).scores
 
     def measured(self, plan: EvaluationPlan, outputs: np.ndarray, **how: Any) -> Evaluation:

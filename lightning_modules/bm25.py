@@ -9,6 +9,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.measures import UNSCORED_BY_BM25
 from juzhen.evaluation.evaluators import BM25Evaluator
+from lightning_modules.base import SentenceModule
 from lightning_modules.chosen_losses import Match
 from lightning_modules.lexical import Lexical
 
@@ -23,7 +24,7 @@ class BM25(Lexical):
     unscored: ClassVar[Mapping[Kind, str]] = UNSCORED_BY_BM25
 
     @dataclass(frozen=True, kw_only=True)
-    class Settings(Lexical.Settings):
+    class Settings(SentenceModule.Settings):
         tokens: Literal["characters", "jieba"]
         k1: float
         b: float

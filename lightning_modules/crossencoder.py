@@ -6,28 +6,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from jaxtyping import Float
+from torch import Tensor
+
 from conf.job import JobConfig
 from conf.own_classes import own_class
 from juzhen.backends.names import BackendName
 from juzhen.core.batch import Batch, Encoded
+from juzhen.core.constants import constants
 from juzhen.core.contract import sorts_of_texts
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind
 from juzhen.core.measures import UNSCORED_BY_PAIRS
-from juzhen.data.verify import NUM_CLASSES
 from juzhen.encoders import load_backbone, load_encoder
 from juzhen.encoders.bundle import save_cross_encoder
-from juzhen.encoders.cross_encoder import SEGMENTS_UNKNOWN, similarity
 from juzhen.encoders.cross_encoder import CrossEncoder as PairEncoder
 from juzhen.encoders.cross_encoder_input import PAIR, CrossEncoderCollator
 from juzhen.encoders.first_look import marks_segments, prompt_at_start
+from juzhen.encoders.grades import similarity
 from juzhen.encoders.locate import is_cross_encoder
 from juzhen.encoders.prefix import JOINT, prompt_refused
+from juzhen.encoders.settable_encoder import SEGMENTS_UNKNOWN
 from juzhen.evaluation.evaluators import PairEvaluator, pair_logits
 from lightning_modules.augment import augmentation_of
 from lightning_modules.base import SentenceModule
 from lightning_modules.biencoder import fitted
 from lightning_modules.chosen_losses import Match, chosen_losses
+from lightning_modules.grades import class_grades
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +92,7 @@ class CrossEncoder(SentenceModule):
                 "evaluation.backend and evaluation.cache_embeddings are for embeddings, and a cross-encoder has none: "
                 "leave them at torch and false"
             )
-        _num_outputs(matches)
+        _class_grades(job, matches)
         cls._require_order(job)
 
     @classmethod
@@ -128,17 +133,22 @@ class CrossEncoder(SentenceModule):
         The head is new, too, where a loss consumes class logits and the head gives another number of them.
         """
         start, model = folder or job.init_from, job.model
-        outputs = _num_outputs(chosen_losses(job))
+        grades = _class_grades(job, chosen_losses(job))
         saved = PairEncoder.load(start).train() if start and is_cross_encoder(start) else None
-        if saved is not None and outputs in (None, saved.outputs):
+        if saved is not None and grades in (None, saved.grades):
             encoder = saved
-        elif saved is not None:
-            log.info("%s: a head of %d nodes instead of %d is trained anew", start, outputs, saved.outputs)
-            encoder = saved.with_head(outputs, seed=job.seed)
+        elif saved is not None and grades is not None:
+            log.info(
+                "%s: a head of %d nodes instead of %d is trained anew%s",
+                *(start, len(grades), saved.outputs),
+                ", of other grades" if len(grades) == saved.outputs else "",
+            )
+            encoder = saved.with_head(grades, seed=job.seed)
         else:
             inner = load_encoder(start) if start else load_backbone(job.backbone, seed=job.seed)
             inner.pooling = "cls"
-            encoder = PairEncoder(inner, outputs=outputs or 1, segments=True, symmetric=False, seed=job.seed)
+            new = {"outputs": len(grades or (1,)), "grades": grades}
+            encoder = PairEncoder(inner, **new, segments=True, symmetric=False, seed=job.seed)
         said = {name: model[name] for name in ("pooling", "segments", "symmetric")}
         encoder.set(**said, head_dropout=model.get("head_dropout"))
         return encoder
@@ -149,8 +159,9 @@ class CrossEncoder(SentenceModule):
 
     def encode(self, batch: Batch) -> Encoded:
         logits = pair_logits(self.encoder, batch)
-        scores = similarity(logits)
+        scores = similarity(logits, self.encoder.grades)
         reads_logits = batch.task in self.losses and self.losses[batch.task].consumes == "logits"
+        are_grades = reads_logits and batch.kind is Kind.SCORED_PAIR
         self.watch(logits if reads_logits else scores, are_embeddings=False)
         are_lists = len(scores) > len(batch)  # the documents of a row stand one batch apart
         return Encoded(
@@ -158,11 +169,16 @@ class CrossEncoder(SentenceModule):
             embeddings={},
             text_ids={PAIR: batch.rows},
             scores=None if are_lists else scores,
-            targets=batch.targets,
+            targets=self._class_numbers(batch.targets) if are_grades else batch.targets,
             logits=logits if logits.shape[1] > 1 and not are_lists else None,
             document_scores=scores.view(-1, len(batch)).T if are_lists else None,
             teacher_scores=batch.teacher_scores,
         )
+
+    def _class_numbers(self, targets: Float[Tensor, "batch"]) -> Float[Tensor, "batch"]:
+        """Scores from 0 to 1 as numbers of the grades that they are."""
+        grades = constants(self.encoder.grades, like=targets)
+        return (targets[:, None] - grades).abs().argmin(dim=1).to(targets.dtype)
 
     @property
     def validates_as_tested(self) -> bool:
@@ -173,20 +189,20 @@ class CrossEncoder(SentenceModule):
         return PairEvaluator(self.encoder)
 
 
-def _num_outputs(matches: Mapping[str, Match]) -> int | None:
-    """Nodes of the head that the losses need; None where any head will do, since only scores are read.
+def _class_grades(job: JobConfig, matches: Mapping[str, Match]) -> tuple[float, ...] | None:
+    """A grade for each node of the head that the losses need; None where any head will do, since only scores are read.
 
-    Raises UserError where they need heads of different sizes.
+    Raises UserError where they need different heads, and for graded pairs of which nobody knows the grades.
     """
     needed = {
-        name: NUM_CLASSES[match.kind]
+        name: class_grades(job.dataset[name], match.kind)
         for name, match in matches.items()
         if own_class(match.loss["_target_"]).consumes == "logits"
     }
     if len(set(needed.values())) > 1:
-        spoken = ", ".join(f"{name} {count}" for name, count in needed.items())
+        spoken = ", ".join(f"{name} {len(grades)}" for name, grades in needed.items())
         raise UserError(
-            f"model=crossencoder has one head, and these sets need different numbers of classes: {spoken}. Train them "
-            "one after another (init_from=<run>), or choose a loss of scores such as loss=cosent"
+            f"model=crossencoder has one head, and these sets need different classes: {spoken}. Train them one after "
+            "another (init_from=<run>), or choose a loss of scores such as loss=cosent"
         )
     return next(iter(needed.values()), None)

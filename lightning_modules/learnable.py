@@ -19,15 +19,14 @@ from juzhen.core.named import name_of
 from juzhen.core.numerals import percent
 from juzhen.data.spec import DatasetConfig
 from juzhen.losses.loss import Contrast, Loss
+from juzhen.metrics.undefined import why_undefined
 from lightning_modules.chosen_losses import Match
 from lightning_modules.comparisons import empty_batches
+from lightning_modules.grades import require_grades
 from lightning_modules.matching import build_loss
 
 SMALLEST_STEP = 1e-10
 """Weights of about 0.02 in float32 are 2e-9 apart: what is smaller than a twentieth of that changes none."""
-
-OF_ORDER = ("spearman", "pearson", "auc")
-"""Metrics that are undefined where all gold values are equal."""
 
 
 def check_learnable(job: JobConfig, rows: SentenceDataModule, matches: Mapping[str, Match]) -> list[str]:
@@ -48,6 +47,8 @@ def check_learnable(job: JobConfig, rows: SentenceDataModule, matches: Mapping[s
         told += _batches(_size_key(job, name), examples, rows.stream.batch_sizes[name])
         if matches[name].loss:
             loss = build_loss(matches[name].loss, dim=1, num_classes=max(examples.num_classes, 2))
+            if loss.consumes == "logits" and examples.kind is Kind.SCORED_PAIR:
+                require_grades(examples, job.dataset[name])
             size = rows.stream.batch_sizes[name]
             told += _Set(job, examples, loss, matches[name], size)(len(rows.train) == 1)
             if size > 1 and own_class(job.model["_target_"]).input_kind is None:
@@ -223,9 +224,8 @@ def _validation(job: JobConfig, rows: SentenceDataModule) -> Iterator[str]:
             "the weights of the last step are kept, and training.patience ends nothing"
         )
     for one, metric in zip(rows.selection.sets, rows.selection.metrics, strict=True):
-        grades = one.grades() if metric in OF_ORDER else None
-        if grades is not None and (grades == grades[0]).all():
+        if why := why_undefined(metric, one):
             yield (
-                f"dev/{one.name}: all {len(one):,} gold values are equal, so its correlation is undefined and chooses "
-                "no checkpoint; where no other set does, the weights of the last step are kept"
+                f"dev/{one.name}: {why} ({len(one):,} rows), so its {metric} is undefined and chooses no checkpoint; "
+                "where no other set does, the weights of the last step are kept"
             )

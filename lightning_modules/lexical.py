@@ -1,7 +1,9 @@
-"""TF-IDF as a model: nothing is learnt, and the whole evaluation is the same as for the others."""
+"""TF-IDF and word overlap as a model: nothing is learnt, and the whole evaluation is the same as for the others."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from conf.job import JobConfig
 from juzhen.core.batch import Batch, Encoded
@@ -9,12 +11,27 @@ from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.packing import pack
 from juzhen.evaluation.evaluators import LexicalEvaluator
 from lightning_modules.base import SentenceModule
+from lightning_modules.chosen_losses import Match
 
 
 class Lexical(SentenceModule):
-    """Cosine of TF-IDF vectors over character 1-2-grams, fitted on the sentences of each split."""
+    """Similarity by the characters and words that texts share, see `juzhen.metrics.lexical`.
+
+    method  tf_idf: cosine over character 1-2-grams, fitted on the sentences of each split · jaccard, dice: the overlap
+            of the two texts' terms
+    tokens  of jaccard and dice: Chinese by characters and pairs of neighbouring ones, or by words as jieba cuts them
+    """
 
     trains = False
+
+    @dataclass(frozen=True, kw_only=True)
+    class Settings(SentenceModule.Settings):
+        method: Literal["tf_idf", "jaccard", "dice"] = "tf_idf"  # runs of before have neither
+        tokens: Literal["characters", "jieba"] = "characters"
+
+    @classmethod
+    def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
+        LexicalEvaluator(**vars(cls.settings(job)))
 
     def __init__(self, *, encoder: None, **shared: Any) -> None:
         super().__init__(**shared)
@@ -33,4 +50,4 @@ class Lexical(SentenceModule):
 
     @property
     def evaluator(self) -> LexicalEvaluator:
-        return LexicalEvaluator()
+        return LexicalEvaluator(**vars(self.settings(self.job)))

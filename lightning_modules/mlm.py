@@ -90,7 +90,11 @@ class MaskedPlan(EvaluationPlan):
             first += len(one)
             values = {"mlm_loss": loss, "mlm_accuracy": right}
             found |= {
-                f"{one.split}/{one.name}/{name}": Score(value / count if count else None, count=int(count))
+                f"{one.split}/{one.name}/{name}": Score(
+                    value / count if count else None,
+                    count=int(count),
+                    why=None if count else "no token was hidden",
+                )
                 for name, value in values.items()
             }
         return found

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from juzhen.core.commands import command
 from juzhen.core.errors import UserError
 from juzhen.core.network import wandb_problem
 from juzhen.core.whole import write_text
@@ -45,7 +46,8 @@ def publish(
     print(specification)
     if problem:
         print(
-            f"nothing published: {problem}. Then type the same again; or send the summary alone: wandb sync {place}"
+            f"nothing published: {problem}. Then type the same again; or send the summary alone: "
+            f"{command('wandb', 'sync', place)}"
         )
     else:
         import wandb

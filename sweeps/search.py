@@ -18,7 +18,7 @@ from optuna.trial import FrozenTrial, TrialState
 from callbacks.trial import TrialAddress, open_journal
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.owned import own_folder, refuse_links
-from juzhen.core.texts import short
+from juzhen.core.texts import short, short_where_apart
 from juzhen.core.whole import remove_file
 from sweeps.ledger import FOLDER
 from sweeps.search_space import Space
@@ -290,13 +290,20 @@ def differences(then: Any, now: Any, at: str = "") -> Iterator[str]:
         gone, new = (
             ([one for one in a if one not in b] for a, b in ((then, now), (now, then))) if lists else ([], [])
         )
+        texts = {what: [_told(one) for one in part] for what, part in (("gone", gone), ("new", new))}
+        every = [text for part in texts.values() for text in part]
         words = [
-            f"{json.dumps(part, ensure_ascii=False)} {what}"
-            for part, what in ((gone, "gone"), (new, "new"))
+            f"[{', '.join(short_where_apart(text, every) for text in part)}] {what}"
+            for what, part in texts.items()
             if part
         ]
-        was, is_now = (json.dumps(one, ensure_ascii=False) for one in (then, now))
+        pair = _told(then), _told(now)
+        was, is_now = (short_where_apart(text, pair) for text in pair)
         yield f"{at} {' and '.join(words) or f'was {was}, now {is_now}'}".strip()
+
+
+def _told(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _parsed(value: Any) -> Any:

@@ -1,6 +1,5 @@
 """What a search found: its best trials, what mattered, and the command line that repeats the best."""
 
-import shlex
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
+from juzhen.core.commands import command
 from juzhen.core.errors import UserError
 from juzhen.core.markup import in_markdown, markdown_table
 from juzhen.core.result import Result
@@ -126,14 +126,18 @@ def _words(search: Search, trial: FrozenTrial) -> list[str]:
 
 def _command(search: Search, trial: FrozenTrial, more: Sequence[str]) -> str:
     seed = [f"seed={search.settings.seeds[0]}"] if search.settings.seeds else []
-    return f"python train.py {shlex.join([*_words(search, trial), *seed, *more])}"
+    return command("python", "train.py", *_words(search, trial), *seed, *more)
 
 
 def _with_new_seeds(search: Search, trial: FrozenTrial, seed: int) -> list[str]:
     first = max(search.settings.seeds or (seed,)) + 1
     seeds = " ".join(str(first + number) for number in range(NEW_SEEDS))
     words = [word for word in _words(search, trial) if not word.startswith("seed=")]
-    return [f"for seed in {seeds}; do", f"  python train.py {shlex.join(words)} seed=$seed", "done"]
+    return [
+        f"for seed in {seeds}; do",
+        f"  {command('python', 'train.py', *words, more=['seed=$seed'])}",
+        "done",
+    ]
 
 
 def _block(lines: Sequence[str]) -> str:

@@ -14,11 +14,15 @@ from pathlib import Path
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["WANDB_MODE"] = "offline"
 os.environ.pop("WANDB_API_KEY", None)
+# Programs that tests start need not compile again what the one before them has compiled.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # The suite runs in several processes; each must not take every core.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 from jaxtyping import install_import_hook
+
+sys.dont_write_bytecode = False
 
 # Every Float[Tensor, "batch dim"] of these packages is checked while tests run, and only then.
 install_import_hook(["juzhen.losses", "juzhen.encoders.pooling"], "beartype.beartype")

@@ -39,7 +39,7 @@ EXPECTED = {
         "arcface": (58.39912605, "classes"),
         "bce": (1.6417242, "graded 0/1"),
         "bilinear": (0.8180989885, "0/1 nli"),
-        "ce": (0.8755504859, "0/1 nli"),
+        "ce": (0.8755504859, "graded 0/1 nli"),
         "ce_mse": (3.613382536, "graded 0/1"),
         "circle": (92.87675777, "0/1"),
         "clustering": (0.6889407869, "classes"),

@@ -10,6 +10,7 @@ import pytest
 
 from juzhen.core.answer import doing, status_of
 from juzhen.core.errors import UserError
+from juzhen.core.whole import writing_to
 
 
 def failing(error):
@@ -97,3 +98,11 @@ def test_who_asks_sees_the_traceback(monkeypatch):
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     with pytest.raises(KeyError):
         status_of(failing(KeyError("model")))
+
+
+def test_a_refusal_without_words_of_the_system_keeps_its_own():
+    with (
+        pytest.raises(UserError, match=r"x\.npy: cannot write there \(500 requested and 12 written\)"),
+        writing_to("x.npy"),
+    ):
+        raise OSError("500 requested and 12 written")  # numpy on a full disk

@@ -1,8 +1,10 @@
 """A command that is printed does what it says when it is typed, whatever a folder is called."""
 
+import re
 import shlex
 
 import pytest
+from forks import ROOT
 from omegaconf import OmegaConf
 
 from juzhen.core.commands import command, setting
@@ -50,3 +52,12 @@ def test_a_value_with_a_comma_is_offered_in_quotes():
     assert several_values("data_dir=/data/a,b").endswith(
         "a text that has a comma in it 'data_dir=\"/data/a,b\"'"
     )
+
+
+def test_every_command_that_is_printed_is_quoted_in_one_place():
+    rooms = ("juzhen", "callbacks", "conf", "datamodules", "launch", "lightning_modules", "sweeps")
+    files = {path for room in rooms for path in (ROOT / room).rglob("*.py")}
+    quoting = {
+        path.name for path in files if re.search(r"shlex\.(quote|join)", path.read_text(encoding="utf-8"))
+    }
+    assert quoting == {"commands.py"}

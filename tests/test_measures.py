@@ -145,6 +145,8 @@ def test_tables_show_a_measure_and_the_sets_that_have_it(run):
     assert build_matrix(results, metric="ranking_accuracy").columns == ["test/cmrc2018"]
     columns = {"test/demo_nli", "test/demo_qmc", "test/tnews"}
     assert set(build_matrix(results, metric="transfer_accuracy").columns) == columns
+    assert build_matrix(results, metric="v_measure").columns == ["test/tnews"]
+    assert 0 < results[0].scores["test/tnews/v_measure"].value <= 1
 
 
 def test_the_console_names_the_measures(run, data, tmp_path, tiny_backbone, capsys):

@@ -8,6 +8,7 @@ from conf.own_classes import is_own
 from juzhen.core.errors import UserError
 from juzhen.core.named import path_of_today
 from juzhen.core.result import Result
+from juzhen.evaluation.late import LateColumns
 from juzhen.report.identity import identify
 from launch.naming import run_key
 
@@ -109,3 +110,6 @@ def test_what_a_strangers_configuration_lacks_is_named(tmp_path, key):
     with pytest.raises(UserError, match=rf"result\.json: the configuration of the run has no {key}"):
         result.config[key]
     assert result.config.get(key) is None
+    if key in ("dataset", "evaluate"):
+        with pytest.raises(UserError, match=f"has no {key}"):
+            LateColumns()._settings(result, {})

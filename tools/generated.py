@@ -19,6 +19,7 @@ import yaml
 
 from juzhen.cli.arguments import Parser
 from juzhen.cli.program import run_program
+from juzhen.core.owned import add_to_list
 from juzhen.core.places import ROOT
 from juzhen.core.whole import whole_file, write_text
 
@@ -44,6 +45,7 @@ def _of_runs(folder: str, options: str, writes: str) -> Page:
 
 _LOSSES = "juzhen/losses/*.py conf/loss/*.yaml"
 _BENCH = "results/bench/*.json"
+PICTURES = "tools.docs.loss_pictures"
 _TRANSFER = "results/transfer"
 PAGES = (
     Page(
@@ -65,7 +67,7 @@ PAGES = (
     ),
     Page(
         "docs/concepts/img/*.svg",
-        "python -m tools.docs.loss_pictures docs/concepts/img",
+        f"python -m {PICTURES} docs/concepts/img",
         f"{_LOSSES} tools/docs/loss_pictures.py tools/docs/loss_examples.py",
     ),
     Page(
@@ -128,6 +130,12 @@ PAGES = (
 )
 
 
+def pages_of_verbs(page: Page) -> list[Path]:
+    """What a verb of juzhen has written: the list beside it says so, and the verb may be typed again."""
+    globs = page.writes.split() if page.command.startswith("juzhen ") else []
+    return [path for glob in globs for path in sorted(ROOT.glob(glob))]
+
+
 def digests(page: Page) -> dict[str, str]:
     """Of what a page is, and of what it was made from. Raises ValueError for a glob without files."""
     return {key: _digest(getattr(page, key).split()) for key in ("writes", "inputs")}
@@ -160,13 +168,14 @@ def _content(path: Path) -> bytes:
 
 
 def write(page: Page) -> None:
-    """Runs the command. What a verb of juzhen writes is written elsewhere first: a clone's pages are no verb's."""
+    """Runs the command. What a verb or a program of pictures writes is written elsewhere first: it replaces no page."""
     words = shlex.split(page.command.removeprefix("python "))
     with TemporaryDirectory() as place:
-        if words[0] == "juzhen":
-            first = 2 if words[1] == "published" else 3  # the folder of runs is read
+        if words[0] == "juzhen" or words[1] == PICTURES:
+            first = 2 if words[1] in ("published", PICTURES) else 3  # the folder of runs is read
             outputs = {one for one in words[first:] if one.startswith(("docs/", "results/"))}
-            words = ["-m", *(f"{place}/{one}" if one in outputs else one for one in words)]
+            words = [f"{place}/{one}" if one in outputs else one for one in words]
+            words = words if words[0] == "-m" else ["-m", *words]
             for one in outputs:
                 (Path(place) / one).parent.mkdir(parents=True, exist_ok=True)
         subprocess.run([sys.executable, *words], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
@@ -188,6 +197,8 @@ def main() -> None:
             continue
         print(page.command, file=sys.stderr)
         write(page)
+    for path in (path for page in PAGES for path in pages_of_verbs(page)):
+        add_to_list(path, path)
     text = json.dumps({one.writes: digests(one) for one in PAGES}, indent=2) + "\n"
     write_text(LEDGER, text, in_own_folder=True)
 

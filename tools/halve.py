@@ -14,6 +14,7 @@ import numpy as np
 from juzhen.cli.arguments import Parser
 from juzhen.cli.program import run_program, status_of
 from juzhen.core.errors import UserError
+from juzhen.core.owned import require_apart, require_outside
 from juzhen.encoders.bundle import load_encoder, save_encoder
 from juzhen.encoders.pooling import unit
 from juzhen.encoders.sentence_encoder import SentenceEncoder
@@ -57,6 +58,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _halve(options: argparse.Namespace) -> None:
+    require_apart(options.folder, options.run)
+    require_outside(options.folder)
     encoder = load_encoder(options.run)
     folder = save_halved(encoder, options.folder, card={"name": options.name or options.folder.name})
     size = (folder / "model.safetensors").stat().st_size

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
+import onnx
 import onnxruntime
 import torch
 from jaxtyping import Float
@@ -35,6 +36,9 @@ MOST_DIFFERENCE = 1e-5
 
 LEAST_COSINE = 0.95
 """A graph with 8-bit weights must stay at least this near to torch on each sentence of the proof."""
+
+STEPS, MIDDLE = 127, 128
+"""Of 8 bits: steps from 0 to either end of the range from −1 to 1, and the number that stands for 0."""
 
 PROOF = [
     "我",
@@ -107,7 +111,8 @@ def export_onnx(encoder: PooledEncoder, path: Path, *, quantised: bool) -> Path:
     With a learnt form of scores the graph has a second output, `firsts` (juzhen.backends.padded.PaddedEncoder).
 
     Both inputs are int64 (sentences, length), padded on the right, of any size. With `quantised` the weights of
-    matrix products are 8-bit integers, one scale per column, and so are the states they are multiplied with.
+    matrix products are 8-bit integers, one scale per column, and so are the states they are multiplied with, one scale
+    per token: what a text becomes does not depend on the others of a call.
     Raises UserError when the architecture cannot be exported, or when the graph computes something else.
     """
     # A copy: other attention, other linear layers. On the CPU, where the graph will run.
@@ -201,6 +206,23 @@ def _quantise(plain: Path, path: Path) -> None:
             # Products of two activations, as in attention, stay in float32.
             extra_options={"MatMulConstBOnly": True},
         )
+    model = onnx.load(path)
+    _fix_ranges(model.graph)
+    onnx.save(model, path)
+
+
+def _fix_ranges(graph: onnx.GraphProto) -> None:
+    """States that are multiplied in 8 bits have the range of `RowScaledLinear`, −1 to 1, and not that of a call."""
+    for node in graph.node:
+        if node.op_type == "DynamicQuantizeLinear":
+            node.op_type = "QuantizeLinear"
+            _, scale, zero = node.output
+            del node.output[1:]
+            node.input.extend([scale, zero])
+            graph.initializer.append(
+                onnx.numpy_helper.from_array(np.array(1 / STEPS, dtype=np.float32), scale)
+            )
+            graph.initializer.append(onnx.numpy_helper.from_array(np.array(MIDDLE, dtype=np.uint8), zero))
 
 
 def _computed(path: Path, tokens: Tokens, *, pad: int) -> list[np.ndarray]:

@@ -89,8 +89,9 @@ class PaddedEncoder(nn.Module):
 class RowScaledLinear(nn.Module):
     """W x + b, computed as s · W (x / s) + b with s = max |x| of each token.
 
-    Dynamic quantisation gives one scale to all tokens of a call, so that one large state makes the steps of all
-    others coarse. Divided by its own largest value, every token uses the whole range of 8 bits.
+    What is multiplied lies between −1 and 1 for every token of every text, so 8 bits need no range of their own for a
+    call: one large state does not make the steps of others coarse, and an embedding does not depend on the texts beside
+    it.
     """
 
     def __init__(self, linear: nn.Linear) -> None:

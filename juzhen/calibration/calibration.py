@@ -26,6 +26,10 @@ class Bin:
     positives: float | None
 
 
+class UnfitError(UserError):
+    """Rows that nothing can be fitted on; other sets may be fitted all the same."""
+
+
 def nll(logits: np.ndarray, labels: np.ndarray) -> float:
     """Mean negative log likelihood of 0/1 labels, in nats."""
     logits, labels = as_numbers(logits=logits, labels=labels)
@@ -125,5 +129,5 @@ def calibrated(fitted: Labelled, judged: Labelled) -> dict[str, object]:
 def _checked(scores: np.ndarray, labels: np.ndarray) -> list[np.ndarray]:
     scores, labels = as_numbers(scores=scores, labels=labels)
     if len(np.unique(labels)) < 2:
-        raise UserError("calibration needs rows of both labels to be fitted on; these have one or none")
+        raise UnfitError("calibration needs rows of both labels to be fitted on; these have one or none")
     return [scores, labels]

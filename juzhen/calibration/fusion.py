@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from juzhen.calibration.calibration import UnfitError
 from juzhen.core.columns import as_numbers
-from juzhen.core.errors import UserError
 from juzhen.metrics.correlation import spearman
 
 STEPS = 100
@@ -26,7 +26,7 @@ def fit_weight(first: np.ndarray, second: np.ndarray, grades: np.ndarray) -> flo
     weights = np.linspace(0, 1, STEPS + 1)
     found = [spearman(weight * first + (1 - weight) * second, grades) for weight in weights]
     if all(value is None for value in found):
-        raise UserError(
+        raise UnfitError(
             "fusion needs rows of different gold values and scores that differ; these are constant"
         )
     best = max(value for value in found if value is not None)

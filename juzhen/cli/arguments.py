@@ -39,6 +39,9 @@ class Parser(argparse.ArgumentParser):
             return f"{place}: there is no such {noun}; {nearest_of(given, known)}; {help_line}"
         if found := re.fullmatch(r"unrecognized arguments: (.*)", message, re.DOTALL):
             word = (found[1].split() or ["''"])[0]  # an empty text is a word too
+            key, is_setting, value = word.partition("=")
+            if is_setting and (flag := f"--{key.replace('_', '-')}") in self.flags():
+                return f"{word}: a verb has options; type {flag} {value}; {help_line}"
             if not word.startswith("-"):
                 return f"{word}: one argument too many; {help_line}"
             if owners := self._owners(word.partition("=")[0]):
@@ -99,6 +102,10 @@ class VerbParser(Parser):
 
     def add_data_dir(self) -> None:
         self.add_argument("--data-dir", type=Path, help="default: $JUZHEN_DATA, or data")
+
+    def add_on_bad_row(self) -> None:
+        about = "what faulty rows do: end the work (default), or are left out"
+        self.add_argument("--on-bad-row", choices=("error", "drop"), help=about)
 
     def add_config_dir(self) -> None:
         self.add_argument(

@@ -1,7 +1,8 @@
 """`juzhen calibrate`: scores of a run as probabilities."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,12 +59,12 @@ def run(
     run = ScoredRun(run_folder, data_dir=data_dir, batch_tokens=batch_tokens)
     folder = output or run.folder / "analysis"
     folder.mkdir(parents=True, exist_ok=True)
-    lines, notes = [], []
+    lines: list[list[str]] = []
+    notes: list[str] = []
     names = run.choose(sets, (Kind.LABELLED_PAIR,))
     require_same_weights([folder / f"calibration-{name}.json" for name in names], run.weights)
     require_ours(*(folder / f"calibration-{name}.svg" for name in names))
-    for name in names:
-        report = calibrate_set(run, name)
+    for name, report in fitted_sets(names, partial(calibrate_set, run), notes):
         write_json(folder / f"calibration-{name}.json", report)
         if not no_plot:
             draw_reliability(report, folder / f"calibration-{name}.svg")
@@ -76,6 +77,28 @@ def run(
     head = ("set", "rows", "scaling", "T or a, b", "ECE", "Brier", "NLL")
     print("\n".join([markdown_table(head, lines, numbers=(1, 4, 5, 6)), "", *notes]))
     print(f"written to {folder}", file=sys.stderr)
+
+
+def fitted_sets(
+    names: Sequence[str], fit: Callable[[str], dict[str, Any]], notes: list[str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What `fit` says of each set; of one that nothing can be fitted on, `notes` say why.
+
+    Raises UserError where that is so of all.
+    """
+    from juzhen.calibration.calibration import UnfitError
+
+    unfit = []
+    for name in names:
+        try:
+            report = fit(name)
+        except UnfitError as error:
+            unfit.append(f"{name}: {error}")
+            continue
+        yield name, report
+    if len(unfit) == len(names):
+        raise UserError("; ".join(unfit))
+    notes += unfit
 
 
 def calibrate_set(run: "ScoredRun", name: str) -> dict[str, Any]:

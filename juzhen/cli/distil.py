@@ -50,6 +50,7 @@ def parser() -> VerbParser:
     )
     parser.add_data_dir()
     parser.add_config_dir()
+    parser.add_on_bad_row()
     about = "at most so many pairs, with --triplets rows, drawn at random"
     parser.add_count("--limit", about, least=2, expected="at least 2 pairs, such as 20000")
     parser.add_seed(of="drawn rows")
@@ -68,6 +69,7 @@ def run(
     fuse: Sequence[str | Path] | None = None,
     data_dir: Path | None = None,
     config_dir: Path | None = None,
+    on_bad_row: str = "error",
     limit: int | None = None,
     seed: int = SEED,
     batch_tokens: int = BATCH_TOKENS,
@@ -80,7 +82,9 @@ def run(
     from juzhen.mining.distil import Triplets, distilled_pairs, graded, write_set
 
     folder = data_folder(data_dir)
-    config, examples = read_set(dataset, split, data_dir=folder, config_dir=config_dir, out=out)
+    config, examples = read_set(
+        dataset, split, data_dir=folder, config_dir=config_dir, out=out, on_bad_row=on_bad_row
+    )
     taught = Triplets.of(examples, limit=limit, seed=seed) if triplets else None
     pairs = taught.pairs if taught else distilled_pairs(examples, limit=limit, seed=seed)
     by = _teacher(teacher, grade, fuse, examples)

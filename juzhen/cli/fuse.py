@@ -3,11 +3,12 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from juzhen.cli.arguments import BATCH_TOKENS, SEED, VerbParser
-from juzhen.cli.calibrate import add_scoring, require_same_weights
+from juzhen.cli.calibrate import add_scoring, fitted_sets, require_same_weights
 from juzhen.core.errors import UserError
 from juzhen.core.markup import markdown_table
 from juzhen.core.whole import write_json
@@ -55,10 +56,10 @@ def run(
         )
     folder = output or runs[0].folder / "analysis"
     folder.mkdir(parents=True, exist_ok=True)
-    lines, notes = [], []
+    lines: list[list[str]] = []
+    notes: list[str] = []
     require_same_weights([folder / f"fusion-{name}.json" for name in shared], [run.weights for run in runs])
-    for name in shared:
-        report = fuse_set(runs, name)
+    for name, report in fitted_sets(shared, partial(fuse_set, runs), notes):
         write_json(folder / f"fusion-{name}.json", report)
         lines += [_row(report, who) for who in ("first", "second", "fused")]
         notes.append(f"{name}: {report['how']}, {report['rows']:,} rows{_told(report['calibration'])}")

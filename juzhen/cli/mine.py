@@ -48,6 +48,7 @@ def parser() -> VerbParser:
     _add_choice(parser)
     parser.add_data_dir()
     parser.add_config_dir()
+    parser.add_on_bad_row()
     parser.add_argument("--cache", type=Path, metavar="FOLDER", help="keep embeddings here for the next time")
     parser.add_seed(of="what is drawn")
     parser.add_batch_tokens()
@@ -139,6 +140,7 @@ def run(
     document_prompt: str | None = None,
     data_dir: Path | None = None,
     config_dir: Path | None = None,
+    on_bad_row: str = "error",
     cache: Path | None = None,
     seed: int = SEED,
     batch_tokens: int = BATCH_TOKENS,
@@ -163,10 +165,11 @@ def run(
     from juzhen.mining.negatives import BM25, clear_portions, mine
 
     folder, portions = data_folder(data_dir), out.with_suffix(".portions")
-    config, examples = read_set(dataset, split, data_dir=folder, config_dir=config_dir, out=out)
+    where: dict[str, Any] = {"data_dir": folder, "config_dir": config_dir, "on_bad_row": on_bad_row}
+    config, examples = read_set(dataset, split, out=out, **where)
     pairs = None
     if calibrate_on is not None:
-        pairs = read_set(calibrate_on, "dev", data_dir=folder, config_dir=config_dir)[1]
+        pairs = read_set(calibrate_on, "dev", **where)[1]
     sets = ConfiguredSets(DATASETS, folder, config_dir=config_dir) if keep_out else None
     for source in sources:
         if source != BM25:

@@ -1,9 +1,9 @@
 """The old commands answer with the new form."""
 
-import shlex
 import sys
 from typing import NoReturn
 
+from juzhen.core.commands import command
 from juzhen.core.errors import MISTAKE_STATUS
 from juzhen.core.texts import in_a_line
 
@@ -20,5 +20,5 @@ def answer(old: str, new: str) -> NoReturn:
     words = sys.argv[1:]
     if renamed := words and RENAMED.get(f"{old} {words[0]}"):
         new, words = renamed, words[1:]
-    print(in_a_line(f"now: {new} {shlex.join(words)}".rstrip()), file=sys.stderr)
+    print(in_a_line(f"now: {new} {command(*words)}".rstrip()), file=sys.stderr)
     sys.exit(MISTAKE_STATUS)

@@ -12,6 +12,7 @@ from juzhen.core.places import DATASETS
 from juzhen.core.whole import write_json
 
 if TYPE_CHECKING:
+    from juzhen.data.audit.sources import ConfiguredSets
     from juzhen.data.probe import Probe
 
 
@@ -46,6 +47,7 @@ def parser() -> VerbParser:
     parser.add_count("--sentences", about, least=10, expected="at least 10, such as 1000")
     parser.add_seed(of="drawn texts")
     parser.add_data_dir()
+    parser.add_config_dir()
     parser.add_batch_tokens()
     parser.add_argument("--output", type=Path, metavar="FILE", help="also write the numbers here, as JSON")
     return parser
@@ -60,6 +62,7 @@ def run(
     sentences: int = 1000,
     seed: int = SEED,
     data_dir: Path | None = None,
+    config_dir: Path | None = None,
     batch_tokens: int = BATCH_TOKENS,
     output: Path | None = None,
 ) -> None:
@@ -67,11 +70,12 @@ def run(
     if output:
         require_ours(output)
     without_hub()
+    from juzhen.data.audit.sources import ConfiguredSets
     from juzhen.encoders import load_encoder
     from juzhen.metrics.geometry import measure_space
 
-    folder = data_folder(data_dir)
-    probes = dict(_probes(dataset, split, file, data_dir=folder, num_sentences=sentences, seed=seed))
+    sets = ConfiguredSets(DATASETS, data_folder(data_dir), config_dir=config_dir)
+    probes = dict(_probes(sets, dataset, split, file, num_sentences=sentences, seed=seed))
     loaded = load_encoder(encoder)
     found = {}
     for name, probe in probes.items():
@@ -84,19 +88,18 @@ def run(
 
 
 def _probes(
+    sets: "ConfiguredSets",
     dataset: Sequence[str],
     split: str | None,
     file: Path | None,
     *,
-    data_dir: Path,
     num_sentences: int,
     seed: int,
 ) -> "Iterator[tuple[str, Probe]]":
     """Name of a sample and its texts. Raises UserError for a set or a file that is not there."""
-    from juzhen.data.audit.sources import ConfiguredSets, text_lines
+    from juzhen.data.audit.sources import text_lines
     from juzhen.data.probe import Probe
 
-    sets = ConfiguredSets(DATASETS, data_dir)
     for name in dataset or ([] if file else ["demo_sts"]):
         if name not in sets.files:
             raise UserError(f"--dataset {name}: no conf/dataset/{name}.yaml; {nearest(name, sets.files)}")
@@ -104,8 +107,8 @@ def _probes(
         read = next((rows for one in splits if (rows := sets.load(name, one)) is not None), None)
         if read is None:
             raise UserError(
-                f"--dataset {name}: no file of {' or '.join(splits)} below {data_dir}; type --data-dir <folder that "
-                "holds the data sets>"
+                f"--dataset {name}: no file of {' or '.join(splits)} below {sets.data_dir}; type --data-dir <folder "
+                "that holds the data sets>"
             )
         yield f"{name} ({read.split})", Probe.of(read, num_sentences=num_sentences, seed=seed)
     if file:

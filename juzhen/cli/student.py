@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from juzhen.cli.arguments import SEED, VerbParser, data_folder
 from juzhen.core.commands import command, setting
 from juzhen.core.errors import UserError
 from juzhen.core.network import without_hub
-from juzhen.core.owned import require_apart, require_ours
+from juzhen.core.owned import require_apart, require_ours, require_outside
 
 
 def parser() -> VerbParser:
@@ -42,6 +43,8 @@ def parser() -> VerbParser:
     parser.add_count("--max-length", about, least=3, expected="at least 3 tokens, such as 128")
     parser.add_seed(of="weights that are not the teacher's")
     parser.add_data_dir()
+    parser.add_config_dir()
+    parser.add_on_bad_row()
     return parser
 
 
@@ -58,20 +61,24 @@ def run(
     max_length: int | None = None,
     seed: int = SEED,
     data_dir: Path | None = None,
+    config_dir: Path | None = None,
+    on_bad_row: str = "error",
 ) -> None:
     """Reads the teacher and the texts, makes the student, writes it, and says how to go on."""
     without_hub()
     from juzhen.encoders.locate import encoder_source
 
     require_apart(folder, *(encoder_source(one) for one in (teacher, tokenizer) if one is not None))
+    require_outside(folder)
     require_ours(folder)
     from juzhen.distill.student import student_of
     from juzhen.encoders.bundle import load_encoder, save_encoder
     from juzhen.mining.sets import read_set
 
     texts: list[str] = []
+    where: dict[str, Any] = {"data_dir": data_folder(data_dir), "config_dir": config_dir}
     for name in dataset:
-        _, examples = read_set(name, "train", data_dir=data_folder(data_dir))
+        _, examples = read_set(name, "train", on_bad_row=on_bad_row, **where)
         texts += list(examples.sentences)
     encoder = load_encoder(teacher).eval()
     size = encoder.backbone.config.hidden_size

@@ -53,7 +53,7 @@ def run(
     picture: Path | None = None,
 ) -> None:
     """Prints the matrix of all runs below `folder`; a result that cannot be read is named and left out."""
-    from juzhen.report.table import caption, to_console, to_csv, to_markdown
+    from juzhen.report.table import caption, to_console, to_csv, to_markdown, undefined_lines
     from juzhen.report.terminal import for_people
 
     if picture is not None:
@@ -62,7 +62,7 @@ def run(
     matrix = read_matrix(folder, metric=metric, split=split)
     if console := for_people():
         console.print(to_console(matrix))
-        console.print(caption(matrix), highlight=False)
+        console.print("\n".join([caption(matrix), *undefined_lines(matrix)]), highlight=False)
     else:
         print(to_markdown(matrix), end="")
     write_page(markdown, to_markdown(matrix))

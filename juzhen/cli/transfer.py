@@ -30,6 +30,7 @@ def parser() -> VerbParser:
         help="0/1 pairs, NLI pairs, texts with classes: mrpc, qqp, snli, tnews …",
     )
     parser.add_data_dir()
+    parser.add_config_dir()
     about = "at most this many rows of each split"
     parser.add_count("--limit", about, least=10, expected="at least 10 rows, such as 20000")
     parser.add_seed(of="drawn rows and folds")
@@ -43,6 +44,7 @@ def run(
     sets: Sequence[str],
     *,
     data_dir: Path | None = None,
+    config_dir: Path | None = None,
     limit: int | None = None,
     seed: int = SEED,
     batch_tokens: int = BATCH_TOKENS,
@@ -55,7 +57,7 @@ def run(
     from juzhen.data.audit.sources import ConfiguredSets
     from juzhen.encoders import load_encoder
 
-    configured = ConfiguredSets(DATASETS, data_folder(data_dir))
+    configured = ConfiguredSets(DATASETS, data_folder(data_dir), config_dir=config_dir)
     splits = {name: _read(configured, name) for name in sets}
     loaded = load_encoder(encoder)
     from juzhen.evaluation.transfer import transfer
@@ -65,7 +67,9 @@ def run(
     for name in sets:
         one = transfer(loaded, splits[name], batch_tokens=batch_tokens, seed=seed, limit=limit)
         found[name] = one
-        percents = " | ".join(f"{100 * value:.1f}" for value in (one.accuracy, one.f1, one.majority))
+        percents = " | ".join(
+            "—" if value is None else f"{100 * value:.1f}" for value in (one.accuracy, one.f1, one.majority)
+        )
         print(f"| {name} | {percents} | {one.rows:,} | {one.learnt_from:,} | {one.how} |", flush=True)
     if output:
         write_json(output, {name: vars(one) for name, one in found.items()})

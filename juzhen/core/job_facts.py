@@ -152,6 +152,17 @@ def unread_templates(job: Job) -> dict[str, Any]:
     return keys
 
 
+def has_loss(job: Job, name: str) -> bool:
+    """Whether a set, a stage or the job itself is given a loss of that name."""
+    schedule = schedule_of(job)
+    owners = [job, *(schedule.get("stages") or {}).values(), *(schedule.get("sets") or {}).values()]
+    losses = [
+        one["loss"] for one in owners if isinstance(one, Mapping) and isinstance(one.get("loss"), Mapping)
+    ]
+    each = [one for loss in losses for one in ([loss] if "_target_" in loss else loss.values())]
+    return any(isinstance(one, Mapping) and name_of(one) == name for one in each)
+
+
 def has_kind(job: Job, *kinds: str) -> bool:
     every = [*(job.get("dataset") or {}).values(), *(job.get("evaluate") or {}).values()]
     return any(one.get("kind") in kinds for one in every if isinstance(one, Mapping))

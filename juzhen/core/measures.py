@@ -16,13 +16,16 @@ RANKING_NAMES = ("ndcg", "mrr", "recall", "map")
 DEEPEST = 10_000
 """Documents of a query's list that can be asked for."""
 
+V_MEASURE = "v_measure"
+"""How well k-means finds the classes of texts again, see `juzhen.metrics.clustering`."""
+
 MEASURES: dict[Kind, tuple[str, ...]] = {
     Kind.SCORED_PAIR: CORRELATIONS,
     Kind.LABELLED_PAIR: (*CORRELATIONS, "accuracy", "f1", "average_precision", "auc"),
     Kind.NLI_PAIR: (*CORRELATIONS, "accuracy", "macro_f1"),
     Kind.POSITIVE_PAIR: ("ranking_accuracy", "ranking_loss", *SPACING),
     Kind.TRIPLET: ("triplet_accuracy", *SPACING),
-    Kind.LABELLED_TEXT: ("transfer_accuracy", "transfer_f1", "transfer_majority"),
+    Kind.LABELLED_TEXT: ("transfer_accuracy", "transfer_f1", "transfer_majority", V_MEASURE),
     Kind.SENTENCE: (),
     Kind.RETRIEVAL: RANKINGS,
     Kind.RERANKING: RANKINGS,
@@ -90,6 +93,10 @@ def is_beside(found: str, asked: str) -> bool:
     It does where `found` speaks for a kind of sets that can have `asked`; what is measured otherwise has no place
     there. A metric that is no kind's own is asked of every set.
     """
+    if (
+        asked == V_MEASURE
+    ):  # pairs that are classified have the metric that speaks for texts, and not this one
+        return found == asked
     kinds = {kind for kind, names in MEASURES.items() if asked in names}
     if asked.partition("_at_")[0] in RANKING_NAMES:  # at any cut-off
         kinds = {*JUDGED}

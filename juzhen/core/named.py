@@ -1,5 +1,6 @@
 """Models and losses by their names. Where a class lies decides no key and no row, so that modules can be moved."""
 
+import os
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -21,8 +22,10 @@ OFF = {
     "positive_to_anchors": False,
     "other_positives": False,
     "share_of": "lowest",
+    "method": "tf_idf",
+    "stages": None,
 }
-"""Numbers of losses and callbacks that are not part of what they are at these values: as before there were any."""
+"""Values at which keys of models, losses and callbacks are not part of what these are: as before there were any."""
 
 HOMES = {"losses": "juzhen.losses", "lightning_modules": "lightning_modules"}
 """Package of models or losses, less what lies above it → where it is today."""
@@ -98,16 +101,21 @@ def deciding_callbacks(chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 def deciding_set(described: Mapping[str, Any]) -> dict[str, Any]:
     """A data set's description without what it leaves to the loss: as before it could say how it is learnt from."""
-    kept = {key: one for key, one in described.items() if key != "symmetric" or one is not None}
+    kept = {
+        key: one for key, one in described.items() if key not in ("symmetric", "grades") or one is not None
+    }
     if isinstance(kept.get("learning"), Mapping):
         kept["learning"] = {key: one for key, one in kept["learning"].items() if one is not None}
     return kept if kept.get("learning") else {key: one for key, one in kept.items() if key != "learning"}
 
 
 def deciding_backbone(backbone: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration without its name, and without prompts that it leaves to the folder: as before there were any."""
+    """A configuration without its name, and without prompts that it leaves to the folder: as before there were any.
+
+    A path counts as one, however it is spelt: ./a/ is a.
+    """
     return {
-        key: value
+        key: os.path.normpath(value) if key == "path" and isinstance(value, str) else value
         for key, value in backbone.items()
         if key != "name" and not (key in PROMPT_KEYS and value is None)
     }

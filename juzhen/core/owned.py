@@ -8,10 +8,10 @@ put there, or has changed since, is not ours. Who replaces and removes is `juzhe
 import hashlib
 import os
 import re
-import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from juzhen.core.commands import command
 from juzhen.core.errors import UserError
 from juzhen.core.opened import open_input, read_bytes
 
@@ -20,6 +20,7 @@ MARK = "Made by juzhen, which may replace, move to previous/ or remove what it h
 
 LIST = ".juzhen-files"
 HEAD = "# Files that juzhen has written here, with digests of their bytes: it replaces no others.\n"
+WHOLE = "# A folder that juzhen has written as a whole, with digests of the bytes of its files.\n"
 
 
 def own_folder(path: str | Path, *, earlier: str = "") -> None:
@@ -68,6 +69,8 @@ def require_ours(*places: str | Path) -> None:
             raise not_ours(path, "is a link, and what it leads to is not")
         root = path if path.is_dir() else path.parent
         listed = _listed(root)
+        if root != path and path.exists() and WHOLE.strip("# \n") in listed:
+            raise not_ours(path, "is part of a folder that was written as a whole, and alone it is not")
         for file in _files(path):
             name = _listed_name(file, root)
             regular = file.is_file() and not file.is_symlink()
@@ -85,6 +88,15 @@ def is_ours(path: Path) -> bool:
     return True
 
 
+def require_outside(out: str | Path) -> None:
+    """Raises UserError for a place in a folder that is ours alone: the encoder of a run gives way to no other."""
+    place = Path(out).resolve()
+    if owner := next((one for one in place.parents if _is_marked(one)), None):
+        raise UserError(
+            f"{out}: lies in {owner}, the folder of a run or a cache; choose a place outside of it"
+        )
+
+
 def require_apart(out: str | Path, *sources: str | Path) -> None:
     """Raises UserError for a place to write to that is, holds, or lies within what is read."""
     place = Path(out).resolve()
@@ -97,7 +109,7 @@ def require_apart(out: str | Path, *sources: str | Path) -> None:
 def write_list(folder: Path) -> None:
     """Lists all files below a folder as ours."""
     lines = [f"{_digest(file)} {_listed_name(file, folder)}\n" for file in _files(folder)]
-    _append(folder / LIST, HEAD + "".join(lines))
+    _append(folder / LIST, WHOLE + "".join(lines))
 
 
 def add_to_list(path: Path, written: Path) -> None:
@@ -109,10 +121,9 @@ def add_to_list(path: Path, written: Path) -> None:
 
 def not_ours(path: Path, what: str) -> UserError:
     """`what`: a sentence without its last words."""
-    moved = " ".join(shlex.quote(f"{path}{end}") for end in ("", ".old"))
     return UserError(
         f"{path}: {what} this program's to replace. Nothing was changed; choose another place, or move it away first: "
-        f"mv {moved}"
+        f"{command('mv', path, f'{path}.old')}"
     )
 
 

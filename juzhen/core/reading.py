@@ -18,6 +18,7 @@ from juzhen.core.job_facts import (
     all_sets_have,
     are_built_in,
     has_kind,
+    has_loss,
     is_here,
     is_lexical,
     is_model,
@@ -69,7 +70,16 @@ RULES: tuple[Rule, ...] = (
         "{model} learns nothing and has no encoder; {pick} (sets to score: 'dataset=[]' "
         "+dataset@evaluate.<name>=<name>, or a suite)",
     ),
-    Rule(lambda job: is_model(job, "BM25"), {"evaluation.transfer": GONE}, "BM25 gives no features; {pick}"),
+    Rule(
+        lambda job: is_model(job, "Lexical") and job["model"].get("method", "tf_idf") == "tf_idf",
+        {"model.tokens": GONE},
+        "TF-IDF goes by characters and their pairs; {pick}, or type model.method=jaccard or dice",
+    ),
+    Rule(
+        lambda job: is_model(job, "BM25"),
+        dict.fromkeys(("evaluation.transfer", "evaluation.clusterings"), GONE),
+        "BM25 gives no features; {pick}",
+    ),
     Rule(
         lambda job: not learns(job),
         lambda job: (
@@ -85,7 +95,8 @@ RULES: tuple[Rule, ...] = (
                 ),
                 GONE,
             )
-            | {"evaluation.untrained": GONE, "evaluation.without_leaks": GONE, "backbone.learning_rate": GONE}
+            | {"evaluation.untrained": GONE, "evaluation.without_leaks": GONE}
+            | {"backbone.learning_rate": GONE, "backbone.dropout": GONE}
             | {f"model.{key}": one for key, one in LEARNING_KEYS.get(model_class(job), {}).items()}
         ),
         "nothing is learnt with dataset=[]; {pick}, or name sets: 'dataset=[demo_sts]'",
@@ -122,12 +133,14 @@ RULES: tuple[Rule, ...] = (
             "backbone.normalize": False,
             "backbone.layer_norm": None,
             "backbone.include_prompt": None,
+            "backbone.prompts": None,
         },
         "a cross-encoder has no embeddings; {pick}, or choose what its head sees: model.pooling=cls or mean",
     ),
     Rule(
         lambda job: is_model(job, "CrossEncoder"),
-        {"evaluation.backend": "torch", "evaluation.cache_embeddings": False, "evaluation.transfer": GONE},
+        {"evaluation.backend": "torch", "evaluation.cache_embeddings": False}
+        | dict.fromkeys(("evaluation.transfer", "evaluation.clusterings"), GONE),
         "a cross-encoder has no embeddings; {pick}, or type model=biencoder",
     ),
     Rule(
@@ -194,14 +207,26 @@ RULES: tuple[Rule, ...] = (
         "no set is classified; {pick}, or name some: evaluation.transfer=[…]",
     ),
     Rule(
+        lambda job: not ((job.get("evaluation") or {}).get("transfer") or has_kind(job, "labelled_text")),
+        {"evaluation.clusterings": GONE},
+        "no set of this job has texts with classes; {pick}, or add one, such as +dataset@evaluate.tnews=tnews",
+    ),
+    Rule(
         lambda job: not has_kind(job, "retrieval", "reranking"),
         {"evaluation.rankings": GONE},
         "no set of this job is ranked; {pick}, or add one, such as +dataset@evaluate.demo_retrieval=demo_retrieval",
     ),
     Rule(
         lambda job: True,
-        dict.fromkeys(("evaluate.*.view", "evaluate.*.limit", "evaluate.*.learning"), GONE),
+        dict.fromkeys(
+            ("evaluate.*.view", "evaluate.*.limit", "evaluate.*.learning", "evaluate.*.grades"), GONE
+        ),
         "the set is scored and not learnt from; {pick} (rows that are scored: evaluation.limit)",
+    ),
+    Rule(
+        lambda job: not (is_model(job, "CrossEncoder") and has_loss(job, "ce")),
+        {"dataset.*.grades": GONE},
+        "grades are classes for model=crossencoder loss=ce alone; {pick}",
     ),
     Rule(
         are_built_in,

@@ -30,7 +30,7 @@ ORDERS = ("worst", "best")
 class Score:
     """One number of one evaluation set; correlations are fractions, not percent.
 
-    value      None where the set could not be scored
+    value      None where the set could not be scored, or the measure is undefined: `why` says so
     low, high  95 % bootstrap interval, None where none was asked for
     count      rows it was computed from
     worst, best  of a ranking in which documents have equal scores: the value in the worst and in the best order of
@@ -43,6 +43,7 @@ class Score:
     count: int = 0
     worst: float | None = None
     best: float | None = None
+    why: str | None = field(default=None, compare=False)
 
     @property
     def is_tied(self) -> bool:
@@ -50,8 +51,10 @@ class Score:
         return self.worst is not None and self.best is not None and self.best - self.worst >= TIED
 
     def as_dict(self) -> dict[str, Any]:
-        """As it is written: without orders where there are none."""
-        return {name: one for name, one in asdict(self).items() if one is not None or name not in ORDERS}
+        """As it is written: without orders and reasons where there are none."""
+        return {
+            name: one for name, one in asdict(self).items() if one is not None or name not in (*ORDERS, "why")
+        }
 
 
 class StoredConfig(dict[str, Any]):

@@ -9,7 +9,17 @@ METRIC = r"[^/]+/[^/]+/[^/]+"
 COLUMN = r"[^/]+/[^/]+"
 
 SCORES = Table(
-    Object({"value": NUMBER}, {"low": NUMBER, "high": NUMBER, "count": int, "worst": NUMBER, "best": NUMBER}),
+    Object(
+        {"value": NUMBER},
+        {
+            "low": NUMBER,
+            "high": NUMBER,
+            "count": int,
+            "worst": NUMBER,
+            "best": NUMBER,
+            "why": (str, NOTHING),
+        },
+    ),
     keys=METRIC,
 )
 SETS = Table(

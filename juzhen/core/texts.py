@@ -3,6 +3,7 @@
 import os
 import re
 import unicodedata
+from collections.abc import Iterable
 
 UNSEEN = frozenset({"Cc", "Cf", "Zl", "Zp", "Zs"})
 """Unicode categories of what leaves no mark: control and format characters, separators."""
@@ -66,6 +67,19 @@ def short(text: str, length: int = 60) -> str:
     """
     shown = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text[:length])
     return shown if len(text) <= length else f"{shown}… ({len(text):,} characters)"
+
+
+def short_where_apart(text: str, others: Iterable[str], length: int = 60) -> str:
+    """The text, cut so that what tells it from `others` is seen, which may begin alike.
+
+    >>> short_where_apart('{"rows": [1, 2, 3]}', ['{"rows": [1, 2, 4]}'], 12)
+    '… [1, 2, 3]}'
+    """
+    if len(text) <= length:
+        return short(text)
+    start = max((len(os.path.commonprefix([text, one])) for one in others if one != text), default=0)  # noqa: RUF071
+    start = max(0, min(start - length // 4, len(text) - length))
+    return f"…{short(text[start + 1 :], length)}" if start else short(text, length)
 
 
 def in_a_line(text: str) -> str:

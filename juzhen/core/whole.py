@@ -91,7 +91,7 @@ def writing_to(place: object, advice: str = "") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(f"{place}: cannot write there ({error.strerror}){advice}") from error
+        raise UserError(f"{place}: cannot write there ({error.strerror or error}){advice}") from error
 
 
 def write_text(path: str | Path, text: str, *, in_own_folder: bool = False) -> None:

@@ -8,6 +8,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from juzhen.core.errors import UserError, nearest
+from juzhen.core.examples import Kind
 from juzhen.core.opened import read_yaml
 from juzhen.core.places import DATASETS
 from juzhen.data.spec import DatasetConfig
@@ -44,6 +45,8 @@ def read_description(path: Path) -> DatasetConfig:
     except OmegaConfBaseException as error:
         raise UserError(f"{path}: describes no data set: {' '.join(str(error).split())[:300]}") from error
     assert isinstance(config, DatasetConfig)  # what it was merged into
+    if config.kind not in {*Kind}:
+        raise UserError(f"{path}: kind: {config.kind}: there is no such kind; {nearest(config.kind, Kind)}")
     return config
 
 

@@ -14,6 +14,7 @@ PACKED = (
     (b"PK\3\4", "a zip archive or a table of Excel; unpack it, or save it as CSV in UTF-8"),
     (b"\xd0\xcf\x11\xe0", "a table of Excel; save it as CSV in UTF-8"),
     (b"PAR1", "a Parquet file; give it a name that ends with .parquet"),
+    (b"ARROW1", "an Arrow file; give it a name that ends with .arrow"),
     (b"BZh", "a bzip2 file; unpack it"),
     (b"\xfd7zXZ", "an xz file; unpack it"),
 )

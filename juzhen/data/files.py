@@ -41,6 +41,16 @@ def forms_of(path: Path) -> list[Path]:
     return there
 
 
+def require_paths(files: Mapping[str, Any], key: str) -> None:
+    """Raises UserError for the files of a layout where one is neither a path nor a list of paths."""
+    for split, named in files.items():
+        paths = named if isinstance(named, list | tuple) else [named]
+        if named is not None and not all(isinstance(one, str) for one in paths):
+            raise UserError(
+                f"{key}: files.{split}: {short(repr(named))}: expected a path below data_dir, or a list of paths"
+            )
+
+
 def has_split(described: Mapping[str, Any], split: str, *, source: str, data_dir: str | Path) -> bool:
     """Whether a split can be read now: all of its files are there, or the hub has it.
 
@@ -79,6 +89,7 @@ def _found(
     folder = BUILTIN_DATA if is_builtin else Path(data_dir).expanduser()
     layout = described["layouts"].get(described["layout"]) or {}
     files = layout.get("files") or {}
+    require_paths(files, str(described.get("name")))
     named = files.get(split) or []
     named = [named] if isinstance(named, str) else named
     beside = [files[part] for part in ("queries", "corpus") if part in files] if named else []

@@ -1,9 +1,7 @@
 """A split of a Hugging Face hub dataset as columns."""
 
 import os
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,14 +10,9 @@ from juzhen.core.network import hub_problem
 from juzhen.data.readers import Table
 from juzhen.data.spec import HubConfig
 
-if TYPE_CHECKING:
-    import datasets
 
-
-def read_hub(name: str, hub: HubConfig, split: str, *, labels: Mapping[str, int]) -> Table:
+def read_hub(name: str, hub: HubConfig, split: str) -> Table:
     """The hub's split that `hub.splits` gives for ours.
-
-    labels  known gold labels: a hub's class goes by its name where that is among them, else by its number
 
     Raises UserError when the hub cannot be reached, or has no such dataset or split.
     """
@@ -39,12 +32,13 @@ def read_hub(name: str, hub: HubConfig, split: str, *, labels: Mapping[str, int]
         ) from error
     wanted = set(hub.columns.values())
     columns = [
-        _values(rows, column, labels) if wanted & {column, position} else ()
+        rows[column][:] if wanted & {column, position} else ()
         for position, column in enumerate(rows.column_names)
     ]
     place = f"{hub.id}/{hub.splits[split]}"
     numbers = np.arange(1, len(rows) + 1, dtype=np.int32)
-    return Table(place, rows.column_names, columns, numbers, has_lines=False)
+    classes = {column: one.names for column, one in rows.features.items() if hasattr(one, "names")}
+    return Table(place, rows.column_names, columns, numbers, has_lines=False, classes=classes)
 
 
 def require_hub(name: str, hub_id: str) -> None:
@@ -80,13 +74,3 @@ def _is_kept(hub_id: str) -> bool:
 
 def _letters(name: str) -> str:
     return "".join(filter(str.isalnum, name.lower()))
-
-
-def _values(rows: "datasets.Dataset", column: str, labels: Mapping[str, int]) -> Sequence[Any]:
-    """One column as a list, class numbers as the words that `labels` knows."""
-    values = rows[column][:]
-    names = getattr(rows.features[column], "names", None)
-    if names is None:
-        return values
-    words = {number: word if word in labels else str(number) for number, word in enumerate(names)}
-    return [words.get(number, number) for number in values]  # -1: no label given

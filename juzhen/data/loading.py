@@ -52,7 +52,10 @@ class JobData:
     @property
     def missing(self) -> dict[str, Score]:
         """The columns of splits without a file: missing data is null."""
-        return {f"{split}/{metric}": Score(None) for split, metric in self.absent.items()}
+        return {
+            f"{split}/{metric}": Score(None, why="the split has no file")
+            for split, metric in self.absent.items()
+        }
 
 
 def load_job_data(

@@ -1,7 +1,7 @@
-"""Files as columns: tsv, csv, JSON lines and parquet, each also compressed.
+"""Files as columns: tsv, csv, JSON lines, parquet and Arrow, each also compressed.
 
-The suffix decides: .tsv .txt .csv .json .jsonl .parquet, with .zst or .gz behind it or not; what is packed
-unpacks to no more than a text can hold. Nothing is guessed from the content, no text is taken for a missing
+The suffix decides: .tsv .txt .csv .json .jsonl .parquet .arrow .feather, with .zst or .gz behind it or not; what is
+packed unpacks to no more than a text can hold. Nothing is guessed from the content, no text is taken for a missing
 value, and every row knows its line.
 """
 
@@ -10,8 +10,9 @@ import gzip
 import io
 import itertools
 import json
+import mmap
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ import zstandard
 from juzhen.core.errors import UserError
 from juzhen.core.opened import open_input
 from juzhen.core.texts import short
+from juzhen.data.columnar import COLUMNAR, read_columnar
 from juzhen.data.encodings import (
     BYTE_ORDER_MARK,
     refuse_lone_returns,
@@ -74,6 +76,17 @@ def decompressed(path: Path) -> bytes:
     return content
 
 
+def _mapped(path: Path) -> mmap.mmap:
+    """The file's bytes, of which only those that are looked at take room. Errors: as `decompressed`."""
+    try:
+        with open_input(path) as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+    except ValueError:
+        raise UserError(f"{path}: the file is empty") from None
+
+
 def _unzstd(raw: bytes, room: int) -> bytes:
     """All frames of a zstd file, one by one: the stream reader takes a truncated file for a short one."""
     parts, size, start = [], 0, 0
@@ -91,8 +104,6 @@ def _unzstd(raw: bytes, room: int) -> bytes:
 
 
 DELIMITERS = {".tsv": "\t", ".txt": "\t", ".csv": ","}
-MOST_ROWS_PER_BYTE = 64
-"""More rows than that are a few values repeated without end: some kilobytes of parquet can be 10^9 rows."""
 
 
 @dataclass
@@ -104,6 +115,7 @@ class Table:
     columns  the values of each column, a sequence or what has `to_pylist`; a JSON field that a row lacks is None
     lines    int32 (rows,): line on which each row starts, 1-based; its number where there are no lines
     faults   line → why it could not become a row; such rows are not among the columns
+    classes  column name → names of its class numbers, where the file has them
     """
 
     place: str
@@ -112,10 +124,16 @@ class Table:
     lines: np.ndarray
     faults: dict[int, str] = field(default_factory=dict)
     has_lines: bool = True
+    classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.names is not None:  # blanks around a name are seen by nobody
             self.names = [name.strip() for name in self.names]
+
+    def class_names(self, column: str | int) -> Sequence[str]:
+        """Names of the class numbers in a column; empty where they have none."""
+        name = column if isinstance(column, str) else self.names[column] if self.names else ""
+        return self.classes.get(name, ())
 
     def at(self, line: int) -> str:
         """`file:line`, or `file, row number`."""
@@ -130,16 +148,18 @@ def read_table(path: Path, *, header: bool, quoted: bool) -> Table:
     suffixes = [suffix.lower() for suffix in path.suffixes]
     is_packed = bool(suffixes) and suffixes[-1] in COMPRESSIONS
     kind = "".join(suffixes[-2:-1] if is_packed else suffixes[-1:])
-    if kind not in (*DELIMITERS, ".json", ".jsonl", ".parquet"):
+    if kind not in (*DELIMITERS, ".json", ".jsonl", *COLUMNAR):
         raise UserError(
             f"{path}: the suffix says no format that can be read; expected .tsv, .txt, .csv, .json, "
-            f".jsonl or .parquet, and .zst or .gz behind it if compressed"
+            f".jsonl, {', '.join(COLUMNAR)}, and .zst or .gz behind it if compressed"
         )
+    if kind in COLUMNAR:
+        file = read_columnar(path, kind, decompressed(path) if is_packed else _mapped(path))
+        numbers = np.arange(1, file.num_rows + 1, dtype=np.int32)
+        return Table(str(path), file.names, file.columns, numbers, has_lines=False, classes=file.classes)
     raw = decompressed(path)
     if not raw.removeprefix(BYTE_ORDER_MARK).strip():
         raise UserError(f"{path}: the file is empty")
-    if kind == ".parquet":
-        return _parquet(path, raw)
     refuse_other_encodings(path, raw)
     text, undecodable = _decoded(raw)
     refuse_lone_returns(path, text)
@@ -293,22 +313,3 @@ class _Field:
 
     def to_pylist(self) -> list[object]:
         return [record.get(self.name) for record in self.records]
-
-
-def _parquet(path: Path, raw: bytes) -> Table:
-    import pyarrow
-    from pyarrow import parquet
-
-    try:
-        rows = parquet.ParquetFile(pyarrow.BufferReader(raw)).metadata.num_rows
-        if rows > MOST_ROWS_PER_BYTE * len(raw):
-            raise UserError(
-                f"{path}: {rows:,} rows in {len(raw):,} bytes, which no text fits in; is it damaged?"
-            )
-        table = parquet.read_table(pyarrow.BufferReader(raw))
-        names, columns = table.column_names, table.columns
-    except (pyarrow.ArrowException, OSError, ValueError, MemoryError) as error:
-        reason = short(" ".join(str(error).split()), 200)
-        raise UserError(f"{path}: damaged, or no parquet file ({reason})") from error
-    numbers = np.arange(1, rows + 1, dtype=np.int32)
-    return Table(str(path), names, columns, numbers, has_lines=False)

@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import JUDGED, Examples, Kind
-from juzhen.data.files import BUILTIN_DATA, forms_of, on_disk
+from juzhen.data.files import BUILTIN_DATA, forms_of, on_disk, require_paths
 from juzhen.data.hub import read_hub
 from juzhen.data.judgements import judged, kind_of_rows
 from juzhen.data.readers import Table, decompressed, read_table
@@ -71,6 +71,7 @@ def _rows(asked: SplitRequest) -> Examples | None:
     folder = BUILTIN_DATA if asked.source == Source.BUILTIN else Path(asked.data_dir).expanduser()
     _one_of(config.layout, config.layouts, f"{key}.layout")
     layout = asked.layout
+    require_paths(layout.files, key)
     if layout.window is not None:
         return _text_from_file(asked, folder)
     if not isinstance(layout.files.get(split), list):
@@ -152,13 +153,13 @@ def _from_hub(asked: SplitRequest) -> Examples | None:
         if asked.required:
             raise UserError(f"{config.name}/{split}: {hub.id} has only {', '.join(hub.splits)}")
         return None
-    table = read_hub(config.name, hub, split, labels=config.labels or {})
+    table = read_hub(config.name, hub, split)
     if config.kind not in JUDGED:
         return verified(table, asked, columns=hub.columns)
 
     def part(name: str) -> Table:
         own = replace(hub, subset=name, splits={name: hub.splits.get(name, hub.splits[split])})
-        return read_hub(config.name, own, name, labels={})
+        return read_hub(config.name, own, name)
 
     return judged(table, part, asked, columns=hub.columns)
 

@@ -36,7 +36,7 @@ class HubConfig:
 class LayoutConfig:
     """One way in which a dataset's files are written."""
 
-    # .tsv .txt .csv .json .jsonl .parquet, also .gz .zst
+    # .tsv .txt .csv .json .jsonl .parquet .arrow .feather, also .gz .zst
     # Judgements have their texts in two further files: queries and corpus.
     files: dict[str, Any] = option("split → path below data_dir, or a list of paths, read one after another")
     columns: dict[str, Any] = option("field of the example → column name, or 0-based position")
@@ -78,6 +78,7 @@ class DatasetConfig:
     labels: dict[str, int] | None = option("gold label as in the file → class number", None)
     ignore_labels: list[str] | None = option("rows with these labels are left out, as the authors say", None)
     score_range: list[float] | None = option("of gold scores", None, interval="score, as in [0, 5]")
+    grades: list[float] | None = option("few scores, the classes of loss=ce; null: any number", None)
     view: str | None = option("train on this kind; null: the loss chooses", None, among=tuple(Kind))
     limit: int | None = option("train on at most this many rows, drawn with the job's seed", None, at_least=1)
     learning: LearningConfig | None = None

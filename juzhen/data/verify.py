@@ -44,7 +44,9 @@ def verified(
     read = {field: raw_values(table, field, columns[field], key) for field in fields}
     keep, targets = np.ones(len(table.lines), dtype=bool), None
     if kind in TARGET_COLUMN:
-        gold = raw_values(table, TARGET_COLUMN[kind], columns[TARGET_COLUMN[kind]], key)
+        column = columns[TARGET_COLUMN[kind]]
+        gold = raw_values(table, TARGET_COLUMN[kind], column, key)
+        gold = _class_words(gold, table.class_names(column), config.labels or {})
         targets, keep = read_targets(gold, table, config, key=key, faults=faults)
     documents = [TEACHER_SCORE.format(field) for field in fields[1:]]
     scored = {field: raw_values(table, field, columns[field], key) for field in documents if field in columns}
@@ -122,6 +124,12 @@ def raw_values(table: Table, field: str, column: str | int, key: str) -> Sequenc
         )
     values = table.columns[position]
     return values.to_pylist() if hasattr(values, "to_pylist") else values
+
+
+def _class_words(gold: Sequence[Any], names: Sequence[str], labels: Mapping[str, int]) -> Sequence[Any]:
+    """Class numbers as their names, where `labels` knows these."""
+    words = {number: word for number, word in enumerate(names) if word in labels}
+    return [words.get(value, value) if isinstance(value, int) else value for value in gold] if words else gold
 
 
 def _hint(column: str, names: Sequence[str], key: str) -> str:
@@ -255,9 +263,10 @@ def _target_of(config: DatasetConfig, kind: Kind, key: str) -> Callable[[str], f
     if kind in JUDGED:
         return _gain
     if kind is Kind.SCORED_PAIR:
-        if not config.score_range or not config.score_range[0] < config.score_range[1]:
+        scores = config.score_range or []
+        if len(scores) != 2 or not scores[0] < scores[1]:
             raise UserError(f"{key}.score_range: expected the lowest and highest score, such as [0,5]")
-        low, high = config.score_range
+        low, high = scores
         return lambda word: None if word in ignored else _scaled(word, low, high)
     labels = dict(config.labels or {})
     limit = NUM_CLASSES.get(kind)

@@ -15,6 +15,7 @@ from safetensors.torch import save_file, save_model
 
 from juzhen.core.whole import whole_folder, write_json, write_text
 from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.grades import GRADES
 from juzhen.encoders.layout import LENGTH_FILE, MODULES_FILE, OWN_FILE, PAIRS_FILE, POOLING_OF_MODE
 from juzhen.encoders.locate import HEAD_FILE, encoder_folder
 from juzhen.encoders.model_card import model_card, pair_card
@@ -192,6 +193,8 @@ def _write_cross_encoder(encoder: CrossEncoder, folder: Path, card: dict[str, An
         "segments": encoder.segments,
         "symmetric": encoder.symmetric,
     } | ({"layers": list(layers)} if layers else {})
+    if encoder.grades != GRADES.get(encoder.outputs, ()):
+        settings["grades"] = list(encoder.grades)
     _json(folder / PAIRS_FILE, settings)
     if encoder.symmetric:
         _refuse_elsewhere(folder, "CrossEncoder")

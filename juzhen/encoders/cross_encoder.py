@@ -14,12 +14,13 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 from juzhen.core.batch import Tokens
 from juzhen.core.columns import as_column, as_pairs, as_text, as_text_list
-from juzhen.core.constants import constants
 from juzhen.core.contract import sorts_of_texts
 from juzhen.core.errors import UserError
-from juzhen.core.examples import NLI_GRADES, Kind
+from juzhen.core.examples import Kind
+from juzhen.core.threads import tell_of_fork
 from juzhen.encoders.classifier import read_theirs
 from juzhen.encoders.cross_encoder_input import PairTemplate, pack_joint
+from juzhen.encoders.grades import checked_grades, similarity
 from juzhen.encoders.layout import PAIRS_FILE, inside
 from juzhen.encoders.locate import (
     HEAD_FILE,
@@ -35,22 +36,15 @@ from juzhen.encoders.prefix import JOINT, prompt_refused
 from juzhen.encoders.projection import OutputLayer, load_projections
 from juzhen.encoders.search import Hit, check_top_k
 from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.settable_encoder import SettablePairs
 from juzhen.encoders.settings_file import Settings, told_simply
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length, check_batch_tokens, progress_bar
 from juzhen.encoders.token_table import TokenTable
 from juzhen.encoders.transformer import DROPOUTS
 
-SEGMENTS_UNKNOWN = (
-    "model.segments=true: this encoder, or its tokenizer, does not tell two sentences apart by segments, as that of "
-    "builtin/mini_zh does not; leave it at null"
-)
 
-GRADES = {2: (0.0, 1.0), len(NLI_GRADES): NLI_GRADES}
-"""Number of classes → how close the sentences are in each: 0/1 labels, NLI classes."""
-
-
-class CrossEncoder(nn.Module):
+class CrossEncoder(SettablePairs):
     """Logits of sentence pairs: one (a similarity), or one per class.
 
     inner     backbone, tokenizer and pooling ([CLS] or mean); its `dim` numbers go into the head
@@ -58,6 +52,7 @@ class CrossEncoder(nn.Module):
     segments  tokens of the second sentence are marked as such, where architecture and tokenizer have marks
     symmetric  `score` is the mean of both orders
     layers    what stands between the pooled state and the head; usually nothing
+    grades    how close two sentences are in each class, from 0 to 1; None: as GRADES has it. Empty without classes
     """
 
     poolings: ClassVar[tuple[str, ...]] = ("cls", "mean")
@@ -71,6 +66,7 @@ class CrossEncoder(nn.Module):
         symmetric: bool,
         seed: int,
         layers: Sequence[OutputLayer] = (),
+        grades: Sequence[float] | None = None,
     ) -> None:
         super().__init__()
         self.inner = inner
@@ -78,6 +74,7 @@ class CrossEncoder(nn.Module):
             raise prompt_refused(JOINT, inner.prompt)
         # An embedding's projections, length and score mean nothing to a head.
         inner.projections, inner.normalize, inner.score_head = nn.ModuleList(layers), False, None
+        inner._serves_head = True
         self.symmetric = symmetric
         self.template = PairTemplate.of(inner.tokenizer)
         self.segments = segments and self.marks_segments
@@ -88,6 +85,7 @@ class CrossEncoder(nn.Module):
             )
         self.dropout = nn.Dropout(dropout_rate(inner.backbone.config))
         use_cheap_dropout(self.dropout)
+        self.grades = checked_grades(outputs, grades)
         self.head = nn.Linear(inner.dim, outputs)
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
@@ -133,7 +131,9 @@ class CrossEncoder(nn.Module):
         between = [inside(folder, name, settings.path) for name in names]
         with told_simply(f"{folder}: {PAIRS_FILE} and {HEAD_FILE} do not belong together"):
             layers = load_projections(between, width=inner.backbone.config.hidden_size, layer_norm=None)
-            encoder = cls(inner, **wanted, seed=0, layers=layers)
+            encoder = cls(
+                inner, **wanted, seed=0, layers=layers, grades=settings.get("grades", list, default=None)
+            )
             encoder.head.load_state_dict(load_file(folder / HEAD_FILE))
         return encoder.eval()
 
@@ -161,17 +161,16 @@ class CrossEncoder(nn.Module):
     ) -> None:
         """Takes over what is not None."""
         self.inner.pooling = pooling or self.inner.pooling
-        if segments and not self.marks_segments:
-            raise UserError(SEGMENTS_UNKNOWN)
         self.segments = self.segments if segments is None else segments
         self.symmetric = self.symmetric if symmetric is None else symmetric
         self.dropout.p = self.dropout.p if head_dropout is None else head_dropout
 
-    def with_head(self, outputs: int, *, seed: int) -> "CrossEncoder":
-        """The same transformer under a new head."""
+    def with_head(self, grades: Sequence[float], *, seed: int) -> "CrossEncoder":
+        """The same transformer under a new head, with a node for each grade."""
         return CrossEncoder(
             self.inner,
-            outputs=outputs,
+            outputs=len(grades),
+            grades=grades,
             segments=self.segments,
             symmetric=self.symmetric,
             seed=seed,
@@ -228,7 +227,7 @@ class CrossEncoder(nn.Module):
         """
         first, second, is_one = as_pairs(pairs)
         logits = self.logits(first, second, batch_tokens=batch_tokens, progress=progress)
-        scores = similarity(torch.from_numpy(logits)).numpy()
+        scores = similarity(torch.from_numpy(logits), self.grades).numpy()
         return scores[0] if is_one else scores
 
     def rank(
@@ -281,6 +280,7 @@ class CrossEncoder(nn.Module):
                 f"{len(first)} first texts and {len(second)} second ones: expected as many of each"
             )
         check_batch_tokens(batch_tokens)
+        tell_of_fork()
         table = self.inner.tokenize([*first, *second], progress=progress)
         sides = np.arange(len(first)), np.arange(len(first), 2 * len(first))
         orders = [sides, sides[::-1]] if self.symmetric else [sides]
@@ -297,19 +297,6 @@ class CrossEncoder(nn.Module):
         finally:
             self.train(was_training)
         return found
-
-
-def similarity(logits: Float[Tensor, "pairs outputs"]) -> Float[Tensor, "pairs"]:
-    """One number per pair, higher = closer: the logit itself, or the logit of the expected grade.
-
-    With class probabilities p and grades g (1, 0.5, 0 for NLI), s = log Σ p_c g_c − log Σ p_c (1 − g_c). For two
-    classes that is z_1 − z_0, whose sigmoid is the probability of label 1.
-    """
-    if logits.shape[1] == 1:
-        return logits[:, 0]
-    grades = constants(GRADES[logits.shape[1]], like=logits)
-    closer, apart = (logits + part.log() for part in (grades, 1 - grades))
-    return closer.logsumexp(dim=1) - apart.logsumexp(dim=1)
 
 
 def dropout_rate(architecture: PretrainedConfig) -> float:

@@ -17,7 +17,6 @@ from juzhen.core.batch import Tokens
 from juzhen.core.columns import as_column, check_texts
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
-from juzhen.core.texts import short, text_fault
 from juzhen.encoders.layout import check_pooling
 from juzhen.encoders.micro_batches import in_micro_batches
 from juzhen.encoders.packing import (
@@ -31,6 +30,7 @@ from juzhen.encoders.pooling import POOLINGS, READS_FIRST_LAYER, BilinearScore
 from juzhen.encoders.prefix import Prefix
 from juzhen.encoders.projection import OutputLayer
 from juzhen.encoders.prompts import Prompts
+from juzhen.encoders.settable_encoder import SettableEncoder
 from juzhen.encoders.texts import no_garbage_collection, progress_bar
 from juzhen.encoders.token_table import TEXTS_PER_CALL, TokenTable
 
@@ -39,7 +39,7 @@ Places = tuple[int | Tensor, slice | Tensor]
 """Where the states of the tokens are among those that the transformer gives."""
 
 
-class PooledEncoder(nn.Module):
+class PooledEncoder(SettableEncoder):
     """backbone → pooling → projections (usually none) → length 1, if `normalize`.
 
     backbone    a Hugging Face encoder without head
@@ -54,7 +54,12 @@ class PooledEncoder(nn.Module):
     prompts     templates that sentences are read through; None: there are none
     prefix      texts that may stand before a sentence, which sentence-transformers calls prompts
     prompt      the one that stands before every sentence; "": none does
+
+    What can be set later is checked, as pooling, normalize, max_length and prefix, which may be a mapping name → text.
     """
+
+    prompt: str
+    _prompt_tokens: int
 
     def __init__(
         self,
@@ -86,29 +91,8 @@ class PooledEncoder(nn.Module):
         self.pad: int = tokenizer.pad_token_id or 0
         self.prefix = prefix
         self._prompt_is_given = False
+        self._serves_head = False
         self._put_before(prefix.text)
-
-    def _put_before(self, prompt: str) -> None:
-        """Has a prompt stand before every sentence. Raises UserError where it could not stand there whole."""
-        self.prompt, self._prompt_tokens = prompt, 0
-        if not prompt:
-            return
-        shown = f"prompt {short(repr(prompt))}"
-        if fault := text_fault(f"a{prompt}"):
-            raise UserError(f"{shown} {fault}")
-        if self.tokenizer.truncation_side == "left":
-            raise UserError(
-                f"{shown}: this tokenizer cuts long sentences at the front, where the prompt stands; "
-                "set truncation_side to right in its tokenizer_config.json, or do without a prompt"
-            )
-        ids = self.tokenizer(prompt, verbose=False)["input_ids"]
-        # Counted as sentence-transformers does: alone, and without the special token behind it.
-        self._prompt_tokens = len(ids) - sum(one in self.tokenizer.all_special_ids for one in ids[-1:])
-        if len(ids) >= self.max_length:
-            raise UserError(
-                f"backbone.max_length={self.max_length}: the {shown} takes {len(ids)} tokens of it, special ones "
-                f"included, which leaves none for the sentence; set at least backbone.max_length={len(ids) + 16}"
-            )
 
     def with_prompt(self, prompt_name: str | None = None, prompt: str | None = None) -> Self:
         """The same weights with another text before every sentence: the prompt of that name, or the text itself.

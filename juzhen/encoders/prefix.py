@@ -99,6 +99,27 @@ class Prefix:
         return {"prompts": dict(self.prompts), "default_prompt_name": self.default_prompt_name}
 
 
+def checked_prefix(value: Any, before: Prefix) -> Prefix:
+    """A Prefix, or a mapping name → text with the default name of `before` where it is among them. Raises UserError."""
+    if not isinstance(value, Prefix | Mapping):
+        raise UserError(
+            f'prefix={short(repr(value), 40)}: expected a mapping such as {{"query": "query: "}}, or a Prefix'
+        )
+    if not isinstance(value, Prefix):
+        name = before.default_prompt_name if before.default_prompt_name in value else None
+        value = Prefix(dict(value), name, before.include_prompt)
+    for name, text in value.prompts.items():
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise UserError(
+                f"prefix: prompt {short(repr(name))} is {short(repr(text))}; expected a name and a text"
+            )
+    if (name := value.default_prompt_name) is not None and name not in value.prompts:
+        raise UserError(
+            f"prefix: default_prompt_name={short(repr(name))}: no such prompt; {nearest(str(name), value.prompts)}"
+        )
+    return value
+
+
 def read_prefix(folder: Path) -> Prefix:
     """The prompts that a folder in the layout of sentence-transformers names. Raises UserError for broken files."""
     if not (folder / PROMPTS_FILE).is_file():

@@ -12,6 +12,7 @@ from juzhen.core.batch import Tokens
 from juzhen.core.columns import as_pairs, as_text_list, as_texts
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
+from juzhen.core.threads import tell_of_fork
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.locate import encoder_source, scores_pairs
 from juzhen.encoders.parts import Parts, read_parts
@@ -261,6 +262,7 @@ class SentenceEncoder(PooledEncoder):
         progress: bool | None,
     ) -> Float[np.ndarray, "sentences dim"]:
         """Embeddings of distinct texts; those that the cache lacks are encoded and kept."""
+        tell_of_fork()
         name, compute = (BY_ITSELF, self.infer) if backend is None else (backend.name, backend.encode)
         shelf = None if cache is None else cache.shelf(self, name)
         embeddings = np.empty((len(sentences), self.dim), dtype=np.float32)

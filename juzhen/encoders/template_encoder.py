@@ -72,6 +72,21 @@ class TemplateEncoder(PooledEncoder):
     def input_length(self) -> int:
         return self._input_length
 
+    def _checked_max_length(self, value: Any) -> int:
+        checked = super()._checked_max_length(value)
+        self._input_length += checked - self.max_length
+        return checked
+
+    def _checked_pooling(self, value: Any) -> str:
+        if self.prompts.read != "pooling":
+            raise UserError(
+                "pooling: this encoder reads the state at [MASK] of its templates, and pools nothing"
+            )
+        return super()._checked_pooling(value)
+
+    def _checked_norm_ratio(self, value: Any) -> Any:
+        return value
+
     def _check(self) -> None:
         """Raises UserError for a backbone that cannot do what the templates ask."""
         config, prompts = self.backbone.config, self.prompts

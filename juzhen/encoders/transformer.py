@@ -152,6 +152,8 @@ def _require_all_layers(source: str, backbone: nn.Module, unexpected: Iterable[s
 
     What else is left over (heads, poolers) is of no use here.
     """
+    if (layers := getattr(backbone.config, "num_hidden_layers", 1)) < 1:
+        raise UserError(f"{source}: num_hidden_layers is {layers} in config.json, expected 1 or more")
     known = {re.sub(r"\d+", "#", name) for name in backbone.state_dict()}
     prefix = f"{backbone.base_model_prefix}."
     lost = sorted(name for name in unexpected if re.sub(r"\d+", "#", name.removeprefix(prefix)) in known)

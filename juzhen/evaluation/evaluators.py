@@ -8,22 +8,24 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from sklearn.preprocessing import normalize
 from torch import Tensor
 
 from juzhen.core.batch import Batch
-from juzhen.core.errors import UserError
-from juzhen.core.examples import NLI_CLASSES, Comparisons, Kind, SentenceUnion
+from juzhen.core.errors import UserError, nearest
+from juzhen.core.examples import NLI_GRADES, Comparisons, Kind, SentenceUnion
 from juzhen.core.measures import UNSCORED_BY_BM25, UNSCORED_BY_PAIRS
 from juzhen.core.named import TF_IDF
 from juzhen.core.result import Score
 from juzhen.data.rankings import RankingSet
 from juzhen.data.transfer import TransferTask
-from juzhen.encoders.cross_encoder import CrossEncoder, similarity
+from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.grades import similarity
 from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Evaluator, Sets
 from juzhen.evaluation.ranked_lists import Matcher
+from juzhen.metrics import lexical
 from juzhen.metrics.bm25 import BM25, CHARACTERS, K1, B, cut_of, require_bm25s
 from juzhen.metrics.classes import score_classes
-from juzhen.metrics.lexical import lexical_vectors, similarities
 from juzhen.metrics.ranking import COSINE_TEMPERATURE
 from juzhen.metrics.transfer import Features, combined
 
@@ -104,7 +106,7 @@ class PairEvaluator(Evaluator):
         if batch.task == NOTHING.name:
             return torch.zeros(len(batch), 1)
         logits = pair_logits(self.encoder, batch)
-        scores = similarity(logits).unsqueeze(1)
+        scores = similarity(logits, self.encoder.grades).unsqueeze(1)
         return torch.cat([scores, logits], dim=1) if logits.shape[1] > 1 else scores
 
     def finished(self, plan: EvaluationPlan, outputs: np.ndarray) -> dict[str, Score]:
@@ -112,7 +114,7 @@ class PairEvaluator(Evaluator):
         return {
             f"{one.split}/{one.name}/{metric}": score
             for one, logits in zip(plan.sets, plan.logits(outputs), strict=True)
-            if one.kind is Kind.NLI_PAIR and logits.shape[1] == len(NLI_CLASSES)
+            if one.kind is Kind.NLI_PAIR and self.encoder.grades == NLI_GRADES
             for metric, score in score_classes(logits, one).items()
         }
 
@@ -124,49 +126,85 @@ def pair_logits(encoder: CrossEncoder, batch: Batch) -> Float[Tensor, "batch out
 
 
 class LexicalPlan(EvaluationPlan):
-    """Nothing passes through a network: scores come from the texts alone."""
+    """Nothing passes through a network: scores come from the texts alone, by a method of `juzhen.metrics.lexical`."""
 
     temperature = COSINE_TEMPERATURE
     examples = NOTHING
+
+    def __init__(
+        self,
+        sets: Sets,
+        tasks: Sequence[TransferTask] = (),
+        *,
+        method: str = lexical.TF_IDF,
+        tokens: str = CHARACTERS,
+    ) -> None:
+        super().__init__(sets, tasks)
+        self._overlap = None if method == lexical.TF_IDF else partial(lexical.overlap, method=method)
+        self._vectors, self._compare = lexical.lexical_vectors, lexical.similarities
+        if self._overlap:
+            self._vectors = partial(lexical.term_sets, tokens=tokens)
+            self._compare = partial(lexical.overlaps, method=method)
 
     def scores(self, outputs: np.ndarray) -> list[np.ndarray]:
         """Counted over the rows of each set, see `juzhen.metrics.lexical.lexical_scores`."""
         scored = []
         for one in self.sets:
             counted = [text for column in one.columns for text in one.texts(column)]
-            vectors = lexical_vectors(one.sentences, counted=counted)
-            scored.append(Comparisons.of(one).scored(partial(similarities, vectors)))
+            vectors = self._vectors(one.sentences, counted=counted)
+            scored.append(Comparisons.of(one).scored(partial(self._compare, vectors)))
         return scored
 
     def matchers(self, outputs: np.ndarray) -> list[Matcher]:
-        return [_lexical_matcher(one) for one in self.rankings]
+        return [self._matcher(one) for one in self.rankings]
+
+    def _matcher(self, one: RankingSet) -> Matcher:
+        """Terms are counted over the documents; what a query has besides counts for its overlap too."""
+        counted = [*one.queries, *one.corpus] if self._overlap else one.corpus
+        queries, documents = (self._vectors(texts, counted=counted) for texts in (one.queries, one.corpus))
+        sizes = [np.asarray(side.sum(axis=1)).ravel() for side in (queries, documents)]
+
+        def score(some: np.ndarray, others: np.ndarray | None) -> Float[np.ndarray, "queries documents"]:
+            chosen = slice(None) if others is None else others
+            shared = (queries[some] @ documents[chosen].T).toarray()
+            if self._overlap is None:
+                return shared
+            return self._overlap(shared, sizes[0][some, None], sizes[1][None, chosen])
+
+        return score
 
     def features(self, outputs: np.ndarray) -> list[dict[str, Features]]:
-        """Counted over the rows that a classifier learns from, or over all where it is judged in folds."""
+        """Counted over the rows that a classifier learns from, or over all where it is judged in folds; of length 1."""
         found = []
         for task in self.tasks:
             texts = {name: [one.texts(column) for column in one.columns] for name, one in task.splits.items()}
             learnt = [texts["train"]] if "train" in texts else texts.values()
             counted = [text for columns in learnt for column in columns for text in column]
-            vectors = partial(lexical_vectors, counted=counted)
-            found.append({name: combined([*map(vectors, its)], task.kind) for name, its in texts.items()})
+            vectors = partial(self._vectors, counted=counted)
+            of_splits = {name: [*map(vectors, its)] for name, its in texts.items()}
+            if self._overlap:  # as long as vectors of TF-IDF, for the same penalties
+                of_splits = {name: [*map(normalize, its)] for name, its in of_splits.items()}
+            found.append({name: combined(its, task.kind) for name, its in of_splits.items()})
         return found
 
 
-def _lexical_matcher(one: RankingSet) -> Matcher:
-    """Terms are counted over the documents."""
-    queries, documents = (lexical_vectors(texts, counted=one.corpus) for texts in (one.queries, one.corpus))
-
-    def score(some: np.ndarray, others: np.ndarray | None) -> Float[np.ndarray, "queries documents"]:
-        return (queries[some] @ (documents if others is None else documents[others]).T).toarray()
-
-    return score
-
-
 class LexicalEvaluator(Evaluator):
-    """TF-IDF, which has no encoder."""
+    """TF-IDF or the overlap of terms, which have no encoder; `method` and `tokens` as of `lexical_scores`.
+
+    Raises UserError for a method that is none, and where jieba is needed and not installed.
+    """
 
     plan_type: ClassVar[type[EvaluationPlan]] = LexicalPlan
+
+    def __init__(self, *, method: str = lexical.TF_IDF, tokens: str = CHARACTERS) -> None:
+        if method not in lexical.METHODS:
+            raise UserError(f"method={method}: {nearest(str(method), lexical.METHODS)}")
+        if method != lexical.TF_IDF:
+            cut_of(tokens)
+        self._make = partial(LexicalPlan, method=method, tokens=tokens)
+
+    def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> EvaluationPlan:
+        return self._make(sets, tasks)
 
     def output(self, batch: Batch) -> Float[Tensor, "batch"]:
         return torch.zeros(len(batch))
@@ -217,7 +255,7 @@ class BM25Evaluator(LexicalEvaluator):
 
 def lexical_evaluator(name: str, **numbers: Any) -> LexicalEvaluator:
     """That of a model in LEXICAL, with the numbers of its configuration. Errors: as `BM25Evaluator`."""
-    return LexicalEvaluator() if name == TF_IDF else BM25Evaluator(**numbers)
+    return LexicalEvaluator(**numbers) if name == TF_IDF else BM25Evaluator(**numbers)
 
 
 def embedding_cache_dir(is_kept: bool, cache_dir: str | None) -> str | None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -115,7 +116,7 @@ class LateColumns:
 
     def _settings(self, result: Result, sets: Descriptions) -> Settings:
         """Those of a run with `sets` in its evaluation, on one device."""
-        config = dict(result.config)
+        config = copy(result.config)  # which names the file where a key is missing
         config["dataset"] = {name: sets.get(name, one) for name, one in config["dataset"].items()}
         added = {name: one for name, one in sets.items() if name not in config["dataset"]}
         config["evaluate"] = config["evaluate"] | added

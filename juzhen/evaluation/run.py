@@ -77,6 +77,7 @@ class Pass:
             outputs,
             seen=seen,
             rankings=evaluation.rankings,
+            clusterings=evaluation.clusterings,
             bootstrap_samples=evaluation.bootstrap_samples,
             seed=self.settings.seed,
         )

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from juzhen.core.examples import RANKED, TEXT_COLUMNS, Examples, Kind
-from juzhen.core.measures import CLASS_MEANS, RANKINGS, ranking_measure
+from juzhen.core.measures import CLASS_MEANS, RANKINGS, V_MEASURE, ranking_measure
 from juzhen.core.result import WITHOUT_LEAKS, Score
 from juzhen.data.leaks import Seen
 from juzhen.data.rankings import RankingSet
 from juzhen.evaluation.plan import EvaluationPlan, Evaluator
 from juzhen.evaluation.ranked_lists import require_finite
+from juzhen.metrics.clustering import v_measure
 from juzhen.metrics.correlation import bootstrap_interval, bootstrap_mean, pearson, spearman
 from juzhen.metrics.distribution import score_distribution
 from juzhen.metrics.ranking import COSINE_TEMPERATURE, order_numbers, score_ranking
@@ -27,6 +28,7 @@ from juzhen.metrics.threshold import (
     fit_threshold,
 )
 from juzhen.metrics.transfer import class_mean_accuracy, classify
+from juzhen.metrics.undefined import OF_THRESHOLDS, why_undefined
 
 Outputs = list[tuple[np.ndarray, np.ndarray]]
 """Row numbers and the model's outputs for them, one entry per batch."""
@@ -53,12 +55,14 @@ def measure(
     *,
     seen: Mapping[str, Seen],
     rankings: Sequence[str] = (),
+    clusterings: int = 0,
     **how: int,
 ) -> Evaluation:
     """Scores everything that is planned, from what the encoder gave for `plan.examples`.
 
     seen      `split/dataset` → rows, or queries, that training has seen: these sets are scored without them too
     rankings  measures of rankings besides RANKINGS
+    clusterings  starts of the V-measure of texts with classes, see `juzhen.metrics.clustering`; 0: it is left out
     how       bootstrap_samples and seed, as `score_set` takes them
     """
     scores = plan.scores(outputs)
@@ -70,6 +74,9 @@ def measure(
             reached = {CLASS_MEANS: class_mean_accuracy(*splits[task.judged])}
         else:
             reached = classify(splits, confidence=CONFIDENCE, **how).as_scores()
+            if clusterings and task.kind is Kind.LABELLED_TEXT:
+                rows, classes = splits[task.judged]
+                reached[V_MEASURE] = v_measure(rows, classes, clusterings=clusterings, seed=how["seed"])
         found |= {f"{task.judged}/{task.name}/{metric}": one for metric, one in reached.items()}
     per_query: dict[str, np.ndarray] = {}
     measures = list(dict.fromkeys([*RANKINGS, *rankings]))
@@ -103,6 +110,7 @@ def score_ranking_set(
             float(values[0, rows].mean()) if len(rows) else None,
             *interval(values[0, rows]),
             count=len(rows),
+            why=None if len(rows) else "no query is left",
             **_of_orders(values[1:, rows]),
         )
         for ending, rows in chosen.items()
@@ -172,7 +180,8 @@ def score_set(
     dev     scores and examples of the dev split of the same set, None where it has none
     temperature  divides scores in `ranking_loss`
 
-    Thresholds of accuracy and F1 are fitted on dev; dev itself is cross-fitted; without dev both are None.
+    Thresholds of accuracy and F1 are fitted on dev; dev itself is cross-fitted; without dev both are None. Whatever is
+    undefined is None, and its Score says why.
     NLI pairs are correlated with the grades 1, 0.5, 0. Of single texts there is nothing to measure: the answer is
     empty.
 
@@ -197,6 +206,9 @@ def score_set(
         found |= {name: Score(value, count=len(grades)) for name, value in spread.items()}
         if examples.kind is Kind.LABELLED_PAIR:
             found |= _decisions(scores, examples, dev=dev)
+        for name, score in found.items():
+            if score.value is None and score.why is None:
+                score.why = why_undefined(name, examples) or "all scores are equal"
     except ValueError as error:
         raise ValueError(f"{examples.name}/{examples.split}: {error}") from error
     return found
@@ -208,23 +220,31 @@ def _decisions(
     """Metrics that need a threshold or class, for labelled pairs."""
     labels = examples.targets
     assert labels is not None  # labelled pairs have labels
-    accuracy = f1 = None
+    accuracy = f1 = why = None
     if examples.split == "dev":
         accuracy, f1 = cross_fitted_accuracy(scores, labels), cross_fitted_f1(scores, labels)
-    elif dev is not None:
+    elif dev is None:
+        why = "there is no dev split to fit a threshold on"
+    elif reason := why_undefined("auc", dev[1]):
+        why = f"no threshold can be fitted on the dev split: {reason}"
+    else:
         dev_scores, dev_labels = dev[0], dev[1].targets
         assert dev_labels is not None  # the same set, hence the same kind
         by_accuracy = fit_threshold(dev_scores, dev_labels, objective="accuracy")
         by_f1 = fit_threshold(dev_scores, dev_labels, objective="f1")
         accuracy = accuracy_at(scores, labels, threshold=by_accuracy)
         f1 = f1_at(scores, labels, threshold=by_f1)
+        why = "no row is positive"
     values = {
         "accuracy": accuracy,
         "f1": f1,
         "average_precision": average_precision(scores, labels),
         "auc": area_under_curve(scores, labels),
     }
-    return {name: Score(value, count=len(labels)) for name, value in values.items()}
+    return {
+        name: Score(value, count=len(labels), why=why if value is None and name in OF_THRESHOLDS else None)
+        for name, value in values.items()
+    }
 
 
 STS_SETS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb_en", "sick")
@@ -262,7 +282,8 @@ def score_together(
         defined = [value for value in each if value is not None]
         mean = float(np.mean(defined)) if len(defined) == len(each) else None
         together[f"{split}/sts_all/spearman"] = Score(spearman(values, grades), low, high, count=len(grades))
-        together[f"{split}/sts_mean/spearman"] = Score(mean, count=len(grades))
+        why = None if mean is not None else "one of the correlations is undefined"
+        together[f"{split}/sts_mean/spearman"] = Score(mean, count=len(grades), why=why)
     return together
 
 

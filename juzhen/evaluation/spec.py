@@ -51,3 +51,6 @@ class EvaluationConfig:
     rankings: list[str] = option(
         "measures of retrieval and reranking besides those that they always have", []
     )
+    clusterings: int = option(
+        "starts of k-means whose mean V-measure texts with classes have; 0: none", 3, at_least=0, below=1001
+    )

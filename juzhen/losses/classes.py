@@ -51,15 +51,17 @@ class ClassLoss(Loss):
 
 
 class CrossEntropy(ClassLoss):
-    """`class_cross_entropy` of the model's own class logits: a two-node cross-encoder, or three nodes for NLI.
+    """`class_cross_entropy` of the model's own class logits: a two-node cross-encoder, three nodes for NLI, or
+    one for each grade of graded pairs that have few (`grades` of the set).
 
     For a bi-encoder there are softmax and bilinear, whose classifiers are part of the loss.
 
     Defaults: the plain loss, as torch.nn.CrossEntropyLoss.
     """
 
+    input_kinds = (Kind.LABELLED_PAIR, Kind.NLI_PAIR, Kind.SCORED_PAIR)
     consumes = "logits"
-    choose_when = "a cross-encoder that shall tell classes, such as those of NLI"
+    choose_when = "a cross-encoder that shall tell classes, such as those of NLI or grades from 0 to 5"
 
     smoothing: float | int = checked(0.0, number, low=0.0, high=1.0)
     focal_gamma: float | int = checked(0.0, number, low=0.0)

@@ -62,7 +62,7 @@ class Loss(nn.Module, ABC):
     needs_teacher_scores  True when it cannot do without what a teacher scores each document of a row
     paper        where the loss comes from, for the table of docs/losses.md
     choose_when  when to choose it, in a few words, for the same table
-    reads        names of the tensors, which the arguments of `with_logs` are
+    reads        names of the tensors that it is handed: the arguments of `with_logs`
     """
 
     input_kinds: ClassVar[tuple[Kind, ...]]

@@ -13,6 +13,7 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.core.measures import RANKINGS, ranking_measure
 from juzhen.core.result import Score
 from juzhen.metrics.correlation import bootstrap_mean
+from juzhen.metrics.undefined import NO_OTHERS
 
 COSINE_TEMPERATURE = 0.05
 """Divides cosines in `ranking_loss`, as in training with loss=info_nce."""
@@ -281,7 +282,9 @@ def score_ranking(
     is_ranking = examples.kind is Kind.POSITIVE_PAIR
     if not count:
         names = ("ranking_accuracy", "ranking_loss") if is_ranking else ("triplet_accuracy",)
-        return dict.fromkeys((*names, "positive_score", "negative_score", "score_gap"), Score(None))
+        return dict.fromkeys(
+            (*names, "positive_score", "negative_score", "score_gap"), Score(None, why=NO_OTHERS)
+        )
     best = others.max(axis=1)
     shared = 1 / (1 + (others == own[:, None]).sum(axis=1))
     right = np.where(own > best, 1.0, np.where(own == best, shared, 0.0))

@@ -50,23 +50,23 @@ def f1_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float) -> float 
 
 
 def cross_fitted_accuracy(scores: np.ndarray, labels: np.ndarray) -> float | None:
-    """Accuracy where each half of the rows is judged by the other half's threshold; None below four rows."""
+    """Accuracy where each half of the rows is judged by the other half's threshold; None below two rows of a label."""
     scores, labels = _checked(scores, labels)
     accepted = _cross_fitted(scores, labels, objective="accuracy")
     return None if accepted is None else _accuracy(accepted, labels)
 
 
 def cross_fitted_f1(scores: np.ndarray, labels: np.ndarray) -> float | None:
-    """F1 where each half of the rows is judged by the other half's threshold; None below four rows."""
+    """F1 where each half of the rows is judged by the other half's threshold; None below two rows of a label."""
     scores, labels = _checked(scores, labels)
     accepted = _cross_fitted(scores, labels, objective="f1")
     return None if accepted is None else _f1(accepted, labels)
 
 
 def average_precision(scores: np.ndarray, labels: np.ndarray) -> float | None:
-    """Σ (recall step × precision) over falling thresholds, in [0, 1]; None without positive rows."""
+    """Σ (recall step × precision) over falling thresholds, in [0, 1]; None for one class: of positives it is 1."""
     scores, labels = _checked(scores, labels)
-    return float(average_precision_score(labels, scores)) if labels.any() else None
+    return float(average_precision_score(labels, scores)) if 0 < labels.sum() < len(labels) else None
 
 
 def area_under_curve(scores: np.ndarray, labels: np.ndarray) -> float | None:
@@ -76,8 +76,8 @@ def area_under_curve(scores: np.ndarray, labels: np.ndarray) -> float | None:
 
 
 def _cross_fitted(scores: np.ndarray, labels: np.ndarray, *, objective: Objective) -> np.ndarray | None:
-    """Which rows are accepted, each half by the threshold of the other."""
-    if len(scores) < 4:
+    """Which rows are accepted, each half by the threshold of the other; on one class no threshold can be fitted."""
+    if min(labels.sum(), len(labels) - labels.sum()) < 2:
         return None
     first, second = halves(labels)
     accepted = np.empty(len(scores), dtype=bool)

@@ -22,6 +22,7 @@ from juzhen.core.examples import Kind
 from juzhen.core.result import Score
 from juzhen.core.transfer import judged_split
 from juzhen.metrics.correlation import bootstrap_mean
+from juzhen.metrics.undefined import TOO_FEW_CLASSES
 
 STRENGTHS = (0.001, 0.01, 0.1, 1.0)
 """Inverse of the penalty on weights; the best on dev is taken."""
@@ -43,7 +44,8 @@ Labelled = tuple[Features, np.ndarray]
 class TransferScore:
     """What one classifier reaches.
 
-    accuracy, f1  on the rows it is judged by; f1 is that of label 1, and macro for more than two classes
+    accuracy, f1  on the rows it is judged by; f1 is that of label 1, and macro for more than two classes; None where
+                  no row has label 1, or all are of one class
     low, high     bootstrap interval of the accuracy over these rows, None without samples
     majority      accuracy of always naming the most frequent class
     learnt_from   rows that the classifier learnt from
@@ -51,7 +53,7 @@ class TransferScore:
     """
 
     accuracy: float
-    f1: float
+    f1: float | None
     majority: float
     learnt_from: int
     rows: int
@@ -64,7 +66,9 @@ class TransferScore:
         """`transfer_accuracy`, `transfer_f1` and `transfer_majority`."""
         return {
             "transfer_accuracy": Score(self.accuracy, self.low, self.high, count=self.rows),
-            "transfer_f1": Score(self.f1, count=self.rows),
+            "transfer_f1": Score(
+                self.f1, count=self.rows, why="the rows judged are of one class" if self.f1 is None else None
+            ),
             "transfer_majority": Score(self.majority, count=self.rows),
         }
 
@@ -105,7 +109,9 @@ def classify(
     average = "binary" if len(np.unique(learnt)) <= 2 else "macro"
     return TransferScore(
         accuracy=float(accuracy_score(gold, found)),
-        f1=float(f1_score(gold, found, average=average, zero_division=0.0)),
+        f1=float(f1_score(gold, found, average=average, zero_division=0.0))
+        if len(np.unique(gold)) > 1
+        else None,
         majority=float((gold == np.bincount(learnt).argmax()).mean()),
         learnt_from=len(learnt),
         rows=len(gold),
@@ -134,7 +140,7 @@ def class_mean_accuracy(features: np.ndarray, labels: np.ndarray) -> Score:
     _, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
     counted = counts[classes] > 1
     if (counts > 1).sum() < 2:
-        return Score(None, count=int(counted.sum()))
+        return Score(None, count=int(counted.sum()), why=TOO_FEW_CLASSES)
     sums = np.zeros((len(counts), rows.shape[1]))
     np.add.at(sums, classes, rows)
     cosines = rows @ (sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12)).T

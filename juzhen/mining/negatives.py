@@ -163,7 +163,9 @@ def _mined(miner: Miner, folder: Path, progress: bool | None) -> list[Path]:
             queries = np.arange(start, min(start + PORTION, number))
             path = folder / f"{start // PORTION:06}.parquet"
             if path.exists():
-                require_portion(path, queries, share_of=miner.options.share_of)
+                require_portion(
+                    path, queries, num_documents=len(miner.ranking.corpus), share_of=miner.options.share_of
+                )
                 advance(len(queries) * len(miner.sources))
             else:
                 table = miner.portion(queries, advance)

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 
 from juzhen.core.errors import UserError
 from juzhen.core.opened import require_file
+from juzhen.core.shape import Object, Table, require_shape
 from juzhen.core.texts import short
 from juzhen.data.rankings import RankingSet
 from juzhen.mining.candidates import Advance, Pool, Source, pooled
@@ -39,6 +40,9 @@ usual limit of 1 MiB passages are written again for each question that finds the
 
 COUNTS = b"juzhen.counts"
 """Key of a portion's metadata: candidates by reason, and what `_known_counts`, `_rule_counts`, `_left` count."""
+
+_NUMBERS, _LIST = Table(int), [int]
+OF_COUNTS = Object({"reasons": _NUMBERS, "known": _LIST, "rules": Table(_LIST), "left": _NUMBERS})
 
 COLUMNS = (
     "query", "document", "query_text", "document_text", "source", "rank", "score", "positive_score", "judge_score",
@@ -251,16 +255,21 @@ class Miner:
         return pa.table(columns)
 
 
-def require_portion(path: Path, queries: Int[np.ndarray, "queries"], *, share_of: str) -> None:
+def require_portion(
+    path: Path, queries: Int[np.ndarray, "queries"], *, num_documents: int, share_of: str
+) -> None:
     """Raises UserError for a file that does not hold the candidates of these queries, whole."""
     try:
         table = pq.read_table(require_file(path))
         counts = json.loads((table.schema.metadata or {})[COUNTS])
         named = {*COLUMNS, *(("chosen_for", "masked_for") if share_of == OWN else ())}
-        if {*table.column_names} != named or not {"reasons", "known", "rules", "left"} <= counts.keys():
-            raise ValueError("other columns, or other counts")
+        if {*table.column_names} != named:
+            raise ValueError("other columns")
+        require_shape(counts, OF_COUNTS, "its counts")
         if not np.isin(table["query"].to_numpy(), queries).all() or not len(table):
             raise ValueError("candidates of other queries, or none")
+        if not np.isin(table["document"].to_numpy(), np.arange(num_documents)).all():
+            raise ValueError("documents of another corpus")
     except (
         OSError,
         ValueError,

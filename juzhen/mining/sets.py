@@ -19,12 +19,19 @@ from juzhen.data.spec import DatasetConfig, LearningConfig, Source
 
 
 def read_set(
-    name: str, split: str, *, data_dir: Path, config_dir: Path | None = None, out: Path | None = None
+    name: str,
+    split: str,
+    *,
+    data_dir: Path,
+    config_dir: Path | None = None,
+    out: Path | None = None,
+    on_bad_row: str = "error",
 ) -> tuple[DatasetConfig, Examples]:
     """Configuration and rows of a split. Raises UserError for an unknown set, and where there is no file of it.
 
     config_dir  holds a further folder dataset/, such as `juzhen mine` writes
     out         the table that will be written; refused where the set is read from it
+    on_bad_row  error: the first faulty row is a UserError · drop: such rows are left out
     """
     config = configured_set(name, config_dir=config_dir)
     found = None
@@ -33,7 +40,7 @@ def read_set(
         if out is not None:
             files = files_of(asdict(config), split, source=Source.LOCAL, data_dir=root)
             require_apart(out, *(files or ()))
-        found = load_examples(config, split, source=Source.LOCAL, data_dir=root, on_bad_row="error")
+        found = load_examples(config, split, source=Source.LOCAL, data_dir=root, on_bad_row=on_bad_row)
     if found is None:
         raise UserError(
             f"{name}/{split}: no file of it below {data_dir}; type --data-dir <folder that holds the data sets>"

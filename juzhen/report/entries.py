@@ -1,12 +1,12 @@
 """Cells with all that a reader may ask of them: interval, seeds, rows, leaks, the command that gives them again."""
 
-import shlex
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Any
 
+from juzhen.core.commands import command
 from juzhen.core.named import PROMPT_KEYS
 from juzhen.core.result import Result
 from juzhen.report.leaks import NO_LEAK, Audit, Leak, counted_leak
@@ -90,7 +90,7 @@ def _entry(row: Row, column: str, metric: str, audit: Audit | None) -> Cell:
     )
     names = trained_sets(row.trained_on)
     parts = {part for name in names for part in _parts(name, result.config)}
-    command, commit = (result.environment.get(key) for key in ("command", "git_commit"))
+    typed, commit = (result.environment.get(key) for key in ("command", "git_commit"))
     return replace(
         row.cells[column],
         low=low,
@@ -100,7 +100,7 @@ def _entry(row: Row, column: str, metric: str, audit: Audit | None) -> Cell:
         in_domain=column.split("/")[1] in parts,
         leak=(counted_leak([row.results[seed] for seed in values], f"{column}/{metric}") if names else None)
         or _audited_leak(names, column, result, audit),
-        command=shlex.join(["python", *command]) if command else "",
+        command=command("python", *typed) if typed else "",
         commit=f"{commit[:10]}{'+' if result.environment.get('git_dirty') else ''}" if commit else "",
     )
 

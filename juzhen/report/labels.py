@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from juzhen.core.texts import short
+from juzhen.core.texts import short_where_apart
 from juzhen.report.identity import Identity
 
 BACKBONE = "backbone.path"
 LONGEST = 24
-"""Signs of a value that is told; a longer one is only said to be another."""
+"""Signs of a value that is told; of a longer one, those from where it is another."""
 
 ABSENT = "None"
 
@@ -64,7 +64,8 @@ UNTRAINED = "untrained"
 
 def _name(identity: Identity) -> str:
     if identity.trained_on == "lexical":
-        return dict(identity.settings)["model.name"]
+        settings = dict(identity.settings)
+        return settings.get("model.method", settings["model.name"])
     start = dict(identity.settings).get("init_from", ABSENT)
     steps = identity.trained_on.replace("+", " + ").split(">") if identity.trained_on else []
     if start != ABSENT:
@@ -116,10 +117,15 @@ def _differences(
         if key == BACKBONE:
             yield backbones.get(own.get(key, ""), "no backbone")
         else:
-            yield _in_words(key, own.get(key), is_loss=node == "loss" and rest == "name")
+            yield _in_words(
+                key,
+                own.get(key),
+                is_loss=node == "loss" and rest == "name",
+                others=[one.get(key) or "" for one in peers],
+            )
 
 
-def _in_words(key: str, value: str | None, *, is_loss: bool) -> str:
+def _in_words(key: str, value: str | None, *, is_loss: bool, others: Sequence[str] = ()) -> str:
     """A setting and its value; a switch is told by its name alone."""
     word = key.rpartition(".")[2].replace("_", " ")
     if key.startswith("model.templates."):
@@ -135,7 +141,7 @@ def _in_words(key: str, value: str | None, *, is_loss: bool) -> str:
     if key == "hardware.precision":
         return PRECISIONS.get(value, value)
     if len(value) > LONGEST:
-        return f"{word} {short(value, LONGEST)}"
+        return f"{word} {short_where_apart(value, others, LONGEST)}"
     return WORDS.get(key, f"{word} {{}}").format(value)
 
 

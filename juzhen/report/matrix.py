@@ -22,7 +22,7 @@ BOTH = "both"
 BASELINES = ("", "lexical")
 """`trained_on` of rows that no training made."""
 
-LEXICAL = {"lexical": "TF-IDF", "bm25": "BM25"}
+LEXICAL = {"lexical": "TF-IDF", "jaccard": "Jaccard", "dice": "Dice", "bm25": "BM25"}
 """Name of a model without an encoder → how it scores."""
 
 
@@ -100,6 +100,13 @@ class Row:
     def num_seeds(self) -> int:
         return len(self.scores)
 
+    def why_missing(self, column: str, metric: str) -> str | None:
+        """Why a set that was evaluated has no value; None where there is one, or nothing is known."""
+        if column in self.cells:
+            return None
+        asked = [scores.get(f"{column}/{metric}") for scores in self.scores.values()]
+        return next((score.why for score in asked if score is not None and score.why), None)
+
     @property
     def latest(self) -> Result:
         """One of its results: all agree in what they have learnt from."""
@@ -174,7 +181,8 @@ def _gather(results: Sequence[Result]) -> dict[Identity, Row]:
 
 def _setup(result: Result, identity: Identity) -> str:
     if identity.trained_on == "lexical":
-        return LEXICAL[name_of(result.config["model"])]
+        model = result.config["model"]
+        return LEXICAL.get(model.get("method"), LEXICAL[name_of(model)])
     config = as_read(result.config)
     start = str(config["backbone"]["path"] if "backbone" in config else config["init_from"])
     return f"{start}, {name_of(config['loss'])}" if identity.trained_on and "loss" in config else start

@@ -79,7 +79,9 @@ def sort_value(text: str) -> str:
 def _view(report: Report, row: Row, column: str) -> View:
     entry = row.cells.get(column)
     if entry is None:
-        return View(MISSING, facts=(("", f"{row.label} has no score on {heading(column)}"),))
+        why = row.why_missing(column, report.matrix.metric)
+        told = f"{row.label} has no score on {heading(column)}" + (f": {why}" if why else "")
+        return View(MISSING, facts=(("", told),))
     flags = {
         "in-domain": entry.in_domain,
         "leaky": entry.is_leaky,

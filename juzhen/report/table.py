@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from juzhen.core.csv_rows import csv_text
-from juzhen.core.markup import markdown_table
+from juzhen.core.markup import in_markdown, markdown_table
 from juzhen.report.matrix import Cell, Matrix, Row
 from juzhen.report.stacked_table import Column, StackedTable
 
@@ -41,6 +41,18 @@ def caption(matrix: Matrix) -> str:
     )
 
 
+def undefined_lines(matrix: Matrix) -> list[str]:
+    """Why cells have no score though their sets were evaluated, a line for the rows of a column that share a reason."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for row in matrix.rows:
+        for column in matrix.columns:
+            if why := row.why_missing(column, matrix.metric):
+                found.setdefault((column, why), []).append(row.label)
+    return [
+        f"{MISSING} {heading(column)}: {why} ({', '.join(labels)})" for (column, why), labels in found.items()
+    ]
+
+
 def matrix_table(
     matrix: Matrix, words: Callable[[Row, str], str]
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -54,7 +66,8 @@ def matrix_table(
 
 def to_markdown(matrix: Matrix) -> str:
     head, lines = matrix_table(matrix, shown)
-    return f"{caption(matrix)}\n\n{markdown_table(head, lines, numbers=range(1, len(head)))}\n"
+    told = "".join(f"\n{in_markdown(line)}\n" for line in undefined_lines(matrix))
+    return f"{caption(matrix)}\n\n{markdown_table(head, lines, numbers=range(1, len(head)))}\n{told}"
 
 
 def to_console(matrix: Matrix) -> StackedTable:

@@ -16,6 +16,7 @@ from juzhen.report.table import (
     mean_and_deviation,
     shown,
     to_csv,
+    undefined_lines,
 )
 
 CSV_EXTRA = (
@@ -46,7 +47,8 @@ def markdown(report: Report) -> str:
 
 
 def matrix_markdown(matrix: Matrix) -> str:
-    return f"{caption(matrix)} {LEGEND}\n\n{_aligned(*matrix_table(matrix, _cell))}"
+    told = "".join(f"\n\n{in_markdown(line)}" for line in undefined_lines(matrix))
+    return f"{caption(matrix)} {LEGEND}\n\n{_aligned(*matrix_table(matrix, _cell))}{told}"
 
 
 def table_markdown(table: Table) -> str:

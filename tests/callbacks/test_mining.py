@@ -167,6 +167,53 @@ def test_mined_once_and_in_a_mixture(tmp_path, tiny_backbone):
     assert lines(run)[0]["hard_share"] == 0.5
 
 
+STAGES = (
+    *JOB,
+    "schedule=serial",
+    "schedule.order=[demo_qmc,hard]",
+    "+schedule.stages.hard.dataset=[demo_qmc]",
+    "training.duration=4 steps",
+    "callbacks.mining.phases=[1.0]",
+    "callbacks.mining.every_steps=[2]",
+    "callbacks.mining.hard_share=[0.5,0.5]",
+    "schedule.store=null",
+)
+
+
+def stage_folders(run):
+    """Those of the curriculum, in order: the last is the run's."""
+    return run / "stages" / "0-demo_qmc", run
+
+
+def test_stages_that_are_not_named_learn_as_without_mining(tmp_path, tiny_backbone):
+    run = run_job(tmp_path, tiny_backbone, *STAGES, "callbacks.mining.stages=[hard]")
+    first, second = stage_folders(run)
+    assert not (first / "mining.jsonl").exists()
+    assert [line["step"] for line in lines(second)] == [0, 2]
+    plain = run_job(tmp_path / "plain", tiny_backbone, *STAGES, "callbacks.mining=null")
+    before, after = stage_folders(plain)
+    assert weights(first) == weights(before)
+    assert weights(second) != weights(after)
+
+
+@pytest.mark.slow
+def test_a_killed_curriculum_mines_in_its_stage_bit_for_bit(tmp_path, tiny_backbone):
+    job = (*STAGES, "callbacks.mining.stages=[hard]", "resume=auto")
+    whole = run_job(tmp_path / "whole", tiny_backbone, *job)
+    assert interrupt(tmp_path / "cut", tiny_backbone, 3, "SIGKILL", *job) == -signal.SIGKILL
+    finished = run_job(tmp_path / "cut", tiny_backbone, *job)
+    assert weights(finished) == weights(whole)
+
+
+def test_stages_are_part_of_the_key_where_they_are_named():
+    named = (*STAGES, "callbacks.mining.stages=[hard]")
+    assert key_of(*named) != key_of(*STAGES)
+    before = compose_job(*STAGES)
+    with open_dict(before):
+        assert before.callbacks.mining.pop("stages") is None
+    assert run_key(before) == run_key(compose_job(*STAGES))
+
+
 def test_it_is_part_of_the_key():
     words = ("dataset=[demo_qmc]", "loss=info_nce")
     keys = [key_of(*words, *more) for more in ((), ("mining=static",), ("mining=dynamic",))]
@@ -205,6 +252,12 @@ def test_rows_have_negatives_of_their_own(tmp_path, tiny_backbone):
         (("dataset=[demo_sts]",), "loss=info_nce needs"),
         (("callbacks.mining.sets=[demo_qmz]",), "does not learn from demo_qmz; did you mean demo_qmc"),
         (("callbacks.mining.sets=[]",), "expected names of sets, or null for all"),
+        (
+            ("callbacks.mining.stages=[demo_qmc]",),
+            "this job has one stage; leave it at null, or type schedule=serial",
+        ),
+        (("schedule=serial", "callbacks.mining.stages=[hrad]"), "there is no stage hrad; known: demo_qmc"),
+        (("schedule=serial", "callbacks.mining.stages=[]"), "expected names of stages (demo_qmc), or null"),
         (("callbacks.mining.phases=[0.5,0.4,1]",), "expected shares of training that rise to 1"),
         (("callbacks.mining.every_steps=[2]",), "every_steps=[2]: expected 3 numbers"),
         (("callbacks.mining.hard_share=[0,1]",), "hard_share=[0, 1]: expected 4 numbers"),

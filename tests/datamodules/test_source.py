@@ -15,6 +15,7 @@ from pyarrow import parquet
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.texts import text_fault
+from juzhen.data import columnar
 from juzhen.data.readers import read_table
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, HubConfig, LayoutConfig
@@ -78,9 +79,24 @@ def as_json(rows):
     return "\n".join(json.dumps(dict(zip(NAMES, row, strict=True)), ensure_ascii=False) for row in rows)
 
 
-def as_parquet(rows):
+def arrow_table(rows):
+    return pyarrow.table(dict(zip(NAMES, zip(*rows, strict=True), strict=True)))
+
+
+def as_parquet(rows, **more):
+    table = arrow_table(rows)
+    for name, values in more.items():
+        table = table.append_column(name, values)
     sink = pyarrow.BufferOutputStream()
-    parquet.write_table(pyarrow.table(dict(zip(NAMES, zip(*rows, strict=True), strict=True))), sink)
+    parquet.write_table(table, sink)
+    return sink.getvalue().to_pybytes()
+
+
+def as_arrow(table, new=pyarrow.ipc.new_stream):
+    """What `Dataset.save_to_disk` writes, and with `new_file` what `to_feather` does."""
+    sink = pyarrow.BufferOutputStream()
+    with new(sink, table.schema) as writer:
+        writer.write_table(table)
     return sink.getvalue().to_pybytes()
 
 
@@ -91,6 +107,8 @@ FORMATS = {
     ".json": (as_json(ROWS), {}),
     ".jsonl": (as_json(ROWS), {}),
     ".parquet": (as_parquet(ROWS), {}),
+    ".arrow": (as_arrow(arrow_table(ROWS)), {}),
+    ".feather": (as_arrow(arrow_table(ROWS), pyarrow.ipc.new_file), {}),
 }
 
 
@@ -123,6 +141,24 @@ def test_byte_order_mark_crlf_and_outer_whitespace_are_tolerated(tmp_path):
     plain = as_tsv([(f" {a}　", b, label) for a, b, label in ROWS])
     name = written(tmp_path, "train.tsv", b"\xef\xbb\xbf" + plain.replace("\n", "\r\n").encode())
     assert load(dataset(name), tmp_path).texts("text_a") == [row[0] for row in ROWS]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (lambda one: one.layouts[one.layout].files.update(train=3), "files.train: 3: expected a path"),
+        (lambda one: setattr(one, "score_range", [0, 1, 2]), "expected the lowest and highest score"),
+    ],
+)
+def test_a_description_of_another_form_is_named(tmp_path, changed, message):
+    described = dataset(written(tmp_path, "train.tsv", as_tsv(ROWS)))
+    if "score" in message:
+        described = replace(described, kind="scored_pair")
+        named = {"score" if field == "label" else field: name for field, name in BY_NAME.items()}
+        described.layouts[described.layout].columns = named
+    changed(described)
+    with pytest.raises(UserError, match=message):
+        load(described, tmp_path)
 
 
 def test_quoted_field_may_span_lines_and_lines_stay_right(tmp_path):
@@ -229,6 +265,10 @@ def test_ignored_labels_are_left_out_without_being_dropped(tmp_path):
     assert examples.sentences == ["丙", "丁"]
 
 
+ENDS = np.cumsum([0, *(len(row[0].encode()) for row in ROWS)]).astype("<i4")
+STRANGE_ENDS = np.append(ENDS[:-1], 10**6).astype("<i4")
+STRANGE_ARROW = FORMATS[".arrow"][0].replace(ENDS.tobytes(), STRANGE_ENDS.tobytes())
+
 FILE_FAULTS = {
     "empty": ("train.tsv", b"", {}, r"train\.tsv: the file is empty"),
     "only a header": ("train.tsv", HEADER, {}, "no rows are left"),
@@ -296,7 +336,24 @@ FILE_FAULTS = {
         {},
         r"train\.json:1: text_a holds half a surrogate pair",
     ),
-    "no parquet": ("train.parquet", b"PAR1 and so on", {}, "no parquet file"),
+    "no parquet": ("train.parquet", b"PAR1 and so on", {}, "damaged, or not of the format"),
+    "no arrow": ("train.arrow", b"ARROW1 and so on", {}, "damaged, or not of the format that its name says"),
+    "parquet cut": ("train.parquet", as_parquet(ROWS)[:-20], {}, "damaged, or not of the format"),
+    "arrow cut": ("train.feather", FORMATS[".feather"][0][:-20], {}, "damaged, or not of the format"),
+    "arrow with a strange end of a text": ("train.arrow", STRANGE_ARROW, {}, "damaged, or not of the format"),
+    "arrow in a name of text": (
+        "train.tsv",
+        FORMATS[".feather"][0],
+        {},
+        "an Arrow file; give it a name that ends",
+    ),
+    "empty parquet": ("train.parquet", b"", {}, "the file is empty"),
+    "parquet without a column": (
+        "train.parquet",
+        as_parquet(ROWS),
+        {"columns": {**BY_NAME, "text_a": "a"}},
+        "no column a",
+    ),
     "unknown suffix": ("train.xls", b"x", {}, "the suffix says no format"),
     "field of another kind": (
         "train.tsv",
@@ -449,6 +506,38 @@ def test_hub_folder_gives_the_rows_of_the_file(tmp_path, local_hub):
     )
     with pytest.raises(UserError, match=r"hub/train, row 1: the label is '1', known: a, b"):
         load(dataset("-", hub=hub, labels={"a": 0, "b": 1}), tmp_path, source="hub")
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_a_file_of_the_datasets_library_names_its_classes(tmp_path, suffix):
+    features = {
+        "label": {"names": ["different", "same"], "_type": "ClassLabel"},
+        "sentence1": {"_type": "Value"},
+    }
+    table = arrow_table(ROWS).replace_schema_metadata(
+        {"huggingface": json.dumps({"info": {"features": features}})}
+    )
+    sink = pyarrow.BufferOutputStream()
+    parquet.write_table(table, sink)
+    written(
+        tmp_path, f"train{suffix}", sink.getvalue().to_pybytes() if suffix == ".parquet" else as_arrow(table)
+    )
+    reference = load(dataset(written(tmp_path, "a.tsv", as_tsv(ROWS))), tmp_path)
+    for labels in ({"different": 0, "same": 1}, {"0": 0, "1": 1}):
+        assert load(dataset(f"train{suffix}", labels=labels), tmp_path).fingerprint == reference.fingerprint
+    with pytest.raises(UserError, match=r"row 1: the label is '1', known: a, b"):
+        load(dataset(f"train{suffix}", labels={"a": 0, "b": 1}), tmp_path)
+
+
+def test_columns_that_nobody_names_are_not_decoded(tmp_path, monkeypatch):
+    decoded, of_parquet = [], columnar._of_parquet
+    monkeypatch.setattr(
+        columnar, "_of_parquet", lambda file, place: decoded.append(place) or of_parquet(file, place)
+    )
+    raw = as_parquet(ROWS, vector=pyarrow.array([[0.5] * 8] * len(ROWS)))
+    examples = load(dataset(written(tmp_path, "train.parquet", raw)), tmp_path)
+    assert examples.texts("text_a") == [row[0] for row in ROWS]
+    assert sorted(decoded) == [0, 1, 2]
 
 
 def test_hub_that_fails_points_to_local_files(tmp_path, local_hub):

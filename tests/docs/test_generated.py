@@ -2,9 +2,12 @@
 
 import html
 import re
+import shutil
 
 from forks import ROOT
 
+from juzhen.cli.main import main
+from juzhen.core.owned import require_ours
 from tools import generated
 from tools.generated import PAGES, _content, stale
 
@@ -12,6 +15,21 @@ from tools.generated import PAGES, _content, stale
 def test_no_page_is_stale():
     told = [f"{one.writes}: {one.command}" for one in stale()]
     assert not told, "write them again, python -m tools.generated: " + "; ".join(told)
+
+
+def test_the_command_of_a_page_may_be_typed_again_while_nobody_has_edited_it(tmp_path, monkeypatch):
+    pages = [path for page in PAGES for path in generated.pages_of_verbs(page)]
+    assert ROOT / "docs" / "published.md" in pages
+    require_ours(*pages)
+    page = tmp_path / "docs" / "published.md"
+    shutil.copytree(
+        ROOT / "docs", page.parent, ignore=lambda *_: ["reference", "results", "guides", "concepts"]
+    )
+    monkeypatch.setattr("sweeps.published_page.page", lambda *_: "# New\n")
+    assert main(["published", str(page)]) == 0
+    page.write_text("# Mine\n", encoding="utf-8")
+    assert main(["published", str(page)]) == 2
+    assert page.read_text(encoding="utf-8") == "# Mine\n"
 
 
 def test_every_page_of_results_and_every_picture_is_in_the_table():

@@ -45,13 +45,24 @@ def projected(encoder: SentenceEncoder) -> SentenceEncoder:
 
 @pytest.fixture(scope="module")
 def graph(bert_folder, tmp_path_factory):
-    """A small encoder with projections, and its graph in float32; an export takes seconds."""
+    """A small encoder with projections, and its graph in float32, ready for 8 bits; an export takes seconds."""
     require(BackendName.ONNX)
-    from juzhen.backends.onnx_backend import export_onnx
+    from juzhen.backends import onnx_backend
     from juzhen.encoders import load_encoder
 
-    encoder = projected(load_encoder(bert_folder))
-    return encoder, export_onnx(encoder, tmp_path_factory.mktemp("graph") / "bert.onnx", quantised=False)
+    encoder, folder, export = (
+        projected(load_encoder(bert_folder)),
+        tmp_path_factory.mktemp("graph"),
+        onnx_backend._export,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            onnx_backend,
+            "_export",
+            lambda *words: export(*words) or shutil.copy(words[1], folder / "plain.onnx"),
+        )
+        onnx_backend.export_onnx(encoder, folder / "int8.onnx", quantised=True)
+    return encoder, folder / "plain.onnx"
 
 
 @pytest.fixture
@@ -74,6 +85,19 @@ def test_sentences_one_by_one_are_those_of_a_batch(graph, opened):
     backend = opened("onnx")
     alone = np.concatenate([embed(graph[0], backend, [text]) for text in TEXTS])
     np.testing.assert_allclose(alone, embed(graph[0], backend), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", ["torch", "onnx", "onnx_int8"])
+def test_an_embedding_does_not_depend_on_the_texts_beside_it(graph, opened, backend):
+    backend = opened(backend)
+    texts = [
+        "".join(("今天气很好吗我你他们" * 4)[start : start + length])
+        for length in range(1, 31)
+        for start in (0, 3)
+    ]
+    beside = unit(embed(graph[0], backend, texts).astype(np.float64))
+    alone = unit(np.concatenate([embed(graph[0], backend, [text]) for text in texts]).astype(np.float64))
+    assert (alone * beside).sum(1).min() > 1 - 1e-9
 
 
 def check_export(encoder):

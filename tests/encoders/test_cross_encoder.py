@@ -11,9 +11,10 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.data.readers import read_table
 from juzhen.encoders import load_backbone
 from juzhen.encoders.bundle import save_cross_encoder
-from juzhen.encoders.cross_encoder import CrossEncoder, similarity
+from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.cross_encoder_input import CrossEncoderCollator, PairTemplate, pack_joint
 from juzhen.encoders.first_look import marks_segments
+from juzhen.encoders.grades import similarity
 from juzhen.encoders.locate import is_cross_encoder
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.token_table import TokenTable

@@ -114,6 +114,9 @@ def test_the_verb_prints_a_table_and_writes_its_numbers(encoder, reader, tmp_pat
         main([*words, *out, *over, "--top", "20", "--limit", "4"]) == 0
     )  # the same again takes its own place
     assert len([*(tmp_path / "out").glob("two_stage-demo_retrieval-dev-*.json")]) == 2
+    short = ["--top", "20", "--limit", "4", "--hardware", "cpu_bf16", "--on-bad-row", "drop"]
+    assert main([*words, *out, *over, *short]) == 0  # other numbers take no place of these
+    assert len([*(tmp_path / "out").glob("two_stage-demo_retrieval-dev-*.json")]) == 3
     capsys.readouterr()
     for more, told in (
         ([*words, *over], "is no run, so say where the numbers go: --out"),

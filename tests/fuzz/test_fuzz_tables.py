@@ -36,6 +36,13 @@ def packed(table: pyarrow.Table, **options: object) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
+def streamed(table: pyarrow.Table) -> bytes:
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
 COLUMNS = dict(zip(NAMES, zip(*ROWS, strict=True), strict=True))
 PARQUET = [
     packed(pyarrow.table(COLUMNS)),
@@ -50,6 +57,7 @@ FORMATS = {
     "train.json": [JSON_LINES],
     "train.jsonl": [JSON_LINES, b'{"text_a": {"a": [1]}, "text_b": 3, "label": 1.0}'],
     "train.parquet": PARQUET,
+    "train.arrow": [streamed(pyarrow.table(COLUMNS))],
     "train.tsv.gz": [gzip.compress(TSV)],
     "train.csv.zst": [zstandard.compress(CSV)],
     "train.parquet.gz": [gzip.compress(PARQUET[0])],

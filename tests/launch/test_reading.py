@@ -70,7 +70,10 @@ def test_what_one_run_reads_or_what_stands_there_anyway_is_accepted(line):
         (("model=crossencoder",), "backbone.pooling=cls"),
         (("model=mlm",), "loss=mse"),
         (("model=lexical",), "training.batch_size=3"),
+        (("model=lexical",), "model.tokens=jieba"),
+        ((), "evaluation.clusterings=5"),
         (("dataset=[]",), "optimizer.lr=1"),
+        (("dataset=[]",), "backbone.dropout=0.5"),
     ],
 )
 def test_the_key_of_a_run_is_that_of_what_it_reads(job, unread):
@@ -80,3 +83,19 @@ def test_the_key_of_a_run_is_that_of_what_it_reads(job, unread):
 def test_compiling_is_part_of_the_key():
     assert key_of() == key_of("hardware.compile=false") != key_of("hardware.compile=true")
     assert key_of("model=lexical") == key_of("model=lexical", "hardware.compile=true")
+
+
+def test_a_folder_counts_once_however_its_path_is_spelt():
+    keys = {
+        key_of(f"backbone.path={path}")
+        for path in ("builtin/mini_zh", "./builtin/mini_zh", "builtin//mini_zh/")
+    }
+    assert keys == {key_of()}
+
+
+def test_what_is_measured_counts_once_in_whatever_order():
+    assert key_of() == key_of("evaluation.splits=[test,dev]")
+    one, other = (
+        key_of(f"evaluation.transfer=[{names}]") for names in ("demo_qmc,demo_nli", "demo_nli,demo_qmc")
+    )
+    assert one == other != key_of()

@@ -1,9 +1,14 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from juzhen.metrics.lexical import lexical_scores
+from juzhen.core.errors import UserError
+from juzhen.evaluation import evaluate
+from juzhen.evaluation.evaluators import LexicalEvaluator
+from juzhen.evaluation.settings import Settings
+from juzhen.metrics.bm25 import terms
+from juzhen.metrics.lexical import METHODS, lexical_scores
 
 pairs = st.lists(
     st.tuples(*[st.text(alphabet="今天气很好不AB ", min_size=1, max_size=8)] * 2), min_size=1, max_size=10
@@ -57,3 +62,53 @@ def test_is_symmetric_and_within_zero_and_one(rows):
     np.testing.assert_array_equal(scores, lexical_scores(texts_b, texts_a))
     same = np.array([a == b for a, b in rows])
     assert np.all(scores[same] == 1)
+
+
+def overlap_of(method: str, text_a: str, text_b: str) -> float:
+    """The definition, on Python's sets."""
+    first, second = set(terms(text_a)), set(terms(text_b))
+    of = {"jaccard": len(first | second), "dice": (len(first) + len(second)) / 2}[method]
+    return len(first & second) / of if of else 0.0
+
+
+@pytest.mark.parametrize("method", ["jaccard", "dice"])
+@settings(max_examples=20)
+@given(rows=pairs)
+def test_word_overlap_equals_that_of_sets(method, rows):
+    texts_a, texts_b = [list(column) for column in zip(*rows, strict=True)]
+    scores = lexical_scores(texts_a, texts_b, method=method)
+    assert scores.dtype == np.float32
+    assert scores.tolist() == pytest.approx([overlap_of(method, *row) for row in rows])
+    alone = [lexical_scores([a], [b], method=method).item() for a, b in rows]
+    np.testing.assert_array_equal(scores, np.float32(alone))  # other rows do not count, as they do for TF-IDF
+
+
+def test_word_overlap_by_words_of_jieba():
+    pytest.importorskip("jieba")
+    texts = ["怎么办理信用卡"], ["信用卡怎么办理"]
+    assert lexical_scores(*texts, method="jaccard", tokens="jieba").item() == 1  # the words in another order
+    assert lexical_scores(*texts, method="jaccard").item() < 1  # 理信 and 卡怎 are of one text each
+    assert lexical_scores(["？！"], ["？！"], method="dice").item() == 0
+
+
+def test_word_overlap_scores_pairs_and_rankings():
+    how = Settings()
+    how.evaluation.bootstrap_samples, how.evaluation.splits = 0, ["test"]
+    found = {
+        method: evaluate(LexicalEvaluator(method=method), ["demo_sts", "demo_retrieval"], settings=how).scores
+        for method in METHODS
+    }
+    for key in ("test/demo_sts/spearman", "test/demo_retrieval/ndcg_at_10"):
+        tf_idf, jaccard, dice = (found[method][key].value for method in METHODS)
+        assert 0.2 < jaccard < 1
+        assert jaccard == pytest.approx(dice)  # one order
+        assert jaccard != pytest.approx(tf_idf)
+    _, jaccard, dice = (found[method]["test/demo_sts/pearson"].value for method in METHODS)
+    assert jaccard != pytest.approx(dice)
+
+
+def test_a_method_that_is_none_is_refused():
+    with pytest.raises(UserError, match="method=jacard: did you mean jaccard"):
+        LexicalEvaluator(method="jacard")
+    with pytest.raises(UserError, match="method=jacard: did you mean jaccard"):
+        lexical_scores(["a"], ["b"], method="jacard")

@@ -2,13 +2,18 @@
 
 import shlex
 import shutil
+from pathlib import Path
 
 import pytest
 from forks import ROOT
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
+from juzhen.cli.main import main
 from juzhen.cli.mine import run
 from juzhen.core.errors import UserError
+from juzhen.core.places import DATASETS
+from juzhen.data.audit.sources import ConfiguredSets
+from juzhen.data.named_ranking import load_ranking
 
 ROWS = [
     (f"怎么修改{one}", f"在哪里换{one}", f"{one}丢了怎么办")
@@ -48,3 +53,47 @@ def test_a_set_of_a_further_folder_is_mined_to_the_depth_of_its_corpus(own_set, 
     assert words[3] == str(given.parent / "conf")
     assert (given.parent / "conf" / "dataset" / "tiny_hard.yaml").is_file()
     assert OverridesParser.create().parse_override(words[-1]).value() == str(own_set)
+
+
+def test_a_set_that_says_where_it_lies_needs_no_folder_of_data(own_set, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    description = own_set / "conf" / "dataset" / "tiny.yaml"
+    table = shutil.copy(own_set / "tiny" / "train.tsv", tmp_path / "table.tsv")
+    text = description.read_text(encoding="utf-8").replace("tiny/train.tsv", str(table))
+    description.write_text(text, encoding="utf-8")
+    sets = ConfiguredSets(DATASETS, Path("data"), config_dir=own_set / "conf")
+    (found,) = sets.training(["tiny"])
+    assert len(found) == 2 * len(ROWS)
+    description.write_text(text.replace("kind: labelled_pair", "kind: labeled_pair"), encoding="utf-8")
+    with pytest.raises(UserError, match=r"tiny\.yaml: kind: labeled_pair: .*did you mean labelled_pair"):
+        ConfiguredSets(DATASETS, Path("data"), config_dir=own_set / "conf").training(["tiny"])
+
+
+def test_faulty_rows_are_left_out_where_that_is_typed(own_set, capsys, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    with (own_set / "tiny" / "train.tsv").open("a", encoding="utf-8") as file:
+        file.write("没有答案\t\t1\n")
+    words = ["mine", "tiny", "bm25", "--out", str(own_set / "tiny_hard.tsv"), "--negatives", "1"]
+    words += ["--data-dir", str(own_set), "--config-dir", str(own_set / "conf")]
+    assert main(words) == 2
+    assert "on_bad_row=drop" in capsys.readouterr().err
+    assert main(["student", "builtin/mini_zh", "student", "--layers", "1", "on_bad_row=drop"]) == 2
+    assert "type --on-bad-row drop" in capsys.readouterr().err
+    assert main([*words, "--on-bad-row", "drop"]) == 0
+    where = {"data_dir": own_set, "config_dir": own_set / "conf"}
+    with pytest.raises(UserError, match="text_b is empty"):
+        load_ranking("tiny", "train", **where)
+    assert len(load_ranking("tiny", "train", on_bad_row="drop", **where).queries) == 10
+
+
+@pytest.mark.parametrize(
+    "words", [["space", "--dataset", "tiny"], ["transfer", "tiny"], ["student", "--dataset", "tiny"]]
+)
+def test_every_verb_that_reads_sets_reads_those_of_a_further_folder(own_set, words, tmp_path, monkeypatch):
+    read = []
+    monkeypatch.setattr("juzhen.encoders.load_encoder", lambda *_: read.append("sets"))
+    monkeypatch.setattr("juzhen.encoders.bundle.load_encoder", lambda *_: read.append("sets"))
+    more = [str(tmp_path / "student"), "--layers", "1"] if words[0] == "student" else []
+    more += ["--data-dir", str(own_set), "--config-dir", str(own_set / "conf")]
+    main([words[0], "builtin/mini_zh", *more, *words[1:]])
+    assert read == ["sets"]

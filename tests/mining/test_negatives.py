@@ -342,6 +342,7 @@ def test_what_is_no_portion_of_this_mining_is_refused_by_its_name(ranking, encod
     (path,) = juzhen.mine(ranking, [encoder], FEW, folder=folder).portions
     table, raw = pq.read_table(path), path.read_bytes()
     other = table.set_column(0, "query", [[10**6] * len(table)]).cast(table.schema)
+    counts = '{"reasons": {}, "known": 2, "rules": {}, "left": {}}'
     for spoil in (
         lambda: path.write_bytes(raw[: len(raw) // 2]),
         lambda: path.write_bytes(b""),
@@ -349,6 +350,8 @@ def test_what_is_no_portion_of_this_mining_is_refused_by_its_name(ranking, encod
         lambda: pq.write_table(table.slice(0, 0), path),
         lambda: pq.write_table(table.replace_schema_metadata({}), path),
         lambda: pq.write_table(other, path),
+        lambda: pq.write_table(table.set_column(1, "document", other["query"]).cast(table.schema), path),
+        lambda: pq.write_table(table.replace_schema_metadata({"juzhen.counts": counts}), path),
         lambda: path.unlink() or os.mkfifo(path),
         lambda: path.unlink() or path.mkdir(),
     ):

@@ -166,6 +166,25 @@ def test_a_student_takes_its_own_place_and_not_that_of_its_teacher(tmp_path, enc
     assert tree(tmp_path) == before
 
 
+def test_no_student_takes_the_place_of_a_runs_encoder_and_no_file_of_an_encoder_is_an_output(
+    tmp_path, encoder_folder, capsys
+):
+    run, texts = tmp_path / "run", tmp_path / "texts.txt"
+    own_folder(run)
+    texts.write_text("天气\n", encoding="utf-8")
+    words = ["student", str(encoder_folder), str(tmp_path / "free"), "--layers", "1"]
+    assert main(words) == 0
+    (tmp_path / "free").rename(run / "encoder")
+    before = tree(run)
+    assert main([*words[:2], str(run / "encoder"), *words[3:]]) == 2
+    output = ["--output", str(run / "encoder" / "config.json")]
+    assert main(["encode", str(encoder_folder), str(texts), *output]) == 2
+    assert tree(run) == before
+    told = capsys.readouterr().err
+    assert "the folder of a run" in told
+    assert "written as a whole" in told
+
+
 def test_places_apart(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "a")
     require_apart(tmp_path / "b", tmp_path / "a", tmp_path / "a.tsv")

@@ -58,8 +58,11 @@ def test_one_row_is_a_report(report, make_result):
 
 
 def test_a_column_of_nulls_stays_a_column(report, make_result):
-    folder = report([make_result(["csts"], {"dev/csts/spearman": 0.5, "test/bq/spearman": Score(None)})])
-    assert "| csts | 1 | — | ***50.0*** |" in (folder / "report.md").read_text(encoding="utf-8")
+    null = Score(None, why="all scores are equal")
+    folder = report([make_result(["csts"], {"dev/csts/spearman": 0.5, "test/bq/spearman": null})])
+    text = (folder / "report.md").read_text(encoding="utf-8")
+    assert "| csts | 1 | — | ***50.0*** |" in text
+    assert "\n— bq (test): all scores are equal (csts)\n" in text
     words = ElementTree.parse(folder / "matrix.svg").getroot().itertext()
     assert not any("bq" in word for word in words)
 

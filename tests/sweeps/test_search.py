@@ -255,3 +255,16 @@ def test_train_m_searches_with_seeds_and_reads_what_it_has_found(tmp_path, tiny_
     assert "started" not in done.stderr  # the second time all runs were there
     assert len(list(tmp_path.glob("*/result.json"))) == 4
     assert (tmp_path / ".sweep" / "search.md").read_text() == done.stdout
+
+
+def test_a_search_that_grew_shows_what_differs_and_not_what_is_alike():
+    from sweeps.search import differences
+
+    long = '{"rows": "' + "a" * 500
+    then, now = [long + 'b"}'], [long + 'b"}', long + 'c"}', long + 'd"}']
+    (told,) = differences({"data": then}, {"data": now})
+    assert told.count('c\\"}') == told.count('d\\"}') == 1
+    assert len(told) < 300
+    (told,) = differences({"data": long + "x"}, {"data": long + "y"})
+    assert 'x", now' in told
+    assert told.endswith('y"')

@@ -65,12 +65,13 @@ class ConfiguredSets:
         name = f"{key}/{split}"
         if name not in self._read:
             config = read_description(self.files[key])
-            # Without a folder there are the sets that juzhen ships.
-            has_files = config.source == Source.BUILTIN or self.data_dir.is_dir()
+            # Without a folder there are the sets that juzhen ships, and those that say themselves where they lie.
+            root = self.data_dir if self.data_dir.is_dir() else Path()
+            has_files = config.source in (Source.BUILTIN, Source.LOCAL) or self.data_dir.is_dir()
             self._read[name] = None
             if has_files:
                 self._read[name] = load_examples(
-                    config, split, source=Source.LOCAL, data_dir=self.data_dir, on_bad_row="drop"
+                    config, split, source=Source.LOCAL, data_dir=root, on_bad_row="drop"
                 )
             if self._read[name] is None:
                 self.absent.append(name)

@@ -1,0 +1,61 @@
+"""Why a measure has no value, in words. What gold values alone decide is known before anything is learnt."""
+
+import numpy as np
+
+from juzhen.core.examples import Examples, Kind
+from juzhen.core.measures import CLASS_MEANS, CORRELATIONS, MEASURES
+from juzhen.metrics.distribution import POSITIVE_ABOVE
+
+OF_THRESHOLDS = ("accuracy", "f1")
+OF_BOTH_LABELS = ("average_precision", "auc", "ks", "ks_p_value")
+
+NO_OTHERS = "no row has another text that it is told from"
+TOO_FEW_CLASSES = "fewer than two classes have two rows"
+
+
+def why_undefined(metric: str, rows: Examples) -> str | None:
+    """Why no scores of these rows have the measure; None where the gold values allow one.
+
+    >>> rows = Examples.from_texts(
+    ...     "a", "dev", kind=Kind.LABELLED_PAIR, texts={"text_a": ["x"] * 3, "text_b": ["y"] * 3}, targets=[1, 1, 1]
+    ... )
+    >>> why_undefined("auc", rows), why_undefined("spearman", rows)
+    ('no row is negative', 'all gold values are equal')
+    """
+    if not len(rows):
+        return "there are no rows"
+    if rows.kind is Kind.POSITIVE_PAIR and metric in MEASURES[rows.kind]:
+        return NO_OTHERS if (rows.columns["positive"] == rows.columns["positive"][0]).all() else None
+    if rows.targets is None:
+        return None
+    if metric in (CLASS_MEANS, "macro_f1"):
+        counts = np.unique(rows.targets, return_counts=True)[1]
+        least = 2 if metric == CLASS_MEANS else 1
+        return (
+            None
+            if (counts >= least).sum() >= 2
+            else TOO_FEW_CLASSES
+            if least == 2
+            else "all rows are of one class"
+        )
+    if (grades := rows.grades()) is None:
+        return None
+    if metric in CORRELATIONS:
+        if len(grades) < 2:
+            return "there is one row"
+        return "all gold values are equal" if (grades == grades[0]).all() else None
+    is_fitted = metric in OF_THRESHOLDS and rows.kind is Kind.LABELLED_PAIR and rows.split == "dev"
+    return (
+        _why_one_label(grades, least=2 if is_fitted else 1) if is_fitted or metric in OF_BOTH_LABELS else None
+    )
+
+
+def _why_one_label(grades: np.ndarray, *, least: int) -> str | None:
+    positives = int((grades > POSITIVE_ABOVE).sum())
+    counts = {"positive": positives, "negative": len(grades) - positives}
+    rarer = min(counts, key=lambda label: counts[label])
+    if counts[rarer] >= least:
+        return None
+    if not counts[rarer]:
+        return f"no row is {rarer}"
+    return f"one row is {rarer}, and a threshold is fitted on one half of the rows and judged by the other"

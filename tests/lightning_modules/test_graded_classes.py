@@ -1,0 +1,133 @@
+"""Few grades as classes of model=crossencoder loss=ce."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from forks import ROOT
+from jobs import key_of, run_job, tiny_encoder, typed_job
+from scipy.stats import spearmanr
+
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples, Kind
+from juzhen.core.result import Result
+from juzhen.data.configured import configured_set
+from juzhen.data.loading import load_job_data
+from juzhen.encoders.bundle import save_cross_encoder
+from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.grades import similarity
+from launch import check_command_line
+from lightning_modules.grades import class_grades, require_grades
+from lightning_modules.matching import match_losses
+
+GRADES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+ON_CSTS = ("model=crossencoder", "loss=ce", "dataset=[csts]", "suite=none")
+
+
+def pair_encoder(backbone, **how):
+    settings = {"segments": True, "symmetric": False, "seed": 0}
+    return CrossEncoder(tiny_encoder(backbone), **settings | how).eval()
+
+
+def test_the_score_is_the_logit_of_the_expected_grade():
+    logits = torch.randn(20, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    expected = [sum(p * g for p, g in zip(row.softmax(0), GRADES, strict=True)).item() for row in logits]
+    assert similarity(logits, GRADES).sigmoid().tolist() == pytest.approx(expected)
+
+
+def test_a_folder_keeps_its_grades_and_older_ones_are_read(tmp_path, tiny_backbone):
+    encoder = pair_encoder(tiny_backbone, outputs=6, grades=GRADES)
+    folder = save_cross_encoder(encoder, tmp_path / "graded", card={"name": "x", "trained_on": [], "seed": 0})
+    loaded = CrossEncoder.load(folder)
+    assert loaded.grades == GRADES
+    pairs = [("今天天气好", "天气不错"), ("怎么还款", "如何还款")]
+    np.testing.assert_allclose(loaded.score(pairs), encoder.score(pairs), rtol=1e-5)
+    settings = json.loads((folder / "crossencoder.json").read_text())
+    for wrong in ([], [0, 1], [0, 0.2, 0.4, 0.6, 0.8, 7]):
+        (folder / "crossencoder.json").write_text(json.dumps(settings | {"grades": wrong}))
+        with pytest.raises(UserError, match="a head of 6 classes needs a grade for each"):
+            CrossEncoder.load(folder)
+    older = pair_encoder(tiny_backbone, outputs=3)
+    folder = save_cross_encoder(older, tmp_path / "nli", card={"name": "x", "trained_on": [], "seed": 0})
+    assert "grades" not in json.loads((folder / "crossencoder.json").read_text())
+    assert CrossEncoder.load(folder).grades == (1.0, 0.5, 0.0)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, tiny_backbone):
+    words = (
+        "model=crossencoder",
+        "loss=ce",
+        "dataset=[demo_sts]",
+        "suite=none",
+        "evaluation.bootstrap_samples=0",
+    )
+    return run_job(tmp_path_factory.mktemp("graded"), tiny_backbone, *words)
+
+
+def test_a_training_leaves_a_head_of_the_grades_that_any_reader_scores_alike(run):
+    result, encoder = Result.read(run), CrossEncoder.load(run)
+    assert encoder.grades == tuple(number / 10 for number in range(11))
+    assert result.scores["dev/demo_sts/spearman"].value is not None
+    job = typed_job("dataset=[]", "suite=none", "debug_rows=48", "+dataset@evaluate.demo_sts=demo_sts")
+    (rows,) = [one for one in load_job_data(job, {}).evaluation if one.split == "dev"]
+    scores = encoder.score(list(zip(rows.texts("text_a"), rows.texts("text_b"), strict=True)))
+    expected = spearmanr(scores, rows.targets).statistic
+    assert result.scores["dev/demo_sts/spearman"].value == pytest.approx(expected, abs=1e-4)
+
+
+def test_classes_are_the_grades_that_targets_are_nearest_to(tiny_backbone):
+    from lightning_modules.crossencoder import CrossEncoder as Module
+
+    module = SimpleNamespace(encoder=pair_encoder(tiny_backbone, outputs=6, grades=GRADES))
+    targets = torch.tensor([score / 5 for score in (0, 1, 2, 3, 4, 5, 3)])
+    assert Module._class_numbers(module, targets).tolist() == [0, 1, 2, 3, 4, 5, 3]
+
+
+def test_rows_of_other_scores_are_named():
+    config, kind = configured_set("csts"), Kind.SCORED_PAIR
+    assert class_grades(config, kind) == pytest.approx(GRADES)
+    columns = {"text_a": ["甲", "乙", "丙"], "text_b": ["丁", "戊", "己"]}
+    targets = np.array([1, 0.2, 0.5], dtype=np.float32)
+    rows = Examples.from_texts("csts", "train", kind=kind, texts=columns, targets=targets)
+    with pytest.raises(
+        UserError, match=r"csts/train.*the score is 2.5, which is not among dataset.csts.grades"
+    ):
+        require_grades(rows, config)
+    config.grades = [0, 1, 2.5, 5]
+    require_grades(rows, config)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ("dataset=[stsb_en]",),
+            r"dataset.stsb_en.grades=null: loss=ce tells classes apart.*grades=\[0,2.5,5\]",
+        ),
+        (
+            ("dataset.csts.grades=[0,1,2,7]",),
+            r"expected two or more numbers that rise, within score_range \[0, 5\]",
+        ),
+        (("dataset=[csts,demo_nli]",), "one head, and these sets need different classes: csts 6, demo_nli 3"),
+    ],
+)
+def test_what_has_no_classes_is_refused_before_anything_is_read(words, told):
+    kept = [one for one in ON_CSTS if one.partition("=")[0] not in {word.partition("=")[0] for word in words}]
+    with pytest.raises(UserError, match=told):
+        match_losses(typed_job(*kept, *words))
+
+
+def test_grades_that_nobody_reads_are_refused():
+    words = ["model=crossencoder", "loss=cosent", "dataset=[csts]", "suite=none", "dataset.csts.grades=[0,5]"]
+    with pytest.raises(UserError, match="grades are classes for model=crossencoder loss=ce alone"):
+        check_command_line(words, conf_dir=ROOT / "conf")
+
+
+def test_grades_count_where_they_are_classes_alone():
+    csts = ("model=crossencoder", "dataset=[csts]")
+    few = "dataset.csts.grades=[0,1,2,3,4,5,4.5]"
+    assert key_of(*csts, "loss=cosent") == key_of(*csts, "loss=cosent", few)
+    assert key_of(*csts, "loss=ce") != key_of(*csts, "loss=ce", few)
