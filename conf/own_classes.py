@@ -19,7 +19,7 @@ BASES = {
 
 
 def is_own(target: object) -> bool:
-    """Whether it is written like a class of those packages: `juzhen.losses.cosent.CoSENT`. Imports nothing."""
+    """Whether it is written like a class of those packages: `juzhen.losses.order.CoSENT`. Imports nothing."""
     pattern = rf"({'|'.join(map(re.escape, BASES))})\.[a-z]\w*\.[A-Z]\w*"
     return isinstance(target, str) and re.fullmatch(pattern, target, re.ASCII) is not None
 

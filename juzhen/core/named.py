@@ -34,7 +34,7 @@ def name_of(node: Mapping[str, Any]) -> str:
     """The name of a model or a loss, `by_kind` of a table example kind → loss.
 
     Settings without a name, as results once had them, are called by the module of their class:
-    juzhen.losses.cosent.CoSENT → cosent.
+    juzhen.losses.order.CoSENT → cosent.
     """
     target = node.get("_target_")
     if not target:
@@ -50,8 +50,8 @@ def numbers_of(node: Mapping[str, Any]) -> dict[str, Any]:
 def without_paths(settings: Any) -> Any:
     """Settings in which models and losses, at any depth, are told by their names alone.
 
-    >>> without_paths({"loss": {"_target_": "juzhen.losses.mse.SquaredError", "name": "mse", "reduction": "mean"}})
-    {'loss': {'name': 'mse', 'reduction': 'mean'}}
+    >>> without_paths({"loss": {"_target_": "juzhen.losses.pairs.Circle", "name": "circle", "margin": 0.2}})
+    {'loss': {'name': 'circle', 'margin': 0.2}}
     """
     if isinstance(settings, list):
         return [without_paths(one) for one in settings]
