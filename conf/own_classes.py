@@ -9,7 +9,6 @@ import re
 from importlib import import_module
 
 from juzhen.core.errors import UserError
-from juzhen.core.named import path_of_today
 
 BASES = {
     "juzhen.losses": "juzhen.losses.loss.Loss",
@@ -20,15 +19,13 @@ BASES = {
 
 
 def is_own(target: object) -> bool:
-    """Whether it is written like a class of those packages: `juzhen.losses.cosent.CoSENT`. Imports nothing."""
+    """Whether it is written like a class of those packages: `juzhen.losses.order.CoSENT`. Imports nothing."""
     pattern = rf"({'|'.join(map(re.escape, BASES))})\.[a-z]\w*\.[A-Z]\w*"
     return isinstance(target, str) and re.fullmatch(pattern, target, re.ASCII) is not None
 
 
 def refusal(target: object) -> str:
     """Why a target is not looked up, in words."""
-    if path_of_today(target) not in (target, None):
-        return f"{target}: this class is at {path_of_today(target)} now"
     return (
         f"{target}: no class of juzhen's. A file may name the models of lightning_modules/, the losses of "
         "juzhen/losses/ and the callbacks of callbacks/, and no other code is run for it"

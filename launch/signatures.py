@@ -81,7 +81,7 @@ def check_own_names(job: DictConfig, trees: Sequence[Path]) -> None:
         name, target = node.get("name"), node["_target_"]
         where = f"{key}.name"
         if not re.fullmatch(r"\w[\w-]*", str(name or "")):
-            hint = f"for example {where}={target.split('.')[-2]}"
+            hint = f"for example {where}={target.rpartition('.')[2].lower()}"
             given = f"{where}={name}: expected" if name else f"{where} is not set; expected"
             raise ConfigError(f"{given} letters, digits, _ and -, {hint}: keys and tables go by it", where)
         for tree in trees:

@@ -1,6 +1,5 @@
 """What every trained model shares: the step, the optimizer, the evaluation. A model adds `encode` and `plan`."""
 
-import inspect
 import math
 from abc import abstractmethod
 from collections import deque
@@ -259,13 +258,12 @@ def loss_of(loss: Loss, encoded: Encoded) -> LossOutput:
 @cache
 def asked_for(loss: type[Loss]) -> tuple[str, ...]:
     """Names of the tensors that a loss needs. Raises UserError for a name that nobody knows."""
-    _, *names = inspect.signature(loss.with_logs).parameters
-    if unknown := set(names) - set(ARGUMENTS):
+    if unknown := set(loss.reads) - set(ARGUMENTS):
         raise UserError(
             f"{loss.__name__}.with_logs: {', '.join(sorted(unknown))} is handed over by nobody; known are "
             f"{', '.join(ARGUMENTS)}"
         )
-    return tuple(names)
+    return loss.reads
 
 
 def _graded(encoded: Encoded) -> Float[Tensor, "batch"] | None:

@@ -18,7 +18,7 @@ from juzhen.data.spec import DatasetConfig, LearningConfig
 
 MODEL = "lightning_modules.biencoder.BiEncoder"
 LOSS_FOLDER = CONFIGURATION / "loss"
-OWN_NEGATIVES = "juzhen.losses.info_nce_own.InfoNCEOwn"
+OWN_NEGATIVES = "juzhen.losses.contrast.InfoNCEOwn"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from juzhen.core.examples import Examples
 from juzhen.core.numerals import percent
 from juzhen.data.length_windows import stratified
 from juzhen.data.sampler import BatchStream
-from juzhen.losses.list_mle import ListMLE
+from juzhen.losses.lists import ListMLE
 from juzhen.losses.loss import Contrast, Loss
 
 Comparison = Callable[[np.ndarray], bool]

@@ -17,6 +17,9 @@ FENCE = re.compile(
     r"^(?:<!-- needs: (?P<needs>\w+) -->\n+)?(?P<indent> *)```(?P<language>\w*)[^\n]*\n(?P<body>.*?)^(?P=indent)```$",
     flags=re.MULTILINE | re.DOTALL,
 )
+APPENDED_FENCE = re.compile(
+    r"At the end of `([^`\n]+)`:\n\n```\w+\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL
+)
 NAMED_FENCE = re.compile(r"^`([^`\n]+)`:\n\n```\w+\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 
 
@@ -88,6 +91,11 @@ def _simple(words):
     for part in parts:
         ends = [number for number, word in enumerate(part) if re.fullmatch(r"\||\d?>>?&?\d?|;", word)]
         yield part[: ends[0]] if ends else part
+
+
+def appended(name):
+    """Path → text that a page shows to be put at the end of a file."""
+    return dict(APPENDED_FENCE.findall(page(name)))
 
 
 def shown_files(name):

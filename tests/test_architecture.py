@@ -101,7 +101,7 @@ def test_the_door_does_not_load_torch():
 PRIVATE = {
     "callbacks/lightning_internals.py": (
         r"(?:trainer|epoch_loop|fit_loop|logger)\._[a-z]|\"_wandb_init\"",
-        5,
+        4,
     ),
     "launch/hydra_internals.py": (r"hydra\._internal\b|\._get_root", 4),
 }
@@ -131,6 +131,6 @@ def test_files_stay_small_enough_to_read(project_root):
     for package in ("juzhen", *SUITE):
         for path in (project_root / package).rglob("*.py"):
             lines = path.read_text(encoding="utf-8").count("\n")
-            assert lines <= 320 or "synthetic" in path.parts, (
+            assert lines <= 400 or "synthetic" in path.parts, (
                 f"{path.relative_to(project_root)} has {lines} lines"
             )

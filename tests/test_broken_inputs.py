@@ -16,7 +16,7 @@ from callbacks import checkpoint_io
 from juzhen.cli.main import main
 from juzhen.core import network
 from juzhen.core.result import Result
-from juzhen.losses.cosent import CoSENT
+from juzhen.losses.order import CoSENT
 from launch import check_command_line, run_cli, run_folder
 from launch.naming import register_resolvers
 from launch.run_folder import RunFolder

@@ -34,20 +34,20 @@ def test_a_class_that_is_not_in_the_table_is_asked_itself(monkeypatch):
     monkeypatch.setattr("conf.declared.table", dict)
     declared.cache_clear()
     try:
-        assert declared("juzhen.losses.cosent.CoSENT").settings == {"temperature": ("a number",)}
+        assert declared("juzhen.losses.order.CoSENT").settings == {"temperature": ("a number",)}
     finally:
         declared.cache_clear()
 
 
 @pytest.mark.parametrize(
-    "target", ["os.system", "juzhen.losses.cosent.Nothing", "juzhen.losses.nothing.CoSENT"]
+    "target", ["os.system", "juzhen.losses.order.Nothing", "juzhen.losses.nothing.CoSENT"]
 )
 def test_nothing_but_classes_of_the_project_is_read(target):
     with pytest.raises(UserError, match="no class of juzhen's"):
         declared(target)
 
 
-LOSS = {"_target_": "juzhen.losses.cosent.CoSENT"}
+LOSS = {"_target_": "juzhen.losses.order.CoSENT", "name": "cosent"}
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,7 @@ def _of_runs(folder: str, writes: str, *, chosen: str = "--split dev") -> Page:
 
 
 _LOSSES = "juzhen/losses/*.py conf/loss/*.yaml"
+PICTURES = "tools.docs.loss_pictures"
 _TRANSFER = "results/transfer"
 PAGES = (
     Page(
@@ -69,7 +70,7 @@ PAGES = (
     ),
     Page(
         "docs/concepts/img/*.svg",
-        "python -m tools.docs.loss_pictures docs/concepts/img",
+        f"python -m {PICTURES} docs/concepts/img",
         f"{_LOSSES} tools/docs/loss_pictures.py tools/docs/loss_examples.py",
     ),
     Page(
@@ -145,16 +146,14 @@ def _content(path: Path) -> bytes:
 
 
 def write(page: Page) -> None:
-    """Runs the command. What a verb of juzhen writes is written elsewhere first: it replaces no edited page."""
+    """Runs the command. What a verb or a program of pictures writes is written elsewhere first: it replaces no page."""
     arguments = shlex.split(page.command.removeprefix("python "))
     with TemporaryDirectory() as folder:
-        if arguments[0] == "juzhen":
-            first = 2 if arguments[1] == "published" else 3  # the folder of runs is read
+        if arguments[0] == "juzhen" or arguments[1] == PICTURES:
+            first = 2 if arguments[1] in ("published", PICTURES) else 3  # the folder of runs is read
             outputs = {output for output in arguments[first:] if output.startswith(("docs/", "results/"))}
-            arguments = [
-                "-m",
-                *(f"{folder}/{output}" if output in outputs else output for output in arguments),
-            ]
+            arguments = [f"{folder}/{word}" if word in outputs else word for word in arguments]
+            arguments = arguments if arguments[0] == "-m" else ["-m", *arguments]
             for output in outputs:
                 (Path(folder) / output).parent.mkdir(parents=True, exist_ok=True)
         subprocess.run([sys.executable, *arguments], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)

@@ -23,6 +23,7 @@ from juzhen.cli.program import run_program
 from juzhen.core.errors import UserError
 from juzhen.core.examples import TEACHER_SCORE, Kind
 from juzhen.core.places import CONFIGURATION
+from juzhen.core.tensors import TENSORS
 from juzhen.core.whole import write_text, writing_to
 from lightning_modules.base import asked_for
 from lightning_modules.chosen_losses import NEEDS
@@ -111,7 +112,12 @@ def page() -> str:
         # Models that take the same losses in the same way share a column, whatever their messages say.
         columns.setdefault(str([one.kinds for one in row.values()]), []).append(model)
     files = options("loss")
-    lines = [_HEAD, f"| loss | {' | '.join(_COLUMNS)} |", "|---" * (1 + len(_COLUMNS)) + "|"]
+    lines = [
+        _HEAD
+        + "\n".join(f"| `{name}` | {', '.join(one.axes)} | {one.words} |" for name, one in TENSORS.items()),
+        f"\n| loss | {' | '.join(_COLUMNS)} |",
+        "|---" * (1 + len(_COLUMNS)) + "|",
+    ]
     lines += [f"| `{name}` | {' | '.join(_facts(name, loss))} |" for name, loss in files.items()]
     lines += [_NUMBERS, *number_table()]
     headings = [", ".join(f"`{one}`" for one in group) for group in columns.values()]
@@ -180,13 +186,11 @@ loss = cosent(scores, targets, temperature=0.05)  # the same as a function
 loss = InfoNCE(temperature=0.07)(anchors, positives)  # embeddings (batch, dim)
 ```
 
-Names of tensors: `scores` and `targets` (batch), higher = closer; `classes` (batch), `logits` (batch, classes),
-`layer_scores` (batch, layers); `embeddings`, `first`, `second`, `anchors`, `positives`, `student` (batch, dim),
-`negatives` (batch, negatives, dim), `teacher` and `projected` (batch, dim of the teacher), `guide` (batch, texts of a
-row, dim of the guide); `document_scores` and `teacher_scores` (batch, documents), the positive of a row before its
-negatives. `negatives` may be left out where rows have none, except by `info_nce_own` and `triplet`. So
-may `text_ids` (batch, texts of a row): equal numbers are equal texts, which are then not taken for negatives of each
-other. `targets` of `cosent_softmax` are needed where the classes are not 0 and 1.
+Tensors have the same names in all losses. `negatives` may be left out where rows have none, except by `info_nce_own`
+and `triplet`. So may `text_ids`. `targets` of `cosent_softmax` are needed where the classes are not 0 and 1.
+
+| tensor | axes | what it holds |
+|---|---|---|
 """
 _COLUMNS = ("what it is", "choose it for", "takes", "consumes", "call", "couples rows", "paper")
 _NUMBERS = """

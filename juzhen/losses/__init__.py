@@ -1,4 +1,4 @@
-"""What is minimised: one file per loss, each with a function of tensors and a module with customary numbers.
+"""What is minimised: a file per family of losses, each a function of tensors and a module with customary numbers.
 
     from juzhen.losses import CoSENT, cosent
     CoSENT()(scores, targets)                   # a scalar, in any training loop
@@ -9,10 +9,7 @@ asked for. `juzhen.losses.loss` says what a loss is handed and what it declares.
 """
 
 import re
-import sys
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 from juzhen.core.lazy import lazily
 
@@ -22,7 +19,7 @@ _HOMES = {
     if path.stem not in ("arguments", "options")
     for name in re.findall(r"^(?:class|def) ([a-zA-Z]\w*)", path.read_text(encoding="utf-8"), re.MULTILINE)
 }
-"""Public name → the file that defines it. Read as text: importing the files would load torch."""
+"""Public name → the file that defines it, which has another name. Read as text: importing would load torch."""
 
 __all__ = sorted(_HOMES)
 
@@ -32,17 +29,3 @@ __getattr__ = lazily(__name__, _HOMES)
 
 def __dir__() -> list[str]:
     return __all__
-
-
-class _Functions(ModuleType):
-    """A name that a file and a function share, such as `cosent`, is the function here.
-
-    Python sets the file's module under its name when it is first imported, by whomever.
-    """
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        is_shared = isinstance(value, ModuleType) and _HOMES.get(name) == name
-        super().__setattr__(name, getattr(value, name) if is_shared else value)
-
-
-sys.modules[__name__].__class__ = _Functions

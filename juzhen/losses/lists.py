@@ -1,12 +1,16 @@
 """Losses over the documents of a row: its positive and its own negatives, scored one by one."""
 
+import math
+
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from juzhen.core.examples import Kind
-from juzhen.losses.loss import Contrast, Loss
-from juzhen.losses.options import checked, divisor
+from juzhen.losses.arguments import checks_arguments
+from juzhen.losses.loss import Contrast, Loss, LossOutput
+from juzhen.losses.options import checked, divisor, number
 from juzhen.losses.scores import choice_accuracy, full_precision, score_gap
 
 
@@ -41,3 +45,164 @@ class ListLoss(Loss):
 def first_document(scores: Float[Tensor, "batch documents"]) -> Bool[Tensor, "batch documents"]:
     """Where the positives stand."""
     return (torch.arange(scores.shape[1], device=scores.device) == 0).expand(scores.shape)
+
+
+@checks_arguments
+def list_mle(
+    document_scores: Float[Tensor, "batch documents"], grades: Float[Tensor, "batch documents"]
+) -> Float[Tensor, ""]:
+    """Mean over rows of −Σ_k log [exp(s_k) / (exp(s_k) + Σ_{m: g_m < g_k} exp(s_m))], s the scores and g the grades.
+
+    Where all grades of a row differ this is −log P(order | s), the order drawn from the top without replacement (Xia
+    et al. 2008, https://doi.org/10.1145/1390156.1390306). Documents of one grade do not compete, where the paper takes
+    one order of them for right.
+    """
+    scores = full_precision(document_scores)
+    is_lower = grades[:, None, :] < grades[:, :, None]
+    is_rival = is_lower | torch.eye(scores.shape[1], dtype=torch.bool, device=scores.device)
+    rivals = scores[:, None, :].expand(is_rival.shape).masked_fill(~is_rival, -torch.inf)
+    return (rivals.logsumexp(dim=2) - scores).sum(dim=1).mean()
+
+
+class ListMLE(ListLoss):
+    """`list_mle` in the order of a teacher's scores where the set has them, else of the positive before all negatives.
+
+    Scores are divided by a temperature. Logs how the positive ranks.
+
+    Default: scores as they are, which suits logits.
+    """
+
+    paper = "Xia et al. 2008, https://doi.org/10.1145/1390156.1390306"
+    choose_when = "a cross-encoder that shall put the documents of a query in order"
+
+    def with_logs(self, document_scores: Tensor, teacher_scores: Tensor | None = None) -> LossOutput:
+        grades = first_document(document_scores).float() if teacher_scores is None else teacher_scores
+        loss = list_mle(self.tempered(document_scores), grades)
+        return loss, self.list_summary(document_scores)
+
+
+@checks_arguments
+def list_kl(
+    document_scores: Float[Tensor, "batch documents"],
+    teacher_scores: Float[Tensor, "batch documents"],
+    *,
+    temperature: float = 1.0,
+    teacher_temperature: float = 1.0,
+) -> Float[Tensor, ""]:
+    """Mean over rows of KL(q ‖ p) = Σ_k q_k log(q_k / p_k), p = softmax(s/τ) of our scores, q = softmax(t/τ_t).
+
+    (Hinton et al. 2015, https://arxiv.org/abs/1503.02531, section 2, less the entropy of q, with documents for
+    classes) Nor is it multiplied by τ², by which Hinton, and sentence-transformers' DistillKLDivLoss, keep gradients
+    long at high temperatures: theirs is τ² times ours.
+
+    A document that we score −∞ is out of its row: the teacher's share goes to the others. One that the teacher scores
+    −∞ has the share q = 0, and costs by its p alone.
+    """
+    is_out = document_scores == -torch.inf
+    ours = (full_precision(document_scores) / temperature).log_softmax(dim=1)
+    theirs = full_precision(teacher_scores).masked_fill(is_out, -torch.inf) / teacher_temperature
+    theirs = theirs.log_softmax(dim=1)
+    differences = (theirs - ours).masked_fill(theirs == -torch.inf, 0)  # 0 log 0 is 0
+    return (theirs.exp() * differences).sum() / len(ours)
+
+
+class ListKL(ListLoss):
+    """`list_kl` over the positive of a row and its negatives. Logs how the positive ranks.
+
+    Defaults: scores of both as they are, which suits logits.
+    """
+
+    contrast = Contrast.NONE
+    needs_teacher_scores = True
+    paper = "Hinton et al. 2015, https://arxiv.org/abs/1503.02531"
+    choose_when = (
+        "triplets with many negatives and a teacher's scores, of which only the shares within a row count"
+    )
+
+    teacher_temperature: float | int = checked(1.0, divisor)
+
+    def with_logs(self, document_scores: Tensor, teacher_scores: Tensor) -> LossOutput:
+        divisors = {"temperature": self.temperature, "teacher_temperature": self.teacher_temperature}
+        loss = list_kl(document_scores, teacher_scores, **divisors)
+        return loss, self.list_summary(document_scores)
+
+
+@checks_arguments
+def lambda_loss(
+    document_scores: Float[Tensor, "batch documents"],
+    grades: Float[Tensor, "batch documents"],
+    *,
+    mu: float = 10.0,
+) -> Float[Tensor, ""]:
+    """Mean over rows of Σ_{i, j: g_i > g_j} (ρ_ij + μ δ_ij) |G_i − G_j| log₂(1 + exp(s_j − s_i)).
+
+    G_i = (2^g_i − 1) / the best DCG of the row; with ranks r by the scores s of now, and D_r = log₂(1 + r),
+    ρ_ij = |1/D_{r_i} − 1/D_{r_j}| (LambdaRank) and δ_ij = |1/D_{|r_i − r_j|} − 1/D_{|r_i − r_j| + 1}| (NDCG-Loss2):
+    together NDCG-Loss2++. (Wang et al. 2018, https://doi.org/10.1145/3269206.3271784)
+
+    grades  from 0, higher = more relevant. A row whose grades are all 0 costs nothing
+    """
+    scores = full_precision(document_scores)
+    places = torch.arange(1, 1 + scores.shape[1], device=scores.device, dtype=scores.dtype)
+    ranks = places[scores.detach().argsort(dim=1, descending=True, stable=True).argsort(dim=1)]
+    gains = 2.0 ** grades.to(scores.dtype) - 1
+    best = (gains.sort(dim=1, descending=True).values / torch.log2(1 + places)).sum(dim=1, keepdim=True)
+    gains = gains / best.clamp(min=torch.finfo(scores.dtype).tiny)
+    discounts = 1 / torch.log2(1 + ranks)
+    apart = (ranks[:, :, None] - ranks[:, None, :]).abs().clamp(min=1)
+    steps = 1 / torch.log2(1 + apart) - 1 / torch.log2(2 + apart)
+    weights = (discounts[:, :, None] - discounts[:, None, :]).abs() + mu * steps
+    gain_gaps = (gains[:, :, None] - gains[:, None, :]).relu()
+    costs = F.softplus(scores[:, None, :] - scores[:, :, None]) / math.log(2)
+    return (weights * gain_gaps * costs).sum(dim=(1, 2)).mean()
+
+
+class LambdaLoss(ListLoss):
+    """`lambda_loss` with grade 1 for the positive and 0 for the negatives of a row; scores of a teacher are not read.
+
+    temperature  divides scores; 1/σ of the paper
+
+    Logs how the positive ranks.
+
+    Defaults: those of the paper.
+    """
+
+    paper = "Wang et al. 2018, https://doi.org/10.1145/3269206.3271784"
+    choose_when = "a cross-encoder that is judged by NDCG, on rows with many negatives"
+
+    mu: float | int = checked(10.0, number, low=0.0)
+
+    def with_logs(self, document_scores: Tensor) -> LossOutput:
+        grades = first_document(document_scores).float()
+        loss = lambda_loss(self.tempered(document_scores), grades, mu=self.mu)
+        return loss, self.list_summary(document_scores)
+
+
+@checks_arguments
+def margin_mse(
+    document_scores: Float[Tensor, "batch documents"], teacher_scores: Float[Tensor, "batch documents"]
+) -> Float[Tensor, ""]:
+    """Mean of ((s_0 − s_k) − (t_0 − t_k))² over rows and their negatives k, s our scores and t the teacher's.
+
+    (Hofstätter et al. 2020, https://arxiv.org/abs/2010.02666, who have one negative in a row)
+    """
+    ours, theirs = full_precision(document_scores), full_precision(teacher_scores)
+    return F.mse_loss(ours[:, :1] - ours[:, 1:], theirs[:, :1] - theirs[:, 1:])
+
+
+class MarginMSE(ListLoss):
+    """`margin_mse` of scores that a temperature divides, which brings cosines to the size of a teacher's logits.
+
+    Logs the root of the mean squared error of a margin, in units of the teacher, and how the positive ranks.
+
+    Default: scores as they are, as in the paper.
+    """
+
+    contrast = Contrast.NONE
+    needs_teacher_scores = True
+    paper = "Hofstätter et al. 2020, https://arxiv.org/abs/2010.02666"
+    choose_when = "triplets with the scores of a cross-encoder, which a faster model shall learn"
+
+    def with_logs(self, document_scores: Tensor, teacher_scores: Tensor) -> LossOutput:
+        loss = margin_mse(self.tempered(document_scores), teacher_scores)
+        return loss, {"margin_error": loss.detach().sqrt()} | self.list_summary(document_scores)

@@ -1,8 +1,10 @@
-"""What every loss declares, so that data and model can be matched before anything is loaded."""
+"""What every loss declares, so that data and model can be matched before anything is loaded, and sums of losses."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from inspect import signature
 from typing import Any, ClassVar, dataclass_transform
 
 from jaxtyping import Float
@@ -16,7 +18,10 @@ LossOutput = tuple[Float[Tensor, ""], dict[str, Tensor]]
 
 
 class Contrast(StrEnum):
-    """What rows must differ in, for a loss to teach anything; `lightning_modules/learnable.py` looks for it."""
+    """What rows must differ in, for a loss to teach anything; `lightning_modules/learnable.py` looks for it.
+
+    The most demanding comes first.
+    """
 
     ORDER = "order"  # targets, within a batch: without, the gradient is 0
     TEXTS = "texts"  # texts, within a batch or by the row's own negatives: without, the gradient is 0
@@ -31,27 +36,11 @@ class Contrast(StrEnum):
 class Loss(nn.Module, ABC):
     """A function from tensors to a scalar: `loss(scores, targets)`, and with what is worth logging `loss.with_logs(…)`.
 
-    A subclass writes `with_logs`. Its arguments are the tensors that it needs, under these names:
-
-    scores, targets       batch: a similarity per row, higher = closer, and the gold value that it is held to
-    layer_scores          batch layers: a similarity per row and layer
-    logits, classes       batch classes: one number per class; batch: the class of each row
-    embeddings            batch dim: single texts, which have classes
-    first, second         batch dim: the two texts of a pair
-    anchors, positives    batch dim: two texts that belong together
-    negatives             batch negatives dim: texts that do not belong to the anchor of their row
-    student, teacher      batch dim; batch teacher: what the model that learns gives for single texts, and its teacher
-    projected             batch teacher: the student's embeddings, brought to the teacher's space
-    guide                 batch texts guide: what another encoder gives for anchor, positive and negatives
-    document_scores       batch documents: similarities of the anchor and the texts of its row, the positive first
-    teacher_scores        batch documents: what a teacher scores the same texts; None where the set does not say
-    text_ids              batch texts: the number of each text of a row, equal for equal texts. With it, texts that
-                          come twice in a batch are not taken for negatives; without it, all count as different
-
-    Annotated shapes are checked (`juzhen.losses.arguments`): a column (N, 1) is read as (N,), what does not fit is
-    refused, and so is NaN for a label. Embeddings need not be normalised. The numbers of a loss are annotated
-    attributes, which the constructor takes by name; `juzhen.losses.options.checked` says which values they may have.
-    What a loss needs of data and model is written in class attributes:
+    A subclass writes `with_logs`, whose arguments are the tensors that it reads, by their names in
+    `juzhen.core.tensors`. Their shapes are checked (`juzhen.losses.arguments`): a column (N, 1) is read as (N,), what
+    does not fit is refused, and so is NaN for a label. Embeddings need not be normalised. The numbers of a loss are
+    annotated attributes, which the constructor takes by name; `juzhen.losses.options.checked` says which values they
+    may have. What a loss needs of data and model is written in class attributes:
 
     input_kinds  example kinds it can learn from, most natural first
     consumes     "scores" (one similarity per row, of any size), "cosines" (the same, from −1 to 1), "embeddings"
@@ -73,6 +62,7 @@ class Loss(nn.Module, ABC):
     needs_teacher_scores  True when it cannot do without what a teacher scores each document of a row
     paper        where the loss comes from, for the table of docs/losses.md
     choose_when  when to choose it, in a few words, for the same table
+    reads        names of the tensors that it is handed: the arguments of `with_logs`
     """
 
     input_kinds: ClassVar[tuple[Kind, ...]]
@@ -83,21 +73,23 @@ class Loss(nn.Module, ABC):
     has_head: ClassVar[bool] = False
     needs_teacher_scores: ClassVar[bool] = False
     contrast: Contrast = Contrast.VALUES
-    depths: tuple[float, ...] = ()
+    depths: Sequence[float] = ()
     paper: ClassVar[str] = ""
     choose_when: ClassVar[str] = ""
+    reads: ClassVar[tuple[str, ...]]
 
     def __init_subclass__(cls) -> None:
         if "with_logs" in vars(cls):
+            cls.reads = tuple(signature(cls.with_logs).parameters)[1:]
             cls.with_logs = checks_arguments(cls.with_logs)  # type: ignore[method-assign]
         dataclass(kw_only=True, eq=False, repr=False)(cls)
 
     def __post_init__(self) -> None:
         """Begins the module, and checks its numbers. Raises UserError for one that is out of its limits."""
         super().__init__()
-        for one in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
-            if one.init and (check := one.metadata.get("check")):
-                setattr(self, one.name, check(f"loss.{one.name}", getattr(self, one.name)))
+        for field in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
+            if field.init and (check := field.metadata.get("check")):
+                setattr(self, field.name, check(f"loss.{field.name}", getattr(self, field.name)))
 
     def forward(self, *tensors: Any, **named: Any) -> Float[Tensor, ""]:
         """The scalar to minimise, from the arguments of `with_logs`."""
@@ -106,3 +98,33 @@ class Loss(nn.Module, ABC):
     @abstractmethod
     def with_logs(self, *tensors: Any, **named: Any) -> LossOutput:
         """Scalar loss and what to log beside it."""
+
+
+class Sum(Loss):
+    """Σ_k w_k L_k, losses of the same rows. A subclass names its `parts`; its `with_logs` hands tensors to `total`.
+
+    Its contrast is that of the least demanding part with a weight above 0; what else the parts need, and `couples` and
+    `compares` where a part does, the subclass declares.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        parts = self.parts()
+        self.weights = {name: weight for name, (weight, _) in parts.items()}
+        self.losses: Any = nn.ModuleDict({name: loss for name, (_, loss) in parts.items()})
+        counting = [loss.contrast for weight, loss in parts.values() if weight]
+        self.contrast = max(counting, key=list(Contrast).index)
+
+    @abstractmethod
+    def parts(self) -> Mapping[str, tuple[float, Loss]]:
+        """Name of each part → its weight and the loss."""
+
+    def total(self, **tensors: Tensor) -> LossOutput:
+        """The sum, each part of the tensors that it reads; logs what the parts log, and their values by their names."""
+        total: Any = 0
+        logs: dict[str, Tensor] = {}
+        for name, loss in self.losses.items():
+            value, part_logs = loss.with_logs(**{key: tensors[key] for key in loss.reads})
+            total = total + self.weights[name] * value
+            logs |= part_logs | {name: value.detach()}
+        return total, logs

@@ -14,21 +14,39 @@ def checked(default: Any, check: Callable[..., Any], **limits: Any) -> Any:
     return field(default=default, metadata={"check": partial(check, **limits)})
 
 
-def choice(key: str, value: object, known: Sequence[str]) -> str:
-    """`value` when it is one of the known words. Raises UserError with the nearest one otherwise."""
-    if value not in known:
-        raise UserError(f"{key}={value} is not an option; {nearest(str(value), known)}")
+def choice(key: str, value: object, choices: Sequence[str]) -> str:
+    """`value` when it is one of the choices. Raises UserError with the nearest one otherwise."""
+    if value not in choices:
+        raise UserError(f"{key}={value} is not an option; {nearest(str(value), choices)}")
     return str(value)
 
 
-def number(key: str, value: Any, *, low: float, high: float = math.inf, open_low: bool = False) -> float:
-    """`value` as a number of [low, high], or of (low, high] where `open_low`. Raises UserError otherwise."""
+def number(
+    key: str,
+    value: Any,
+    *,
+    low: float,
+    high: float = math.inf,
+    open_low: bool = False,
+    optional: bool = False,
+) -> Any:
+    """`value` as a number of [low, high], or of (low, high] where `open_low`; None where `optional`.
+
+    Raises UserError otherwise.
+    """
+    if value is None and optional:
+        return None
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not is_number or not low <= value <= high or (open_low and value == low):
         lower = f"above {low:g}" if open_low else f"from {low:g}"
         upper = f" to {high:g}" if math.isfinite(high) else ""
         raise UserError(f"{key}={value}: expected a number {lower}{upper}")
     return float(value)
+
+
+def numbers(key: str, values: Sequence[Any], **limits: Any) -> tuple[float, ...]:
+    """`values`, each as a `number` within the limits."""
+    return tuple(number(key, value, **limits) for value in values)
 
 
 LEAST_DIVISOR, LARGEST_DIVISOR = 1e-5, 1e5
@@ -38,7 +56,7 @@ large to be squared; by more than 1e5, no difference is left."""
 
 def divisor(key: str, value: object) -> float:
     """`value` as a temperature, which divides scores. Raises UserError for one that leaves nothing to learn from."""
-    temperature = number(key, value, low=0.0, open_low=True)
+    temperature: float = number(key, value, low=0.0, open_low=True)
     if not LEAST_DIVISOR <= temperature <= LARGEST_DIVISOR:
         raise UserError(
             f"{key}={value}: it divides scores, and float32 cannot learn from what is left; expected {LEAST_DIVISOR:g} "
@@ -47,16 +65,15 @@ def divisor(key: str, value: object) -> float:
     return temperature
 
 
-def cosine_margin(key: str, value: Any) -> float | None:
-    """`value` as a difference of two cosines, or None. Raises UserError otherwise."""
-    return None if value is None else number(key, value, low=-2.0, high=2.0)
+cosine_margin = partial(number, low=-2.0, high=2.0, optional=True)
+"""A difference of two cosines, or None."""
 
 
 def interval(key: str, value: object, *, low: float, high: float) -> tuple[float, float]:
     """`value` as two numbers of [low, high], the lower one first. Raises UserError otherwise."""
     if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != 2:
         raise UserError(f"{key}={value}: expected two numbers, [0, 1] or [-1, 1]")
-    first, last = (number(key, one, low=low, high=high) for one in value)
+    first, last = numbers(key, value, low=low, high=high)
     if first >= last:
         raise UserError(f"{key}={list(value)}: expected the lower number first")
     return first, last

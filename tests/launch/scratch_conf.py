@@ -153,21 +153,21 @@ max_length: null
 dropout: null
 learning_rate: 2.0e-5
 """,
-    "loss/cosent.yaml": "_target_: juzhen.losses.cosent.CoSENT\nname: cosent\ntemperature: 0.05\n",
-    "loss/triplet.yaml": "_target_: juzhen.losses.triplet.TripletMargin\nname: triplet\n"
+    "loss/cosent.yaml": "_target_: juzhen.losses.order.CoSENT\nname: cosent\ntemperature: 0.05\n",
+    "loss/triplet.yaml": "_target_: juzhen.losses.triplets.TripletMargin\nname: triplet\n"
     "margin: 0.2\ndistance: cosine\n",
-    "loss/softmax.yaml": "_target_: juzhen.losses.softmax.SoftmaxClassifier\nname: softmax\n"
+    "loss/softmax.yaml": "_target_: juzhen.losses.classes.SoftmaxClassifier\nname: softmax\n"
     "use_difference: true\nuse_product: false\n",
-    "loss/incomplete.yaml": "_target_: juzhen.losses.cosent.CoSENT\nname: incomplete\n",
-    "loss/nameless.yaml": "_target_: juzhen.losses.cosent.CoSENT\ntemperature: 0.05\n",
-    "loss/misplaced.yaml": "_target_: juzhen.losses.cosnet.CoSENT\nname: misplaced\ntemperature: 0.05\n",
+    "loss/incomplete.yaml": "_target_: juzhen.losses.order.CoSENT\nname: incomplete\n",
+    "loss/nameless.yaml": "_target_: juzhen.losses.order.CoSENT\ntemperature: 0.05\n",
+    "loss/misplaced.yaml": "_target_: juzhen.losses.oder.CoSENT\nname: misplaced\ntemperature: 0.05\n",
     "loss/by_kind.yaml": """\
 scored_pair:
-  _target_: juzhen.losses.cosent.CoSENT
+  _target_: juzhen.losses.order.CoSENT
   name: cosent
   temperature: 0.05
 triplet:
-  _target_: juzhen.losses.triplet.TripletMargin
+  _target_: juzhen.losses.triplets.TripletMargin
   name: triplet
   margin: 0.2
   distance: cosine
@@ -212,7 +212,6 @@ training:
   batch_size: 8
 """,
     "experiment/typo.yaml": "# @package _global_\ntraining:\n  batchsize: 8\n",
-    "experiment/old_spelling.yaml": "# @package _global_\noptimiser: {lr: 1.0e-3}\n",
     "experiment/wrong_loss.yaml": "# @package _global_\ndefaults:\n  - override /loss: cosnet\n",
     "experiment/twice.yaml": "# @package _global_\ndefaults:\n  - override /dataset: [nli, csts, nli]\n",
     "experiment/dangling.yaml": "# @package _global_\ninit_from: ${output_dirr}/first\n",

@@ -59,21 +59,21 @@ def test_what_lies_outside_the_project_is_refused() -> None:
     ):
         check_target({"_target_": "fractions.Fraction", "numerator": 1}, "loss")
     with pytest.raises(ConfigError, match="known: lightning_modules"):
-        check_target({"_target_": "juzhen.losses.cosent.CoSENT", "temperature": 1}, "model")
+        check_target({"_target_": "juzhen.losses.order.CoSENT", "temperature": 1}, "model")
 
 
 def test_the_class_has_the_last_word_where_the_table_is_of_another_source(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    source = source_digest("juzhen.losses.cosent.CoSENT")
+    source = source_digest("juzhen.losses.order.CoSENT")
     older = Declared("CoSENT", settings={"margin": ["a number"]}, required=["margin"], source=source)
     monkeypatch.setattr(signatures, "declared", lambda target: older)
     with pytest.raises(ConfigError, match="did you mean margin"):
-        check_target({"_target_": "juzhen.losses.cosent.CoSENT", "margni": 0.05}, "loss")
+        check_target({"_target_": "juzhen.losses.order.CoSENT", "margni": 0.05}, "loss")
     monkeypatch.setattr(signatures, "declared", lambda target: replace(older, source="another"))
-    check_target({"_target_": "juzhen.losses.cosent.CoSENT", "temperature": 0.05}, "loss")
+    check_target({"_target_": "juzhen.losses.order.CoSENT", "temperature": 0.05}, "loss")
     with pytest.raises(ConfigError, match=r"loss.temprature: .* did you mean temperature"):
-        check_target({"_target_": "juzhen.losses.cosent.CoSENT", "temprature": 0.05}, "loss")
+        check_target({"_target_": "juzhen.losses.order.CoSENT", "temprature": 0.05}, "loss")
 
 
 def words(annotation: object) -> Sequence[str]:

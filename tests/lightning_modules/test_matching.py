@@ -72,7 +72,7 @@ def test_a_loss_that_a_model_would_not_read_is_refused(owner):
 
 def test_losses_of_a_finished_run_need_not_have_the_numbers_of_today():
     job = job_of("dataset=[demo_sts]")
-    job.loss = {"_target_": "juzhen.losses.mse.SquaredError", "activation": "sigmoid"}
+    job.loss = {"_target_": "juzhen.losses.regression.SquaredError", "activation": "sigmoid"}
     assert chosen_losses(job)["demo_sts"].kind is Kind.SCORED_PAIR
 
 

@@ -82,7 +82,7 @@ def test_the_bi_encoder_of_sts_b_is_the_one_that_was_designed(words):
     config = compose_job("experiment=stsb_en", *words)
     check_job(typed_config(config))
     assert config.model["_target_"].endswith("BiEncoder")
-    assert config.loss["_target_"] == "juzhen.losses.mse_signed.SquaredErrorSigned"
+    assert config.loss["_target_"] == "juzhen.losses.regression.SquaredErrorSigned"
     assert (config.logger.every_steps, config.hardware) == (50, compose_job("hardware=auto").hardware)
     assert (list(config.dataset), dict(config.evaluate)) == (["stsb_en"], {})
     backbone = config.backbone

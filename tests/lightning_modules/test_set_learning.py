@@ -107,6 +107,6 @@ def test_a_set_that_says_nothing_has_the_key_that_it_had():
 
 
 def test_a_loss_that_leaves_nothing_out_has_the_key_that_it_had():
-    plain = {"_target_": "juzhen.losses.info_nce.InfoNCE", "name": "info_nce", "temperature": 0.05}
+    plain = {"_target_": "juzhen.losses.contrast.InfoNCE", "name": "info_nce", "temperature": 0.05}
     none, some = (run_key({"loss": plain | {"false_negative_margin": margin}}) for margin in (None, 0))
     assert run_key({"loss": plain}) == none != some

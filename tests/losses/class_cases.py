@@ -53,8 +53,9 @@ def expected_bilinear(loss: losses.Bilinear, rows: Encoded) -> Tensor:
 
 def expected_cosent_softmax(loss: losses.CoSENTAndSoftmax, rows: Encoded) -> Tensor:
     first, second = rows.embeddings.values()
+    head = loss.losses["entropy"].head
     entropy = oracle.softmax(
-        first, second, rows.targets, loss.head.weight, loss.head.bias, use_difference=True, use_product=False
+        first, second, rows.targets, head.weight, head.bias, use_difference=True, use_product=False
     )
     order = oracle.cosent(cosines(first, second), grades(rows), loss.temperature)
     return order + loss.entropy_weight * entropy

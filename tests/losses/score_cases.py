@@ -8,8 +8,8 @@ from torch import Tensor
 from juzhen import losses
 from juzhen.core.batch import Encoded
 from juzhen.core.examples import NLI_GRADES, Kind
-from juzhen.losses.mse import Regression
-from juzhen.losses.score_order import SMALLEST_SPREAD, UNITS
+from juzhen.losses.order import SMALLEST_SPREAD, UNITS
+from juzhen.losses.regression import Regression
 
 CIRCLES = [
     {"margin": 0.25},  # as published

@@ -12,12 +12,10 @@ from loss_cases import DIM, encoded_rows
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.losses import AnglE, ArcFace, Bilinear, Circle, Clustering, CoSENTAndSoftmax, Prototype
-from juzhen.losses.angle import angle_scores, batch_search
-from juzhen.losses.arcface import arcface, with_margin
-from juzhen.losses.circle import circle
-from juzhen.losses.clustering import clustering
-from juzhen.losses.cosent import cosent
-from juzhen.losses.prototype import prototype_entropy
+from juzhen.losses.classes import arcface, clustering, prototype_entropy, with_margin
+from juzhen.losses.order import cosent
+from juzhen.losses.pairs import circle
+from juzhen.losses.sums import angle_scores, batch_search
 from lightning_modules.base import loss_of
 
 

@@ -7,7 +7,7 @@ from loss_cases import assert_same, encoded_rows
 
 from juzhen.core.examples import Kind
 from juzhen.losses import Contrastive, OnlineContrastive
-from juzhen.losses.online_contrastive import hard_rows, online_contrastive
+from juzhen.losses.pairs import hard_rows, online_contrastive
 from lightning_modules.base import loss_of
 
 labelled_scores = st.lists(

@@ -9,9 +9,7 @@ from torch.nn import functional as F
 
 from juzhen.core.examples import Kind
 from juzhen.losses import CoSENTAdaptive, CoSENTSampled, CoSENTWeighted
-from juzhen.losses.cosent import cosent
-from juzhen.losses.cosent_sampled import cosent_sampled
-from juzhen.losses.cosent_weighted import cosent_weighted
+from juzhen.losses.order import cosent, cosent_sampled, cosent_weighted
 from juzhen.losses.scores import row_cosine
 from lightning_modules.base import loss_of
 

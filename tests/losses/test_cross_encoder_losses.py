@@ -10,12 +10,11 @@ from loss_cases import encoded_rows
 from juzhen import losses
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
-from juzhen.losses.bce import binary_cross_entropy
-from juzhen.losses.ce import class_cross_entropy
-from juzhen.losses.ce_mse import cross_entropy_and_error
-from juzhen.losses.huber import huber
-from juzhen.losses.margin_ranking import margin_ranking
-from juzhen.losses.mse import squared_error
+from juzhen.losses.classes import class_cross_entropy
+from juzhen.losses.order import margin_ranking
+from juzhen.losses.pairs import binary_cross_entropy
+from juzhen.losses.regression import huber, squared_error
+from juzhen.losses.sums import cross_entropy_and_error
 from lightning_modules.base import loss_of
 
 PLAIN = {"smoothing": 0.0, "focal_gamma": 0.0}

@@ -9,7 +9,7 @@ from loss_cases import assert_same, encoded_rows, expected_info_nce
 
 from juzhen.core.examples import Kind
 from juzhen.losses import InfoNCE
-from juzhen.losses.info_nce import false_negatives, info_nce
+from juzhen.losses.contrast import false_negatives, info_nce
 from lightning_modules.base import loss_of
 
 NO, YES = False, True

@@ -4,7 +4,7 @@ from loss_cases import DIM, encoded_rows, seeded_head
 
 from juzhen.core.examples import Kind
 from juzhen.losses import SoftmaxClassifier
-from juzhen.losses.softmax import pair_features
+from juzhen.losses.classes import pair_features
 from lightning_modules.base import loss_of
 
 

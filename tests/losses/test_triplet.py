@@ -6,8 +6,7 @@ from loss_cases import encoded_rows
 
 from juzhen.core.examples import Kind
 from juzhen.losses import TripletMargin, TripletOnline
-from juzhen.losses.triplet import adapted_margin, triplet_margin
-from juzhen.losses.triplet_online import mined
+from juzhen.losses.triplets import adapted_margin, mined, triplet_margin
 from lightning_modules.base import loss_of
 
 SCORES = torch.tensor([[0.6, 0.9, 0.5, 0.1], [0.7, 0.4, 0.8, 0.5], [0.2, 0.3, 0.9, 0.4]])

@@ -31,18 +31,18 @@ def trap(tmp_path, monkeypatch):
     folder = tmp_path / "path"
     folder.mkdir()
     sprung = tmp_path / "sprung"
-    text = f"import pathlib\npathlib.Path({str(sprung)!r}).touch()\nfrom juzhen.losses.cosent import CoSENT as Trap\n"
+    text = f"import pathlib\npathlib.Path({str(sprung)!r}).touch()\nfrom juzhen.losses.order import CoSENT as Trap\n"
     (folder / "a_trap.py").write_text(text)
     monkeypatch.syspath_prepend(str(folder))
     return sprung
 
 
 def test_a_module_and_a_loss_of_the_project_are_found():
-    from juzhen.losses.cosent import CoSENT
+    from juzhen.losses.order import CoSENT
     from lightning_modules.lexical import Lexical
 
     assert own_class("lightning_modules.lexical.Lexical") is Lexical
-    assert own_class("juzhen.losses.cosent.CoSENT") is CoSENT
+    assert own_class("juzhen.losses.order.CoSENT") is CoSENT
 
 
 @pytest.mark.parametrize(
@@ -50,12 +50,12 @@ def test_a_module_and_a_loss_of_the_project_are_found():
     [
         "a_trap.Trap",
         "os.system",
-        "juzhen.losses.cosent.CoSENT.__init__",
-        "juzhen.losses.cosent.nn",
-        "juzhen.losses.cosent.Loss",
+        "juzhen.losses.order.CoSENT.__init__",
+        "juzhen.losses.order.nn",
+        "juzhen.losses.order.Loss",
         "losses..cosent.CoSENT",
         "juzhen.losses.none.CoSENT",
-        "juzhen.losses.cosent.Nothing",
+        "juzhen.losses.order.Nothing",
         "lightning_modules.biencoder.partial",
         "lightning_modules.biencoder.Batch",
         "juzhen.data.files.Path",
@@ -64,7 +64,7 @@ def test_a_module_and_a_loss_of_the_project_are_found():
         "",
         None,
         3,
-        ["juzhen.losses.cosent.CoSENT"],
+        ["juzhen.losses.order.CoSENT"],
     ],
 )
 def test_nothing_else_is(target, trap):

@@ -83,5 +83,5 @@ def test_a_data_set_of_the_hub_that_wants_code_is_refused_without_advice(monkeyp
     monkeypatch.setattr("datasets.load_dataset", load)
     monkeypatch.setattr(hub, "require_hub", lambda name, hub_id: None)  # as if there were a network
     with pytest.raises(UserError, match="code of its own") as refused:
-        hub.read_hub("x", HubConfig(id="a/theirs", splits={"train": "train"}, columns={}), "train", labels={})
+        hub.read_hub("x", HubConfig(id="a/theirs", splits={"train": "train"}, columns={}), "train")
     assert "trust_remote_code" not in str(refused.value)

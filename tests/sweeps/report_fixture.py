@@ -64,8 +64,8 @@ def counted(result: Result, column: str, by_set: dict[str, int], rest: Score | N
 
 KINDS = {"csts": "scored_pair", "lcqmc": "labelled_pair"}
 BY_KIND = {
-    "scored_pair": {"_target_": "juzhen.losses.cosine.CosineSimilarity"},
-    "labelled_pair": {"_target_": "juzhen.losses.online_contrastive.OnlineContrastive"},
+    "scored_pair": {"_target_": "juzhen.losses.regression.CosineSimilarity", "name": "cosine"},
+    "labelled_pair": {"_target_": "juzhen.losses.pairs.OnlineContrastive", "name": "online_contrastive"},
 }
 PROMISED = {"csts": 5231, "lcqmc": 238766}
 

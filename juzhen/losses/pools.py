@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from juzhen.core.examples import Kind
-from juzhen.losses.info_nce import (
+from juzhen.losses.contrast import (
     false_negatives,
     left_out,
     likely_positives,
@@ -16,7 +16,7 @@ from juzhen.losses.info_nce import (
     ranking_summary,
 )
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import checked, cosine_margin, divisor, switch
+from juzhen.losses.options import checked, cosine_margin, divisor, number, switch
 from juzhen.losses.scores import all_cosines
 
 
@@ -51,9 +51,8 @@ class CandidatePool(Loss):
     def same_texts(self, ids: Sequence[Int[Tensor, "batch"]]) -> Bool[Tensor, "batch candidates"]:
         """Which candidates of `pool` are left out for their texts, whose numbers `ids` are."""
         anchors, positives, *extra = ids
-        first = false_negatives(
-            anchors, positives, torch.cat([positives, *extra, *[anchors] * self.other_anchors])
-        )
+        candidates = torch.cat([positives, *extra, *[anchors] * self.other_anchors])
+        first = false_negatives(anchors, positives, candidates)
         sums, of_positives = [first], first[:, : len(first)]
         if self.positive_to_anchors:
             sums.append(of_positives.T)
@@ -64,7 +63,7 @@ class CandidatePool(Loss):
             sums.append((of_extra == positives[:, None]) | (of_extra == anchors[:, None]))
         return torch.cat(sums, dim=1)
 
-    def found(
+    def outcome(
         self,
         scores: Float[Tensor, "batch candidates"],
         texts: Sequence[Float[Tensor, "batch dim"]],
@@ -76,10 +75,10 @@ class CandidatePool(Loss):
         excluded, logs = self.same_texts(ids.unbind(dim=1)), {}
         if likely is not None:
             logs, excluded = left_out(likely, excluded), excluded | likely
-        own = torch.arange(len(scores), device=scores.device)
-        loss = F.cross_entropy(scores.masked_fill(excluded, -torch.inf) / self.temperature, own)
+        places = torch.arange(len(scores), device=scores.device)
+        loss = F.cross_entropy(scores.masked_fill(excluded, -torch.inf) / self.temperature, places)
         of_anchors = len(scores) * (len(texts) - 1 + self.other_anchors)
-        return loss, logs | ranking_summary(scores[:, :of_anchors], excluded[:, :of_anchors], own)
+        return loss, logs | ranking_summary(scores[:, :of_anchors], excluded[:, :of_anchors], places)
 
 
 class InfoNCEPool(CandidatePool):
@@ -108,17 +107,16 @@ class InfoNCEPool(CandidatePool):
 
     def with_logs(
         self,
-        anchors: Float[Tensor, "batch dim"],
-        positives: Float[Tensor, "batch dim"],
-        negatives: Float[Tensor, "batch negatives dim"] | None = None,
+        anchors: Tensor,
+        positives: Tensor,
+        negatives: Tensor | None = None,
         *,
-        text_ids: Int[Tensor, "batch texts"] | None = None,
+        text_ids: Tensor | None = None,
     ) -> LossOutput:
         texts = texts_of_rows(anchors, positives, negatives)
-        scores = self.pool(texts)
-        margin = self.false_negative_margin
+        scores, margin = self.pool(texts), self.false_negative_margin
         likely = None if margin is None else likely_positives(scores, margin)
-        return self.found(scores, texts, text_ids, likely)
+        return self.outcome(scores, texts, text_ids, likely)
 
 
 def texts_of_rows(
@@ -128,3 +126,74 @@ def texts_of_rows(
 ) -> list[Float[Tensor, "batch dim"]]:
     """The columns of a row: anchor, positive, then each of its negatives."""
     return [anchors, positives, *(() if negatives is None else negatives.unbind(dim=1))]
+
+
+class InfoNCEExtended(InfoNCEPool):
+    """`InfoNCEPool` with the term E_i and without other anchors, which is what CoT-BERT minimises.
+
+    loss = (1/N) Σ_i −log [exp(s(a_i, p_i)/τ) / Σ_j (exp(s(a_i, p_j)/τ) + exp(s(a_i, n_j)/τ) + exp(s(p_i, n_j)/τ))], s
+    the cosine. (Zhang et al. 2024, section 3.3, https://arxiv.org/abs/2309.11143) Rows without negatives make it plain
+    InfoNCE.
+
+    Default: 0.05, as CoT-BERT and SimCSE.
+    """
+
+    choose_when = "triplets of prompt templates, as CoT-BERT does"
+
+    def __init__(self, *, temperature: float | int = 0.05) -> None:
+        super().__init__(temperature=temperature, other_anchors=False, positive_to_negatives=True)
+
+
+class InfoNCEGTE(InfoNCEPool):
+    """`InfoNCEPool` with all four sums: query to passages, to queries; passage to queries, to passages.
+
+    loss = (1/N) Σ_i −log [exp(s(q_i, d_i)/τ) / (Σ_j exp(s(q_i, d_j)/τ) + Σ_{j≠i} exp(s(q_i, q_j)/τ) + Σ_j exp(s(q_j,
+    d_i)/τ) + Σ_{j≠i} exp(s(d_j, d_i)/τ))], s the cosine, q anchors and d positives. (Li et al. 2023,
+    https://arxiv.org/abs/2308.03281, improved contrastive loss) The pair itself counts twice below the line, as there,
+    so that the loss does not fall below log 2. Explicit negatives are passages: candidates of q_i and of d_i.
+
+    Default: 0.01, as GTE.
+    """
+
+    paper = "Li et al. 2023, https://arxiv.org/abs/2308.03281"
+    choose_when = "retrieval from pairs with large batches, where queries shall keep apart from queries, too"
+
+    def __init__(
+        self, *, temperature: float | int = 0.01, false_negative_margin: float | int | None = None
+    ) -> None:
+        sums = dict.fromkeys(("positive_to_anchors", "other_positives", "positive_to_negatives"), True)
+        super().__init__(temperature=temperature, false_negative_margin=false_negative_margin, **sums)
+
+
+class InfoNCEGuided(CandidatePool):
+    """`InfoNCEPool` with other anchors and other positives, less what a guide holds for positives.
+
+    A text of another row is left out where the guide's cosine of the two texts that are compared is above the guide's
+    cosine of the row's own pair by more than a margin. (Solatorio 2024, https://arxiv.org/abs/2402.16829, with a
+    margin of 0.) The row's own negatives always count, which the paper does not say of hard ones.
+
+    guide  what the guide gives for each text of a row, in the order anchor, positive, negatives
+
+    Defaults: those of the paper.
+    """
+
+    consumes = "guide"
+    paper = "Solatorio 2024, https://arxiv.org/abs/2402.16829"
+    choose_when = "positive pairs whose batches hold unlabelled positives, and a good encoder to tell them by"
+
+    def __init__(self, *, temperature: float | int = 0.01, false_negative_margin: float | int = 0.0) -> None:
+        super().__init__(temperature=temperature, other_positives=True)
+        self.margin = number("loss.false_negative_margin", false_negative_margin, low=-2.0, high=2.0)
+
+    def with_logs(
+        self,
+        anchors: Tensor,
+        positives: Tensor,
+        negatives: Tensor | None = None,
+        *,
+        guide: Tensor,
+        text_ids: Tensor | None = None,
+    ) -> LossOutput:
+        texts = texts_of_rows(anchors, positives, negatives)
+        likely = likely_positives(self.pool(guide.unbind(dim=1)), self.margin)
+        return self.outcome(self.pool(texts), texts, text_ids, likely)

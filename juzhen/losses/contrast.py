@@ -1,0 +1,312 @@
+"""Contrast within a batch: a text shall find its partner among others."""
+
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor
+
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Kind
+from juzhen.losses.arguments import checks_arguments
+from juzhen.losses.loss import Contrast, Loss, LossOutput
+from juzhen.losses.options import checked, cosine_margin, divisor, switch
+from juzhen.losses.scores import all_cosines, choice_accuracy, row_cosine, score_gap
+
+
+def false_negatives(
+    anchor_ids: Int[Tensor, "batch"],
+    positive_ids: Int[Tensor, "batch"],
+    candidate_ids: Int[Tensor, "candidates"],
+) -> Bool[Tensor, "batch candidates"]:
+    """Which candidates an anchor must not be pushed away from, by text; its own place (i, i) is never marked.
+
+    A candidate is marked when its text is the anchor's own, or the positive of any row with the same anchor text: the
+    row's positive repeated in the batch, or another known positive of its anchor. An explicit negative with such a
+    text is marked too: the data contradict themselves there. Nothing is inferred beyond that: entailment is not
+    symmetric, so the positives of a positive stay negatives. Ids are 0 or more.
+    """
+    # One number per (anchor text, other text), looked up in the sorted known pairs: torch.isin sorts all
+    # batch × candidates numbers instead, which took ten times as long as the cosines.
+    span = 1 + torch.maximum(positive_ids.max(), candidate_ids.max())
+    first = anchor_ids.long() * span  # 64 bits: the product of two text numbers overflows 32
+    known_pairs = (first + positive_ids).sort().values
+    pairs = first[:, None] + candidate_ids
+    position = torch.searchsorted(known_pairs, pairs).clamp(max=len(known_pairs) - 1)
+    is_known = known_pairs[position] == pairs
+    is_anchor = anchor_ids[:, None] == candidate_ids
+    is_own = torch.eye(*is_known.shape, dtype=torch.bool, device=is_known.device)
+    return (is_known | is_anchor) & ~is_own
+
+
+def own_candidates(scores: Shaped[Tensor, "batch candidates"]) -> Bool[Tensor, "batch candidates"]:
+    """Which candidates row i has brought along: its positive, i, and its own negatives, i + N, i + 2N, …"""
+    rows, candidates = scores.shape
+    return torch.eye(rows, dtype=torch.bool, device=scores.device).repeat(1, candidates // rows)
+
+
+def likely_positives(
+    scores: Float[Tensor, "batch candidates"], margin: float
+) -> Bool[Tensor, "batch candidates"]:
+    """Candidates of other rows that score more than `margin` above row i's positive, which is candidate i.
+
+    What a row has brought along is never marked: a hard negative is meant to score high.
+    """
+    return (scores > scores.diagonal()[:, None] + margin) & ~own_candidates(scores)
+
+
+@checks_arguments
+def info_nce(
+    scores: Float[Tensor, "batch candidates"],
+    excluded: Bool[Tensor, "batch candidates"] | None = None,
+    *,
+    temperature: float = 0.05,
+    symmetric: bool = False,
+    false_negative_margin: float | None = None,
+) -> Float[Tensor, ""]:
+    """Cross entropy of finding row i's positive, which is candidate i, among the candidates.
+
+    loss = (1/N) Σ_i −log [exp(s_ii/τ) / Σ_c exp(s_ic/τ)], c over the candidates not excluded for i. (van den Oord et
+    al. 2018, equation 4; for sentence pairs Henderson et al. 2017)
+
+    symmetric  average with the way back, where each positive looks for its anchor among the batch's anchors;
+               explicit negatives, candidates N and later, take no part in it
+    false_negative_margin  leave `likely_positives` of this margin out, too, in either direction; None: none are sought
+    """
+    logits = scores / temperature
+    if excluded is not None:
+        logits = logits.masked_fill(excluded, -torch.inf)
+    # Marked pairs are pairs of texts, so the mask of the way back is the same one, transposed.
+    count = len(logits)
+    back = logits[:, :count].T
+    if false_negative_margin is not None:
+        logits = logits.masked_fill(likely_positives(scores, false_negative_margin), -torch.inf)
+        back = back.masked_fill(likely_positives(scores[:, :count].T, false_negative_margin), -torch.inf)
+    places = torch.arange(len(logits), device=logits.device)
+    forth = F.cross_entropy(logits, places)
+    return (forth + F.cross_entropy(back, places)) / 2 if symmetric else forth
+
+
+class InfoNCE(Loss):
+    """`info_nce` of cosines; the candidates are all positives of the batch, then all explicit negatives.
+
+    Less than all: `info_nce_in_batch` leaves explicit negatives out, `info_nce_own` all that is of other rows. Logs
+    accuracy (the positive is the best candidate), mean score of positives, of negatives, and the gap.
+
+    false_negative_margin  cosine units: a text of another row that is closer to the anchor than its positive by more is
+                           taken for a positive without a label, and left out; None: none is
+
+    Defaults: one way, all negatives, at the 0.05 of SimCSE, which is the scale of 20 of MultipleNegativesRankingLoss
+    in sentence-transformers.
+    """
+
+    input_kinds: ClassVar[tuple[Kind, ...]] = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
+    consumes = "embeddings"
+    couples = True
+    contrast = Contrast.TEXTS
+    paper = "van den Oord et al. 2018, https://arxiv.org/abs/1807.03748"
+    choose_when = "the first to try on positive pairs and triplets for retrieval, with large batches"
+
+    temperature: float | int = checked(0.05, divisor)
+    symmetric: bool = checked(False, switch)
+    false_negative_margin: float | int | None = checked(None, cosine_margin)
+
+    def with_logs(
+        self,
+        anchors: Tensor,
+        positives: Tensor,
+        negatives: Tensor | None = None,
+        *,
+        text_ids: Tensor | None = None,
+    ) -> LossOutput:
+        if negatives is not None and Kind.TRIPLET not in self.input_kinds:
+            raise UserError(f"negatives: {type(self).__name__} reads none; leave them out, or use InfoNCE")
+        scores, excluded = batch_candidates(anchors, positives, negatives, text_ids)
+        temperature, margin = self.temperature, self.false_negative_margin
+        loss = info_nce(
+            scores, excluded, temperature=temperature, symmetric=self.symmetric, false_negative_margin=margin
+        )
+        logs = {}
+        if margin is not None:
+            likely = likely_positives(scores, margin)
+            logs, excluded = left_out(likely, excluded), excluded | likely
+        return loss, logs | ranking_summary(scores, excluded, torch.arange(len(scores), device=scores.device))
+
+
+def numbers_of_texts(
+    text_ids: Int[Tensor, "batch texts"] | None, *, like: Float[Tensor, "batch dim"], count: int
+) -> Int[Tensor, "batch texts"]:
+    """`text_ids`, the number of each text of a row, equal for equal texts; None: all `count` of each row differ."""
+    if text_ids is None:
+        return torch.arange(len(like) * count, device=like.device).view(len(like), count)
+    return text_ids
+
+
+def batch_candidates(
+    anchors: Float[Tensor, "batch dim"],
+    positives: Float[Tensor, "batch dim"],
+    negatives: Float[Tensor, "batch negatives dim"] | None,
+    text_ids: Int[Tensor, "batch texts"] | None,
+) -> tuple[Float[Tensor, "batch candidates"], Bool[Tensor, "batch candidates"]]:
+    """Cosines of each anchor with all positives of the batch and then all explicit negatives; who is excluded.
+
+    The own positive of row i is candidate i. Excluded are the `false_negatives`.
+    """
+    extra = () if negatives is None else negatives.unbind(dim=1)
+    ids = numbers_of_texts(text_ids, like=anchors, count=2 + len(extra))
+    anchor_ids, *candidate_ids = ids.unbind(dim=1)
+    excluded = false_negatives(anchor_ids, candidate_ids[0], torch.cat(candidate_ids))
+    return all_cosines(anchors, torch.cat([positives, *extra])), excluded
+
+
+@torch.no_grad()
+def left_out(
+    likely: Bool[Tensor, "batch candidates"], excluded: Bool[Tensor, "batch candidates"]
+) -> dict[str, Tensor]:
+    """Share of the negatives of other rows that are `likely` positives; NaN where there are no such negatives."""
+    negatives = ~excluded & ~own_candidates(likely)
+    return {"likely_positive_share": (likely & negatives).sum() / negatives.sum()}
+
+
+@torch.no_grad()
+def ranking_summary(
+    scores: Float[Tensor, "batch candidates"],
+    excluded: Bool[Tensor, "batch candidates"],
+    positives: Int[Tensor, "batch"],
+) -> dict[str, Tensor]:
+    """Accuracy, mean positive score, mean negative score and their gap; excluded candidates do not count.
+
+    positives  number of each row's positive among the candidates
+    """
+    is_positive = positives[:, None] == torch.arange(scores.shape[1], device=scores.device)
+    accuracy = choice_accuracy(scores.masked_fill(excluded, -torch.inf), positives)
+    return {"accuracy": accuracy} | score_gap(scores, is_positive, ~is_positive & ~excluded)
+
+
+class InfoNCEInBatch(InfoNCE):
+    """`info_nce` of pairs; the candidates are the positives of the batch (Henderson et al. 2017, section 4).
+
+    Triplets and inference pairs become pairs of anchor and positive first. Logs what `InfoNCE` logs.
+
+    Defaults: both directions, at a temperature of 0.07.
+    """
+
+    input_kinds = (Kind.POSITIVE_PAIR,)
+    paper = "Henderson et al. 2017, https://arxiv.org/abs/1705.00652"
+    choose_when = "positive pairs without hard negatives"
+
+    temperature: float | int = checked(0.07, divisor)
+    symmetric: bool = checked(True, switch)
+
+
+@checks_arguments
+def info_nce_own(
+    scores: Float[Tensor, "batch candidates"],
+    excluded: Bool[Tensor, "batch candidates"],
+    *,
+    temperature: float = 0.05,
+) -> Float[Tensor, ""]:
+    """Cross entropy of finding the positive, candidate 0 of each row, among the candidates of the same row.
+
+    loss = (1/N) Σ_i −log [exp(s_i0/τ) / Σ_k exp(s_ik/τ)], k over the row's candidates that are not excluded. (van den
+    Oord et al. 2018, equation 4, with K negatives drawn for each row)
+    """
+    logits = (scores / temperature).masked_fill(excluded, -torch.inf)
+    return F.cross_entropy(logits, torch.zeros(len(logits), dtype=torch.long, device=logits.device))
+
+
+class InfoNCEOwn(Loss):
+    """`info_nce_own` of cosines: a row's positive against the row's own negatives, so that rows do not meet.
+
+    A negative with the text of the row's anchor or positive is left out. Logs what `InfoNCE` logs.
+
+    Default: a temperature of 0.07.
+    """
+
+    input_kinds = (Kind.TRIPLET,)
+    consumes = "embeddings"
+    couples = False
+    contrast = Contrast.NEGATIVES
+    paper = "van den Oord et al. 2018, https://arxiv.org/abs/1807.03748"
+    choose_when = "triplets with many mined negatives, when texts of other rows are no safe negatives"
+
+    temperature: float | int = checked(0.07, divisor)
+
+    def with_logs(
+        self, anchors: Tensor, positives: Tensor, negatives: Tensor, *, text_ids: Tensor | None = None
+    ) -> LossOutput:
+        candidates = [positives, *negatives.unbind(dim=1)]
+        scores = torch.stack([row_cosine(anchors, text) for text in candidates], dim=1)
+        ids = numbers_of_texts(text_ids, like=anchors, count=1 + len(candidates))
+        is_same = (ids[:, 2:] == ids[:, :1]) | (ids[:, 2:] == ids[:, 1:2])
+        excluded = F.pad(is_same, (1, 0))  # never the positive itself
+        loss = info_nce_own(scores, excluded, temperature=self.temperature)
+        return loss, ranking_summary(scores, excluded, torch.zeros_like(ids[:, 0]))
+
+
+class NTXent(Loss):
+    """Cross entropy of finding the partner of each of the 2N texts of N pairs among the other 2N − 1 texts.
+
+    loss = (1/2N) Σ_i −log [exp(cos(u_i, u_p(i))/τ) / Σ_{k≠i} exp(cos(u_i, u_k)/τ)], u all first texts and then all
+    second ones, p(i) the place of the other text of i's pair. (Chen et al. 2020, equation 1,
+    https://arxiv.org/abs/2002.05709)
+
+    Beside `InfoNCE`, where N anchors look for their positives among N of them, texts of one side keep apart as well,
+    and each pair is learnt in both directions. Texts equal to u_i or to a partner of it are left out, as there. Logs
+    what `InfoNCE` logs.
+
+    Default: as `InfoNCE`. SimCLR has 0.1 to 0.5 for pictures.
+    """
+
+    input_kinds = (Kind.POSITIVE_PAIR,)
+    consumes = "embeddings"
+    couples = True
+    contrast = Contrast.SOME_TEXTS
+    paper = "Chen et al. 2020, https://arxiv.org/abs/2002.05709"
+    choose_when = "two views of one text, neither of which is the query"
+
+    temperature: float | int = checked(0.05, divisor)
+
+    def with_logs(
+        self, first: Tensor, second: Tensor, *, text_ids: Int[Tensor, "batch 2"] | None = None
+    ) -> LossOutput:
+        first_ids, second_ids = numbers_of_texts(text_ids, like=first, count=2).unbind(dim=1)
+        # Partners come in the order of their texts, so that the own place of row i is candidate i.
+        scores = all_cosines(torch.cat([first, second]), torch.cat([second, first]))
+        ids, partner_ids = torch.cat([first_ids, second_ids]), torch.cat([second_ids, first_ids])
+        # A text has its own number, and so is left out.
+        excluded = false_negatives(ids, partner_ids, partner_ids)
+        loss = info_nce(scores, excluded, temperature=self.temperature, symmetric=False)
+        return loss, ranking_summary(scores, excluded, torch.arange(len(scores), device=scores.device))
+
+
+class SimCSE(InfoNCE):
+    """`info_nce` of two encodings of each sentence, which differ by dropout alone.
+
+    loss = (1/N) Σ_i −log [exp(cos(u_i, u'_i)/τ) / Σ_j exp(cos(u_i, u'_j)/τ)], u and u' the two encodings. (Gao et al.
+    2021, equation 4, https://arxiv.org/abs/2104.08821) Without dropout in the backbone the two are equal, and all that
+    is left is to push sentences apart.
+
+    Other kinds become sentences first, labels unread. The supervised SimCSE of the paper is `info_nce` on the triplets
+    of an NLI set. Logs what `InfoNCE` logs.
+    """
+
+    input_kinds = (Kind.SENTENCE,)
+    needs_two_views = True
+    paper = "Gao et al. 2021, https://arxiv.org/abs/2104.08821"
+    choose_when = "sentences without labels"
+
+
+class SimCSENTXent(NTXent):
+    """`NTXent` of two encodings of each sentence, which differ by dropout alone.
+
+    The paper's own loss is `simcse`: N encodings look among the N of the other pass (Gao et al. 2021, equation 4,
+    https://arxiv.org/abs/2104.08821). Here each looks among 2N − 1, those of its own pass included. Other kinds become
+    sentences first, labels unread.
+    """
+
+    input_kinds = (Kind.SENTENCE,)
+    needs_two_views = True
+    paper = "Gao et al. 2021, https://arxiv.org/abs/2104.08821"
+    choose_when = "sentences without labels in small batches: more candidates than simcse"

@@ -1,0 +1,232 @@
+"""Losses of several parts, weighted and added up."""
+
+from collections.abc import Mapping
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Kind
+from juzhen.losses.classes import SoftmaxClassifier
+from juzhen.losses.contrast import false_negatives, info_nce, numbers_of_texts
+from juzhen.losses.loss import Contrast, Loss, LossOutput, Sum
+from juzhen.losses.options import checked, divisor, number
+from juzhen.losses.order import CoSENT, OrderLoss, cosent
+from juzhen.losses.pairs import BinaryCrossEntropy
+from juzhen.losses.regression import SquaredError
+from juzhen.losses.scores import all_cosines, full_precision, label_gap, order_gap, row_cosine
+
+
+class CoSENTAndBCE(Sum):
+    """`cosent` of the model's scores plus a multiple of their `binary_cross_entropy`, meant for a cross-encoder.
+
+    loss = log(1 + Σ_{y_i > y_j} exp((s_j − s_i)/τ)) + α (1/N) Σ −[y log p + (1 − y) log(1 − p)], where p =
+    sigmoid(s/τ_CE). CoSENT leaves the zero of the scores open; the cross entropy puts it between the classes. For a
+    bi-encoder `cosent_softmax` adds the cross entropy of a classifier instead.
+
+    Defaults: the score is a logit, and both parts count alike.
+    """
+
+    input_kinds = (Kind.LABELLED_PAIR, Kind.SCORED_PAIR)
+    consumes = "scores"
+    couples = True
+    compares = True
+    choose_when = "a cross-encoder that shall rank pairs and keep a threshold at 0"
+
+    temperature: float | int = checked(1.0, divisor)
+    entropy_temperature: float | int = checked(1.0, divisor)
+    entropy_weight: float | int = checked(1.0, number, low=0.0)
+
+    def parts(self) -> Mapping[str, tuple[float, Loss]]:
+        entropy = BinaryCrossEntropy(temperature=self.entropy_temperature)
+        return {
+            "order": (1.0, CoSENT(temperature=self.temperature)),
+            "entropy": (self.entropy_weight, entropy),
+        }
+
+    def with_logs(self, scores: Tensor, targets: Tensor) -> LossOutput:
+        return self.total(scores=scores, targets=targets)
+
+
+def cosent_and_entropy(scores: Tensor, targets: Tensor, **numbers: float) -> Float[Tensor, ""]:
+    """`CoSENTAndBCE` as a function of scores and targets (batch); its numbers by their names."""
+    return CoSENTAndBCE(**numbers)(scores, targets)
+
+
+class CoSENTAndSoftmax(Sum):
+    """`cosent` of the cosines plus a multiple of the cross entropy of a linear head over [u, v, |u − v|].
+
+    loss = CoSENT + α CE, the two parts as in `CoSENT` and `SoftmaxClassifier`; both shape the same embeddings. The
+    head is trained and stored with the model, and scores at evaluation stay cosines. CoSENT reads `targets`, higher =
+    closer; without them the classes, which are then 0 and 1.
+
+    dim, num_classes  size of an embedding and number of classes, given by model and data
+
+    Defaults: CoSENT's scale of 20, and both parts count alike.
+    """
+
+    input_kinds = (Kind.NLI_PAIR, Kind.LABELLED_PAIR)
+    consumes = "embeddings"
+    couples = True
+    compares = True
+    has_head = True
+    choose_when = "NLI or 0/1 pairs, when both the order of cosines and the class of a pair matter"
+
+    dim: int
+    num_classes: int
+    temperature: float | int = checked(0.05, divisor)
+    entropy_weight: float | int = checked(1.0, number, low=0.0)
+
+    def parts(self) -> Mapping[str, tuple[float, Loss]]:
+        classifier = SoftmaxClassifier(dim=self.dim, num_classes=self.num_classes)
+        return {
+            "order": (1.0, CoSENT(temperature=self.temperature)),
+            "entropy": (self.entropy_weight, classifier),
+        }
+
+    def with_logs(
+        self, first: Tensor, second: Tensor, classes: Tensor, targets: Tensor | None = None
+    ) -> LossOutput:
+        targets = classes if targets is None else targets
+        scores = row_cosine(first, second)
+        return self.total(scores=scores, targets=targets, first=first, second=second, classes=classes)
+
+
+class CrossEntropyError(Sum):
+    """`binary_cross_entropy` of score / temperature, the logit, plus a multiple of its probability's squared error.
+
+    loss = CE + α MSE = (1/N) Σ −[y log p + (1 − y) log(1 − p)] + α (p − y)², p = sigmoid(logit), y in [0, 1]. Both
+    parts are smallest at p = y, graded targets included: α only says how the way there is weighed.
+
+    A cross-encoder's score is a logit, and its temperature 1. A cosine becomes one by a temperature such as 0.05, with
+    the border at 0, as in `BinaryCrossEntropy`.
+
+    Defaults: the score is a logit already, and its error counts half.
+    """
+
+    input_kinds = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR)
+    consumes = "scores"
+    couples = False
+    choose_when = "graded pairs on a cross-encoder whose probability shall come close to the grade"
+
+    temperature: float | int = checked(1.0, divisor)
+    error_weight: float | int = checked(0.5, number, low=0.0)
+
+    def parts(self) -> Mapping[str, tuple[float, Loss]]:
+        error = SquaredError(activation="sigmoid")
+        return {"entropy": (1.0, BinaryCrossEntropy()), "error": (self.error_weight, error)}
+
+    def with_logs(self, scores: Tensor, targets: Tensor) -> LossOutput:
+        loss, logs = self.total(scores=full_precision(scores) / self.temperature, targets=targets)
+        return loss, logs | label_gap(scores, targets)
+
+
+def cross_entropy_and_error(
+    logits: Tensor, targets: Tensor, *, error_weight: float = 0.5
+) -> Float[Tensor, ""]:
+    """`CrossEntropyError` as a function of logits and targets (batch)."""
+    return CrossEntropyError(error_weight=error_weight)(logits, targets)
+
+
+def angle_scores(
+    first: Float[Tensor, "batch dim"], second: Float[Tensor, "batch dim"]
+) -> Float[Tensor, "batch"]:
+    """|Re + Im| of the quotient of two embeddings read as complex vectors, in [0, √2]; higher = closer.
+
+    The first half of an embedding holds real parts, the second half imaginary parts: z = a + bi, w = c + di. Then Σ_k
+    z_k w̄_k / (|z||w|) has the real part Σ(ac + bd)/(|z||w|), which is the cosine of the two embeddings, and the
+    imaginary part Σ(bc − ad)/(|z||w|). (Li and Li 2023, https://arxiv.org/abs/2309.12871) The sum and its absolute
+    value are those of the authors' code. The value is no angle, and it depends on which sentence comes first. An odd
+    dimension gets one more imaginary part, 0.
+    """
+    first, second = F.normalize(full_precision(first), dim=-1), F.normalize(full_precision(second), dim=-1)
+    padding = (0, first.shape[1] % 2)
+    (a, b), (c, d) = F.pad(first, padding).chunk(2, dim=-1), F.pad(second, padding).chunk(2, dim=-1)
+    return (a * c + b * d + b * c - a * d).sum(dim=-1).abs()
+
+
+class AnglE(OrderLoss):
+    """CoSENT on `angle_scores`, and with weights the two parts that the authors add: cosines and the batch.
+
+    loss = w_angle · CoSENT(angle score, τ_angle) + w_cosine · CoSENT(cosine, τ) + w_batch · InfoNCE(τ), the mix of Li
+    and Li 2023. Equation 3 of the published paper has the angles' difference the other way round; the authors' code,
+    and so this loss, rewards a high score. Their scripts have all weights at 1, τ_angle = 1 and τ = 0.05. Their
+    InfoNCE part is a mean over all sentences of the batch, those without a positive counting 0; ours is the mean over
+    sentences that have one, and so does not shrink with the share of positives.
+
+    positive_from  lowest target whose pair is a positive in the InfoNCE part, where each of its sentences looks for
+                   the other among all sentences of the batch. Pairs below are candidates, that is negatives, only
+
+    Defaults: the first part alone, at the scale of 20 of sentence-transformers' AnglELoss.
+
+    The gap that is logged is that of the angle scores.
+    """
+
+    consumes = "embeddings"
+    paper = "Li and Li 2023, https://arxiv.org/abs/2309.12871"
+    choose_when = "graded pairs whose cosines crowd near 1, where the gradient of the cosine fades"
+
+    temperature: float | int = checked(0.05, divisor)
+    angle_temperature: float | int = checked(0.05, divisor)
+    angle_weight: float | int = checked(1.0, number, low=0.0)
+    cosine_weight: float | int = checked(0.0, number, low=0.0)
+    batch_weight: float | int = checked(0.0, number, low=0.0)
+    positive_from: float | int = checked(1.0, number, low=0.0, high=1.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.angle_weight + self.cosine_weight + self.batch_weight:
+            raise UserError("loss.angle_weight=0, cosine_weight=0, batch_weight=0: expected one above 0")
+        self.contrast = Contrast.VALUES if self.batch_weight else Contrast.ORDER
+
+    def with_logs(
+        self,
+        first: Tensor,
+        second: Tensor,
+        targets: Tensor,
+        *,
+        text_ids: Int[Tensor, "batch 2"] | None = None,
+    ) -> LossOutput:
+        scores = angle_scores(first, second)
+        loss = self.angle_weight * cosent(scores, targets, temperature=self.angle_temperature)
+        if self.cosine_weight:
+            cosines = row_cosine(first, second)
+            loss = loss + self.cosine_weight * cosent(cosines, targets, temperature=self.temperature)
+        if self.batch_weight:
+            is_positive = targets >= self.positive_from
+            ids = numbers_of_texts(text_ids, like=first, count=2)
+            search = batch_search(first, second, ids, is_positive, temperature=self.temperature)
+            loss = loss + self.batch_weight * search
+        return loss, order_gap(scores, targets)
+
+
+def batch_search(
+    first: Float[Tensor, "batch dim"],
+    second: Float[Tensor, "batch dim"],
+    text_ids: Int[Tensor, "batch 2"],
+    is_positive: Bool[Tensor, "batch"],
+    *,
+    temperature: float,
+) -> Float[Tensor, ""]:
+    """InfoNCE in which each sentence of a positive pair looks for the other among all sentences of the batch.
+
+    Candidates with the text of the anchor, or of one of its positives, are left out (`false_negatives`).
+    """
+    first_ids, second_ids = text_ids.unbind(dim=1)
+    if not is_positive.any():
+        return full_precision(first).sum() * 0
+
+    def joined(upper: Tensor, lower: Tensor, rows: Tensor) -> Tensor:
+        return torch.cat([upper[rows], lower[rows]])
+
+    anchors, anchor_ids = joined(first, second, is_positive), joined(first_ids, second_ids, is_positive)
+    positives, positive_ids = joined(second, first, is_positive), joined(second_ids, first_ids, is_positive)
+    candidates, candidate_ids = (
+        joined(first, second, ~is_positive),
+        joined(first_ids, second_ids, ~is_positive),
+    )
+    scores = all_cosines(anchors, torch.cat([positives, candidates]))
+    excluded = false_negatives(anchor_ids, positive_ids, torch.cat([positive_ids, candidate_ids]))
+    return info_nce(scores, excluded, temperature=temperature, symmetric=False)
