@@ -73,7 +73,17 @@ def test_arrows_of_the_library_go_one_way(project_root, room):
 
 
 def test_the_library_knows_neither_the_suite_nor_its_frameworks(project_root):
-    suite = {*SUITE, "tools", "hydra_plugins", "train", "hydra", "pytorch_lightning", "lightning", "wandb"}
+    suite = {
+        *SUITE,
+        "tools",
+        "benchmarks",
+        "hydra_plugins",
+        "train",
+        "hydra",
+        "pytorch_lightning",
+        "lightning",
+        "wandb",
+    }
     for name, found in foreign(project_root / "juzhen", 0, suite):
         assert not found, f"{name} imports {sorted(found)}"
 

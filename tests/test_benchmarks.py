@@ -76,10 +76,6 @@ def answer(number):
     return {"answer": 2 * number, "held": len(held)}
 
 
-def fail():
-    raise ValueError("no such luck")
-
-
 def be_killed():
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -89,8 +85,8 @@ def test_a_process_of_its_own_gives_numbers_and_its_peak_or_says_why_not():
     numbers = apart(answer, 21)
     assert numbers["answer"] == 42
     assert numbers["mib_peak"] > 64
-    with pytest.raises(ValueError, match="no such luck"):
-        apart(fail)
+    with pytest.raises(TypeError, match="unsupported operand"):
+        apart(answer, None)
     with pytest.raises(MemoryError, match="killed"):
         apart(be_killed)
 
@@ -191,7 +187,6 @@ def test_committed_results_are_of_benchmarks_and_say_where_they_were_measured(pr
         made = json.loads(path.read_text(encoding="utf-8"))
         assert made["machine"]["packages"]["sentence-transformers"]
         assert made["machine"]["processor"]
-        assert made["rows"]
         assert len({tuple(row) for row in made["rows"]}) == 1
 
 
