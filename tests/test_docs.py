@@ -195,9 +195,10 @@ def test_the_file_structure_names_what_is_there_and_all_of_it():
 
 
 def test_contributing_shows_whole_files_of_a_readable_length():
-    shown = examples()
-    assert [Path(path).suffix for path in shown] == [".tsv", ".yaml", *2 * (".py", ".yaml")]
-    assert all(text.count("\n") <= 40 for text in shown.values())
+    shown, ends = examples(), appended("CONTRIBUTING.md")
+    assert [Path(path).suffix for path in shown] == [".tsv", ".yaml", ".yaml", ".py", ".yaml"]
+    assert [(ROOT / path).is_file() for path in ends] == [True]
+    assert all(text.count("\n") <= 40 for text in (shown | ends).values())
 
 
 def test_the_data_set_of_contributing_is_read(extended_root):

@@ -44,7 +44,7 @@ def test_another_number_or_sign_means_another_thing(old, new):
 def test_what_decides_is_there_and_holds_the_maths():
     files = {path.relative_to(ROOT).as_posix() for path in source_files(ROOT, DECIDING)}
     assert {
-        "juzhen/losses/cosent.py",
+        "juzhen/losses/order.py",
         "juzhen/metrics/correlation.py",
         "juzhen/encoders/pooling.py",
         "juzhen/data/sampler.py",
