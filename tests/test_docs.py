@@ -281,8 +281,8 @@ def test_the_callback_of_contributing_watches_a_run(extended_root, tiny_backbone
 def test_the_loss_of_contributing_needs_one_line_of_test_data(extended_root):
     (line,) = [body for _, body in FENCE.findall(page("CONTRIBUTING.md")) if body.startswith("        ")]
     shutil.copytree(ROOT / "tests" / "losses", extended_root / "tests" / "losses", dirs_exist_ok=True)
-    for name in ("tests/conftest.py", "pyproject.toml"):
-        shutil.copy(ROOT / name, extended_root / name)
+    for path in (*ROOT.glob("tests/*.py"), ROOT / "pyproject.toml"):
+        shutil.copy(path, extended_root / path.relative_to(ROOT))
     table = (ROOT / "tests" / "expected_losses.py").read_text(encoding="utf-8")
     table = table.replace("    }.items()", f"{line}    }}.items()")
     (extended_root / "tests" / "expected_losses.py").write_text(table, encoding="utf-8")
