@@ -49,7 +49,7 @@ $(VENV)/.docs: $(READY)
 
 bench: $(READY) ## Measure speed and memory beside sentence-transformers (installs it; SCALE=tiny, modest or full)
 	$(BIN)/pip install --quiet --editable ".[bench,onnx]" --constraint constraints.txt
-	$(BIN)/python -m tools.bench all --scale $(or $(SCALE),modest)
+	$(BIN)/python -m benchmarks all --scale $(or $(SCALE),modest)
 
 dashboards: $(READY) ## Report and panels of RUNS (default runs) on Weights & Biases; without a key it says what to do
 	$(BIN)/pip install --quiet --editable ".[dashboards]" --constraint constraints.txt

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
-from callbacks.snapshot_file import read_snapshot
-from callbacks.snapshots import IN_CHECKPOINTS, SUFFIX
+from callbacks.checkpoint_names import IN_CHECKPOINTS
 from juzhen.core.commands import command
 from juzhen.core.errors import UserError
 from juzhen.core.opened import require_file
@@ -47,8 +46,6 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     def load_checkpoint(
         self, path: str | Path, map_location: Any = None, weights_only: bool | None = True
     ) -> dict:
-        if Path(path).suffix == SUFFIX:
-            return read_snapshot(Path(path))
         return read_checkpoint(Path(path), map_location=map_location)
 
     def remove_checkpoint(self, path: str | Path) -> None:

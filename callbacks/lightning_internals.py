@@ -1,7 +1,5 @@
 """All that is used of what Lightning keeps to itself, in one place, with the reason for each."""
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytorch_lightning as pl
@@ -19,11 +17,6 @@ def is_between_steps(trainer: pl.Trainer) -> bool:
 def is_validation_due(trainer: pl.Trainer) -> bool:
     """True when a validation follows the batch that has just ended: what is saved before it would lose it."""
     return bool(trainer.fit_loop.epoch_loop._should_check_val_fx(trainer.fit_loop._data_fetcher))
-
-
-def whole_state(trainer: pl.Trainer) -> Callable[[], dict[str, Any]]:
-    """What gives the content of a checkpoint. `Trainer.save_checkpoint` writes it too, and makes all processes wait."""
-    return partial(trainer._checkpoint_connector.dump_checkpoint, weights_only=False)
 
 
 class FreshLogs(pl.Callback):

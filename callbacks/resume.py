@@ -1,22 +1,19 @@
 """Exact resume: what a continued run needs to end with the very same weights."""
 
 import random
-import sys
+import signal
+import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Checkpoint
-from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
 
-from callbacks.checkpoint_io import AtomicCheckpointIO, damaged, read_checkpoint
-from callbacks.lightning_internals import is_between_steps, is_validation_due, whole_state
-from callbacks.snapshot import Snapshots
-from callbacks.snapshot_file import NoRoomError
-from callbacks.snapshots import RESUME_FILE, Found, find_snapshot
-from juzhen.core.errors import UserError
+from callbacks.checkpoint_io import damaged, read_checkpoint
+from callbacks.checkpoint_names import RESUME_FILE
+from callbacks.lightning_internals import is_between_steps, is_validation_due
 
 
 def random_state() -> dict[str, Any]:
@@ -59,23 +56,23 @@ class ResumePoint(Checkpoint):
     as done when it resumes, and a lost one could change which checkpoint is best. It is not saved between two
     optimizer steps either, because gradients are not part of a checkpoint.
 
-    Between two saves the state goes to shared memory, where the system keeps it after a kill (`callbacks.snapshot`);
-    when training ends, in whatever way, it is moved to disk if it is newer than what is there.
+    The first Ctrl-C in a step waits for its end, so that nothing is lost; the second one stops at once.
 
     Must be the last of the callbacks, so that the others have seen the validation. It is a Checkpoint because
     Lightning calls these after all others: saved before ModelCheckpoint, it would forget the newest best score.
 
     folder       where `resume.ckpt` goes
     every_steps  optimizer steps between two saves
-    snapshots    what writes to shared memory; None: nothing does
     """
 
-    def __init__(self, folder: Path, *, every_steps: int, snapshots: Snapshots | None = None) -> None:
+    def __init__(self, folder: Path, *, every_steps: int) -> None:
         self.path = folder / RESUME_FILE
         self.every_steps = every_steps
-        self.snapshots = snapshots
         self._restored: dict[str, Any] | None = None
         self._saved_at = 0
+        self._is_in_step = False
+        self._is_interrupted = False
+        self._sigint: Any = None
 
     def state_dict(self) -> dict[str, Any]:
         return random_state()
@@ -83,70 +80,62 @@ class ResumePoint(Checkpoint):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._restored = state
 
-    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        # In the one process that writes, where all processes of the job could read it and none must help.
-        whole_here = isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy)
-        if not (whole_here and trainer.num_nodes == 1 and trainer.is_global_zero):
-            self.snapshots = None
-
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._saved_at = trainer.global_step
         # Set back here and not on loading: setting up loaders and loggers may have drawn numbers since.
         if self._restored is not None:
             restore_random_state(self._restored)
             self._restored = None
+        if trainer.world_size == 1 and threading.current_thread() is threading.main_thread():
+            self._sigint = signal.signal(signal.SIGINT, self._on_sigint)
+
+    def _on_sigint(self, *_: Any) -> None:
+        if not self._is_in_step or self._is_interrupted:
+            raise KeyboardInterrupt
+        self._is_interrupted = True
+
+    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *step: Any) -> None:
+        self._is_in_step = True
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *step: Any) -> None:
-        due = trainer.global_step - self._saved_at >= self.every_steps or trainer.received_sigterm
-        if is_between_steps(trainer) or is_validation_due(trainer):
-            return
-        if due:
+        self._is_in_step = False
+        must_stop = trainer.received_sigterm or self._is_interrupted
+        due = trainer.global_step - self._saved_at >= self.every_steps or must_stop
+        if due and not is_between_steps(trainer) and not is_validation_due(trainer):
             self._save(trainer)
-        elif self.snapshots is not None and self.snapshots.due:
-            self._snapshot(trainer)
+        if self._is_interrupted and not is_between_steps(trainer) and not is_validation_due(trainer):
+            raise KeyboardInterrupt
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         # A run that has been told to stop early would, resumed from here, go on instead.
         if trainer.state.fn == "fit" and not trainer.should_stop and not trainer.sanity_checking:
             self._save(trainer)
+            if self._is_interrupted:
+                raise KeyboardInterrupt
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._move_to_disk()
+        self._give_back()
 
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
     ) -> None:
-        try:
-            self._move_to_disk()
-        except UserError as error:  # the disk is full, perhaps: the state stays where it is and will be found
-            print(error, file=sys.stderr)
+        self._give_back()
+
+    def _give_back(self) -> None:
+        if self._sigint is not None:
+            signal.signal(signal.SIGINT, self._sigint)
+            self._sigint = None
 
     def _save(self, trainer: pl.Trainer) -> None:
         trainer.save_checkpoint(self.path)
         self._saved_at = trainer.global_step
 
-    def _snapshot(self, trainer: pl.Trainer) -> None:
-        # Not trainer.save_checkpoint: the other processes of the job would have to decide alike, and wait.
-        try:
-            self.snapshots.write(whole_state(trainer), steps=trainer.global_step)
-        except NoRoomError as error:
-            print(
-                f"the state after each step is not kept in {self.snapshots.shared}: {error}. A kill may cost up to "
-                f"training.checkpoint_every, {self.every_steps} steps; hardware.snapshot_folder names another place.",
-                file=sys.stderr,
-            )
 
-    def _move_to_disk(self) -> None:
-        """Writes the newest state in memory where it outlives the machine, and gives the memory back."""
-        if self.snapshots is None:
-            return
-        newest = newest_state(self.path.parent)
-        if newest is not None and newest.path != self.path:
-            state = self.snapshots.state()
-            if all(torch.isfinite(one).all() for one in state["state_dict"].values()):
-                AtomicCheckpointIO().save_checkpoint(state, self.path)
-            del state  # or its memory, which is the snapshot's, could not be given back
-        self.snapshots.close()
+class SavedState(NamedTuple):
+    """A checkpoint of a training that did not end, and the optimizer steps that were done when it was written."""
+
+    path: Path
+    steps: int
 
 
 def stage_folder(trainer: pl.Trainer) -> Path:
@@ -154,22 +143,15 @@ def stage_folder(trainer: pl.Trainer) -> Path:
     return next(one for one in trainer.callbacks if isinstance(one, ResumePoint)).path.parent.parent
 
 
-def newest_state(folder: Path) -> Found | None:
-    """Where interrupted training goes on from: the checkpoint in `folder`, or a snapshot that is ahead of it."""
-    on_disk, in_memory = folder / RESUME_FILE, find_snapshot(folder)
-    if not on_disk.exists():
-        return in_memory
+def saved_state(folder: Path) -> SavedState | None:
+    """Where interrupted training goes on from: the checkpoint in `folder`. Raises UserError for a damaged one."""
+    path = folder / RESUME_FILE
+    if not path.exists():
+        return None
     try:
-        steps = read_checkpoint(on_disk, mmap=True)["global_step"]
+        return SavedState(path, read_checkpoint(path, mmap=True)["global_step"])
     except KeyError as error:
-        raise damaged(on_disk, error) from error
-    except UserError:
-        if in_memory is None:
-            raise
-        print(f"{on_disk} is damaged; training goes on from the state in memory", file=sys.stderr)
-        return in_memory
-    # At the same step the checkpoint knows more: it is written after the validation.
-    return in_memory if in_memory is not None and in_memory.steps > steps else Found(on_disk, steps)
+        raise damaged(path, error) from error
 
 
 class ValidationPoints(pl.Callback):

@@ -13,18 +13,16 @@ from pytorch_lightning.strategies import DDPStrategy
 from torch import Tensor
 
 from callbacks.checkpoint_io import AtomicCheckpointIO
+from callbacks.checkpoint_names import CHECKPOINTS
 from callbacks.finite_loss import FiniteLoss
 from callbacks.lightning_internals import FreshLogs
 from callbacks.progress import StageProgress
 from callbacks.pruning import pruning
 from callbacks.resume import ResumePoint, ValidationPoints
-from callbacks.snapshot import Snapshots
-from callbacks.snapshots import CHECKPOINTS, clear_away
 from callbacks.tracking import build_loggers
 from conf.job import JobConfig
 from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule
-from juzhen.evaluation.spec import HardwareConfig
 
 HARMLESS = (
     ".isinstance.treespec, LeafSpec",  # torch talking to Lightning
@@ -131,8 +129,7 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
             callbacks.append(Patience(**chosen_by, patience=patience, check_on_train_epoch_end=False))
         how = {"save_weights_only": True, "save_on_train_epoch_end": False, "enable_version_counter": False}
         callbacks.append(BestOnDev(checkpoints, "best", **chosen_by, **how))
-    snapshots = build_snapshots(job.hardware, checkpoints)
-    callbacks.append(ResumePoint(checkpoints, every_steps=every["checkpoint_every"], snapshots=snapshots))
+    callbacks.append(ResumePoint(checkpoints, every_steps=every["checkpoint_every"]))
     return callbacks
 
 
@@ -144,14 +141,3 @@ def chosen_callbacks(chosen: Mapping[str, Mapping[str, Any] | None]) -> list[Cal
             numbers = {key: one for key, one in node.items() if key not in ("_target_", "decides_weights")}
             callbacks.append(own_class(node["_target_"])(**numbers))
     return callbacks
-
-
-def build_snapshots(hardware: HardwareConfig, checkpoints: Path) -> Snapshots | None:
-    """What keeps the state after each step in memory; None where the configuration does not want it."""
-    if hardware.snapshot_folder is None:
-        return None
-    limits = {"share": hardware.snapshot_share, "keep_bytes": hardware.snapshot_kept_mib * 2**20}
-    snapshots = Snapshots(checkpoints, Path(hardware.snapshot_folder), **limits)
-    if snapshots.folder is not None:
-        clear_away(snapshots.folder, keep_bytes=snapshots.keep_bytes)  # also where this run will write none
-    return snapshots

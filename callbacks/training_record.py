@@ -7,7 +7,6 @@ import pytorch_lightning as pl
 
 from callbacks.mining import NegativeMining
 from callbacks.peak_memory import PeakMemory
-from callbacks.resume import ResumePoint
 from callbacks.set_counts import SetCounts
 from callbacks.throughput import Throughput
 from callbacks.trainer import BEST, LAST, BestOnDev
@@ -21,7 +20,6 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str
     found = {type(one): one for one in trainer.callbacks}
     best = found[BestOnDev].best_model_score if BestOnDev in found else None
     watch, counts, memory = (found.get(one) for one in (Throughput, SetCounts, PeakMemory))
-    snapshots = found[ResumePoint].snapshots
     mining = found.get(NegativeMining)
     steps = trainer.fit_loop.epoch_loop.global_step
     return {
@@ -37,7 +35,6 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str
         "seconds_per_step": round(watch.train_seconds / steps, 4) if watch and steps else None,
         **({"mining": mining.summary()} if mining else {}),
         "peak_memory_mib": memory.mib if memory else None,
-        "snapshots": snapshots and {"written": snapshots.written, "seconds": round(snapshots.seconds, 3)},
     }
 
 

@@ -9,7 +9,6 @@ import re
 from importlib import import_module
 
 from juzhen.core.errors import UserError
-from juzhen.core.named import path_of_today
 
 BASES = {
     "juzhen.losses": "juzhen.losses.loss.Loss",
@@ -27,8 +26,6 @@ def is_own(target: object) -> bool:
 
 def refusal(target: object) -> str:
     """Why a target is not looked up, in words."""
-    if path_of_today(target) not in (target, None):
-        return f"{target}: this class is at {path_of_today(target)} now"
     return (
         f"{target}: no class of juzhen's. A file may name the models of lightning_modules/, the losses of "
         "juzhen/losses/ and the callbacks of callbacks/, and no other code is run for it"

@@ -1,12 +1,9 @@
 """Digests of all that decides the weights after a stage, and of all that decides what weights are scored to."""
 
-import ast
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
-from functools import cache
+from collections.abc import Mapping
 from importlib.metadata import version
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -17,7 +14,6 @@ from conf.own_classes import own_class
 from datamodules.datamodule import Stage, select
 from juzhen.core.examples import Examples, Side
 from juzhen.core.named import deciding_callbacks, without_paths
-from juzhen.core.places import ROOT
 from juzhen.data.loading import JobData
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from launch.naming import deciding_augmentation, deciding_model
@@ -26,41 +22,16 @@ from lightning_modules.chosen_losses import Match
 ALREADY_IN_THE_START = ("name", "path", "revision", "learning_rate", "initialize")
 """Of the backbone: what the digest of the starting weights knows better, or the optimizer, and what it is called."""
 
-DECIDING = (
-    "juzhen/losses",
-    "juzhen/encoders",
-    "juzhen/backends",
-    "lightning_modules",
-    "juzhen/metrics",  # they choose the checkpoint, too
-    "datamodules/datamodule.py",
-    "juzhen/data/leaks",
-    "juzhen/data/length_windows.py",
-    "juzhen/data/sampler.py",
-    "juzhen/data/rankings.py",
-    "juzhen/data/retrieval.py",
-    "juzhen/mining",
-    "callbacks/mining.py",
-    "callbacks/mining_phases.py",
-    "callbacks/resume.py",
-    "callbacks/trainer.py",
-    "juzhen/evaluation",
-    "launch/curriculum.py",
-    "launch/stage_run.py",
-    "juzhen/core/batch.py",
-    "conf/job.py",
-    "juzhen/core/constants.py",
-    "juzhen/core/examples.py",
-)
-"""Files and folders of the maths. How rows are read and viewed is not among them: a stage's digest has the rows. A file
-too many has a stage trained again for nothing; one too few gives the numbers of other code."""
+MATHS = 1
+"""Raised by hand with every change of the code that gives other weights or scores: a golden curve tells of most."""
 
-LIBRARIES = ("torch", "transformers", "pytorch-lightning", "numpy")
+LIBRARIES = ("torch", "transformers", "pytorch-lightning", "numpy", "juzhen-embeddings")
 
 
 def stage_digest(
     parent: str, stage: Stage, job: JobConfig, matches: Mapping[str, Match], data: JobData
 ) -> str:
-    """Hex digits over all that decides the weights after a stage, the code of the maths included."""
+    """Hex digits over all that decides the weights after a stage."""
     training = {key: one for key, one in vars(job.training).items() if key != "checkpoint_every"}
     schedule = job.schedule
     selection = select(
@@ -70,7 +41,7 @@ def stage_digest(
         metric=own_class(job.model["_target_"]).metric,
     )
     deciding = {
-        "maths": maths_digest(),
+        "maths": maths(),
         "parent": parent,
         "index": stage.index,
         "seed": job.seed,
@@ -135,7 +106,7 @@ def evaluation_digest(job: JobConfig, data: JobData) -> str:
     hardware = job.hardware
     of_tasks = [(task.name, *one) for task in data.tasks for one in task.splits.items()]
     deciding = {
-        "maths": maths_digest(),
+        "maths": maths(),
         "sets": [[one.split, one.name, examples_digest(one)] for one in data.evaluation],
         "tasks": [[name, split, examples_digest(one)] for name, split, one in of_tasks],
         "evaluation": vars(job.evaluation),
@@ -149,39 +120,7 @@ def evaluation_digest(job: JobConfig, data: JobData) -> str:
     return hashlib.sha256(json.dumps(deciding, default=str).encode()).hexdigest()
 
 
-@cache
-def maths_digest() -> str:
-    """Hex digits over DECIDING and the versions of LIBRARIES, builds for other devices apart. Takes half a second."""
-    digest = hashlib.sha256()
-    for library in LIBRARIES:
-        digest.update(f"{library} {version(library).partition('+')[0]}\n".encode())
-    for file in source_files(ROOT, DECIDING):
-        code = meaning(file.read_text(encoding="utf-8"))
-        digest.update(f"{file.relative_to(ROOT).as_posix()}\n{code}\n".encode())
-    return digest.hexdigest()
-
-
-def source_files(root: Path, places: Iterable[str]) -> list[Path]:
-    """Every Python file at or below the places, in a fixed order. Raises FileNotFoundError for a place that is gone."""
-    found = []
-    for place in places:
-        path = root / place
-        if not path.exists():
-            raise FileNotFoundError(path)
-        found += sorted(path.rglob("*.py")) if path.is_dir() else [path]
-    return found
-
-
-def meaning(source: str) -> str:
-    """The code of a module without its comments, docstrings, line breaks and brackets that change nothing."""
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        if isinstance(getattr(node, "body", None), list):
-            node.body = [line for line in node.body if not _is_text(line)]
-    return ast.dump(tree)
-
-
-def _is_text(line: ast.stmt) -> bool:
-    """A statement that is a string alone: a docstring, of a function as well as of a constant above it."""
-    value = line.value if isinstance(line, ast.Expr) else None
-    return isinstance(value, ast.Constant) and isinstance(value.value, str)
+def maths() -> list[str]:
+    """MATHS and the versions of LIBRARIES and of juzhen; builds for other devices are the same maths."""
+    versions = {library: version(library).partition("+")[0] for library in LIBRARIES}
+    return [str(MATHS), *(f"{library} {number}" for library, number in versions.items())]

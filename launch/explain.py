@@ -14,7 +14,6 @@ from yaml import MarkedYAMLError
 
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.opened import read_text
-from juzhen.core.renamed import renamed
 from juzhen.data.spec import DatasetConfig
 from launch.hydra_internals import root_of
 
@@ -30,13 +29,6 @@ SPOKEN_TYPES = {
     "'str'": "text",
 }
 """Word in OmegaConf's message → what was expected."""
-
-MOVED = {
-    "health": "these are numbers of callbacks: callbacks.space_health (probe_sentences, collapse_cosine, "
-    "collapse_rank, on_collapse), callbacks.score_health (collapse_spread, on_collapse), callbacks.loss_gradient "
-    "(low, high); callbacks.<name>=null leaves one out"
-}
-"""A key that was → where its numbers are."""
 
 MIXED = "a list […] stands for a group of keys {<key>: <value>}, or a group for a list"
 
@@ -132,8 +124,6 @@ def explain_composition(error: Exception, groups: Iterable[str] = ()) -> ConfigE
 def unknown_key(error: OmegaConfBaseException, groups: Iterable[str] = ()) -> ConfigError:
     """A key that the configuration does not have, with the nearest one that it has."""
     path, word = str(error.full_key), str(error.key)
-    if (today := renamed(path)) != path:
-        return ConfigError(f"{path}: this key is called {today} now")
     kind, parent = error.object_type, error.parent_node
     root = root_of(parent)
     if isinstance(error.key, int):  # labels={0:0}: Hydra reads a number, and files spell labels as texts
@@ -142,7 +132,7 @@ def unknown_key(error: OmegaConfBaseException, groups: Iterable[str] = ()) -> Co
             f"keys one by one: {path}=<value>",
             path,
         )
-    if hint := MOVED.get(path.partition(".")[0]) or _dataset_hint(path):
+    if hint := _dataset_hint(path):
         return ConfigError(f"{path}: {hint}")
     if not is_dataclass(kind) and not parent:
         hint = f"{path.rpartition('.')[0]} is a single value, without keys below it"

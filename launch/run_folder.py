@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from types import TracebackType
 
-from callbacks.snapshots import CHECKPOINTS, IN_CHECKPOINTS, RESUME_FILE, forget_snapshot
+from callbacks.checkpoint_names import CHECKPOINTS, IN_CHECKPOINTS, RESUME_FILE
 from juzhen.core.errors import UserError
 from juzhen.core.owned import MARKER, own_folder, refuse_links
 from juzhen.core.result import RESULT_FILE, STAGES, Result
@@ -91,9 +91,7 @@ class RunFolder:
         """Gives back what a stage with a result would have gone on from: a kill came before it did so itself."""
         for result in (self.path / RESULT_FILE, *self.path.glob(f"{STAGES}/*/{RESULT_FILE}")):
             if result.exists():
-                checkpoints = result.parent / CHECKPOINTS
-                remove_file(checkpoints / RESUME_FILE, earlier=IN_CHECKPOINTS)
-                forget_snapshot(checkpoints)
+                remove_file(result.parent / CHECKPOINTS / RESUME_FILE, earlier=IN_CHECKPOINTS)
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._lock is not None:

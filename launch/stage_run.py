@@ -14,9 +14,9 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import nn
 
 from callbacks.checkpoint_io import read_checkpoint
+from callbacks.checkpoint_names import IN_CHECKPOINTS, RESUME_FILE
 from callbacks.pruning import leave_if_pruned
-from callbacks.resume import newest_state
-from callbacks.snapshots import IN_CHECKPOINTS, RESUME_FILE, forget_snapshot
+from callbacks.resume import saved_state
 from callbacks.tracking import finish_wandb
 from callbacks.trainer import build_trainer
 from callbacks.training_record import best_weights, describe_training
@@ -83,7 +83,7 @@ class StageRun:
             _say("stopped by SIGTERM; continue with resume=auto")
             raise SystemExit(SIGTERM_STATUS) from None
         except KeyboardInterrupt:
-            newest = newest_state(self.entry.checkpoints)
+            newest = saved_state(self.entry.checkpoints)
             saved = " before anything was saved"
             if newest is not None:
                 saved = f"; step {newest.steps} is saved; continue with resume=auto"
@@ -159,7 +159,7 @@ class StageRun:
         """Gives the step whose weights are kept."""
         parameters = sum(parameter.numel() for parameter in self.module.parameters())
         require_free_space(self.entry.path, needed_bytes=parameters * BYTES_PER_PARAMETER)
-        newest = newest_state(self.entry.checkpoints)
+        newest = saved_state(self.entry.checkpoints)
         if newest is not None:
             said = f"stage {self.stage.name}: goes on after step {newest.steps} ({newest.path})"
             _say(said, self.trainer)
@@ -242,7 +242,6 @@ class StageRun:
             result.weights = weights_digest(ours)
         result.write(self.folder)
         remove_file(self.entry.checkpoints / RESUME_FILE, earlier=IN_CHECKPOINTS)
-        forget_snapshot(self.entry.checkpoints)
 
 
 @contextmanager

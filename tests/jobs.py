@@ -15,7 +15,6 @@ from torch import nn
 
 import callbacks.trainer as assembly
 import train
-from callbacks.snapshots import boot_id
 from conf.job import JobConfig
 from conf.own_classes import own_class
 from juzhen.data import loading
@@ -41,10 +40,6 @@ SMALL = (
 
 NEWS = {"news_story": "故事小说人物", "news_sports": "足球篮球比赛", "news_tech": "手机电脑芯片"}
 """Class → words of its own, of which texts are made."""
-
-in_memory = pytest.mark.skipif(
-    boot_id() is None or not Path("/dev/shm").is_dir(), reason="no folder in memory here"
-)
 
 
 def compose_job(*overrides: str) -> DictConfig:

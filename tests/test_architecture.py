@@ -101,7 +101,7 @@ def test_the_door_does_not_load_torch():
 PRIVATE = {
     "callbacks/lightning_internals.py": (
         r"(?:trainer|epoch_loop|fit_loop|logger)\._[a-z]|\"_wandb_init\"",
-        5,
+        4,
     ),
     "launch/hydra_internals.py": (r"hydra\._internal\b|\._get_root", 4),
 }

@@ -75,23 +75,6 @@ def test_the_clone_is_found_from_anywhere(project_root, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (["predict.py", "runs/a b", "今天"], "juzhen score 'runs/a b' '今天'"),
-        (["evaluate_runs.py"], "juzhen evaluate"),
-        (["-m", "sweeps", "table", "runs"], "juzhen table runs"),
-        (["-m", "sweeps", "export", "runs", "kept"], "juzhen archive runs kept"),
-        (["-m", "analysis", "leaks", "--all"], "juzhen leaks --all"),
-        (["-m", "mining", "distil"], "juzhen distil"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_an_old_command_answers_with_the_new_one(old, new):
-    ended = python(*old)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", f"now: {new}\n")
-
-
-@pytest.mark.parametrize(
     ("words", "found"),
     [
         ([""], [*VERBS, "--help", "--version"]),

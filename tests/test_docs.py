@@ -162,7 +162,7 @@ def test_the_other_commands_exist(name):
 def test_every_verb_is_shown_somewhere():
     found = [one for name in WITH_COMMANDS for one in programs(name)]
     seen = {arguments[0] for program, arguments in found if program in ("make", "juzhen") and arguments}
-    assert seen >= {"demo", "test", "check", *VERBS} - {"published", "dashboards", "snapshots", "completion"}
+    assert seen >= {"demo", "test", "check", *VERBS} - {"published", "dashboards", "completion"}
 
 
 def test_markers_and_extras_named_in_contributing_are_declared():

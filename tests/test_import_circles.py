@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-OUTSIDE = ("tests", "bench")
+OUTSIDE = ("tests", "benchmarks")
 
 
 def module_name(path: Path, root: Path) -> str:

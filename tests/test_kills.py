@@ -34,14 +34,12 @@ WORDS = (
     "training.validate_every=3 steps",
     "training.checkpoint_every=2 steps",
     "training.patience=null",
-    "hardware.snapshot_share=1e9",
     "debug_rows=32",
     "resume=auto",
 )
 TARGETS = (
     "resume.ckpt",
     "best.ckpt",
-    "snapshot.json",
     "result.json",
     "stage.json",
     "encoder",
@@ -133,7 +131,7 @@ def check_that_all_is_whole(folder: Path) -> None:
             continue
         if path.name == "result.json":
             assert Result.read(path).scores
-        elif path.name in ("stage.json", "snapshot.json"):
+        elif path.name == "stage.json":
             assert json.loads(path.read_text(encoding="utf-8"))
         elif path.suffix == ".ckpt":
             assert torch.load(path, weights_only=True)["state_dict"]
@@ -192,7 +190,6 @@ def check_finished(folder: Path, run: Path, expected: dict) -> None:
     check_that_all_is_whole(folder)
     assert what_counts(run) == expected
     assert not leftovers(folder)
-    assert not list(folder.rglob("snapshot.json"))
     assert not list(folder.rglob("resume.ckpt"))
 
 

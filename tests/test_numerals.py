@@ -7,7 +7,6 @@ from conf.duration import Duration
 from juzhen.cli.main import main
 from juzhen.cli.verbs import VERBS, parser_of
 from juzhen.core.errors import UserError
-from tools.bench.__main__ import build_parser
 
 
 def told(words, capsys):
@@ -62,7 +61,7 @@ def test_other_numbers(words, part, capsys):
 def test_no_option_leaves_numbers_to_python():
     """int() and float() take the digits of other scripts, 1_0, and whatever has no meaning for the option."""
     left, seen = [], 0
-    for whole in (build_parser(), *map(parser_of, VERBS)):
+    for whole in map(parser_of, VERBS):
         for parser in commands(whole):
             seen += len(parser._actions)
             left += [(parser.prog, one.option_strings) for one in parser._actions if one.type in (int, float)]

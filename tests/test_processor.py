@@ -6,7 +6,6 @@ import torch
 from juzhen.core import processor, threads
 from launch import check_command_line
 from sweeps.machine import Machine
-from tools.bench.options import resolve
 from train import CONFIGURATION
 
 WITH = "processor\t: 0\nmodel name\t: Fast One\nflags\t\t: fpu avx2 avx512_bf16\n\nmodel name\t: Fast One\n"
@@ -58,14 +57,6 @@ def test_a_command_line_that_chooses_bf16(cpuinfo, capsys, told, arguments, warn
     said = capsys.readouterr().err
     assert said.count("no instructions for bfloat16") == warns
     assert not warns or "type hardware=cpu" in said
-
-
-def test_benchmarks_leave_bf16_out_unless_asked(cpuinfo):
-    cpuinfo.write_text(WITHOUT)
-    assert resolve("training", "full", {})["precisions"] == ["fp32"]
-    assert resolve("training", "full", {"precisions": ["bf16"]})["precisions"] == ["bf16"]
-    cpuinfo.write_text(WITH)
-    assert resolve("training", "full", {})["precisions"] == ["fp32", "bf16"]
 
 
 @pytest.fixture

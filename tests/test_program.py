@@ -14,7 +14,6 @@ import train
 from juzhen.cli import program as program_module
 from juzhen.cli.main import main as verbs
 from juzhen.cli.streams import readable
-from tools.bench.__main__ import main as bench
 
 PROGRAM = """
 import sys
@@ -239,8 +238,6 @@ SLIPS = [
     (verbs, ["tabel", "runs"], ["tabel: there is no such command; did you mean table?", "compare, report"]),
     (verbs, ["calibrat", "runs/x"], ["there is no such command; did you mean calibrate?"]),
     (verbs, ["destil"], ["destil: there is no such command; did you mean distil?"]),
-    (bench, ["trainnig"], ["trainnig: there is no such benchmark; did you mean training?"]),
-    (bench, ["cosent", "--device", "cud"], ["--device cud: there is no such choice; did you mean cuda?"]),
     (
         verbs,
         ["table", "runs", "--markdwon", "x"],
@@ -269,7 +266,7 @@ def test_a_slip_is_met_with_what_there_is(capsys, main, words, parts):
         assert part in told
 
 
-@pytest.mark.parametrize("module", ["tools.bench.page", "tools.loss_table", "tools.halve"])
+@pytest.mark.parametrize("module", ["benchmarks", "tools.loss_table", "tools.halve"])
 @pytest.mark.slow
 def test_a_program_of_one_module_starts(module):
     ended = python("-m", module, "--help")

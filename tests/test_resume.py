@@ -6,20 +6,14 @@ from pathlib import Path
 
 import pytest
 import pytorch_lightning as pl
-import torch
-from jobs import Interrupt, in_memory, interrupt, run_job, weights
+from jobs import Interrupt, interrupt, run_job, weights
 
 import callbacks.trainer as assembly
-from callbacks import snapshot_file
-from callbacks.resume import newest_state
-from callbacks.snapshot import Snapshots
-from callbacks.snapshots import boot_id, find_snapshot
+from callbacks.resume import saved_state
 from juzhen.cli.program import status_of
-from juzhen.core.owned import own_folder
 from launch import run_cli
 
 JOB = (
-    "hardware.snapshot_share=1e9",  # after every step, however small the steps are here
     "training.duration=4 epochs",
     "training.validate_every=5 steps",
     "training.checkpoint_every=2 steps",
@@ -28,9 +22,9 @@ JOB = (
 
 
 def left_behind(output_dir: Path) -> int:
-    """Optimizer steps behind the newest state that a killed run left, in memory or on disk."""
+    """Optimizer steps behind the state that a killed run left."""
     (folder,) = output_dir.glob("*/checkpoints")
-    return newest_state(folder).steps
+    return saved_state(folder).steps
 
 
 @pytest.fixture(scope="module")
@@ -46,24 +40,19 @@ def assert_same_weights(
     *overrides,
     name="SIGKILL",
     status=-signal.SIGKILL,
-    costs_a_step=False,
     whole=None,
 ):
     whole = whole or run_job(tmp_path / "whole", backbone, *JOB, *overrides)
     for step in steps:
         assert interrupt(tmp_path / "cut", backbone, step, name, *JOB, *overrides, "resume=auto") == status
-        if costs_a_step:
-            assert left_behind(tmp_path / "cut") == step - 1  # the signal comes before the step is over
     finished = run_job(tmp_path / "cut", backbone, *JOB, *overrides, "resume=auto")
-    assert not list(finished.rglob("snapshot.json"))
     assert finished.name == whole.name
     assert weights(finished) == weights(whole)
     return whole, finished
 
 
 def test_killed_after_a_validation(tmp_path, tiny_backbone, whole):
-    in_memory = boot_id() is not None
-    assert_same_weights(tmp_path, tiny_backbone, steps=[13], costs_a_step=in_memory, whole=whole)
+    assert_same_weights(tmp_path, tiny_backbone, steps=[13], whole=whole)
 
 
 @pytest.fixture
@@ -74,23 +63,15 @@ def can_interrupt():
     signal.signal(signal.SIGINT, before)
 
 
-ON_DISK = ("hardware.snapshot_folder=null",)
-
-
 @pytest.mark.parametrize(
-    ("name", "overrides", "saved", "told"),
-    [
-        ("SIGTERM", ("training.checkpoint_every=1000 steps", *ON_DISK), 8, "stopped by SIGTERM; "),
-        ("SIGINT", (), 7, "stopped by Ctrl-C; step 7 is saved; "),
-        pytest.param(*("SIGINT", ON_DISK, 7, "stopped by Ctrl-C; step 7 is saved; "), marks=pytest.mark.slow),
-    ],
-    ids=["SIGTERM", "in memory", "on disk"],
+    ("name", "told"),
+    [("SIGINT", "stopped by Ctrl-C; step 8 is saved; "), ("SIGTERM", "stopped by SIGTERM; ")],
+    ids=["SIGINT", "SIGTERM"],
 )
-@pytest.mark.sampled(2)
 def test_a_signal_saves_and_says_so_by_its_status(
-    tmp_path, tiny_backbone, monkeypatch, capsys, can_interrupt, whole, name, overrides, saved, told
+    tmp_path, tiny_backbone, monkeypatch, capsys, can_interrupt, whole, name, told
 ):
-    job = (*JOB, *overrides, "resume=auto")
+    job = (*JOB, "training.checkpoint_every=1000 steps", "resume=auto")
     with monkeypatch.context() as patched:
         build = assembly.build_callbacks
         patched.setattr(assembly, "build_callbacks", lambda *given: [Interrupt(8, name), *build(*given)])
@@ -100,7 +81,7 @@ def test_a_signal_saves_and_says_so_by_its_status(
     said = capsys.readouterr().err
     assert f"{told}continue with resume=auto\n" in said
     assert "Traceback" not in said
-    assert left_behind(tmp_path / "cut") == saved
+    assert left_behind(tmp_path / "cut") == 8
     assert weights(run_job(tmp_path / "cut", tiny_backbone, *job)) == weights(whole)
 
 
@@ -124,55 +105,13 @@ def test_ctrl_c_before_the_first_step_and_elsewhere(
 
 @pytest.mark.slow
 def test_killed_before_a_validation_and_after_one(tmp_path, tiny_backbone):
-    assert_same_weights(tmp_path, tiny_backbone, steps=[5, 13], costs_a_step=boot_id() is not None)
+    assert_same_weights(tmp_path, tiny_backbone, steps=[5, 13])
 
 
 @pytest.mark.slow
 def test_sigterm_ends_a_program(tmp_path, tiny_backbone):
     words = ("training.checkpoint_every=1000 steps",)
     assert_same_weights(tmp_path, tiny_backbone, [8], *words, name="SIGTERM", status=143)
-
-
-ONLY_SNAPSHOTS = ("training.validate_every=1000 steps", "training.checkpoint_every=1000 steps")
-
-
-@in_memory
-@pytest.mark.slow
-@pytest.mark.parametrize("overrides", [(), ("training.accumulate=2",)], ids=["plain", "accumulate"])
-def test_a_kill_costs_a_step_where_nothing_is_on_disk(tmp_path, tiny_backbone, overrides):
-    words = (*ONLY_SNAPSHOTS, *overrides)
-    assert_same_weights(tmp_path, tiny_backbone, [2, 7, 9], *words, costs_a_step=True)
-
-
-@in_memory
-@pytest.mark.slow
-def test_a_run_that_is_interrupted_leaves_its_last_step_on_disk(tmp_path, tiny_backbone):
-    interrupt(tmp_path, tiny_backbone, 7, "SIGINT", *JOB, *ONLY_SNAPSHOTS)
-    (folder,) = tmp_path.glob("*/checkpoints")
-    assert torch.load(folder / "resume.ckpt", weights_only=True)["global_step"] == 6
-    assert find_snapshot(folder) is None
-
-
-@in_memory
-@pytest.mark.parametrize(("on_disk", "taken"), [(5, "memory"), (6, "disk"), (7, "disk")])
-def test_the_state_that_is_ahead_is_taken_and_the_disk_at_the_same_step(tmp_path, on_disk, taken):
-    assert newest_state(tmp_path) is None
-    own_folder(tmp_path)
-    Snapshots(tmp_path, tmp_path, share=1).write(lambda: {"global_step": 6}, steps=6)
-    in_memory = find_snapshot(tmp_path).path
-    assert newest_state(tmp_path) == (in_memory, 6)
-    torch.save({"global_step": on_disk}, tmp_path / "resume.ckpt")
-    places = {"memory": (in_memory, 6), "disk": (tmp_path / "resume.ckpt", on_disk)}
-    assert newest_state(tmp_path) == places[taken]
-
-
-@in_memory
-def test_too_little_memory_is_said_once_and_training_goes_on(tmp_path, tiny_backbone, capfd, monkeypatch):
-    monkeypatch.setattr(snapshot_file, "_free_bytes", lambda folder: 1000)
-    run_job(tmp_path, tiny_backbone, *JOB, "training.duration=6 steps")
-    said = capfd.readouterr().err
-    assert said.count("is not kept in /dev/shm") == 1
-    assert "training.checkpoint_every, 2 steps" in said
 
 
 @pytest.mark.slow

@@ -1,1 +1,1 @@
-"""What makes and measures the project: benchmarks, generators of the built-in data, tables of the documentation."""
+"""What makes the project's files: generators of the built-in data, tables of the documentation."""

@@ -49,11 +49,11 @@ def write_files(folder: Path) -> None:
     """Writes config.json, vocab.txt, tokenizer.json and tokenizer_config.json."""
     folder.mkdir(parents=True, exist_ok=True)
     tokens = vocabulary()
-    how = {"in_own_folder": folder == FOLDER}
-    write_text(folder / "vocab.txt", "".join(f"{token}\n" for token in tokens), **how)
-    write_json(folder / "config.json", model_config(len(tokens)), **how)
-    write_json(folder / "tokenizer_config.json", tokenizer_config(), **how)
-    write_json(folder / "tokenizer.json", tokenizer(tokens), **how)
+    options = {"in_own_folder": folder == FOLDER}
+    write_text(folder / "vocab.txt", "".join(f"{token}\n" for token in tokens), **options)
+    write_json(folder / "config.json", model_config(len(tokens)), **options)
+    write_json(folder / "tokenizer_config.json", tokenizer_config(), **options)
+    write_json(folder / "tokenizer.json", tokenizer(tokens), **options)
 
 
 def vocabulary() -> list[str]:

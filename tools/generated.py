@@ -38,13 +38,16 @@ class Page(NamedTuple):
     by_hand: bool = False
 
 
-def _of_runs(folder: str, options: str, writes: str) -> Page:
+def _of_runs(folder: str, writes: str, *, chosen: str = "--split dev") -> Page:
+    """A table (.md), a picture (.svg) or both (.*) of the runs of a folder."""
+    stem, _, suffix = writes.rpartition(".")
+    kinds = {"md": f" --markdown {stem}.md", "svg": f" --picture {stem}.svg"}
+    options = chosen + (kinds.get(suffix) or "".join(kinds.values()))
     makers = "juzhen/report/table.py juzhen/report/matrix.py juzhen/report/labels.py juzhen/report/picture.py"
     return Page(writes, f"juzhen table {folder} {options}", f"{folder}/**/result.json {makers}")
 
 
 _LOSSES = "juzhen/losses/*.py conf/loss/*.yaml"
-_BENCH = "results/bench/*.json"
 PICTURES = "tools.docs.loss_pictures"
 _TRANSFER = "results/transfer"
 PAGES = (
@@ -76,11 +79,10 @@ PAGES = (
         "tools/terminal_picture.py",
         by_hand=True,
     ),
-    Page("results/bench/*.svg", "python -m tools.bench all", f"{_BENCH} tools/bench/plots.py", by_hand=True),
     Page(
-        "docs/guides/speed.md docs/guides/speed.zh.md",
-        "python -m tools.bench.page results/bench docs/guides/speed.md docs/guides/speed.zh.md",
-        f"{_BENCH} tools/bench/page.py tools/bench/report.py",
+        "results/bench/*.svg docs/guides/speed.md docs/guides/speed.zh.md",
+        "python -m benchmarks.report results/bench docs/guides/speed.md docs/guides/speed.zh.md",
+        "results/bench/*.json benchmarks/report.py benchmarks/table.yaml",
     ),
     Page("results/leaks/*.md", "juzhen leaks --all", "results/leaks/*.json", by_hand=True),
     Page(
@@ -89,38 +91,14 @@ PAGES = (
         "results/distill/mini_zh/metrics.csv",
         by_hand=True,
     ),
-    _of_runs("results/cot/runs", "--split dev --picture results/cot/scores.svg", "results/cot/scores.svg"),
-    _of_runs(
-        "results/losses/runs", "--split dev --picture results/losses/scores.svg", "results/losses/scores.svg"
-    ),
-    *(
-        _of_runs(
-            f"results/losses/{one}",
-            f"--split dev --markdown results/losses/{one}.md",
-            f"results/losses/{one}.md",
-        )
-        for one in ("old_defaults", "variants")
-    ),
-    _of_runs(
-        "results/retrieval/runs",
-        "--metric ndcg_at_10 --markdown results/retrieval/ndcg_at_10.md --picture results/retrieval/ndcg_at_10.svg",
-        "results/retrieval/ndcg_at_10.*",
-    ),
-    _of_runs(
-        f"{_TRANSFER}/nli_triplets/runs",
-        f"--split dev --markdown {_TRANSFER}/nli_triplets/matrix.md",
-        f"{_TRANSFER}/nli_triplets/matrix.md",
-    ),
-    _of_runs(
-        f"{_TRANSFER}/e5_small/runs",
-        f"--split dev --markdown {_TRANSFER}/e5_small/matrix.md --picture {_TRANSFER}/e5_small/matrix.svg",
-        f"{_TRANSFER}/e5_small/matrix.*",
-    ),
-    _of_runs(
-        f"{_TRANSFER}/e5_small/softmax",
-        f"--split dev --markdown {_TRANSFER}/e5_small/softmax.md",
-        f"{_TRANSFER}/e5_small/softmax.md",
-    ),
+    _of_runs("results/cot/runs", "results/cot/scores.svg"),
+    _of_runs("results/losses/runs", "results/losses/scores.svg"),
+    _of_runs("results/losses/old_defaults", "results/losses/old_defaults.md"),
+    _of_runs("results/losses/variants", "results/losses/variants.md"),
+    _of_runs("results/retrieval/runs", "results/retrieval/ndcg_at_10.*", chosen="--metric ndcg_at_10"),
+    _of_runs(f"{_TRANSFER}/nli_triplets/runs", f"{_TRANSFER}/nli_triplets/matrix.md"),
+    _of_runs(f"{_TRANSFER}/e5_small/runs", f"{_TRANSFER}/e5_small/matrix.*"),
+    _of_runs(f"{_TRANSFER}/e5_small/softmax", f"{_TRANSFER}/e5_small/softmax.md"),
     Page(
         f"{_TRANSFER}/index.html {_TRANSFER}/report.md {_TRANSFER}/*.csv {_TRANSFER}/matrix.*",
         f"juzhen report {_TRANSFER}/runs --out {_TRANSFER}",
@@ -143,20 +121,20 @@ def digests(page: Page) -> dict[str, str]:
 
 def stale() -> list[Page]:
     """Pages whose files, or what they are made from, are no longer as the ledger has them."""
-    kept = json.loads(LEDGER.read_text(encoding="utf-8")) if LEDGER.is_file() else {}
-    return [one for one in PAGES if kept.get(one.writes) != digests(one)]
+    ledger = json.loads(LEDGER.read_text(encoding="utf-8")) if LEDGER.is_file() else {}
+    return [page for page in PAGES if ledger.get(page.writes) != digests(page)]
 
 
 def _digest(globs: Sequence[str]) -> str:
-    told = hashlib.sha256()
+    digest = hashlib.sha256()
     for glob in globs:
         paths = sorted(path for path in ROOT.glob(glob) if path.is_file() and "__pycache__" not in path.parts)
         if not paths:
             raise ValueError(f"{glob}: no such file")
         for path in paths:
-            told.update(f"{path.relative_to(ROOT).as_posix()}\0".encode())
-            told.update(_content(path) + b"\0")
-    return told.hexdigest()[:16]
+            digest.update(f"{path.relative_to(ROOT).as_posix()}\0".encode())
+            digest.update(_content(path) + b"\0")
+    return digest.hexdigest()[:16]
 
 
 def _content(path: Path) -> bytes:
@@ -169,19 +147,19 @@ def _content(path: Path) -> bytes:
 
 def write(page: Page) -> None:
     """Runs the command. What a verb or a program of pictures writes is written elsewhere first: it replaces no page."""
-    words = shlex.split(page.command.removeprefix("python "))
-    with TemporaryDirectory() as place:
-        if words[0] == "juzhen" or words[1] == PICTURES:
-            first = 2 if words[1] in ("published", PICTURES) else 3  # the folder of runs is read
-            outputs = {one for one in words[first:] if one.startswith(("docs/", "results/"))}
-            words = [f"{place}/{one}" if one in outputs else one for one in words]
-            words = words if words[0] == "-m" else ["-m", *words]
-            for one in outputs:
-                (Path(place) / one).parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run([sys.executable, *words], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-        for path in Path(place).rglob("*"):
+    arguments = shlex.split(page.command.removeprefix("python "))
+    with TemporaryDirectory() as folder:
+        if arguments[0] == "juzhen" or arguments[1] == PICTURES:
+            first = 2 if arguments[1] in ("published", PICTURES) else 3  # the folder of runs is read
+            outputs = {output for output in arguments[first:] if output.startswith(("docs/", "results/"))}
+            arguments = [f"{folder}/{word}" if word in outputs else word for word in arguments]
+            arguments = arguments if arguments[0] == "-m" else ["-m", *arguments]
+            for output in outputs:
+                (Path(folder) / output).parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run([sys.executable, *arguments], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+        for path in Path(folder).rglob("*"):
             if path.is_file() and not path.name.startswith("."):
-                with whole_file(ROOT / path.relative_to(place), "wb", in_own_folder=True) as file:
+                with whole_file(ROOT / path.relative_to(folder), "wb", in_own_folder=True) as file:
                     file.write(path.read_bytes())
 
 
@@ -199,7 +177,7 @@ def main() -> None:
         write(page)
     for path in (path for page in PAGES for path in pages_of_verbs(page)):
         add_to_list(path, path)
-    text = json.dumps({one.writes: digests(one) for one in PAGES}, indent=2) + "\n"
+    text = json.dumps({page.writes: digests(page) for page in PAGES}, indent=2) + "\n"
     write_text(LEDGER, text, in_own_folder=True)
 
 

@@ -44,7 +44,7 @@ def save_halved(encoder: SentenceEncoder, folder: str | Path, *, card: dict[str,
 
 def largest_change(encoder: SentenceEncoder, other: SentenceEncoder) -> float:
     """Largest distance of a sample's unit embeddings between the two encoders."""
-    first, second = (unit(one.encode(SAMPLE)) for one in (encoder, other))
+    first, second = (unit(model.encode(SAMPLE)) for model in (encoder, other))
     return float(np.linalg.norm(first - second, axis=1).max())
 
 

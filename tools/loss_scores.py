@@ -30,53 +30,57 @@ def scores() -> Iterator[tuple[str, str, Row]]:
     """Set, loss or baseline, and by set the score that speaks for it, that of the row's own set first."""
     for path in sorted(FOLDER.glob("runs/*/result.json")):
         result = Result.read(path.parent)
-        one, _, name = str(result.config["sweep_row"]).partition("-")
-        found = {
+        trained_on, _, name = str(result.config["sweep_row"]).partition("-")
+        by_set = {
             of: score
             for (_, of, measure), score in ((key.split("/"), score) for key, score in result.scores.items())
             if measure in FIRST_MEASURES and score.value is not None
         }
-        yield one, name, {one: found.pop(one)} | found
+        yield trained_on, name, {trained_on: by_set.pop(trained_on)} | by_set
 
 
 def filled(text: str) -> str:
     """A page with every place that it has filled. Raises ValueError for a place of no loss and no set."""
-    found = list(scores())
+    scored = list(scores())
 
     def place(match: re.Match[str]) -> str:
         start, name, end = match.groups()
         of_loss = [
-            f"{COLUMNS.get(one, one)} {shown(by_set[one])}" for one, loss, by_set in found if loss == name
+            f"{COLUMNS.get(trained_on, trained_on)} {shown(by_set[trained_on])}"
+            for trained_on, loss, by_set in scored
+            if loss == name
         ]
-        of_set = {loss: by_set for one, loss, by_set in found if one == name}
+        of_set = {loss: by_set for trained_on, loss, by_set in scored if trained_on == name}
         if not of_loss and not of_set:
             raise ValueError(f"score:{name}: results/losses has neither such a loss nor such a set")
-        return f"{start}{', '.join(of_loss) or table(name, of_set, found)}{end}"
+        return f"{start}{', '.join(of_loss) or table(name, of_set, scored)}{end}"
 
     return PLACE.sub(place, text)
 
 
-def table(name: str, of_set: dict[str, Row], found: list[tuple[str, str, Row]]) -> str:
+def table(name: str, of_set: dict[str, Row], scored: list[tuple[str, str, Row]]) -> str:
     """The losses of a set, the best first, with every other set that all of them were scored on."""
     trained = [set(by_set) for loss, by_set in of_set.items() if loss not in BASELINES]
     columns = [name, *sorted(set.intersection(*trained) - {name})]
-    elsewhere = {(one, loss): by_set[one] for one, loss, by_set in found}
-    lines = [
+    elsewhere = {(column, loss): by_set[column] for column, loss, by_set in scored}
+    table_lines = [
         "",
         "",
-        f"| loss | {' | '.join(COLUMNS.get(one, one) for one in columns)} |",
+        f"| loss | {' | '.join(COLUMNS.get(column, column) for column in columns)} |",
         f"|---|{'--:|' * len(columns)}",
     ]
     for loss, by_set in sorted(of_set.items(), key=lambda row: -row[1][name].value):
-        scored = (by_set.get(one) or elsewhere.get((one, loss)) for one in columns)
-        cells = " | ".join("–" if score is None else shown(score) for score in scored)
-        lines.append(f"| {BASELINES.get(loss, f'`{loss}`')} | {cells} |")
-    return "\n".join([*lines, "", ""])
+        row = (by_set.get(column) or elsewhere.get((column, loss)) for column in columns)
+        cells = " | ".join("–" if score is None else shown(score) for score in row)
+        table_lines.append(f"| {BASELINES.get(loss, f'`{loss}`')} | {cells} |")
+    return "\n".join([*table_lines, "", ""])
 
 
 def shown(score: Score) -> str:
     """× 100, with its interval where it has one."""
-    value, *interval = (f"{100 * one:.1f}" for one in (score.value, score.low, score.high) if one is not None)
+    value, *interval = (
+        f"{100 * part:.1f}" for part in (score.value, score.low, score.high) if part is not None
+    )
     return f"{value} [{', '.join(interval)}]" if interval else value
 
 

@@ -23,8 +23,8 @@ from juzhen.core.whole import write_text
 def printed(command: list[str], *, width: int) -> str:
     """What the command prints to a terminal of that width; its messages are not part of it."""
     terminal = os.environ | {"COLUMNS": str(width), "FORCE_COLOR": "1", "TERM": "xterm-256color"}
-    words = [sys.executable, "-m", "juzhen", *command[1:]] if command[0] == "juzhen" else command
-    return subprocess.run(words, env=terminal, check=True, stdout=subprocess.PIPE, text=True).stdout
+    arguments = [sys.executable, "-m", "juzhen", *command[1:]] if command[0] == "juzhen" else command
+    return subprocess.run(arguments, env=terminal, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def drawn(text: str, *, title: str, width: int) -> str:

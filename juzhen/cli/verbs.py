@@ -41,13 +41,12 @@ GROUPS = {
         "dashboards": "the report and its panels on Weights & Biases",
     },
     "tools": {
-        "snapshots": "memory that killed runs still hold: list it, give it back",
         "completion": "script that completes verbs and options in bash or zsh",
     },
 }
 SUITE = {
     "evaluate": "launch.evaluate",
-    **{name: f"sweeps.verbs.{name}" for name in ("status", "published", "dashboards", "snapshots")},
+    **{name: f"sweeps.verbs.{name}" for name in ("status", "published", "dashboards")},
 }
 """Verbs of the suite, which is run from its clone and is no part of the installed library → their modules."""
 

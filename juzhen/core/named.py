@@ -1,7 +1,6 @@
 """Models and losses by their names. Where a class lies decides no key and no row, so that modules can be moved."""
 
 import os
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,20 +16,6 @@ LEXICAL = (TF_IDF, "bm25")
 PROMPT_KEYS = ("prompts", "default_prompt_name", "include_prompt")
 """Keys of a backbone: what stands before every sentence, and whether it is pooled."""
 
-OFF = {
-    "false_negative_margin": None,
-    "positive_to_anchors": False,
-    "other_positives": False,
-    "share_of": "lowest",
-    "method": "tf_idf",
-    "stages": None,
-}
-"""Values at which keys of models, losses and callbacks are not part of what these are: as before there were any."""
-
-HOMES = {"losses": "juzhen.losses", "lightning_modules": "lightning_modules"}
-"""Package of models or losses, less what lies above it → where it is today."""
-
-
 NOT_PART_OF_THE_RUN = (
     "hydra", "name", "hardware", "callbacks", "logger", "data_dir", "cache_dir", "output_dir", "run_dir", "resume",
     "trial", "sweep_row",
@@ -43,16 +28,6 @@ sooner, and compiling, which has another dropout learnt from. The accelerator, d
 change how sums are rounded and which numbers dropout draws, as another machine or another seed would, but not what is
 computed.
 """
-
-
-def path_of_today(target: object) -> str | None:
-    """Where a model or a loss lies today, whatever lay above its package when its path was written down.
-
-    None for what is not written like the path of one. Imports nothing.
-    """
-    pattern = rf"(?:juzhen\.)?({'|'.join(HOMES)})\.([a-z]\w*)\.([A-Z]\w*)"
-    found = re.fullmatch(pattern, target, re.ASCII) if isinstance(target, str) else None
-    return f"{HOMES[found[1]]}.{found[2]}.{found[3]}" if found else None
 
 
 def name_of(node: Mapping[str, Any]) -> str:
@@ -83,10 +58,7 @@ def without_paths(settings: Any) -> Any:
     if not isinstance(settings, Mapping):
         return settings
     if "_target_" in settings:
-        named = {"name": name_of(settings)} | {
-            key: one for key, one in settings.items() if key not in ("_target_", "name")
-        }
-        settings = {key: one for key, one in named.items() if key not in OFF or repr(one) != repr(OFF[key])}
+        settings = {"name": name_of(settings)} | numbers_of(settings)
     return {key: without_paths(one) for key, one in settings.items()}
 
 

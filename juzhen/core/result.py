@@ -10,10 +10,10 @@ from juzhen.core.result_shape import ANYTHING, NUMBER, RESULT
 from juzhen.core.secrets import redacted
 from juzhen.core.shape import require_shape
 from juzhen.core.texts import short
-from juzhen.core.upgrade import FORMAT_VERSION, upgraded
 from juzhen.core.whole import write_json
 
 RESULT_FILE = "result.json"
+FORMAT_VERSION = 2
 STAGES = "stages"
 """Subfolder of a run in which the stages before its last keep their files."""
 WITHOUT_LEAKS = "_without_leaks"
@@ -91,7 +91,7 @@ class Result:
     seed        of all that was drawn
     stage       number of the stage in its curriculum, from 0
     finished_at  date and time
-    format_version  of the file, see `juzhen.core.upgrade`
+    format_version  of the file
     """
 
     name: str
@@ -150,7 +150,8 @@ class Result:
             for key, value in fields["training"].items():
                 shape = NUMBER if key.startswith("best_dev_") else ANYTHING
                 require_shape(value, shape, f"it.training.{key}")
-            fields = upgraded(fields)
+            if (written := fields.get("format_version", 1)) != FORMAT_VERSION:
+                raise UserError(f"it is of format {written}, and this version reads format {FORMAT_VERSION}")
             for name in ("scores", "untrained"):
                 fields[name] = {key: Score(**score) for key, score in fields.get(name, {}).items()}
             fields["config"] = StoredConfig(fields["config"])

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from juzhen.core.errors import UserError, nearest
-from juzhen.core.renamed import renamed
 from juzhen.core.texts import short
 from juzhen.encoders.prefix import PROMPTS_FILE, Prefix, prefix_of, read_prefix
 from juzhen.encoders.prompts import Prompts
@@ -75,7 +74,6 @@ def read_layout(folder: Path) -> Layout:
     """What `folder` says. Raises UserError for files that are not JSON and for modules that we lack."""
     if (folder / OWN_FILE).is_file():
         own = Settings.read(folder / OWN_FILE)
-        own.values.update({renamed(key): value for key, value in own.values.items()})
         prompts = own.get("prompts", dict, type(None), default=None)
         return Layout(
             transformer=folder,

@@ -27,9 +27,6 @@ class HardwareConfig:
     micro_batch_tokens: int | None = option(
         "tokens with activations at a time; null: a batch's", None, at_least=1
     )
-    snapshot_folder: str | None = option("in memory, for the state after each step; null: not kept", None)
-    snapshot_share: float = option("of the time; where it takes more, not after every step", 0.05, above=0)
-    snapshot_kept_mib: int = option("for states of killed runs; the oldest go first", 1024, at_least=0)
 
 
 @dataclass

@@ -7,8 +7,7 @@ from forks import in_a_fork
 
 from callbacks import checkpoint_io
 from callbacks.checkpoint_io import AtomicCheckpointIO, read_checkpoint
-from callbacks.resume import newest_state
-from callbacks.snapshot import Snapshots
+from callbacks.resume import saved_state
 from juzhen.core import whole
 from juzhen.core.errors import UserError
 from juzhen.core.owned import MARKER, own_folder
@@ -86,7 +85,7 @@ def test_a_damaged_checkpoint_is_named_with_the_way_out(tmp_path, damage):
     for read in (
         AtomicCheckpointIO().load_checkpoint,
         read_checkpoint,
-        lambda path: newest_state(path.parent),
+        lambda path: saved_state(path.parent),
     ):
         with pytest.raises(
             UserError, match=r"resume\.ckpt: .*damaged.*rm -r .*checkpoints.*afresh"
@@ -98,19 +97,7 @@ def test_a_damaged_checkpoint_is_named_with_the_way_out(tmp_path, damage):
 def test_what_is_no_checkpoint_of_ours_is_damaged_too(tmp_path):
     torch.save({"other": 1}, tmp_path / "resume.ckpt")
     with pytest.raises(UserError, match="damaged"):
-        newest_state(tmp_path)
-
-
-def test_where_the_disk_is_damaged_the_memory_is_taken(tmp_path, capsys):
-    checkpoints = tmp_path / "checkpoints"
-    own_folder(checkpoints)
-    (checkpoints / "resume.ckpt").write_bytes(b"half")
-    snapshots = Snapshots(checkpoints, tmp_path, share=1)
-    if not snapshots.due:
-        pytest.skip("no folder in memory here")
-    snapshots.write(lambda: {"global_step": 6}, steps=6)
-    assert newest_state(checkpoints).steps == 6
-    assert "resume.ckpt is damaged" in capsys.readouterr().err
+        saved_state(tmp_path)
 
 
 def test_only_a_checkpoint_of_this_training_is_ever_removed(tmp_path):

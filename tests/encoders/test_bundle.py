@@ -87,15 +87,6 @@ def test_projections_survive(bert_folder, load, tmp_path):
         assert first.tobytes() == second.tobytes()
 
 
-def test_a_folder_from_before_keys_were_renamed_is_read(bert_folder, load, tmp_path):
-    folder = save_encoder(load(bert_folder, pooling="first_last", normalize=True), tmp_path / "b", card=CARD)
-    (folder / "modules.json").unlink()
-    own = {"pooling": "first_last", "normalise": True, "max_length": 32, "projections": []}
-    (folder / "juzhen.json").write_text(json.dumps(own), encoding="utf-8")
-    again = load_encoder(folder)
-    assert (again.normalize, again.pooling) == (True, "first_last")
-
-
 def test_the_layout_is_sentence_transformers(bert_folder, load, tmp_path):
     folder = save_encoder(load(bert_folder, pooling="weighted", normalize=True), tmp_path / "b", card=CARD)
     modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))

@@ -9,22 +9,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from fuzzing import answer, any_file, any_json, changed, dumped, memory_bound, on_examples, sizes
-from hypothesis import strategies as st
+from fuzzing import answer, any_file, any_json, memory_bound, on_examples, sizes
 
-from callbacks.resume import newest_state
-from callbacks.snapshots import (
-    HEADER_BYTES,
-    POINTER,
-    RESUME_FILE,
-    STATE_AT,
-    SUFFIX,
-    TOLD,
-    WHOLE,
-    boot_id,
-    find_snapshot,
-    snapshots,
-)
+from callbacks.checkpoint_names import RESUME_FILE
+from callbacks.resume import saved_state
 from juzhen.core import network
 from juzhen.core.result import Score
 from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
@@ -48,29 +36,7 @@ def test_checkpoints(folder, size):
     @on_examples(size, raw=any_file(packed.getvalue()))
     def holds(raw):
         (folder / RESUME_FILE).write_bytes(raw)
-        answer(lambda: newest_state(folder))
-
-
-@sizes
-@pytest.mark.skipif(boot_id() is None, reason="only Linux tells one start from another")
-def test_states_in_memory(folder, size):
-    checkpoints, memory = folder / "checkpoints", folder / "memory"
-    checkpoints.mkdir()
-    memory.mkdir()
-    path = memory / f"a{SUFFIX}"
-    header = {"boot": boot_id(), "owner": str(checkpoints.resolve()), "layout_bytes": 2, "slot_bytes": 8}
-    page = dumped(header).ljust(STATE_AT, b"\0") + WHOLE.pack(1) + TOLD.pack(5, 7) * 2
-    pointer = dumped({"path": str(path)})
-
-    @on_examples(
-        size, raw=any_file(page), pointed=st.one_of(st.just(pointer), any_file(pointer)), told=changed(header)
-    )
-    def holds(raw, pointed, told):
-        for content in (raw, dumped(told).ljust(STATE_AT, b"\0") + page[STATE_AT:]):
-            path.write_bytes(content.ljust(HEADER_BYTES, b"\0"))
-            (checkpoints / POINTER).write_bytes(pointed)
-            answer(lambda: find_snapshot(checkpoints))
-            answer(lambda: snapshots(memory))
+        answer(lambda: saved_state(folder))
 
 
 @sizes

@@ -212,7 +212,6 @@ training:
   batch_size: 8
 """,
     "experiment/typo.yaml": "# @package _global_\ntraining:\n  batchsize: 8\n",
-    "experiment/old_spelling.yaml": "# @package _global_\noptimiser: {lr: 1.0e-3}\n",
     "experiment/wrong_loss.yaml": "# @package _global_\ndefaults:\n  - override /loss: cosnet\n",
     "experiment/twice.yaml": "# @package _global_\ndefaults:\n  - override /dataset: [nli, csts, nli]\n",
     "experiment/dangling.yaml": "# @package _global_\ninit_from: ${output_dirr}/first\n",

@@ -100,7 +100,7 @@ def test_what_a_finished_stage_would_go_on_from_goes_at_the_next_start(tmp_path)
     stages = ("stages/0-a", "stages/1-b", ".")
     for place in stages:
         (tmp_path / place / "checkpoints").mkdir(parents=True)
-        for name in ("resume.ckpt", "best.ckpt", "snapshot.json"):
+        for name in ("resume.ckpt", "best.ckpt"):
             (tmp_path / place / "checkpoints" / name).write_text("{}")
     for place in ("stages/0-a", "."):
         (tmp_path / place / "result.json").write_text("{}")
@@ -108,5 +108,5 @@ def test_what_a_finished_stage_would_go_on_from_goes_at_the_next_start(tmp_path)
     with RunFolder(tmp_path, resume="auto"):
         pass
     left = {place: {one.name for one in (tmp_path / place / "checkpoints").iterdir()} for place in stages}
-    whole = {"resume.ckpt", "best.ckpt", "snapshot.json"}
+    whole = {"resume.ckpt", "best.ckpt"}
     assert left == {"stages/0-a": {"best.ckpt"}, "stages/1-b": whole, ".": {"best.ckpt"}}

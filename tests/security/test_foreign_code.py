@@ -59,7 +59,7 @@ def test_a_module_and_a_loss_of_the_project_are_found():
         "lightning_modules.biencoder.partial",
         "lightning_modules.biencoder.Batch",
         "juzhen.data.files.Path",
-        "tools.bench.child.Path",
+        "benchmarks.report.Path",
         "losses",
         "",
         None,
@@ -118,8 +118,6 @@ MAY = {
     ("conf/own_classes.py", "import_module"),
     ("juzhen/core/lazy.py", "import_module"),  # what a package names in a table of its own
     ("juzhen/cli/verbs.py", "import_module"),  # a name of the table in it
-    ("tools/bench/child.py", "import_module"),  # what bench itself has put into an order
-    ("tools/bench/__main__.py", "import_module"),  # a name of the table beside it
     ("tools/docs/api.py", "import_module"),  # a package of juzhen, from the list beside it
 }
 

@@ -12,7 +12,7 @@ import torch
 from forks import ROOT
 from test_places import a_result, tree, write
 
-from callbacks.snapshots import CHECKPOINTS, POINTER, RESUME_FILE
+from callbacks.checkpoint_names import CHECKPOINTS, RESUME_FILE
 from juzhen import SentenceEncoder
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
@@ -367,9 +367,7 @@ LINKS = {
 @pytest.mark.parametrize("fills", [False, True], ids=["continued", "evaluated"])
 @pytest.mark.parametrize("place", LINKS)
 def test_no_link_in_the_run_of_a_stranger_is_followed(tmp_path, place, fills):
-    other = write(
-        tmp_path / "other", "resume.ckpt", POINTER, "best.ckpt", "checkpoints/resume.ckpt", "health.jsonl"
-    )
+    other = write(tmp_path / "other", "resume.ckpt", "best.ckpt", "checkpoints/resume.ckpt", "health.jsonl")
     a_result(other)
     own_folder(other, earlier=".*")
     run = write(tmp_path / "run", MARKER, ".hydra/overrides.yaml", "metrics/1/metrics.csv")

@@ -85,7 +85,7 @@ def test_a_folder_that_no_run_has_made_is_refused_before_anything_changes(tmp_pa
         (MARKER, "notes.txt"),
         (".hydra/config.yaml", "train.log"),  # what Hydra makes before a run begins
         (".hydra/config.yaml", ".lock", "metrics/0/metrics.csv", "wandb/offline-run/x", "health.jsonl"),
-        (".hydra/config.yaml", "checkpoints/resume.ckpt", "checkpoints/snapshot.json", "notes.txt"),
+        (".hydra/config.yaml", "checkpoints/resume.ckpt", "notes.txt"),
         (".hydra/config.yaml", "stages/0-a/result.json", "checkpoints/best.ckpt"),
     ],
 )

@@ -143,7 +143,6 @@ def test_compare_draws_tables_in_a_terminal(committed, capsys, monkeypatch, tmp_
         (["table", "nowhere", "--picture", "matrix.pdf"], "expected a file that ends in .svg or .png"),
         (["table", __file__], "this is a file, not a folder"),
         (["archive", "RUNS", __file__], "cannot write there (Not a directory)"),
-        (["snapshots", "--memory", __file__], "no such folder; leave it out for /dev/shm"),
     ],
 )
 def test_mistakes_are_one_line_and_status_2(runs, capsys, arguments, message):

@@ -1,66 +1,36 @@
 """The pages of the library's API: names for mkdocstrings, which reads the docstrings."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 
 import juzhen.losses
 from juzhen.core.places import PACKAGE
 from tools.docs.markup import code, table
 
-PACKAGES: Mapping[str, tuple[str, Sequence[str]]] = {
+PACKAGES: Mapping[str, tuple[str, str]] = {
     "encoders": (
         "Encoders",
-        (
-            "encoders.sentence_encoder.SentenceEncoder",
-            "encoders.sentence_encoder.PromptEncoder",
-            "encoders.cross_encoder.CrossEncoder",
-            "encoders.search.Hit",
-            "encoders.bundle.load_encoder",
-            "encoders.bundle.save_encoder",
-            "encoders.backbone.load_backbone",
-            "encoders.transformer.compile_layers",
-            "encoders.embedding_cache.EmbeddingCache",
-            "encoders.pooling",
-            "encoders.spec.BackboneConfig",
-            "backends.opening.open_backend",
-        ),
+        "encoders.sentence_encoder.SentenceEncoder encoders.sentence_encoder.PromptEncoder "
+        "encoders.cross_encoder.CrossEncoder encoders.search.Hit encoders.bundle.load_encoder "
+        "encoders.bundle.save_encoder encoders.backbone.load_backbone encoders.transformer.compile_layers "
+        "encoders.embedding_cache.EmbeddingCache encoders.pooling encoders.spec.BackboneConfig "
+        "backends.opening.open_backend",
     ),
     "evaluation": (
         "Evaluation",
-        (
-            "evaluation.run.evaluate",
-            "evaluation.scoring.Evaluation",
-            "evaluation.scoring.score_set",
-            "evaluation.scoring.score_together",
-            "evaluation.scoring.score_unseen",
-            "evaluation.two_stage",
-            "evaluation.settings",
-        ),
+        "evaluation.run.evaluate evaluation.scoring.Evaluation evaluation.scoring.score_set "
+        "evaluation.scoring.score_together evaluation.scoring.score_unseen evaluation.two_stage evaluation.settings",
     ),
-    "metrics": ("Metrics", ()),
+    "metrics": ("Metrics", ""),
     "data": (
         "Data",
-        (
-            "core.examples",
-            "data.named_ranking.load_ranking",
-            "data.rankings",
-            "data.source",
-            "data.readers",
-            "data.sampler",
-            "data.views",
-            "data.spec",
-        ),
+        "core.examples data.named_ranking.load_ranking data.rankings data.source data.readers data.sampler "
+        "data.views data.spec",
     ),
-    "mining": (
-        "Mining and distillation",
-        ("mining.negatives", "mining.options", "mining.distil", "distill.student"),
-    ),
-    "results": (
-        "Results and errors",
-        ("core.result", "core.errors", "calibration.calibration", "calibration.fusion"),
-    ),
+    "mining": ("Mining and distillation", "mining.negatives mining.options mining.distil distill.student"),
+    "results": ("Results and errors", "core.result core.errors calibration.calibration calibration.fusion"),
 }
-"""Page → title, and what stands on it: classes, functions, modules below `juzhen`; (): the package of its name."""
+"""Page → title, and what stands on it: classes, functions, modules below `juzhen`; none: the package of its name."""
 
 HEAD = "---\nsearch: {{boost: 0.3}}\n---\n# {title}\n"
 
@@ -69,11 +39,15 @@ def pages() -> Iterator[tuple[str, str]]:
     """Path and text of each page."""
     yield "api/losses.md", _losses()
     for name, (title, members) in PACKAGES.items():
-        listed = members or [f"{name}.{path.stem}" for path in sorted((PACKAGE / name).glob("[a-z]*.py"))]
-        is_module = {one: PACKAGE.joinpath(*one.split(".")).with_suffix(".py").is_file() for one in listed}
-        imports = [_import(one) for one in listed if not is_module[one]]
-        shown = "\n".join(["", "```python", *imports, "```", ""]) if imports else ""
-        yield f"api/{name}.md", HEAD.format(title=title) + shown + "".join(map(_entry, listed))
+        listed = members.split() or [
+            f"{name}.{path.stem}" for path in sorted((PACKAGE / name).glob("[a-z]*.py"))
+        ]
+        is_module = {
+            member: PACKAGE.joinpath(*member.split(".")).with_suffix(".py").is_file() for member in listed
+        }
+        imports = [_import(member) for member in listed if not is_module[member]]
+        imported = "\n".join(["", "```python", *imports, "```", ""]) if imports else ""
+        yield f"api/{name}.md", HEAD.format(title=title) + imported + "".join(map(_entry, listed))
 
 
 def _import(name: str) -> str:
@@ -81,7 +55,8 @@ def _import(name: str) -> str:
     *module, last = f"juzhen.{name}".split(".")
     homes = (".".join(module[:depth]) for depth in range(1, len(module)))
     home = next(
-        (one for one in homes if last in getattr(import_module(one), "__all__", ())), ".".join(module)
+        (package for package in homes if last in getattr(import_module(package), "__all__", ())),
+        ".".join(module),
     )
     return f"from {home} import {last}"
 

@@ -33,8 +33,8 @@ def _columns(block: str) -> list[tuple[str, str]]:
     """The names of a block and their meanings; [] where it is no such block."""
     pairs: list[tuple[str, str]] = []
     for line in dedent(block).splitlines():
-        if found := COLUMNS.fullmatch(line):
-            pairs.append((found[1], found[2]))
+        if match := COLUMNS.fullmatch(line):
+            pairs.append((match[1], match[2]))
         elif pairs and line.startswith(" "):
             pairs[-1] = (pairs[-1][0], f"{pairs[-1][1]} {line.strip()}")
         else:

@@ -34,8 +34,8 @@ def on_page_content(content: str, **_: Any) -> str:
 
 
 def on_post_page(output: str, page: Page, **_: Any) -> str:
-    for found in ELSEWHERE.findall(output):
-        log.warning("%s asks another host for a part of the page: %s", page.file.src_uri, found)
+    for element in ELSEWHERE.findall(output):
+        log.warning("%s asks another host for a part of the page: %s", page.file.src_uri, element)
     return output
 
 
@@ -44,7 +44,7 @@ def on_post_template(output_content: str, template_name: str, config: MkDocsConf
     return "" if template_name.startswith("sitemap") and not config.site_url else output_content
 
 
-def _as_mathml(found: re.Match[str]) -> str:
-    tag, bracket, latex = found.groups()
+def _as_mathml(match: re.Match[str]) -> str:
+    tag, bracket, latex = match.groups()
     display = "inline" if bracket == "(" else "block"
     return f'<{tag} class="equation">{convert(html.unescape(latex), display=display)}</{tag}>'

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 from torch import Tensor
 
+from benchmarks.report import COLOURS, MARKERS, STYLE
 from juzhen.cli.arguments import Parser
 from juzhen.cli.program import run_program
 from juzhen.core.examples import Kind
@@ -24,7 +25,6 @@ from juzhen.report.picture import save_picture
 from lightning_modules.base import asked_for
 from lightning_modules.loss_numbers import losses_for, options
 from lightning_modules.matching import build_loss
-from tools.bench.plots import COLOURS, MARKERS, STYLE
 from tools.docs.loss_examples import FAMILIES, Example
 
 COLUMNS = 2

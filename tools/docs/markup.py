@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of Markdown; a bar in a cell does not end it."""
-    lines = [headings, ["---"] * len(headings), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+    parts = [headings, ["---"] * len(headings), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in parts) + "\n"
 
 
 def code(text: object) -> str:
@@ -28,7 +28,7 @@ def as_yaml(value: object) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {as_yaml(one)}" for key, one in value.items()) + "}"
+        return "{" + ", ".join(f"{key}: {as_yaml(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(as_yaml, value)) + "]"
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -4,10 +4,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks import report
 from juzhen.core.places import BUILTIN, ROOT
-from tools.bench.page import LINES
-from tools.bench.page import table as bench_table
-from tools.bench.report import Report
 
 RESULTS = ROOT / "results"
 RENAMED = {"README.md": "index.md", "index.html": "page.html"}
@@ -43,19 +41,19 @@ def pages() -> Iterator[tuple[str, str | Path]]:
     for folder in folders():
         files = [path for path in sorted((RESULTS / folder).rglob("*")) if "runs" not in path.parts[:-1]]
         for path in files:
-            place = path.parent.relative_to(RESULTS) / RENAMED.get(path.name, path.name)
+            target = path.parent.relative_to(RESULTS) / RENAMED.get(path.name, path.name)
             if path.suffix == ".md":
-                yield place.as_posix(), HEAD + relinked(path)
+                yield target.as_posix(), HEAD + relinked(path)
             elif path.suffix in COPIED:
-                yield place.as_posix(), path
+                yield target.as_posix(), path
         if not (RESULTS / folder / "README.md").is_file():
-            made = MADE[folder](files) if folder in MADE else f"# {title(folder)}\n\n{_listing(files)}"
-            yield f"{folder}/index.md", HEAD + made
+            text = MADE[folder](files) if folder in MADE else f"# {title(folder)}\n\n{_listing(files)}"
+            yield f"{folder}/index.md", HEAD + text
 
 
 def folders() -> list[str]:
-    found = [path.name for path in sorted(RESULTS.iterdir()) if path.is_dir()]
-    return [name for name in ABOUT if name in found] + [name for name in found if name not in ABOUT]
+    names = [path.name for path in sorted(RESULTS.iterdir()) if path.is_dir()]
+    return [name for name in ABOUT if name in names] + [name for name in names if name not in ABOUT]
 
 
 def title(folder: str) -> str:
@@ -65,34 +63,34 @@ def title(folder: str) -> str:
 def relinked(path: Path) -> str:
     """A page's text; a link to what is not part of the site becomes its words."""
 
-    def link(found: re.Match[str]) -> str:
-        picture, words, target = found.groups()
+    def link(match: re.Match[str]) -> str:
+        picture, label, target = match.groups()
         if re.match(r"\w+:", target):
-            return found[0]
+            return match[0]
         beside = path.parent / target
         is_shown = beside.suffix in (*COPIED, ".md") and RESULTS in beside.resolve().parents
         if not beside.is_file() or not is_shown:
-            return f"`{words.strip('`')}`"
-        return f"{picture}[{words}]({target.replace(beside.name, RENAMED.get(beside.name, beside.name))})"
+            return f"`{label.strip('`')}`"
+        return f"{picture}[{label}]({target.replace(beside.name, RENAMED.get(beside.name, beside.name))})"
 
     text = re.sub(r"\A---\n.*?\n---\n", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
     return LINK.sub(link, text)
 
 
 def _index() -> str:
-    lines = [
-        f"- [{title(one)}]({one}/index.md): {ABOUT.get(one, ('', 'measured here'))[1]}" for one in folders()
+    entries = [
+        f"- [{title(folder)}]({folder}/index.md): {ABOUT.get(folder, ('', 'measured here'))[1]}"
+        for folder in folders()
     ]
-    told = "Every number of these pages was measured; the results behind them lie in the folder `results/`."
-    return f"{HEAD}# Results\n\n{told}\n\n" + "\n".join(lines) + "\n"
+    about = "Every number of these pages was measured; the results behind them lie in the folder `results/`."
+    return f"{HEAD}# Results\n\n{about}\n\n" + "\n".join(entries) + "\n"
 
 
 def _bench(files: list[Path]) -> str:
-    reports = [Report.read(path) for path in files if path.suffix == ".json"]
-    drawn = [path for path in files if path.suffix == ".svg"]
-    pictures = [f"![{path.stem}: ours beside sentence-transformers]({path.name})" for path in drawn]
-    table = bench_table([one for one in reports if one.benchmark in LINES], "en")
-    return "\n\n".join([BENCH, table, *pictures]) + "\n"
+    results = [report.read(path) for path in files if path.suffix == ".json"]
+    svgs = [path for path in files if path.suffix == ".svg"]
+    pictures = [f"![{path.stem}: ours beside sentence-transformers]({path.name})" for path in svgs]
+    return "\n\n".join([BENCH, report.table(results, "en"), *pictures]) + "\n"
 
 
 def _listing(files: list[Path]) -> str:
@@ -100,10 +98,10 @@ def _listing(files: list[Path]) -> str:
 
 
 def _distill(files: list[Path]) -> str:
-    places = {one: f"({one.parent.name}/{one.name})" for one in files}
-    drawn = [one for one in files if one.suffix == ".svg"]
-    pictures = [f"![Curves of the run that distilled {one.parent.name}]{places[one]}" for one in drawn]
-    audits = [f"- [{_heading(one)}]{places[one]}" for one in files if one.suffix == ".md"]
+    targets = {file: f"({file.parent.name}/{file.name})" for file in files}
+    svgs = [file for file in files if file.suffix == ".svg"]
+    pictures = [f"![Curves of the run that distilled {file.parent.name}]{targets[file]}" for file in svgs]
+    audits = [f"- [{_heading(file)}]{targets[file]}" for file in files if file.suffix == ".md"]
     return "\n\n".join([relinked(BUILTIN / "mini_zh" / "README.md"), *pictures, "\n".join(audits)]) + "\n"
 
 

@@ -4,10 +4,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from juzhen.core.result import Result, Score
+from juzhen.core.result import FORMAT_VERSION, Result, Score
 from juzhen.core.result_shape import RESULT
 from juzhen.core.shape import Object, Table
-from juzhen.core.upgrade import FORMAT_VERSION
 from tools.docs.columns import named_lines
 from tools.docs.markup import code, plain, table
 

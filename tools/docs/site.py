@@ -40,7 +40,7 @@ def pages() -> dict[str, str | Path]:
 
 
 def navigation(written: dict[str, str | Path]) -> dict[str, list[Any]]:
-    """Section → its entries, as mkdocs.yml writes them."""
+    """Section → its links, as mkdocs.yml writes them."""
     library = [path for path in written if path.startswith("reference/api/")]
     results = [path for path in written if path.startswith("results/") and path.endswith(".md")]
     sections: list[Any] = ["results/index.md"]
@@ -74,10 +74,12 @@ def write(written: dict[str, str | Path]) -> None:
 
 
 def _overview() -> str:
-    told = (
+    about = (
         "Written from the code when the site is built: keys, defaults, options, docstrings of this version."
     )
-    places = {name: path if "/" not in path else path.partition("/")[2] for name, path in REFERENCE.items()}
-    lines = [f"- [{name}]({'../' if path == REFERENCE[name] else ''}{path})" for name, path in places.items()]
-    lines += [f"- [{API}: {title.lower()}](api/{name}.md)" for name, (title, _) in api.PACKAGES.items()]
-    return "# Reference\n\n" + told + "\n\n" + "\n".join([*lines, f"- [{API}: losses](api/losses.md)"]) + "\n"
+    paths = {name: path if "/" not in path else path.partition("/")[2] for name, path in REFERENCE.items()}
+    links = [f"- [{name}]({'../' if path == REFERENCE[name] else ''}{path})" for name, path in paths.items()]
+    links += [f"- [{API}: {title.lower()}](api/{name}.md)" for name, (title, _) in api.PACKAGES.items()]
+    return (
+        "# Reference\n\n" + about + "\n\n" + "\n".join([*links, f"- [{API}: losses](api/losses.md)"]) + "\n"
+    )

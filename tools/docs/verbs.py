@@ -28,8 +28,8 @@ def page() -> str:
         for name, about in verbs.items():
             parts += [f"### juzhen {name}\n", f"**{about[0].upper()}{about[1:]}.**\n", *verb(parser_of(name))]
     command, narrow = [sys.executable, "train.py", "--help"], os.environ | {"COLUMNS": "100"}
-    told = subprocess.check_output(command, cwd=ROOT, env=narrow, stderr=subprocess.PIPE, text=True)
-    parts += ["## python train.py\n", "```text", told.rstrip(), "```"]
+    help_text = subprocess.check_output(command, cwd=ROOT, env=narrow, stderr=subprocess.PIPE, text=True)
+    parts += ["## python train.py\n", "```text", help_text.rstrip(), "```"]
     return "\n".join(parts) + "\n"
 
 
@@ -37,20 +37,20 @@ def verb(parser: argparse.ArgumentParser) -> Iterator[str]:
     """Usage, description, arguments and options."""
     usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
     yield f"```text\n{fill(usage, 76, subsequent_indent='    ', break_on_hyphens=False)}\n```\n"
-    yield from (f"{plain(told)}\n" for told in (parser.description, parser.epilog) if told)
-    rows = [_row(parser, one) for one in parser._actions if one.dest != "help"]
+    yield from (f"{plain(text)}\n" for text in (parser.description, parser.epilog) if text)
+    rows = [_row(parser, action) for action in parser._actions if action.dest != "help"]
     if rows:
         yield table(("argument", "values", "meaning"), rows)
 
 
-def _row(parser: argparse.ArgumentParser, one: argparse.Action) -> tuple[str, str, str]:
+def _row(parser: argparse.ArgumentParser, action: argparse.Action) -> tuple[str, str, str]:
     formatter = parser._get_formatter()
     values = (
         ""
-        if one.nargs == 0
-        else formatter._format_args(one, formatter._get_default_metavar_for_optional(one))
+        if action.nargs == 0
+        else formatter._format_args(action, formatter._get_default_metavar_for_optional(action))
     )
-    name = ", ".join(map(code, one.option_strings)) or code(one.dest)
-    meaning = formatter._expand_help(one) if one.help else ""
-    required = "required; " if one.option_strings and one.required else ""
-    return name, code(values) if one.option_strings or one.choices else "", required + plain(meaning)
+    name = ", ".join(map(code, action.option_strings)) or code(action.dest)
+    meaning = formatter._expand_help(action) if action.help else ""
+    required = "required; " if action.option_strings and action.required else ""
+    return name, code(values) if action.option_strings or action.choices else "", required + plain(meaning)

@@ -33,7 +33,7 @@ class Facts:
         premises = [f"{subject}{draw.pick(value['said'])}。" for value in values]
         hypotheses = [f"{subject}{draw.pick(value['heard'])}。" for value in values]
         return [
-            (premise, hypotheses[place ^ partner], label)
-            for place, premise in enumerate(premises)
+            (premise, hypotheses[number ^ partner], label)
+            for number, premise in enumerate(premises)
             for label, partner in PARTNERS.items()
         ]

@@ -22,8 +22,8 @@ class Questions:
         self._domains = sorted(self._words["domains"])
         self._meanings: dict[str, list[Meaning]] = {split: [] for split in SPLITS}
         for domain in self._domains:
-            words = self._words["domains"][domain]
-            for meaning in product([domain], range(len(words["asks"])), range(len(words["things"]))):
+            terms = self._words["domains"][domain]
+            for meaning in product([domain], range(len(terms["asks"])), range(len(terms["things"]))):
                 self._meanings[self._split(*meaning)].append(meaning)
 
     def propose(self, wish: str, split: str, draw: Draw) -> list[Row] | None:
@@ -48,8 +48,8 @@ class Questions:
 
     def _asked(self, meaning: Meaning, form: int, draw: Draw) -> str:
         domain, intent, thing = meaning
-        words = self._words["domains"][domain]
-        question = spell(words["asks"][intent][form], {"e": words["things"][thing]}, draw)
+        terms = self._words["domains"][domain]
+        question = spell(terms["asks"][intent][form], {"e": terms["things"][thing]}, draw)
         if not question.endswith(FINAL_PARTICLES) and draw.chance(0.12):
             question += draw.pick(self._words["particles"])
         return draw.pick(self._words["greetings"]) + question + draw.pick(self._words["endings"])
@@ -57,7 +57,7 @@ class Questions:
 
 def _relation(first: Meaning, second: Meaning) -> str:
     """The wish that two meanings fulfil."""
-    domain, intent, thing = (one == other for one, other in zip(first, second, strict=True))
+    domain, intent, thing = (mine == other for mine, other in zip(first, second, strict=True))
     if not domain:
         return "other domain"
     return {(True, True): "same", (False, True): "other intent", (True, False): "other thing"}.get(

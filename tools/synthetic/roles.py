@@ -42,17 +42,17 @@ class Roles:
             return None
         if split_of(name, *sorted(relation.roles), relation.slots.get(family.get("split_with"), "")) != split:
             return None
-        form, *others = draw.order(family["forms"])
-        place, elsewhere = draw.order([FRONT, MIDDLE])
-        other = min(others, key=lambda other: _telling(form, other))
+        form, *partners = draw.order(family["forms"])
+        spot, elsewhere = draw.order([FRONT, MIDDLE])
+        other = min(partners, key=lambda other: _telling(form, other))
         if "converse" in family and draw.chance(CONVERSE_SHARE):
             other = draw.pick(family["converse"])
-        told = _told(form, relation.roles, place, relation, draw)
+        sentence = _told(form, relation.roles, spot, relation, draw)
         rows = []
         for label, roles in (("1", relation.roles), ("0", relation.roles[::-1])):
             moves = label == "0" or (relation.when and FRONT in form and MIDDLE in form)
             partner = form if moves and draw.chance(SAME_FORM_SHARE[label]) else other
-            rows.append((told, _told(partner, roles, elsewhere, relation, draw), label))
+            rows.append((sentence, _told(partner, roles, elsewhere, relation, draw), label))
         return rows
 
     def _relation(self, family: dict, draw: Draw) -> Relation | None:
@@ -79,9 +79,9 @@ def _telling(form: str, other: str) -> int:
     return len(bigrams(plain) & bigrams(same)) - len(bigrams(plain) & bigrams(exchanged))
 
 
-def _told(form: str, roles: tuple[str, str], place: str, relation: Relation, draw: Draw) -> str:
+def _told(form: str, roles: tuple[str, str], spot: str, relation: Relation, draw: Draw) -> str:
     """The form with its roles in this order and the adverbial at its place, or at the only one it has."""
-    place = place if place in form else FRONT if FRONT in form else MIDDLE
-    comma = "，" if relation.when and place == FRONT and form.startswith(FRONT) and draw.chance(0.5) else ""
-    form = form.replace(place, relation.when + comma).replace(FRONT, "").replace(MIDDLE, "")
+    spot = spot if spot in form else FRONT if FRONT in form else MIDDLE
+    comma = "，" if relation.when and spot == FRONT and form.startswith(FRONT) and draw.chance(0.5) else ""
+    form = form.replace(spot, relation.when + comma).replace(FRONT, "").replace(MIDDLE, "")
     return spell(f"{form}。", {"x": roles[0], "y": roles[1], **relation.slots}, draw)

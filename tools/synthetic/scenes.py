@@ -67,10 +67,10 @@ class Scenes:
 
         Close scenes in other words and distant ones in the same words: characters alone should not tell.
         """
-        told = self._told(first, draw)
-        others = [self._told(second, draw) for _ in range(6)]
-        overlaps = [len(bigrams(told) & bigrams(other)) for other in others]
-        return [told, others[overlaps.index(max(overlaps) if alike else min(overlaps))]]
+        sentence = self._told(first, draw)
+        candidates = [self._told(second, draw) for _ in range(6)]
+        overlaps = [len(bigrams(sentence) & bigrams(other)) for other in candidates]
+        return [sentence, candidates[overlaps.index(max(overlaps) if alike else min(overlaps))]]
 
     def closeness(self, first: Scene, second: Scene) -> float:
         """Similarity from 0 to 5 in steps of a half.
@@ -92,23 +92,23 @@ class Scenes:
         if first.count != second.count:
             differences.append(1.5)
         for detail in DETAILS:
-            one, other = getattr(first, detail), getattr(second, detail)
-            if one != other:
-                differences.append(1.5 if detail == "place" and one and other else 1.0)
+            first_detail, second_detail = getattr(first, detail), getattr(second, detail)
+            if first_detail != second_detail:
+                differences.append(1.5 if detail == "place" and first_detail and second_detail else 1.0)
         heaviest = max(differences)
         score = 5 - heaviest - (sum(differences) - heaviest) / 2
         return max(int(score * 2) / 2, 1.0)
 
     def _all_cores(self) -> Iterator[Scene]:
-        for topic, words in sorted(self._words["topics"].items()):
-            for deed, person in product(words["what"], self._people(topic)):
-                yield from (Scene(topic, deed["verb"], what, person) for what in deed["objects"])
+        for topic, terms in sorted(self._words["topics"].items()):
+            for deed, person in product(terms["what"], self._people(topic)):
+                yield from (Scene(topic, deed["verb"], thing, person) for thing in deed["objects"])
 
     def _detailed(self, core: Scene, draw: Draw) -> Scene:
         """The scene with a number of persons, mostly a place, and up to two other details."""
-        others = draw.distinct(["look", "manner", "time"], draw.pick([0, 1, 1, 2]))
-        places = ["place"] if draw.chance(0.8) else []
-        details = {field: draw.pick(self._choices(core, field)) for field in ["count", *places, *others]}
+        extra = draw.distinct(["look", "manner", "time"], draw.pick([0, 1, 1, 2]))
+        located = ["place"] if draw.chance(0.8) else []
+        details = {field: draw.pick(self._choices(core, field)) for field in ["count", *located, *extra]}
         return replace(core, **details)
 
     def _changed(self, scene: Scene, change: str, split: str, draw: Draw) -> Scene | None:
@@ -116,15 +116,15 @@ class Scenes:
         if change == "paraphrase":
             return scene
         if change in ("topic", "unrelated"):
-            others = [core for core in self._cores[split] if core.topic != scene.topic]
-            others = [core for core in others if (core.person == scene.person) == (change == "topic")]
-            return self._detailed(draw.pick(others), draw) if others else None
+            cores = [core for core in self._cores[split] if core.topic != scene.topic]
+            cores = [core for core in cores if (core.person == scene.person) == (change == "topic")]
+            return self._detailed(draw.pick(cores), draw) if cores else None
         if change == "activity":
             deed = draw.pick(self._words["topics"][scene.topic]["what"])
             return replace(scene, verb=deed["verb"], object=draw.pick(deed["objects"]))
         if change == "dropped":
-            told = [detail for detail in DETAILS if getattr(scene, detail)]
-            return replace(scene, **{draw.pick(told): ""}) if told else None
+            filled = [detail for detail in DETAILS if getattr(scene, detail)]
+            return replace(scene, **{draw.pick(filled): ""}) if filled else None
         if change in DETAILS and not getattr(scene, change):
             return None
         if change == "person":
@@ -132,8 +132,8 @@ class Scenes:
         return replace(scene, **{change: draw.pick(self._choices(scene, change))})
 
     def _people(self, topic: str) -> list[str]:
-        wanted = set(self._words["topics"][topic]["who"])
-        return sorted(name for name, who in self._words["people"].items() if wanted & set(who["groups"]))
+        groups = set(self._words["topics"][topic]["who"])
+        return sorted(name for name, who in self._words["people"].items() if groups & set(who["groups"]))
 
     def _choices(self, scene: Scene, field: str) -> list[str]:
         """What may stand in a field of this scene."""
@@ -145,8 +145,8 @@ class Scenes:
         if field == "look":
             group = self._words["people"][scene.person]["groups"][0]
             return self._words["looks"].get(group, self._words["looks"]["human"])
-        words = {"count": self._words["counts"], "time": self._words["times"]}
-        return (words | {"place": topic["where"], "manner": topic["how"]})[field]
+        choices = {"count": self._words["counts"], "time": self._words["times"]}
+        return (choices | {"place": topic["where"], "manner": topic["how"]})[field]
 
     def _told(self, scene: Scene, draw: Draw) -> str:
         """One of the many sentences that describe the scene."""

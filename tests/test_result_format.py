@@ -1,0 +1,86 @@
+"""The file of a result: its format, and that where a class lies decides neither a key nor a row."""
+
+import json
+
+import pytest
+
+from conf.own_classes import is_own
+from juzhen.core.errors import UserError
+from juzhen.core.result import FORMAT_VERSION, RESULT_FILE, Result
+from juzhen.evaluation.late import LateColumns
+from juzhen.report.identity import identify
+from launch.naming import run_key
+
+COSENT = {"_target_": "juzhen.losses.cosent.CoSENT", "name": "cosent"}
+CONFIG = {
+    "model": {"_target_": "lightning_modules.biencoder.BiEncoder", "name": "biencoder", "score": None},
+    "backbone": {"name": "embedded", "path": "builtin/encoder", "initialize": "random", "normalize": False},
+    "loss": COSENT | {"temperature": 0.05},
+    "optimizer": {"lr": 0.1},
+    "dataset": {"a": {"name": "a", "kind": "scored_pair", "license": "MIT"}},
+    "evaluate": {"b": {"name": "b", "license": "MIT"}},
+    "schedule": {
+        "name": "mix",
+        "order": None,
+        "stages": {"a": {"optimizer": {"lr": 1}, "loss": None}, "b": None},
+        "sets": {"a": {"loss": COSENT | {"temperature": 1}}},
+        "sample_by": "size",
+        "temperature": 1.0,
+    },
+}
+FIELDS = {
+    "name": "a", "key": "k", "trained_on": ["a"], "scores": {}, "config": CONFIG, "data": {}, "training": {},
+    "environment": {}, "seed": 1, "format_version": FORMAT_VERSION,
+}  # fmt: skip
+
+
+def read(folder, **changes) -> Result:
+    (folder / RESULT_FILE).write_text(json.dumps(FIELDS | changes), encoding="utf-8")
+    return Result.read(folder)
+
+
+def targets(node):
+    """Every `_target_` of a configuration."""
+    if isinstance(node, dict):
+        yield from [node["_target_"]] if "_target_" in node else []
+        for inner in node.values():
+            yield from targets(inner)
+
+
+def test_committed_results_are_of_the_format_of_today(project_root):
+    paths = sorted((project_root / "results").rglob(RESULT_FILE))
+    assert len(paths) > 100
+    found = {target for path in paths for target in targets(Result.read(path).config)}
+    assert [target for target in found if not is_own(target)] == []
+
+
+@pytest.mark.parametrize("version", [1, 3])
+def test_a_result_of_another_format_is_refused(tmp_path, version):
+    with pytest.raises(UserError, match=f"of format {version}, and this version reads format 2"):
+        read(tmp_path, format_version=version)
+
+
+def test_moving_a_class_changes_no_key_and_no_row(tmp_path):
+    result = read(tmp_path)
+    config = result.config
+    key, row = run_key(config), identify(result, before_training=False)
+    for node in (config["model"], config["loss"], config["schedule"]["sets"]["a"]["loss"]):
+        node["_target_"] = "somewhere.else.Renamed"
+    config["backbone"]["name"] = "by another name"
+    assert (run_key(config), identify(result, before_training=False)) == (key, row)
+    config["loss"]["name"] = "mse"  # which its only set does not read
+    assert run_key(config) == key
+    config["schedule"]["sets"]["a"]["loss"]["name"] = "mse"
+    assert run_key(config) != key
+    assert identify(result, before_training=False) != row
+
+
+@pytest.mark.parametrize("key", ["model", "dataset", "evaluate", "source", "data_dir"])
+def test_what_a_strangers_configuration_lacks_is_named(tmp_path, key):
+    result = read(tmp_path, config={name: value for name, value in CONFIG.items() if name != key})
+    with pytest.raises(UserError, match=rf"result\.json: the configuration of the run has no {key}"):
+        result.config[key]
+    assert result.config.get(key) is None
+    if key in ("dataset", "evaluate"):
+        with pytest.raises(UserError, match=f"has no {key}"):
+            LateColumns()._settings(result, {})

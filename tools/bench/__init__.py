@@ -1,1 +1,0 @@
-"""Measurements against sentence-transformers on the same work, interleaved; run with `make bench`."""
