@@ -41,8 +41,9 @@ def check_target(node: Mapping[str, Any], key: str) -> None:
             raise UserError(refusal(target))
         taken = declared(target)
     except UserError as error:
-        known = [one for one in table() if one.startswith(f"{package}.")]
-        raise ConfigError(f"{key}._target_={error}; {nearest(str(target), known)}") from error
+        classes = [path for path in table() if path.startswith(f"{package}.")]
+        namesakes = [path for path in classes if path.rpartition(".")[2] == str(target).rpartition(".")[2]]
+        raise ConfigError(f"{key}._target_={error}; {nearest(str(target), namesakes or classes)}") from error
     try:
         _check(node, key, taken)
     except ConfigError:

@@ -195,9 +195,10 @@ def test_the_file_structure_names_what_is_there_and_all_of_it():
 
 
 def test_contributing_shows_whole_files_of_a_readable_length():
-    shown = examples()
-    assert [Path(path).suffix for path in shown] == [".tsv", ".yaml", *2 * (".py", ".yaml")]
-    assert all(text.count("\n") <= 40 for text in shown.values())
+    shown, ends = examples(), appended("CONTRIBUTING.md")
+    assert [Path(path).suffix for path in shown] == [".tsv", ".yaml", ".yaml", ".py", ".yaml"]
+    assert [(ROOT / path).is_file() for path in ends] == [True]
+    assert all(text.count("\n") <= 40 for text in (shown | ends).values())
 
 
 def test_the_data_set_of_contributing_is_read(extended_root):
@@ -280,8 +281,8 @@ def test_the_callback_of_contributing_watches_a_run(extended_root, tiny_backbone
 def test_the_loss_of_contributing_needs_one_line_of_test_data(extended_root):
     (line,) = [body for _, body in FENCE.findall(page("CONTRIBUTING.md")) if body.startswith("        ")]
     shutil.copytree(ROOT / "tests" / "losses", extended_root / "tests" / "losses", dirs_exist_ok=True)
-    for name in ("tests/conftest.py", "pyproject.toml"):
-        shutil.copy(ROOT / name, extended_root / name)
+    for path in (*ROOT.glob("tests/*.py"), ROOT / "pyproject.toml"):
+        shutil.copy(path, extended_root / path.relative_to(ROOT))
     table = (ROOT / "tests" / "expected_losses.py").read_text(encoding="utf-8")
     table = table.replace("    }.items()", f"{line}    }}.items()")
     (extended_root / "tests" / "expected_losses.py").write_text(table, encoding="utf-8")

@@ -36,8 +36,8 @@ def class_cross_entropy(
     log_probability = F.log_softmax(logits, dim=-1)
     if focal_gamma:
         # 1 − p is the sum of the other probabilities; a power below 1 has no derivative at 0.
-        others = (1 - log_probability.exp()).clamp(min=torch.finfo(logits.dtype).eps)
-        log_probability = others**focal_gamma * log_probability
+        remainders = (1 - log_probability.exp()).clamp(min=torch.finfo(logits.dtype).eps)
+        log_probability = remainders**focal_gamma * log_probability
     return -(soft * log_probability).sum(dim=-1).mean()
 
 

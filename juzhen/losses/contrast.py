@@ -83,9 +83,9 @@ def info_nce(
     if false_negative_margin is not None:
         logits = logits.masked_fill(likely_positives(scores, false_negative_margin), -torch.inf)
         back = back.masked_fill(likely_positives(scores[:, :count].T, false_negative_margin), -torch.inf)
-    places = torch.arange(len(logits), device=logits.device)
-    forth = F.cross_entropy(logits, places)
-    return (forth + F.cross_entropy(back, places)) / 2 if symmetric else forth
+    indices = torch.arange(len(logits), device=logits.device)
+    forth = F.cross_entropy(logits, indices)
+    return (forth + F.cross_entropy(back, indices)) / 2 if symmetric else forth
 
 
 class InfoNCE(Loss):

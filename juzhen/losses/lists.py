@@ -143,10 +143,10 @@ def lambda_loss(
     grades  from 0, higher = more relevant. A row whose grades are all 0 costs nothing
     """
     scores = full_precision(document_scores)
-    places = torch.arange(1, 1 + scores.shape[1], device=scores.device, dtype=scores.dtype)
-    ranks = places[scores.detach().argsort(dim=1, descending=True, stable=True).argsort(dim=1)]
+    positions = torch.arange(1, 1 + scores.shape[1], device=scores.device, dtype=scores.dtype)
+    ranks = positions[scores.detach().argsort(dim=1, descending=True, stable=True).argsort(dim=1)]
     gains = 2.0 ** grades.to(scores.dtype) - 1
-    best = (gains.sort(dim=1, descending=True).values / torch.log2(1 + places)).sum(dim=1, keepdim=True)
+    best = (gains.sort(dim=1, descending=True).values / torch.log2(1 + positions)).sum(dim=1, keepdim=True)
     gains = gains / best.clamp(min=torch.finfo(scores.dtype).tiny)
     discounts = 1 / torch.log2(1 + ranks)
     apart = (ranks[:, :, None] - ranks[:, None, :]).abs().clamp(min=1)

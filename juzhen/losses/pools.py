@@ -75,10 +75,10 @@ class CandidatePool(Loss):
         excluded, logs = self.same_texts(ids.unbind(dim=1)), {}
         if likely is not None:
             logs, excluded = left_out(likely, excluded), excluded | likely
-        places = torch.arange(len(scores), device=scores.device)
-        loss = F.cross_entropy(scores.masked_fill(excluded, -torch.inf) / self.temperature, places)
+        indices = torch.arange(len(scores), device=scores.device)
+        loss = F.cross_entropy(scores.masked_fill(excluded, -torch.inf) / self.temperature, indices)
         of_anchors = len(scores) * (len(texts) - 1 + self.other_anchors)
-        return loss, logs | ranking_summary(scores[:, :of_anchors], excluded[:, :of_anchors], places)
+        return loss, logs | ranking_summary(scores[:, :of_anchors], excluded[:, :of_anchors], indices)
 
 
 class InfoNCEPool(CandidatePool):

@@ -60,6 +60,8 @@ def test_what_lies_outside_the_project_is_refused() -> None:
         check_target({"_target_": "fractions.Fraction", "numerator": 1}, "loss")
     with pytest.raises(ConfigError, match="known: lightning_modules"):
         check_target({"_target_": "juzhen.losses.order.CoSENT", "temperature": 1}, "model")
+    with pytest.raises(ConfigError, match=r"juzhen\.losses\.contrast\.InfoNCE\b"):
+        check_target({"_target_": "juzhen.losses.info_nce.InfoNCE", "temperature": 1}, "loss")
 
 
 def test_the_class_has_the_last_word_where_the_table_is_of_another_source(

@@ -54,7 +54,7 @@ def test_a_set_has_its_own_loss_for_a_model_of_text_too():
         "loss=info_nce_pool",
         "+loss@schedule.sets.demo_qmc.loss=info_nce_extended",
     )
-    assert [match.loss["_target_"].split(".")[-2] for match in match_losses(job).values()] == [
+    assert [match.loss["name"] for match in match_losses(job).values()] == [
         "info_nce_pool",
         "info_nce_extended",
     ]
