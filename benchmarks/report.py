@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.table import BENCHMARKS, WORDS
+from juzhen.core.whole import whole_file, write_json, write_text
 
 Result = dict[str, Any]
 Row = dict[str, Any]
@@ -32,9 +33,7 @@ def write(result: Result, folder: Path) -> Path:
     """Writes `<folder>/<benchmark>.json`, and its picture beside it."""
     path = folder / f"{result['benchmark']}.json"
     folder.mkdir(parents=True, exist_ok=True)
-    path.write_text(
-        json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
-    )
+    write_json(path, result)
     draw(result, path.with_suffix(".svg"))
     return path
 
@@ -124,7 +123,8 @@ def draw(result: Result, path: Path) -> None:
                 )
             axes.set(title=title, xlabel="step")
             axes.legend(fontsize=7)
-        figure.savefig(path, metadata={"Date": None})
+        with whole_file(path, "wb") as file:
+            figure.savefig(file, format=path.suffix[1:], metadata={"Date": None})
 
 
 def draw_bars(axes: Any, rows: list[Row]) -> None:
@@ -158,7 +158,7 @@ def write_into(page: Path, text: str) -> None:
     _, end, after = remainder.partition(END)
     if not start or not end:
         raise ValueError(f"{page}: expected a line {START} and, further down, a line {END}")
-    page.write_text(f"{before}{START}\n{text}\n{END}{after}", encoding="utf-8")
+    write_text(page, f"{before}{START}\n{text}\n{END}{after}", in_own_folder=True)
 
 
 def main(folder: str, *pages: str) -> None:

@@ -33,8 +33,7 @@ computed.
 def name_of(node: Mapping[str, Any]) -> str:
     """The name of a model or a loss, `by_kind` of a table example kind → loss.
 
-    Settings without a name, as results once had them, are called by the module of their class:
-    juzhen.losses.order.CoSENT → cosent.
+    Settings without a name are called by the module of their class: lightning_modules.cot.CotEncoder → cot.
     """
     target = node.get("_target_")
     if not target:

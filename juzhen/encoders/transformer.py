@@ -152,11 +152,13 @@ def _require_all_layers(source: str, backbone: nn.Module, unexpected: Iterable[s
 
     What else is left over (heads, poolers) is of no use here.
     """
-    if (layers := getattr(backbone.config, "num_hidden_layers", 1)) < 1:
-        raise UserError(f"{source}: num_hidden_layers is {layers} in config.json, expected 1 or more")
+    has_layers = getattr(backbone.config, "num_hidden_layers", 1) >= 1
     known = {re.sub(r"\d+", "#", name) for name in backbone.state_dict()}
     prefix = f"{backbone.base_model_prefix}."
-    lost = sorted(name for name in unexpected if re.sub(r"\d+", "#", name.removeprefix(prefix)) in known)
+    shapes = {name: re.sub(r"\d+", "#", name.removeprefix(prefix)) for name in unexpected}
+    lost = sorted(
+        name for name, shape in shapes.items() if shape in known or (not has_layers and ".#." in shape)
+    )
     if lost:
         raise UserError(
             f"{source}: the weights have {lost[0]}, which config.json does not have ({len(lost)} such tensors): is "

@@ -60,12 +60,15 @@ def label_rows(identities: Sequence[Identity], given: Sequence[str] = ()) -> lis
 
 
 UNTRAINED = "untrained"
+DEFAULT_METHOD = "tf_idf"
+"""Of a lexical baseline, which then goes by its name alone."""
 
 
 def _name(identity: Identity) -> str:
     if identity.trained_on == "lexical":
         settings = dict(identity.settings)
-        return settings.get("model.method", settings["model.name"])
+        method = settings.get("model.method", DEFAULT_METHOD)
+        return settings["model.name"] if method == DEFAULT_METHOD else method
     start = dict(identity.settings).get("init_from", ABSENT)
     steps = identity.trained_on.replace("+", " + ").split(">") if identity.trained_on else []
     if start != ABSENT:

@@ -154,7 +154,10 @@ WHOLE = {
     ),
 }
 MORE = {
-    "no layers": (config(num_hidden_layers=0), ["num_hidden_layers is 0 in config.json"]),
+    "no layers": (
+        config(num_hidden_layers=0),
+        ["which config.json does not have", "is num_hidden_layers too low?"],
+    ),
     "more layers": (config(num_hidden_layers=5), ["weights missing for encoder.layer.2."]),
     "odd heads": (config(num_attention_heads=3), ["not a multiple of the number of attention heads"]),
     "no heads": (config(num_attention_heads=0), ["the weights do not load: ZeroDivisionError"]),

@@ -17,7 +17,7 @@ REFUSED = {
     "model=crossencoder": {
         "loss=cosine": "loss=cosine needs a cosine of two embeddings, and CrossEncoder gives none",
         "loss=softmax dataset=[demo_qmc]": "needs an embedding of each sentence",
-        "loss=ce dataset=[demo_sts]": "loss=ce needs labelled pairs or NLI pairs; demo_sts gives",
+        "loss=ce dataset=[demo_sts] dataset.demo_sts.grades=null": "grades=null: loss=ce tells classes",
         "loss=ce dataset=[demo_qmc,demo_nli]": "one head.* demo_qmc 2, demo_nli 3",
         "model.pooling=max": "model.pooling=max is not an option",
         "backbone.layer_norm=true": "backbone.layer_norm=true is for embeddings",

@@ -7,7 +7,6 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.data.loading import load_job_data
 from launch.job import typed_config
-from launch.naming import run_key
 from launch.values import check_values
 from lightning_modules.chosen_losses import chosen_losses
 from lightning_modules.matching import build_loss, match_losses
@@ -104,9 +103,3 @@ def test_a_set_that_says_nothing_has_the_key_that_it_had():
     for none in ("~dataset.demo_nli.learning", f"{NLI}=null"):
         assert key_of("dataset=[demo_nli]", none) == plain
     assert key_of("dataset=[demo_nli]", f"{NLI}.num_negatives=1") != plain
-
-
-def test_a_loss_that_leaves_nothing_out_has_the_key_that_it_had():
-    plain = {"_target_": "juzhen.losses.contrast.InfoNCE", "name": "info_nce", "temperature": 0.05}
-    none, some = (run_key({"loss": plain | {"false_negative_margin": margin}}) for margin in (None, 0))
-    assert run_key({"loss": plain}) == none != some

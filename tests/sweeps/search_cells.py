@@ -29,6 +29,7 @@ RESULT = {
     "training": {"best_dev_spearman": 0.123, "selected_on": ["set"]},
     "environment": {},
     "seed": 1,
+    "format_version": 2,
 }
 
 

@@ -40,7 +40,7 @@ def test_names_what_it_cannot_read_and_goes_on(tmp_path, make_result):
     assert len(noted) == len(broken)
     for name in broken:
         assert sum(f"/{name}/result.json" in line for line in noted) == 1
-    assert any("format 99, this version reads 2" in line for line in noted)
+    assert any("format 99, and this version reads format 2" in line for line in noted)
 
 
 def test_superseded_attempts_do_not_count(tmp_path, make_result):

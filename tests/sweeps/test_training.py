@@ -185,5 +185,5 @@ def test_a_sample_and_rows_that_were_left_out(learnt):
 def test_the_customary_losses_are_those_of_by_kind(project_root):
     with initialize_config_dir(str(project_root / "conf"), version_base="1.3"):
         table = OmegaConf.to_container(compose("loss/by_kind")["loss"])
-    given = {kind: node["_target_"].split(".")[-2] for kind, node in table.items()}
+    given = {kind: node["name"] for kind, node in table.items()}
     assert CUSTOMARY.items() <= given.items()
