@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.table import BENCHMARKS, WORDS
+from juzhen.core.places import ROOT
 from juzhen.core.whole import whole_file, write_json, write_text
 
 Result = dict[str, Any]
@@ -29,11 +30,16 @@ STYLE = {
 }  # fmt: skip
 
 
+def is_committed(path: Path) -> bool:
+    """Whether a file lies where the project keeps its own results."""
+    return path.resolve().is_relative_to(ROOT / "results" / "bench")
+
+
 def write(result: Result, folder: Path) -> Path:
     """Writes `<folder>/<benchmark>.json`, and its picture beside it."""
     path = folder / f"{result['benchmark']}.json"
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(path, result)
+    write_json(path, result, in_own_folder=is_committed(path))
     draw(result, path.with_suffix(".svg"))
     return path
 
@@ -123,7 +129,7 @@ def draw(result: Result, path: Path) -> None:
                 )
             axes.set(title=title, xlabel="step")
             axes.legend(fontsize=7)
-        with whole_file(path, "wb") as file:
+        with whole_file(path, "wb", in_own_folder=is_committed(path)) as file:
             figure.savefig(file, format=path.suffix[1:], metadata={"Date": None})
 
 
