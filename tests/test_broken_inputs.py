@@ -127,7 +127,7 @@ BROKEN_FILES = {
 
 
 @pytest.mark.parametrize("name", BROKEN_FILES)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 def test_a_broken_file(desk, name):
     content, parts = BROKEN_FILES[name]
     path = desk.write("train.tsv", content if isinstance(content, bytes) else content.encode())
@@ -234,6 +234,7 @@ def test_a_slip_on_the_command_line(desk, words, parts):
     ],
     ids=lambda value: value[-1] if "=" in value[-1] else "",
 )
+@pytest.mark.sampled(2)
 def test_a_place_where_there_is_nothing(desk, words, parts):
     (desk.root / "empty").mkdir()
     (desk.root / "file").touch()

@@ -65,7 +65,7 @@ def test_what_two_runs_begin_with_is_trained_and_measured_once(tmp_path, tiny_ba
 
 
 @pytest.mark.parametrize("changed", [COLUMN, "evaluation.bootstrap_samples=7"])
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 def test_a_shared_stage_is_measured_again_where_other_scores_are_asked_for(
     tmp_path, tiny_backbone, steps, tests, changed
 ):
@@ -121,6 +121,7 @@ def test_an_interrupted_stage_goes_on_in_another_run(tmp_path, tiny_backbone, st
     assert weights(run) == weights(whole)
 
 
+@pytest.mark.slow
 def test_one_set_first_with_one_loss_and_then_with_another(tmp_path, tiny_backbone, steps):
     run = run_job(
         tmp_path,

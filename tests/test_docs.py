@@ -128,7 +128,7 @@ def quick_or_slow(line):
 
 
 @pytest.mark.parametrize("line", map(quick_or_slow, training_commands()))
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 def test_every_training_command_is_accepted(line, extended_root):
     words = shlex.split(line)[2:]
     if is_sweep_of_a_suite(line):

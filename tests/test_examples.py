@@ -41,7 +41,7 @@ def run_notebook(path: Path, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "words"), [*SCRIPTS.items(), *FULL])
-@pytest.mark.sampled(6)
+@pytest.mark.slow
 def test_every_script_runs_in_an_empty_folder(name, words, tmp_path, capfd):
     code = in_a_fork(run_script, name, words, tmp_path)
     said = capfd.readouterr()

@@ -234,7 +234,7 @@ def losses_on_sets():
 
 
 @pytest.mark.parametrize(("loss", "dataset"), losses_on_sets())
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(30)
 def test_every_loss_runs_on_every_set_or_refuses_before_data_are_read(
     loss, dataset, tmp_path, tiny_backbone, monkeypatch
 ):

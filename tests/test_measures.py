@@ -234,6 +234,7 @@ def test_what_cannot_be_measured_is_named_with_the_true_reason(words, message, t
         loading.load_job_data(job, {}, unscored=model.unscored)
 
 
+@pytest.mark.slow
 def test_a_set_that_comes_later_is_filled_in_with_its_measure(run, data, tmp_path, tiny_backbone, capsys):
     late = run_job(tmp_path, tiny_backbone, *FEW, f"data_dir={data}")
     (tmp_path / "conf" / "dataset").mkdir(parents=True)

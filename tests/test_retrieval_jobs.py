@@ -45,6 +45,7 @@ def assert_whole(result: Result, column: str, measures=RANKINGS) -> None:
     assert len({one.count for one in found}) == 1
 
 
+@pytest.mark.slow
 def test_a_retrieval_set_is_learnt_from_and_evaluated_on(runs):
     result = Result.read(runs["learnt"])
     assert result.data["train/demo_retrieval"]["kind"] == "positive_pair"

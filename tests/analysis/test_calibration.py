@@ -133,6 +133,7 @@ def test_without_test_half_of_dev_is_held_out_and_said_so(tmp_path, tiny_backbon
     assert not list((run / "analysis").glob("*.svg"))
 
 
+@pytest.mark.slow
 def test_fuse_joins_a_logit_and_a_cosine(runs, tmp_path, capsys):
     assert main(["fuse", *map(str, runs), "--output", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
@@ -206,6 +207,7 @@ def test_new_pairs_are_scored_as_the_two_runs_were_fused(runs, fitted, predicted
     assert found == pytest.approx(told, abs=0.02)
 
 
+@pytest.mark.slow
 def test_a_calibrated_run_gives_probabilities(runs, fitted, predicted, capsys):
     file = fitted / "calibration-demo_qmc.json"
     report, raw = json.loads(file.read_text()), predicted(runs[1])

@@ -51,6 +51,7 @@ def test_pairs_are_counted_and_their_lines_named(data, capsys):
     assert printed.strip() == (data / "out" / "pairs.md").read_text(encoding="utf-8").strip()
 
 
+@pytest.mark.slow
 def test_counts_alone_have_neither_lines_nor_words(data):
     _, report = run(data, "--all", "--counts", "--evaluate", "atec")
     exact = {(one["train"], one["evaluation"]): one["exact_pairs"] for one in report["cells"]}

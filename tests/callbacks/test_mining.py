@@ -182,6 +182,7 @@ def stage_folders(run):
     return run / "stages" / "0-demo_qmc", run
 
 
+@pytest.mark.slow
 def test_stages_that_are_not_named_learn_as_without_mining(tmp_path, tiny_backbone):
     run = run_job(tmp_path, tiny_backbone, *STAGES, "callbacks.mining.stages=[hard]")
     first, second = stage_folders(run)
@@ -213,6 +214,7 @@ def test_it_is_part_of_the_key():
     assert len(set(keys)) == 3
 
 
+@pytest.mark.slow
 def test_rows_have_negatives_of_their_own(tmp_path, tiny_backbone):
     words = ("callbacks.mining.share=0.9999", "callbacks.mining.share_of=own", EASY, "resume=auto")
     runs = [run_job(tmp_path / name, tiny_backbone, *JOB, *words) for name in ("one", "other")]
@@ -252,6 +254,7 @@ def test_rows_have_negatives_of_their_own(tmp_path, tiny_backbone):
         (("callbacks.mining.depth=500",), "texts to choose negatives of demo_qmc from; expected no more"),
     ],
 )
+@pytest.mark.sampled(3)
 def test_what_cannot_be_mined_for_is_refused_before_a_step(
     tmp_path, tiny_backbone, words, message, monkeypatch
 ):

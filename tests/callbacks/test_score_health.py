@@ -61,6 +61,7 @@ def test_watching_changes_nothing(runs):
         assert weights(watched, name) == weights(alone, name)
 
 
+@pytest.mark.slow
 def test_a_bilinear_score_is_watched_beside_the_space(tmp_path, tiny_backbone):
     run = run_job(tmp_path, tiny_backbone, *QUICK, "model.score=bilinear")
     (scores, *_), (space, *_) = (

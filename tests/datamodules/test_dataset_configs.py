@@ -54,6 +54,7 @@ JUDGEMENTS = [name for name, file in FILES.items() if file["kind"] in JUDGED]
 
 
 @pytest.mark.parametrize("name", DATASETS)
+@pytest.mark.sampled(2)
 def test_yaml_spells_every_key_out_and_fits_its_kind(name):
     path = CONF / "dataset" / f"{name}.yaml"
     assert path.read_text(encoding="utf-8").splitlines()[0] == f"# @package dataset.{name}"
@@ -108,6 +109,7 @@ def as_parquet(path):
 
 
 @pytest.mark.parametrize(("name", "layout_name"), [one for one in LAYOUTS if one[0] not in JUDGEMENTS])
+@pytest.mark.sampled(3)
 def test_yaml_reads_a_file_of_its_layout(tmp_path, name, layout_name):
     config = config_of(name)
     config.layout, config.rows = layout_name, {"train": 3}

@@ -67,6 +67,7 @@ def written(family, folder):
 
 
 @pytest.mark.parametrize("family", [*EQUAL, *CAUSAL, *HALVES])
+@pytest.mark.sampled(3)
 def test_a_family_is_computed_as_transformers_does_text_by_text(family, tmp_path):
     encoder = SentenceEncoder.load(written(family, tmp_path))
     assert difference(encoder) <= 1e-5

@@ -72,6 +72,7 @@ def test_a_prompt_is_text_before_the_text(queries, bert_folder, load):
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.sampled(3)
 def test_a_prompt_that_is_not_pooled_is_seen_all_the_same(any_folder, load, pooling):
     settings = {"prompts": PROMPTS, "default_prompt_name": "query", "pooling": pooling}
     encoder = load(any_folder, **settings, include_prompt=False).eval()

@@ -74,6 +74,7 @@ def test_every_file_says_its_name(group: str) -> None:
     assert others == unnamed[group]
 
 
+@pytest.mark.slow
 def test_every_dataset_is_accepted() -> None:
     names = sorted(file.stem for file in (CONF / "dataset").glob("*.yaml"))
     check(f"dataset=[{','.join(names)}]", "suite=none")

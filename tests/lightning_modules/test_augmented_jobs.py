@@ -16,7 +16,7 @@ NOISE = ("augmentation=noise", "augmentation.delete=0.3")
 @pytest.mark.parametrize(
     "model", [(), ("model=crossencoder", "loss=bce", "dataset=[demo_qmc]")], ids=["bi", "cross"]
 )
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 def test_a_job_learns_something_else_and_the_same_again(model, tmp_path, tiny_backbone):
     plain, changed, again = (
         run_job(tmp_path / name, tiny_backbone, *JOB, *model, *words)

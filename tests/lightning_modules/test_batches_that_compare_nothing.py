@@ -54,6 +54,7 @@ def served(examples, **training):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
+@pytest.mark.sampled(4)
 def test_a_loss_compares_rows_that_differ_in_what_it_reads(loss, examples, full, empty):
     _, rows = served(examples)
     (compares,) = comparisons(rows, {examples.name: build_loss(LOSSES[loss], dim=4, num_classes=2)}).values()

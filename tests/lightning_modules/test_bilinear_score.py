@@ -79,6 +79,7 @@ def test_it_can_tell_an_order_that_no_cosine_can():
     assert scores[:12].min() > scores[12:].max()
 
 
+@pytest.mark.slow
 def test_a_run_begins_with_the_cosine_and_learns_the_form(run, tmp_path, tiny_backbone):
     cosine = run_job(tmp_path, tiny_backbone, *QUICK, "loss=cosent", "evaluation.untrained=true")
     mine, theirs = Result.read(run), Result.read(cosine)

@@ -69,7 +69,7 @@ def test_every_loss_fits_or_is_refused_with_a_reason():
 
 
 @pytest.mark.parametrize("loss", FITS)
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 def test_every_loss_that_fits_takes_steps(loss, tmp_path, tiny_backbone):
     dataset = min(FITS[loss] & {"demo_nli"} or {"demo_qmc"})
     run = run_job(tmp_path, tiny_backbone, *JOINT, f"dataset=[{dataset}]", f"loss={loss}", "debug_rows=24")
@@ -139,6 +139,7 @@ def test_embeddings_of_a_cross_encoder_are_refused(run, tmp_path, tiny_backbone)
         run_job(tmp_path, tiny_backbone, f"init_from={run}")
 
 
+@pytest.mark.slow
 def test_a_head_is_kept_where_it_fits_and_new_where_it_does_not(run, tmp_path, tiny_backbone):
     still = (*JOINT, "optimizer.lr=1e-30", "debug_rows=24")
     sts = run_job(tmp_path, tiny_backbone, *still, "loss=cosent", f"init_from={run}")
@@ -307,6 +308,7 @@ EXCHANGED = "cannot be exchanged"
     ],
     ids=" ".join,
 )
+@pytest.mark.sampled(2)
 def test_a_symmetric_scorer_exchanges_no_premise_and_hypothesis(words, run):
     """Neither in training nor in evaluation, whether the command line or the folder that it starts from says so."""
     job = whole_job("model=crossencoder", "suite=none", *(one.format(run) for one in words))

@@ -90,6 +90,7 @@ def test_a_student_comes_nearer_to_its_teacher(
     ).read_bytes()
 
 
+@pytest.mark.slow
 def test_sentence_transformers_loads_a_projection_that_was_kept(tmp_path, tiny_backbone):
     library = pytest.importorskip("sentence_transformers")
     run = run_job(tmp_path, tiny_backbone, *JOB, "model.projection=keep", "training.duration=2 steps")
@@ -97,6 +98,7 @@ def test_sentence_transformers_loads_a_projection_that_was_kept(tmp_path, tiny_b
     np.testing.assert_allclose(load_encoder(run / "encoder").encode(TEXTS), theirs, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_next_stage_goes_on_with_the_layer_that_was_kept(tmp_path, tiny_backbone):
     words = ("model.projection=keep", "schedule=serial", "schedule.order=[demo_sts,demo_sts]")
     run = run_job(tmp_path, tiny_backbone, *JOB, *words, "training.duration=2 steps")

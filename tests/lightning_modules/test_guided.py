@@ -18,7 +18,7 @@ JOB = (
 
 
 @pytest.mark.parametrize("dataset", ["demo_qmc", "demo_nli"], ids=["pairs", "triplets"])
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 def test_every_text_of_a_row_has_the_guides_vector(dataset, tmp_path, tiny_backbone, monkeypatch):
     seen, encode = [], Guided.encode
 
@@ -46,6 +46,7 @@ def test_every_text_of_a_row_has_the_guides_vector(dataset, tmp_path, tiny_backb
     ).read_bytes()
 
 
+@pytest.mark.slow
 def test_micro_batches_do_not_change_what_is_learnt(tmp_path, tiny_backbone):
     words = (*JOB, "dataset=[demo_qmc]", "backbone.dropout=0.0")
     whole = logged(run_job(tmp_path / "whole", tiny_backbone, *words))

@@ -16,6 +16,7 @@ JOB = (
 )
 
 
+@pytest.mark.slow
 def test_a_job_learns_from_views_and_learns_the_same_again(tmp_path, tiny_backbone):
     job = (*JOB, "model.views=[synonym,delete,shuffle]", "backbone.dropout=0.0")
     run = run_job(tmp_path / "one", tiny_backbone, *job)

@@ -61,6 +61,7 @@ def test_every_input_gets_a_gradient(case: Case):
 
 
 @each_case
+@pytest.mark.sampled(2)
 def test_row_order_does_not_matter(case: Case):
     loss, rows = case.build(), case.rows(count=24, seed=2)
     order = torch.randperm(24, generator=torch.Generator().manual_seed(3))
@@ -71,6 +72,7 @@ def test_row_order_does_not_matter(case: Case):
 
 
 @each_case
+@pytest.mark.sampled(2)
 def test_couples_is_true_to_its_word(case: Case):
     """A loss that does not couple is the mean of its rows: a batch may be split. One that couples is not."""
     loss, rows = case.build(), case.rows(count=24, seed=4)
@@ -117,6 +119,7 @@ def test_autocast_does_not_round_the_loss(case: Case):
 
 @each_case
 @pytest.mark.parametrize("size", [0.0, 1.0, 1e4])
+@pytest.mark.sampled(3)
 def test_extreme_scores_stay_finite(case: Case, size: float):
     """All scores equal, all at the ends of the cosine, and as large as a cross-encoder's worst logits."""
     loss, rows = case.build().float(), case.rows(count=8, seed=7, dtype=torch.float32)

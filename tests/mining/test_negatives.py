@@ -57,6 +57,7 @@ def files(mined, folder):
     return (folder / "hard.tsv").read_bytes(), (folder / "hard.parquet").read_bytes(), text
 
 
+@pytest.mark.slow
 def test_a_long_passage_is_written_once(tmp_path):
     """And not for every question that finds it: the files of passages were fifty times as large."""
     pytest.importorskip("bm25s")

@@ -140,6 +140,7 @@ def started_in(folder):
     return started[0]["process"]
 
 
+@pytest.mark.slow
 def test_a_cell_has_one_worker_and_sees_no_cluster(tmp_path, project_root):
     folder = tmp_path / "runs"
     cell = Cell(str(folder / "0-fine"), ())

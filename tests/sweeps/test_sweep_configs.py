@@ -88,6 +88,7 @@ def job(request, tmp_path):
     return tmp_path, f"sweep={request.param.stem}", found
 
 
+@pytest.mark.slow
 def test_hydra_runs_every_row(job):
     folder, sweep, found = job
     rows = ["+".join(names(choice)) or "untrained" for choice in found["dataset"]]
@@ -96,6 +97,7 @@ def test_hydra_runs_every_row(job):
 
 
 @pytest.mark.parametrize("job", SWEEPS[:1], ids=lambda path: path.stem, indirect=True)
+@pytest.mark.slow
 def test_the_list_yields_to_the_command_line_and_needs_m(job):
     folder, sweep, found = job
     assert run(folder, sweep) == ["first cosent other"]
@@ -206,6 +208,7 @@ def test_a_key_that_only_some_rows_have_is_set_in_these():
     assert [cell[-1] for cell in found] == ["callbacks.mining.depth=20"] * 2
 
 
+@pytest.mark.slow
 def test_the_keyboard_may_name_such_keys():
     depth = "callbacks.mining.depth=20,30"
     assert checked("-m", *MINED, "mining=static,ance", depth) == [depth]

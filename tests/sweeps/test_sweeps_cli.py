@@ -84,7 +84,7 @@ def folded_labels(text):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 def test_the_committed_matrix_keeps_labels_and_values_at_any_width(committed, capsys, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", width)
     assert main(["table", str(COMMITTED)]) == 0
@@ -115,7 +115,7 @@ def test_a_pipe_gets_a_line_for_each_row_with_all_its_values(committed, capsys, 
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 def test_compare_draws_tables_in_a_terminal(committed, capsys, monkeypatch, tmp_path, width):
     monkeypatch.setenv("COLUMNS", width)
     page = tmp_path / "compared.md"
