@@ -179,7 +179,7 @@ class _Check:
                     self._other_choice(job, alternative, changed, is_run=not listed)
                 advance()
         for word in set(lines) & set(self._common):
-            if (reason := self._common[word]) and not self._stands_anyway(word, base):
+            if (reason := self._common[word]) and not stands_anyway(self.compose, word, base):
                 raise UserError(f"{word}: not read by any run of this sweep: {reason}")
         for line in self.waiting:
             depth, words = self._nearest[line]

@@ -109,7 +109,6 @@ WRONG = {
     "training.stratify_by=lable": "did you mean label?",
     "training.stratify_by=label training.length_window=4": "leave one of them at its default",
     "+backbone.layer_norm=true init_from=runs/first": "backbone=local backbone.path=<its encoder folder>",
-    "health.on_collapse=stop": "callbacks.space_health (probe_sentences,",
     "callbacks.space_health.on_collapse=stp": "expected warn or stop; did you mean stop?",
     "callbacks.space_health.collapse_rang=3": "did you mean collapse_rank?",
     "callbacks.space_helth=null": "did you mean space_health?",
@@ -183,7 +182,6 @@ RIGHT = [
     "dataset=csts data_dir=/somewhere/else",
     "dataset=[csts,afqmc] suite=zh_matching schedule=serial",
     "dataset=[] init_from=runs/first",
-    "loss=by_kind loss.triplet.margin=0.3",
     "loss=softmax",
     "loss=incomplete",  # the class has the customary number
     "loss=triplet loss.distance=euclidean",
@@ -193,7 +191,6 @@ RIGHT = [
     """name="句子" """,
     "+dataset.demo_sts.limit=3",
     "+model.score=bilinear",
-    "health.gradient_range=null",
     "callbacks.loss_gradient=null callbacks.space_health.on_collapse=stop",
     "callbacks=[]",
     "callbacks=[default,unmarked] +callbacks.unmarked.decides_weights=true",
