@@ -68,7 +68,7 @@ class NegativeMining(pl.Callback):
         share_of: str,
         margin: float | None,
         temperature: float | None,
-        stages: Sequence[str] | None = None,  # configurations of before have none
+        stages: Sequence[str] | None = None,
     ) -> None:
         self.phases = Phases(phases, every_steps, hard_share, key=KEY)
         most = negatives if hard_at_most is None else hard_at_most

@@ -56,7 +56,8 @@ class ResumePoint(Checkpoint):
     as done when it resumes, and a lost one could change which checkpoint is best. It is not saved between two
     optimizer steps either, because gradients are not part of a checkpoint.
 
-    The first Ctrl-C in a step waits for its end, so that nothing is lost; the second one stops at once.
+    The first Ctrl-C in a step waits for its end, so that nothing is lost; a second one stops at once, and so does one
+    while the model is validated or negatives are mined, where the last save counts.
 
     Must be the last of the callbacks, so that the others have seen the validation. It is a Checkpoint because
     Lightning calls these after all others: saved before ModelCheckpoint, it would forget the newest best score.
@@ -99,11 +100,12 @@ class ResumePoint(Checkpoint):
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *step: Any) -> None:
         self._is_in_step = False
+        if is_between_steps(trainer) or is_validation_due(trainer):
+            return
         must_stop = trainer.received_sigterm or self._is_interrupted
-        due = trainer.global_step - self._saved_at >= self.every_steps or must_stop
-        if due and not is_between_steps(trainer) and not is_validation_due(trainer):
+        if must_stop or trainer.global_step - self._saved_at >= self.every_steps:
             self._save(trainer)
-        if self._is_interrupted and not is_between_steps(trainer) and not is_validation_due(trainer):
+        if self._is_interrupted:
             raise KeyboardInterrupt
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -115,6 +117,8 @@ class ResumePoint(Checkpoint):
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._give_back()
+        if self._is_interrupted:  # in the last step of all, after which nothing more was to be saved
+            raise KeyboardInterrupt
 
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException

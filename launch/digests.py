@@ -121,6 +121,6 @@ def evaluation_digest(job: JobConfig, data: JobData) -> str:
 
 
 def maths() -> list[str]:
-    """MATHS and the versions of LIBRARIES and of juzhen; builds for other devices are the same maths."""
+    """MATHS and the versions of LIBRARIES; builds for other devices are the same maths."""
     versions = {library: version(library).partition("+")[0] for library in LIBRARIES}
     return [str(MATHS), *(f"{library} {number}" for library, number in versions.items())]

@@ -32,24 +32,21 @@ def _quoted(word: str) -> str:
     key, equals, value = word.partition("=")
     if not equals or set("'\"(){}") & set(value) or not NUMBER.search(value) or not _is_text(key.lstrip("+")):
         return word
-    return (
-        key
-        + equals
-        + ELEMENT.sub(lambda found: f'"{found[1]}"' if NUMBER.fullmatch(found[1]) else found[1], value)
-    )
+    quoted = ELEMENT.sub(lambda found: f'"{found[1]}"' if NUMBER.fullmatch(found[1]) else found[1], value)
+    return f"{key}={quoted}"
 
 
 def _is_text(key: str) -> bool:
     """Whether what a dotted key holds is text, or a list of texts."""
     kind: Any = JobConfig
     words = key.split(".")
-    for place, word in enumerate(words):
-        kinds = [one for one in get_args(kind) if one is not NoneType] if _is_union(kind) else [kind]
-        kind = kinds[0]
+    for word in words:
+        if _is_union(kind):
+            kind = next(one for one in get_args(kind) if one is not NoneType)
         if get_origin(kind) is dict:
             kind = get_args(kind)[1]
             if kind is Any:  # of a model, a loss, a callback
-                return place < len(words) and words[-1] in _texts_of_classes()
+                return words[-1] in _texts_of_classes()
             continue
         kind = _hints(kind).get(word) if isinstance(kind, type) and get_origin(kind) is None else None
         if kind is None:

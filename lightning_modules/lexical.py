@@ -26,7 +26,7 @@ class Lexical(SentenceModule):
 
     @dataclass(frozen=True, kw_only=True)
     class Settings(SentenceModule.Settings):
-        method: Literal["tf_idf", "jaccard", "dice"] = "tf_idf"  # runs of before have neither
+        method: Literal["tf_idf", "jaccard", "dice"] = "tf_idf"
         tokens: Literal["characters", "jieba"] = "characters"
 
     @classmethod

@@ -9,7 +9,7 @@ import pytorch_lightning as pl
 from jobs import Interrupt, interrupt, run_job, weights
 
 import callbacks.trainer as assembly
-from callbacks.resume import saved_state
+from callbacks.resume import ResumePoint, saved_state
 from juzhen.cli.program import status_of
 from launch import run_cli
 
@@ -83,6 +83,18 @@ def test_a_signal_saves_and_says_so_by_its_status(
     assert "Traceback" not in said
     assert left_behind(tmp_path / "cut") == 8
     assert weights(run_job(tmp_path / "cut", tiny_backbone, *job)) == weights(whole)
+
+
+def test_ctrl_c_in_the_last_step_is_obeyed_too(tmp_path):
+    point = ResumePoint(tmp_path, every_steps=100)
+    with pytest.raises(KeyboardInterrupt):
+        point._on_sigint()  # between two steps: at once
+    point.on_train_batch_start(None, None)
+    point._on_sigint()
+    with pytest.raises(KeyboardInterrupt):
+        point._on_sigint()
+    with pytest.raises(KeyboardInterrupt):
+        point.on_train_end(None, None)
 
 
 def test_ctrl_c_before_the_first_step_and_elsewhere(

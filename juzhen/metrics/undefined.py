@@ -30,14 +30,9 @@ def why_undefined(metric: str, rows: Examples) -> str | None:
         return None
     if metric in (CLASS_MEANS, "macro_f1"):
         counts = np.unique(rows.targets, return_counts=True)[1]
-        least = 2 if metric == CLASS_MEANS else 1
-        return (
-            None
-            if (counts >= least).sum() >= 2
-            else TOO_FEW_CLASSES
-            if least == 2
-            else "all rows are of one class"
-        )
+        if metric == CLASS_MEANS:
+            return TOO_FEW_CLASSES if (counts >= 2).sum() < 2 else None
+        return "all rows are of one class" if len(counts) < 2 else None
     if (grades := rows.grades()) is None:
         return None
     if metric in CORRELATIONS:

@@ -19,7 +19,6 @@ from juzhen.core.result import Result
 NOT_PART_OF_THE_ROW = {
     *NOT_PART_OF_THE_RUN,
     *("seed", "evaluate", "evaluation", "dataset", "schedule"),
-    "health",  # of results from before there were callbacks
     "on_bad_row",  # where it ended well nothing else was read
 }
 """Configuration that changes no numbers, but for what `_arithmetic` takes of it; `dataset` and `schedule` are told by

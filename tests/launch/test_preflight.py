@@ -109,6 +109,8 @@ WRONG = {
     "training.stratify_by=lable": "did you mean label?",
     "training.stratify_by=label training.length_window=4": "leave one of them at its default",
     "+backbone.layer_norm=true init_from=runs/first": "backbone=local backbone.path=<its encoder folder>",
+    "health.on_collapse=stop": "health: there is no such key",
+    "loss=by_kind loss.triplet.margin=0.3": "the sets of this job have no such rows",
     "callbacks.space_health.on_collapse=stp": "expected warn or stop; did you mean stop?",
     "callbacks.space_health.collapse_rang=3": "did you mean collapse_rank?",
     "callbacks.space_helth=null": "did you mean space_health?",

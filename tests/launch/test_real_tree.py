@@ -109,10 +109,10 @@ def test_the_commands_in_the_help_text_are_accepted() -> None:
     ("argument", "hint"),
     [
         ("loss=cosnet", "cosent"),
-        ("dataset=[csts,afqcm]", "did you mean afqmc"),
+        ("dataset=[csts,afqcm]", "did you mean afqmc, afqmc_mined or atec?"),
         ("suite=zh_maching", "zh_matching"),
         ("hardware=gpu", "cuda"),
-        ("model=biencodr", "did you mean biencoder"),
+        ("model=biencodr", "did you mean biencoder, crossencoder or cot?"),
         ("loss.temprature=0.1", "did you mean temperature?"),
         ("loss.temperature=low", "expected a number"),
         ("backbone=local", "backbone.path is not set"),

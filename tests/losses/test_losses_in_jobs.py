@@ -47,7 +47,7 @@ def test_simcse_sees_two_views(loss, dropout, is_itself, tmp_path, tiny_backbone
 @pytest.mark.parametrize("loss", [name for name, one in EXPECTED.items() if one.sets])
 def test_the_loss_falls(loss, tmp_path, tiny_backbone):
     kind = declared(options("loss")[loss]["_target_"]).input_kinds[0]
-    words = [f"loss={loss}", f"dataset=[{FIRST.get(kind, 'demo_qmc')}]"]
+    words = [f"loss={loss}", f"dataset=[{FIRST.get(kind, 'demo_qmc')}]", "training.patience=null"]
     words += ["model=crossencoder"] * (loss == "ce")
     values = logged(run_job(tmp_path, tiny_backbone, *STEADY, *words))
     count = len(values) // 4
