@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytorch_lightning as pl
 from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
 from transformers import AutoTokenizer
 
 import train as suite
@@ -24,7 +23,7 @@ from juzhen.core.errors import UserError
 from juzhen.data.loading import JobData, load_job_data
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.pooling import unit
-from launch import typed_config
+from launch import read_job
 from launch.naming import register_resolvers
 from lightning_modules.matching import build_losses, match_losses
 
@@ -49,7 +48,7 @@ def read(work: Work) -> tuple[JobConfig, JobData]:
         overrides += [f"cache_dir={work.folder.with_name('cache')}"]
     register_resolvers()
     with initialize_config_dir(str(suite.CONFIGURATION), version_base="1.3"):
-        job = OmegaConf.to_object(typed_config(compose("train", overrides=overrides)))
+        job = read_job(compose("train", overrides=overrides))
     data = load_job_data(job, {name: match.kind for name, match in match_losses(job).items()})
     for name, examples in data.train.items():
         if len(examples) < work.batch_size:

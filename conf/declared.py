@@ -1,63 +1,46 @@
 """What models, losses and callbacks say of themselves: what they learn from, and what a configuration may set of them.
 
-`declared.json` beside this file holds it, so that nobody has to load torch to ask; it is written by
-`python -m tools.loss_table docs/losses.md`, and a test keeps it as the classes are. A class that is not in
-it is imported and asked.
+Their source is read and not run: to import a model takes ten seconds, and a mistake on a command line should not.
+A test holds what is read to what the classes are.
 """
 
-import hashlib
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cache
-from inspect import Parameter, signature
-from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal
 
-from conf.own_classes import is_own, own_class, refusal
+from pydantic import BaseModel, ConfigDict, create_model
+
+from conf.own_classes import BASES, is_own, refusal
+from juzhen.core import measures
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.places import ROOT
 
-TABLE = Path(__file__).with_suffix(".json")
 HEAD = ("dim", "num_classes")
 """What the code gives to a loss that owns a head."""
 
-REST = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-"""`*args` and `**rest`, which name no key."""
-
-WORDS = {
-    float: "a number",
-    int: "a whole number",
-    bool: "true or false",
-    str: "text",
-    NoneType: "null",
-    Sequence: "a list",
-    list: "a list",
-    dict: "a group of keys",
+TYPES = {one.__name__: one for one in (float, int, bool, str, dict, list)} | {
+    "Sequence": Sequence,
+    "Mapping": Mapping,
 }
-"""What a configuration can spell, as messages call it. `int | float` is a number."""
+STRICT = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
+"""A value is handed to the class as it is, so nothing is converted."""
 
 
 @dataclass(frozen=True)
 class Declared:
     """Of a model, a loss or a callback; `SentenceModule` and `juzhen.losses.loss.Loss` explain the attributes.
 
-    settings   name of each key that a configuration may set → its types in WORDS, and possible values in quotes; empty:
-               anything
-    required   those that have no default
+    settings   the keys that a configuration may set, with their types
     uses_loss  of a model: its objective is a loss of the configuration
 
-    source     digest of the module that was asked
-
-    The attributes follow after these four; one that the class lacks is None.
+    The attributes follow after these two; one that the class lacks is None.
     """
 
     name: str
-    settings: Mapping[str, Sequence[str]]
-    required: Sequence[str]
-    source: str = field(default="", compare=False)
+    settings: type[BaseModel]
     input_kinds: tuple[Kind, ...] | None = None
     consumes: str | None = None
     provides: tuple[str, ...] | None = None
@@ -73,78 +56,120 @@ class Declared:
         return self.trains is not False and (self.input_kind is None or self.loss_kind is not None)
 
 
+ATTRIBUTES = tuple(one.name for one in fields(Declared)[2:])
+
+
 @cache
 def declared(target: str) -> Declared:
-    """What the class at a dotted path says, by the table. Raises UserError for a path to no class of juzhen's."""
+    """What the class at a dotted path says. Raises UserError for a path to no class of juzhen's."""
     if not is_own(target):
         raise UserError(refusal(target))
-    return declared_by(own_class(target)) if target not in table() else Declared(**table()[target])
+    module, _, name = target.rpartition(".")
+    found, base = _outline(module, name), BASES[module.rpartition(".")[0]]
+    if found is None or ((is_own(base) or base.startswith("juzhen.")) and not _is_below(found, base)):
+        raise UserError(refusal(target))
+    keys: dict[str, Any] = {}
+    for one in reversed(found.__mro__):
+        alone, own = vars(one).get("keys", (False, {}))
+        keys = own if alone else keys | own
+    given = HEAD if getattr(found, "has_head", False) else ()
+    taken = {key: one for key, one in keys.items() if key not in given}
+    settings = create_model(name, __config__=STRICT, **taken)
+    return Declared(name, settings, **{one: getattr(found, one, None) for one in ATTRIBUTES})
 
 
-def declared_by(own: type) -> Declared:
-    """What a class itself says; its constructor, or its `Settings`, names the keys."""
-    found = _parameters(getattr(own, "Settings", own))
-    given = HEAD if getattr(own, "has_head", False) else ()
-    taken = {name: one for name, one in found.items() if name not in given}
-    return Declared(
-        own.__name__,
-        {name: _words(one.annotation) for name, one in taken.items()},
-        tuple(name for name, one in taken.items() if one.default is one.empty),
-        **{one.name: getattr(own, one.name, None) for one in fields(Declared)[4:]},
-    )
+def declared_targets(package: str) -> Iterator[str]:
+    """Dotted paths of the classes of a package whose names a configuration may hold."""
+    for path in sorted(ROOT.joinpath(*package.split(".")).glob("*.py")):
+        module = f"{package}.{path.stem}"
+        for node in _source(module).body:
+            if isinstance(node, ast.ClassDef) and is_own(target := f"{module}.{node.name}"):
+                yield target
 
 
 @cache
-def table() -> dict[str, dict[str, Any]]:
-    """Dotted path of each model, loss and callback of conf → the values of its Declared."""
-    return _read(json.loads(TABLE.read_text(encoding="utf-8"))) if TABLE.is_file() else {}
+def _source(module: str) -> ast.Module:
+    file = ROOT.joinpath(*module.split(".")).with_suffix(".py")
+    return ast.parse(file.read_bytes()) if file.is_file() else ast.Module([], [])
 
 
-def source_digest(target: str) -> str:
-    """Hex digits over the module of a class: where the table has others, it may be older than the class."""
-    file = ROOT.joinpath(*target.split(".")[:-1]).with_suffix(".py")
-    return hashlib.sha256(file.read_bytes()).hexdigest()[:16] if file.is_file() else "gone"
+@cache
+def _outline(module: str, name: str) -> type | None:
+    """A class of that name with the plain attributes of one in a source, and its keys; None where there is none."""
+    source = _source(module)
+    node = next((one for one in source.body if isinstance(one, ast.ClassDef) and one.name == name), None)
+    if node is None:
+        return None
+    places = {
+        alias.asname or alias.name: one.module
+        for one in source.body
+        if isinstance(one, ast.ImportFrom) and one.module
+        for alias in one.names
+    }
+    named = [one.id for one in node.bases if isinstance(one, ast.Name)]
+    bases = [_outline(places.get(one, module), one) for one in named]
+    body: dict[str, Any] = {"keys": _keys(node), "target": f"{module}.{name}"}
+    for one in node.body:
+        target = one.targets[0] if isinstance(one, ast.Assign) else getattr(one, "target", None)
+        value = getattr(one, "value", None)
+        if isinstance(target, ast.Name) and target.id in (*ATTRIBUTES, "has_head") and value is not None:
+            body[target.id] = _value(value)
+    return type(name, tuple(one for one in bases if one is not None), body)
 
 
-def written(targets: Sequence[str]) -> str:
-    """The text of the table, a line each."""
-    lines = []
-    for target in sorted(targets):
-        found = vars(declared_by(own_class(target))) | {"source": source_digest(target)}
-        told = {name: one for name, one in found.items() if one is not None}
-        lines.append(f"{json.dumps(target)}: {json.dumps(told, ensure_ascii=False)}")
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+def _is_below(outline: type, base: str) -> bool:
+    return any(vars(one).get("target") == base for one in outline.__mro__[1:])
 
 
-def _read(value: Any) -> Any:
-    """Plain values as the classes have them: JSON knows neither tuples nor kinds of examples."""
-    if isinstance(value, Mapping):
-        return {_read(key): _read(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return tuple(map(_read, value))
-    return Kind(value) if value in tuple(Kind) else value
+def _keys(node: ast.ClassDef) -> tuple[bool, dict[str, tuple[Any, Any]]]:
+    """Key → type and default of what a class takes: by its `Settings`, its constructor, or its annotations.
+
+    True before them where a constructor hands nothing on: what its bases take is not to be set.
+    """
+    inner = {one.name: one for one in node.body if isinstance(one, ast.ClassDef | ast.FunctionDef)}
+    found: dict[str, tuple[Any, Any]] = {}
+    alone = False
+    match inner.get("Settings", inner.get("__init__", node)):
+        case ast.FunctionDef(args=taken):
+            alone = taken.kwarg is None
+            for one, default in zip(taken.kwonlyargs, taken.kw_defaults, strict=True):
+                found[one.arg] = (_type(one.annotation), ... if default is None else None)
+        case ast.ClassDef(name=name, body=body, bases=bases) if name != "Loss":
+            above = [ast.unparse(one).removesuffix(".Settings") for one in bases]
+            alone = name == "Settings" and not {*above} & {ast.unparse(one) for one in node.bases}
+            for one in body:
+                if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
+                    text = ast.unparse(one)
+                    if not text.partition(":")[2].strip().startswith("ClassVar") and "init=False" not in text:
+                        found[one.target.id] = (_type(one.annotation), ... if one.value is None else None)
+    return alone, found
 
 
-def _parameters(own: type) -> dict[str, Parameter]:
-    """Those of the constructor, and of the inherited ones that it passes `**rest` on to."""
-    found: dict[str, Parameter] = {}
-    for base in own.__mro__:
-        if "__init__" in vars(base):
-            _, *taken = signature(base.__init__, eval_str=True).parameters.values()
-            found = {one.name: one for one in taken if one.kind not in REST} | found
-            if all(one.kind not in REST for one in taken):
-                break
-    return found
+def _value(node: ast.expr) -> Any:
+    match node:
+        case ast.Attribute(value=ast.Name(id="Kind"), attr=name):
+            return Kind[name]
+        case ast.Tuple(elts=parts):
+            return tuple(map(_value, parts))
+        case ast.Name(id=name):
+            return getattr(measures, name)
+    return ast.literal_eval(node)
 
 
-def _words(annotation: Any) -> tuple[str, ...]:
-    """A type in WORDS, or in its literal values; () for one that no configuration can spell."""
-    origin = get_origin(annotation)
-    if origin is Literal:
-        return tuple(map(repr, get_args(annotation)))
-    if origin in (Union, UnionType):
-        parts = [_words(one) for one in get_args(annotation)]
-        words = [word for part in parts for word in part] if all(parts) else []
-        return tuple(word for word in words if word != WORDS[int] or WORDS[float] not in words)
-    kind = origin or annotation
-    return (WORDS[kind],) if kind in WORDS else ()
+def _type(node: ast.expr | None) -> Any:
+    """The type that an annotation names, as far as a configuration can spell it; else Any."""
+    match node:
+        case ast.Constant(value=None):
+            return None
+        case ast.Name(id=name):
+            return TYPES.get(name, Any)
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            kinds = (_type(left), _type(right))
+            return Any if Any in kinds else float if kinds == (float, int) else kinds[0] | kinds[1]
+        case ast.Subscript(value=ast.Name(id="Literal"), slice=choices):
+            return Literal[ast.literal_eval(choices)]
+        case ast.Subscript(value=ast.Name(id=name), slice=inner) if name in ("Sequence", "list"):
+            return TYPES[name][_type(inner)]
+        case ast.Subscript(value=ast.Name(id=name)):
+            return TYPES.get(name, Any)
+    return Any

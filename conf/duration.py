@@ -3,10 +3,11 @@
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Annotated
+
+from pydantic import AfterValidator
 
 from juzhen.core.errors import UserError
-from juzhen.core.option import Option, option
 
 
 class Unit(StrEnum):
@@ -36,8 +37,8 @@ class Duration:
         units = {unit.value: unit for unit in Unit} | {unit.value.rstrip("s"): unit for unit in Unit}
         if not match or match[2] not in units:
             raise UserError(
-                f"{key}={text!r}: expected a number and one unit of {', '.join(Unit)}, "
-                f"for example '{key}=3 epochs' (in quotes on the command line)"
+                f"{key}={text!r}: expected a number and one unit of {', '.join(Unit)}, as in '{key}=3 epochs'; in "
+                "quotes on the command line"
             )
         return cls(float(match[1]), units[match[2]])
 
@@ -61,14 +62,22 @@ class Duration:
                 return self.amount / 100 * (total_steps or steps_per_epoch)
 
 
-class DurationOption(Option):
-    """A key whose value is a duration; the limits are those of its amount."""
+def _length(text: str) -> str:
+    try:
+        Duration.parse(text)
+    except UserError as error:
+        units = ", ".join(Unit)
+        raise ValueError(f"expected a number and one unit of {units}, as in '3 epochs'") from error
+    return text
 
-    def check_one(self, key: str, value: Any) -> None:
-        duration = Duration.parse(value, key=key)
-        self.check_number(key, value, duration.amount, f" {duration.unit}")
+
+def _no_null(text: str) -> str:
+    if Duration.parse(text).amount == 0:
+        raise ValueError("expected more than 0")
+    return text
 
 
-def duration_option(about: str, **limits: float) -> Any:
-    """The field of a typed configuration that holds a duration; `limits` are those of an Option."""
-    return option(about, kind=DurationOption, **limits)
+Length = Annotated[str, AfterValidator(_length)]
+"""A key whose value is a duration."""
+SomeLength = Annotated[Length, AfterValidator(_no_null)]
+"""The same, of more than 0."""

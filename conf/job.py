@@ -4,149 +4,220 @@ What a data set and an encoder say of themselves stands in `juzhen.data.spec` an
 made of them. Fields carry no defaults that `conf/` also has; `None` means "may be left out". Needs no torch.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal, Self
 
-from omegaconf import MISSING
+from pydantic import Field, model_validator
+from pydantic.dataclasses import dataclass
 
-from conf.duration import duration_option
-from juzhen.core.option import option
+from conf.duration import Duration, Length, SomeLength, Unit
+from juzhen.core.schema import SCHEMA
+from juzhen.core.texts import name_fault
 from juzhen.data.spec import DatasetConfig, Source
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.evaluation.spec import EvaluationConfig, HardwareConfig
 
-VIEWS = ("translation", "synonym", "sentence_order", "delete", "repeat", "cutoff", "shuffle")
+View = Literal["translation", "synonym", "sentence_order", "delete", "repeat", "cutoff", "shuffle"]
 """Names of `juzhen.encoders.views.VIEWS`."""
 
 
-@dataclass
+@dataclass(config=SCHEMA)
 class OptimizerConfig:
-    lr: float = option("peak learning rate", above=0)
-    weight_decay: float = option("not applied to biases and normalisation weights", at_least=0)
-    betas: list[float] = option("of AdamW", at_least=0, below=1)
-    eps: float = option("of AdamW", above=0)
-    warmup: str = duration_option("the learning rate rises linearly from 0", at_least=0)
-    decay: str = option(
-        "linear: falls to 0 at the end · constant · inverse_sqrt: by the root of the steps",
-        among=("linear", "constant", "inverse_sqrt"),
+    lr: float = Field(gt=0, description="peak learning rate")
+    weight_decay: float = Field(ge=0, description="not applied to biases and normalisation weights")
+    betas: list[Annotated[float, Field(ge=0, lt=1)]] = Field(
+        min_length=2, max_length=2, description="of AdamW, two numbers"
     )
-    clip_norm: float | None = option("gradients are scaled down to this length; null: not", None, above=0)
+    eps: float = Field(gt=0, description="of AdamW")
+    warmup: Length = Field(description="the learning rate rises linearly from 0")
+    decay: Literal["linear", "constant", "inverse_sqrt"] = Field(
+        description="linear: falls to 0 at the end · constant · inverse_sqrt: by the root of the steps"
+    )
+    clip_norm: float | None = Field(
+        None, gt=0, description="gradients are scaled down to this length; null: not"
+    )
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        warmup = Duration.parse(self.warmup)
+        if warmup.unit is Unit.PERCENT and warmup.amount > 100:
+            raise ValueError(f"warmup={self.warmup}: expected at most 100 percent of the training")
+        if self.decay == "inverse_sqrt" and warmup.amount == 0:
+            raise ValueError(
+                f"warmup={self.warmup}: decay=inverse_sqrt is lr · √(warm-up/step), and nothing without a warm-up; "
+                "type for example 'optimizer.warmup=10 percent'"
+            )
+        return self
 
 
-@dataclass
+@dataclass(config=SCHEMA)
 class TrainingConfig:
-    duration: str = duration_option(
-        '"3 epochs", "500 steps", "100000 examples" or "50 percent" (of an epoch)', above=0
+    duration: SomeLength = Field(
+        description='"3 epochs", "500 steps", "100000 examples" or "50 percent" (of an epoch)'
     )
-    batch_size: int = option("rows that a loss sees together, over all devices", at_least=1)
-    share_sentences: bool = option("equal sentences of a batch are encoded once, and share a dropout mask")
-    accumulate: int = option("batches per optimizer step; rows couple only inside a batch", at_least=1)
-    length_window: int = option("batches whose rows are put in order of length; 1: none", at_least=1)
-    stratify_by: str = option(
-        "held in proportion by a batch", among=("none", "label", "length", "label_length")
+    batch_size: int = Field(ge=1, description="rows that a loss sees together, over all devices")
+    share_sentences: bool = Field(
+        description="equal sentences of a batch are encoded once, and share a dropout mask"
     )
-    validate_every: str = duration_option("percent is of the whole training", above=0)
-    patience: int | None = option(
-        "validations without a better score, then stop; null: never", None, at_least=1
+    accumulate: int = Field(ge=1, description="batches per optimizer step; rows couple only inside a batch")
+    length_window: int = Field(ge=1, description="batches whose rows are put in order of length; 1: none")
+    stratify_by: Literal["none", "label", "length", "label_length"] = Field(
+        description="held in proportion by a batch"
     )
-    monitor: str = option(
-        "auto: dev of the trained sets, each by the metric of its kind; or a key such as dev/csts/spearman"
+    validate_every: SomeLength = Field(description="percent is of the whole training")
+    patience: int | None = Field(
+        None, ge=1, description="validations without a better score, then stop; null: never"
     )
-    checkpoint_every: str = duration_option("how much work the end of the machine may cost", above=0)
+    monitor: str = Field(
+        description="auto: dev of the trained sets, each by the metric of its kind; or a key such as dev/csts/spearman",
+    )
+    checkpoint_every: SomeLength = Field(description="how much work the end of the machine may cost")
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        if self.stratify_by != "none" and self.length_window > 1:
+            raise ValueError(
+                f"stratify_by={self.stratify_by}: training.length_window={self.length_window} puts rows of like length "
+                "in a batch, labels in proportion; leave one of them at its default"
+            )
+        return self
 
 
-@dataclass
+@dataclass(config=SCHEMA)
 class AugmentationConfig:
     """How sentences of labelled sets are changed while they are learnt from; labels stay, evaluation too."""
 
-    views: list[str] = option("in this order; []: nothing is changed", among=VIEWS)
-    probability: float = option("of a sentence of a batch to be changed", above=0)
-    sets: list[str] | None = option("trained sets whose sentences are changed; null: all", None)
-    delete: float = option("share of words left out", above=0, below=1)
-    repeat: float = option("share of words written twice", above=0, below=1)
-    cutoff: float = option("share of words left out in one run", above=0, below=1)
-    shuffle: int = option("words that change places among each other", at_least=2)
-    synonym: float = option("share of the words of the lexicon that are replaced", above=0, below=1)
-    translations: str | None = option("file of texts and their translations there and back", None)
+    views: list[View] = Field(description="in this order; []: nothing is changed")
+    probability: float = Field(gt=0, description="of a sentence of a batch to be changed")
+    sets: list[str] | None = Field(None, description="trained sets whose sentences are changed; null: all")
+    delete: float = Field(gt=0, lt=1, description="share of words left out")
+    repeat: float = Field(gt=0, lt=1, description="share of words written twice")
+    cutoff: float = Field(gt=0, lt=1, description="share of words left out in one run")
+    shuffle: int = Field(ge=2, description="words that change places among each other")
+    synonym: float = Field(gt=0, lt=1, description="share of the words of the lexicon that are replaced")
+    translations: str | None = Field(None, description="file of texts and their translations there and back")
 
 
-@dataclass
+@dataclass(config=SCHEMA)
 class LoggerConfig:
-    progress: bool = option("progress bars")
-    every_steps: int = option("optimizer steps between two logged points", at_least=1)
-    csv: bool = option("metrics.csv below the run folder")
-    wandb: str = option(
-        "auto: online where a key is present and the network answers, else offline",
-        among=("auto", "offline", "online", "off"),
+    progress: bool = Field(description="progress bars")
+    every_steps: int = Field(ge=1, description="optimizer steps between two logged points")
+    csv: bool = Field(description="metrics.csv below the run folder")
+    wandb: Literal["auto", "offline", "online", "off"] = Field(
+        description="auto: online where a key is present and the network answers, else offline"
     )
-    project: str = option("of Weights & Biases")
-    entity: str | None = option("team or user of Weights & Biases; null: the account's default", None)
-    group: str | None = option("null: the sweep's, or the run's name without its seed", None)
-    tags: list[str] = option("of Weights & Biases")
+    project: str = Field(description="of Weights & Biases")
+    entity: str | None = Field(
+        None, description="team or user of Weights & Biases; null: the account's default"
+    )
+    group: str | None = Field(None, description="null: the sweep's, or the run's name without its seed")
+    tags: list[str] = Field(description="of Weights & Biases")
 
 
-@dataclass
+@dataclass(config=SCHEMA)
 class SetConfig:
     """What one set of a mixture has of its own."""
 
-    weight: float | None = option("its share of the batches with sample_by=weight; null: 1", None, above=0)
-    batch_size: int | None = option("null: as the job says", None, at_least=1)
-    loss: dict[str, Any] | None = option("instead of the job's", None)
+    weight: float | None = Field(
+        None, gt=0, description="its share of the batches with sample_by=weight; null: 1"
+    )
+    batch_size: int | None = Field(None, ge=1, description="null: as the job says")
+    loss: dict[str, Any] | None = Field(None, description="instead of the job's")
 
 
-@dataclass
+@dataclass(config=SCHEMA)
 class StageConfig:
     """What one stage of a curriculum has of its own; null: as the job says."""
 
-    dataset: list[str] | None = option("sets that it mixes; null: the one of the stage's name", None)
-    share_percent: float | None = option("it lasts for this part of training.duration", None, above=0)
-    loss: dict[str, Any] | None = option("instead of the job's", None)
-    training: dict[str, Any] | None = option("keys of `training`", None)
-    optimizer: dict[str, Any] | None = option("keys of `optimizer`", None)
+    dataset: list[str] | None = Field(
+        None, description="sets that it mixes; null: the one of the stage's name"
+    )
+    share_percent: float | None = Field(None, gt=0, description="it lasts for this part of training.duration")
+    loss: dict[str, Any] | None = Field(None, description="instead of the job's")
+    training: dict[str, Any] | None = Field(None, description="keys of `training`")
+    optimizer: dict[str, Any] | None = Field(None, description="keys of `optimizer`")
 
 
-@dataclass
+@dataclass(config=SCHEMA)
 class ScheduleConfig:
     """In which order, and in which shares, sets are learnt from."""
 
-    name: str = option("mix: one stage · serial: one stage after another", among=("mix", "serial"))
-    order: list[str] | None = option("serial: stages, repeated at will; null: one per set, in order", None)
-    stages: dict[str, StageConfig] = option("serial: stage → what it has of its own")
-    sets: dict[str, SetConfig] = option("set → what it has of its own where sets are mixed")
-    sample_by: str = option("size: every row once per epoch · weight: by weights", among=("size", "weight"))
-    temperature: float = option("shares are raised to 1/temperature; 1: as they are, large: equal", above=0)
-    store: str | None = option("folder of stages that runs share; null: each run keeps its own", None)
+    name: Literal["mix", "serial"] = Field(description="mix: one stage · serial: one stage after another")
+    order: list[str] | None = Field(
+        None, description="serial: stages, repeated at will; null: one per set, in order"
+    )
+    stages: dict[str, StageConfig | None] = Field(description="serial: stage → what it has of its own")
+    sets: dict[str, SetConfig] = Field(description="set → what it has of its own where sets are mixed")
+    sample_by: Literal["size", "weight"] = Field(
+        description="size: every row once per epoch · weight: by weights"
+    )
+    temperature: float = Field(
+        gt=0, description="shares are raised to 1/temperature; 1: as they are, large: equal"
+    )
+    store: str | None = Field(
+        None, description="folder of stages that runs share; null: each run keeps its own"
+    )
+
+    @model_validator(mode="after")
+    def _names_can_be_folders(self) -> Self:
+        for key, names in (("order", self.order or ()), ("stages", self.stages)):
+            for name in names:
+                if fault := name_fault(name):
+                    raise ValueError(f"{key}: {name}: expected a name of a stage: {fault}")
+        return self
 
 
-@dataclass
+@dataclass(config=SCHEMA, kw_only=True)
 class JobConfig:
     """Everything that decides one run."""
 
-    name: str = option("folder name, before the hash")
-    seed: int = option("of all that is drawn", at_least=0, below=2**32)
-    data_dir: str = option("where local data sets lie")
-    cache_dir: str | None = option("keeps what can be computed again; null: nothing is kept", None)
-    output_dir: str = option("folder of runs")
-    run_dir: str = option("folder of this run")
-    source: str = option(among=tuple(Source))
-    on_bad_row: str = option(among=("error", "drop"))
-    resume: str = option(among=("never", "auto"))
-    trial: str | None = option("<journal>#<number>: a trial whose pruner may end the run", None)
-    sweep_row: str | None = option("name of the row of a sweep that this run is: what tables call it", None)
-    init_from: str | None = option("a run or an encoder folder: start from its weights", None)
-    filter_leaks: bool = option("leave out training rows that an evaluation set of this job has too")
-    debug_rows: int | None = option("rows kept per split, at most; for trying things out", None, at_least=1)
-    dataset: dict[str, DatasetConfig] = option("what is trained on, in order")
-    evaluate: dict[str, DatasetConfig] = option("what is evaluated on besides")
-    model: dict[str, Any] = option("what is trained; the group `model`")
-    backbone: BackboneConfig = MISSING
-    loss: dict[str, Any] = option("what is minimised; the group `loss`")
-    schedule: ScheduleConfig = MISSING
-    training: TrainingConfig = MISSING
-    optimizer: OptimizerConfig = MISSING
-    augmentation: AugmentationConfig = MISSING
-    hardware: HardwareConfig = MISSING
-    evaluation: EvaluationConfig = MISSING
-    # name → a callback of callbacks/: `_target_`, `decides_weights` and its numbers; null: left out
-    callbacks: dict[str, Any] = MISSING
-    logger: LoggerConfig = MISSING
+    name: str = Field(description="folder name, before the hash")
+    seed: int = Field(ge=0, lt=2**32, description="of all that is drawn")
+    data_dir: str = Field(description="where local data sets lie")
+    cache_dir: str | None = Field(None, description="keeps what can be computed again; null: nothing is kept")
+    output_dir: str = Field(description="folder of runs; . is the one that this is started in")
+    run_dir: str = Field(description="folder of this run")
+    source: Source = Field()
+    on_bad_row: Literal["error", "drop"] = Field()
+    resume: Literal["never", "auto"] = Field()
+    trial: str | None = Field(None, description="<journal>#<number>: a trial whose pruner may end the run")
+    sweep_row: str | None = Field(
+        None, description="name of the row of a sweep that this run is: what tables call it"
+    )
+    init_from: str | None = Field(None, description="a run or an encoder folder: start from its weights")
+    filter_leaks: bool = Field(
+        description="leave out training rows that an evaluation set of this job has too"
+    )
+    debug_rows: int | None = Field(
+        None, ge=1, description="rows kept per split, at most; for trying things out"
+    )
+    dataset: dict[str, DatasetConfig] = Field(description="what is trained on, in order")
+    evaluate: dict[str, DatasetConfig] = Field(description="what is evaluated on besides")
+    model: dict[str, Any] = Field(description="what is trained; the group `model`")
+    backbone: BackboneConfig
+    loss: dict[str, Any] = Field(description="what is minimised; the group `loss`")
+    schedule: ScheduleConfig
+    training: TrainingConfig
+    optimizer: OptimizerConfig
+    augmentation: AugmentationConfig
+    hardware: HardwareConfig
+    evaluation: EvaluationConfig
+    callbacks: dict[str, dict[str, Any] | None] = Field(
+        description="name → a callback of callbacks/: `_target_`, `decides_weights` and its numbers; null: left out"
+    )
+    logger: LoggerConfig
+
+    @model_validator(mode="after")
+    def _names_are_names(self) -> Self:
+        if fault := name_fault(self.name):
+            raise ValueError(f"name={self.name}: expected a name of a folder: {fault}")
+        for key, folder in (("output_dir", self.output_dir), ("run_dir", self.run_dir)):
+            if not folder.strip():
+                raise ValueError(f"{key}=: expected a folder; {key}=. is the one that this is started in")
+        for group, sets in (("dataset", self.dataset), ("evaluate", self.evaluate)):
+            for key, described in sets.items():
+                if described.name != key:
+                    raise ValueError(
+                        f"{group}.{key}.name={described.name}: expected {key}, as in its '# @package dataset.{key}': "
+                        "results go by the name"
+                    )
+        return self

@@ -2,6 +2,4 @@
 
 from juzhen.core.lazy import lazily
 
-__getattr__ = lazily(
-    __name__, {"check_command_line": "preflight", "run_cli": "cli", "typed_config": "job", "check_job": "job"}
-)
+__getattr__ = lazily(__name__, {"check_command_line": "check", "read_job": "job"})

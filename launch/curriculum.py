@@ -4,11 +4,10 @@ import logging
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
 from callbacks.trainer import chosen_callbacks
@@ -33,23 +32,21 @@ log = logging.getLogger(__name__)
 
 
 class Curriculum:
-    """The stages of a typed job, from reading their rows to the last Result."""
+    """The stages of a job, from reading their rows to the last Result."""
 
     def __init__(
-        self, typed: DictConfig, settings: dict[str, Any], key: str, *, known: Known | None = None
+        self, job: JobConfig, settings: dict[str, Any], key: str, *, known: Known | None = None
     ) -> None:
         """`known`: rows that `train.first_look` has read."""
-        self.job: JobConfig = OmegaConf.to_object(typed)
-        self.model = own_class(self.job.model["_target_"])
-        if not self.model.trains:
-            typed.dataset, self.job.dataset = {}, {}
-        self.plans = plan_job(typed)
-        self.jobs: list[JobConfig] = [OmegaConf.to_object(plan.job) for plan in self.plans]
+        self.model = own_class(job.model["_target_"])
+        self.job = job if self.model.trains else replace(job, dataset={})
+        self.plans = plan_job(self.job)
+        self.jobs = [plan.job for plan in self.plans]
         self.stages = [
             Stage(index, plan.name, plan.datasets, history(self.plans, index))
             for index, plan in enumerate(self.plans)
         ]
-        self.settings = settings | {"model": OmegaConf.to_container(typed.model)}
+        self.settings = settings | {"model": job.model}
         self.key = key
         self.known = known or {}
         self.store = StageStore(self.job.schedule.store)
@@ -117,7 +114,7 @@ class Curriculum:
         What an earlier stage has learnt with in their place is kept as `earlier`.
         """
         groups = ("loss", "training", "optimizer")
-        own = {group: OmegaConf.to_container(self.plans[index].job[group]) for group in groups}
+        own = {group: asdict(self.plans[index].job)[group] for group in groups}
         stages = self.job.schedule.stages
         by_job = [
             group

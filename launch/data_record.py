@@ -12,14 +12,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
-
 from conf.job import JobConfig
 from juzhen.core.commands import command
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
 from juzhen.core.opened import read_bytes, read_json
 from juzhen.core.result import RESULT_FILE, STAGES, Result
+from juzhen.core.schema import validated
 from juzhen.core.whole import write_json
 from juzhen.data.files import files_of
 from juzhen.data.spec import DatasetConfig, Source
@@ -37,7 +36,7 @@ class GoneError(UserError):
     """The data of a finished run cannot be read from where this command says it lies."""
 
 
-def is_finished(job: JobConfig | DictConfig) -> bool:
+def is_finished(job: JobConfig) -> bool:
     """Nothing is left to do for a job, and nothing is to be done afresh."""
     return job.resume == "auto" and RunFolder.is_done(Path(job.run_dir))
 
@@ -139,7 +138,7 @@ def _fingerprint(
     from juzhen.data.loading import sampled
     from juzhen.data.source import load_examples
 
-    config = OmegaConf.merge(OmegaConf.structured(DatasetConfig), json.loads(described))
+    config = validated(DatasetConfig, json.loads(described))
     how = {"source": source, "data_dir": data_dir, "on_bad_row": on_bad_row}
     return sampled(load_examples(config, split, required=True, **how), limit).fingerprint
 

@@ -18,11 +18,10 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from omegaconf import DictConfig, OmegaConf
 
 from juzhen.cli.arguments import VerbParser
 from juzhen.core.caches import caches_below
@@ -33,6 +32,7 @@ from launch.run_folder import RunFolder
 from launch.two_stages import add_two_stages, asks_for_two_stages, measure_two_stages
 
 if TYPE_CHECKING:  # it loads torch, and neither --help nor a folder that lacks nothing should wait for that
+    from conf.job import JobConfig
     from juzhen.evaluation.finished import Descriptions, FinishedRun
     from juzhen.evaluation.late import Changes, LateColumns
 
@@ -108,9 +108,9 @@ def run(
         raise UserError("missing: runs, or --retrieve and --rerank; see juzhen evaluate --help")
 
 
-def _today(options: argparse.Namespace) -> DictConfig:
+def _today(options: argparse.Namespace) -> "JobConfig":
     """The configuration of today, with the sets and the hardware that are asked for."""
-    from launch.preflight import checked_job
+    from launch.check import checked_job
 
     words = [f"dataset=[{','.join(options.dataset)}]", f"suite={options.suite or 'none'}"]
     words += [f"hardware={options.hardware}"] if options.hardware else []
@@ -125,8 +125,9 @@ def _add_all(options: argparse.Namespace) -> None:
 
     runs = finished_runs(options.runs)
     today = _today(options)
+    plain = asdict(today)
     columns = cache(partial(_columns, options, today))  # loads torch, for the first run that lacks something
-    named, failed = {**OmegaConf.to_container(today.evaluate), **OmegaConf.to_container(today.dataset)}, []
+    named, failed = {**plain["evaluate"], **plain["dataset"]}, []
     for number, run in enumerate(runs, start=1):
         place = f"[{number}/{len(runs)}] {run.folder}:"
         try:
@@ -166,13 +167,13 @@ def _without_file(result: Result, options: argparse.Namespace) -> str:
     return f" ({', '.join(lost)}: no dev or test file below {folder})" if lost else ""
 
 
-def _columns(options: argparse.Namespace, today: DictConfig) -> "LateColumns":
+def _columns(options: argparse.Namespace, today: "JobConfig") -> "LateColumns":
     from juzhen.evaluation.late import LateColumns  # loads torch
     from launch.stored import starting_encoder
 
     return LateColumns(
         start=partial(starting_encoder, defaults=today),
-        hardware=OmegaConf.to_object(today.hardware) if options.hardware else None,
+        hardware=today.hardware if options.hardware else None,
         data_dir=options.data_dir,
         cache_dir=today.cache_dir,
         batch_tokens=options.batch_tokens,

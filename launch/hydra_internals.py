@@ -1,21 +1,36 @@
 """All that is used of what Hydra and OmegaConf keep to themselves, in one place, with the reason for each."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-# `hydra.compose` makes no difference between what a file says and what was typed, and tells no search path.
+from hydra import version
+
+# `hydra.main` would compose the job again, and tells of errors in its own way.
+from hydra._internal.callbacks import Callbacks
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path, get_args_parser
 from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.utils import JobStatus, configure_log, run_job
 from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext, RunMode
 from omegaconf import Container, DictConfig
 
 from juzhen.core.errors import UserError
 
-__all__ = ["Hydra", "basic_sweeper", "flag_parser", "known_flags", "opened", "root_of"]
+__all__ = [
+    "Hydra",
+    "basic_sweeper",
+    "flag_parser",
+    "known_flags",
+    "opened",
+    "root_of",
+    "run_composed",
+    "show",
+]
 
 
 def basic_sweeper() -> type[Sweeper]:
@@ -44,10 +59,9 @@ def root_of(node: Container | None) -> DictConfig | None:
 
 @contextmanager
 def opened(folder: Path, extra: str | None) -> Iterator[Hydra]:
-    """Hydra over a configuration tree, `extra` in front of it; its global state is then as before.
-
-    So `@hydra.main` can follow, which composes the job once more.
-    """
+    """Hydra over a configuration tree, `extra` in front of it; its global state is then as before."""
+    if not folder.is_dir():
+        raise UserError(f"--config-path {folder}: there is no such folder")
     search_path = create_config_search_path(str(folder.resolve()))
     if extra is not None:
         if not Path(extra).is_dir():
@@ -55,6 +69,7 @@ def opened(folder: Path, extra: str | None) -> Iterator[Hydra]:
         search_path.prepend(
             "command-line", f"file://{Path(extra).resolve()}", SearchPathQuery(provider="schema")
         )
+    version.setbase("1.3")
     instance = GlobalHydra.instance()
     before = instance.hydra
     instance.clear()
@@ -63,3 +78,37 @@ def opened(folder: Path, extra: str | None) -> Iterator[Hydra]:
     finally:
         instance.clear()
         instance.hydra = before
+
+
+def run_composed(hydra: Hydra, config: DictConfig, task: Callable[[DictConfig], Any]) -> None:
+    """Runs a task as `Hydra.run` does: log, folder and notes in it; of a configuration that is composed already."""
+    configure_log(config.hydra.hydra_logging, config.hydra.verbose)
+    config.hydra.mode = RunMode.RUN
+    callbacks = Callbacks(config)
+    callbacks.on_run_start(config=config, config_name=config.hydra.job.config_name)
+    ended = run_job(
+        hydra_context=HydraContext(config_loader=hydra.config_loader, callbacks=callbacks),
+        task_function=task,
+        config=config,
+        job_dir_key="hydra.run.dir",
+        job_subdir_key=None,
+    )
+    callbacks.on_run_end(config=config, config_name=config.hydra.job.config_name, job_return=ended)
+    if ended.status is JobStatus.FAILED:
+        raise ended._return_value  # `return_value` would print what the one handler says
+
+
+def show(hydra: Hydra, flags: argparse.Namespace, name: str) -> None:
+    """What --help, --hydra-help, --cfg, --info and --shell-completion ask for."""
+    how = {"config_name": name, "args_parser": flag_parser(), "args": flags}
+    if flags.help:
+        hydra.app_help(**how)
+    elif flags.hydra_help:
+        hydra.hydra_help(**how)
+    elif flags.cfg:
+        shown = {"cfg_type": flags.cfg, "package": flags.package, "resolve": flags.resolve}
+        hydra.show_cfg(config_name=name, overrides=flags.overrides, **shown)
+    elif flags.shell_completion:
+        hydra.shell_completion(config_name=name, overrides=flags.overrides)
+    else:
+        hydra.show_info(flags.info, config_name=name, overrides=flags.overrides)

@@ -1,196 +1,180 @@
-"""Checks a composed job against its schema, its values against their ranges, its targets against the code."""
+"""From a composition to a job that can be run: filled in, fitted to the schema, its targets and groups together."""
 
-import types
+import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import is_dataclass
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from dataclasses import asdict, fields
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from callbacks.trial import TrialAddress
+from conf.declared import declared, declared_targets
 from conf.job import JobConfig
-from juzhen.core.errors import nearest
+from conf.own_classes import refusal
+from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind
+from juzhen.core.measures import CLASS_MEANS, CORRELATIONS, MEASURES, RANKINGS
+from juzhen.core.places import DATASETS
+from juzhen.core.schema import ConfigError, validated
 from juzhen.core.secrets import NO_SECRETS, place_of_secret
-from juzhen.core.texts import short
-from launch.explain import ConfigError, broken_reference, leaves, unknown_key, wrong_type
+from launch.explain import broken_reference
 from launch.naming import register_resolvers, with_language
-from launch.set_files import spelt_sets
-from launch.signatures import check_target
 from launch.stages import plan_job
-from launch.values import check_values
 
 EXAMPLES = {
     "backbone.path": "python train.py backbone=local backbone.path=<folder of a model>",
-    "loss": "python train.py loss=cosent",
     "model.teacher": "python train.py model=distill loss=distill model.teacher=builtin/mini_zh",
+    "loss": "python train.py loss=cosent",
     "model": "python train.py model=biencoder",
     "backbone": "python train.py backbone=embedded",
 }
+PACKAGES = {"model": "lightning_modules", "callbacks": "callbacks"}
+"""Group → where its classes are; those of all others are losses."""
+
+MONITORED = (
+    "spearman",
+    "pearson",
+    "accuracy",
+    "f1",
+    "average_precision",
+    "auc",
+    "macro_f1",
+    "mlm_accuracy",
+    CLASS_MEANS,
+    "ranking_accuracy",
+    "triplet_accuracy",
+    "score_gap",
+    *RANKINGS,
+)
+"""Metrics that may choose a checkpoint: higher is better."""
 
 
-def check_job(job: DictConfig) -> None:
-    """Raises UserError for the first mistake in a typed job: value, range or target.
-
-    Needs no torch, but to explain a mistake in what a model or a loss is given.
-    """
-    if key := place_of_secret(OmegaConf.to_container(job)):  # configurations are stored, and none needs one
+def read_job(config: DictConfig) -> JobConfig:
+    """The job that a composition means. Raises ConfigError for the first mistake in it. Needs no torch."""
+    register_resolvers()
+    config = OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
+    for field in fields(JobConfig):
+        if field.name not in config and field.name in EXAMPLES:
+            raise _not_set(field.name)
+    try:
+        plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    except MissingMandatoryValue as error:
+        raise _not_set(str(error.full_key)) from error
+    except OmegaConfBaseException as error:
+        raise broken_reference(error) from error
+    if key := place_of_secret(plain):  # configurations are stored, and none needs one
         raise ConfigError(f"{key}: {NO_SECRETS}")
-    check_values(job)
+    job = validated(JobConfig, plain)
     if job.trial is not None:
         TrialAddress.parse(job.trial).check()
     check_targets(job)
-    check_stages(job)
-
-
-def check_stages(job: DictConfig) -> None:
-    """What stages and sets of the schedule have of their own."""
-    plans = plan_job(job)
-    for name in job.schedule.stages:
-        stage = next(plan for plan in plans if plan.name == name)
-        try:
-            check_values(stage.job)
-        except ConfigError as error:
-            raise ConfigError(f"stage {name}: {error}", f"schedule.stages.{name}") from error
-    for group in ("stages", "sets"):
-        for name, own in job.schedule[group].items():
-            if own is not None and own.loss is not None:
-                _check_loss(own.loss, f"schedule.{group}.{name}.loss")
-
-
-def typed_config(config: DictConfig) -> DictConfig:
-    """The job with the types of JobConfig and every `${…}` filled in. Raises UserError if it does not fit."""
-    register_resolvers()
-    config = OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
-    try:
-        resolved = OmegaConf.to_container(config, resolve=True)
-    except OmegaConfBaseException as error:
-        # A missing or misspelt key may be the reason, and is then the better message.
-        _require_complete(_merge(OmegaConf.to_container(config)))
-        raise broken_reference(error) from error
-    job = _merge(resolved)
-    _check_digits(resolved, OmegaConf.to_container(job), "")
-    _require_complete(job)
+    plan_job(job)
     _settle_language(job)
+    _check_monitor(job)
+    known = {*job.dataset, *job.evaluate, *(path.stem for path in DATASETS.glob("*.yaml"))}
+    for name in job.evaluation.transfer:
+        if name not in known:
+            raise ConfigError(f"evaluation.transfer={name}: there is no such set; {nearest(name, known)}")
     return job
 
 
-def _merge(settings: dict[str, Any]) -> DictConfig:
-    _check_forms(settings, JobConfig, "")
-    with explained():
-        return OmegaConf.merge(OmegaConf.structured(JobConfig), spelt_sets(settings))
+def _not_set(key: str) -> ConfigError:
+    return ConfigError(
+        f"{key} is not set; for example: {EXAMPLES.get(key, f'python train.py {key}=<value>')}", key
+    )
 
 
-@contextmanager
-def explained() -> Iterator[None]:
-    """Turns OmegaConf's exceptions about a typed job into a ConfigError."""
+def check_targets(job: JobConfig) -> None:
+    """Raises ConfigError unless the model, each loss and each callback is a class of ours and takes its keys."""
+    for key, node in targets_of(job):
+        if not isinstance(node, Mapping) or "_target_" not in node:
+            hint = {"callbacks": "begins with '# @package callbacks.<name>'"}.get(key.split(".")[0])
+            expected = f"a file of conf/callbacks {hint}" if hint else f"for example +loss@{key}=cosent"
+            raise ConfigError(f"{key}: expected a class, by its _target_, and its numbers; {expected}")
+        if key.startswith("callbacks.") and not isinstance(node.get("decides_weights"), bool):
+            raise ConfigError(
+                f"{key}.decides_weights: expected true or false; with true it is part of the run key, as what changes "
+                "the weights must be"
+            )
+        check_target(node, key)
+
+
+def targets_of(job: JobConfig) -> Iterator[tuple[str, Any]]:
+    """Key and settings of the model, of each loss and of each callback."""
+    yield "model", job.model
+    losses = {"loss": job.loss}
+    for group, owners in (("stages", job.schedule.stages), ("sets", job.schedule.sets)):
+        losses |= {
+            f"schedule.{group}.{name}.loss": own.loss for name, own in owners.items() if own and own.loss
+        }
+    for key, loss in losses.items():
+        if "_target_" in loss:
+            yield key, loss
+            continue
+        for kind, nested in loss.items():
+            if kind not in tuple(Kind):
+                raise ConfigError(f"{key}.{kind}: there is no such kind of examples; {nearest(kind, Kind)}")
+            yield f"{key}.{kind}", nested
+    yield from ((f"callbacks.{name}", node) for name, node in job.callbacks.items() if node is not None)
+
+
+def check_target(node: Mapping[str, Any], key: str) -> None:
+    """Raises ConfigError unless `node`'s keys and values are those that the class of its `_target_` takes."""
+    target, package = str(node["_target_"]), PACKAGES.get(key.split(".")[0], "juzhen.losses")
     try:
-        yield
-    except (ConfigKeyError, ConfigAttributeError) as error:
-        raise unknown_key(error) from error
-    except OmegaConfBaseException as error:
-        raise wrong_type(error) from error
+        if not target.startswith(f"{package}."):
+            raise UserError(refusal(target))
+        settings = declared(target).settings
+    except UserError as error:
+        classes = list(declared_targets(package))
+        namesakes = [path for path in classes if path.rpartition(".")[2] == target.rpartition(".")[2]]
+        raise ConfigError(f"{key}._target_={error}; {nearest(target, namesakes or classes)}") from error
+    validated(settings, {name: value for name, value in node.items() if name not in NOT_OF_THE_CLASS}, key)
 
 
-def _require_complete(job: DictConfig) -> None:
-    if missing := sorted(key for key, value in leaves(OmegaConf.to_container(job)) if value == "???"):
-        example = EXAMPLES.get(missing[0], f"python train.py {missing[0]}=<value>")
-        raise ConfigError(f"{missing[0]} is not set; for example: {example}")
+NOT_OF_THE_CLASS = ("_target_", "name", "decides_weights")
+"""Keys of a class's settings that it is not handed."""
 
 
-def _check_forms(value: Any, hint: Any, key: str) -> None:
-    """Raises ConfigError where a list stands for a group of keys, or the other way round; `hint` is its type."""
-    every = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    kinds = [one for one in every if one is not type(None)]
-    takes_group = any(is_dataclass(one) or (get_origin(one) or one) is dict for one in kinds)
-    takes_list = any((get_origin(one) or one) in (list, tuple) for one in kinds)
-    given = f"{key}={short(str(value))}: expected"
-    if isinstance(value, Mapping) and kinds and all(one in (str, int, float, bool) for one in kinds):
-        raise ConfigError(f"{given} one value, and not a group of keys {{…}}")
-    if isinstance(value, Mapping) and takes_list and not takes_group:
-        raise ConfigError(f"{given} a list, '{key}=[…]', and not a group of keys {{…}}")
-    if isinstance(value, list) and takes_group and not takes_list:
-        raise ConfigError(f"{given} a group of keys, {key}.<key>=<value>, and not a list […]")
-    if isinstance(value, Mapping):
-        for name, inner in _below(value, kinds):
-            _check_forms(value[name], inner, f"{key}.{name}".lstrip("."))
-
-
-def _below(value: Mapping[str, Any], kinds: list[Any]) -> Iterator[tuple[str, Any]]:
-    """The keys of a group whose types are known, with these."""
-    for kind in kinds:
-        if is_dataclass(kind):
-            hints = get_type_hints(kind)
-            yield from ((name, hints[name]) for name in value if name in hints)
-        elif (get_origin(kind) or kind) is dict and len(get_args(kind)) == 2:
-            yield from ((name, get_args(kind)[1]) for name in value)
-
-
-def _check_digits(given: Any, typed: Any, key: str) -> None:
-    """Raises ConfigError for a text in the digits of another script that was taken for a number, `typed`."""
-    if isinstance(given, Mapping) and isinstance(typed, Mapping):
-        for name in given:
-            _check_digits(given[name], typed.get(name), f"{key}.{name}".lstrip("."))
-    elif isinstance(given, list) and isinstance(typed, list):
-        for place, (one, number) in enumerate(zip(given, typed, strict=False)):
-            _check_digits(one, number, f"{key}[{place}]")
-    elif isinstance(given, str) and isinstance(typed, int | float) and not given.isascii():
-        raise ConfigError(f"{key}={given}: a number is written in ASCII digits; type {typed}")
-
-
-def _settle_language(job: DictConfig) -> None:
-    """Fills `model.language` of a typed job in. Raises ConfigError where the sets that it learns from do not agree."""
+def _settle_language(job: JobConfig) -> None:
+    """Fills `model.language` in. Raises ConfigError where the sets that the job learns from do not agree."""
     if job.model.get("language", "") is not None:
         return
-    config = OmegaConf.to_container(job)
-    language = job.model.language = with_language(config)["language"]
+    language = job.model["language"] = with_language(asdict(job))["language"]
     if language is None and job.dataset:
-        sets = ", ".join(f"{name} ({one.language})" for name, one in job.dataset.items())
-        known = " or ".join(f"model.language={one}" for one in job.model.templates)
+        sets = ", ".join(f"{name} ({described.language})" for name, described in job.dataset.items())
+        known = " or ".join(f"model.language={language}" for language in job.model["templates"])
         raise ConfigError(
             f"model.language=null: templates are in one language, and this job learns from {sets}; type {known}, or "
             "learn from sets of one language"
         )
 
 
-def check_targets(job: DictConfig) -> None:
-    """The `_target_` and the keys of the model, a loss or a callback fit the code."""
-    model = OmegaConf.to_container(job.model)
-    if "_target_" not in model:
-        raise ConfigError("model._target_ is not set; for example: python train.py model=biencoder", "model")
-    check_target(model, "model")
-    _check_loss(job.loss, "loss")
-    for name, node in OmegaConf.to_container(job.callbacks).items():
-        if node is not None:
-            _check_callback(node, f"callbacks.{name}")
-
-
-def _check_callback(node: Any, key: str) -> None:
-    if not isinstance(node, Mapping) or "_target_" not in node:
-        raise ConfigError(
-            f"{key}: expected a callback with its _target_, or null to leave it out; a file of conf/callbacks "
-            "begins with '# @package callbacks.<name>'"
-        )
-    if not isinstance(node.get("decides_weights"), bool):
-        raise ConfigError(
-            f"{key}.decides_weights: expected true or false; with true it is part of the run key, as what changes the "
-            "weights must be"
-        )
-    check_target({name: value for name, value in node.items() if name != "decides_weights"}, key)
-
-
-def _check_loss(node: DictConfig, group: str) -> None:
-    """A loss, or a table example kind → loss; `group` is where it stands."""
-    loss = OmegaConf.to_container(node)
-    if "_target_" in loss:
-        check_target(loss, group)
+def _check_monitor(job: JobConfig) -> None:
+    """`auto`, or `dev/<set>/<metric>` of a set that the job scores."""
+    key = f"training.monitor={job.training.monitor}"
+    match = re.fullmatch(r"dev/([^/]+)/([^/]+)", job.training.monitor)
+    if job.training.monitor == "auto":
         return
-    for kind, nested in loss.items():
-        key = f"{group}.{kind}"
-        if kind not in tuple(Kind):
-            raise ConfigError(f"{key}: there is no such kind of examples; {nearest(kind, Kind)}")
-        if not isinstance(nested, Mapping) or "_target_" not in nested:
-            raise ConfigError(f"{key}: expected a loss, for example +loss@{key}=cosent")
-        check_target(nested, key)
+    if not match:
+        raise ConfigError(f"{key}: expected auto, or a key such as dev/csts/spearman")
+    name, metric = match.groups()
+    sets = {**job.evaluate, **job.dataset}
+    if metric not in MONITORED:
+        raise ConfigError(f"{key}: {metric} chooses no checkpoint; {nearest(metric, MONITORED)}")
+    if name not in sets:
+        raise ConfigError(f"{key}: this job does not score {name}; {nearest(name, sets)}")
+    kind, model = Kind(sets[name].kind), declared(job.model["_target_"])
+    known = [measure for measure in MEASURES[kind] if measure in MONITORED]
+    if kind is Kind.NLI_PAIR and "logits" not in (model.provides or ()):
+        known = [*CORRELATIONS]  # the others are of a model that names classes
+    if kind is Kind.LABELLED_TEXT:
+        known = [CLASS_MEANS]
+    if model.metric == "mlm_accuracy":  # any text has hidden tokens
+        known.append(model.metric)
+    if metric not in known:
+        raise ConfigError(
+            f"{key}: {name} has {kind.replace('_', ' ')}s, which have no {metric} while this model learns; choose "
+            f"{' or '.join(known) or 'another set'}"
+        )

@@ -10,8 +10,8 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from juzhen.core.schema import ConfigError
 from juzhen.core.texts import name_fault
-from launch.explain import ConfigError
 
 TARGETS = re.compile(
     r"hydra\._internal\.core_plugins\.\w+\.Basic(Launcher|Sweeper)"

@@ -1,14 +1,11 @@
 """What each stage of a job is to do: its sets, and the job with the stage's own numbers put in. Needs no torch."""
 
-from copy import deepcopy
-from dataclasses import dataclass
-
-from omegaconf import DictConfig
-from omegaconf.errors import ConfigAttributeError, ConfigKeyError, ValidationError
+from dataclasses import asdict, dataclass, replace
 
 from conf.duration import Duration
-from juzhen.core.errors import UserError, nearest
-from launch.explain import ConfigError
+from conf.job import JobConfig, OptimizerConfig, StageConfig, TrainingConfig
+from juzhen.core.errors import nearest
+from juzhen.core.schema import ConfigError, validated
 
 
 @dataclass(frozen=True)
@@ -17,16 +14,16 @@ class StagePlan:
 
     name      the stage's own: of a folder, of a log
     datasets  the sets that it mixes; empty: nothing is trained
-    job       the typed job as this stage sees it: its sets alone are in `dataset`, the others in `evaluate`
+    job       the job as this stage sees it: its sets alone are in `dataset`, the others in `evaluate`
     """
 
     name: str
     datasets: tuple[str, ...]
-    job: DictConfig
+    job: JobConfig
 
 
-def plan_job(job: DictConfig) -> list[StagePlan]:
-    """The stages of a typed job, in order; always at least one.
+def plan_job(job: JobConfig) -> list[StagePlan]:
+    """The stages of a job, in order; always at least one.
 
     Raises ConfigError for stages that name no set of the job, for sets that no stage learns from, and for keys or
     types that a stage's own numbers do not have.
@@ -59,7 +56,7 @@ def history(plans: list[StagePlan], index: int) -> tuple[str, ...]:
     return tuple("+".join(plan.datasets) for plan in plans[: index + 1])
 
 
-def _check_names(job: DictConfig) -> None:
+def _check_names(job: JobConfig) -> None:
     schedule, sets = job.schedule, list(job.dataset)
     if schedule.name == "mix" and (schedule.order is not None or schedule.stages):
         key = "schedule.stages" if schedule.stages else "schedule.order"
@@ -76,48 +73,38 @@ def _check_names(job: DictConfig) -> None:
             )
 
 
-def _plan(name: str, job: DictConfig) -> StagePlan:
-    own, key = job.schedule.stages.get(name), f"schedule.stages.{name}"
-    datasets = [name] if own is None or own.dataset is None else list(own.dataset)
-    for one in datasets:
-        if one not in job.dataset:
-            where = f"{key}.dataset" if own is not None and own.dataset is not None else "schedule.order"
+def _plan(name: str, job: JobConfig) -> StagePlan:
+    own, key = job.schedule.stages.get(name) or StageConfig(), f"schedule.stages.{name}"
+    datasets = [name] if own.dataset is None else own.dataset
+    for each in datasets:
+        if each not in job.dataset:
+            where = "schedule.order" if own.dataset is None else f"{key}.dataset"
             raise ConfigError(
-                f"{where}: this job has no set {one}; {nearest(one, job.dataset)}, "
-                f"or choose it too: 'dataset=[{','.join([*job.dataset, one])}]'"
+                f"{where}: this job has no set {each}; {nearest(each, job.dataset)}, "
+                f"or choose it too: 'dataset=[{','.join([*job.dataset, each])}]'"
             )
     if not datasets or len(set(datasets)) < len(datasets):
         raise ConfigError(f"{key}.dataset={datasets}: expected each set once, and at least one")
-    stage = deepcopy(job)
-    stage.evaluate = {**job.evaluate, **job.dataset}
-    stage.dataset = {one: job.dataset[one] for one in datasets}
-    stage.schedule.sets = {one: job.schedule.sets[one] for one in datasets if one in job.schedule.sets}
-    if own is not None:
-        _put_in(stage, own, key)
-    return StagePlan(name, tuple(datasets), stage)
-
-
-def _put_in(stage: DictConfig, own: DictConfig, key: str) -> None:
-    """Sets what the stage has of its own in its job."""
-    if own.loss is not None:
-        stage.loss = own.loss
-    for group in ("training", "optimizer"):
-        for name, value in (own[group] or {}).items():
-            where = f"{key}.{group}.{name}"
-            try:
-                stage[group][name] = value
-            except (ConfigKeyError, ConfigAttributeError):
-                hint = nearest(str(name), stage[group])
-                raise ConfigError(f"{where}: there is no such key; {hint}") from None
-            except ValidationError as error:
-                raise ConfigError(f"{where}={value}: {str(error).splitlines()[0]}") from None
+    training, sets = dict(own.training or {}), job.schedule.sets
     if own.share_percent is not None:
-        if "duration" in (own.training or {}):
+        if "duration" in training:
             raise ConfigError(
                 f"{key}: share_percent is a part of training.duration; keep one of both",
                 f"{key}.share_percent",
             )
-        stage.training.duration = _part(stage.training.duration, own.share_percent)
+        training["duration"] = _part(job.training.duration, own.share_percent)
+    stage = replace(
+        job,
+        evaluate={**job.evaluate, **job.dataset},
+        dataset={each: job.dataset[each] for each in datasets},
+        loss=job.loss if own.loss is None else own.loss,
+        schedule=replace(job.schedule, sets={each: sets[each] for each in datasets if each in sets}),
+        training=validated(TrainingConfig, asdict(job.training) | training, f"{key}.training"),
+        optimizer=validated(
+            OptimizerConfig, asdict(job.optimizer) | (own.optimizer or {}), f"{key}.optimizer"
+        ),
+    )
+    return StagePlan(name, tuple(datasets), stage)
 
 
 def _part(duration: str, percent: float) -> str:
@@ -126,8 +113,5 @@ def _part(duration: str, percent: float) -> str:
     >>> _part("3 epochs", 80)
     '2.4 epochs'
     """
-    try:
-        whole = Duration.parse(duration, key="training.duration")
-    except UserError as error:
-        raise ConfigError(str(error), "training.duration") from error
+    whole = Duration.parse(duration, key="training.duration")
     return f"{round(whole.amount * percent / 100, 6):g} {whole.unit}"

@@ -1,15 +1,14 @@
 """The job of a finished run, read back from its result, and what it has begun with."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
-
-from omegaconf import DictConfig, OmegaConf
 
 from conf.job import JobConfig
 from conf.own_classes import own_class
 from juzhen.core.result import Result
+from juzhen.core.schema import validated
 from juzhen.evaluation.finished import FinishedRun
-from launch.job import explained
 from launch.stages import plan_job
 
 WHOLE = ("model", "loss", "dataset", "evaluate", "backbone")
@@ -24,7 +23,7 @@ NOT_ASKED = ("earlier", "callbacks", "health")
 what results from before there were callbacks call some of them."""
 
 
-def stored_job(config: Mapping[str, Any], defaults: DictConfig, *, own_hardware: bool) -> DictConfig:
+def stored_job(config: Mapping[str, Any], defaults: JobConfig, *, own_hardware: bool) -> JobConfig:
     """The typed job of a stored configuration.
 
     defaults      a typed job of today: it has the keys that came to the schema after the run
@@ -32,19 +31,28 @@ def stored_job(config: Mapping[str, Any], defaults: DictConfig, *, own_hardware:
 
     Raises UserError for a key or a type that the schema does not have any more.
     """
-    today = {key: value for key, value in OmegaConf.to_container(defaults).items() if key not in WHOLE}
+    today = {key: value for key, value in asdict(defaults).items() if key not in WHOLE}
     left_out = (*PLACES, *NOT_ASKED, *(() if own_hardware else ("hardware",)))
     stored = {key: value for key, value in config.items() if key not in left_out}
-    with explained():
-        return OmegaConf.merge(OmegaConf.structured(JobConfig), today, stored)
+    return validated(JobConfig, _merged(today, stored), where="the configuration that the result has stored")
 
 
-def starting_encoder(run: FinishedRun, result: Result, *, defaults: DictConfig) -> Any:
+def _merged(today: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
+    """What is stored, and below it what came since."""
+    both = {
+        key: _merged(today[key], value)
+        for key, value in stored.items()
+        if isinstance(value, Mapping) and isinstance(today.get(key), Mapping)
+    }
+    return {**today, **stored, **both}
+
+
+def starting_encoder(run: FinishedRun, result: Result, *, defaults: JobConfig) -> Any:
     """What a finished stage has begun with: the encoder of the stage before, or what its job starts from.
 
     Raises UserError when it is gone.
     """
     stored = stored_job(result.config, defaults, own_hardware=True)
-    job: JobConfig = OmegaConf.to_object(plan_job(stored)[result.stage].job)
+    job = plan_job(stored)[result.stage].job
     folder = run.earlier(result.stage - 1).encoder if result.stage else None
     return own_class(job.model["_target_"]).load_encoder(job, folder=folder)

@@ -8,8 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omegaconf import DictConfig, OmegaConf
-
 from juzhen.cli.arguments import VerbParser
 from juzhen.core.environment import describe_environment
 from juzhen.core.errors import UserError
@@ -22,7 +20,8 @@ from juzhen.core.weights import weights_digest
 from juzhen.core.whole import write_json, writing_to
 from juzhen.encoders.locate import encoder_source
 
-if TYPE_CHECKING:  # they load torch, and --help should not wait for that
+if TYPE_CHECKING:
+    from conf.job import JobConfig  # they load torch, and --help should not wait for that
     from juzhen.data.rankings import RankingSet
     from juzhen.evaluation.settings import Settings
     from juzhen.evaluation.two_stage import Stage
@@ -70,7 +69,7 @@ def asks_for_two_stages(options: argparse.Namespace) -> bool:
     return True
 
 
-def measure_two_stages(options: argparse.Namespace, today: DictConfig) -> None:
+def measure_two_stages(options: argparse.Namespace, today: "JobConfig") -> None:
     """Prints a table for each split of each set, and writes its numbers as JSON."""
     if options.out is None and not (Path(options.rerank) / RESULT_FILE).is_file():
         raise UserError(f"--rerank {options.rerank}: is no run, so say where the numbers go: --out <folder>")
@@ -125,12 +124,12 @@ def measure_two_stages(options: argparse.Namespace, today: DictConfig) -> None:
         print(f"written to {path}", file=sys.stderr)
 
 
-def _settings(options: argparse.Namespace, today: DictConfig) -> "Settings":
+def _settings(options: argparse.Namespace, today: "JobConfig") -> "Settings":
     """Those of an evaluation on the sets that were named. Raises UserError for a set that nothing is looked for in."""
     from juzhen.core.examples import Kind
     from juzhen.evaluation.settings import Settings
 
-    settings = Settings.of(OmegaConf.to_container(today))
+    settings = Settings.of(asdict(today))
     settings.evaluate, settings.dataset = settings.evaluate | settings.dataset, {}
     for name, one in settings.evaluate.items():
         if one.kind != Kind.RETRIEVAL:

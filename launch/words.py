@@ -1,80 +1,220 @@
-"""Words of a command line: what one sets, whether it changes the composition, what its commas may mean."""
+"""Arguments of the command line: flags, `key=value` words, the choices that a sweep makes of them, and keys of text."""
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+import argparse
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
-import yaml
-from omegaconf import DictConfig, OmegaConf
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.object_type import ObjectType
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
 
+from conf.declared import declared, declared_targets
+from conf.job import JobConfig
 from juzhen.core.commands import command, setting
-from juzhen.core.errors import UserError
-from juzhen.core.opened import read_text
-from launch.explain import leaves
-from launch.overrides import Groups
+from juzhen.core.errors import UserError, nearest
+from launch.explain import first_line, leaves
+from launch.hydra_internals import flag_parser, known_flags
 
-PLACES = {"mining": "callbacks.mining"}
+FULL_WIDTH = str.maketrans("，＝［］：“”‘’（）～＋｛｝　", ",=[]:\"\"''()~+{} ")
+"""Full-width signs that a Chinese input method writes → the sign that was meant."""
+
+NUMBER = re.compile(
+    r"[+-]?(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d[\d_]*)?|[+-]?inf|[+-]?nan|true|false", re.I
+)
+"""What Hydra reads as a number, or as true or false."""
+
+ELEMENT = re.compile(r"(?:^|(?<=[\[,]))([^\[\],]+)(?=[\],]|$)")
+"""A value, or one of those of a sweep or a list."""
+
+GROUP_PLACES = {"mining": "callbacks.mining"}
 """Group → where its choice stands, of those that stand elsewhere than their name says."""
 
 
-def keys_set(groups: Groups, word: str) -> list[str]:
-    """Dotted keys that a word sets; none where it only takes something away."""
-    override = groups.parse(word)
-    if override.is_delete() or override.is_hydra_override() or override.value() == []:
-        return []
-    group = PLACES.get(override.key_or_group, override.key_or_group.replace("/", "."))
-    key, value = override.package or group, override.value()
-    return [f"{key}.{name}" for name, _ in leaves(value)] if isinstance(value, dict) else [key]
+def parse_flags(arguments: Sequence[str]) -> argparse.Namespace:
+    """Hydra's flags and the words between them. Raises UserError for an unknown flag."""
+    parser = flag_parser()
 
+    def refuse(message: str) -> None:
+        word, *_ = (message.partition("unrecognized arguments: ")[2] or "-").split()
+        if word == "-":
+            raise UserError(message)
+        if not word.startswith("-"):
+            raise UserError(f"{word}: overrides may not stand on both sides of a flag; put all flags first")
+        name, _, value = word.lstrip("-").partition("=")
+        hint = nearest(word.partition("=")[0], known_flags(parser))
+        if hint.startswith("known"):
+            hint = (
+                f"values are given without dashes: {name}={value or '<value>'}. Flags: --help, --cfg job, -m"
+            )
+        raise UserError(f"{word}: there is no such flag; {hint}")
 
-def stands_anyway(compose: Callable[[Sequence[str]], DictConfig], word: str, words: Sequence[str]) -> bool:
-    """Whether the composition is the same without the word."""
-    try:
-        with_it, without = (
-            OmegaConf.to_container(OmegaConf.masked_copy(one, [key for key in one if key != "hydra"]))
-            for one in (compose(words), compose([one for one in words if one != word]))
+    parser.error = refuse
+    flags = parser.parse_args(list(arguments))
+    modes = [name for name in ("multirun", "cfg", "info", "run", "shell_completion") if getattr(flags, name)]
+    if len(modes) > 1:
+        raise UserError(f"--{modes[0]} and --{modes[1]} exclude each other; keep one")
+    if flags.resolve and not (flags.cfg or flags.help):
+        raise UserError("--resolve belongs to --cfg: train.py --cfg job --resolve")
+    if flags.experimental_rerun:
+        raise UserError(
+            "--experimental-rerun runs what a file of Hydra names; the command of a run is in its result.json, and "
+            "type that again"
         )
-    except UserError:
-        return False
-    return with_it == without
+    return flags
 
 
-def lists_in_defaults(file: Path) -> Iterator[tuple[str, list[str]]]:
-    """Group and options of every list choice in a file's defaults list."""
-    try:
-        content = yaml.safe_load(read_text(file))
-    except (yaml.YAMLError, UnicodeDecodeError):
-        return  # the composition names what is wrong with the file
-    defaults = content.get("defaults") if isinstance(content, dict) else None
-    for entry in defaults or []:
-        for key, value in entry.items() if isinstance(entry, dict) else ():
-            if isinstance(value, list):
-                group = str(key).removeprefix("override ").strip().lstrip("/")
-                yield group, [str(option) for option in value]
+class Groups:
+    """The groups of a configuration tree and their options."""
+
+    def __init__(self, loader: ConfigLoader) -> None:
+        self.loader = loader
+        self.names = [name for name in loader.list_groups("") if name != "hydra"]
+        self._parser = OverridesParser.create(config_loader=loader)
+        self._options: dict[str, list[str]] = {}
+
+    def options(self, group: str) -> list[str]:
+        if group not in self._options:  # Hydra reads the folders anew each time
+            self._options[group] = self.loader.get_group_options(group, ObjectType.CONFIG)
+        return self._options[group]
+
+    def is_group(self, name: str) -> bool:
+        return name in self.names or bool("." not in name and self.options(name))
+
+    def parse(self, word: str) -> Override:
+        """One word. Raises UserError when it cannot be read."""
+        try:
+            (override,) = self._parser.parse_overrides([word])
+        except HydraException as error:
+            raise UserError(self._explain_syntax(word, first_line(error.__cause__ or error))) from error
+        if not override.key_or_group:
+            raise UserError(f"{word}: expected key=value")
+        return override
+
+    def alternatives(self, word: str) -> list[str]:
+        """The words that a sweep makes of one: `seed=1,2` gives `seed=1` and `seed=2`."""
+        override = self.parse(word)
+        if not override.is_sweep_override():
+            return [word]
+        ends = override.value() if override.is_interval_sweep() else None
+        values = override.sweep_string_iterator() if ends is None else (ends.start, ends.end)
+        words = [f"{override.get_key_element()}={value}" for value in values]
+        if not words:
+            options = ", ".join(self.options(override.key_or_group))
+            raise UserError(f"{word}: nothing is chosen; options: {options}")
+        return words
+
+    def keys_set(self, word: str) -> list[str]:
+        """Dotted keys that a word sets; none where it only takes something away."""
+        override = self.parse(word)
+        if override.is_delete() or override.is_hydra_override() or override.value() == []:
+            return []
+        group = GROUP_PLACES.get(override.key_or_group, override.key_or_group.replace("/", "."))
+        key, value = override.package or group, override.value()
+        return [f"{key}.{name}" for name, _ in leaves(value)] if isinstance(value, dict) else [key]
+
+    def refuse_group_twice(self, words: Sequence[str]) -> None:
+        """Raises UserError where a group is chosen twice: Hydra would silently drop the first choice."""
+        first: dict[str, str] = {}
+        for word in words:
+            override = self.parse(word)
+            key = override.get_key_element().lstrip("+")
+            if override.is_delete() or not self.is_group(override.key_or_group):
+                continue
+            if first.setdefault(key, word) != word:
+                raise UserError(f"{first[key]} {word}: {key} is chosen twice; keep one of them")
+
+    def _explain_syntax(self, word: str, reason: str) -> str:
+        """What is wrong with a word, and how to write it."""
+        key, equals, value = word.partition("=")
+        word = word or "''"
+        if equals and (key != key.strip() or value != value.strip()):
+            return f"{word}: no spaces around =; write '{key.strip()}={value.strip()}'"
+        if word.translate(FULL_WIDTH) != word and '"' not in word:
+            return f"{word}: there is a full-width sign in it; type '{word.translate(FULL_WIDTH)}'"
+        if any(word.count(left) != word.count(right) for left, right in ("[]", "{}", "()")):
+            return f"{word}: a bracket is missing; quote the whole argument: 'dataset=[csts, afqmc]'"
+        if not equals:
+            owners = [f"{group}={word}" for group in self.names if word in self.options(group)]
+            hint = f"; did you mean {' or '.join(owners[:3])}?" if owners else ", for example loss=cosent"
+            return f"{word}: expected key=value{hint}"
+        meant = command(setting(key, value.strip("'\"")))
+        return f"{word}: cannot be read ({reason.partition(' expecting ')[0]}); write {meant}"
 
 
-def several_values(line: str) -> str:
+def several_values(word: str) -> str:
     """What a comma in a word may have meant, and how each is typed."""
-    key, _, value = line.partition("=")
-    words = (
-        f"{line}: several values; for one run each add -m ({command('train.py', '-m', line)}), for one run with all of "
+    key, _, value = word.partition("=")
+    said = (
+        f"{word}: several values; for one run each add -m ({command('train.py', '-m', word)}), for one run with all of "
         f"them write {command(f'{key}=[{value}]')}"
     )
     if all(part.replace(".", "").isdigit() for part in value.split(",")):
-        return words
-    return f"{words}, for a text that has a comma in it {command(setting(key, value))}"
+        return said
+    return f"{said}, for a text that has a comma in it {command(setting(key, value))}"
 
 
-@contextmanager
-def progress_of_check(total: int) -> Iterator[Callable[[], None]]:
-    """A bar where a person looks on: every row and choice of a sweep is composed, and ten of them take seconds."""
-    if not sys.stderr.isatty():
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
+def as_typed(words: Sequence[str]) -> list[str]:
+    """The words of a command line, with quotes around what would be read as a number though its key holds text.
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("checking the runs of the sweep", total=total)
-        yield lambda: bar.advance(task)
+    >>> as_typed(["name=1234e56", "seed=1", "run_dir=7e3,out"])
+    ['name="1234e56"', 'seed=1', 'run_dir="7e3",out']
+    """
+    return [_quoted(word) for word in words]
+
+
+def _quoted(word: str) -> str:
+    key, equals, value = word.partition("=")
+    if not equals or set("'\"(){}") & set(value) or not NUMBER.search(value) or not _is_text(key.lstrip("+")):
+        return word
+    quoted = ELEMENT.sub(lambda match: f'"{match[1]}"' if NUMBER.fullmatch(match[1]) else match[1], value)
+    return f"{key}={quoted}"
+
+
+def _is_text(key: str) -> bool:
+    """Whether what a dotted key holds is text, or a list of texts."""
+    kind: Any = JobConfig
+    parts = key.split(".")
+    for part in parts:
+        kind = next((one for one in get_args(kind) if one is not NoneType), kind) if _is_union(kind) else kind
+        if get_origin(kind) is dict:
+            kind = get_args(kind)[1]
+        elif isinstance(kind, type) and get_origin(kind) is None:
+            kind = get_type_hints(kind).get(part)
+        if kind is Any or kind is None:
+            package = {"model": "lightning_modules", "callbacks": "callbacks"}.get(parts[0], "juzhen.losses")
+            return kind is Any and parts[-1] in _texts_of_classes(package)
+    return set(_types_in(kind)) <= {str, NoneType}
+
+
+@cache
+def _texts_of_classes(package: str) -> frozenset[str]:
+    """Settings that hold text in every class of a package which has them."""
+    texts: dict[str, bool] = {}
+    for target in declared_targets(package):
+        try:
+            settings = declared(target).settings.model_fields
+        except UserError:  # a class beside them
+            continue
+        for name, field in settings.items():
+            is_text = str in _types_in(field.annotation) and not {int, float, bool} & {
+                *_types_in(field.annotation)
+            }
+            texts[name] = texts.get(name, True) and is_text
+    return frozenset(name for name, is_text in texts.items() if is_text)
+
+
+def _is_union(kind: Any) -> bool:
+    return get_origin(kind) in (Union, UnionType)
+
+
+def _types_in(kind: Any) -> Iterator[Any]:
+    if _is_union(kind) or get_origin(kind) is list:
+        for inner in get_args(kind):
+            yield from _types_in(inner)
+    else:
+        yield kind

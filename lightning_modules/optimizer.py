@@ -39,7 +39,7 @@ def build_schedule(
     constant      `lr`
     inverse_sqrt  lr · √(T/t) at step t (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, equation 3). The
                   notes on CoSENT write lr · min(1, t/T) / √max(t, T). Read literally that is the same curve times
-                  1/√T, and `lr` would never be reached. `launch.values` refuses it without a warm-up
+                  1/√T, and `lr` would never be reached. `conf.job` refuses it without a warm-up
     """
     match config.decay:
         case "linear":

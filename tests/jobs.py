@@ -10,18 +10,18 @@ import pytest
 import pytorch_lightning as pl
 from forks import in_a_fork
 from hydra import compose, initialize_config_dir
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from torch import nn
 
 import callbacks.trainer as assembly
 import train
 from conf.job import JobConfig
 from conf.own_classes import own_class
+from juzhen.cli.program import status_of
 from juzhen.data import loading
 from juzhen.encoders import SentenceEncoder, load_backbone
 from juzhen.encoders.spec import BackboneConfig
-from launch import run_cli
-from launch.job import typed_config
+from launch.job import read_job
 from launch.naming import register_resolvers, run_key
 
 SMALL = (
@@ -51,7 +51,7 @@ def compose_job(*overrides: str) -> DictConfig:
 
 def typed_job(*overrides: str) -> JobConfig:
     """The same, with the types of its keys."""
-    return OmegaConf.to_object(typed_config(compose_job(*overrides)))
+    return read_job(compose_job(*overrides))
 
 
 @cache
@@ -71,6 +71,14 @@ def module_of(backbone: Path, *overrides: str, **steps: int):
     job = typed_job("suite=none", "backbone=embedded", f"backbone.path={backbone}", *overrides)
     model, steps = own_class(job.model["_target_"]), {"total_steps": 1, "warmup_steps": 0} | steps
     return model(encoder=model.load_encoder(job), losses=nn.ModuleDict(), job=job, **steps)
+
+
+def as_program(main, *given: object):
+    """What `main` gives. Raises SystemExit, with the status of a program, where the one handler has had to speak."""
+    results: list = []
+    if status := status_of(lambda: results.append(main(*given))):
+        raise SystemExit(status)
+    return results[0]
 
 
 def run_job(output_dir: Path, backbone: Path, *overrides: str) -> Path:
@@ -96,7 +104,7 @@ def _run_interrupted(output_dir: Path, backbone: Path, step: int, name: str, *ov
     signal.signal(signal.SIGINT, signal.default_int_handler)
     build = assembly.build_callbacks
     assembly.build_callbacks = lambda *given: [Interrupt(step, name), *build(*given)]
-    run_cli(run_job)(output_dir, backbone, *overrides)
+    as_program(run_job, output_dir, backbone, *overrides)
 
 
 def interrupt(output_dir: Path, backbone: Path, step: int, name: str, *overrides: str) -> int:

@@ -21,7 +21,7 @@ from juzhen.core.accelerator import (
 )
 from juzhen.core.errors import UserError
 from juzhen.evaluation.spec import HardwareConfig
-from launch import check_command_line, typed_config
+from launch import check_command_line, read_job
 from launch.naming import run_key
 from train import CONFIGURATION
 
@@ -101,7 +101,7 @@ def test_a_job_is_the_one_that_names_the_hardware(machine, there, same):
     """Its precision and its tokens too, and so its key."""
     machine(**there)
     auto, named = (compose_job("suite=none", f"hardware={one}") for one in ("auto", same))
-    assert typed_config(auto).hardware == typed_config(named).hardware
+    assert read_job(auto).hardware == read_job(named).hardware
     keys = [run_key(OmegaConf.to_container(one, resolve=True)) for one in (auto, named)]
     assert keys[0] == keys[1]
     assert auto.run_dir == named.run_dir
@@ -109,7 +109,7 @@ def test_a_job_is_the_one_that_names_the_hardware(machine, there, same):
 
 def test_a_number_that_is_typed_stands(machine):
     machine(1, built_for="'13.0'")
-    hardware = typed_config(compose_job("suite=none", "hardware=auto", "hardware.precision=32-true")).hardware
+    hardware = read_job(compose_job("suite=none", "hardware=auto", "hardware.precision=32-true")).hardware
     assert (hardware.accelerator, hardware.precision) == ("cuda", "32-true")
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 import zstandard
 from forks import python
-from jobs import SMALL, compose_job
+from jobs import SMALL, as_program, compose_job
 
 import train
 from callbacks import checkpoint_io
@@ -17,7 +17,7 @@ from juzhen.cli.main import main
 from juzhen.core import network
 from juzhen.core.result import Result
 from juzhen.losses.order import CoSENT
-from launch import check_command_line, run_cli, run_folder
+from launch import check_command_line, run_folder
 from launch.naming import register_resolvers
 from launch.run_folder import RunFolder
 
@@ -57,7 +57,6 @@ class Desk:
         """The job as `python train.py …` runs it; the last run folder."""
         words = self.words(*given)
 
-        @run_cli
         def main():
             register_resolvers()
             check_command_line(words, conf_dir=train.CONFIGURATION)
@@ -65,7 +64,7 @@ class Desk:
             train.run_job(config)
             return config.run_dir
 
-        return main()
+        return as_program(main)
 
     def refuses(self, *given):
         """What is said on stderr when the job is refused."""

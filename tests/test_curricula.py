@@ -9,7 +9,7 @@ from jobs import compose_job, interrupt, logged, run_job, weights
 
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
-from launch import digests, typed_config
+from launch import digests, read_job
 from launch.console import set_lines
 from launch.stored import stored_job
 
@@ -143,7 +143,7 @@ def test_one_set_first_with_one_loss_and_then_with_another(tmp_path, tiny_backbo
     assert result.config["training"]["duration"] == "2 steps"
     assert result.config["earlier"]["training"]["duration"] == "10 steps"
     assert set(result.config["earlier"]) == {"training"}, "each stage had a loss of its own"
-    again = stored_job(result.config, typed_config(compose_job("suite=none")), own_hardware=True)
+    again = stored_job(result.config, read_job(compose_job("suite=none")), own_hardware=True)
     assert again.training.duration == "2 steps", "the stage can be scored again later"
     assert result.data["train/demo_qmc"]["kind"] == "positive_pair"
     assert Result.read(run / "stages" / "0-coarse").data["train/demo_qmc"]["kind"] == "labelled_pair"

@@ -6,7 +6,7 @@ from jobs import compose_job
 
 import train
 from juzhen.core.errors import UserError
-from launch import typed_config
+from launch import read_job
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_more_devices_than_there_are(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(UserError, match="1 CUDA devices are visible"):
-        require_device(typed_config(compose_job("suite=none", "hardware=cuda_ddp")).hardware)
+        require_device(read_job(compose_job("suite=none", "hardware=cuda_ddp")).hardware)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_gpu_without_bfloat16_is_told_what_to_take(monkeypatch, has_bf16, word
     monkeypatch.setattr(
         torch.cuda, "is_bf16_supported", lambda including_emulation=True: has_bf16 or including_emulation
     )
-    hardware = typed_config(compose_job("suite=none", "hardware=cuda", *words)).hardware
+    hardware = read_job(compose_job("suite=none", "hardware=cuda", *words)).hardware
     if has_bf16 or words:
         require_device(hardware)
         return

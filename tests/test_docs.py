@@ -20,7 +20,7 @@ import juzhen.losses
 from juzhen.cli.verbs import VERBS, parser_of
 from juzhen.core.examples import Kind
 from juzhen.data.source import load_examples
-from launch import check_command_line, typed_config
+from launch import check_command_line, read_job
 from launch.naming import register_resolvers
 
 PAGES = (*EDITIONS, "ARCHITECTURE.md", "CONTRIBUTING.md")
@@ -204,7 +204,7 @@ def test_contributing_shows_whole_files_of_a_readable_length():
 def test_the_data_set_of_contributing_is_read(extended_root):
     register_resolvers()
     with initialize_config_dir(str(extended_root / "conf"), version_base="1.3"):
-        job = typed_config(compose("train", overrides=["dataset=my_questions"]))
+        job = read_job(compose("train", overrides=["dataset=my_questions"]))
     read = {
         split: load_examples(
             job.dataset.my_questions,

@@ -5,14 +5,13 @@ import json
 import pytest
 from forks import python
 from jobs import SMALL, compose_job
-from omegaconf import OmegaConf
 
 import train
 from juzhen.core.measures import UNSCORED
 from juzhen.core.result import Result
 from juzhen.data import loading
 from juzhen.data.loading import READ_AT_ONCE_BYTES, look_at_data
-from launch import typed_config
+from launch import read_job
 
 GOOD = "sentence1\tsentence2\tlabel\n今天天气好\t天气不错\t4.0\n我想退货\t怎么改密码\t1.0\n他在跑步\t他正在跑\t5.0\n"
 OWN = ["dataset.demo_sts.source=local", "dataset.demo_sts.rows={train:null,dev:null,test:null}"]
@@ -119,7 +118,7 @@ def test_torch_is_announced_before_the_job_is_composed_again(monkeypatch):
 
 
 def job_of(*words):
-    return typed_config(compose_job(*SMALL, *words))
+    return read_job(compose_job(*SMALL, *words))
 
 
 def test_rows_of_small_files_are_read_once(place, tmp_path, tiny_backbone, monkeypatch):
@@ -144,7 +143,7 @@ def test_rows_of_small_files_are_read_once(place, tmp_path, tiny_backbone, monke
 
 
 def test_large_files_are_left_for_later(place, monkeypatch):
-    job = OmegaConf.to_object(job_of(*OWN, f"data_dir={place}/label"))
+    job = job_of(*OWN, f"data_dir={place}/label")
     monkeypatch.setattr("juzhen.data.loading.READ_AT_ONCE_BYTES", 10)
     assert look_at_data(job, unscored=UNSCORED) == {}
     assert READ_AT_ONCE_BYTES > 10**6

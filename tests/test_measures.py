@@ -21,8 +21,7 @@ from juzhen.encoders import load_encoder
 from juzhen.evaluation.evaluators import CrossEncoderPlan
 from juzhen.metrics.ranking import score_ranking
 from juzhen.report.matrix import build_matrix
-from launch import typed_config
-from launch.values import check_values
+from launch import read_job
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.crossencoder import CrossEncoder
 
@@ -299,11 +298,11 @@ def test_text_alone_says_that_the_last_weights_are_kept(data, tmp_path, tiny_bac
 def test_what_a_set_does_not_have_chooses_nothing(monitor, message):
     words = ("suite=demo", "+dataset@evaluate.tnews=tnews", f"training.monitor={monitor}")
     with pytest.raises(UserError, match=message):
-        check_values(typed_config(compose_job(*words)))
+        read_job(compose_job(*words))
 
 
 def test_sets_for_classifiers_are_known_before_anything_is_loaded():
     with pytest.raises(
         UserError, match=r"evaluation.transfer=mrpcc: there is no such set; did you mean mrpc"
     ):
-        check_values(typed_config(compose_job("evaluation.transfer=[snli,mrpcc]")))
+        read_job(compose_job("evaluation.transfer=[snli,mrpcc]"))

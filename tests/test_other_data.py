@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 from forks import python
 from jobs import compose_job
-from omegaconf import OmegaConf
 from test_broken_inputs import GOOD, OWN, Desk, says
 
 from hydra_plugins.juzhen_sweeps.launcher import ProcessLauncher, SlurmLauncher, require_data_of
 from juzhen.core.errors import UserError
 from juzhen.core.result import RESULT_FILE
 from launch.data_record import RECORD_FILE, remember_data, show_finished
-from launch.job import typed_config
+from launch.job import read_job
 
 PART = (*OWN, "evaluation.limit=2")  # of dev, which then has a fingerprint of its own
 CHANGED = GOOD.replace("5.0", "2.0")
@@ -45,7 +44,7 @@ def desk(made, capsys):
 
 def again(desk, **changes):
     """What the same command with resume=auto does before torch: true where the run is shown again."""
-    return show_finished(replace(OmegaConf.to_object(typed_config(desk.config)), **changes))
+    return show_finished(replace(read_job(desk.config), **changes))
 
 
 def test_a_finished_run_is_shown_again_and_says_so(desk):

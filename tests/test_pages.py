@@ -87,14 +87,14 @@ def test_every_key_of_the_configuration_is_in_the_reference_and_explained():
 
 
 def test_a_renamed_key_is_renamed_in_the_reference():
-    from dataclasses import dataclass
+    from pydantic import Field
+    from pydantic.dataclasses import dataclass
 
-    from juzhen.core.option import option
     from tools.docs.keys import key_rows
 
     @dataclass
     class Renamed:
-        size_of_batches: int | None = option("rows that a loss sees", None, at_least=1)
+        size_of_batches: int | None = Field(None, ge=1, description="rows that a loss sees")
 
     assert list(key_rows("training", Renamed, {}, {})) == [
         ("`training.size_of_batches`", "whole number or null, ≥ 1", "`null`", "rows that a loss sees")

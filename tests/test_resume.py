@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 import pytorch_lightning as pl
-from jobs import Interrupt, interrupt, run_job, weights
+from jobs import Interrupt, as_program, interrupt, run_job, weights
 
 import callbacks.trainer as assembly
 from callbacks.resume import ResumePoint, saved_state
 from juzhen.cli.program import status_of
-from launch import run_cli
 
 JOB = (
     "training.duration=4 epochs",
@@ -76,7 +75,7 @@ def test_a_signal_saves_and_says_so_by_its_status(
         build = assembly.build_callbacks
         patched.setattr(assembly, "build_callbacks", lambda *given: [Interrupt(8, name), *build(*given)])
         with pytest.raises(SystemExit) as end:
-            run_cli(run_job)(tmp_path / "cut", tiny_backbone, *job)
+            as_program(run_job, tmp_path / "cut", tiny_backbone, *job)
     assert end.value.code == 128 + getattr(signal, name)
     said = capsys.readouterr().err
     assert f"{told}continue with resume=auto\n" in said
@@ -106,11 +105,11 @@ def test_ctrl_c_before_the_first_step_and_elsewhere(
     with monkeypatch.context() as patched:
         patched.setattr(pl.Trainer, "fit", interrupted)
         with pytest.raises(SystemExit) as end:
-            run_cli(run_job)(tmp_path, tiny_backbone, *JOB)
+            as_program(run_job, tmp_path, tiny_backbone, *JOB)
     assert end.value.code == 130
     assert "stopped by Ctrl-C before anything was saved" in capsys.readouterr().err
     with pytest.raises(SystemExit) as end:
-        run_cli(interrupted)()
+        as_program(interrupted)
     assert end.value.code == status_of(interrupted) == 130
     assert capsys.readouterr().err == "stopped by Ctrl-C\n" * 2
 

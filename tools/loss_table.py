@@ -12,10 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from omegaconf import OmegaConf
-
 import juzhen.losses
-from conf.declared import TABLE, written
 from conf.own_classes import own_class
 from juzhen.backends.names import BackendName
 from juzhen.cli.arguments import Parser
@@ -221,18 +218,11 @@ def main() -> None:
     parser = Parser("python -m tools.loss_table", description=__doc__.splitlines()[0])
     parser.add_argument("page", type=Path, help="the file to write")
     given = parser.parse_args()
-    write_text(
-        TABLE, "{}\n", in_own_folder=True
-    )  # classes are asked themselves: what it says may be of yesterday
     text = page()
-    groups = ("model", "loss", "callbacks", "mining")
-    nodes = [OmegaConf.load(path) for group in groups for path in (CONFIGURATION / group).glob("*.yaml")]
-    targets = {one["_target_"] for one in nodes if "_target_" in one}
     with writing_to(given.page):
         given.page.parent.mkdir(parents=True, exist_ok=True)
         is_generated = given.page.is_file() and COMMAND in given.page.read_text(encoding="utf-8")
         write_text(given.page, text, in_own_folder=is_generated)
-        write_text(TABLE, written(targets), in_own_folder=True)
         write_text(STUB, stub(), in_own_folder=True)
 
 

@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from juzhen.core.errors import UserError, nearest
 from launch.data_record import GoneError, require_same_data
 from launch.hydra_internals import flag_parser
-from launch.job import typed_config
+from launch.job import read_job
 from sweeps.backends.interface import Backend
 from sweeps.backends.local import LocalBackend
 from sweeps.ledger import Cell, Ledger
@@ -117,7 +117,7 @@ def require_data_of(config: DictConfig, launcher: Launcher) -> None:
 
     Where cells run on other machines, data that only those have is not asked for.
     """
-    job = OmegaConf.to_object(typed_config(config))
+    job = read_job(config)
     try:
         require_same_data(Path(job.run_dir), job)
     except GoneError:

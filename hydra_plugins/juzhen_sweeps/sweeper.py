@@ -52,7 +52,7 @@ class RowSweeper(BasicSweeper):
         return super().sweep(arguments)
 
     def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
-        """Nothing: `launch.preflight` has composed every choice, and the launcher composes every cell."""
+        """Nothing: `launch.check` has composed every choice, and the launcher composes every cell."""
 
     def split_arguments(self, overrides: list[Override], max_batch_size: int | None) -> list[list[list[str]]]:
         (grid,) = BasicSweeper.split_arguments(overrides, None)

@@ -1,6 +1,6 @@
 """Which keys a job reads: those that it leaves unread are refused where typed, and in no key of a run and no row.
 
-`RULES` is the table. It is read by `launch.preflight`, by `launch.naming.run_key` and by `juzhen.report.identity`.
+`RULES` is the table. It is read by `launch.check`, by `launch.naming.run_key` and by `juzhen.report.identity`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,16 +1,13 @@
-"""Descriptions of data sets, with labels as the data files spell them, whatever YAML has made of them."""
+"""Descriptions of data sets, in the files of conf/dataset."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from juzhen.core.errors import UserError, nearest
-from juzhen.core.examples import Kind
 from juzhen.core.opened import read_yaml
 from juzhen.core.places import DATASETS
+from juzhen.core.schema import validated
 from juzhen.data.spec import DatasetConfig
 
 
@@ -38,44 +35,4 @@ def configured_set(name: str, *, folder: Path = DATASETS, config_dir: Path | Non
 
 def read_description(path: Path) -> DatasetConfig:
     """What a file of conf/dataset says. Raises UserError where it is no such file."""
-    try:
-        plain = OmegaConf.to_container(read_yaml(path))
-        spelt = spelt_labels(plain if isinstance(plain, Mapping) else {}, key=str(path))
-        config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(DatasetConfig), spelt))
-    except OmegaConfBaseException as error:
-        raise UserError(f"{path}: describes no data set: {' '.join(str(error).split())[:300]}") from error
-    assert isinstance(config, DatasetConfig)  # what it was merged into
-    if config.kind not in {*Kind}:
-        raise UserError(f"{path}: kind: {config.kind}: there is no such kind; {nearest(config.kind, Kind)}")
-    return config
-
-
-def spelt_labels(described: Mapping[Any, Any], *, key: str) -> dict[str, Any]:
-    """A data set's description with the keys of `labels` and the members of `ignore_labels` as texts.
-
-    In a YAML file `{0: 0, 1: 1}` has numbers for keys, which is what people write, and a data file has texts. Raises
-    UserError where YAML has taken words for truth values, and where two keys are one text.
-
-    >>> spelt_labels({"labels": {0: 0, 1: 1}, "ignore_labels": [-1]}, key="dataset.x")
-    {'labels': {'0': 0, '1': 1}, 'ignore_labels': ['-1']}
-    """
-    spelt = dict(described)
-    if isinstance(described.get("labels"), Mapping):
-        labels = {_text(label, f"{key}.labels"): number for label, number in described["labels"].items()}
-        if len(labels) < len(described["labels"]):
-            raise UserError(f"{key}.labels: a label is there twice, as a number and as a text; keep one")
-        spelt["labels"] = labels
-    if isinstance(described.get("ignore_labels"), list):
-        spelt["ignore_labels"] = [
-            _text(label, f"{key}.ignore_labels") for label in described["ignore_labels"]
-        ]
-    return spelt
-
-
-def _text(label: object, key: str) -> str:
-    if isinstance(label, bool) or label is None:
-        raise UserError(
-            f"{key}: YAML reads yes, no, on, off, true, false and null as values of its own; put the label in quotes, "
-            'as in {"yes": 1, "no": 0}'
-        )
-    return str(label)
+    return validated(DatasetConfig, OmegaConf.to_container(read_yaml(path)), where=str(path))

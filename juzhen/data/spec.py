@@ -3,13 +3,21 @@
 Importing this needs no torch.
 """
 
-from dataclasses import dataclass
+import dataclasses
+import re
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, Self
 
+from pydantic import Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from juzhen.core.errors import nearest
 from juzhen.core.examples import Kind
-from juzhen.core.option import option
+from juzhen.core.schema import SCHEMA
+
+NAME = re.compile(r"\w[\w-]*")
+"""What a set may be called: its name is part of keys, folders, tables and columns `split/name/metric`."""
 
 
 class Source(StrEnum):
@@ -20,73 +28,108 @@ class Source(StrEnum):
     HUB = "hub"  # the Hugging Face hub, at a pinned revision
 
 
-@dataclass
+@dataclass(config=SCHEMA)
 class HubConfig:
     """A dataset of the Hugging Face hub."""
 
-    id: str = option("owner/name")
-    revision: str | None = option("commit; null only where none could be verified", None)
-    subset: str | None = option("configuration of it; null: its only one", None)
+    id: str = Field(description="owner/name")
+    revision: str | None = Field(None, description="commit; null only where none could be verified")
+    subset: str | None = Field(None, description="configuration of it; null: its only one")
     # Judgements have their texts in two further subsets, queries and corpus, of the same split where none is named.
-    splits: dict[str, str] = option("our split → the hub's")
-    columns: dict[str, Any] = option("field of the example → column")
+    splits: dict[str, str] = Field(description="our split → the hub's")
+    columns: dict[str, Any] = Field(description="field of the example → column")
 
 
-@dataclass
+@dataclass(config=SCHEMA)
 class LayoutConfig:
     """One way in which a dataset's files are written."""
 
     # .tsv .txt .csv .json .jsonl .parquet .arrow .feather, also .gz .zst
     # Judgements have their texts in two further files: queries and corpus.
-    files: dict[str, Any] = option("split → path below data_dir, or a list of paths, read one after another")
-    columns: dict[str, Any] = option("field of the example → column name, or 0-based position")
-    header: bool = option("tsv and csv: the first line names the columns", True)
-    quoted: bool = option("tsv and csv: fields may be wrapped in double quotes", False)
-    rows: dict[str, int | None] | None = option("promised, instead of the dataset's", None)
-    window: int | None = option(
-        ".txt: long lines are cut into windows of at most so many characters", None, at_least=8
+    files: dict[str, Any] = Field(
+        description="split → path below data_dir, or a list of paths, read one after another"
     )
-    held_out_percent: float = option("with `window`: lines that are dev, by hash", 0.0, at_least=0, below=100)
-    held_out_rows: int | None = option("windows of them that are scored; null: all", None, at_least=1)
+    columns: dict[str, Any] = Field(description="field of the example → column name, or 0-based position")
+    header: bool = Field(True, description="tsv and csv: the first line names the columns")
+    quoted: bool = Field(False, description="tsv and csv: fields may be wrapped in double quotes")
+    rows: dict[str, int | None] | None = Field(None, description="promised, instead of the dataset's")
+    window: int | None = Field(
+        None, ge=8, description=".txt: long lines are cut into windows of at most so many characters"
+    )
+    held_out_percent: float = Field(
+        0.0, ge=0, lt=100, description="with `window`: lines that are dev, by hash"
+    )
+    held_out_rows: int | None = Field(None, ge=1, description="windows of them that are scored; null: all")
     hub: HubConfig | None = None  # where this copy is on the hub, in place of the set's `hub`
 
 
-@dataclass
+@dataclass(config=SCHEMA)
 class LearningConfig:
     """How a set is learnt from, wherever it is trained on; null: as the loss says. What cannot be so is refused."""
 
-    num_negatives: int | None = option("the first so many of a row's are read; null: all", None, at_least=1)
-    in_batch: bool | None = option("false: texts of other rows are no negatives, as in info_nce_own", None)
-    temperature: float | None = option("divides cosines, in place of the loss's", None, above=0)
+    num_negatives: int | None = Field(
+        None, ge=1, description="the first so many of a row's are read; null: all"
+    )
+    in_batch: bool | None = Field(
+        None, description="false: texts of other rows are no negatives, as in info_nce_own"
+    )
+    temperature: float | None = Field(None, gt=0, description="divides cosines, in place of the loss's")
 
 
-@dataclass
+@dataclass(config=SCHEMA)
 class DatasetConfig:
     """One dataset: all that juzhen knows about it."""
 
-    name: str = option("what commands and tables call it")
-    kind: str = option("what a row is", among=tuple(Kind))
-    language: str = option("zh, en, or en-zh for translations", among=("zh", "en", "en-zh"))
-    about: str = option("one line for people", "")
-    license: str = option("its owner's terms", "")
-    origin: str = option("where it comes from: URL or citation", "")
-    layout: str = option("which of `layouts` the local files follow")
-    layouts: dict[str, LayoutConfig] = option("layout → how files are written in it")
-    rows: dict[str, int | None] = option("rows promised per split; null = not promised", {})
-    source: str | None = option("null: the job's `source`", None, among=tuple(Source))
-    hub: HubConfig | None = None
-    labels: dict[str, int] | None = option("gold label as in the file → class number", None)
-    ignore_labels: list[str] | None = option("rows with these labels are left out, as the authors say", None)
-    score_range: list[float] | None = option("of gold scores", None, interval="score, as in [0, 5]")
-    grades: list[float] | None = option("few scores, the classes of loss=ce; null: any number", None)
-    view: str | None = option("train on this kind; null: the loss chooses", None, among=tuple(Kind))
-    limit: int | None = option("train on at most this many rows, drawn with the job's seed", None, at_least=1)
-    learning: LearningConfig | None = None
-    symmetric: bool | None = option(
-        "false: a row's first text asks for the others, documents · true: all are of one sort, as duplicates are · "
-        "null: as the kind says; only for encoders with prompts for queries",
-        None,
+    name: str = Field(description="what commands and tables call it")
+    kind: Kind = Field(description="what a row is")
+    language: Literal["zh", "en", "en-zh"] = Field(description="zh, en, or en-zh for translations")
+    about: str = Field("", description="one line for people")
+    license: str = Field("", description="its owner's terms")
+    origin: str = Field("", description="where it comes from: URL or citation")
+    layout: str = Field(description="which of `layouts` the local files follow")
+    layouts: dict[str, LayoutConfig] = Field(description="layout → how files are written in it")
+    rows: dict[str, int | None] = Field(
+        default_factory=dict, description="rows promised per split; null = not promised"
     )
+    source: Source | None = Field(None, description="null: the job's `source`")
+    hub: HubConfig | None = None
+    labels: dict[str, int] | None = Field(None, description="gold label as in the file → class number")
+    ignore_labels: list[str] | None = Field(
+        None, description="rows with these labels are left out, as the authors say"
+    )
+    score_range: list[float] | None = Field(None, description="of gold scores: the lowest and the highest")
+    grades: list[float] | None = Field(
+        None, description="few scores, the classes of loss=ce; null: any number"
+    )
+    view: Kind | None = Field(None, description="train on this kind; null: the loss chooses")
+    limit: int | None = Field(
+        None, ge=1, description="train on at most this many rows, drawn with the job's seed"
+    )
+    learning: LearningConfig | None = None
+    symmetric: bool | None = Field(
+        None,
+        description="false: a row's first text asks for the others, documents · true: all are of one sort, as "
+        "duplicates are · null: as the kind says; only for encoders with prompts for queries",
+    )
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        scores, layouts = self.score_range, self.layouts
+        if not NAME.fullmatch(self.name):
+            raise ValueError(f"name={self.name}: expected letters, digits, _ and -")
+        if self.layout not in layouts:
+            raise ValueError(
+                f"layout={self.layout}: there is no such layout; {nearest(self.layout, layouts)}"
+            )
+        if self.kind == Kind.SCORED_PAIR and self.labels:
+            raise ValueError(
+                "labels: a scored_pair has scores, which need no labels; leave them out, or say kind=labelled_pair"
+            )
+        if scores is not None and not (len(scores) == 2 and scores[0] < scores[1]):
+            raise ValueError(
+                f"score_range={scores}: expected the lowest and then the highest score, as in [0, 5]"
+            )
+        return self
 
     @property
     def on_hub(self) -> HubConfig | None:
@@ -95,7 +138,7 @@ class DatasetConfig:
         return (layout and layout.hub) or self.hub
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class SplitRequest:
     """A split of a set as a job asks for it; `juzhen.data.source.load_examples` explains the fields."""
 

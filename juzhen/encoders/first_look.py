@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from juzhen.core.errors import UserError
 from juzhen.core.network import hub_problem
-from juzhen.core.option import options
 from juzhen.encoders.layout import Layout, read_layout
 from juzhen.encoders.locate import WEIGHTS, check_files, download, encoder_folder, has_weights, locate_folder
 from juzhen.encoders.prefix import Prefix
@@ -39,7 +38,6 @@ def find_encoder(config: BackboneConfig) -> Found:
 
     Raises UserError for a folder without them, and for a hub that cannot be asked.
     """
-    options(BackboneConfig)["initialize"].check("backbone.initialize", config.initialize)
     folder = locate_folder(config.path)
     is_local = folder is not None
     folder = folder or download(config.path, config.revision)

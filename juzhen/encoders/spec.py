@@ -1,10 +1,12 @@
 """What a configuration says of an encoder. Importing this needs no torch."""
 
-from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from juzhen.core.option import option
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 
-INITIALISE = ("pretrained", "random")
+from juzhen.core.schema import SCHEMA, Among
+
 POOLINGS = ("mean", "cls", "max", "first_last", "weighted")
 """Values of `backbone.pooling`; `juzhen.encoders.pooling` has the function of each."""
 
@@ -12,37 +14,45 @@ NO_PROMPT = "none"
 """Value of `backbone.default_prompt_name` with which nothing stands before a sentence, whatever the folder says."""
 
 
-@dataclass
+@dataclass(config=SCHEMA)
 class BackboneConfig:
     """The pretrained transformer, and how its token states become one embedding."""
 
-    name: str | None = option("what tables call it; null: the last part of its path", None)
-    path: str = option("hub id, or a folder in transformers or sentence-transformers layout")
-    revision: str | None = option("branch, tag or commit on the hub; null: the newest", None)
-    initialize: str = option(
-        "pretrained: weights must be there · random: from config.json alone", among=INITIALISE
+    name: str | None = Field(None, description="what tables call it; null: the last part of its path")
+    path: str = Field(description="hub id, or a folder in transformers or sentence-transformers layout")
+    revision: str | None = Field(None, description="branch, tag or commit on the hub; null: the newest")
+    initialize: Literal["pretrained", "random"] = Field(
+        description="pretrained: weights must be there · random: from config.json alone"
     )
-    pooling: str | None = option("null: what the folder says, else mean", None, among=POOLINGS)
-    normalize: bool | None = option("embeddings of length 1; null: what the folder says, else no", None)
-    layer_norm: bool | None = option(
-        "LayerNorm as the last layer before length 1; null: what the folder says, else no", None
+    pooling: Annotated[str, Among(POOLINGS)] | None = Field(
+        None, description="null: what the folder says, else mean"
+    )
+    normalize: bool | None = Field(
+        None, description="embeddings of length 1; null: what the folder says, else no"
+    )
+    layer_norm: bool | None = Field(
+        None, description="LayerNorm as the last layer before length 1; null: what the folder says, else no"
     )
     # At least one token between the two special ones.
-    max_length: int | None = option("tokens; null: what the folder says", None, at_least=3)
-    prompts: dict[str, str] | None = option(
-        "name → text that may stand before a sentence, as in {query: 'query: '}; null: what the folder says, else none",
+    max_length: int | None = Field(None, ge=3, description="tokens; null: what the folder says")
+    prompts: dict[str, str] | None = Field(
         None,
+        description="name → text that may stand before a sentence, as in {query: 'query: '}; null: what the folder "
+        "says, else none",
     )
-    default_prompt_name: str | None = option(
-        "the prompt before every sentence; none: no prompt; null: what the folder says, else none", None
-    )
-    include_prompt: bool | None = option(
-        "its tokens count in pooling; null: what the folder says, else yes", None
-    )
-    dropout: float | None = option("null: what the folder says", None, at_least=0, below=1)
-    layers: int | None = option(
-        "fewer: the first ones; more: new ones that begin by changing nothing; null: as they are",
+    default_prompt_name: str | None = Field(
         None,
-        at_least=0,
+        description="the prompt before every sentence; none: no prompt; null: what the folder says, else none",
     )
-    learning_rate: float = option("peak learning rate that suits its size; optimizer.lr takes it from here")
+    include_prompt: bool | None = Field(
+        None, description="its tokens count in pooling; null: what the folder says, else yes"
+    )
+    dropout: float | None = Field(None, ge=0, lt=1, description="null: what the folder says")
+    layers: int | None = Field(
+        None,
+        ge=0,
+        description="fewer: the first ones; more: new ones that begin by changing nothing; null: as they are",
+    )
+    learning_rate: float | None = Field(
+        None, description="peak learning rate that suits its size; optimizer.lr takes it from here"
+    )

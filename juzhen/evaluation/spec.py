@@ -1,53 +1,74 @@
 """What an evaluation is asked for, and what computes it: the groups `evaluation` and `hardware` of a configuration."""
 
-from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+from pydantic.dataclasses import dataclass
 
 from juzhen.backends.names import BackendName
-from juzhen.core.option import option
+from juzhen.core.errors import UserError
+from juzhen.core.measures import ranking_measure
+from juzhen.core.schema import SCHEMA
 
 SPLITS = ("dev", "test")
 
 
-@dataclass
+def _ranking(name: str) -> str:
+    try:
+        ranking_measure(name)
+    except UserError as error:
+        raise ValueError(str(error)) from error
+    return name
+
+
+@dataclass(config=SCHEMA)
 class HardwareConfig:
     """Speed, and not the maths; only the precision and compiling make other numbers."""
 
-    accelerator: str = option("what computes", among=("cpu", "cuda", "mps"))
-    devices: int = option("GPUs, or processes on a CPU, of each node", at_least=1)
-    num_nodes: int = option("machines", at_least=1)
-    strategy: str = option("ddp: a process for each device", among=("auto", "ddp"))
-    precision: str = option(
-        "in which the model computes; weights are fp32", among=("32-true", "bf16-mixed", "16-mixed")
+    accelerator: Literal["cpu", "cuda", "mps"] = Field(description="what computes")
+    devices: int = Field(ge=1, description="GPUs, or processes on a CPU, of each node")
+    num_nodes: int = Field(ge=1, description="machines")
+    strategy: Literal["auto", "ddp"] = Field(description="ddp: a process for each device")
+    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = Field(
+        description="in which the model computes; weights are fp32"
     )
     # A process has room for some thousands.
-    threads: int | None = option("CPU threads per process; null: all cores", None, at_least=1, below=1025)
-    compile: bool = option("torch.compile the layers; pays on few machines, see LOG.md")
-    num_workers: int = option("processes that prepare batches; 0: none", at_least=0)
-    eval_batch_tokens: int = option("tokens per batch when nothing is learnt", at_least=1)
-    micro_batch_tokens: int | None = option(
-        "tokens with activations at a time; null: a batch's", None, at_least=1
+    threads: int | None = Field(None, ge=1, lt=1025, description="CPU threads per process; null: all cores")
+    compile: bool = Field(description="torch.compile the layers; pays on few machines, see LOG.md")
+    num_workers: int = Field(ge=0, description="processes that prepare batches; 0: none")
+    eval_batch_tokens: int = Field(ge=1, description="tokens per batch when nothing is learnt")
+    micro_batch_tokens: int | None = Field(
+        None, ge=1, description="tokens with activations at a time; null: a batch's"
     )
 
 
-@dataclass
+@dataclass(config=SCHEMA)
 class EvaluationConfig:
-    splits: list[str] = option(among=SPLITS)
-    bootstrap_samples: int = option("resamples for the 95 % interval; 0: none", at_least=0)
-    untrained: bool = option("also score the weights before training")
-    without_leaks: bool = option("also score the rows whose pair this job's training has not seen")
-    backend: str = option("of the final test; validation uses torch", among=tuple(BackendName))
-    cache_embeddings: bool = option("keep embeddings below cache_dir: nothing is encoded twice")
+    splits: list[Literal["dev", "test"]] = Field()
+    bootstrap_samples: int = Field(ge=0, description="resamples for the 95 % interval; 0: none")
+    untrained: bool = Field(description="also score the weights before training")
+    without_leaks: bool = Field(description="also score the rows whose pair this job's training has not seen")
+    backend: BackendName = Field(description="of the final test; validation uses torch")
+    cache_embeddings: bool = Field(description="keep embeddings below cache_dir: nothing is encoded twice")
     # Old results lack these.
-    limit: int | None = option(
-        "rows of each split, or queries of a retrieval set, at most: the same in every run; null: all",
+    limit: int | None = Field(
         None,
-        at_least=1,
+        ge=1,
+        description="rows of each split, or queries of a retrieval set, at most: the same in every run; null: all",
     )
-    transfer: list[str] = option("sets that are classified on frozen embeddings", [])
-    transfer_limit: int | None = option("training rows of such a classifier, at most; null: all", None)
-    rankings: list[str] = option(
-        "measures of retrieval and reranking besides those that they always have", []
+    transfer: list[str] = Field(
+        default_factory=list, description="sets that are classified on frozen embeddings"
     )
-    clusterings: int = option(
-        "starts of k-means whose mean V-measure texts with classes have; 0: none", 3, at_least=0, below=1001
+    transfer_limit: int | None = Field(
+        None, description="training rows of such a classifier, at most; null: all"
+    )
+    rankings: list[Annotated[str, AfterValidator(_ranking)]] = Field(
+        default_factory=list,
+        description="measures of retrieval and reranking besides those that they always have",
+    )
+    clusterings: int = Field(
+        3,
+        ge=0,
+        lt=1001,
+        description="starts of k-means whose mean V-measure texts with classes have; 0: none",
     )

@@ -10,7 +10,7 @@ from callbacks.trainer import chosen_callbacks
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.report.identity import identify
-from launch import typed_config
+from launch import read_job
 from launch.stored import stored_job
 
 WATCHING = ["Throughput", "SetCounts", "PeakMemory", "LossGradient", "SpaceHealth", "ScoreHealth"]
@@ -18,7 +18,7 @@ QUICK = ("training.duration=2 steps", "evaluation.splits=[dev]")
 
 
 def chosen(*words):
-    return chosen_callbacks(typed_config(compose_job("suite=none", *words)).callbacks)
+    return chosen_callbacks(read_job(compose_job("suite=none", *words)).callbacks)
 
 
 def test_the_default_and_what_is_left_out_or_added():
@@ -92,7 +92,7 @@ def test_a_run_without_any_has_a_result_and_the_same_row(tmp_path, tiny_backbone
 
 def test_a_result_from_before_there_were_callbacks_is_a_job_of_today():
     """`health` held their numbers; evaluating again asks for none of them."""
-    defaults = typed_config(compose_job())
+    defaults = read_job(compose_job())
     config = {key: value for key, value in OmegaConf.to_container(defaults).items() if key != "callbacks"}
     job = stored_job(config | {"health": {"on_collapse": "warn"}}, defaults, own_hardware=True)
     assert job.callbacks == defaults.callbacks

@@ -13,7 +13,7 @@ from callbacks.resume import random_state
 from callbacks.trainer import chosen_callbacks
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
-from launch import typed_config
+from launch import read_job
 from lightning_modules.base import SentenceModule
 
 JOB = (
@@ -34,7 +34,7 @@ EASY = "callbacks.mining.until_easy=true"
 def chosen(*words):
     (found,) = (
         one
-        for one in chosen_callbacks(typed_config(compose_job("suite=none", *words)).callbacks)
+        for one in chosen_callbacks(read_job(compose_job("suite=none", *words)).callbacks)
         if isinstance(one, NegativeMining)
     )
     return found

@@ -10,6 +10,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from juzhen.core.examples import JUDGED, TARGET_COLUMN, TEXT_COLUMNS, Kind
+from juzhen.core.schema import validated
 from juzhen.data.judgements import FIELDS, PARTS, kind_of_rows
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, Source
@@ -24,7 +25,7 @@ REAL_DATA = os.environ.get("JUZHEN_DATA")
 
 def config_of(name):
     node = OmegaConf.load(CONF / "dataset" / f"{name}.yaml")
-    return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(DatasetConfig), node))
+    return validated(DatasetConfig, OmegaConf.to_container(node))
 
 
 OFFICIAL_TEST_ROWS = {

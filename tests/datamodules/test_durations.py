@@ -2,12 +2,11 @@
 
 import pytest
 from jobs import compose_job
-from omegaconf import OmegaConf
 
 from datamodules.datamodule import SentenceDataModule, only_stage
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.loading import JobData
-from launch import typed_config
+from launch import read_job
 
 
 def stage(*overrides, **sizes):
@@ -22,7 +21,7 @@ def stage(*overrides, **sizes):
         for name, size in sizes.items()
     }
     words = (f"dataset=[{','.join(sizes)}]", "training.duration=2 epochs", *overrides)
-    job = OmegaConf.to_object(typed_config(compose_job(*words)))
+    job = read_job(compose_job(*words))
     return SentenceDataModule(JobData(rows, []), only_stage(list(rows)), job=job)
 
 
@@ -51,6 +50,6 @@ def test_accumulated_batches_are_one_step():
 
 
 def test_nothing_to_learn_from_is_no_step():
-    job = OmegaConf.to_object(typed_config(compose_job("dataset=[]")))
+    job = read_job(compose_job("dataset=[]"))
     none = SentenceDataModule(JobData({}, []), only_stage([]), job=job)
     assert (none.total_steps, none.warmup_steps) == (0, 0)

@@ -10,6 +10,7 @@ from scipy.stats import spearmanr
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
+from juzhen.core.schema import validated
 from juzhen.data.spec import DatasetConfig
 from tools.synthetic.build import FOLDER, Ledger, generate, write
 from tools.synthetic.grammar import Draw, fold, spell
@@ -133,7 +134,7 @@ def test_text_is_clean(tables):
 @pytest.mark.parametrize("name", NAMES)
 def test_promised_rows_are_there(tables, name):
     node = OmegaConf.load(CONF / "dataset" / f"{name}.yaml")
-    config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(DatasetConfig), node))
+    config = validated(DatasetConfig, OmegaConf.to_container(node))
     assert config.rows == {split: len(tables[name, split]) for split in SPLITS}
     labels = {row[2] for split in SPLITS for row in tables[name, split]}
     if config.labels is not None:

@@ -5,10 +5,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from conf.job import AugmentationConfig
+from conf.job import View
 from juzhen.core.batch import Sharing
 from juzhen.core.examples import Examples, Kind
-from juzhen.core.option import options
 from juzhen.encoders.augmentation import Augmentation, SentenceChanges
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.cross_encoder_input import CrossEncoderCollator, PairTemplate, pack_joint
@@ -179,4 +178,4 @@ def test_sentences_change_places_and_stay_apart():
 
 
 def test_the_names_that_are_checked_before_torch_are_those_that_there_are():
-    assert set(options(AugmentationConfig)["views"].among) == set(VIEWS)
+    assert set(get_args(View)) == set(VIEWS)

@@ -27,13 +27,13 @@ def folder(project_root):
 
 def settings(project_root, **more):
     described = OmegaConf.load(project_root / "conf" / "backbone" / "mini_zh.yaml")
-    return OmegaConf.merge(OmegaConf.structured(BackboneConfig), described, more)
+    return BackboneConfig(**{**described, **more})
 
 
 def zero_shot(encoder, project_root):
     """Spearman of 200 dev pairs of demo_sts."""
     described = OmegaConf.load(project_root / "conf" / "dataset" / "demo_sts.yaml")
-    config = OmegaConf.merge(OmegaConf.structured(DatasetConfig), described)
+    config = validated(DatasetConfig, OmegaConf.to_container(described))
     rows = load_examples(config, "dev", source="local", data_dir="data", on_bad_row="error")
     rows = rows.select(np.arange(200))
     pairs = [

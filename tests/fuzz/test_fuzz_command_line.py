@@ -12,10 +12,10 @@ from conf.duration import Duration
 from conf.job import JobConfig
 from juzhen.cli.verbs import GROUPS, parser_of
 from launch import check_command_line
+from launch.check import _Check
 from launch.hydra_internals import opened
 from launch.naming import register_resolvers
-from launch.overrides import Groups, parse_flags
-from launch.preflight import _Check
+from launch.words import Groups, parse_flags
 
 KEYS = [
     "dataset",

@@ -2,20 +2,19 @@
 
 import json
 import re
+from dataclasses import asdict
 
 import pytest
 from fuzzing import answer, any_file, changed, memory_bound, on_examples, sizes
 from hypothesis import strategies as st
-from omegaconf import DictConfig
 
 import train
 from juzhen.data.configured import read_description
 from juzhen.data.spec import DatasetConfig
 from juzhen.evaluation.settings import Settings
 from launch import check_command_line
-from launch.job import check_job, typed_config
+from launch.check import checked_job
 from launch.naming import register_resolvers
-from launch.preflight import checked_job
 from launch.stored import stored_job
 
 SHIPPED = (train.CONFIGURATION / "dataset" / "demo_qmc.yaml").read_bytes()
@@ -53,17 +52,13 @@ def test_sets_of_ones_own(folder, size):
 
 @sizes
 def test_configurations_in_results(size):
-    from omegaconf import OmegaConf
-
     memory_bound()
     today = checked_job(["dataset=[demo_qmc]", "suite=none"], conf_dir=train.CONFIGURATION, extra=None)
-    stored = json.loads(json.dumps(OmegaConf.to_container(today)))
+    stored = json.loads(json.dumps(asdict(today)))
 
     @on_examples(size, config=changed(stored), own_hardware=st.booleans())
     def holds(config, own_hardware):
         if not isinstance(config, dict):
             return  # no result: `Result.read` refuses it
         assert isinstance(answer(lambda: Settings.of(config)), str | Settings)
-        job = answer(lambda: stored_job(config, today, own_hardware=own_hardware))
-        if isinstance(job, DictConfig):
-            answer(lambda: check_job(typed_config(job)))
+        answer(lambda: stored_job(config, today, own_hardware=own_hardware))

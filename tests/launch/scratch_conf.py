@@ -213,7 +213,6 @@ training:
 """,
     "experiment/typo.yaml": "# @package _global_\ntraining:\n  batchsize: 8\n",
     "experiment/wrong_loss.yaml": "# @package _global_\ndefaults:\n  - override /loss: cosnet\n",
-    "experiment/twice.yaml": "# @package _global_\ndefaults:\n  - override /dataset: [nli, csts, nli]\n",
     "experiment/dangling.yaml": "# @package _global_\ninit_from: ${output_dirr}/first\n",
     "experiment/broken.yaml": "# @package _global_\ntraining: [\n",
     "sweep/losses.yaml": """\

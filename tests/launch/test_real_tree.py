@@ -114,9 +114,9 @@ def test_the_commands_in_the_help_text_are_accepted() -> None:
         ("hardware=gpu", "cuda"),
         ("model=biencodr", "did you mean biencoder, crossencoder or cot?"),
         ("loss.temprature=0.1", "did you mean temperature?"),
-        ("loss.temperature=low", "expected a number"),
+        ("loss.temperature=low", "expected a valid number"),
         ("backbone=local", "backbone.path is not set"),
-        ("optimizer.lr=abc", "expected a number"),
+        ("optimizer.lr=abc", "expected a valid number"),
     ],
 )
 @pytest.mark.sampled(3)

@@ -1,14 +1,15 @@
 """A file of a data set says whose keys it holds; sets are called what tables and folders can bear; labels are texts."""
 
 import pytest
+from jobs import typed_job
 from omegaconf import OmegaConf
 
 from juzhen.core.errors import UserError
+from juzhen.core.schema import validated
 from juzhen.data.configured import read_description
 from juzhen.data.spec import DatasetConfig
 from launch import check_command_line
-from launch.job import explained
-from launch.set_files import check_name, check_set_files, spelt_sets
+from launch.tree_files import check_set_files
 
 PLAIN = "name: {name}\nkind: labelled_pair\nlabels: {{0: 0, 1: 1}}\n"
 
@@ -64,49 +65,48 @@ def test_two_trees_are_looked_at(tree, tmp_path_factory):
     check_set_files(composed(other={}), [more, folder])  # the first one stands in the other's place
 
 
+def described(**changes):
+    plain = {"name": "x", "kind": "labelled_pair", "language": "zh", "layout": "a"}
+    layouts = {"a": {"files": {"train": "y"}, "columns": {"text_a": 0}}}
+    return validated(DatasetConfig, plain | {"layouts": layouts} | changes, "dataset.x")
+
+
 @pytest.mark.parametrize("name", ["a/b", "a b", "a+b", "a>b", "<script>", "a|b", "", "a,b", "a\nb"])
 def test_a_name_that_tables_and_folders_cannot_bear(name):
     with pytest.raises(UserError, match="letters, digits, _ and -"):
-        check_name("dataset", name, OmegaConf.create({"name": name}))
+        described(name=name)
 
 
 @pytest.mark.parametrize("name", ["lcqmc", "my-set_2", "问答"])
 def test_a_name_that_they_can_bear(name):
-    check_name("dataset", name, OmegaConf.create({"name": name}))
+    assert described(name=name).name == name
 
 
 def test_a_set_goes_by_the_name_of_its_key():
-    with pytest.raises(UserError, match=r"evaluate\.copy\.name=lcqmc: expected copy"):
-        check_name("evaluate", "copy", OmegaConf.create({"name": "lcqmc"}))
-
-
-def typed(**described):
-    with explained():
-        return OmegaConf.merge(
-            OmegaConf.structured(DatasetConfig), spelt_sets({"dataset": {"x": described}})["dataset"]["x"]
-        )
+    with pytest.raises(UserError, match=r"dataset\.demo_sts\.name=lcqmc: expected demo_sts"):
+        typed_job("suite=none", "dataset.demo_sts.name=lcqmc")
 
 
 @pytest.mark.parametrize("labels", [{0: 0, 1: 1}, {"0": 0, 1: 1}, {0.5: 0, "b": 1}])
 def test_labels_need_no_quotes(labels):
-    assert typed(labels=labels).labels == {str(label): number for label, number in labels.items()}
-    assert typed(ignore_labels=[-1, "-"]).ignore_labels == ["-1", "-"]
+    assert described(labels=labels).labels == {str(label): number for label, number in labels.items()}
+    assert described(ignore_labels=[-1, "-"]).ignore_labels == ["-1", "-"]
 
 
 @pytest.mark.parametrize(
-    ("described", "message"),
+    ("changes", "message"),
     [
-        ({"labels": {True: 1, False: 0}}, "dataset.x.labels: YAML reads yes, no"),
-        ({"labels": {None: 0}}, "put the label in quotes"),
-        ({"ignore_labels": [False]}, "dataset.x.ignore_labels: YAML reads"),
-        ({"labels": {"0": 0, 0: 1}}, "a label is there twice"),
-        ({"columns": {}, "layouts": {"a": {"columns": {0: "x"}, "files": {"train": "y"}}}}, "columns"),
-        ({"rows": {1: 2}}, "rows"),
+        ({"labels": {True: 1, False: 0}}, "in quotes: YAML reads yes, no"),
+        ({"labels": {None: 0}}, "dataset.x.labels"),
+        ({"ignore_labels": [False]}, "dataset.x.ignore_labels[0]=false: expected a valid string; in a file"),
+        ({"columns": {}}, "dataset.x.columns: there is no such key"),
+        ({"rows": {None: 2}}, "dataset.x.rows"),
+        ({"score_range": [5, 0]}, "dataset.x.score_range=[5.0, 0.0]: expected the lowest"),
     ],
 )
-def test_keys_that_are_no_texts_end_in_a_line(described, message):
+def test_keys_that_do_not_fit_end_in_a_line(changes, message):
     with pytest.raises(UserError) as caught:
-        typed(**described)
+        described(**changes)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 

@@ -5,14 +5,14 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from jobs import typed_job
 from omegaconf import OmegaConf
 
-from launch.typed_words import as_typed
+from launch.words import as_typed
 
 
 @pytest.mark.parametrize("text", ["1234e56", "12e400", "1_000", "true", "inf", ".50", "+1"])
 def test_text_is_not_read_as_a_number(text):
-    words = [f"{key}={text}" for key in ("name", "backbone.path", "logger.project", "init_from")]
+    words = [f"{key}={text}" for key in ("sweep_row", "backbone.path", "logger.project", "init_from")]
     job = typed_job(*as_typed(words))
-    assert [job.name, job.backbone.path, job.logger.project, job.init_from] == [text] * 4
+    assert [job.sweep_row, job.backbone.path, job.logger.project, job.init_from] == [text] * 4
 
 
 def test_each_text_of_a_list_and_of_a_sweep_is_kept():

@@ -18,7 +18,7 @@ from juzhen.encoders import load_backbone, load_encoder, save_encoder
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.sentence_encoder import PromptEncoder
 from juzhen.encoders.spec import BackboneConfig
-from launch import typed_config
+from launch import read_job
 from launch.naming import with_language
 from lightning_modules.cot import CotEncoder, require_sight
 from lightning_modules.matching import match_losses
@@ -227,9 +227,9 @@ def test_sets_of_two_languages_are_refused_with_a_way_out():
     with pytest.raises(
         UserError, match=r"demo_sts \(zh\), wiki1m \(en\); type model.language=en or model.language=zh"
     ):
-        typed_config(compose_job(*words))
-    assert typed_config(compose_job(*words, "model.language=zh")).model.language == "zh"
-    assert typed_config(compose_job("model=simcse", *words[1:])).model.read == "pooling"
+        read_job(compose_job(*words))
+    assert read_job(compose_job(*words, "model.language=zh")).model.language == "zh"
+    assert read_job(compose_job("model=simcse", *words[1:])).model.read == "pooling"
 
 
 def test_sets_in_another_language_than_the_templates_are_told_of(caplog):

@@ -12,7 +12,7 @@ from conf.own_classes import own_class
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.named import numbers_of
-from launch import check_command_line, typed_config
+from launch import check_command_line, read_job
 from lightning_modules import loss_numbers
 from lightning_modules.loss_numbers import written
 
@@ -54,7 +54,7 @@ def documented():
 
 
 def composed(*words):
-    return typed_config(compose_job("suite=none", *words))
+    return read_job(compose_job("suite=none", *words))
 
 
 def require_documented(documented, model, loss, node):

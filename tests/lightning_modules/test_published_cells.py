@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from jobs import compose_job
 
-from launch.job import check_job, typed_config
+from launch.job import read_job
 from launch.naming import run_key
 from train import CONFIGURATION
 
@@ -62,7 +62,7 @@ def test_it_composes_to_its_cell_and_names_its_numbers(cell):
 @pytest.mark.slow
 def test_all_are_accepted_and_no_two_are_one_run():
     for name in NAMES:
-        check_job(typed_config(composed(name)))
+        read_job(composed(name))
     assert len({run_key(composed(name)) for name in NAMES}) == 16
 
 
@@ -80,7 +80,7 @@ def test_the_table_is_that_of_the_reference():
 def test_the_bi_encoder_of_sts_b_is_the_one_that_was_designed(words):
     """On another backbone as well, where its numbers are given."""
     config = compose_job("experiment=stsb_en", *words)
-    check_job(typed_config(config))
+    read_job(config)
     assert config.model["_target_"].endswith("BiEncoder")
     assert config.loss["_target_"] == "juzhen.losses.regression.SquaredErrorSigned"
     assert (config.logger.every_steps, config.hardware) == (50, compose_job("hardware=auto").hardware)

@@ -6,8 +6,7 @@ from jobs import compose_job, key_of, logged, run_job, typed_job
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.data.loading import load_job_data
-from launch.job import typed_config
-from launch.values import check_values
+from launch.job import read_job
 from lightning_modules.chosen_losses import chosen_losses
 from lightning_modules.matching import build_loss, match_losses
 
@@ -95,7 +94,7 @@ def test_what_the_loss_says_already_changes_nothing():
 @pytest.mark.parametrize("said", ["num_negatives=0", "temperature=0", "in_batch=often"])
 def test_values_that_mean_nothing_are_refused(said):
     with pytest.raises(UserError, match=f"dataset.demo_nli.learning.{said}"):
-        check_values(typed_config(compose_job("dataset=[demo_nli]", f"{NLI}.{said}")))
+        read_job(compose_job("dataset=[demo_nli]", f"{NLI}.{said}"))
 
 
 def test_a_set_that_says_nothing_has_the_key_that_it_had():

@@ -15,7 +15,7 @@ from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig
 from juzhen.encoders import CrossEncoder, SentenceEncoder
 from juzhen.mining.distil import Pairs, Triplets, distilled_pairs, graded, write_set
-from launch.preflight import check_command_line
+from launch.check import check_command_line
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ from juzhen.mining import negatives
 from juzhen.mining.mined import METADATA
 from juzhen.mining.options import MiningOptions
 from juzhen.mining.portion import Miner
-from launch.preflight import check_command_line
+from launch.check import check_command_line
 
 LIKE = DatasetConfig(language="zh", license="MIT", origin="nowhere")
 FEW = MiningOptions(depth=20, negatives=3)

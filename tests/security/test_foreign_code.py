@@ -15,9 +15,9 @@ from callbacks.trial import TrialAddress, open_journal
 from conf.own_classes import own_class
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
+from juzhen.core.schema import ConfigError
 from launch import check_command_line
-from launch.explain import ConfigError
-from launch.signatures import check_target
+from launch.job import check_target
 from sweeps.backends import ray_cluster, remote, slurm
 from sweeps.backends.interface import Ended
 from sweeps.backends.ray_cluster import RayWork

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from juzhen.core.caches import FOLDERS, caches_below
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
-from launch.job import check_job, typed_config
+from launch.job import read_job
 from launch.run_folder import MARKER, RunFolder, make_folder, take_folder
 from launch.stored import stored_job
 
@@ -189,18 +189,18 @@ def test_a_folder_that_may_only_be_read_is_said():
 @pytest.mark.sampled(3)
 def test_what_names_a_file_is_no_path(job_with, settings):
     with pytest.raises(UserError, match=r"expected a name"):
-        check_job(typed_config(job_with(**settings)))
+        read_job(job_with(**settings))
 
 
 @pytest.mark.parametrize("group", ["dataset", "evaluate"])
 def test_what_a_set_is_called_is_no_path_either(job_with, group):
     with pytest.raises(UserError, match=rf"{group}: \.\./x: expected a name of a set"):
-        check_job(typed_config(job_with(**{group: {"../x": job_with().dataset.demo_sts}})))
+        read_job(job_with(**{group: {"../x": job_with().dataset.demo_sts}}))
 
 
 def test_names_of_people_are_legal(job_with):
     for name in ("实验", "my run 2", "a+b-c_d.e", "<script>"):
-        check_job(typed_config(job_with(name=name)))
+        read_job(job_with(name=name))
 
 
 def program(*words: str, cwd: Path) -> subprocess.CompletedProcess:
@@ -238,7 +238,7 @@ def test_a_marker_is_plain_text_that_says_what_it_is(tmp_path):
 
 
 def test_a_result_of_a_stranger_does_not_say_where_anything_is_written(job_with):
-    today = typed_config(job_with())
+    today = read_job(job_with())
     result = OmegaConf.to_container(today) | dict.fromkeys(
         ("cache_dir", "run_dir", "output_dir"), "/of/a/stranger"
     )

@@ -15,7 +15,7 @@ from juzhen.cli.program import status_of
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.core.secrets import READABLE, REDACTED, hide_in_logs, redacted
-from launch.job import check_job, typed_config
+from launch.job import read_job
 from sweeps.ledger import Event, Ledger
 
 TOKEN = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz01234567"
@@ -34,18 +34,18 @@ def test_a_configuration_reads_a_short_list_of_variables_and_no_other(name, monk
     for default in ("", ",none"):
         config = job_with(data_dir=f"${{oc.env:{name}{default}}}")
         with pytest.raises(UserError, match=rf"^data_dir: .*{name}.*{READABLE[0]}") as refused:
-            typed_config(config)
+            read_job(config)
         assert "something" not in str(refused.value)
 
 
 def test_what_is_on_the_list_is_read(monkeypatch, job_with):
     for name in READABLE:
         monkeypatch.setenv(name, f"/{name}")
-        assert typed_config(job_with(data_dir=f"${{oc.env:{name}}}")).data_dir == f"/{name}"
+        assert read_job(job_with(data_dir=f"${{oc.env:{name}}}")).data_dir == f"/{name}"
     monkeypatch.delenv("JUZHEN_DATA")
-    assert typed_config(job_with()).data_dir == "data"
+    assert read_job(job_with()).data_dir == "data"
     with pytest.raises(UserError, match="JUZHEN_DATA"):
-        typed_config(job_with(data_dir="${oc.env:JUZHEN_DATA}"))
+        read_job(job_with(data_dir="${oc.env:JUZHEN_DATA}"))
 
 
 def test_the_list_holds_where_only_a_data_set_is_read():
@@ -78,7 +78,7 @@ def test_a_secret_is_told_by_its_looks_or_by_the_environment(secret, job_with):
     assert redacted(f"about: {secret}, and more") == f"about: {REDACTED}, and more"
     assert redacted({"a": [{"b": (secret, 1)}]}) == {"a": [{"b": [REDACTED, 1]}]}
     with pytest.raises(UserError, match=r"dataset\.demo_sts\.about: .*looks like a secret") as refused:
-        check_job(typed_config(job_with(dataset__demo_sts__about=secret)))
+        read_job(job_with(dataset__demo_sts__about=secret))
     assert secret not in str(refused.value)
 
 

@@ -114,7 +114,7 @@ def test_the_page_is_what_the_configuration_composes_to():
 def test_stages_are_those_that_a_job_would_run():
     from jobs import compose_job
 
-    from launch.job import typed_config
+    from launch.job import read_job
     from launch.stages import history, plan_job
 
     for job in sweep_jobs("domains") + sweep_jobs("general_ways"):
@@ -125,6 +125,6 @@ def test_stages_are_those_that_a_job_would_run():
         ]
         if job.config["schedule"]["order"]:
             words.append(f"schedule.order=[{','.join(job.config['schedule']['order'])}]")
-        plans = plan_job(typed_config(compose_job(*words)))
+        plans = plan_job(read_job(compose_job(*words)))
         expected = [list(history(plans, index)) for index in range(len(plans))]
         assert [one.trained_on for one in stage_results(job.config)] == expected, job.row

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from juzhen.core.option import Option, options
 
 from conf.duration import DurationOption, Unit
 from conf.job import JobConfig
-from juzhen.core.option import Option, options
 from juzhen.core.places import CONFIGURATION
 from tools.docs.markup import as_yaml, code, plain, table
 

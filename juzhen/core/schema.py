@@ -1,0 +1,110 @@
+"""One schema: what pydantic makes of every description, and the line that tells of a value which does not fit."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic import ConfigDict, GetCoreSchemaHandler, TypeAdapter, ValidationError
+from pydantic_core import CoreSchema, ErrorDetails, core_schema
+
+from juzhen.core.errors import UserError, nearest
+from juzhen.core.secrets import register_environment
+from juzhen.core.texts import short
+
+T = TypeVar("T")
+
+register_environment()  # whoever reads a configuration has this, and with it what it may take from the environment
+
+SCHEMA = ConfigDict(extra="forbid", coerce_numbers_to_str=True, use_enum_values=True)
+"""Of every description: no key that it does not know, numbers where texts are expected are spelt, kinds are texts."""
+
+
+@dataclass(frozen=True)
+class Among:
+    """`Annotated[str, Among(NAMES)]`: one of the names of a table that stands elsewhere."""
+
+    names: tuple[str, ...]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.literal_schema(list(self.names))
+
+
+class ConfigError(UserError):
+    """A mistake at one key of a configuration; `key` lets the caller find where it was set.
+
+    key  None: what the message begins with, as in "seed=x: …", if that is like a key
+    """
+
+    def __init__(self, message: str, key: str | None = None) -> None:
+        super().__init__(message)
+        found = re.match(r"(\w[\w.-]*(?:\[\d+\])?)[=:]", message)
+        self.key = (found[1] if found else "") if key is None else key
+
+
+def validated(kind: type[T], values: Any, key: str = "", *, where: str = "") -> T:
+    """An object of a described type from plain values. Raises ConfigError for the first value that does not fit.
+
+    key    where the values stand in the configuration
+    where  the file that they are from, for the message
+    """
+    try:
+        return TypeAdapter(kind).validate_python(values)
+    except ValidationError as error:
+        raise explained(error, kind, key, where=where) from error
+
+
+def explained(error: ValidationError, kind: type, key: str = "", *, where: str = "") -> ConfigError:
+    """The first of pydantic's complaints as `key=value: expected …`; a key that is unknown goes before the others."""
+    details = error.errors(include_url=False)
+    unknown = [one for one in details if one["type"] in ("unexpected_keyword_argument", "extra_forbidden")]
+    chosen = (unknown or details)[0]
+    path = dotted(chosen["loc"], key)
+    return ConfigError(f"{where}: {_line(chosen, path, kind)}" if where else _line(chosen, path, kind), path)
+
+
+def dotted(loc: Sequence[str | int], key: str = "") -> str:
+    """pydantic's path of a value as a configuration writes it: `optimizer.betas[0]`."""
+    for part in loc:
+        if part != "[key]" and not re.search(r"[^\w.-]", str(part)):
+            key = f"{key}[{part}]" if isinstance(part, int) else f"{key}.{part}"
+    return key.lstrip(".")
+
+
+def _line(detail: ErrorDetails, path: str, kind: type) -> str:
+    value = detail["input"]
+    match detail["type"]:
+        case "unexpected_keyword_argument" | "extra_forbidden":
+            name = str(detail["loc"][-1])
+            return f"{path}: there is no such key; {nearest(name.lower(), keys_beside(kind, detail['loc']))}"
+        case "missing" | "missing_argument" | "missing_keyword_only_argument":
+            return f"{path} is not set; for example: {path}=<value>"
+        case "value_error":  # a rule of ours, which names its key where it is about a group
+            said = str(detail["ctx"]["error"])
+            if isinstance(value, Mapping):
+                return f"{path}.{said}".lstrip(".")
+            return f"{path}={short(str(value))}: {said}"
+    shown = "null" if value is None else str(value).lower() if isinstance(value, bool) else short(str(value))
+    expected = re.sub(r"^\w+ should (be|have|match) ", "", detail["msg"])
+    line = f"{path}={shown}: expected {expected}"
+    if isinstance(value, bool) and detail["type"] in ("string_type", "literal_error"):
+        return f"{line}; in a file, write it in quotes: YAML reads yes, no, on and off as true and false"
+    if detail["type"] in ("literal_error", "enum"):
+        hint = nearest(str(value).lower(), re.findall(r"'([^']*)'", detail["ctx"]["expected"]))
+        return f"{line}; {hint}" if hint.startswith("did") else line
+    if detail["type"].startswith("list_type"):
+        return f"{line}, '{path}=[…]'"
+    return f"{line}, {path}.<key>=<value>" if detail["type"].startswith(("dict", "dataclass")) else line
+
+
+def keys_beside(kind: Any, loc: Sequence[str | int]) -> Iterable[str]:
+    """The keys that stand where the last of a path does."""
+    schema = TypeAdapter(kind).json_schema()
+    node = schema
+    for part in loc[:-1]:
+        inner = node.get("properties", {}).get(str(part)) or node.get("additionalProperties")
+        if not isinstance(inner, dict):
+            return []
+        inner = next((one for one in inner.get("anyOf", []) if one.get("type") != "null"), inner)
+        node = schema["$defs"][inner["$ref"].rpartition("/")[2]] if "$ref" in inner else inner
+    return list(node.get("properties", {}))

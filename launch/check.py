@@ -1,0 +1,361 @@
+"""From a command line to a job: composed once, checked before torch is loaded, then handed to Hydra as it is."""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from conf.job import JobConfig
+from juzhen.core.accelerator import found_hardware
+from juzhen.core.errors import UserError, nearest
+from juzhen.core.opened import read_yaml, require_yaml
+from juzhen.core.places import CONFIGURATION
+from juzhen.core.processor import lacks_bf16, slow_bf16_warning
+from juzhen.core.reading import why_unread
+from juzhen.core.schema import ConfigError
+from juzhen.core.secrets import NO_SECRETS, place_of_secret
+from launch.explain import explain_composition, option_hint, place_of
+from launch.hydra_internals import Hydra, opened, run_composed, show
+from launch.job import read_job
+from launch.naming import register_resolvers
+from launch.own_hydra import check_hydra
+from launch.run_folder import make_folder, take_folder
+from launch.sweep_rows import (
+    WAITING,
+    handed_over,
+    has_key,
+    is_one_cell,
+    key_of,
+    parameters,
+    rows,
+    with_row,
+)
+from launch.tree_files import check_own_names, check_set_files
+from launch.words import Groups, as_typed, parse_flags, several_values
+
+DEPTHS = ("*.yaml", "*/*.yaml", "*/*/*.yaml")
+"""Where the files of a configuration tree lie."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A checked command line.
+
+    config  the composition of a single run, or of the first of a sweep; None where the line asks for neither
+    job     what it means
+    words   the words after the flags; of a sweep, as its sweeper takes them
+    waiting those of them that set keys which only some of the runs have (`launch.sweep_rows.handed_over`)
+    """
+
+    hydra: Hydra
+    flags: argparse.Namespace
+    config_name: str
+    words: Sequence[str]
+    config: DictConfig | None = None
+    job: JobConfig | None = None
+    waiting: Sequence[str] = ()
+
+    @property
+    def is_run(self) -> bool:
+        """A single run is to be computed."""
+        flags = self.flags
+        return not (flags.multirun or flags.cfg or flags.help or self.config is None)
+
+    def run(self, task: Callable[[DictConfig], Any]) -> None:
+        """Does what the command line asks for; `task` runs one composed job, as often as need be."""
+        if self.is_run:
+            take_folder(Path(self.job.run_dir))
+            run_composed(self.hydra, self.config, task)
+        elif self.flags.multirun and self.job:
+            make_folder(Path(self.job.output_dir))
+            words = [*self.words, "hydra.mode=MULTIRUN"]
+            self.hydra.multirun(config_name=self.config_name, task_function=task, overrides=words)
+        else:
+            show(self.hydra, self.flags, self.config_name)
+
+
+def check_command_line(arguments: Sequence[str], *, conf_dir: Path) -> Command:
+    """What a program's arguments ask for. Raises UserError for the first mistake; each choice of a sweep is checked.
+
+    What hardware=auto is here, and what is allowed but would take far longer than need be, is said on stderr.
+    """
+    register_resolvers()
+    arguments = as_typed(arguments)
+    flags = parse_flags(arguments)
+    folder = conf_dir.parent / flags.config_path if flags.config_path else conf_dir
+    name, words = flags.config_name or "train", flags.overrides
+    with opened(folder, flags.config_dir) as hydra:
+        if flags.hydra_help or flags.shell_completion or flags.info:
+            return Command(hydra, flags, name, words)
+        check = _Check(hydra, name, folder)
+        check.look_at(words)
+        if flags.help:
+            check.compose(words)
+            return Command(hydra, flags, name, words)
+        config, job = check.sweep(words) if flags.multirun else check.single(words, runs=flags.cfg is None)
+    for line in check.notes:
+        print(line, file=sys.stderr)
+    return Command(hydra, flags, name, handed_over(words, check.waiting), config, job, check.waiting)
+
+
+def checked_job(words: Sequence[str], *, conf_dir: Path, extra: str | None) -> JobConfig:
+    """The job that a command line means; `extra` as its --config-dir."""
+    arguments = [*words, *(["--config-dir", extra] if extra is not None else [])]
+    job = check_command_line(arguments, conf_dir=conf_dir).job
+    assert job is not None  # these words ask for a run
+    return job
+
+
+class _Check:
+    """One command line against one configuration tree."""
+
+    def __init__(self, hydra: Hydra, name: str, folder: Path) -> None:
+        self.hydra = hydra
+        self.groups = Groups(hydra.config_loader)
+        self.name = name
+        self.folder = folder
+        paths = [each.path or "" for each in hydra.config_loader.get_search_path().get_path()]
+        added = [Path(path.removeprefix("file://")) for path in paths if path.startswith("file://")]
+        self.trees = [*(tree for tree in added if tree != folder.resolve()), folder]
+        foreign = [tree for tree in self.trees if tree.resolve() != CONFIGURATION]
+        for path in (file for tree in foreign for depth in DEPTHS for file in sorted(tree.glob(depth))):
+            require_yaml(path)  # before Hydra, which would wait for a pipe
+        self.notes: dict[str, None] = {}
+        self.waiting: list[str] = []
+
+    def look_at(self, words: Sequence[str]) -> None:
+        """Syntax, and what Hydra would silently drop. Composes nothing."""
+        self.groups.refuse_group_twice(words)
+        for word in words:
+            key, _, value = word.partition("=")
+            if place_of_secret({key.rpartition(".")[2]: value}):
+                raise UserError(f"{key}: {NO_SECRETS}")
+            for choice in self.groups.alternatives(word):
+                override = self.groups.parse(choice)
+                value, first = override.value(), override.key_or_group.partition(".")[0].partition("/")[0]
+                known = [*self.groups.names, *(field.name for field in fields(JobConfig)), "hydra"]
+                if choice.startswith("+") and first not in known:
+                    raise UserError(f"{word}: there is no key or group {first}; {nearest(first, known)}")
+                if (
+                    override.is_delete()
+                    or not (group := override.key_or_group)
+                    or not self.groups.is_group(group)
+                ):
+                    continue
+                if not isinstance(value, str | list | dict):
+                    raise UserError(option_hint(group, str(value), self.groups.options(group)))
+                chosen = value if isinstance(value, list) else []
+                if repeated := sorted({str(option) for option in chosen if chosen.count(option) > 1}):
+                    raise UserError(f"{choice}: {', '.join(repeated)} is repeated; a job takes each once")
+
+    def single(self, words: Sequence[str], *, runs: bool) -> tuple[DictConfig, JobConfig]:
+        """One job. `runs` is false when the configuration is only shown."""
+        for word in words:
+            override = self.groups.parse(word)
+            if override.is_sweep_override():
+                raise UserError(several_values(word))
+            if runs and (override.key_or_group in ("sweep", "hydra/sweeper")) and not override.is_delete():
+                typed = {self.groups.parse(each).get_key_element().lstrip("+") for each in words}
+                if not is_one_cell(self.compose(words), typed):
+                    raise UserError(f"{word}: a sweep is several runs; add -m: train.py -m {word}")
+        config = self.compose(words)
+        job = self.job(config, words)
+        for word, reason in self._unread(job, words).items():
+            if reason and not self._stands_anyway(word, words):
+                raise UserError(f"{word}: not read by this job: {reason}")
+        return config, job
+
+    def sweep(self, words: Sequence[str]) -> tuple[DictConfig, JobConfig]:
+        """The first job of a sweep, and every other choice in its place: their product is not needed."""
+        first = [self.groups.alternatives(word)[0] for word in words]
+        # sweep=<name> may bring choices of its own. Values may belong to what it chooses, so they wait.
+        config = self.compose([word for word in first if self._brings_choices(word)])
+        self._check_launcher(config)
+        self.waiting = self._waiting(words)
+        typed = {self.groups.parse(word).get_key_element().lstrip("+") for word in words}
+        inherited = [f"{key}={value}" for key, value in parameters(config).items() if key not in typed]
+        self.look_at(inherited)
+        choices = [
+            self.groups.alternatives(word) for word in [*inherited, *words] if word not in self.waiting
+        ]
+        base = [alternatives[0] for alternatives in choices]
+        listed = [with_row(base, row, typed) for row in rows(config).values()]
+        for row in rows(config).values():
+            self.look_at(row)
+        others = [
+            [*base[:place], choice, *base[place + 1 :]]
+            for place, alternatives in enumerate(choices)
+            for choice in alternatives[1:]
+        ]
+        whole = self.compose(base)
+        answer = self.job(whole, base) if not self.waiting else None
+        reasons: dict[str, list[tuple[str | None, list[str]]]] = {}
+        taken: set[str] = set()
+        for cell in _with_progress([*listed, base, *others]):
+            waiting = [word for word in self.waiting if has_key(self._config_of(cell, base, whole), word)]
+            taken |= {*waiting}
+            for more in self._choices_of(waiting):
+                job = self.job(self._config_of([*cell, *more], base, whole), [*cell, *more])
+                answer = answer or job
+                if cell in listed or not listed:
+                    for word, reason in self._unread(job, cell).items():
+                        reasons.setdefault(word, []).append((reason, cell))
+        varied = {key_of(alternatives[0]) for alternatives in choices if len(alternatives) > 1}
+        for word, found in reasons.items():
+            is_varied = key_of(word) in varied
+            is_common = word in base and not is_varied
+            if is_common and (word not in words or not all(reason for reason, _ in found)):
+                continue  # some of the runs read it
+            reason, cell = next(((reason, cell) for reason, cell in found if reason), (None, base))
+            if reason and (is_varied or not self._stands_anyway(word, cell)):
+                readers = "any run of this sweep" if is_common else "this job"
+                raise UserError(f"{word}: not read by {readers}: {reason}")
+        for word in self.waiting:
+            if word not in taken:
+                self.compose([*(listed or [base])[0], word])  # says what is wrong with the key
+        return whole, answer
+
+    def _choices_of(self, waiting: Sequence[str]) -> Iterator[list[str]]:
+        """The first alternative of each, then every other in its place."""
+        alternatives = [self.groups.alternatives(word) for word in waiting]
+        first = [each[0] for each in alternatives]
+        yield first
+        for place, each in enumerate(alternatives):
+            yield from ([*first[:place], choice, *first[place + 1 :]] for choice in each[1:])
+
+    def _config_of(self, cell: Sequence[str], base: Sequence[str], whole: DictConfig) -> DictConfig:
+        """The composition of a cell. Where it differs by one plain value, that is put into the base's: faster."""
+        changed = [word for word in cell if word not in base]
+        if len(cell) == len(base) and len(changed) <= 1:
+            if not changed:
+                return whole
+            override = self.groups.parse(changed[0])
+            if not self._brings_choices(changed[0]) and "${" not in changed[0]:
+                config = deepcopy(whole)
+                OmegaConf.update(config, override.key_or_group, override.value(), merge=False, force_add=True)
+                return config
+        return self.compose(cell)
+
+    def _waiting(self, words: Sequence[str]) -> list[str]:
+        """Words for keys that Hydra will not find before it knows what each cell chooses."""
+        values = [
+            word
+            for word in words
+            if not (self._brings_choices(word) or word.startswith("+") or self.groups.parse(word).is_delete())
+        ]
+        if not values:
+            return []
+        whole = self.compose([word for word in words if word not in values], run_mode=RunMode.MULTIRUN)
+        if WAITING.rpartition(".")[2] not in whole.hydra.sweeper:
+            return []
+        return [word for word in values if not has_key(whole, word)]
+
+    def _check_launcher(self, config: DictConfig) -> None:
+        """Raises UserError where a sweep says of its launcher what none of ours can be told."""
+        files = (self.folder / "hydra" / "launcher").glob("*.yaml")
+        known = {str(key) for file in files for key in read_yaml(file)}
+        for key in config.hydra.sweeper.get("launcher") or {}:
+            if known and key not in known:
+                raise UserError(
+                    f"hydra.sweeper.launcher.{key}: no launcher has such a key; {nearest(key, known)}"
+                )
+
+    def _brings_choices(self, word: str) -> bool:
+        override = self.groups.parse(word)
+        return self.groups.is_group(override.key_or_group) or override.is_hydra_override()
+
+    def job(self, config: DictConfig, words: Sequence[str]) -> JobConfig:
+        """The checked job of a composition."""
+        with self._placed(words):
+            check_set_files(config, self.trees)
+            if note := hardware_note(config.hydra.runtime.choices):
+                self.notes[note] = None
+            check_hydra(OmegaConf.to_container(config.hydra), words)
+            job = read_job(config)
+            check_own_names(job, self.trees)
+        if job.hardware.accelerator == "cpu" and job.hardware.precision == "bf16-mixed" and lacks_bf16():
+            warning = slow_bf16_warning("hardware.precision=bf16-mixed", "hardware=cpu")
+            self.notes[f"warning: {warning}"] = None
+        return job
+
+    def _unread(self, job: JobConfig, words: Sequence[str]) -> dict[str, str | None]:
+        """Word → why what it sets is not read by the job; None: it is."""
+        plain = asdict(job)
+        return {
+            word: next(filter(None, (why_unread(key, plain) for key in self.groups.keys_set(word))), None)
+            for word in words
+        }
+
+    def _stands_anyway(self, word: str, words: Sequence[str]) -> bool:
+        """Whether the composition is the same without the word."""
+        try:
+            with_it, without = (
+                OmegaConf.to_container(
+                    OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
+                )
+                for config in (self.compose(words), self.compose([each for each in words if each != word]))
+            )
+        except UserError:
+            return False
+        return with_it == without
+
+    def compose(self, words: Sequence[str], *, run_mode: RunMode = RunMode.RUN) -> DictConfig:
+        try:
+            return self.hydra.compose_config(
+                config_name=self.name,
+                overrides=list(words),
+                run_mode=run_mode,
+                from_shell=False,
+                with_log_configuration=False,
+            )
+        except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError) as error:
+            with self._placed(words):
+                raise explain_composition(error, self.groups.names, self.groups.options) from error
+
+    @contextmanager
+    def _placed(self, words: Sequence[str]) -> Iterator[None]:
+        """Adds to a mistake where it was written."""
+        try:
+            yield
+        except ConfigError as mistake:
+            place = place_of(mistake.key, str(mistake), words, self.folder)
+            raise UserError(f"{mistake}{place}") from mistake
+
+
+def _with_progress(cells: Sequence[list[str]]) -> Iterator[list[str]]:
+    """A bar where a person looks on: every row and choice of a sweep is composed, and ten of them take seconds."""
+    if not sys.stderr.isatty():
+        yield from cells
+        return
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    yield from track(cells, "checking the runs of the sweep", console=console, transient=True)
+
+
+def hardware_note(choices: Mapping[str, str]) -> str | None:
+    """What hardware=auto is here; None where it is not among the choices of a composition.
+
+    Raises ConfigError where the runs will be on machines that cannot be looked at.
+    """
+    if choices.get("hardware") != "auto":
+        return None
+    launcher = choices.get("hydra/launcher")
+    if launcher in ("ray", "slurm"):
+        raise ConfigError(
+            f"hardware=auto looks at this machine, and hydra/launcher={launcher} runs on others; name what they have, "
+            "as in hardware=cuda"
+        )
+    name, reason = found_hardware()
+    return f"hardware=auto is hardware={name} here: {reason}"
