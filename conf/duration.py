@@ -62,7 +62,8 @@ class Duration:
                 return self.amount / 100 * (total_steps or steps_per_epoch)
 
 
-def _length(text: str) -> str:
+def is_length(text: str) -> str:
+    """The text, where it is a duration, as pydantic asks for it."""
     try:
         Duration.parse(text)
     except UserError as error:
@@ -77,7 +78,7 @@ def _no_null(text: str) -> str:
     return text
 
 
-Length = Annotated[str, AfterValidator(_length)]
+Length = Annotated[str, AfterValidator(is_length)]
 """A key whose value is a duration."""
 SomeLength = Annotated[Length, AfterValidator(_no_null)]
 """The same, of more than 0."""

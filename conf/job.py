@@ -20,7 +20,7 @@ View = Literal["translation", "synonym", "sentence_order", "delete", "repeat", "
 """Names of `juzhen.encoders.views.VIEWS`."""
 
 
-@dataclass(config=SCHEMA)
+@dataclass(config=SCHEMA, kw_only=True)
 class OptimizerConfig:
     lr: float = Field(gt=0, description="peak learning rate")
     weight_decay: float = Field(ge=0, description="not applied to biases and normalisation weights")
@@ -33,7 +33,7 @@ class OptimizerConfig:
         description="linear: falls to 0 at the end · constant · inverse_sqrt: by the root of the steps"
     )
     clip_norm: float | None = Field(
-        None, gt=0, description="gradients are scaled down to this length; null: not"
+        default=None, gt=0, description="gradients are scaled down to this length; null: not"
     )
 
     @model_validator(mode="after")
@@ -49,7 +49,7 @@ class OptimizerConfig:
         return self
 
 
-@dataclass(config=SCHEMA)
+@dataclass(config=SCHEMA, kw_only=True)
 class TrainingConfig:
     duration: SomeLength = Field(
         description='"3 epochs", "500 steps", "100000 examples" or "50 percent" (of an epoch)'
@@ -65,7 +65,7 @@ class TrainingConfig:
     )
     validate_every: SomeLength = Field(description="percent is of the whole training")
     patience: int | None = Field(
-        None, ge=1, description="validations without a better score, then stop; null: never"
+        default=None, ge=1, description="validations without a better score, then stop; null: never"
     )
     monitor: str = Field(
         description="auto: dev of the trained sets, each by the metric of its kind; or a key such as dev/csts/spearman",
@@ -82,22 +82,26 @@ class TrainingConfig:
         return self
 
 
-@dataclass(config=SCHEMA)
+@dataclass(config=SCHEMA, kw_only=True)
 class AugmentationConfig:
     """How sentences of labelled sets are changed while they are learnt from; labels stay, evaluation too."""
 
     views: list[View] = Field(description="in this order; []: nothing is changed")
     probability: float = Field(gt=0, description="of a sentence of a batch to be changed")
-    sets: list[str] | None = Field(None, description="trained sets whose sentences are changed; null: all")
+    sets: list[str] | None = Field(
+        default=None, description="trained sets whose sentences are changed; null: all"
+    )
     delete: float = Field(gt=0, lt=1, description="share of words left out")
     repeat: float = Field(gt=0, lt=1, description="share of words written twice")
     cutoff: float = Field(gt=0, lt=1, description="share of words left out in one run")
     shuffle: int = Field(ge=2, description="words that change places among each other")
     synonym: float = Field(gt=0, lt=1, description="share of the words of the lexicon that are replaced")
-    translations: str | None = Field(None, description="file of texts and their translations there and back")
+    translations: str | None = Field(
+        default=None, description="file of texts and their translations there and back"
+    )
 
 
-@dataclass(config=SCHEMA)
+@dataclass(config=SCHEMA, kw_only=True)
 class LoggerConfig:
     progress: bool = Field(description="progress bars")
     every_steps: int = Field(ge=1, description="optimizer steps between two logged points")
@@ -107,43 +111,47 @@ class LoggerConfig:
     )
     project: str = Field(description="of Weights & Biases")
     entity: str | None = Field(
-        None, description="team or user of Weights & Biases; null: the account's default"
+        default=None, description="team or user of Weights & Biases; null: the account's default"
     )
-    group: str | None = Field(None, description="null: the sweep's, or the run's name without its seed")
+    group: str | None = Field(
+        default=None, description="null: the sweep's, or the run's name without its seed"
+    )
     tags: list[str] = Field(description="of Weights & Biases")
 
 
-@dataclass(config=SCHEMA)
+@dataclass(config=SCHEMA, kw_only=True)
 class SetConfig:
     """What one set of a mixture has of its own."""
 
     weight: float | None = Field(
-        None, gt=0, description="its share of the batches with sample_by=weight; null: 1"
+        default=None, gt=0, description="its share of the batches with sample_by=weight; null: 1"
     )
-    batch_size: int | None = Field(None, ge=1, description="null: as the job says")
-    loss: dict[str, Any] | None = Field(None, description="instead of the job's")
+    batch_size: int | None = Field(default=None, ge=1, description="null: as the job says")
+    loss: dict[str, Any] | None = Field(default=None, description="instead of the job's")
 
 
-@dataclass(config=SCHEMA)
+@dataclass(config=SCHEMA, kw_only=True)
 class StageConfig:
     """What one stage of a curriculum has of its own; null: as the job says."""
 
     dataset: list[str] | None = Field(
-        None, description="sets that it mixes; null: the one of the stage's name"
+        default=None, description="sets that it mixes; null: the one of the stage's name"
     )
-    share_percent: float | None = Field(None, gt=0, description="it lasts for this part of training.duration")
-    loss: dict[str, Any] | None = Field(None, description="instead of the job's")
-    training: dict[str, Any] | None = Field(None, description="keys of `training`")
-    optimizer: dict[str, Any] | None = Field(None, description="keys of `optimizer`")
+    share_percent: float | None = Field(
+        default=None, gt=0, description="it lasts for this part of training.duration"
+    )
+    loss: dict[str, Any] | None = Field(default=None, description="instead of the job's")
+    training: dict[str, Any] | None = Field(default=None, description="keys of `training`")
+    optimizer: dict[str, Any] | None = Field(default=None, description="keys of `optimizer`")
 
 
-@dataclass(config=SCHEMA)
+@dataclass(config=SCHEMA, kw_only=True)
 class ScheduleConfig:
     """In which order, and in which shares, sets are learnt from."""
 
     name: Literal["mix", "serial"] = Field(description="mix: one stage · serial: one stage after another")
     order: list[str] | None = Field(
-        None, description="serial: stages, repeated at will; null: one per set, in order"
+        default=None, description="serial: stages, repeated at will; null: one per set, in order"
     )
     stages: dict[str, StageConfig | None] = Field(description="serial: stage → what it has of its own")
     sets: dict[str, SetConfig] = Field(description="set → what it has of its own where sets are mixed")
@@ -154,7 +162,7 @@ class ScheduleConfig:
         gt=0, description="shares are raised to 1/temperature; 1: as they are, large: equal"
     )
     store: str | None = Field(
-        None, description="folder of stages that runs share; null: each run keeps its own"
+        default=None, description="folder of stages that runs share; null: each run keeps its own"
     )
 
     @model_validator(mode="after")
@@ -173,22 +181,28 @@ class JobConfig:
     name: str = Field(description="folder name, before the hash")
     seed: int = Field(ge=0, lt=2**32, description="of all that is drawn")
     data_dir: str = Field(description="where local data sets lie")
-    cache_dir: str | None = Field(None, description="keeps what can be computed again; null: nothing is kept")
+    cache_dir: str | None = Field(
+        default=None, description="keeps what can be computed again; null: nothing is kept"
+    )
     output_dir: str = Field(description="folder of runs; . is the one that this is started in")
     run_dir: str = Field(description="folder of this run")
     source: Source = Field()
     on_bad_row: Literal["error", "drop"] = Field()
     resume: Literal["never", "auto"] = Field()
-    trial: str | None = Field(None, description="<journal>#<number>: a trial whose pruner may end the run")
-    sweep_row: str | None = Field(
-        None, description="name of the row of a sweep that this run is: what tables call it"
+    trial: str | None = Field(
+        default=None, description="<journal>#<number>: a trial whose pruner may end the run"
     )
-    init_from: str | None = Field(None, description="a run or an encoder folder: start from its weights")
+    sweep_row: str | None = Field(
+        default=None, description="name of the row of a sweep that this run is: what tables call it"
+    )
+    init_from: str | None = Field(
+        default=None, description="a run or an encoder folder: start from its weights"
+    )
     filter_leaks: bool = Field(
         description="leave out training rows that an evaluation set of this job has too"
     )
     debug_rows: int | None = Field(
-        None, ge=1, description="rows kept per split, at most; for trying things out"
+        default=None, ge=1, description="rows kept per split, at most; for trying things out"
     )
     dataset: dict[str, DatasetConfig] = Field(description="what is trained on, in order")
     evaluate: dict[str, DatasetConfig] = Field(description="what is evaluated on besides")

@@ -4,6 +4,7 @@ import ctypes
 import importlib.util
 import platform
 from dataclasses import fields
+from types import SimpleNamespace
 
 import pytest
 from forks import python
@@ -20,7 +21,6 @@ from juzhen.core.accelerator import (
     torch_has,
 )
 from juzhen.core.errors import UserError
-from juzhen.evaluation.spec import HardwareConfig
 from launch import check_command_line, read_job
 from launch.naming import run_key
 from train import CONFIGURATION
@@ -175,7 +175,7 @@ def test_the_driver_is_asked_by_its_name(monkeypatch):
 )
 def test_hardware_that_cannot_be_is_refused_without_torch(machine, there, words, message):
     machine(**there)
-    hardware = HardwareConfig(**{"accelerator": "cpu", "devices": 1, "precision": "32-true"} | words)
+    hardware = SimpleNamespace(**{"accelerator": "cpu", "devices": 1, "precision": "32-true"} | words)
     if message is None:
         require_accelerator(hardware)
         return
@@ -186,4 +186,4 @@ def test_hardware_that_cannot_be_is_refused_without_torch(machine, there, words,
 def test_a_torch_for_another_maker_of_gpus_is_left_to_torch(machine, tmp_path):
     machine(devices=None)
     (tmp_path / "version.py").write_text("cuda: Optional[str] = None\nhip: Optional[str] = '6.4'\n")
-    require_accelerator(HardwareConfig(accelerator="cuda", devices=1, precision="32-true"))
+    require_accelerator(SimpleNamespace(accelerator="cuda", devices=1, precision="32-true"))

@@ -104,19 +104,6 @@ def test_a_job_that_is_right_says_that_torch_is_loaded(answers):
     assert told.count("loading torch") == 1
 
 
-def test_torch_is_announced_before_the_job_is_composed_again(monkeypatch):
-    """The second composition takes as long as the first, with nothing on the screen."""
-    said = []
-    monkeypatch.setattr("sys.argv", ["train.py"])
-    monkeypatch.setattr(train, "_checked", dict)
-    monkeypatch.setattr(train, "announce", said.append)
-    monkeypatch.setattr("hydra.main", lambda **how: lambda task: lambda: said.append("composed"))
-    train.main()
-    monkeypatch.setattr(train, "_checked", lambda: None)
-    train.main()
-    assert said == ["torch", "composed", "composed"]
-
-
 def job_of(*words):
     return read_job(compose_job(*SMALL, *words))
 

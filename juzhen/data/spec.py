@@ -5,6 +5,7 @@ Importing this needs no torch.
 
 import dataclasses
 import re
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, Protocol, Self
@@ -28,19 +29,19 @@ class Source(StrEnum):
     HUB = "hub"  # the Hugging Face hub, at a pinned revision
 
 
-@dataclass(config=SCHEMA)
+@dataclass(config=SCHEMA, kw_only=True)
 class HubConfig:
     """A dataset of the Hugging Face hub."""
 
     id: str = Field(description="owner/name")
-    revision: str | None = Field(None, description="commit; null only where none could be verified")
-    subset: str | None = Field(None, description="configuration of it; null: its only one")
+    revision: str | None = Field(default=None, description="commit; null only where none could be verified")
+    subset: str | None = Field(default=None, description="configuration of it; null: its only one")
     # Judgements have their texts in two further subsets, queries and corpus, of the same split where none is named.
     splits: dict[str, str] = Field(description="our split → the hub's")
     columns: dict[str, Any] = Field(description="field of the example → column")
 
 
-@dataclass(config=SCHEMA)
+@dataclass(config=SCHEMA, kw_only=True)
 class LayoutConfig:
     """One way in which a dataset's files are written."""
 
@@ -50,64 +51,72 @@ class LayoutConfig:
         description="split → path below data_dir, or a list of paths, read one after another"
     )
     columns: dict[str, Any] = Field(description="field of the example → column name, or 0-based position")
-    header: bool = Field(True, description="tsv and csv: the first line names the columns")
-    quoted: bool = Field(False, description="tsv and csv: fields may be wrapped in double quotes")
-    rows: dict[str, int | None] | None = Field(None, description="promised, instead of the dataset's")
+    header: bool = Field(default=True, description="tsv and csv: the first line names the columns")
+    quoted: bool = Field(default=False, description="tsv and csv: fields may be wrapped in double quotes")
+    rows: dict[str, int | None] | None = Field(default=None, description="promised, instead of the dataset's")
     window: int | None = Field(
-        None, ge=8, description=".txt: long lines are cut into windows of at most so many characters"
+        default=None, ge=8, description=".txt: long lines are cut into windows of at most so many characters"
     )
     held_out_percent: float = Field(
-        0.0, ge=0, lt=100, description="with `window`: lines that are dev, by hash"
+        default=0.0, ge=0, lt=100, description="with `window`: lines that are dev, by hash"
     )
-    held_out_rows: int | None = Field(None, ge=1, description="windows of them that are scored; null: all")
+    held_out_rows: int | None = Field(
+        default=None, ge=1, description="windows of them that are scored; null: all"
+    )
     hub: HubConfig | None = None  # where this copy is on the hub, in place of the set's `hub`
 
 
-@dataclass(config=SCHEMA)
+@dataclass(config=SCHEMA, kw_only=True)
 class LearningConfig:
     """How a set is learnt from, wherever it is trained on; null: as the loss says. What cannot be so is refused."""
 
     num_negatives: int | None = Field(
-        None, ge=1, description="the first so many of a row's are read; null: all"
+        default=None, ge=1, description="the first so many of a row's are read; null: all"
     )
     in_batch: bool | None = Field(
-        None, description="false: texts of other rows are no negatives, as in info_nce_own"
+        default=None, description="false: texts of other rows are no negatives, as in info_nce_own"
     )
-    temperature: float | None = Field(None, gt=0, description="divides cosines, in place of the loss's")
+    temperature: float | None = Field(
+        default=None, gt=0, description="divides cosines, in place of the loss's"
+    )
 
 
-@dataclass(config=SCHEMA)
+@dataclass(config=SCHEMA, kw_only=True)
 class DatasetConfig:
     """One dataset: all that juzhen knows about it."""
 
     name: str = Field(description="what commands and tables call it")
     kind: Kind = Field(description="what a row is")
     language: Literal["zh", "en", "en-zh"] = Field(description="zh, en, or en-zh for translations")
-    about: str = Field("", description="one line for people")
-    license: str = Field("", description="its owner's terms")
-    origin: str = Field("", description="where it comes from: URL or citation")
+    about: str = Field(default="", description="one line for people")
+    license: str = Field(default="", description="its owner's terms")
+    origin: str = Field(default="", description="where it comes from: URL or citation")
     layout: str = Field(description="which of `layouts` the local files follow")
     layouts: dict[str, LayoutConfig] = Field(description="layout → how files are written in it")
     rows: dict[str, int | None] = Field(
         default_factory=dict, description="rows promised per split; null = not promised"
     )
-    source: Source | None = Field(None, description="null: the job's `source`")
+    source: Source | None = Field(default=None, description="null: the job's `source`")
     hub: HubConfig | None = None
-    labels: dict[str, int] | None = Field(None, description="gold label as in the file → class number")
+    labels: dict[str, int] | None = Field(
+        default=None, description="gold label as in the file → class number"
+    )
     ignore_labels: list[str] | None = Field(
-        None, description="rows with these labels are left out, as the authors say"
+        default=None, description="rows with these labels are left out, as the authors say"
     )
-    score_range: list[float] | None = Field(None, description="of gold scores: the lowest and the highest")
+    score_range: list[float] | None = Field(
+        default=None, description="of gold scores: the lowest and the highest"
+    )
     grades: list[float] | None = Field(
-        None, description="few scores, the classes of loss=ce; null: any number"
+        default=None, description="few scores, the classes of loss=ce; null: any number"
     )
-    view: Kind | None = Field(None, description="train on this kind; null: the loss chooses")
+    view: Kind | None = Field(default=None, description="train on this kind; null: the loss chooses")
     limit: int | None = Field(
-        None, ge=1, description="train on at most this many rows, drawn with the job's seed"
+        default=None, ge=1, description="train on at most this many rows, drawn with the job's seed"
     )
     learning: LearningConfig | None = None
     symmetric: bool | None = Field(
-        None,
+        default=None,
         description="false: a row's first text asks for the others, documents · true: all are of one sort, as "
         "duplicates are · null: as the kind says; only for encoders with prompts for queries",
     )
@@ -163,7 +172,9 @@ class SplitRequest:
 class EvaluationRequest(Protocol):
     """What of a job's evaluation decides which rows are read; `conf.job.EvaluationConfig` has it."""
 
-    splits: list[str]
+    @property
+    def splits(self) -> Sequence[str]: ...
+
     limit: int | None
     transfer: list[str]
     transfer_limit: int | None

@@ -14,45 +14,48 @@ NO_PROMPT = "none"
 """Value of `backbone.default_prompt_name` with which nothing stands before a sentence, whatever the folder says."""
 
 
-@dataclass(config=SCHEMA)
+@dataclass(config=SCHEMA, kw_only=True)
 class BackboneConfig:
     """The pretrained transformer, and how its token states become one embedding."""
 
-    name: str | None = Field(None, description="what tables call it; null: the last part of its path")
+    name: str | None = Field(default=None, description="what tables call it; null: the last part of its path")
     path: str = Field(description="hub id, or a folder in transformers or sentence-transformers layout")
-    revision: str | None = Field(None, description="branch, tag or commit on the hub; null: the newest")
+    revision: str | None = Field(
+        default=None, description="branch, tag or commit on the hub; null: the newest"
+    )
     initialize: Literal["pretrained", "random"] = Field(
         description="pretrained: weights must be there · random: from config.json alone"
     )
     pooling: Annotated[str, Among(POOLINGS)] | None = Field(
-        None, description="null: what the folder says, else mean"
+        default=None, description="null: what the folder says, else mean"
     )
     normalize: bool | None = Field(
-        None, description="embeddings of length 1; null: what the folder says, else no"
+        default=None, description="embeddings of length 1; null: what the folder says, else no"
     )
     layer_norm: bool | None = Field(
-        None, description="LayerNorm as the last layer before length 1; null: what the folder says, else no"
+        default=None,
+        description="LayerNorm as the last layer before length 1; null: what the folder says, else no",
     )
     # At least one token between the two special ones.
-    max_length: int | None = Field(None, ge=3, description="tokens; null: what the folder says")
+    max_length: int | None = Field(default=None, ge=3, description="tokens; null: what the folder says")
     prompts: dict[str, str] | None = Field(
-        None,
+        default=None,
         description="name → text that may stand before a sentence, as in {query: 'query: '}; null: what the folder "
         "says, else none",
     )
     default_prompt_name: str | None = Field(
-        None,
+        default=None,
         description="the prompt before every sentence; none: no prompt; null: what the folder says, else none",
     )
     include_prompt: bool | None = Field(
-        None, description="its tokens count in pooling; null: what the folder says, else yes"
+        default=None, description="its tokens count in pooling; null: what the folder says, else yes"
     )
-    dropout: float | None = Field(None, ge=0, lt=1, description="null: what the folder says")
+    dropout: float | None = Field(default=None, ge=0, lt=1, description="null: what the folder says")
     layers: int | None = Field(
-        None,
+        default=None,
         ge=0,
         description="fewer: the first ones; more: new ones that begin by changing nothing; null: as they are",
     )
     learning_rate: float | None = Field(
-        None, description="peak learning rate that suits its size; optimizer.lr takes it from here"
+        default=None, description="peak learning rate that suits its size; optimizer.lr takes it from here"
     )

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from juzhen.backends.names import BackendName
 from juzhen.core.schema import validated
 from juzhen.data.spec import DatasetConfig
 from juzhen.evaluation.spec import EvaluationConfig, HardwareConfig
@@ -31,7 +32,7 @@ class Settings:
             bootstrap_samples=1000,
             untrained=False,
             without_leaks=False,
-            backend="torch",
+            backend=BackendName.TORCH,
             cache_embeddings=False,
             transfer_limit=10_000,
         )

@@ -21,7 +21,7 @@ def _ranking(name: str) -> str:
     return name
 
 
-@dataclass(config=SCHEMA)
+@dataclass(config=SCHEMA, kw_only=True)
 class HardwareConfig:
     """Speed, and not the maths; only the precision and compiling make other numbers."""
 
@@ -33,16 +33,18 @@ class HardwareConfig:
         description="in which the model computes; weights are fp32"
     )
     # A process has room for some thousands.
-    threads: int | None = Field(None, ge=1, lt=1025, description="CPU threads per process; null: all cores")
+    threads: int | None = Field(
+        default=None, ge=1, lt=1025, description="CPU threads per process; null: all cores"
+    )
     compile: bool = Field(description="torch.compile the layers; pays on few machines, see LOG.md")
     num_workers: int = Field(ge=0, description="processes that prepare batches; 0: none")
     eval_batch_tokens: int = Field(ge=1, description="tokens per batch when nothing is learnt")
     micro_batch_tokens: int | None = Field(
-        None, ge=1, description="tokens with activations at a time; null: a batch's"
+        default=None, ge=1, description="tokens with activations at a time; null: a batch's"
     )
 
 
-@dataclass(config=SCHEMA)
+@dataclass(config=SCHEMA, kw_only=True)
 class EvaluationConfig:
     splits: list[Literal["dev", "test"]] = Field()
     bootstrap_samples: int = Field(ge=0, description="resamples for the 95 % interval; 0: none")
@@ -52,7 +54,7 @@ class EvaluationConfig:
     cache_embeddings: bool = Field(description="keep embeddings below cache_dir: nothing is encoded twice")
     # Old results lack these.
     limit: int | None = Field(
-        None,
+        default=None,
         ge=1,
         description="rows of each split, or queries of a retrieval set, at most: the same in every run; null: all",
     )
@@ -60,14 +62,14 @@ class EvaluationConfig:
         default_factory=list, description="sets that are classified on frozen embeddings"
     )
     transfer_limit: int | None = Field(
-        None, description="training rows of such a classifier, at most; null: all"
+        default=None, description="training rows of such a classifier, at most; null: all"
     )
     rankings: list[Annotated[str, AfterValidator(_ranking)]] = Field(
         default_factory=list,
         description="measures of retrieval and reranking besides those that they always have",
     )
     clusterings: int = Field(
-        3,
+        default=3,
         ge=0,
         lt=1001,
         description="starts of k-means whose mean V-measure texts with classes have; 0: none",

@@ -44,7 +44,9 @@ def written(folder, *, corpus=CORPUS, queries=QUERIES, judgements=JUDGED):
 def described(kind="retrieval", files=None, columns=COLUMNS):
     files = files or {"dev": "qrels/dev.tsv", "queries": "queries.jsonl", "corpus": "corpus.jsonl"}
     layout = LayoutConfig(files=files, columns=columns)
-    return DatasetConfig("mine", kind, "zh", "some", "none", "here", "beir", {"beir": layout}, {})
+    return DatasetConfig(
+        name="mine", kind=kind, language="zh", about="some", layout="beir", layouts={"beir": layout}
+    )
 
 
 def read(folder, config=None, on_bad_row="error"):
@@ -254,7 +256,9 @@ def test_the_hub_has_queries_and_corpus_as_subsets(tmp_path, monkeypatch):
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     config = described()
-    config.hub = HubConfig(str(folder), None, "default", {"dev": "validation", "corpus": "all"}, COLUMNS)
+    config.hub = HubConfig(
+        id=str(folder), subset="default", splits={"dev": "validation", "corpus": "all"}, columns=COLUMNS
+    )
     found = load_examples(config, "dev", source="hub", data_dir=".", on_bad_row="error", required=True)
     assert sorted(asked) == [("corpus", "all"), ("default", "validation"), ("queries", "validation")]
     plain = read(folder)

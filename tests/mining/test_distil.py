@@ -17,6 +17,9 @@ from juzhen.encoders import CrossEncoder, SentenceEncoder
 from juzhen.mining.distil import Pairs, Triplets, distilled_pairs, graded, write_set
 from launch.check import check_command_line
 
+DESCRIBED = {"name": "like", "kind": "positive_pair", "language": "zh", "license": "MIT", "origin": "nowhere"}
+DESCRIBED |= {"layout": "a", "layouts": {"a": {"files": {}, "columns": {}}}}
+
 
 @pytest.fixture(scope="module")
 def teacher(tmp_path_factory, tiny_backbone):
@@ -65,7 +68,7 @@ def test_pairs_are_drawn_by_the_seed():
 
 def test_what_is_written_is_read_again(tmp_path):
     first, second = ['a "quoted" one', "tab\there", '"'], ["今天", "line\nbreak", "x"]
-    like = DatasetConfig(language="zh", license="MIT", origin="nowhere")
+    like = DatasetConfig(**DESCRIBED)
     yaml = write_set(
         tmp_path / "silver.tsv",
         Pairs(first, second, None),
@@ -85,7 +88,7 @@ def test_what_is_written_is_read_again(tmp_path):
 def test_probabilities_keep_their_value(tmp_path):
     written = graded(np.array([-2.0, 0.0, 3.0]), "probability")
     assert [float(one) for one in written] == pytest.approx([0.119203, 0.5, 0.952574])
-    like = DatasetConfig(language="zh", license="MIT", origin="nowhere")
+    like = DatasetConfig(**DESCRIBED)
     pairs = Pairs(["a", "b", "c"], ["d", "e", "f"], None)
     yaml = write_set(tmp_path / "p.tsv", pairs, written, grade="probability", source="some/train", like=like)
     np.testing.assert_allclose(read(yaml, data_dir=tmp_path).targets, [0.119203, 0.5, 0.952574], atol=1e-6)

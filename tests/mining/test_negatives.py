@@ -30,7 +30,9 @@ from juzhen.mining.options import MiningOptions
 from juzhen.mining.portion import Miner
 from launch.check import check_command_line
 
-LIKE = DatasetConfig(language="zh", license="MIT", origin="nowhere")
+DESCRIBED = {"name": "like", "kind": "positive_pair", "language": "zh", "license": "MIT", "origin": "nowhere"}
+DESCRIBED |= {"layout": "a", "layouts": {"a": {"files": {}, "columns": {}}}}
+LIKE = DatasetConfig(**DESCRIBED)
 FEW = MiningOptions(depth=20, negatives=3)
 
 

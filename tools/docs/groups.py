@@ -8,7 +8,7 @@ import yaml
 
 from conf.declared import declared
 from juzhen.core.places import CONFIGURATION
-from tools.docs.keys import comments_of
+from tools.docs.keys import comments_of, type_words
 from tools.docs.markup import as_yaml, code, plain, table
 
 GROUPS = {
@@ -86,8 +86,15 @@ def _keys(file: Path, held: dict[str, object]) -> str:
     rows = []
     for key, value in held.items():
         if key not in ("_target_", "name"):
-            kinds = known.settings.get(key, ()) if known else ()
-            rows.append((code(key), " or ".join(kinds), code(as_yaml(value)), plain(comments.get(key, ""))))
+            field = known.settings.model_fields.get(key) if known else None
+            rows.append(
+                (
+                    code(key),
+                    type_words(field) if field else "",
+                    code(as_yaml(value)),
+                    plain(comments.get(key, "")),
+                )
+            )
     shown = f"[{code(target)}][{target}]" if target.startswith("juzhen.") else code(target)
     return f"Class: {shown}.\n" + ("\n" + table(("key", "type", "value", "meaning"), rows) if rows else "")
 

@@ -3,18 +3,20 @@
 import re
 import types
 import typing
-from collections.abc import Iterator
-from dataclasses import MISSING, Field, fields, is_dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import MISSING, is_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
-from juzhen.core.option import Option, options
+from pydantic import AfterValidator
+from pydantic.fields import FieldInfo
 
-from conf.duration import DurationOption, Unit
+from conf.duration import Unit, is_length
 from conf.job import JobConfig
 from juzhen.core.places import CONFIGURATION
+from juzhen.core.schema import Among
 from tools.docs.markup import as_yaml, code, plain, table
 
 NAMES = {
@@ -66,46 +68,58 @@ def page() -> str:
 def sections(kind: type, place: str = "") -> Iterator[tuple[str, type]]:
     """Every typed class of the configuration with the place of its keys, outermost first."""
     yield place, kind
-    for one in fields(kind):
-        inner = _typed(typing.get_type_hints(kind)[one.name])
-        if inner and one.name not in REPEATED:
-            yield from sections(inner, f"{place}.{NAMES.get(one.name, one.name)}".lstrip("."))
+    for name, field in described_fields(kind).items():
+        inner = _typed(field.annotation)
+        if inner and name not in REPEATED:
+            yield from sections(inner, f"{place}.{NAMES.get(name, name)}".lstrip("."))
 
 
 def key_rows(place: str, kind: type, values: Any, comments: dict[str, str]) -> Iterator[tuple[str, ...]]:
     """key, type and range, default, meaning."""
-    hints, known = typing.get_type_hints(kind), options(kind)
-    for one in fields(kind):
-        key = f"{place}.{one.name}".lstrip(".")
-        option = known.get(one.name, Option())
-        if _typed(hints[one.name]) and one.name not in REPEATED and not option.about:
+    for name, field in described_fields(kind).items():
+        key = f"{place}.{name}".lstrip(".")
+        if _typed(field.annotation) and name not in REPEATED and not field.description:
             continue  # a section of its own says it
-        meaning = option.about or comments.get(key, "")
-        spoken = "duration" if isinstance(option, DurationOption) else type_words(hints[one.name])
-        allowed = ", ".join(filter(None, (spoken, limits(option))))
-        yield code(key), allowed, code(_default(one, values, key)), plain(meaning)
+        meaning = field.description or comments.get(key, "")
+        yield code(key), type_words(field), code(_default(field, values, key)), plain(meaning)
 
 
-def type_words(hint: Any) -> str:
-    """A type in words: `float | None` is "number or null"."""
+def described_fields(kind: type) -> dict[str, FieldInfo]:
+    """Name of each key of a described type → what pydantic knows of it."""
+    return cast(dict[str, FieldInfo], kind.__pydantic_fields__)  # type: ignore[attr-defined]
+
+
+def type_words(field: FieldInfo) -> str:
+    """A type and its limits in words: `float | None` above 0 is "number or null, > 0"."""
+    is_duration = any(isinstance(one, AfterValidator) and one.func is is_length for one in field.metadata)
+    units = " · ".join(Unit) if is_duration else ""
+    spoken = "duration" if units else _words(field.annotation)
+    return ", ".join(filter(None, [spoken, *_limits(field.metadata), units]))
+
+
+def _words(hint: Any) -> str:
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        words = [type_words(one) for one in inner if one is not types.NoneType]
+        words = [_words(each) for each in inner if each is not types.NoneType]
         return " or ".join([*words, "null"] if types.NoneType in inner else words)
-    if origin is list:
-        return f"list: {type_words(inner[0])}"
+    if origin is typing.Annotated:
+        names = [name for each in inner[1:] if isinstance(each, Among) for name in each.names]
+        limits = [limit for each in inner[1:] for limit in _limits(getattr(each, "metadata", ()))]
+        return " · ".join(map(code, names)) or ", ".join([_words(inner[0]), *limits])
+    if origin is typing.Literal:
+        return " · ".join(map(code, inner))
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return " · ".join(code(each.value) for each in hint)
+    if origin in (list, Sequence):
+        return f"list: {_words(inner[0])}"
     return "group of keys" if is_dataclass(hint) else WORDS.get(origin or hint, "text")
 
 
-def limits(option: Option) -> str:
-    """The values that a key may have beyond its type."""
-    if option.among:
-        return " · ".join(code(one.value if isinstance(one, Enum) else one) for one in option.among)
-    told = {"≥": option.at_least, ">": option.above, "<": option.below}
-    words = [f"{sign} {limit:.10g}" for sign, limit in told.items() if limit is not None]
-    if isinstance(option, DurationOption):
-        words.append(" · ".join(Unit))
-    return ", ".join(words)
+def _limits(metadata: Iterable[Any]) -> Iterator[str]:
+    for limit in metadata:
+        for name, sign in (("ge", "≥"), ("gt", ">"), ("lt", "<")):
+            if (value := getattr(limit, name, None)) is not None:
+                yield f"{sign} {value:.10g}"
 
 
 def shown_values() -> tuple[dict[str, Any], dict[str, str]]:
@@ -137,16 +151,18 @@ def comments_of(file: Path) -> dict[str, str]:
 
 def _typed(hint: Any) -> type | None:
     """The typed class that a key, or each value of a mapping, is made of; None where there is none."""
-    if is_dataclass(hint):
-        return typing.cast(type, hint)
-    inner = [one for one in typing.get_args(hint) if is_dataclass(one)]
-    return inner[0] if inner else None
+    inner = [
+        hint,
+        *typing.get_args(hint),
+        *(more for one in typing.get_args(hint) for more in typing.get_args(one)),
+    ]
+    return next((one for one in inner if isinstance(one, type) and is_dataclass(one)), None)
 
 
-def _default(one: Field[Any], values: Any, key: str) -> str:
-    found = values
+def _default(field: FieldInfo, values: Any, key: str) -> str:
+    value = values
     for part in key.split("."):
-        found = found.get(part, MISSING) if isinstance(found, dict) else MISSING
-    if found is MISSING:
-        found = one.default if one.default_factory is MISSING else one.default_factory()
-    return "" if found is MISSING or found == "???" else as_yaml(found)
+        value = value.get(part, MISSING) if isinstance(value, dict) else MISSING
+    if value is MISSING:
+        value = MISSING if field.is_required() else field.get_default(call_default_factory=True)
+    return "" if value is MISSING or value == "???" else as_yaml(value)
