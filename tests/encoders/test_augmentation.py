@@ -1,6 +1,7 @@
 """Augmented batches of labelled rows: what is changed, what stays, and on what a draw depends."""
 
 from collections import Counter
+from typing import get_args
 
 import numpy as np
 import pytest
