@@ -21,6 +21,7 @@ from juzhen.core.accelerator import (
     torch_has,
 )
 from juzhen.core.errors import UserError
+from juzhen.evaluation.spec import HardwareConfig
 from launch import check_command_line, read_job
 from launch.naming import run_key
 from train import CONFIGURATION

@@ -159,7 +159,7 @@ class TemplateEncoder(PooledEncoder):
         embeddings = self._through_stages(tokens)
         if self.prompts.denoise != "none":
             blank, positions, places = self._blanks(tokens)
-            embeddings = embeddings - self._through_stages(blank, positions)[of_sentences]
+            embeddings = embeddings - self._through_stages(blank, positions)[places]
         return self._projected(embeddings)
 
     def _through_stages(
@@ -177,7 +177,7 @@ class TemplateEncoder(PooledEncoder):
         places, weights = self._mask_places[tokens.views], self._mask_weights[tokens.views]
         starts = tokens.starts.unsqueeze(1)
         places = torch.where(places < 0, starts + tokens.lengths.unsqueeze(1) + places, starts + places)
-        return (states[of_sentences] * weights.unsqueeze(-1)).sum(dim=1)
+        return (states[places] * weights.unsqueeze(-1)).sum(dim=1)
 
     def _second_stage(self, state: Float[Tensor, "sentences dim"]) -> Float[Tensor, "sentences dim"]:
         """The states at [MASK] of stage 2, with `state` where the word embedding of [IT_SPECIAL_TOKEN] would be."""
@@ -219,7 +219,7 @@ class TemplateEncoder(PooledEncoder):
         in_order = torch.from_numpy(positions[order.numpy()].flat().astype(np.int64))
         device = tokens.lengths.device
         packed = PromptTokens.of(blank, torch.tensor(views)[order])
-        return packed.to(device), in_order.to(device), blank.inverse_permutation.to(device)[of_sentences]
+        return packed.to(device), in_order.to(device), blank.inverse_permutation.to(device)[places]
 
     def _states(
         self,

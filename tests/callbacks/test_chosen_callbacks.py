@@ -1,10 +1,10 @@
 """Callbacks are chosen by the configuration: which there are, their numbers, and their part in the run's key."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 from jobs import compose_job, key_of, run_job, weights
-from omegaconf import OmegaConf
 
 from callbacks.trainer import chosen_callbacks
 from juzhen.core.errors import UserError
@@ -93,7 +93,7 @@ def test_a_run_without_any_has_a_result_and_the_same_row(tmp_path, tiny_backbone
 def test_a_result_from_before_there_were_callbacks_is_a_job_of_today():
     """`health` held their numbers; evaluating again asks for none of them."""
     defaults = read_job(compose_job())
-    config = {key: value for key, value in OmegaConf.to_container(defaults).items() if key != "callbacks"}
+    config = {key: value for key, value in asdict(defaults).items() if key != "callbacks"}
     job = stored_job(config | {"health": {"on_collapse": "warn"}}, defaults, own_hardware=True)
     assert job.callbacks == defaults.callbacks
     assert "health" not in job

@@ -3,6 +3,7 @@ import shutil
 
 import pytest
 import torch
+from pydantic import ValidationError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
@@ -72,7 +73,7 @@ def test_dropout_is_set_everywhere(any_folder, load):
     encoder = load(any_folder, dropout=0.25)
     rates = {module.p for module in encoder.modules() if isinstance(module, nn.Dropout)}
     assert rates == {0.25}
-    with pytest.raises(UserError, match=r"backbone.dropout=1.5"):
+    with pytest.raises(ValidationError, match="less than 1"):
         load(any_folder, dropout=1.5)
 
 
@@ -241,20 +242,21 @@ def test_lengths_beyond_the_positions_are_refused(any_folder, load):
     encoder = load(any_folder).eval()
     assert encoder.max_length == 32
     assert encoder.encode(["今" * 100], batch_tokens=100, progress=False).shape == (1, 32)
-    for length in (33, 2, 0):
-        with pytest.raises(UserError, match=f"backbone.max_length={length}: .*3 to 32"):
-            load(any_folder, max_length=length)
+    with pytest.raises(UserError, match=r"backbone.max_length=33: .*3 to 32"):
+        load(any_folder, max_length=33)
+    with pytest.raises(ValidationError, match="greater than or equal to 3"):
+        load(any_folder, max_length=2)
 
 
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"pooling": "frist_last"}, r"backbone.pooling=frist_last: .*did you mean first_last\?"),
-        ({"initialize": "pretraned"}, "did you mean pretrained"),
+        ({"pooling": "frist_last"}, r"pooling\s+Input should be .*'first_last'"),
+        ({"initialize": "pretraned"}, "should be 'pretrained'"),
     ],
 )
 def test_misspelt_settings(folder, load, setting, message):
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(ValidationError, match=message):
         load(folder, **setting)
 
 
@@ -271,10 +273,7 @@ def test_every_backbone_file_has_every_key(project_root):
         settings = OmegaConf.load(path)
         assert list(settings) == names, path.name
         BackboneConfig(
-            **{
-                **settings,
-                "path": str(settings.get("path") if not OmegaConf.is_missing(settings, "path") else "x"),
-            }
+            **{key: "…" if OmegaConf.is_missing(settings, key) else settings[key] for key in names}
         )
 
 
