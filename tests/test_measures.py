@@ -227,9 +227,9 @@ def test_what_cannot_be_measured_is_named_with_the_true_reason(words, message, t
     (tmp_path / "wiki1m" / "dev.txt").write_text("some\nlines\n")
     (tmp_path / "tnews").mkdir()
     (tmp_path / "tnews" / "dev.tsv").write_text("text\tlabel\na\tnews_story\n")
-    job = typed_job("dataset=[]", "suite=none", f"data_dir={tmp_path}", *words)
     model = CrossEncoder if "model=crossencoder" in words else BiEncoder
     with pytest.raises(UserError, match=message):
+        job = typed_job("dataset=[]", "suite=none", f"data_dir={tmp_path}", *words)
         loading.load_job_data(job, {}, unscored=model.unscored)
 
 

@@ -59,7 +59,7 @@ PAGES = (
         "juzhen/report/figures.py juzhen/report/training.py juzhen/report/compare.py sweeps/published_page.py",
     ),
     Page(
-        "docs/losses.md juzhen/losses/__init__.pyi conf/declared.json",
+        "docs/losses.md juzhen/losses/__init__.pyi",
         "python -m tools.loss_table docs/losses.md",
         f"{_LOSSES} conf/model/*.yaml conf/callbacks/*.yaml conf/mining/*.yaml conf/declared.py tools/loss_table.py",
     ),
