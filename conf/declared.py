@@ -21,7 +21,7 @@ from juzhen.core.places import ROOT
 HEAD = ("dim", "num_classes")
 """What the code gives to a loss that owns a head."""
 
-TYPES = {one.__name__: one for one in (float, int, bool, str, dict, list)} | {
+TYPES = {kind.__name__: kind for kind in (float, int, bool, str, dict, list)} | {
     "Sequence": Sequence,
     "Mapping": Mapping,
 }
@@ -56,7 +56,7 @@ class Declared:
         return self.trains is not False and (self.input_kind is None or self.loss_kind is not None)
 
 
-ATTRIBUTES = tuple(one.name for one in fields(Declared)[2:])
+ATTRIBUTES = tuple(attribute.name for attribute in fields(Declared)[2:])
 
 
 @cache
@@ -65,17 +65,18 @@ def declared(target: str) -> Declared:
     if not is_own(target):
         raise UserError(refusal(target))
     module, _, name = target.rpartition(".")
-    found, base = _outline(module, name), BASES[module.rpartition(".")[0]]
-    if found is None or ((is_own(base) or base.startswith("juzhen.")) and not _is_below(found, base)):
+    outline, base = _outline(module, name), BASES[module.rpartition(".")[0]]
+    if outline is None or ((is_own(base) or base.startswith("juzhen.")) and not _is_below(outline, base)):
         raise UserError(refusal(target))
     keys: dict[str, Any] = {}
-    for one in reversed(found.__mro__):
-        alone, own = vars(one).get("keys", (False, {}))
-        keys = own if alone else keys | own
-    given = HEAD if getattr(found, "has_head", False) else ()
-    taken = {key: one for key, one in keys.items() if key not in given}
+    for base_class in reversed(outline.__mro__):
+        alone, added = vars(base_class).get("keys", (False, {}))
+        keys = added if alone else keys | added
+    excluded = HEAD if getattr(outline, "has_head", False) else ()
+    taken = {key: annotation for key, annotation in keys.items() if key not in excluded}
     settings = create_model(name, __config__=STRICT, **taken)
-    return Declared(name, settings, **{one: getattr(found, one, None) for one in ATTRIBUTES})
+    attributes = {attribute: getattr(outline, attribute, None) for attribute in ATTRIBUTES}
+    return Declared(name, settings, **attributes)
 
 
 def declared_targets(package: str) -> Iterator[str]:
@@ -97,28 +98,29 @@ def _source(module: str) -> ast.Module:
 def _outline(module: str, name: str) -> type | None:
     """A class of that name with the plain attributes of one in a source, and its keys; None where there is none."""
     source = _source(module)
-    node = next((one for one in source.body if isinstance(one, ast.ClassDef) and one.name == name), None)
+    classes = [line for line in source.body if isinstance(line, ast.ClassDef)]
+    node = next((line for line in classes if line.name == name), None)
     if node is None:
         return None
-    places = {
-        alias.asname or alias.name: one.module
-        for one in source.body
-        if isinstance(one, ast.ImportFrom) and one.module
-        for alias in one.names
+    modules = {
+        alias.asname or alias.name: line.module
+        for line in source.body
+        if isinstance(line, ast.ImportFrom) and line.module
+        for alias in line.names
     }
-    named = [one.id for one in node.bases if isinstance(one, ast.Name)]
-    bases = [_outline(places.get(one, module), one) for one in named]
+    named = [base.id for base in node.bases if isinstance(base, ast.Name)]
+    bases = [_outline(modules.get(base, module), base) for base in named]
     body: dict[str, Any] = {"keys": _keys(node), "target": f"{module}.{name}"}
-    for one in node.body:
-        target = one.targets[0] if isinstance(one, ast.Assign) else getattr(one, "target", None)
-        value = getattr(one, "value", None)
+    for line in node.body:
+        target = line.targets[0] if isinstance(line, ast.Assign) else getattr(line, "target", None)
+        value = getattr(line, "value", None)
         if isinstance(target, ast.Name) and target.id in (*ATTRIBUTES, "has_head") and value is not None:
             body[target.id] = _value(value)
-    return type(name, tuple(one for one in bases if one is not None), body)
+    return type(name, tuple(base for base in bases if base is not None), body)
 
 
 def _is_below(outline: type, base: str) -> bool:
-    return any(vars(one).get("target") == base for one in outline.__mro__[1:])
+    return any(vars(above).get("target") == base for above in outline.__mro__[1:])
 
 
 def _keys(node: ast.ClassDef) -> tuple[bool, dict[str, tuple[Any, Any]]]:
@@ -126,23 +128,30 @@ def _keys(node: ast.ClassDef) -> tuple[bool, dict[str, tuple[Any, Any]]]:
 
     True before them where a constructor hands nothing on: what its bases take is not to be set.
     """
-    inner = {one.name: one for one in node.body if isinstance(one, ast.ClassDef | ast.FunctionDef)}
-    found: dict[str, tuple[Any, Any]] = {}
+    inner = {
+        statement.name: statement
+        for statement in node.body
+        if isinstance(statement, ast.ClassDef | ast.FunctionDef)
+    }
+    keys: dict[str, tuple[Any, Any]] = {}
     alone = False
     match inner.get("Settings", inner.get("__init__", node)):
         case ast.FunctionDef(args=taken):
             alone = taken.kwarg is None
-            for one, default in zip(taken.kwonlyargs, taken.kw_defaults, strict=True):
-                found[one.arg] = (_type(one.annotation), ... if default is None else None)
+            for parameter, default in zip(taken.kwonlyargs, taken.kw_defaults, strict=True):
+                keys[parameter.arg] = (_type(parameter.annotation), ... if default is None else None)
         case ast.ClassDef(name=name, body=body, bases=bases) if name != "Loss":
-            above = [ast.unparse(one).removesuffix(".Settings") for one in bases]
-            alone = name == "Settings" and not {*above} & {ast.unparse(one) for one in node.bases}
-            for one in body:
-                if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
-                    text = ast.unparse(one)
+            above = [ast.unparse(base).removesuffix(".Settings") for base in bases]
+            alone = name == "Settings" and not {*above} & {ast.unparse(base) for base in node.bases}
+            for field in body:
+                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                    text = ast.unparse(field)
                     if not text.partition(":")[2].strip().startswith("ClassVar") and "init=False" not in text:
-                        found[one.target.id] = (_type(one.annotation), ... if one.value is None else None)
-    return alone, found
+                        keys[field.target.id] = (
+                            _type(field.annotation),
+                            ... if field.value is None else None,
+                        )
+    return alone, keys
 
 
 def _value(node: ast.expr) -> Any:

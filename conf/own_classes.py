@@ -39,15 +39,15 @@ def own_class(target: object) -> type:
     module, _, name = target.rpartition(".")
     base = _named(*BASES[module.rpartition(".")[0]].rsplit(".", 1))
     try:
-        found = _named(module, name)
+        candidate = _named(module, name)
     except ModuleNotFoundError as error:
         if error.name != module:
             raise
         raise UserError(refusal(target)) from None
-    is_its_own = isinstance(found, type) and found.__module__ == module  # not one that it imports
-    if not is_its_own or not issubclass(found, base) or found is base:
+    is_its_own = isinstance(candidate, type) and candidate.__module__ == module  # not one that it imports
+    if not is_its_own or not issubclass(candidate, base) or candidate is base:
         raise UserError(refusal(target))
-    return found
+    return candidate
 
 
 def _named(module: str, name: str) -> object:

@@ -143,9 +143,9 @@ class _Check:
             for choice in self.groups.alternatives(word):
                 override = self.groups.parse(choice)
                 value, first = override.value(), override.key_or_group.partition(".")[0].partition("/")[0]
-                known = [*self.groups.names, *(field.name for field in fields(JobConfig)), "hydra"]
-                if choice.startswith("+") and first not in known:
-                    raise UserError(f"{word}: there is no key or group {first}; {nearest(first, known)}")
+                keys = [*self.groups.names, *(field.name for field in fields(JobConfig)), "hydra"]
+                if choice.startswith("+") and first not in keys:
+                    raise UserError(f"{word}: there is no key or group {first}; {nearest(first, keys)}")
                 if (
                     override.is_delete()
                     or not (group := override.key_or_group)
@@ -192,7 +192,7 @@ class _Check:
         listed = [with_row(base, row, typed) for row in rows(config).values()]
         for row in rows(config).values():
             self.look_at(row)
-        others = [
+        alternates = [
             [*base[:place], choice, *base[place + 1 :]]
             for place, alternatives in enumerate(choices)
             for choice in alternatives[1:]
@@ -201,22 +201,22 @@ class _Check:
         answer = self.job(whole, base) if not self.waiting else None
         reasons: dict[str, list[tuple[str | None, list[str]]]] = {}
         taken: set[str] = set()
-        for cell in _with_progress([*listed, base, *others]):
+        for cell in _with_progress([*listed, base, *alternates]):
             waiting = [word for word in self.waiting if has_key(self._config_of(cell, base, whole), word)]
             taken |= {*waiting}
-            for more in self._choices_of(waiting):
-                job = self.job(self._config_of([*cell, *more], base, whole), [*cell, *more])
+            for extra in self._choices_of(waiting):
+                job = self.job(self._config_of([*cell, *extra], base, whole), [*cell, *extra])
                 answer = answer or job
                 if cell in listed or not listed:
                     for word, reason in self._unread(job, cell).items():
                         reasons.setdefault(word, []).append((reason, cell))
         varied = {key_of(alternatives[0]) for alternatives in choices if len(alternatives) > 1}
-        for word, found in reasons.items():
+        for word, answers in reasons.items():
             is_varied = key_of(word) in varied
             is_common = word in base and not is_varied
-            if is_common and (word not in words or not all(reason for reason, _ in found)):
+            if is_common and (word not in words or not all(reason for reason, _ in answers)):
                 continue  # some of the runs read it
-            reason, cell = next(((reason, cell) for reason, cell in found if reason), (None, base))
+            reason, cell = next(((reason, cell) for reason, cell in answers if reason), (None, base))
             if reason and (is_varied or not self._stands_anyway(word, cell)):
                 readers = "any run of this sweep" if is_common else "this job"
                 raise UserError(f"{word}: not read by {readers}: {reason}")
@@ -263,11 +263,11 @@ class _Check:
     def _check_launcher(self, config: DictConfig) -> None:
         """Raises UserError where a sweep says of its launcher what none of ours can be told."""
         files = (self.folder / "hydra" / "launcher").glob("*.yaml")
-        known = {str(key) for file in files for key in read_yaml(file)}
+        keys = {str(key) for file in files for key in read_yaml(file)}
         for key in config.hydra.sweeper.get("launcher") or {}:
-            if known and key not in known:
+            if keys and key not in keys:
                 raise UserError(
-                    f"hydra.sweeper.launcher.{key}: no launcher has such a key; {nearest(key, known)}"
+                    f"hydra.sweeper.launcher.{key}: no launcher has such a key; {nearest(key, keys)}"
                 )
 
     def _brings_choices(self, word: str) -> bool:

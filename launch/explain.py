@@ -56,8 +56,8 @@ def explain_composition(
         return ConfigError(f"there is no configuration file {option}.yaml; the job's is called train")
     if isinstance(error, MarkedYAMLError):
         mark = error.problem_mark
-        place = f"{mark.name}, line {mark.line + 1}" if mark else "a configuration file"
-        return ConfigError(f"{place}: this is not valid YAML: {error.problem}")
+        position = f"{mark.name}, line {mark.line + 1}" if mark else "a configuration file"
+        return ConfigError(f"{position}: this is not valid YAML: {error.problem}")
     cause = error.__cause__
     if isinstance(cause, ConfigKeyError | ConfigAttributeError):
         return _unknown_key(cause, groups)
@@ -65,9 +65,9 @@ def explain_composition(
         return ConfigError(f"{cause.full_key}: {first_line(cause)}")
     if twice := re.search(r"Multiple values for (\S+?)\.", str(error)):
         return ConfigError(f"{twice[1]} is chosen twice; write {twice[1]}=… once and without a +", twice[1])
-    said = [line.strip() for line in str(error).splitlines()]
-    named = re.search(r"'([\w.]+)'", said[0] if said else "")
-    return ConfigError(" ".join(filter(None, said)), named[1] if named else "")
+    messages = [line.strip() for line in str(error).splitlines()]
+    named = re.search(r"'([\w.]+)'", messages[0] if messages else "")
+    return ConfigError(" ".join(filter(None, messages)), named[1] if named else "")
 
 
 def _unknown_key(error: OmegaConfBaseException, groups: Iterable[str]) -> ConfigError:
@@ -85,8 +85,8 @@ def _unknown_key(error: OmegaConfBaseException, groups: Iterable[str]) -> Config
     elif elsewhere:
         hint = f"there is no such key; did you mean {' or '.join(elsewhere)}?"
     else:
-        known = {*map(str, parent), *([] if owner else groups)} - {"_target_", "hydra"}
-        hint = f"there is no such key; {nearest(word.lower(), known)}"
+        keys = {*map(str, parent), *([] if owner else groups)} - {"_target_", "hydra"}
+        hint = f"there is no such key; {nearest(word.lower(), keys)}"
     return ConfigError(f"{path}: {hint}", path)
 
 

@@ -100,14 +100,14 @@ def run_composed(hydra: Hydra, config: DictConfig, task: Callable[[DictConfig], 
 
 def show(hydra: Hydra, flags: argparse.Namespace, name: str) -> None:
     """What --help, --hydra-help, --cfg, --info and --shell-completion ask for."""
-    how = {"config_name": name, "args_parser": flag_parser(), "args": flags}
+    options = {"config_name": name, "args_parser": flag_parser(), "args": flags}
     if flags.help:
-        hydra.app_help(**how)
+        hydra.app_help(**options)
     elif flags.hydra_help:
-        hydra.hydra_help(**how)
+        hydra.hydra_help(**options)
     elif flags.cfg:
-        shown = {"cfg_type": flags.cfg, "package": flags.package, "resolve": flags.resolve}
-        hydra.show_cfg(config_name=name, overrides=flags.overrides, **shown)
+        format_options = {"cfg_type": flags.cfg, "package": flags.package, "resolve": flags.resolve}
+        hydra.show_cfg(config_name=name, overrides=flags.overrides, **format_options)
     elif flags.shell_completion:
         hydra.shell_completion(config_name=name, overrides=flags.overrides)
     else:

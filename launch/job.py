@@ -72,10 +72,10 @@ def read_job(config: DictConfig) -> JobConfig:
     plan_job(job)
     _settle_language(job)
     _check_monitor(job)
-    known = {*job.dataset, *job.evaluate, *(path.stem for path in DATASETS.glob("*.yaml"))}
+    sets = {*job.dataset, *job.evaluate, *(path.stem for path in DATASETS.glob("*.yaml"))}
     for name in job.evaluation.transfer:
-        if name not in known:
-            raise ConfigError(f"evaluation.transfer={name}: there is no such set; {nearest(name, known)}")
+        if name not in sets:
+            raise ConfigError(f"evaluation.transfer={name}: there is no such set; {nearest(name, sets)}")
     return job
 
 
@@ -144,9 +144,9 @@ def _settle_language(job: JobConfig) -> None:
     language = job.model["language"] = with_language(asdict(job))["language"]
     if language is None and job.dataset:
         sets = ", ".join(f"{name} ({described.language})" for name, described in job.dataset.items())
-        known = " or ".join(f"model.language={language}" for language in job.model["templates"])
+        choices = " or ".join(f"model.language={language}" for language in job.model["templates"])
         raise ConfigError(
-            f"model.language=null: templates are in one language, and this job learns from {sets}; type {known}, or "
+            f"model.language=null: templates are in one language, and this job learns from {sets}; type {choices}, or "
             "learn from sets of one language"
         )
 
@@ -166,15 +166,15 @@ def _check_monitor(job: JobConfig) -> None:
     if name not in sets:
         raise ConfigError(f"{key}: this job does not score {name}; {nearest(name, sets)}")
     kind, model = Kind(sets[name].kind), declared(job.model["_target_"])
-    known = [measure for measure in MEASURES[kind] if measure in MONITORED]
+    measures = [measure for measure in MEASURES[kind] if measure in MONITORED]
     if kind is Kind.NLI_PAIR and "logits" not in (model.provides or ()):
-        known = [*CORRELATIONS]  # the others are of a model that names classes
+        measures = [*CORRELATIONS]  # the others are of a model that names classes
     if kind is Kind.LABELLED_TEXT:
-        known = [CLASS_MEANS]
+        measures = [CLASS_MEANS]
     if model.metric == "mlm_accuracy":  # any text has hidden tokens
-        known.append(model.metric)
-    if metric not in known:
+        measures.append(model.metric)
+    if metric not in measures:
         raise ConfigError(
             f"{key}: {name} has {kind.replace('_', ' ')}s, which have no {metric} while this model learns; choose "
-            f"{' or '.join(known) or 'another set'}"
+            f"{' or '.join(measures) or 'another set'}"
         )

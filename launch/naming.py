@@ -102,15 +102,15 @@ def with_language(config: Mapping[str, Any]) -> dict[str, Any]:
     if model.get("language", "") is not None:
         return model
     sets = config.get("dataset") or config.get("evaluate") or {}
-    spoken = [word for one in sets.values() for word in (one.get("language") or "").split("-")]
-    known = [language for language in dict.fromkeys(spoken) if language in model["templates"]]
+    languages = [word for described in sets.values() for word in (described.get("language") or "").split("-")]
+    templated = [language for language in dict.fromkeys(languages) if language in model["templates"]]
     unused = () if model.get("use_negative") else ("negative",)
     texts = [
         {view: text for view, text in model["templates"][language].items() if view not in unused}
-        for language in known
+        for language in templated
     ]
-    if known and all(one == texts[0] for one in texts):
-        model["language"] = known[0]
+    if templated and all(one == texts[0] for one in texts):
+        model["language"] = templated[0]
     return model
 
 
@@ -129,12 +129,12 @@ def deciding_augmentation(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _weights_digest(folder: Path) -> str:
     """Digest of the weights below a run or encoder folder; the path itself where there are none (the job will say)."""
-    for place in (folder / "encoder", folder):
-        if (place / "model.safetensors").is_file():
+    for encoder in (folder / "encoder", folder):
+        if (encoder / "model.safetensors").is_file():
             # A head, or layers after pooling, lie in files of their own.
-            files = [place / "model.safetensors"]
-            files += sorted(path for path in place.rglob("*.safetensors") if path not in files)
-            digests = [_file_digest(path, path.stat().st_mtime_ns) for path in files] + _prompt(place)
+            files = [encoder / "model.safetensors"]
+            files += sorted(path for path in encoder.rglob("*.safetensors") if path not in files)
+            digests = [_file_digest(path, path.stat().st_mtime_ns) for path in files] + _prompt(encoder)
             return digests[0] if len(digests) == 1 else hashlib.sha256(" ".join(digests).encode()).hexdigest()
     return str(folder)
 
@@ -170,8 +170,8 @@ def run_name(config: Mapping[str, Any]) -> str:
     trains, uses_loss = True, True
     with suppress(UserError):  # a model that is not there is told of in other places
         if is_own(target := config["model"].get("_target_")):
-            told = declared(target)
-            trains, uses_loss = told.trains is not False, told.uses_loss
+            declaration = declared(target)
+            trains, uses_loss = declaration.trains is not False, declaration.uses_loss
     learns = trains and bool(config.get("dataset"))
     words = [*([joined] if trains else []), model, *([loss] if learns and uses_loss else [])]
     return f"{'-'.join(words)}-s{config.get('seed')}"

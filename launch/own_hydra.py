@@ -54,7 +54,7 @@ def check_hydra(node: Mapping[str, Any], lines: Sequence[str]) -> None:
                 raise ConfigError(f"{key}={value}: expected {expected}")
     for key, ours in TYPED_ONLY.items():
         given = _select(node, key)
-        if given not in (*ours, None) and not any(one.startswith(f"hydra.{key}") for one in typed):
+        if given not in (*ours, None) and not any(word.startswith(f"hydra.{key}") for word in typed):
             raise ConfigError(f"hydra.{key}: a file sets this to {given}; only the command line may")
     if _select(node, "output_subdir") not in (".hydra", None):
         raise ConfigError(

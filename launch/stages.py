@@ -37,8 +37,8 @@ def plan_job(job: JobConfig) -> list[StagePlan]:
         if name not in order:
             raise ConfigError(f"schedule.stages.{name}: there is no such stage; {nearest(str(name), order)}")
     plans = [_plan(name, job) for name in order]
-    learnt = {name for plan in plans for name in plan.datasets}
-    if idle := [name for name in sets if name not in learnt]:
+    trained = {name for plan in plans for name in plan.datasets}
+    if idle := [name for name in sets if name not in trained]:
         raise ConfigError(
             f"schedule.order={order}: no stage learns from {', '.join(idle)}; "
             "name a stage after it, or add it to the dataset of one"
@@ -113,5 +113,5 @@ def _part(duration: str, percent: float) -> str:
     >>> _part("3 epochs", 80)
     '2.4 epochs'
     """
-    whole = Duration.parse(duration, key="training.duration")
-    return f"{round(whole.amount * percent / 100, 6):g} {whole.unit}"
+    length = Duration.parse(duration, key="training.duration")
+    return f"{round(length.amount * percent / 100, 6):g} {length.unit}"

@@ -57,18 +57,18 @@ def check_own_names(job: JobConfig, trees: Sequence[Path]) -> None:
             continue
         name, target, where = node.get("name"), node["_target_"], f"{key}.name"
         if not re.fullmatch(r"\w[\w-]*", str(name or "")):
-            given = f"{where}={name}:" if name else f"{where} is not set;"
+            prefix = f"{where}={name}:" if name else f"{where} is not set;"
             example = f"for example {where}={target.rpartition('.')[2].lower()}"
             raise ConfigError(
-                f"{given} expected letters, digits, _ and -, {example}: keys and tables go by it", where
+                f"{prefix} expected letters, digits, _ and -, {example}: keys and tables go by it", where
             )
         for tree in trees:
             file = tree / ("model" if key == "model" else "loss") / f"{name}.yaml"
-            known = _class_in(file)
-            if known and known != target.rpartition(".")[2]:
+            class_name = _class_in(file)
+            if class_name and class_name != target.rpartition(".")[2]:
                 raise ConfigError(
-                    f"{where}={name}: {file.relative_to(tree.parent)} calls {known} so, and this is {target}; give it "
-                    f"a name of its own: {where}=<name>"
+                    f"{where}={name}: {file.relative_to(tree.parent)} calls {class_name} so, and this is {target}; "
+                    f"give it a name of its own: {where}=<name>"
                 )
 
 

@@ -102,11 +102,11 @@ class Groups:
             return [word]
         ends = override.value() if override.is_interval_sweep() else None
         values = override.sweep_string_iterator() if ends is None else (ends.start, ends.end)
-        words = [f"{override.get_key_element()}={value}" for value in values]
-        if not words:
+        choices = [f"{override.get_key_element()}={value}" for value in values]
+        if not choices:
             options = ", ".join(self.options(override.key_or_group))
             raise UserError(f"{word}: nothing is chosen; options: {options}")
-        return words
+        return choices
 
     def keys_set(self, word: str) -> list[str]:
         """Dotted keys that a word sets; none where it only takes something away."""
@@ -149,13 +149,13 @@ class Groups:
 def several_values(word: str) -> str:
     """What a comma in a word may have meant, and how each is typed."""
     key, _, value = word.partition("=")
-    said = (
+    message = (
         f"{word}: several values; for one run each add -m ({command('train.py', '-m', word)}), for one run with all of "
         f"them write {command(f'{key}=[{value}]')}"
     )
     if all(part.replace(".", "").isdigit() for part in value.split(",")):
-        return said
-    return f"{said}, for a text that has a comma in it {command(setting(key, value))}"
+        return message
+    return f"{message}, for a text that has a comma in it {command(setting(key, value))}"
 
 
 def as_typed(words: Sequence[str]) -> list[str]:
@@ -180,7 +180,11 @@ def _is_text(key: str) -> bool:
     kind: Any = JobConfig
     parts = key.split(".")
     for part in parts:
-        kind = next((one for one in get_args(kind) if one is not NoneType), kind) if _is_union(kind) else kind
+        kind = (
+            next((part_type for part_type in get_args(kind) if part_type is not NoneType), kind)
+            if _is_union(kind)
+            else kind
+        )
         if get_origin(kind) is dict:
             kind = get_args(kind)[1]
         elif isinstance(kind, type) and get_origin(kind) is None:

@@ -28,8 +28,10 @@ def options(group: str) -> dict[str, dict[str, Any]]:
 def _read(group: str) -> dict[str, dict[str, Any]]:
     nodes = {path.stem: OmegaConf.load(path) for path in sorted((CONFIGURATION / group).glob("*.yaml"))}
     with initialize_config_dir(str(CONFIGURATION), version_base="1.3"):
-        whole = {name: compose(f"{group}/{name}")[group] for name, one in nodes.items() if "defaults" in one}
-    return {name: OmegaConf.to_container(one) for name, one in (nodes | whole).items()}
+        composed = {
+            name: compose(f"{group}/{name}")[group] for name, node in nodes.items() if "defaults" in node
+        }
+    return {name: OmegaConf.to_container(one) for name, one in (nodes | composed).items()}
 
 
 def losses_for(model: Mapping[str, Any], **typed: Any) -> dict[str, dict[str, Any]]:
@@ -62,8 +64,8 @@ def _with_other_unit(model: Mapping[str, Any], loss: str, numbers: Mapping[str, 
     plain = numbers_of(numbers)
     if "temperature_unit" in plain:
         other = "score" if plain["temperature_unit"] == for_scores.SPREAD else for_scores.SPREAD
-        there = losses_for(model, temperature_unit=other)[loss]
-        plain[f"temperature (temperature_unit={other})"] = there["temperature"]
+        other_numbers = losses_for(model, temperature_unit=other)[loss]
+        plain[f"temperature (temperature_unit={other})"] = other_numbers["temperature"]
     return plain
 
 

@@ -37,14 +37,14 @@ def cuda_devices() -> int:
 
 def torch_has(platform_name: str) -> bool:
     """Whether the installed torch was built for "cuda" or "hip"; its own account is read, and nothing of it is run."""
-    found = importlib.util.find_spec("torch")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
         return False
     try:
-        told = Path(found.origin).with_name("version.py").read_text(encoding="utf-8")
+        version = Path(spec.origin).with_name("version.py").read_text(encoding="utf-8")
     except OSError:
         return False
-    return re.search(rf"^{platform_name}\b[^=]*=\s*['\"]", told, flags=re.MULTILINE) is not None
+    return re.search(rf"^{platform_name}\b[^=]*=\s*['\"]", version, flags=re.MULTILINE) is not None
 
 
 def has_metal() -> bool:
@@ -60,22 +60,25 @@ def require_accelerator(hardware: Any) -> None:
 
     What passes may still be refused by `juzhen.evaluation.devices`, which asks torch.
     """
-    there = ", ".join(["cpu", *(["cuda"] if cuda_devices() else []), *(["mps"] if has_metal() else [])])
-    asked = f"hardware.accelerator={hardware.accelerator}"
+    accelerators = ", ".join(
+        ["cpu", *(["cuda"] if cuda_devices() else []), *(["mps"] if has_metal() else [])]
+    )
+    setting = f"hardware.accelerator={hardware.accelerator}"
     if hardware.accelerator == "cuda" and not torch_has("hip"):
         if not torch_has("cuda"):
             raise UserError(
-                f"{asked}: the installed torch was built without CUDA; type hardware=cpu, or install one with it"
+                f"{setting}: the installed torch was built without CUDA; type hardware=cpu, or install one with it"
             )
         if not (devices := cuda_devices()):
             raise UserError(
-                f"{asked}: NVIDIA's driver is not there, or shows no device. There is: {there}; type hardware=cpu"
+                f"{setting}: NVIDIA's driver is not there, or shows no device. There is: {accelerators}; "
+                "type hardware=cpu"
             )
         if hardware.devices > devices:
             raise UserError(f"hardware.devices={hardware.devices}: {devices} CUDA devices are visible here")
     if hardware.accelerator == "mps" and platform.system() != "Darwin":
         raise UserError(
-            f"{asked}: Metal is Apple's, and this is {platform.system()}. There is: {there}; type hardware=cpu"
+            f"{setting}: Metal is Apple's, and this is {platform.system()}. There is: {accelerators}; type hardware=cpu"
         )
     if hardware.accelerator == "mps" and hardware.devices > 1:
         raise UserError(f"hardware.devices={hardware.devices}: Metal has one device; type hardware.devices=1")

@@ -38,8 +38,8 @@ class ConfigError(UserError):
 
     def __init__(self, message: str, key: str | None = None) -> None:
         super().__init__(message)
-        found = re.match(r"(\w[\w.-]*(?:\[\d+\])?)[=:]", message)
-        self.key = (found[1] if found else "") if key is None else key
+        match = re.match(r"(\w[\w.-]*(?:\[\d+\])?)[=:]", message)
+        self.key = (match[1] if match else "") if key is None else key
 
 
 def validated(kind: type[T], values: Any, key: str = "", *, where: str = "") -> T:
@@ -57,7 +57,9 @@ def validated(kind: type[T], values: Any, key: str = "", *, where: str = "") -> 
 def explained(error: ValidationError, kind: type, key: str = "", *, where: str = "") -> ConfigError:
     """The first of pydantic's complaints as `key=value: expected …`; a key that is unknown goes before the others."""
     details = error.errors(include_url=False)
-    unknown = [one for one in details if one["type"] in ("unexpected_keyword_argument", "extra_forbidden")]
+    unknown = [
+        detail for detail in details if detail["type"] in ("unexpected_keyword_argument", "extra_forbidden")
+    ]
     chosen = (unknown or details)[0]
     path = dotted(chosen["loc"], key)
     return ConfigError(f"{where}: {_line(chosen, path, kind)}" if where else _line(chosen, path, kind), path)
@@ -80,13 +82,13 @@ def _line(detail: ErrorDetails, path: str, kind: type) -> str:
         case "missing" | "missing_argument" | "missing_keyword_only_argument":
             return f"{path} is not set; for example: {path}=<value>"
         case "value_error":  # a rule of ours, which names its key where it is about a group
-            said = str(detail["ctx"]["error"])
+            message = str(detail["ctx"]["error"])
             if isinstance(value, Mapping):
-                return f"{path}.{said}".lstrip(".")
-            return f"{path}={short(str(value))}: {said}"
-    shown = "null" if value is None else str(value).lower() if isinstance(value, bool) else short(str(value))
+                return f"{path}.{message}".lstrip(".")
+            return f"{path}={short(str(value))}: {message}"
+    text = "null" if value is None else str(value).lower() if isinstance(value, bool) else short(str(value))
     expected = re.sub(r"^\w+ should (be|have|match) ", "", detail["msg"])
-    line = f"{path}={shown}: expected {expected}"
+    line = f"{path}={text}: expected {expected}"
     if isinstance(value, bool) and detail["type"] in ("string_type", "literal_error"):
         return f"{line}; in a file, write it in quotes: YAML reads yes, no, on and off as true and false"
     if detail["type"] in ("literal_error", "enum"):
@@ -105,6 +107,6 @@ def keys_beside(kind: Any, loc: Sequence[str | int]) -> Iterable[str]:
         inner = node.get("properties", {}).get(str(part)) or node.get("additionalProperties")
         if not isinstance(inner, dict):
             return []
-        inner = next((one for one in inner.get("anyOf", []) if one.get("type") != "null"), inner)
+        inner = next((option for option in inner.get("anyOf", []) if option.get("type") != "null"), inner)
         node = schema["$defs"][inner["$ref"].rpartition("/")[2]] if "$ref" in inner else inner
     return list(node.get("properties", {}))

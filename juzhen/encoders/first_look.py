@@ -102,25 +102,25 @@ def look_at_encoder(config: BackboneConfig, *, start: str | None = None) -> None
 
 def _require_prompt_of(start: str, config: BackboneConfig) -> None:
     """Raises UserError for a backbone with another prompt than the encoder that takes its place."""
-    own = read_layout(encoder_folder(start)).prefix
-    wanted = own.configured(config)
-    if (wanted.text, wanted.include_prompt) != (own.text, own.include_prompt):
+    prefix = read_layout(encoder_folder(start)).prefix
+    configured = prefix.configured(config)
+    if (configured.text, configured.include_prompt) != (prefix.text, prefix.include_prompt):
         raise UserError(
-            f"init_from={start} takes the place of the backbone, and its encoder has the prompt {own.text!r} "
-            f"({'pooled' if own.include_prompt else 'not pooled'}) and not {wanted.text!r} "
-            f"({'pooled' if wanted.include_prompt else 'not pooled'}); type backbone=local backbone.path=<its encoder "
-            "folder> in place of init_from, and the prompt beside it"
+            f"init_from={start} takes the place of the backbone, and its encoder has the prompt {prefix.text!r} "
+            f"({'pooled' if prefix.include_prompt else 'not pooled'}) and not {configured.text!r} "
+            f"({'pooled' if configured.include_prompt else 'not pooled'}); type backbone=local backbone.path=<its "
+            "encoder folder> in place of init_from, and the prompt beside it"
         )
 
 
 def _architecture(folder: Path) -> Mapping[str, Any]:
-    found = Settings.read(folder / "config.json")
-    if not isinstance(found.values.get("model_type"), str):
+    settings = Settings.read(folder / "config.json")
+    if not isinstance(settings.values.get("model_type"), str):
         raise UserError(
-            f"{found.path}: no model_type in it; expected the config.json of a transformers encoder, "
+            f"{settings.path}: no model_type in it; expected the config.json of a transformers encoder, "
             'such as {"model_type": "bert", …}'
         )
-    return found.values
+    return settings.values
 
 
 def read_tokenizer_file(folder: Path) -> "Tokenizer | None":

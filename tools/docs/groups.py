@@ -60,33 +60,33 @@ def _option(group: str, file: Path) -> str:
     text = file.read_text(encoding="utf-8")
     held, lines = yaml.safe_load(text) or {}, text.splitlines()
     above = list(takewhile(lambda line: line.startswith("#"), lines))
-    if "_target_" in held and not any(isinstance(one, dict | list) for one in held.values()):
-        shown = _keys(file, held)
+    if "_target_" in held and not any(isinstance(value, dict | list) for value in held.values()):
+        body = _keys(file, held)
     else:
-        shown = "```yaml\n" + "\n".join(lines[len(above) :]) + "\n```\n"
-    return "\n".join([title, *_paragraphs(above), shown])
+        body = "```yaml\n" + "\n".join(lines[len(above) :]) + "\n```\n"
+    return "\n".join([title, *_paragraphs(above), body])
 
 
 def _paragraphs(comment: list[str]) -> Iterator[str]:
     """Lines that begin at the margin are sentences, indented ones are commands or lists."""
     lines = [line[1:].removeprefix(" ") for line in comment if not line.startswith("# @package")]
-    said = [line for line in lines if not line.startswith("  ")]
-    shown = [line for line in lines if line.startswith("  ")]
-    if said:
-        yield plain(" ".join(said)) + "\n"
-    if shown:
-        yield "```text\n" + "\n".join(line[2:] for line in shown) + "\n```\n"
+    sentences = [line for line in lines if not line.startswith("  ")]
+    commands = [line for line in lines if line.startswith("  ")]
+    if sentences:
+        yield plain(" ".join(sentences)) + "\n"
+    if commands:
+        yield "```text\n" + "\n".join(line[2:] for line in commands) + "\n```\n"
 
 
 def _keys(file: Path, held: dict[str, object]) -> str:
     """The keys of a class: what it takes stands in the table that command lines are checked by."""
     target = str(held["_target_"])
-    known = None if target.startswith("hydra_plugins.") else declared(target)
+    declaration = None if target.startswith("hydra_plugins.") else declared(target)
     comments = comments_of(file)
     rows = []
     for key, value in held.items():
         if key not in ("_target_", "name"):
-            field = known.settings.model_fields.get(key) if known else None
+            field = declaration.settings.model_fields.get(key) if declaration else None
             rows.append(
                 (
                     code(key),
@@ -95,22 +95,22 @@ def _keys(file: Path, held: dict[str, object]) -> str:
                     plain(comments.get(key, "")),
                 )
             )
-    shown = f"[{code(target)}][{target}]" if target.startswith("juzhen.") else code(target)
-    return f"Class: {shown}.\n" + ("\n" + table(("key", "type", "value", "meaning"), rows) if rows else "")
+    link = f"[{code(target)}][{target}]" if target.startswith("juzhen.") else code(target)
+    return f"Class: {link}.\n" + ("\n" + table(("key", "type", "value", "meaning"), rows) if rows else "")
 
 
 def _sets(files: list[Path]) -> str:
     held = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in files]
     rows = [
         (
-            code(one["name"]),
-            one["kind"],
-            one["language"],
-            _promised(one.get("rows") or {}),
-            plain(one.get("about", "")),
-            one.get("license", ""),
+            code(settings["name"]),
+            settings["kind"],
+            settings["language"],
+            _promised(settings.get("rows") or {}),
+            plain(settings.get("about", "")),
+            settings.get("license", ""),
         )
-        for one in held
+        for settings in held
     ]
     return table(("set", "kind", "language", "rows train / dev / test", "what it is", "license"), rows)
 

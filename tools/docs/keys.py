@@ -56,12 +56,12 @@ the values of a job of yours.
 def page() -> str:
     values, comments = shown_values()
     parts = [HEAD]
-    for place, kind in sections(JobConfig):
-        rows = list(key_rows(place, kind, values, comments))
+    for path, kind in sections(JobConfig):
+        rows = list(key_rows(path, kind, values, comments))
         # A dataclass without a docstring has its signature for one.
-        is_told = place and kind.__doc__ and not kind.__doc__.startswith(f"{kind.__name__}(")
+        is_told = path and kind.__doc__ and not kind.__doc__.startswith(f"{kind.__name__}(")
         about = " ".join(kind.__doc__.split()) + "\n\n" if is_told else ""
-        parts.append(f"## {code(place) or 'Job'}\n\n{about}{table(COLUMNS, rows)}")
+        parts.append(f"## {code(path) or 'Job'}\n\n{about}{table(COLUMNS, rows)}")
     return "\n".join(parts)
 
 
@@ -91,10 +91,12 @@ def described_fields(kind: type) -> dict[str, FieldInfo]:
 
 def type_words(field: FieldInfo) -> str:
     """A type and its limits in words: `float | None` above 0 is "number or null, > 0"."""
-    is_duration = any(isinstance(one, AfterValidator) and one.func is is_length for one in field.metadata)
+    is_duration = any(
+        isinstance(validator, AfterValidator) and validator.func is is_length for validator in field.metadata
+    )
     units = " · ".join(Unit) if is_duration else ""
-    spoken = "duration" if units else _words(field.annotation)
-    return ", ".join(filter(None, [spoken, *_limits(field.metadata), units]))
+    type_name = "duration" if units else _words(field.annotation)
+    return ", ".join(filter(None, [type_name, *_limits(field.metadata), units]))
 
 
 def _words(hint: Any) -> str:
@@ -138,15 +140,15 @@ def shown_values() -> tuple[dict[str, Any], dict[str, str]]:
 
 def comments_of(file: Path) -> dict[str, str]:
     """Dotted key → the comment on its line."""
-    found: dict[str, str] = {}
+    comments: dict[str, str] = {}
     above: list[tuple[int, str]] = []
     for line in file.read_text(encoding="utf-8").splitlines():
         if match := re.match(r"^(\s*)([\w.@/]+):", line):
             indent = len(match[1])
-            above = [*(one for one in above if one[0] < indent), (indent, match[2])]
-            if told := COMMENTED.match(line):
-                found[".".join(name for _, name in above)] = told[3]
-    return found
+            above = [*(owner for owner in above if owner[0] < indent), (indent, match[2])]
+            if match_comment := COMMENTED.match(line):
+                comments[".".join(name for _, name in above)] = match_comment[3]
+    return comments
 
 
 def _typed(hint: Any) -> type | None:
@@ -154,7 +156,7 @@ def _typed(hint: Any) -> type | None:
     inner = [
         hint,
         *typing.get_args(hint),
-        *(more for one in typing.get_args(hint) for more in typing.get_args(one)),
+        *(nested for argument in typing.get_args(hint) for nested in typing.get_args(argument)),
     ]
     return next((one for one in inner if isinstance(one, type) and is_dataclass(one)), None)
 
