@@ -345,7 +345,7 @@ def test_a_checkpoint_is_chosen_on_the_set_that_is_named(tmp_path, tiny_backbone
     found = result.scores["dev/demo_qmc/spearman"].value
     assert result.training["best_dev_spearman"] == pytest.approx(found, abs=1e-6)
     with pytest.raises(
-        UserError, match=r"training.monitor=dev/csts/spearman: no dev split of csts .*demo_sts"
+        UserError, match=r"training.monitor=dev/csts/spearman: this job does not score csts; .*demo_sts"
     ):
         run_job(tmp_path, tiny_backbone, *words, "training.monitor=dev/csts/spearman")
 
