@@ -17,8 +17,9 @@ from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.locate import encoder_source, scores_pairs
 from juzhen.encoders.parts import Parts, read_parts
 from juzhen.encoders.pooled_encoder import PooledEncoder
-from juzhen.encoders.pooling import BilinearScore, pair_scores, sides, unit
+from juzhen.encoders.pooling import pair_scores, sides, unit
 from juzhen.encoders.prefix import TEMPLATES, prompt_refused
+from juzhen.encoders.projection import BilinearScore
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.proof import prove
 from juzhen.encoders.search import ApproximateIndex, Hit, check_top_k, exact_search, in_order

@@ -8,9 +8,9 @@ from transformers import PreTrainedTokenizerBase
 
 from juzhen.core.errors import UserError
 from juzhen.core.texts import short, text_fault
-from juzhen.encoders.layout import check_pooling
-from juzhen.encoders.pooling import BilinearScore
+from juzhen.encoders.pooling import check_pooling
 from juzhen.encoders.prefix import Prefix, checked_prefix
+from juzhen.encoders.projection import BilinearScore
 from juzhen.encoders.settable import Settable, check_count, check_flag
 
 T = TypeVar("T")

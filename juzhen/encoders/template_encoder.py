@@ -14,7 +14,6 @@ from juzhen.core.batch import Group, Tokens
 from juzhen.core.errors import UserError
 from juzhen.encoders.packing import POSITION_OFFSETS, first_position, pack
 from juzhen.encoders.pooled_encoder import PooledEncoder
-from juzhen.encoders.pooling import POOLINGS
 from juzhen.encoders.prompt_templates import Frame, PromptTokens, blanks, mask_table, read_template, wrap
 from juzhen.encoders.prompts import INJECTED, SENTENCE, Prompts
 from juzhen.encoders.token_table import TokenTable
@@ -166,7 +165,7 @@ class TemplateEncoder(PooledEncoder):
         self, tokens: PromptTokens, positions: Tensor | None = None
     ) -> Float[Tensor, "sentences dim"]:
         if self.prompts.read == "pooling":
-            return POOLINGS[self.pooling](self._layers(tokens), tokens)
+            return self._pool(self._layers(tokens), tokens)
         state = self._read(self._states(tokens, positions=positions), tokens)
         return state if self.prompts.stage_2 is None else self._second_stage(state)
 

@@ -23,7 +23,8 @@ from juzhen.data.rankings import RankingSet
 from juzhen.data.retrieval import as_ranking
 from juzhen.data.transfer import TransferTask
 from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
-from juzhen.encoders.pooling import BilinearScore, pair_scores, sides
+from juzhen.encoders.pooling import pair_scores, sides
+from juzhen.encoders.projection import BilinearScore
 from juzhen.encoders.sentence_encoder import Backend, SentenceEncoder
 from juzhen.evaluation.ranked_lists import Matcher, embedding_matcher, ranked_lists
 from juzhen.metrics.ranking import COSINE_TEMPERATURE, RankedLists
