@@ -163,7 +163,7 @@ def _kind(type_name: str, folder: Path) -> str:
     reason = f" ({REASONS[kind]})" if kind in REASONS else ""
     raise UserError(
         f"{folder}/{MODULES_FILE}: module {type_name} is not supported{reason}; supported: {', '.join(ORDER)}. "
-        "Use another model, or point backbone.path at its transformer alone and choose backbone.pooling"
+        "Use another model, or load its transformer alone and choose a pooling"
     )
 
 
@@ -238,7 +238,7 @@ def _pooling(config: Settings) -> tuple[str | None, str | None]:
             return name, None
     return None, (
         f"{config.path}: pooling {' + '.join(modes)} is not supported; "
-        "choose one yourself, for example backbone.pooling=mean"
+        "choose one yourself, for example pooling=mean"
     )
 
 

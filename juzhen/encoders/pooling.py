@@ -100,7 +100,7 @@ POOLINGS: dict[str, Pooling] = {
 def check_pooling(name: str) -> str:
     """The name itself. Raises UserError with the nearest known name when there is no such pooling."""
     if name not in POOLINGS:
-        raise UserError(f"backbone.pooling={name}: no such pooling; {nearest(name, POOLINGS)}")
+        raise UserError(f"pooling={name}: no such pooling; {nearest(name, POOLINGS)}")
     return name
 
 
