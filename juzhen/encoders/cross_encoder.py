@@ -55,6 +55,7 @@ class CrossEncoder(SettablePairs):
     grades    how close two sentences are in each class, from 0 to 1; None: as GRADES has it. Empty without classes
     """
 
+    family: ClassVar[str] = "cross_encoder"
     poolings: ClassVar[tuple[str, ...]] = ("cls", "mean")
 
     def __init__(

@@ -128,6 +128,11 @@ class PooledEncoder(SettableEncoder):
         return 0 if self.prefix.include_prompt else self._prompt_tokens
 
     @property
+    def inner(self) -> Self:
+        """What reads texts: of a cross-encoder its transformer, here the encoder itself."""
+        return self
+
+    @property
     def dim(self) -> int:
         return self.output_layers[-1].out_features if self.projections else self.backbone.config.hidden_size
 

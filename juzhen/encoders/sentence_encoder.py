@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, Self, overload
+from typing import Any, ClassVar, Protocol, Self, overload
 
 import numpy as np
 from jaxtyping import Float
@@ -57,6 +57,8 @@ class SentenceEncoder(PooledEncoder):
 
     As a module it gives embeddings with gradients: `encoder(encoder.collate(encoder.tokenize(texts)))`.
     """
+
+    family: ClassVar[str] = "bi_encoder"
 
     @classmethod
     def load(cls, source: str | Path, *, revision: str | None = None) -> Self:
@@ -293,6 +295,8 @@ def _embeddings(corpus: Any) -> Float[np.ndarray, "documents dim"] | None:
 
 class PromptEncoder(TemplateEncoder, SentenceEncoder):
     """A SentenceEncoder that reads sentences through templates."""
+
+    family = "template"
 
     @classmethod
     def around(cls, encoder: PooledEncoder, prompts: Prompts) -> "PromptEncoder":

@@ -223,6 +223,9 @@ class Evaluator(ABC):
     def output(self, batch: Batch) -> Float[Tensor, "batch ..."]:
         """What is kept of each row of a planned batch: an embedding, or a score."""
 
+    def read_query(self, query: str, symmetric: bool | None) -> None:  # noqa: B027  most compute nothing of it
+        """Computes what is needed of a query that comes alone, to be timed."""
+
     def begin(self, plan: EvaluationPlan) -> None:  # noqa: B027  most have nothing to prepare
         """Called before each pass, as the weights may be others by then."""
 
@@ -258,6 +261,9 @@ class EmbeddingEvaluator(Evaluator):
 
     def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> CosinePlan:
         return CosinePlan(sets, tasks, head=self.encoder.score_head, sides=self.encoder.sides)
+
+    def read_query(self, query: str, symmetric: bool | None) -> None:
+        self.encoder.reading(sides_of(symmetric)[0]).encode(query)
 
     def try_out(self) -> None:
         """Raises UserError when the encoder cannot be exported: better before training than after."""
