@@ -11,7 +11,7 @@ from juzhen.core.option import options
 from juzhen.encoders.layout import Layout, read_layout
 from juzhen.encoders.locate import WEIGHTS, check_files, download, encoder_folder, has_weights, locate_folder
 from juzhen.encoders.prefix import Prefix
-from juzhen.encoders.settings_file import Settings, told_simply
+from juzhen.encoders.settings_file import naming, read_settings
 from juzhen.encoders.spec import BackboneConfig
 
 if TYPE_CHECKING:
@@ -116,13 +116,10 @@ def _require_prompt_of(start: str, config: BackboneConfig) -> None:
 
 
 def _architecture(folder: Path) -> Mapping[str, Any]:
-    found = Settings.read(folder / "config.json")
-    if not isinstance(found.values.get("model_type"), str):
-        raise UserError(
-            f"{found.path}: no model_type in it; expected the config.json of a transformers encoder, "
-            'such as {"model_type": "bert", …}'
-        )
-    return found.values
+    settings = read_settings(folder / "config.json")
+    if "model_type" not in settings:
+        raise UserError(f"{folder}/config.json: no model_type; expected that of a transformers encoder")
+    return settings
 
 
 def read_tokenizer_file(folder: Path) -> "Tokenizer | None":
@@ -132,7 +129,7 @@ def read_tokenizer_file(folder: Path) -> "Tokenizer | None":
     path = folder / TOKENIZER_FILE
     if not path.is_file():
         return None
-    with told_simply(f"{path}: the tokenizer does not load; fetch or copy the file again"):
+    with naming(f"{path}: the tokenizer does not load; fetch or copy the file again"):
         return Tokenizer.from_file(str(path))
 
 

@@ -13,7 +13,7 @@ from juzhen.core.places import PACKAGE, ROOT
 from juzhen.core.texts import short
 from juzhen.encoders.layout import MODULES_FILE, OWN_FILE
 from juzhen.encoders.prefix import PROMPTS_FILE
-from juzhen.encoders.settings_file import Settings
+from juzhen.encoders.settings_file import naming, read_settings
 
 BUILTIN = "builtin"
 
@@ -68,7 +68,7 @@ def locate_folder(path: str) -> Path | None:
 def _siblings(missing: Path) -> list[str]:
     """Folders that lie where a missing one was looked for."""
     parents = {folder / missing.parent for folder in (Path(), PACKAGE, ROOT)}
-    return [one.name for parent in parents if parent.is_dir() for one in parent.iterdir() if one.is_dir()]
+    return [path.name for parent in parents if parent.is_dir() for path in parent.iterdir() if path.is_dir()]
 
 
 def _hint(missing: Path) -> str:
@@ -78,10 +78,6 @@ def _hint(missing: Path) -> str:
 
 def encoder_source(source: str | Path) -> str:
     """The folder of the encoder that a folder or run holds; a hub id as it is. Errors: as `encoder_folder`."""
-    if not isinstance(source, str | Path):
-        raise UserError(
-            f"expected a folder, a run, a built-in encoder such as {BUILTIN}/mini_zh or a hub id, got {source!r}"
-        )
     return str(source) if locate_folder(str(source)) is None else str(encoder_folder(source))
 
 
@@ -131,9 +127,9 @@ def scores_pairs(folder: Path) -> bool:
     with suppress(UserError):
         if (folder / MODULES_FILE).is_file():
             path = folder / PROMPTS_FILE
-            return path.is_file() and Settings.read(path).values.get("model_type") == "CrossEncoder"
-        names = Settings.read(folder / "config.json").values.get("architectures")
-        return isinstance(names, list) and bool(names) and str(names[0]).endswith(CLASSIFIER)
+            return path.is_file() and read_settings(path).get("model_type") == "CrossEncoder"
+        names = read_settings(folder / "config.json").get("architectures") or [""]
+        return str(names[0]).endswith(CLASSIFIER)
     return False
 
 
@@ -152,10 +148,7 @@ def check_files(folder: Path, *, needs_weights: bool, shown: str) -> None:
         except OSError as error:
             raise UserError(f"{path}: {error.strerror}; take it out of the encoder's folder") from error
     if not (folder / "config.json").is_file():
-        raise UserError(
-            f"{shown}: config.json is missing; "
-            "expected a folder in transformers or sentence-transformers layout"
-        )
+        raise UserError(f"{shown}: config.json is missing; expected an encoder in transformers layout")
     if not any((folder / name).is_file() for name in _TOKENIZERS):
         raise UserError(
             f"{shown}: no tokenizer; expected one of {', '.join(_TOKENIZERS)}. "
@@ -174,10 +167,9 @@ def check_weights_index(folder: Path) -> None:
             "once (merge_and_unload of PEFT) and save the encoder anew with save_pretrained"
         )
     path = folder / WEIGHTS[1]
-    if not path.is_file():
-        return
-    named = Settings.read(path).get("weight_map", dict).values()
-    for name in dict.fromkeys(map(str, named)):
+    with naming(f"{path}: no list of weights"):
+        names = read_settings(path)["weight_map"].values() if path.is_file() else ()
+    for name in dict.fromkeys(map(str, names)):
         if Path(name).name != name or not name.endswith(".safetensors") or not (folder / name).is_file():
             raise UserError(
                 f"{path}: names {short(repr(name))} as weights; expected names of .safetensors files in the same "

@@ -5,12 +5,10 @@ No templates: what a sentence is put into, so that a state at [MASK] can be read
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.texts import short
-from juzhen.encoders.settings_file import Settings
 from juzhen.encoders.spec import NO_PROMPT, BackboneConfig
 
 if TYPE_CHECKING:  # it loads numpy, and --help should not wait for that
@@ -99,43 +97,20 @@ class Prefix:
         return {"prompts": dict(self.prompts), "default_prompt_name": self.default_prompt_name}
 
 
-def checked_prefix(value: Any, before: Prefix) -> Prefix:
+def as_prefix(value: "Prefix | Mapping[str, str]", before: Prefix) -> Prefix:
     """A Prefix, or a mapping name → text with the default name of `before` where it is among them. Raises UserError."""
-    if not isinstance(value, Prefix | Mapping):
-        raise UserError(
-            f'prefix={short(repr(value), 40)}: expected a mapping such as {{"query": "query: "}}, or a Prefix'
-        )
     if not isinstance(value, Prefix):
         name = before.default_prompt_name if before.default_prompt_name in value else None
         value = Prefix(dict(value), name, before.include_prompt)
-    for name, text in value.prompts.items():
-        if not isinstance(name, str) or not isinstance(text, str):
-            raise UserError(
-                f"prefix: prompt {short(repr(name))} is {short(repr(text))}; expected a name and a text"
-            )
     if (name := value.default_prompt_name) is not None and name not in value.prompts:
-        raise UserError(
-            f"prefix: default_prompt_name={short(repr(name))}: no such prompt; {nearest(str(name), value.prompts)}"
-        )
+        raise UserError(f"default_prompt_name={name!r}: no such prompt; {nearest(name, value.prompts)}")
     return value
 
 
-def read_prefix(folder: Path) -> Prefix:
-    """The prompts that a folder in the layout of sentence-transformers names. Raises UserError for broken files."""
-    if not (folder / PROMPTS_FILE).is_file():
-        return Prefix()
-    return prefix_of(Settings.read(folder / PROMPTS_FILE))
-
-
-def prefix_of(settings: Settings) -> Prefix:
-    """The prompts in an object of settings. Raises UserError where they are no texts."""
-    prompts = settings.get("prompts", dict, type(None), default=None) or {}
-    prompts = {name: text for name, text in prompts.items() if text is not None}
-    for name, text in prompts.items():
-        if not isinstance(text, str):
-            raise UserError(f"{settings.path}: prompt {name} is {short(repr(text))}, expected a text")
-    name = settings.get("default_prompt_name", str, type(None), default=None)
-    return Prefix(prompts, name, settings.get("include_prompt", bool, default=True))
+def prefix_of(settings: Mapping[str, Any]) -> Prefix:
+    """The prompts in the settings of a folder, in the spelling of sentence-transformers."""
+    prompts = {name: text for name, text in (settings.get("prompts") or {}).items() if text is not None}
+    return Prefix(prompts, settings.get("default_prompt_name"), settings.get("include_prompt", True))
 
 
 def prompt_refused(reader: str, prompt: str) -> UserError:

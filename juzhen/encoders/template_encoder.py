@@ -58,7 +58,6 @@ class TemplateEncoder(PooledEncoder):
         self.templates = [
             read_template(getattr(prompts, view), SENTENCE, tokenizer, self.frame) for view in prompts.views
         ]
-        self._input_length = max_length
         self.max_length = self._left_to_sentences(max_length)
         if prompts.read != "pooling":
             places, weights = mask_table(self.templates, read=prompts.read)
@@ -69,22 +68,7 @@ class TemplateEncoder(PooledEncoder):
 
     @property
     def input_length(self) -> int:
-        return self._input_length
-
-    def _checked_max_length(self, value: Any) -> int:
-        checked = super()._checked_max_length(value)
-        self._input_length += checked - self.max_length
-        return checked
-
-    def _checked_pooling(self, value: Any) -> str:
-        if self.prompts.read != "pooling":
-            raise UserError(
-                "pooling: this encoder reads the state at [MASK] of its templates, and pools nothing"
-            )
-        return super()._checked_pooling(value)
-
-    def _checked_norm_ratio(self, value: Any) -> Any:
-        return value
+        return self.max_length + max(template.size for template in self.templates)
 
     def _check(self) -> None:
         """Raises UserError for a backbone that cannot do what the templates ask."""

@@ -14,7 +14,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.encoders import CrossEncoder, PromptEncoder, SentenceEncoder, save_encoder
 from juzhen.encoders.crops import Crops
-from juzhen.encoders.cut import cut_of
+from juzhen.encoders.cut import cut_sentences
 from juzhen.encoders.embedding_cache import EmbeddingCache, encoder_digest
 from juzhen.encoders.first_look import look_at_encoder, prompt_at_start
 from juzhen.encoders.masking import Masking, Vocabulary
@@ -233,8 +233,8 @@ def test_tokens_of_a_prompt_count_in_the_length(queries):
     examples = Examples(
         "x", "train", Kind.SENTENCE, ["今" * room, "今" * (room + 1)], {"text": np.arange(2)}, None
     )
-    assert cut_of(queries, examples).cut == 1
-    assert cut_of(queries.with_prompt(prompt=""), examples).cut == 0
+    assert cut_sentences(queries, examples).cut == 1
+    assert cut_sentences(queries.with_prompt(prompt=""), examples).cut == 0
 
 
 def test_views_crops_and_masks_leave_the_prompt_alone(queries):
