@@ -82,8 +82,6 @@ def _of_classifier(layout: Layout, architecture: PretrainedConfig) -> Sequence[O
             f"{folder}: the head of {family}{CLASSIFIER} is not read here; those of {', '.join(HEADS)} are, and what "
             "sentence-transformers wrote as Transformer, Pooling and Dense"
         )
-    if not (folder / WEIGHTS[0]).is_file():
-        raise UserError(f"{folder}: the head is looked for in {WEIGHTS[0]} alone, which is missing")
     with safe_open(folder / WEIGHTS[0], framework="pt") as file:
         stored = {name: file.get_tensor(name) for name in file.keys() if _is_of_head(name, family)}  # noqa: SIM118
     return [_layer(stored, name, activation) for name, activation in HEADS[family]]

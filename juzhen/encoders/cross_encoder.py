@@ -245,13 +245,8 @@ class CrossEncoder(nn.Module):
         """
         asked, texts = as_text(query, "query"), as_text_list(documents, "documents")
         chosen = range(len(texts)) if among is None else as_column(among, "among")
-        for number in chosen:
-            is_number = isinstance(number, int | np.integer) and not isinstance(number, bool)
-            if not is_number or not 0 <= number < len(texts):
-                raise UserError(
-                    f"among: {number} is no number of a document; expected 0 to {len(texts) - 1}, such as "
-                    "[hit.document for hit in hits]"
-                )
+        if not all(0 <= number < len(texts) for number in chosen):
+            raise UserError(f"among: expected numbers of documents, 0 to {len(texts) - 1}")
         numbers = sorted({int(number) for number in chosen})
         check_top_k(len(numbers) if top_k is None else top_k, len(numbers))
         scores = self.score([(asked, texts[number]) for number in numbers], **options)

@@ -17,7 +17,7 @@ from juzhen.core.batch import Tokens
 from juzhen.core.columns import as_column, check_texts
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Side
-from juzhen.core.texts import short, text_fault
+from juzhen.core.texts import short
 from juzhen.encoders.micro_batches import in_micro_batches
 from juzhen.encoders.packing import (
     PackedSentences,
@@ -129,8 +129,6 @@ class PooledEncoder(nn.Module):
         shown = f"prompt {short(repr(prompt))}"
         if self.prompts is not None:
             raise UserError("this encoder reads sentences through templates, before which no prompt stands")
-        if fault := text_fault(f"a{prompt}"):
-            raise UserError(f"{shown} {fault}")
         if self.tokenizer.truncation_side == "left":
             raise UserError(
                 f"{shown}: this tokenizer cuts long sentences at the front, where the prompt stands; "

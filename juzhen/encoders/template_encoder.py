@@ -12,7 +12,7 @@ from transformers import AddedToken, PreTrainedModel, PreTrainedTokenizerBase
 
 from juzhen.core.batch import Group, Tokens
 from juzhen.core.errors import UserError
-from juzhen.encoders.packing import POSITION_OFFSETS, first_position, pack
+from juzhen.encoders.packing import first_position, pack
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.prompt_templates import Frame, PromptTokens, blanks, mask_table, read_template, wrap
 from juzhen.encoders.prompts import INJECTED, SENTENCE, Prompts
@@ -53,7 +53,11 @@ class TemplateEncoder(PooledEncoder):
         super().__init__(backbone, tokenizer, max_length=max_length, **options)
         self.prompts = prompts
         self.norm_ratio: Tensor | None = None
-        self._check()
+        if prompts.read != "pooling" and tokenizer.mask_token_id is None:
+            raise UserError(
+                "the tokenizer has no [MASK], which templates are read at; choose another backbone, or an "
+                "encoder without templates"
+            )
         self.frame = Frame.of(tokenizer)
         self.templates = [
             read_template(getattr(prompts, view), SENTENCE, tokenizer, self.frame) for view in prompts.views
@@ -69,25 +73,6 @@ class TemplateEncoder(PooledEncoder):
     @property
     def input_length(self) -> int:
         return self.max_length + max(template.size for template in self.templates)
-
-    def _check(self) -> None:
-        """Raises UserError for a backbone that cannot do what the templates ask."""
-        config, prompts = self.backbone.config, self.prompts
-        if prompts.read != "pooling" and self.tokenizer.mask_token_id is None:
-            raise UserError(
-                "the tokenizer has no [MASK], which templates are read at; choose another backbone, or an "
-                "encoder without templates"
-            )
-        if prompts.denoise == "positions" and config.model_type not in POSITION_OFFSETS:
-            raise UserError(
-                f"denoise=positions: positions of {config.model_type} cannot be set; choose denoise=pads"
-            )
-        width = token_embeddings(self.backbone).embedding_dim
-        if prompts.stage_2 is not None and width != config.hidden_size:
-            raise UserError(
-                f"two stages: states of {config.hidden_size} numbers cannot stand for word embeddings of {width}; "
-                "choose another backbone, or templates of one stage"
-            )
 
     def _left_to_sentences(self, max_length: int) -> int:
         taken, special = max(template.size for template in self.templates), self.frame.size

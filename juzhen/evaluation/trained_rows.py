@@ -62,14 +62,8 @@ def texts_of_run(run: str | Path, *, data_dir: Path | None) -> dict[str, list[st
     kinds = {rows["kind"] for key, rows in told.data.items() if key.startswith("train/")}
     if kinds != {Kind.SENTENCE}:
         raise UserError(f"--run {run}: has learnt from no running text; for sets of pairs type --train <set>")
-    try:
-        job = Settings.of(told.config)
-    except UserError as error:
-        raise UserError(f"--run {run}: {error}; audit it with the version that has made it") from error
+    job = Settings.of(told.config)
     job.data_dir = str(data_dir or job.data_dir)
     job.evaluation.transfer = []
-    try:
-        read = trained_rows(job, told, dict.fromkeys(Kind, ""))
-    except UserError as error:
-        raise UserError(f"--run {run}: {error}") from error
+    read = trained_rows(job, told, dict.fromkeys(Kind, ""))
     return {name: examples.texts("text") for name, examples in read.items()}
