@@ -3,9 +3,8 @@
 import math
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,10 +15,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from conf.job import JobConfig
-from juzhen.core.batch import Batch, Encoded, Sharing
-from juzhen.core.constants import constants
+from juzhen.core.batch import Batch, Sharing
 from juzhen.core.errors import UserError
-from juzhen.core.examples import NLI_GRADES, Examples, Kind
+from juzhen.core.examples import Examples, Kind
 from juzhen.core.measures import UNSCORED
 from juzhen.core.result import Score
 from juzhen.data.leaks import Seen
@@ -103,8 +101,8 @@ class SentenceModule(pl.LightningModule):
         """Raises UserError for weights that the model cannot learn from, as far as files tell; loads none of them."""
 
     @abstractmethod
-    def encode(self, batch: Batch) -> Encoded:
-        """Everything a loss may consume, one row per example of the batch."""
+    def encode(self, batch: Batch) -> dict[str, Tensor]:
+        """Everything a loss may read, by the names of `juzhen.core.tensors`, one row per example of the batch."""
 
     @property
     @abstractmethod
@@ -131,11 +129,16 @@ class SentenceModule(pl.LightningModule):
 
     def objective(self, batch: Batch) -> LossOutput:
         """The scalar to minimise for `batch`, and what to log beside it."""
-        return loss_of(self.losses[batch.task], self.whole_batch(self.encode(batch)))
+        return self.loss_of(batch, self.encode(batch))
+
+    def loss_of(self, batch: Batch, tensors: Mapping[str, Tensor]) -> LossOutput:
+        """As the loss of the batch's set gives it, from the tensors that it reads."""
+        loss: Loss = self.losses[batch.task]
+        return loss.with_logs(**self.whole_batch(loss.chosen(tensors)))
 
     def score(self, batch: Batch) -> Float[Tensor, "batch"]:
         """Similarity of the two sentences of each row, higher = closer."""
-        return self.encode(batch).scores
+        return self.encode(batch)["scores"]
 
     def watch(self, values: Float[Tensor, "rows *numbers"], *, are_embeddings: bool) -> None:
         """Keeps the gradient of what a loss consumes, in steps in which somebody has put a list into `watched`."""
@@ -143,11 +146,11 @@ class SentenceModule(pl.LightningModule):
             values.retain_grad()
             self.watched.append((values, are_embeddings))
 
-    def whole_batch(self, encoded: Encoded) -> Encoded:
+    def whole_batch(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """The rows of all processes, for a loss that couples them; what it draws is then the same in all."""
-        if self.trainer.world_size == 1:
-            return encoded
-        rows = gather_rows(self, encoded)
+        if self._trainer is None or self._trainer.world_size == 1:
+            return tensors
+        rows = gather_rows(self, tensors)
         seed_draws(self, self._batch_index, alike=True)
         return rows
 
@@ -248,67 +251,3 @@ class SentenceModule(pl.LightningModule):
         if self.job.optimizer.clip_norm is not None:
             norm = torch.nn.utils.clip_grad_norm_(self.parameters(), self.job.optimizer.clip_norm)
             self.gradient_norms.append(norm)
-
-
-def loss_of(loss: Loss, encoded: Encoded) -> LossOutput:
-    """The scalar to minimise, and what to log beside it. A loss asks for tensors by name."""
-    return loss.with_logs(**{name: ARGUMENTS[name](encoded) for name in asked_for(type(loss))})
-
-
-@cache
-def asked_for(loss: type[Loss]) -> tuple[str, ...]:
-    """Names of the tensors that a loss needs. Raises UserError for a name that nobody knows."""
-    if unknown := set(loss.reads) - set(ARGUMENTS):
-        raise UserError(
-            f"{loss.__name__}.with_logs: {', '.join(sorted(unknown))} is handed over by nobody; known are "
-            f"{', '.join(ARGUMENTS)}"
-        )
-    return loss.reads
-
-
-def _graded(encoded: Encoded) -> Float[Tensor, "batch"] | None:
-    """Targets in which higher means closer: NLI classes become 1, 0.5 and 0, others stay."""
-    if encoded.kind is Kind.NLI_PAIR:
-        return constants(NLI_GRADES, like=encoded.targets)[encoded.targets.long()]
-    return encoded.targets
-
-
-def _logits(encoded: Encoded) -> Float[Tensor, "batch classes"]:
-    if encoded.logits is None:
-        raise UserError(
-            "loss=ce needs one logit per class, and this model gives none; use loss=bce for its scores, or "
-            "loss=softmax, which brings a classifier over embeddings"
-        )
-    return encoded.logits
-
-
-def _negatives(encoded: Encoded) -> Float[Tensor, "batch negatives dim"] | None:
-    others = [values for column, values in encoded.embeddings.items() if column.startswith("negative")]
-    return torch.stack(others, dim=1) if others else None
-
-
-def _text(place: int) -> Callable[[Encoded], Float[Tensor, "batch dim"]]:
-    return lambda encoded: list(encoded.embeddings.values())[place]
-
-
-ARGUMENTS: dict[str, Callable[[Encoded], Tensor | None]] = {
-    "scores": lambda encoded: encoded.scores,
-    "layer_scores": lambda encoded: encoded.layer_scores,
-    "logits": _logits,
-    "targets": _graded,
-    "classes": lambda encoded: encoded.targets,
-    "embeddings": _text(0),
-    "first": _text(0),
-    "second": _text(1),
-    "anchors": _text(0),
-    "positives": _text(1),
-    "negatives": _negatives,
-    "student": _text(0),
-    "projected": lambda encoded: encoded.projected,
-    "teacher": lambda encoded: encoded.teacher,
-    "guide": lambda encoded: encoded.guide,
-    "document_scores": lambda encoded: encoded.document_scores,
-    "teacher_scores": lambda encoded: encoded.teacher_scores,
-    "text_ids": lambda encoded: torch.stack(list(encoded.text_ids.values()), dim=1),
-}
-"""Name of an argument → where it is found in what a model has encoded."""

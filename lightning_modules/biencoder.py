@@ -1,7 +1,7 @@
 """The bi-encoder: both sentences through one encoder, the cosine of the embeddings, or a learnt form, as similarity."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from conf.job import JobConfig
 from conf.own_classes import own_class
 from juzhen.backends.names import BackendName
-from juzhen.core.batch import Batch, Encoded
+from juzhen.core.batch import Batch, text_tensors
 from juzhen.core.errors import UserError
 from juzhen.core.named import name_of
 from juzhen.encoders import SentenceEncoder, compile_layers, load_backbone, load_encoder
@@ -97,35 +97,34 @@ class BiEncoder(SentenceModule):
                     f"{'' if 'score' in job.model else '+'}model.score=cosine"
                 )
 
-    def encode(self, batch: Batch) -> Encoded:
+    def encode(self, batch: Batch) -> dict[str, Tensor]:
         depths = self.losses[batch.task].depths if batch.task in self.losses else ()
         if not depths:
             return self.encoded(batch, self.encoder(batch.tokens))
         embeddings, layers = self.encoder.at_depths(batch.tokens, depths)
-        for below in (one for one in layers if one is not embeddings):
+        for below in (layer for layer in layers if layer is not embeddings):
             self.watch(below, are_embeddings=True)
         first, second, *_ = batch.columns.values()
-        cosines = [F.cosine_similarity(one[first].float(), one[second].float(), dim=-1) for one in layers]
-        return replace(self.encoded(batch, embeddings), layer_scores=torch.stack(cosines, dim=1))
+        cosines = [
+            F.cosine_similarity(layer[first].float(), layer[second].float(), dim=-1) for layer in layers
+        ]
+        return self.encoded(batch, embeddings) | {"layer_scores": torch.stack(cosines, dim=1)}
 
-    def encoded(self, batch: Batch, embeddings: Float[Tensor, "sentences dim"]) -> Encoded:
-        """What a loss consumes, from the embeddings of the batch's sentences."""
+    def encoded(self, batch: Batch, embeddings: Float[Tensor, "sentences dim"]) -> dict[str, Tensor]:
+        """What a loss may read, from the embeddings of the batch's sentences."""
         self.watch(embeddings, are_embeddings=True)
-        columns = {column: embeddings[rows] for column, rows in batch.columns.items()}
-        pair = list(columns.values())[:2]
-        lists = None
+        columns = [embeddings[rows] for rows in batch.columns.values()]
+        tensors = batch.tensors | text_tensors(columns)
         if batch.task in self.losses and self.losses[batch.task].consumes == "lists":
-            anchor, *documents = columns.values()
-            lists = torch.stack([self.encoder.pair_scores(anchor, one) for one in documents], dim=1)
-        return Encoded(
-            kind=batch.kind,
-            embeddings=columns,
-            text_ids={column: batch.sentence_ids[rows] for column, rows in batch.columns.items()},
-            scores=self.encoder.pair_scores(*pair) if len(pair) == 2 else None,  # one text has no score
-            targets=batch.targets,
-            document_scores=lists,
-            teacher_scores=batch.teacher_scores,
+            anchors, *documents = columns
+            scores = [self.encoder.pair_scores(anchors, document) for document in documents]
+            tensors["document_scores"] = torch.stack(scores, dim=1)
+        tensors["text_ids"] = torch.stack(
+            [batch.sentence_ids[rows] for rows in batch.columns.values()], dim=1
         )
+        if len(columns) > 1:  # one text has no score
+            tensors["scores"] = self.encoder.pair_scores(*columns[:2])
+        return tensors
 
     @property
     def scores_by_cosine(self) -> bool:

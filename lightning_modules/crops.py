@@ -13,7 +13,6 @@ from juzhen.encoders.crops import CropCollator, Crops
 from juzhen.encoders.masking import Masking
 from juzhen.encoders.mlm_head import MaskedTokenHead
 from juzhen.losses.loss import LossOutput
-from lightning_modules.base import loss_of
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.mlm import vocabulary_of
 
@@ -66,7 +65,7 @@ class CropEncoder(BiEncoder):
         place = {"seed": self.job.seed, "step": self._batch_index}
         seen, hidden = self.masking(tokens, batch.sentence_ids, self.vocabulary, **place)
         states, embeddings = self.encoder.states_and_embeddings(replace(tokens, input_ids=seen))
-        loss, logs = loss_of(self.losses[batch.task], self.whole_batch(self.encoded(batch, embeddings)))
+        loss, logs = self.loss_of(batch, self.encoded(batch, embeddings))
         logits, names = self.head(states[hidden]).float(), tokens.input_ids[hidden]
         # A tiny batch may have nothing hidden: a sum of nothing is 0, and so are its gradients.
         named = F.cross_entropy(logits, names, reduction="sum") / max(len(names), 1)

@@ -12,7 +12,7 @@ from torch import Tensor
 from conf.job import JobConfig
 from conf.own_classes import own_class
 from juzhen.backends.names import BackendName
-from juzhen.core.batch import Batch, Encoded
+from juzhen.core.batch import Batch
 from juzhen.core.constants import constants
 from juzhen.core.contract import sorts_of_texts
 from juzhen.core.errors import UserError, nearest
@@ -21,7 +21,7 @@ from juzhen.core.measures import UNSCORED_BY_PAIRS
 from juzhen.encoders import load_backbone, load_encoder
 from juzhen.encoders.bundle import save_cross_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder as PairEncoder
-from juzhen.encoders.cross_encoder_input import PAIR, CrossEncoderCollator
+from juzhen.encoders.cross_encoder_input import CrossEncoderCollator
 from juzhen.encoders.first_look import marks_segments, prompt_at_start
 from juzhen.encoders.grades import similarity
 from juzhen.encoders.locate import is_cross_encoder
@@ -157,23 +157,17 @@ class CrossEncoder(SentenceModule):
     def save_encoder(encoder: PairEncoder, folder: Path, *, card: dict[str, Any]) -> Path:
         return save_cross_encoder(encoder, folder, card=card)
 
-    def encode(self, batch: Batch) -> Encoded:
+    def encode(self, batch: Batch) -> dict[str, Tensor]:
         logits = pair_logits(self.encoder, batch)
         scores = similarity(logits, self.encoder.grades)
         reads_logits = batch.task in self.losses and self.losses[batch.task].consumes == "logits"
         are_grades = reads_logits and batch.kind is Kind.SCORED_PAIR
         self.watch(logits if reads_logits else scores, are_embeddings=False)
         are_lists = len(scores) > len(batch)  # the documents of a row stand one batch apart
-        return Encoded(
-            kind=batch.kind,
-            embeddings={},
-            text_ids={PAIR: batch.rows},
-            scores=None if are_lists else scores,
-            targets=self._class_numbers(batch.targets) if are_grades else batch.targets,
-            logits=logits if logits.shape[1] > 1 and not are_lists else None,
-            document_scores=scores.view(-1, len(batch)).T if are_lists else None,
-            teacher_scores=batch.teacher_scores,
-        )
+        if are_lists:
+            return batch.tensors | {"document_scores": scores.view(-1, len(batch)).T}
+        tensors = batch.tensors | {"scores": scores, "logits": logits}
+        return tensors | ({"classes": self._class_numbers(tensors["targets"])} if are_grades else {})
 
     def _class_numbers(self, targets: Float[Tensor, "batch"]) -> Float[Tensor, "batch"]:
         """Scores from 0 to 1 as numbers of the grades that they are."""

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from conf.job import JobConfig
-from juzhen.core.batch import Batch, Encoded
+from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.encoders import SentenceEncoder
@@ -18,7 +18,6 @@ from juzhen.encoders.embedding_cache import Found
 from juzhen.encoders.kept_vectors import Targets, TaughtCollator
 from juzhen.encoders.parts import embedding_size
 from juzhen.encoders.projection import Projection
-from lightning_modules.base import asked_for
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.chosen_losses import Match
 from lightning_modules.taught import Taught
@@ -57,7 +56,7 @@ class Distill(Taught):
             self.tokenize, self.encoder.collate, sharing=self.sharing, sides=self.tokenize
         )
         self.projection: nn.Module | None = None
-        reads = {name for loss in self.losses.values() for name in asked_for(type(loss))}
+        reads = {name for loss in self.losses.values() for name in loss.reads}
         if self._own.projection == "drop" and "projected" in reads:
             self.projection = nn.Linear(self.encoder.dim, _size_of_teacher(self._own))
 
@@ -101,23 +100,19 @@ class Distill(Taught):
             targets.turn(self._given({name: numbers for name, (_, numbers) in found.items()}))
         return targets
 
-    def encode(self, batch: Batch) -> Encoded:
+    def encode(self, batch: Batch) -> dict[str, torch.Tensor]:
         """Of a taught batch, one row per sentence of each of its rows; of another, as the bi-encoder."""
-        if batch.teacher is None:
+        if "teacher" not in batch.tensors:
             return super().encode(batch)
         embeddings = self.encoder(batch.tokens)
         self.watch(embeddings, are_embeddings=True)
         places = torch.cat(list(batch.columns.values()))
         student = embeddings[places]
-        return Encoded(
-            kind=Kind.SENTENCE,
-            embeddings={"text": student},
-            text_ids={"text": batch.sentence_ids[places]},
-            scores=None,
-            targets=None,
-            teacher=batch.teacher.repeat(len(batch.columns), 1),
-            projected=student if self.projection is None else self.projection(student).float(),
-        )
+        return {
+            "student": student,
+            "projected": student if self.projection is None else self.projection(student).float(),
+            "teacher": batch.tensors["teacher"].repeat(len(batch.columns), 1),
+        }
 
     def _given(self, read: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
         """What the student gives of some of the sentences that the teacher has read, set by set, before it learns."""

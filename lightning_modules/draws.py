@@ -1,41 +1,32 @@
 """Rows and random numbers of a job of several processes."""
 
-from dataclasses import replace
+from collections.abc import Mapping
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
 
-from juzhen.core.batch import Encoded
+from juzhen.core.tensors import TENSORS
 
 
-def gather_rows(module: pl.LightningModule, encoded: Encoded) -> Encoded:
+def gather_rows(module: pl.LightningModule, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """The rows of all processes, so that a loss sees the whole batch.
 
     Gradients flow back to the process that made the row. DDP then averages over processes, which undoes the
     factor that the gather brings in: the step equals that of one process with the whole batch.
     """
     world, rank = module.trainer.world_size, module.global_rank
-    some = next(iter(encoded.text_ids.values()))
+    some = next(iter(tensors.values()))
     counts = [int(n) for n in module.all_gather(torch.tensor(len(some), device=some.device))]
     most = max(counts)
 
-    def gather(rows: torch.Tensor | None, *, grads: bool = False) -> torch.Tensor | None:
-        if rows is None:
-            return None
+    def gather(name: str, rows: torch.Tensor) -> torch.Tensor:
         padding = rows.new_zeros((most - counts[rank], *rows.shape[1:]))
-        gathered = module.all_gather(torch.cat([rows, padding]), sync_grads=grads)
+        is_learnt = TENSORS[name].is_learnt
+        gathered = module.all_gather(torch.cat([rows, padding]), sync_grads=is_learnt)
         return torch.cat([gathered[process, : counts[process]] for process in range(world)])
 
-    given = ("targets", "teacher", "guide", "teacher_scores")
-    learnt = ("scores", "logits", "layer_scores", "projected", "document_scores")
-    return replace(
-        encoded,
-        embeddings={column: gather(rows, grads=True) for column, rows in encoded.embeddings.items()},
-        text_ids={column: gather(rows) for column, rows in encoded.text_ids.items()},
-        **{name: gather(getattr(encoded, name)) for name in given},
-        **{name: gather(getattr(encoded, name), grads=True) for name in learnt},
-    )
+    return {name: gather(name, rows) for name, rows in tensors.items()}
 
 
 def seed_draws(module: pl.LightningModule, index: int, *, alike: bool) -> None:

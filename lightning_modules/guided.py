@@ -1,9 +1,7 @@
 """A bi-encoder whose loss is told by another encoder which texts of a batch belong together."""
 
-from dataclasses import replace
 from typing import Any, ClassVar
 
-from juzhen.core.batch import Batch, Encoded
 from juzhen.encoders.kept_vectors import GuidedCollator
 from lightning_modules.augment import augmentation_of
 from lightning_modules.taught import Taught
@@ -26,6 +24,3 @@ class Guided(Taught):
             augmentation=augmentation_of(self.job, self.encoder),
             sides=self.tokenize,
         )
-
-    def encode(self, batch: Batch) -> Encoded:
-        return replace(super().encode(batch), guide=batch.guide)

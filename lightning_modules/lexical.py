@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from torch import Tensor
+
 from conf.job import JobConfig
-from juzhen.core.batch import Batch, Encoded
+from juzhen.core.batch import Batch
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.packing import pack
 from juzhen.evaluation.evaluators import LexicalEvaluator
@@ -45,7 +47,7 @@ class Lexical(SentenceModule):
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> None:
         """No weights."""
 
-    def encode(self, batch: Batch) -> Encoded:
+    def encode(self, batch: Batch) -> dict[str, Tensor]:
         raise TypeError("a lexical baseline has nothing to encode")
 
     @property

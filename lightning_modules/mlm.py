@@ -161,7 +161,7 @@ class MaskedLanguageModel(BiEncoder):
         """Per sentence: summed loss, hidden tokens named rightly, hidden tokens; then its embedding."""
         rows = batch.columns["text"]
         in_text = torch.zeros(len(batch.sentence_ids), device=rows.device)
-        in_text[rows] = batch.targets
+        in_text[rows] = batch.tensors["targets"]
         seen, hidden = self._masked(batch.tokens, in_text.long(), step=EVALUATION_STEP, where=in_text > 0)
         states, embeddings = self.encoder.states_and_embeddings(seen)
         losses, right = self._guessed(states[hidden], batch.tokens.input_ids[hidden])

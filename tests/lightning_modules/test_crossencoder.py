@@ -260,8 +260,8 @@ def test_what_training_scores_evaluation_scores(tiny_backbone):
     with torch.no_grad():
         outputs = module.output(module.collate(plan.examples, np.arange(2))).numpy()
         encoded = module.encode(module.collate.training_batch(examples, np.arange(2), index=0))
-    np.testing.assert_allclose(plan.scores(outputs)[0], encoded.scores, atol=1e-6)
-    np.testing.assert_allclose(plan.logits(outputs)[0], encoded.logits, atol=1e-6)
+    np.testing.assert_allclose(plan.scores(outputs)[0], encoded["scores"], atol=1e-6)
+    np.testing.assert_allclose(plan.logits(outputs)[0], encoded["logits"], atol=1e-6)
 
 
 @pytest.mark.parametrize("loss", ["cosent", "bce", "ce", "margin_ranking"])

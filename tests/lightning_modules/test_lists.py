@@ -63,8 +63,8 @@ def test_scores_of_rows_meet_their_documents(model, loss, ranked, tmp_path, tiny
     batch, encoded = seen[0]
     numbers = batch.rows.numpy()
     expected = np.stack([numbers / 8, -numbers, np.where(numbers == 7, 0.5, 1)], axis=1)
-    np.testing.assert_array_equal(encoded.teacher_scores.numpy(), expected.astype(np.float32))
-    assert encoded.document_scores.shape == (8, 3)
+    np.testing.assert_array_equal(encoded["teacher_scores"].numpy(), expected.astype(np.float32))
+    assert encoded["document_scores"].shape == (8, 3)
 
 
 def test_the_cross_encoder_scores_each_pair_as_it_would_alone(ranked, tmp_path, tiny_backbone, monkeypatch):
