@@ -78,8 +78,8 @@ def measure_two_stages(options: argparse.Namespace, today: DictConfig) -> None:
     from juzhen.data.loading import load_job_data
     from juzhen.data.retrieval import as_ranking
     from juzhen.encoders.cross_encoder import CrossEncoder
-    from juzhen.evaluation.run import open_encoder
     from juzhen.evaluation.two_stage import DEPTHS, check_depths, some_queries, two_stage
+    from juzhen.families import open_encoder
 
     settings = _settings(options, today)
     sets = load_job_data(settings, {}).evaluation

@@ -22,9 +22,9 @@ from juzhen.core.measures import UNSCORED
 from juzhen.core.result import Score
 from juzhen.data.leaks import Seen
 from juzhen.data.transfer import TransferTask
-from juzhen.encoders.bundle import save_encoder
 from juzhen.evaluation.plan import EvaluationPlan, Evaluator
 from juzhen.evaluation.scoring import Evaluation, measure
+from juzhen.families import family_of
 from juzhen.losses.loss import Loss, LossOutput
 from lightning_modules.chosen_losses import Match
 from lightning_modules.draws import gather_rows, seed_draws
@@ -90,7 +90,7 @@ class SentenceModule(pl.LightningModule):
     @staticmethod
     def save_encoder(encoder: nn.Module, folder: Path, *, card: dict[str, Any]) -> Path:
         """Writes what `load_encoder` finds again in `folder`."""
-        return save_encoder(encoder, folder, card=card)
+        return family_of(encoder).save(encoder, folder, card=card)
 
     @classmethod
     def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:

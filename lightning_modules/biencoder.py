@@ -18,12 +18,12 @@ from juzhen.core.batch import Batch, text_tensors
 from juzhen.core.errors import UserError
 from juzhen.core.named import name_of
 from juzhen.encoders import SentenceEncoder, compile_layers, load_backbone, load_encoder
-from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.locate import has_score_head
-from juzhen.encoders.pooling import BilinearScore
+from juzhen.encoders.projection import BilinearScore
 from juzhen.encoders.token_table import CachedTokenizer
 from juzhen.evaluation.evaluators import embedding_cache_dir
 from juzhen.evaluation.plan import CosinePlan, EmbeddingEvaluator
+from juzhen.families import family_of
 from lightning_modules.augment import augmentation_of
 from lightning_modules.base import SentenceModule
 from lightning_modules.chosen_losses import Match
@@ -54,16 +54,13 @@ class BiEncoder(SentenceModule):
         super().__init__(**shared)
         self.encoder = encoder
         self.tokenize = fitted(encoder, self.job)
-        self.collate = SentenceCollator(
-            self.tokenize,
-            encoder.collate,
-            sharing=self.sharing,
-            augmentation=augmentation_of(self.job, encoder),
-            sides=self.tokenize,
+        family = family_of(encoder)
+        self.collate = family.collate(
+            encoder, self.tokenize, sharing=self.sharing, augmentation=augmentation_of(self.job, encoder)
         )
         evaluation = self.job.evaluation
-        self._validating = EmbeddingEvaluator(encoder)
-        self._final = EmbeddingEvaluator(
+        self._validating = family.evaluator(encoder)
+        self._final = family.evaluator(
             encoder,
             backend=evaluation.backend,
             cache_dir=embedding_cache_dir(evaluation.cache_embeddings, self.job.cache_dir),

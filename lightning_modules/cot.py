@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
@@ -20,7 +20,6 @@ from juzhen.encoders.locate import ENCODER_FOLDER, locate_folder
 from juzhen.encoders.prefix import TEMPLATES, prompt_refused
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.sentence_encoder import PromptEncoder
-from juzhen.encoders.text_collate import PromptCollator
 from juzhen.losses.loss import LossOutput
 from juzhen.metrics.geometry import mean_cosine
 from lightning_modules.biencoder import BiEncoder
@@ -73,10 +72,6 @@ class CotEncoder(BiEncoder):
         end_to_end: bool
         match_norm: bool
 
-    def __init__(self, **shared: Any) -> None:
-        super().__init__(**shared)
-        self.collate = PromptCollator(self.tokenize, self.encoder)
-
     @classmethod
     def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
         super().check(job, matches)
@@ -110,7 +105,7 @@ class CotEncoder(BiEncoder):
         [MASK] sees nothing of the sentence that it is to learn from.
         """
         encoder = BiEncoder.load_encoder(job, folder=folder)
-        if not job.dataset and isinstance(encoder, PromptEncoder):
+        if not job.dataset and encoder.prompts is not None:
             if job.model["language"] is not None and Prompts.of(job.model) != encoder.prompts:
                 log.warning(
                     "%s: sentences are read through the templates that it was saved with", start_of(job)

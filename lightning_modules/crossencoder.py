@@ -19,15 +19,14 @@ from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind
 from juzhen.core.measures import UNSCORED_BY_PAIRS
 from juzhen.encoders import load_backbone, load_encoder
-from juzhen.encoders.bundle import save_cross_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder as PairEncoder
-from juzhen.encoders.cross_encoder_input import CrossEncoderCollator
 from juzhen.encoders.first_look import marks_segments, prompt_at_start
 from juzhen.encoders.grades import similarity
 from juzhen.encoders.locate import is_cross_encoder
 from juzhen.encoders.prefix import JOINT, prompt_refused
 from juzhen.encoders.settable_encoder import SEGMENTS_UNKNOWN
 from juzhen.evaluation.evaluators import PairEvaluator, pair_logits
+from juzhen.families import family_of
 from lightning_modules.augment import augmentation_of
 from lightning_modules.base import SentenceModule
 from lightning_modules.biencoder import fitted
@@ -64,12 +63,10 @@ class CrossEncoder(SentenceModule):
     def __init__(self, *, encoder: PairEncoder, **shared: Any) -> None:
         super().__init__(**shared)
         self.encoder = encoder
-        self.collate = CrossEncoderCollator(
+        self.collate = family_of(encoder).collate(
+            encoder,
             fitted(encoder.inner, self.job),
-            join=encoder.join,
-            room=encoder.room,
             both_in_training=self.settings(self.job).symmetric_training,
-            both_in_evaluation=encoder.symmetric,
             augmentation=augmentation_of(self.job, encoder.inner),
         )
 
@@ -153,10 +150,6 @@ class CrossEncoder(SentenceModule):
         encoder.set(**said, head_dropout=model.get("head_dropout"))
         return encoder
 
-    @staticmethod
-    def save_encoder(encoder: PairEncoder, folder: Path, *, card: dict[str, Any]) -> Path:
-        return save_cross_encoder(encoder, folder, card=card)
-
     def encode(self, batch: Batch) -> dict[str, Tensor]:
         logits = pair_logits(self.encoder, batch)
         scores = similarity(logits, self.encoder.grades)
@@ -180,7 +173,7 @@ class CrossEncoder(SentenceModule):
 
     @property
     def evaluator(self) -> PairEvaluator:
-        return PairEvaluator(self.encoder)
+        return family_of(self.encoder).evaluator(self.encoder)
 
 
 def _class_grades(job: JobConfig, matches: Mapping[str, Match]) -> tuple[float, ...] | None:

@@ -9,9 +9,8 @@ from torch import Tensor
 
 from conf.job import JobConfig
 from juzhen.core.batch import Batch
-from juzhen.encoders.collate import SentenceCollator
-from juzhen.encoders.packing import pack
 from juzhen.evaluation.evaluators import LexicalEvaluator
+from juzhen.families import FAMILIES
 from lightning_modules.base import SentenceModule
 from lightning_modules.chosen_losses import Match
 
@@ -38,10 +37,7 @@ class Lexical(SentenceModule):
     def __init__(self, *, encoder: None, **shared: Any) -> None:
         super().__init__(**shared)
         self.encoder = encoder
-        self.collate = SentenceCollator(
-            tokenize=lambda texts: [[0]] * len(texts),
-            pack=pack,
-        )
+        self.collate = FAMILIES["lexical"].collate(encoder)
 
     @staticmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> None:

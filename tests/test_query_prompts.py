@@ -19,7 +19,7 @@ from juzhen.data.source import load_examples
 from juzhen.data.views import apply_view
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.augmentation import Augmentation
-from juzhen.encoders.cut import cut_of
+from juzhen.encoders.cut import cut_sentences
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.evaluation import evaluate
 from juzhen.evaluation.plan import CosinePlan
@@ -308,8 +308,8 @@ def test_texts_that_a_longer_prompt_cuts_are_counted(tiny_backbone):
     encoder = tiny_encoder(tiny_backbone, prompts=PROMPTS, default_prompt_name="query", max_length=12)
     texts = {"anchor": ["今天天气很好"], "positive": ["今天天气很好"]}
     rows = Examples.from_texts("some", "train", kind=Kind.POSITIVE_PAIR, texts=texts)
-    assert [cut_of(encoder, replace(rows, symmetric=one)).cut for one in READ] == [0, 1, 0]
-    assert cut_of(encoder, ranking().read_texts).looked_at == len(QUERIES) + len(CORPUS)
+    assert [cut_sentences(encoder, replace(rows, symmetric=one)).cut for one in READ] == [0, 1, 0]
+    assert cut_sentences(encoder, ranking().read_texts).looked_at == len(QUERIES) + len(CORPUS)
 
 
 def test_keys_know_it_where_a_set_says_it_and_only_there(tiny_backbone):

@@ -12,8 +12,8 @@ from juzhen.core.result import Result
 from juzhen.core.weights import weights_digest
 from juzhen.data.loading import load_split
 from juzhen.encoders.locate import ENCODER_FOLDER
-from juzhen.encoders.pair_scorer import PairScorer
 from juzhen.evaluation.settings import Settings
+from juzhen.families import PairScorer
 from juzhen.metrics.threshold import halves
 
 

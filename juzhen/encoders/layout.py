@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError
 from juzhen.core.texts import short
+from juzhen.encoders.pooling import POOLINGS, check_pooling, mode_of
 from juzhen.encoders.prefix import PROMPTS_FILE, Prefix, prefix_of, read_prefix
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.settings_file import Settings, read_json, told_simply
-from juzhen.encoders.spec import POOLINGS
 
 MODULES_FILE = "modules.json"
 OWN_FILE = "juzhen.json"
@@ -22,26 +22,6 @@ PAIRS_FILE = "crossencoder.json"
 LENGTH_FILE = "sentence_bert_config.json"
 CLASSIFIES = "sequence-classification"
 """What sentence-transformers calls the task of a cross-encoder that is one model of transformers with its own head."""
-
-POOLING_OF_MODE = {"mean": "mean", "cls": "cls", "max": "max", "weightedmean": "weighted"}
-"""sentence-transformers' pooling mode → ours."""
-
-_MODE_OF_SWITCH = {
-    "pooling_mode_cls_token": "cls",
-    "pooling_mode_max_tokens": "max",
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
-    "pooling_mode_weightedmean_tokens": "weightedmean",
-    "pooling_mode_lasttoken": "lasttoken",
-}
-"""Pooling as sentence-transformers before 5.5 wrote it: one boolean per mode."""
-
-
-def check_pooling(name: str) -> str:
-    """The name itself. Raises UserError with the nearest known name when there is no such pooling."""
-    if name not in POOLINGS:
-        raise UserError(f"backbone.pooling={name}: no such pooling; {nearest(name, POOLINGS)}")
-    return name
 
 
 @dataclass
@@ -183,7 +163,7 @@ def _kind(type_name: str, folder: Path) -> str:
     reason = f" ({REASONS[kind]})" if kind in REASONS else ""
     raise UserError(
         f"{folder}/{MODULES_FILE}: module {type_name} is not supported{reason}; supported: {', '.join(ORDER)}. "
-        "Use another model, or point backbone.path at its transformer alone and choose backbone.pooling"
+        "Use another model, or load its transformer alone and choose a pooling"
     )
 
 
@@ -250,13 +230,15 @@ def _pooling(config: Settings) -> tuple[str | None, str | None]:
     """Our name of the pooling, or why there is none."""
     modes = config.get("pooling_mode", str, list, type(None), default=None)
     if modes is None:
-        modes = [mode for switch, mode in _MODE_OF_SWITCH.items() if config.values.get(switch)] or ["mean"]
+        switches = [name for name, on in config.values.items() if name.startswith("pooling_mode_") and on]
+        modes = [mode_of(switch) for switch in switches] or ["mean"]
     modes = [modes] if isinstance(modes, str) else list(map(str, modes))
-    if len(modes) == 1 and modes[0] in POOLING_OF_MODE:
-        return POOLING_OF_MODE[modes[0]], None
+    for name, pooling in POOLINGS.items():
+        if modes == [pooling.mode] and not pooling.reads_first_layer:
+            return name, None
     return None, (
         f"{config.path}: pooling {' + '.join(modes)} is not supported; "
-        "choose one yourself, for example backbone.pooling=mean"
+        "choose one yourself, for example pooling=mean"
     )
 
 

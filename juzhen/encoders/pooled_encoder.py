@@ -17,18 +17,18 @@ from juzhen.core.batch import Tokens
 from juzhen.core.columns import as_column, check_texts
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
-from juzhen.encoders.layout import check_pooling
 from juzhen.encoders.micro_batches import in_micro_batches
 from juzhen.encoders.packing import (
+    PackedSentences,
     pack,
     packed_inputs,
     padded_inputs,
     use_cheap_dropout,
     use_packed_attention,
 )
-from juzhen.encoders.pooling import POOLINGS, READS_FIRST_LAYER, BilinearScore
+from juzhen.encoders.pooling import POOLINGS, check_pooling
 from juzhen.encoders.prefix import Prefix
-from juzhen.encoders.projection import OutputLayer
+from juzhen.encoders.projection import BilinearScore, OutputLayer
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.settable_encoder import SettableEncoder
 from juzhen.encoders.texts import no_garbage_collection, progress_bar
@@ -128,6 +128,11 @@ class PooledEncoder(SettableEncoder):
         return 0 if self.prefix.include_prompt else self._prompt_tokens
 
     @property
+    def inner(self) -> Self:
+        """What reads texts: of a cross-encoder its transformer, here the encoder itself."""
+        return self
+
+    @property
     def dim(self) -> int:
         return self.output_layers[-1].out_features if self.projections else self.backbone.config.hidden_size
 
@@ -187,7 +192,7 @@ class PooledEncoder(SettableEncoder):
         def columns(piece: Tokens) -> Tensor:
             states, real = self._layer_states(piece, needs_layers=True)
             first, last = states[0][real], states[-1][real]
-            pooled = [POOLINGS[self.pooling]((first, states[place - 1][real]), piece) for place in inner]
+            pooled = [self._pool((first, states[place - 1][real]), piece) for place in inner]
             return torch.cat([self._pooled((first, last), piece), *pooled], dim=1)
 
         widths = [self.dim] + [self.backbone.config.hidden_size] * len(inner)
@@ -207,7 +212,10 @@ class PooledEncoder(SettableEncoder):
         return self._pooled(self._layers(tokens), tokens)
 
     def _pooled(self, layers: tuple[Tensor, ...], tokens: Tokens) -> Float[Tensor, "sentences dim"]:
-        return self._projected(POOLINGS[self.pooling](layers, tokens))
+        return self._projected(self._pool(layers, tokens))
+
+    def _pool(self, layers: Sequence[Tensor], tokens: Tokens) -> Float[Tensor, "sentences dim"]:
+        return POOLINGS[self.pooling].pool(layers, PackedSentences(tokens))
 
     def _projected(self, embeddings: Tensor) -> Float[Tensor, "sentences dim"]:
         for projection in self.projections:
@@ -221,7 +229,7 @@ class PooledEncoder(SettableEncoder):
 
     def _layers(self, tokens: Tokens) -> tuple[Float[Tensor, "tokens dim"], ...]:
         """Token states of the first layer, where the pooling reads it, and of the last."""
-        states, real = self._layer_states(tokens, needs_layers=self.pooling in READS_FIRST_LAYER)
+        states, real = self._layer_states(tokens, needs_layers=POOLINGS[self.pooling].reads_first_layer)
         return tuple(one[real] for one in (states[:1] + states[-1:] if len(states) > 1 else states))
 
     def _layer_states(self, tokens: Tokens, *, needs_layers: bool) -> tuple[list[Tensor], Places]:

@@ -4,12 +4,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import torch
 from jaxtyping import Float
 from safetensors.torch import load_file, save_model
 from torch import Tensor, nn
+from torch.nn import functional
 
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.whole import write_json
+from juzhen.encoders.locate import SCORE_FILE
 from juzhen.encoders.settings_file import Settings, told_simply
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
@@ -167,3 +170,38 @@ def load_projections(folders: Sequence[Path], *, width: int, layer_norm: bool | 
     if layer_norm and not (layers and isinstance(layers[-1], OutputNorm)):
         layers.append(OutputNorm(width))
     return layers
+
+
+class BilinearScore(nn.Module):
+    """s(u, v) = ûᵀ W v̂, with û = u/‖u‖ and v̂ = v/‖v‖. W starts as the identity, so that s starts as the cosine.
+
+    (Su 2022, https://kexue.fm/archives/9341, where CoSENT takes any function of two texts for its score; there the
+    form is of u and v. Of length 1, long embeddings say no more, and temperatures for cosines fit at the start.)
+    The order of the sentences counts: s(u, v) = s(v, u) only as long as W is symmetric.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.form = nn.Parameter(torch.eye(dim))
+
+    def forward(
+        self, first: Float[Tensor, "batch dim"], second: Float[Tensor, "batch dim"]
+    ) -> Float[Tensor, "batch"]:
+        """In float32 also under autocast, which would tie scores that lie close."""
+        with torch.autocast(first.device.type, enabled=False):
+            first, second = (functional.normalize(one.float(), dim=-1) for one in (first, second))
+            return ((first @ self.form) * second).sum(dim=-1)
+
+    def save(self, folder: Path) -> None:
+        """Writes SCORE_FILE into `folder`."""
+        save_model(self, str(folder / SCORE_FILE), metadata={"format": "pt"})
+
+    @classmethod
+    def load(cls, folder: Path, *, dim: int) -> "BilinearScore | None":
+        """What SCORE_FILE holds; None where there is none. Raises UserError where it is not of this encoder."""
+        if not (folder / SCORE_FILE).is_file():
+            return None
+        with told_simply(f"{folder / SCORE_FILE}: no form over embeddings of {dim} numbers"):
+            head = cls(dim)
+            head.load_state_dict(load_file(folder / SCORE_FILE))
+        return head

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from juzhen.core.errors import UserError
 from juzhen.encoders.pooled_encoder import PooledEncoder
-from juzhen.encoders.pooling import READS_FIRST_LAYER
+from juzhen.encoders.pooling import POOLINGS
 from juzhen.encoders.settings_file import told_simply
 
 TEXTS = (
@@ -33,7 +33,7 @@ def layers_alone(encoder: PooledEncoder, text: str) -> tuple[Float[Tensor, "toke
         encoder.prompted([text]), truncation=True, max_length=encoder.max_length, return_tensors="pt"
     )
     taken = inspect.signature(encoder.backbone.forward).parameters
-    needs_first = encoder.pooling in READS_FIRST_LAYER
+    needs_first = POOLINGS[encoder.pooling].reads_first_layer
     options = {"output_hidden_states": True} if needs_first else {}
     output = encoder.backbone(**{name: one for name, one in inputs.items() if name in taken}, **options)
     last = output.last_hidden_state[0]

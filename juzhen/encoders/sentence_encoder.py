@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, Self, overload
+from typing import Any, ClassVar, Protocol, Self, overload
 
 import numpy as np
 from jaxtyping import Float
@@ -17,8 +17,9 @@ from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.locate import encoder_source, scores_pairs
 from juzhen.encoders.parts import Parts, read_parts
 from juzhen.encoders.pooled_encoder import PooledEncoder
-from juzhen.encoders.pooling import BilinearScore, pair_scores, sides, unit
+from juzhen.encoders.pooling import pair_scores, sides, unit
 from juzhen.encoders.prefix import TEMPLATES, prompt_refused
+from juzhen.encoders.projection import BilinearScore
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.proof import prove
 from juzhen.encoders.search import ApproximateIndex, Hit, check_top_k, exact_search, in_order
@@ -57,6 +58,8 @@ class SentenceEncoder(PooledEncoder):
     As a module it gives embeddings with gradients: `encoder(encoder.collate(encoder.tokenize(texts)))`.
     """
 
+    family: ClassVar[str] = "bi_encoder"
+
     @classmethod
     def load(cls, source: str | Path, *, revision: str | None = None) -> Self:
         """The encoder in a folder or of a run, a built-in one such as builtin/mini_zh, or one of the Hugging Face hub.
@@ -70,9 +73,9 @@ class SentenceEncoder(PooledEncoder):
         parts = read_parts(config, seed=0)
         if parts.folder is not None and scores_pairs(parts.folder):
             raise UserError(
-                f"{source}: holds a cross-encoder, which scores pairs and has no embeddings: CrossEncoder.load(…). In "
-                "a job: model=crossencoder init_from=<this>; its transformer alone is backbone=local "
-                "backbone.path=<the folder>"
+                f"{source}: holds a cross-encoder, which scores pairs and has no embeddings: CrossEncoder.load(…); "
+                "its transformer alone is a "
+                "backbone for an encoder of texts"
             )
         encoder = cls.of(parts)
         if not isinstance(encoder, cls):
@@ -292,6 +295,8 @@ def _embeddings(corpus: Any) -> Float[np.ndarray, "documents dim"] | None:
 
 class PromptEncoder(TemplateEncoder, SentenceEncoder):
     """A SentenceEncoder that reads sentences through templates."""
+
+    family = "template"
 
     @classmethod
     def around(cls, encoder: PooledEncoder, prompts: Prompts) -> "PromptEncoder":

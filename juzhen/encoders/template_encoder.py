@@ -14,7 +14,6 @@ from juzhen.core.batch import Group, Tokens
 from juzhen.core.errors import UserError
 from juzhen.encoders.packing import POSITION_OFFSETS, first_position, pack
 from juzhen.encoders.pooled_encoder import PooledEncoder
-from juzhen.encoders.pooling import POOLINGS
 from juzhen.encoders.prompt_templates import Frame, PromptTokens, blanks, mask_table, read_template, wrap
 from juzhen.encoders.prompts import INJECTED, SENTENCE, Prompts
 from juzhen.encoders.token_table import TokenTable
@@ -92,25 +91,26 @@ class TemplateEncoder(PooledEncoder):
         config, prompts = self.backbone.config, self.prompts
         if prompts.read != "pooling" and self.tokenizer.mask_token_id is None:
             raise UserError(
-                "the tokenizer has no [MASK], which templates are read at; choose another backbone, or model=simcse"
+                "the tokenizer has no [MASK], which templates are read at; choose another backbone, or an "
+                "encoder without templates"
             )
         if prompts.denoise == "positions" and config.model_type not in POSITION_OFFSETS:
             raise UserError(
-                f"model.denoise=positions: positions of {config.model_type} cannot be set; choose model.denoise=pads"
+                f"denoise=positions: positions of {config.model_type} cannot be set; choose denoise=pads"
             )
         width = token_embeddings(self.backbone).embedding_dim
         if prompts.stage_2 is not None and width != config.hidden_size:
             raise UserError(
                 f"two stages: states of {config.hidden_size} numbers cannot stand for word embeddings of {width}; "
-                "choose another backbone, or model=cot_single"
+                "choose another backbone, or templates of one stage"
             )
 
     def _left_to_sentences(self, max_length: int) -> int:
         taken, special = max(template.size for template in self.templates), self.frame.size
         if max_length - taken <= special:
             raise UserError(
-                f"backbone.max_length={max_length}: the longest template takes {taken} tokens of it, which leaves "
-                f"none for the sentence; set at least backbone.max_length={taken + special + 16}"
+                f"max_length={max_length}: the longest template takes {taken} tokens of it, which leaves "
+                f"none for the sentence; set at least max_length={taken + special + 16}"
             )
         return max_length - taken
 
@@ -166,7 +166,7 @@ class TemplateEncoder(PooledEncoder):
         self, tokens: PromptTokens, positions: Tensor | None = None
     ) -> Float[Tensor, "sentences dim"]:
         if self.prompts.read == "pooling":
-            return POOLINGS[self.pooling](self._layers(tokens), tokens)
+            return self._pool(self._layers(tokens), tokens)
         state = self._read(self._states(tokens, positions=positions), tokens)
         return state if self.prompts.stage_2 is None else self._second_stage(state)
 
@@ -248,8 +248,8 @@ class TemplateEncoder(PooledEncoder):
     def token_states(self, tokens: Tokens) -> NoReturn:
         """Raises UserError: states of the tokens of templates are no states of the sentence's."""
         raise UserError(
-            "this encoder reads sentences through templates, which model=mlm cannot learn from; start it from an "
-            "encoder without templates, as in backbone=local backbone.path=<folder>"
+            "this encoder reads sentences through templates, which a masked language model cannot learn from; start it "
+            "from an encoder without templates"
         )
 
     states_and_embeddings = token_states

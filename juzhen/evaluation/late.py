@@ -16,16 +16,15 @@ from juzhen.data.leaks import Seen, SeenRows
 from juzhen.data.loading import JobData, load_job_data
 from juzhen.evaluation.describe import Described, with_leaks
 from juzhen.evaluation.devices import device_name
-from juzhen.evaluation.evaluators import PairEvaluator, lexical_evaluator
 from juzhen.evaluation.finished import Descriptions, FinishedRun, is_lexical
-from juzhen.evaluation.plan import Evaluator
-from juzhen.evaluation.run import AnyEncoder, Pass, open_encoder
+from juzhen.evaluation.run import Pass
 from juzhen.evaluation.scoring import STS_SETS
 from juzhen.evaluation.settings import Settings
 from juzhen.evaluation.spec import HardwareConfig
 from juzhen.evaluation.trained_rows import trained_rows
+from juzhen.families import FAMILIES, family_in, open_encoder
 
-Start = Callable[[FinishedRun, Result], AnyEncoder]
+Start = Callable[[FinishedRun, Result], Any]
 """Gives the encoder that a stage began with. Raises UserError when it is gone."""
 
 
@@ -76,7 +75,9 @@ class LateColumns:
         """
         result = Result.read(run.folder)
         model, changes = result.config["model"], Changes()
-        lexical = lexical_evaluator(name_of(model), **numbers_of(model)) if is_lexical(result) else None
+        lexical = None
+        if is_lexical(result):
+            lexical = FAMILIES["lexical"].load(name_of(model), **numbers_of(model))
         unscored = _unscored(run) if lexical is None else lexical.unscored
         for name in [name for name, one in sets.items() if one["kind"] in unscored]:
             changes.notes.append(f"{name} is not scored: {unscored[sets[name]['kind']]}")
@@ -140,10 +141,10 @@ class LateColumns:
             before, wanted = then.get(key, getattr(now, key)), getattr(now, key)
             if before != wanted:
                 raise UserError(
-                    f"hardware.{key}={str(wanted).lower()}: the scores of this row were computed with "
+                    f"{key}={str(wanted).lower()}: the scores of this row were computed with "
                     f"{key}={str(before).lower()}, and others are another row. Leave --hardware out, or name one of "
-                    f"conf/hardware with {key}: {str(before).lower()}; for a row of its own type python train.py "
-                    "'dataset=[]' init_from=<run> hardware=<name>"
+                    f"conf/hardware with {key}: {str(before).lower()}; or evaluate "
+                    "the run's encoder as a row of its own"
                 )
         tokens = then.get("eval_batch_tokens", now.eval_batch_tokens)
         if now.precision != "32-true" or settings.evaluation.backend.endswith(("int8", "bf16")):
@@ -231,7 +232,7 @@ class LateColumns:
 
 def _unscored(run: FinishedRun) -> Mapping[Kind, str]:
     """Kinds of sets of which the encoder of a run has no measure, and why."""
-    return (PairEvaluator if run.is_cross_encoder else Evaluator).unscored
+    return (family_in(run.encoder) or FAMILIES["bi_encoder"]).unscored
 
 
 def _with_companions(sets: Descriptions, result: Result) -> Descriptions:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -13,9 +14,10 @@ from juzhen.core.measures import RANKINGS, ranking_measure
 from juzhen.core.result import Score
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.evaluation.run import AnyEncoder, Pass, open_encoder
+from juzhen.evaluation.run import Pass
 from juzhen.evaluation.scoring import score_ranking_set
 from juzhen.evaluation.settings import Settings
+from juzhen.families import open_encoder
 from juzhen.metrics.ranking import RankedLists, order_numbers
 
 DEPTHS = (10, 20, 50, 100)
@@ -38,7 +40,7 @@ class Stage:
 
 
 def two_stage(
-    retrieve: str | Path | AnyEncoder,
+    retrieve: str | Path | Any,
     rerank: str | Path | CrossEncoder,
     ranking: RankingSet,
     *,

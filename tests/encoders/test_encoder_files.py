@@ -10,7 +10,7 @@ from forks import python
 from safetensors.torch import load_file, save_file
 
 from juzhen.core.errors import UserError
-from juzhen.encoders import layout, load_backbone, pooling
+from juzhen.encoders import load_backbone
 from juzhen.encoders.first_look import look_at_encoder
 from juzhen.encoders.spec import BackboneConfig
 
@@ -156,7 +156,3 @@ def test_a_look_needs_no_torch(bert_folder):
     )
     ended = python("-c", look)
     assert ended.stdout == "set()\n", ended.stderr
-
-
-def test_poolings_that_may_be_named_are_those_that_there_are():
-    assert set(layout.POOLINGS) == set(pooling.POOLINGS)

@@ -101,7 +101,7 @@ def test_scores_are_cosines(encoder):
 
 
 def test_a_learnt_form_is_what_scores_and_similarity_are(bert_folder):
-    from juzhen.encoders.pooling import BilinearScore
+    from juzhen.encoders.projection import BilinearScore
 
     encoder = SentenceEncoder.load(bert_folder)
     plain = encoder.similarity(TEXTS, TEXTS)
