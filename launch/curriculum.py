@@ -24,10 +24,9 @@ from launch.run_folder import RunFolder
 from launch.stage_run import StageRun
 from launch.stage_store import POLL_SECONDS, StageStore
 from launch.stages import history, plan_job
-from lightning_modules.augment import check_augmentation
 from lightning_modules.chosen_losses import Match
 from lightning_modules.learnable import check_learnable
-from lightning_modules.matching import match_losses
+from lightning_modules.matching import check_augmentation, match_losses
 
 log = logging.getLogger(__name__)
 

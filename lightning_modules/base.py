@@ -20,6 +20,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.measures import UNSCORED
 from juzhen.core.result import Score
+from juzhen.core.tensors import TENSORS
 from juzhen.data.leaks import Seen
 from juzhen.data.transfer import TransferTask
 from juzhen.evaluation.plan import EvaluationPlan, Evaluator
@@ -27,12 +28,16 @@ from juzhen.evaluation.scoring import Evaluation, measure
 from juzhen.families import family_of
 from juzhen.losses.loss import Loss, LossOutput
 from lightning_modules.chosen_losses import Match
-from lightning_modules.draws import gather_rows, seed_draws
 from lightning_modules.metrics import RowOutputs
 from lightning_modules.optimizer import build_optimizer, build_schedule
 
 NORMS_KEPT = 1000
 """Lengths of the last gradients, before clipping, that are remembered."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings:
+    """What conf/model may set of a model: name, type and, where the key may be left out, a default."""
 
 
 class SentenceModule(pl.LightningModule):
@@ -45,9 +50,7 @@ class SentenceModule(pl.LightningModule):
                  before the test at the end of a stage
     """
 
-    @dataclass(frozen=True, kw_only=True)
-    class Settings:
-        """What conf/model may set: name, type and, where the key may be left out, a default."""
+    Settings = ModelSettings
 
     trains = True
     provides: ClassVar[tuple[str, ...]] = ("scores", "cosines", "embeddings", "layers", "lists")
@@ -251,3 +254,40 @@ class SentenceModule(pl.LightningModule):
         if self.job.optimizer.clip_norm is not None:
             norm = torch.nn.utils.clip_grad_norm_(self.parameters(), self.job.optimizer.clip_norm)
             self.gradient_norms.append(norm)
+
+
+def gather_rows(module: pl.LightningModule, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The rows of all processes, so that a loss sees the whole batch.
+
+    Gradients flow back to the process that made the row. DDP then averages over processes, which undoes the
+    factor that the gather brings in: the step equals that of one process with the whole batch.
+    """
+    world, rank = module.trainer.world_size, module.global_rank
+    some = next(iter(tensors.values()))
+    counts = [int(n) for n in module.all_gather(torch.tensor(len(some), device=some.device))]
+    most = max(counts)
+
+    def gather(name: str, rows: torch.Tensor) -> torch.Tensor:
+        padding = rows.new_zeros((most - counts[rank], *rows.shape[1:]))
+        is_learnt = TENSORS[name].is_learnt
+        gathered = module.all_gather(torch.cat([rows, padding]), sync_grads=is_learnt)
+        return torch.cat([gathered[process, : counts[process]] for process in range(world)])
+
+    return {name: gather(name, rows) for name, rows in tensors.items()}
+
+
+def seed_draws(module: pl.LightningModule, index: int, *, alike: bool) -> None:
+    """Starts torch's generator anew, where several processes train: what is drawn then follows from where training is.
+
+    Processes encode different sentences, so that they draw different amounts of numbers, and a checkpoint has the
+    state of one generator only. Without this, a job of several processes could not be continued as if it had not
+    stopped.
+
+    index  of the batch, in this stage
+    alike  the same numbers in all processes, for a loss that sees the rows of all; else each has numbers of its own
+    """
+    trainer = module.trainer
+    if trainer.world_size == 1:
+        return
+    place = [module.job.seed, trainer.datamodule.stage.index, index, 0 if alike else 1 + trainer.global_rank]
+    torch.manual_seed(int(np.random.SeedSequence(place).generate_state(1, np.uint64)[0] >> np.uint64(1)))

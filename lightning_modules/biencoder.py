@@ -16,16 +16,19 @@ from conf.own_classes import own_class
 from juzhen.backends.names import BackendName
 from juzhen.core.batch import Batch, text_tensors
 from juzhen.core.errors import UserError
+from juzhen.core.examples import Side
 from juzhen.core.named import name_of
 from juzhen.encoders import SentenceEncoder, compile_layers, load_backbone, load_encoder
+from juzhen.encoders.augmentation import Augmentation, SentenceChanges
 from juzhen.encoders.locate import has_score_head
 from juzhen.encoders.projection import BilinearScore
 from juzhen.encoders.token_table import CachedTokenizer
+from juzhen.encoders.views import TokenViews, Views
+from juzhen.encoders.views_text import TextViews
 from juzhen.evaluation.evaluators import embedding_cache_dir
 from juzhen.evaluation.plan import CosinePlan, EmbeddingEvaluator
 from juzhen.families import family_of
-from lightning_modules.augment import augmentation_of
-from lightning_modules.base import SentenceModule
+from lightning_modules.base import ModelSettings, SentenceModule
 from lightning_modules.chosen_losses import Match
 
 
@@ -38,6 +41,38 @@ def fitted(encoder: SentenceEncoder, job: JobConfig) -> CachedTokenizer:
     return CachedTokenizer(encoder, job.cache_dir, progress=progress)
 
 
+def changes_of(views: Views, encoder: SentenceEncoder) -> SentenceChanges:
+    """The changes that `views` names, of sentences as this encoder reads them."""
+    return SentenceChanges(
+        encoder.tokenize,
+        text_views=TextViews(views),
+        token_views=TokenViews(
+            views, encoder.tokenizer, max_length=encoder.max_length, prompt=encoder.prompt
+        ),
+    )
+
+
+def augmentation_of(job: JobConfig, encoder: SentenceEncoder) -> Augmentation | None:
+    """What changes the sentences that a job learns from; None where it asks for nothing."""
+    config = job.augmentation
+    if not config.views:
+        return None
+    views = Views.of(vars(config), group="augmentation")
+    of_sides = {side: changes_of(views, encoder.reading(side)) for side in Side if encoder.sides[side]}
+    return Augmentation(
+        changes_of(views, encoder),
+        probability=config.probability,
+        sets=config.sets,
+        seed=job.seed,
+        of_sides=of_sides,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BiEncoderSettings(ModelSettings):
+    score: Literal["cosine", "bilinear"] | None = None  # text models have none
+
+
 class BiEncoder(SentenceModule):
     """Scores a pair by the cosine of two embeddings (Reimers and Gurevych 2019, https://arxiv.org/abs/1908.10084).
 
@@ -46,9 +81,7 @@ class BiEncoder(SentenceModule):
               the encoder and trained with it; None: what the folder that is started from says, else cosine
     """
 
-    @dataclass(frozen=True, kw_only=True)
-    class Settings(SentenceModule.Settings):
-        score: Literal["cosine", "bilinear"] | None = None  # text models have none
+    Settings = BiEncoderSettings
 
     def __init__(self, *, encoder: SentenceEncoder, **shared: Any) -> None:
         super().__init__(**shared)

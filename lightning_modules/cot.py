@@ -22,7 +22,7 @@ from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.sentence_encoder import PromptEncoder
 from juzhen.losses.loss import LossOutput
 from juzhen.metrics.geometry import mean_cosine
-from lightning_modules.biencoder import BiEncoder
+from lightning_modules.biencoder import BiEncoder, BiEncoderSettings
 from lightning_modules.chosen_losses import Match
 
 log = logging.getLogger(__name__)
@@ -46,6 +46,19 @@ WAY_OUT = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class CotEncoderSettings(BiEncoderSettings):
+    variant: str = ""
+    language: str | None
+    templates: dict
+    use_negative: bool
+    read: Literal["last", "mean", "pooling"]
+    denoise: Literal["none", "positions", "pads"]
+    untrained_mask: bool = False
+    end_to_end: bool
+    match_norm: bool
+
+
 class CotEncoder(BiEncoder):
     """A sentence in the anchor's template shall find itself in the positive's, and not in the negative's.
 
@@ -60,17 +73,7 @@ class CotEncoder(BiEncoder):
     input_kind = Kind.SENTENCE
     loss_kind = Kind.POSITIVE_PAIR
 
-    @dataclass(frozen=True, kw_only=True)
-    class Settings(BiEncoder.Settings):
-        variant: str = ""
-        language: str | None
-        templates: dict
-        use_negative: bool
-        read: Literal["last", "mean", "pooling"]
-        denoise: Literal["none", "positions", "pads"]
-        untrained_mask: bool = False
-        end_to_end: bool
-        match_norm: bool
+    Settings = CotEncoderSettings
 
     @classmethod
     def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:

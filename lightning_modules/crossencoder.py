@@ -19,7 +19,7 @@ from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind
 from juzhen.core.measures import UNSCORED_BY_PAIRS
 from juzhen.encoders import load_backbone, load_encoder
-from juzhen.encoders.cross_encoder import CrossEncoder as PairEncoder
+from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.first_look import marks_segments, prompt_at_start
 from juzhen.encoders.grades import similarity
 from juzhen.encoders.locate import is_cross_encoder
@@ -27,16 +27,23 @@ from juzhen.encoders.prefix import JOINT, prompt_refused
 from juzhen.encoders.settable_encoder import SEGMENTS_UNKNOWN
 from juzhen.evaluation.evaluators import PairEvaluator, pair_logits
 from juzhen.families import family_of
-from lightning_modules.augment import augmentation_of
-from lightning_modules.base import SentenceModule
-from lightning_modules.biencoder import fitted
-from lightning_modules.chosen_losses import Match, chosen_losses
-from lightning_modules.grades import class_grades
+from lightning_modules.base import ModelSettings, SentenceModule
+from lightning_modules.biencoder import augmentation_of, fitted
+from lightning_modules.chosen_losses import Match, chosen_losses, class_grades
 
 log = logging.getLogger(__name__)
 
 
-class CrossEncoder(SentenceModule):
+@dataclass(frozen=True, kw_only=True)
+class CrossEncoderModuleSettings(ModelSettings):
+    pooling: str | None
+    segments: bool | None
+    symmetric: bool | None
+    symmetric_training: bool
+    head_dropout: float | None = None  # runs of before have none
+
+
+class CrossEncoderModule(SentenceModule):
     """Scores a pair by a head over the joint input (Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 4.1).
 
     The head has one node per class where a loss consumes class logits, else one node; `similarity` makes one number
@@ -52,15 +59,9 @@ class CrossEncoder(SentenceModule):
     provides = ("scores", "logits", "lists")
     unscored: ClassVar[Mapping[Kind, str]] = UNSCORED_BY_PAIRS
 
-    @dataclass(frozen=True, kw_only=True)
-    class Settings(SentenceModule.Settings):
-        pooling: str | None
-        segments: bool | None
-        symmetric: bool | None
-        symmetric_training: bool
-        head_dropout: float | None = None  # runs of before have none
+    Settings = CrossEncoderModuleSettings
 
-    def __init__(self, *, encoder: PairEncoder, **shared: Any) -> None:
+    def __init__(self, *, encoder: CrossEncoder, **shared: Any) -> None:
         super().__init__(**shared)
         self.encoder = encoder
         self.collate = family_of(encoder).collate(
@@ -73,9 +74,9 @@ class CrossEncoder(SentenceModule):
     @classmethod
     def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
         pooling = job.model["pooling"]
-        if pooling is not None and pooling not in PairEncoder.poolings:
+        if pooling is not None and pooling not in CrossEncoder.poolings:
             raise UserError(
-                f"model.pooling={pooling} is not an option; {nearest(str(pooling), PairEncoder.poolings)}"
+                f"model.pooling={pooling} is not an option; {nearest(str(pooling), CrossEncoder.poolings)}"
             )
         dropout = job.model.get("head_dropout")
         if dropout is not None and not 0 <= dropout < 1:
@@ -97,7 +98,7 @@ class CrossEncoder(SentenceModule):
         """Raises UserError for a set whose sides would be exchanged; what its rows say of them, the plan asks."""
         symmetric, start = job.model["symmetric"], job.init_from
         if symmetric is None and start and is_cross_encoder(start):
-            symmetric = PairEncoder.saved_as_symmetric(start)
+            symmetric = CrossEncoder.saved_as_symmetric(start)
         groups = {"dataset": job.dataset} if symmetric or job.model["symmetric_training"] else {}
         for group, sets in (groups | ({"evaluate": job.evaluate} if symmetric else {})).items():
             for name, one in sets.items():
@@ -124,14 +125,14 @@ class CrossEncoder(SentenceModule):
             raise UserError(SEGMENTS_UNKNOWN)
 
     @staticmethod
-    def load_encoder(job: JobConfig, *, folder: Path | None = None) -> PairEncoder:
+    def load_encoder(job: JobConfig, *, folder: Path | None = None) -> CrossEncoder:
         """The cross-encoder in `folder`, or the one a job starts from: any encoder, with a new head if it has none.
 
         The head is new, too, where a loss consumes class logits and the head gives another number of them.
         """
         start, model = folder or job.init_from, job.model
         grades = _class_grades(job, chosen_losses(job))
-        saved = PairEncoder.load(start).train() if start and is_cross_encoder(start) else None
+        saved = CrossEncoder.load(start).train() if start and is_cross_encoder(start) else None
         if saved is not None and grades in (None, saved.grades):
             encoder = saved
         elif saved is not None and grades is not None:
@@ -145,7 +146,7 @@ class CrossEncoder(SentenceModule):
             inner = load_encoder(start) if start else load_backbone(job.backbone, seed=job.seed)
             inner.pooling = "cls"
             new = {"outputs": len(grades or (1,)), "grades": grades}
-            encoder = PairEncoder(inner, **new, segments=True, symmetric=False, seed=job.seed)
+            encoder = CrossEncoder(inner, **new, segments=True, symmetric=False, seed=job.seed)
         said = {name: model[name] for name in ("pooling", "segments", "symmetric")}
         encoder.set(**said, head_dropout=model.get("head_dropout"))
         return encoder

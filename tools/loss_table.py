@@ -26,8 +26,8 @@ from juzhen.core.places import CONFIGURATION
 from juzhen.core.tensors import TENSORS
 from juzhen.core.whole import write_text, writing_to
 from lightning_modules.chosen_losses import NEEDS
-from lightning_modules.loss_numbers import losses_for, number_table, options
 from lightning_modules.matching import match_losses
+from tools.loss_numbers import losses_for, number_table, options
 
 WORDS = {
     Kind.SCORED_PAIR: "graded",

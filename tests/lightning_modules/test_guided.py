@@ -6,7 +6,7 @@ import torch
 from jobs import logged, run_job
 
 from juzhen.encoders import SentenceEncoder
-from lightning_modules.guided import Guided
+from lightning_modules.distill import Guided
 
 JOB = (
     "model=guided",

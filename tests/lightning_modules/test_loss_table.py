@@ -13,7 +13,7 @@ from juzhen.core.result import Result
 from juzhen.data import loading
 from launch.curriculum import Curriculum
 from lightning_modules.biencoder import BiEncoder
-from lightning_modules.crossencoder import CrossEncoder
+from lightning_modules.crossencoder import CrossEncoderModule
 from lightning_modules.matching import match_losses
 from tools import loss_table
 
@@ -147,7 +147,7 @@ def test_a_refusal_comes_before_anything_is_loaded(words, tmp_path, tiny_backbon
 
     monkeypatch.setattr(loading, "load_examples", fail)
     monkeypatch.setattr(Curriculum, "_load", fail)
-    for model in (BiEncoder, CrossEncoder):
+    for model in (BiEncoder, CrossEncoderModule):
         monkeypatch.setattr(model, "load_encoder", staticmethod(fail))
     with pytest.raises(UserError, match=r"loss=|by_kind"):
         run_job(tmp_path, tiny_backbone, *words)

@@ -15,7 +15,7 @@ REFUSED = {
         "type model=guided model.teacher=",
     },
     "model=crossencoder": {
-        "loss=cosine": "loss=cosine needs a cosine of two embeddings, and CrossEncoder gives none",
+        "loss=cosine": "loss=cosine needs a cosine of two embeddings, and CrossEncoderModule gives none",
         "loss=softmax dataset=[demo_qmc]": "needs an embedding of each sentence",
         "loss=ce dataset=[demo_sts] dataset.demo_sts.grades=null": "grades=null: loss=ce tells classes",
         "loss=ce dataset=[demo_qmc,demo_nli]": "one head.* demo_qmc 2, demo_nli 3",
@@ -29,8 +29,8 @@ REFUSED = {
     },
     "model=distill loss=distill model.teacher=builtin/mini_zh": {
         "model.teacher=nowhere/at/all": "nowhere/at/all: no such folder",
-        "loss=cosent": "loss=cosent needs one score per pair, and Distill gives none; choose one of distill, ",
-        "loss=simcse": "loss=simcse needs an embedding of each sentence, and Distill gives none",
+        "loss=cosent": "loss=cosent needs one score per pair, and DistillModule gives none; choose one of distill, ",
+        "loss=simcse": "loss=simcse needs an embedding of each sentence, and DistillModule gives none",
         "cache_dir=null": "cache_dir=null: the teacher's vectors are kept on the disk",
         "+model.score=bilinear": "loss=distill does not read the score of a pair",
         "augmentation=noise": "leave augmentation out",

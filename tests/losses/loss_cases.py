@@ -16,8 +16,8 @@ from juzhen.core.batch import text_tensors
 from juzhen.core.examples import NLI_GRADES, TEXT_COLUMNS, Kind
 from juzhen.core.tensors import TENSORS
 from juzhen.losses.loss import LossOutput
-from lightning_modules.loss_numbers import losses_for, options
 from lightning_modules.matching import build_loss
+from tools.loss_numbers import losses_for, options
 
 DIM, TEACHER_DIM = 5, 7
 NUM_CLASSES = {Kind.NLI_PAIR: 3, Kind.LABELLED_TEXT: 3}

@@ -12,7 +12,7 @@ from juzhen import losses
 from juzhen.core.errors import UserError
 from juzhen.core.tensors import TENSORS
 from juzhen.losses.loss import Contrast, Loss
-from lightning_modules.loss_numbers import options
+from tools.loss_numbers import options
 
 SCORES = torch.tensor([0.9, 0.1, 0.4, 0.6], dtype=torch.float64)
 TARGETS = torch.tensor([1.0, 0.0, 1.0, 0.0], dtype=torch.float64)

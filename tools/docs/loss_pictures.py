@@ -22,9 +22,9 @@ from juzhen.cli.program import run_program
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Loss
 from juzhen.report.picture import save_picture
-from lightning_modules.loss_numbers import losses_for, options
 from lightning_modules.matching import build_loss
 from tools.docs.loss_examples import FAMILIES, Example
+from tools.loss_numbers import losses_for, options
 
 COLUMNS = 2
 CANDIDATES, TEMPERATURES = (0.9, 0.8, 0.6, 0.3, 0.0), (1.0, 0.2, 0.05, 0.01)
