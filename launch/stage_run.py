@@ -13,10 +13,9 @@ import pytorch_lightning as pl
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import nn
 
-from callbacks.checkpoint_io import read_checkpoint
-from callbacks.checkpoint_names import IN_CHECKPOINTS, RESUME_FILE
+from callbacks import IN_CHECKPOINTS, RESUME_FILE
 from callbacks.pruning import leave_if_pruned
-from callbacks.resume import saved_state
+from callbacks.resume import read_checkpoint, saved_state
 from callbacks.tracking import finish_wandb
 from callbacks.trainer import build_trainer
 from callbacks.training_record import best_weights, describe_training
