@@ -129,10 +129,7 @@ class NegativeMining(pl.Callback):
         self.sets, self.stages = sets, stages
         rules: dict[str, Any] = {"depth": depth, "index": index, "first_rank": first_rank, "share": share}
         rules |= {"share_of": share_of, "margin": margin, "temperature": temperature, "negatives": negatives}
-        try:
-            self.options = MiningOptions(**rules)
-        except UserError as error:
-            raise UserError(f"{KEY}.{error}") from None
+        self.options = MiningOptions(**rules)
         if depth < negatives:
             raise UserError(
                 f"{KEY}.depth={depth}: expected {KEY}.negatives={negatives} at least, to choose from"
@@ -152,8 +149,6 @@ class NegativeMining(pl.Callback):
                 f"{KEY}: {model.name} does not learn embeddings from anchors and positives; type model=biencoder, or "
                 "leave mining out"
             )
-        if self.sets is not None and not self.sets:
-            raise UserError(f"{KEY}.sets=[]: expected names of sets, or null for all")
         for name in self.sets or ():
             if name not in job.dataset:
                 raise UserError(
@@ -178,12 +173,6 @@ class NegativeMining(pl.Callback):
             if self._is_mined(name)
         }
         data.rows_change = bool(self._rows)
-        for name, rows in self._rows.items():
-            if (count := len(rows.ranking.corpus)) < self.options.depth:
-                raise UserError(
-                    f"{KEY}.depth={self.options.depth}: there are {count} texts to choose negatives of {name} "
-                    "from; expected no more than that"
-                )
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: BiEncoder) -> None:
         self._put_in_force(trainer)  # after a resume
@@ -231,29 +220,12 @@ class NegativeMining(pl.Callback):
 
     def _stage_names(self, job: JobConfig) -> list[str]:
         """The stages of a job, in order. Raises UserError where `stages` names none of them, or one that is none."""
-        if job.schedule.name != "serial" or not job.dataset:
-            if self.stages is not None:
-                raise UserError(
-                    f"{KEY}.stages={list(self.stages)}: this job has one stage; leave it at null, or type "
-                    "schedule=serial"
-                )
-            return [""]
-        names = list(job.schedule.order or job.dataset)
-        if self.stages is not None and not self.stages:
-            raise UserError(
-                f"{KEY}.stages=[]: expected names of stages ({', '.join(names)}), or null for all"
-            )
+        is_serial = job.schedule.name == "serial" and job.dataset
+        names = list(job.schedule.order or job.dataset) if is_serial else [""]
         for name in self.stages or ():
             if name not in names:
                 raise UserError(
                     f"{KEY}.stages={list(self.stages)}: there is no stage {name}; {nearest(name, names)}"
-                )
-        mined = [name for name in names if self._is_on(name)]
-        of_them = {one for name in mined for one in _sets_of(job, name)}
-        for name in self.sets or ():
-            if name not in of_them and self.stages is not None:
-                raise UserError(
-                    f"{KEY}.sets={list(self.sets)}: no stage of {KEY}.stages={list(self.stages)} learns from {name}"
                 )
         return names
 
@@ -326,8 +298,3 @@ class NegativeMining(pl.Callback):
         for logger in trainer.loggers:
             values = {f"mining/{name}/{key}": value for key, value in told.items()}
             logger.log_metrics(values, trainer.global_step)
-
-
-def _sets_of(job: JobConfig, stage: str) -> Sequence[str]:
-    described = job.schedule.stages.get(stage)
-    return (described and described.dataset) or [stage]

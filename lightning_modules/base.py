@@ -137,7 +137,8 @@ class SentenceModule(pl.LightningModule):
     def loss_of(self, batch: Batch, tensors: Mapping[str, Tensor]) -> LossOutput:
         """As the loss of the batch's set gives it, from the tensors that it reads."""
         loss: Loss = self.losses[batch.task]
-        return loss.with_logs(**self.whole_batch(loss.chosen(tensors)))
+        read = {name: tensors[name] for name in loss.reads if name in tensors}
+        return loss.with_logs(**self.whole_batch(read))
 
     def score(self, batch: Batch) -> Float[Tensor, "batch"]:
         """Similarity of the two sentences of each row, higher = closer."""

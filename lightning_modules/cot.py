@@ -15,8 +15,6 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.named import name_of
 from juzhen.encoders.first_look import prompt_at_start
-from juzhen.encoders.layout import read_json, read_layout
-from juzhen.encoders.locate import ENCODER_FOLDER, locate_folder
 from juzhen.encoders.prefix import TEMPLATES, prompt_refused
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.sentence_encoder import PromptEncoder
@@ -147,29 +145,12 @@ def start_of(job: JobConfig) -> str:
 def _require_trained_mask(job: JobConfig) -> None:
     """Raises UserError for a start of which the job alone says that [MASK] is new to it. Loads no weights."""
     name = job.model["variant"]
-    if _num_layers(job) == 0:
-        raise UserError(
-            f"model={name} reads a sentence at [MASK], and {start_of(job)} holds no layers, only token embeddings: new "
-            f"layers change nothing at first, so that [MASK] cannot see the sentence. {WAY_OUT}"
-        )
     is_random = job.init_from is None and job.backbone.initialize == "random"
     if is_random and not job.model.get("untrained_mask"):
         raise UserError(
             f"model={name} reads a sentence at [MASK], and with backbone.initialize=random [MASK] has learnt nothing. "
             f"{WAY_OUT}; to learn from random weights all the same: model.untrained_mask=true"
         )
-
-
-def _num_layers(job: JobConfig) -> int | None:
-    """Layers of the encoder that the job starts from; None where that is in no folder, or its file does not say."""
-    if job.init_from is None and job.backbone.initialize == "random":
-        return job.backbone.layers
-    folder = locate_folder(start_of(job))
-    if folder is None:
-        return None
-    folder = folder / ENCODER_FOLDER if (folder / ENCODER_FOLDER).is_dir() else folder
-    path = read_layout(folder).transformer / "config.json"
-    return read_json(path).get("num_hidden_layers") if path.is_file() else None
 
 
 @torch.no_grad()

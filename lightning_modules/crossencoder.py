@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from jaxtyping import Float
 from torch import Tensor
@@ -15,7 +15,7 @@ from juzhen.backends.names import BackendName
 from juzhen.core.batch import Batch
 from juzhen.core.constants import constants
 from juzhen.core.contract import sorts_of_texts
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.measures import UNSCORED_BY_PAIRS
 from juzhen.encoders import load_backbone, load_encoder
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class CrossEncoderModuleSettings(ModelSettings):
-    pooling: str | None
+    pooling: Literal["cls", "mean"] | None
     segments: bool | None
     symmetric: bool | None
     symmetric_training: bool
@@ -73,23 +73,13 @@ class CrossEncoderModule(SentenceModule):
 
     @classmethod
     def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
-        pooling = job.model["pooling"]
-        if pooling is not None and pooling not in CrossEncoder.poolings:
-            raise UserError(
-                f"model.pooling={pooling} is not an option; {nearest(str(pooling), CrossEncoder.poolings)}"
-            )
-        dropout = job.model.get("head_dropout")
-        if dropout is not None and not 0 <= dropout < 1:
-            raise UserError(f"model.head_dropout={dropout}: expected a share from 0 to below 1, or null")
-        if job.backbone.layer_norm:
-            raise UserError(
-                "backbone.layer_norm=true is for embeddings, and a cross-encoder has none: leave it at null"
-            )
-        if job.evaluation.backend != BackendName.TORCH or job.evaluation.cache_embeddings:
-            raise UserError(
-                "evaluation.backend and evaluation.cache_embeddings are for embeddings, and a cross-encoder has none: "
-                "leave them at torch and false"
-            )
+        for key, is_set in {
+            "backbone.layer_norm": job.backbone.layer_norm,
+            "evaluation.backend": job.evaluation.backend != BackendName.TORCH,
+            "evaluation.cache_embeddings": job.evaluation.cache_embeddings,
+        }.items():
+            if is_set:
+                raise UserError(f"{key} is for embeddings, and a cross-encoder has none; leave it out")
         _class_grades(job, matches)
         cls._require_order(job)
 

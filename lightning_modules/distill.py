@@ -163,26 +163,6 @@ class DistillModule(Taught):
                 encoder.projections.append(layer)
         return encoder
 
-    @classmethod
-    def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
-        super().check(job, matches)
-        if not 0 <= (center := cls.settings(job).center) <= 1:
-            raise UserError(f"model.center={center}: expected a share from 0 (nothing is taken off) to 1")
-
-    @classmethod
-    def check_start(cls, job: JobConfig) -> None:
-        super().check_start(job)
-        own = cls.settings(job)
-        if own.projection != "pca":
-            return
-        student = job.init_from or job.backbone.path
-        sizes = embedding_size(student, revision=job.backbone.revision), _size_of_teacher(own)
-        if sizes[0] > sizes[1]:
-            raise UserError(
-                f"model.projection=pca: {student} gives {sizes[0]} numbers and the teacher {sizes[1]}, to which no "
-                "component can be added; type model.projection=drop or keep"
-            )
-
     def targets(self, found: Mapping[str, tuple[Found, np.ndarray]]) -> Targets:
         dim = self.encoder.dim if self._own.projection == "pca" else None
         targets = Targets(found, center=self._own.center, dim=dim)

@@ -92,8 +92,6 @@ class CropEncoder(BiEncoder):
         super().__init__(**shared)
         own, encoder = self.settings(self.job), self.encoder
         self.mlm_weight = own.mlm_weight
-        if own.mlm_weight < 0:
-            raise UserError(f"model.mlm_weight={own.mlm_weight}: expected 0 (no tokens are hidden) or more")
         reads = {"tokenizer": encoder.tokenizer, "prompt": encoder.prompt}
         crops = Crops(tuple(own.shares), delete=own.delete, neighbour_share=own.neighbour_share, **reads)
         how = {"crops": crops, "seed": self.job.seed, "sides": self.tokenize}

@@ -96,11 +96,6 @@ class Loss(nn.Module, ABC):
             if field.init and (check := field.metadata.get("check")):
                 setattr(self, field.name, check(field.name, getattr(self, field.name)))
 
-    @classmethod
-    def chosen(cls, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Those that the loss reads; it says itself what it can do without."""
-        return {name: tensors[name] for name in cls.reads if name in tensors}
-
     def forward(self, *tensors: Any, **named: Any) -> Float[Tensor, ""]:
         """The scalar to minimise, from the arguments of `with_logs`."""
         return self.with_logs(*tensors, **named)[0]

@@ -84,7 +84,7 @@ def test_the_cross_encoder_scores_each_pair_as_it_would_alone(ranked, tmp_path, 
         with torch.no_grad():
             alone = [self.encoder.eval().score(one) for one in pairs]
         self.encoder.train()
-        seen.append((found.document_scores.detach().numpy(), np.array(alone)))
+        seen.append((found["document_scores"].detach().numpy(), np.array(alone)))
         return found
 
     monkeypatch.setattr(CrossEncoderModule, "encode", spy)

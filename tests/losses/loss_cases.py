@@ -55,7 +55,11 @@ class Rows:
 
 def loss_of(loss: losses.Loss, rows: Rows) -> LossOutput:
     """As the step of a job asks for it."""
-    return loss.with_logs(**loss.chosen(rows.tensors))
+    return loss.with_logs(**read_by(loss, rows))
+
+
+def read_by(loss: losses.Loss, rows: Rows) -> dict[str, Tensor]:
+    return {name: values for name, values in rows.tensors.items() if name in loss.reads}
 
 
 def encoded_rows(
@@ -137,7 +141,7 @@ def leaves(loss: losses.Loss, encoded: Rows) -> list[Tensor]:
         "lists": [encoded.document_scores],
         "embeddings": list(encoded.embeddings.values()),
         "guide": list(encoded.embeddings.values()),
-        "teacher": [values for name, values in loss.chosen(encoded.tensors).items() if name != "teacher"],
+        "teacher": [values for name, values in read_by(loss, encoded).items() if name != "teacher"],
     }[loss.consumes]
     return read + list(loss.parameters())
 

@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from loss_cases import encoded_rows
+from loss_cases import encoded_rows, read_by
 
 from conf.own_classes import own_class
 from juzhen import losses
@@ -31,7 +31,7 @@ def call(name):
     kind = target.input_kinds[0]
     negatives = 3 if kind is Kind.TRIPLET else 1
     encoded = encoded_rows(kind, dtype=torch.float32, num_negatives=negatives, num_layers=2)
-    return loss, loss.chosen(encoded.tensors)
+    return loss, read_by(loss, encoded)
 
 
 def seeded(loss, tensors):
