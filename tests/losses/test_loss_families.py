@@ -34,6 +34,11 @@ def test_every_tensor_that_a_loss_reads_is_in_the_table():
     assert set().union(*read) == set(TENSORS)
 
 
+def test_a_loss_that_reads_what_nobody_hands_over_is_named():
+    with pytest.raises(TypeError, match=r"Odd\.with_logs: gold not in juzhen/core/tensors\.py"):
+        type("Odd", (Loss,), {"with_logs": lambda self, scores, gold: (scores, gold)})
+
+
 def test_a_tensor_has_the_axes_of_the_table():
     with pytest.raises(
         UserError, match=r"teacher has the shape \(4, 3\); expected \(batch, teacher\), batch = 5"
