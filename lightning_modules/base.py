@@ -27,9 +27,9 @@ from juzhen.evaluation.plan import EvaluationPlan, Evaluator
 from juzhen.evaluation.scoring import Evaluation, measure
 from juzhen.families import family_of
 from juzhen.losses.loss import Loss, LossOutput
+from juzhen.training.optimizer import adamw, learning_rates
 from lightning_modules.chosen_losses import Match
 from lightning_modules.metrics import RowOutputs
-from lightning_modules.optimizer import build_optimizer, build_schedule
 
 NORMS_KEPT = 1000
 """Lengths of the last gradients, before clipping, that are remembered."""
@@ -235,9 +235,10 @@ class SentenceModule(pl.LightningModule):
     def configure_optimizers(self) -> Mapping[str, object]:
         # A fused step undoes fp16 loss scaling itself, which is too late for clipping.
         fused = self.job.hardware.precision != "16-mixed"
-        optimizer = build_optimizer(self, self.job.optimizer, fused=fused)
+        numbers = {name: getattr(self.job.optimizer, name) for name in ("lr", "weight_decay", "betas", "eps")}
+        optimizer = adamw(self, **numbers, fused=fused)
         steps = {"total_steps": self.total_steps, "warmup_steps": self.warmup_steps}
-        schedule = build_schedule(optimizer, self.job.optimizer, **steps)
+        schedule = learning_rates(optimizer, self.job.optimizer.decay, **steps)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:

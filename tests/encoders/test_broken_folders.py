@@ -146,7 +146,7 @@ WHOLE = {
     ),
     "fewer layers": (
         config(num_hidden_layers=1),
-        ["encoder.layer.1.", "num_hidden_layers", "backbone.layers"],
+        ["encoder.layer.1.", "num_hidden_layers", "set layers"],
     ),
     "weights that are none": (
         weights(lambda tensors: tensors[NAME].fill_(torch.nan)),

@@ -46,7 +46,7 @@ def lose_a_weight(folder):
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
 
 
-MISSING = "model.safetensors is missing.*backbone.initialize=random"
+MISSING = "model.safetensors is missing.*initialize=random"
 NO_LOAD = "the weights do not load"
 UNREADABLE = "transformers cannot read it"
 BROKEN = {

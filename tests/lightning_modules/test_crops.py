@@ -146,10 +146,10 @@ def test_a_view_that_the_model_cannot_use_is_refused():
 @pytest.mark.parametrize(
     ("numbers", "message"),
     [
-        ({"shares": (0.8, 0.3)}, r"model.shares=\[0.8, 0.3\]"),
+        ({"shares": (0.8, 0.3)}, r"shares=\[0.8, 0.3\]"),
         ({"shares": (0.5,)}, "shortest and the longest"),
-        ({"delete": 1.0}, "model.delete=1.0"),
-        ({"neighbour_share": -0.1}, "model.neighbour_share=-0.1"),
+        ({"delete": 1.0}, "delete=1.0"),
+        ({"neighbour_share": -0.1}, "neighbour_share=-0.1"),
     ],
 )
 def test_numbers_that_make_no_sense_are_named(tokenizer, numbers, message):
