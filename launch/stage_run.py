@@ -13,10 +13,9 @@ import pytorch_lightning as pl
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import nn
 
-from callbacks.checkpoint_io import read_checkpoint
-from callbacks.checkpoint_names import IN_CHECKPOINTS, RESUME_FILE
+from callbacks import IN_CHECKPOINTS, RESUME_FILE
 from callbacks.pruning import leave_if_pruned
-from callbacks.resume import saved_state
+from callbacks.resume import read_checkpoint, saved_state
 from callbacks.tracking import finish_wandb
 from callbacks.trainer import build_trainer
 from callbacks.training_record import best_weights, describe_training
@@ -130,14 +129,7 @@ class StageRun:
             evaluated = cut_in_evaluation(module.encoder, module.collate, data.test_plan)
             _say(cut_line(evaluated, "evaluation"), trainer)
             cut |= evaluated
-        result = self._result(untrained, training, cut)
-        # Lightning has logged dev while training; this is what the chosen weights reach, on every set.
-        found = {key: score.value for key, score in result.scores.items() if score.value is not None}
-        for logger in trainer.loggers:
-            logger.log_metrics(found, step=trainer.global_step)
-            logger.save()
-        if trainer.is_global_zero:
-            self._leave_behind(result)
+        self._finish(untrained, training, cut)
         finish_wandb()
 
     @property
@@ -174,16 +166,14 @@ class StageRun:
         self.module.load_state_dict(checkpoint["state_dict"])
         return int(checkpoint["global_step"])
 
-    def _result(
-        self, untrained: dict[str, Score], training: dict[str, Any], cut: Mapping[str, Cut]
-    ) -> Result:
-        """Everything measured in the stage that was just tested; `training` as `describe_training` gives it."""
+    def _finish(self, untrained: dict[str, Score], training: dict[str, Any], cut: Mapping[str, Cut]) -> None:
+        """Tells everything measured in the stage that was just tested; `training` as `describe_training` gives it."""
         job, data, found = self.job, self.data, self.rows
         rows = {f"train/{name}": examples for name, examples in data.train.items()}
         rows |= {f"{one.split}/{one.name}": one for one in found.evaluation}
         temperature = None if data.test_plan is None else data.test_plan.temperature
         described = describe_rows(rows, cut, temperature=temperature)
-        return Result(
+        result = Result(
             name=job.name,
             key=self.key,
             trained_on=list(self.stage.history),
@@ -199,6 +189,13 @@ class StageRun:
             transfer={task.name: task.described() for task in found.tasks},
             unscored=found.unscored,
         )
+        # Lightning has logged dev while training; this is what the chosen weights reach, on every set.
+        values = {key: score.value for key, score in result.scores.items() if score.value is not None}
+        for logger in self.trainer.loggers:
+            logger.log_metrics(values, step=self.trainer.global_step)
+            logger.save()
+        if self.trainer.is_global_zero:
+            self._leave_behind(result)
 
     def _measure(self, step: int | None) -> None:
         """The scores of the module; those of a shared stage are measured once for all runs with the same sets.

@@ -9,8 +9,8 @@ from juzhen.core.examples import Examples
 from juzhen.core.numerals import percent
 from juzhen.data.length_windows import stratified
 from juzhen.data.sampler import BatchStream
-from juzhen.losses.lists import ListMLE
 from juzhen.losses.loss import Contrast, Loss
+from juzhen.training.comparing import compares, differ
 
 Comparison = Callable[[np.ndarray], bool]
 """Row numbers of a batch → whether its rows differ in what a loss compares."""
@@ -22,37 +22,12 @@ FEW = 0.01
 """Share of empty batches that needs no line."""
 
 
-def compares(examples: Examples, rows: np.ndarray, loss: Loss) -> bool:
-    """Whether a batch of these rows can move a weight by the loss: `Contrast` says what rows must differ in.
-
-    Without, its gradient is 0, and momentum and weight decay alone would move weights.
-    """
-    columns = [values[rows] for values in examples.columns.values()]
-    match loss.contrast:
-        case Contrast.ORDER:
-            return _differ(examples.targets[rows])
-        case Contrast.TEXTS if "negative" not in examples.columns:
-            return all(map(_differ, columns))
-        case Contrast.SOME_TEXTS if "negative" not in examples.columns:
-            return any(map(_differ, columns))
-        case Contrast.NEGATIVES if isinstance(loss, ListMLE) and examples.teacher_scores is not None:
-            return bool(np.ptp(examples.teacher_scores[rows], axis=1).any())
-        case Contrast.NEGATIVES:
-            _, positive, *negatives = columns
-            return any((one != positive).any() for one in negatives)
-    return True
-
-
 def compares_rows(examples: Examples, rows: np.ndarray, loss: Loss) -> bool:
     """As `compares`, of the part of a loss that compares rows, where a part of it does not."""
     has_part = (
         loss.couples and loss.contrast in (Contrast.CLASSES, Contrast.VALUES) and examples.targets is not None
     )
-    return _differ(examples.targets[rows]) if has_part else compares(examples, rows, loss)
-
-
-def _differ(values: np.ndarray) -> bool:
-    return bool((values != values[:1]).any())
+    return differ(examples.targets[rows]) if has_part else compares(examples, rows, loss)
 
 
 def comparisons(rows: SentenceDataModule, losses: Mapping[str, Loss]) -> dict[str, Comparison]:

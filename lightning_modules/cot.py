@@ -15,14 +15,12 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.named import name_of
 from juzhen.encoders.first_look import prompt_at_start
-from juzhen.encoders.layout import read_json, read_layout
-from juzhen.encoders.locate import ENCODER_FOLDER, locate_folder
 from juzhen.encoders.prefix import TEMPLATES, prompt_refused
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.sentence_encoder import PromptEncoder
 from juzhen.losses.loss import LossOutput
 from juzhen.metrics.geometry import mean_cosine
-from lightning_modules.biencoder import BiEncoder
+from lightning_modules.biencoder import BiEncoder, BiEncoderSettings
 from lightning_modules.chosen_losses import Match
 
 log = logging.getLogger(__name__)
@@ -46,6 +44,19 @@ WAY_OUT = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class CotEncoderSettings(BiEncoderSettings):
+    variant: str = ""
+    language: str | None
+    templates: dict
+    use_negative: bool
+    read: Literal["last", "mean", "pooling"]
+    denoise: Literal["none", "positions", "pads"]
+    untrained_mask: bool = False
+    end_to_end: bool
+    match_norm: bool
+
+
 class CotEncoder(BiEncoder):
     """A sentence in the anchor's template shall find itself in the positive's, and not in the negative's.
 
@@ -60,17 +71,7 @@ class CotEncoder(BiEncoder):
     input_kind = Kind.SENTENCE
     loss_kind = Kind.POSITIVE_PAIR
 
-    @dataclass(frozen=True, kw_only=True)
-    class Settings(BiEncoder.Settings):
-        variant: str = ""
-        language: str | None
-        templates: dict
-        use_negative: bool
-        read: Literal["last", "mean", "pooling"]
-        denoise: Literal["none", "positions", "pads"]
-        untrained_mask: bool = False
-        end_to_end: bool
-        match_norm: bool
+    Settings = CotEncoderSettings
 
     @classmethod
     def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
@@ -144,29 +145,12 @@ def start_of(job: JobConfig) -> str:
 def _require_trained_mask(job: JobConfig) -> None:
     """Raises UserError for a start of which the job alone says that [MASK] is new to it. Loads no weights."""
     name = job.model["variant"]
-    if _num_layers(job) == 0:
-        raise UserError(
-            f"model={name} reads a sentence at [MASK], and {start_of(job)} holds no layers, only token embeddings: new "
-            f"layers change nothing at first, so that [MASK] cannot see the sentence. {WAY_OUT}"
-        )
     is_random = job.init_from is None and job.backbone.initialize == "random"
     if is_random and not job.model.get("untrained_mask"):
         raise UserError(
             f"model={name} reads a sentence at [MASK], and with backbone.initialize=random [MASK] has learnt nothing. "
             f"{WAY_OUT}; to learn from random weights all the same: model.untrained_mask=true"
         )
-
-
-def _num_layers(job: JobConfig) -> int | None:
-    """Layers of the encoder that the job starts from; None where that is in no folder, or its file does not say."""
-    if job.init_from is None and job.backbone.initialize == "random":
-        return job.backbone.layers
-    folder = locate_folder(start_of(job))
-    if folder is None:
-        return None
-    folder = folder / ENCODER_FOLDER if (folder / ENCODER_FOLDER).is_dir() else folder
-    path = read_layout(folder).transformer / "config.json"
-    return read_json(path).get("num_hidden_layers") if path.is_file() else None
 
 
 @torch.no_grad()

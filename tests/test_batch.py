@@ -12,7 +12,7 @@ from juzhen.encoders.prompt_templates import PromptTokens
 
 def batch(tokens) -> Batch:
     rows = torch.arange(2)
-    return Batch("demo", Kind.SCORED_PAIR, tokens, rows, {"text_a": rows, "text_b": rows}, None, rows)
+    return Batch("demo", Kind.SCORED_PAIR, tokens, rows, {"text_a": rows, "text_b": rows}, rows)
 
 
 def test_a_loader_that_pins_pins_every_tensor(monkeypatch):
@@ -21,7 +21,6 @@ def test_a_loader_that_pins_pins_every_tensor(monkeypatch):
     tokens = PromptTokens.of(pack([[5, 6, 7], [8, 9]]), torch.zeros(2, dtype=torch.long))
     pinned = pin_memory(batch(tokens))
     assert pinned.task == "demo"
-    assert pinned.targets is None
     assert pinned.columns["text_b"].tolist() == pinned.rows.tolist() == [1, 2]
     assert pinned.tokens.views.tolist() == [1, 1]
     assert pinned.tokens.input_ids.tolist() == [9, 10, 6, 7, 8]

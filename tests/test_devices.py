@@ -54,5 +54,5 @@ def test_a_gpu_without_bfloat16_is_told_what_to_take(monkeypatch, has_bf16, word
     if has_bf16 or words:
         require_device(hardware)
         return
-    with pytest.raises(UserError, match=r"Tesla T4 has no bfloat16 .* type hardware\.precision=16-mixed"):
+    with pytest.raises(UserError, match=r"Tesla T4 has no bfloat16 .* choose precision=16-mixed"):
         require_device(hardware)

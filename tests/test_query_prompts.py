@@ -25,7 +25,7 @@ from juzhen.evaluation import evaluate
 from juzhen.evaluation.plan import CosinePlan
 from juzhen.evaluation.run import Pass
 from juzhen.evaluation.settings import Settings
-from juzhen.mining.candidates import EncoderSource
+from juzhen.mining.candidates import DenseRetriever
 from juzhen.mining.in_training import MinedRows
 from juzhen.mining.options import MiningOptions
 from launch.digests import examples_digest, start_digest
@@ -136,7 +136,7 @@ def test_an_encoder_without_such_prompts_is_left_alone(tiny_backbone, symmetric)
         assert plan.examples.sides is None
         found, then = (evaluate(encoder, [ranking(one)]) for one in (symmetric, None))
         assert found.scores == then.scores
-        one, other = (EncoderSource(encoder, ranking(kind))._vectors for kind in (symmetric, None))
+        one, other = (DenseRetriever(encoder, ranking(kind))._vectors for kind in (symmetric, None))
         assert all((left == right).all() for left, right in zip(one, other, strict=True))
         assert encoder.search(QUERIES, CORPUS, 3) == encoder.search(QUERIES, encoder.encode(CORPUS), 3)
 
@@ -171,10 +171,10 @@ def test_a_part_of_the_embeddings_may_be_known(prompted, tmp_path):
 def test_mining_looks_behind_the_prompts(prompted, symmetric, tmp_path):
     encoder = prompted("other")
     wanted = expected(encoder, symmetric)
-    source = EncoderSource(encoder, ranking(symmetric), cache=EmbeddingCache(tmp_path))
+    source = DenseRetriever(encoder, ranking(symmetric), cache=EmbeddingCache(tmp_path))
     rows, columns = np.indices(wanted.shape).reshape(2, -1)
     np.testing.assert_allclose(source.score(rows, columns), wanted.ravel(), atol=1e-6)
-    named = EncoderSource(encoder, ranking(symmetric), query_prompt="passage", document_prompt="query")
+    named = DenseRetriever(encoder, ranking(symmetric), query_prompt="passage", document_prompt="query")
     first = encoder.encode(QUERIES, prompt_name="passage", normalize=True)
     other = first @ encoder.encode(CORPUS, prompt_name="query", normalize=True).T
     np.testing.assert_allclose(named.score(rows, columns), other.ravel(), atol=1e-6)
@@ -293,9 +293,9 @@ def test_augmentation_spares_each_prompt(tiny_backbone):
 def test_negatives_are_mined_as_the_rows_are_read(prompted, symmetric, monkeypatch):
     seen = []
     monkeypatch.setattr(
-        "juzhen.mining.in_training.EncoderSource",
+        "juzhen.mining.in_training.DenseRetriever",
         lambda encoder, ranking, **how: (
-            seen.append(ranking.symmetric) or EncoderSource(encoder, ranking, **how)
+            seen.append(ranking.symmetric) or DenseRetriever(encoder, ranking, **how)
         ),
     )
     rows = MinedRows(replace(ASKING, symmetric=symmetric))

@@ -79,14 +79,14 @@ def run(
 
     check_place(out, f"distilled/{dataset}", ending="graded")
     without_hub()
-    from juzhen.mining.distil import Triplets, distilled_pairs, graded, write_set
+    from juzhen.distillation.graded_sets import Triplets, graded, pairs_to_grade, write_set
 
     folder = data_folder(data_dir)
     config, examples = read_set(
         dataset, split, data_dir=folder, config_dir=config_dir, out=out, on_bad_row=on_bad_row
     )
     taught = Triplets.of(examples, limit=limit, seed=seed) if triplets else None
-    pairs = taught.pairs if taught else distilled_pairs(examples, limit=limit, seed=seed)
+    pairs = taught.pairs if taught else pairs_to_grade(examples, limit=limit, seed=seed)
     by = _teacher(teacher, grade, fuse, examples)
     scores = by.score(pairs.first, pairs.second, batch_tokens=batch_tokens, progress=True)
     grades, source = graded(scores, grade), f"{dataset}/{split}"

@@ -71,7 +71,7 @@ def run(
     require_apart(folder, *(encoder_source(one) for one in (teacher, tokenizer) if one is not None))
     require_outside(folder)
     require_ours(folder)
-    from juzhen.distill.student import student_of
+    from juzhen.distillation.student import student_of
     from juzhen.encoders.bundle import load_encoder, save_encoder
     from juzhen.mining.sets import read_set
 

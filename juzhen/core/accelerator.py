@@ -8,8 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
-
 from juzhen.core.errors import UserError
 from juzhen.core.places import CONFIGURATION
 
@@ -98,10 +96,3 @@ def found_hardware() -> tuple[str, str]:
     if devices:
         return "cpu", "there is a CUDA device, but this build of torch has no CUDA"
     return "cpu", "no CUDA device and no Metal"
-
-
-def this_machine(key: str) -> Any:
-    """`${this_machine:key}`: the value of a key in the file of conf/hardware that suits this machine."""
-    settings = OmegaConf.load(HARDWARE / f"{found_hardware()[0]}.yaml")
-    assert isinstance(settings, DictConfig)  # each option of conf/hardware is keys and values
-    return settings[key]

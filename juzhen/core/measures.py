@@ -17,7 +17,7 @@ DEEPEST = 10_000
 """Documents of a query's list that can be asked for."""
 
 V_MEASURE = "v_measure"
-"""How well k-means finds the classes of texts again, see `juzhen.metrics.clustering`."""
+"""How well k-means finds the classes of texts again, see `juzhen.metrics.classes`."""
 
 MEASURES: dict[Kind, tuple[str, ...]] = {
     Kind.SCORED_PAIR: CORRELATIONS,

@@ -4,10 +4,9 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-from omegaconf import DictConfig, OmegaConf
 
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import JUDGED, Examples, Kind
@@ -24,7 +23,7 @@ ROW_POLICIES = ("error", "drop")
 
 
 def load_examples(
-    config: DatasetConfig | DictConfig,
+    config: DatasetConfig,
     split: str,
     *,
     source: str,
@@ -43,8 +42,6 @@ def load_examples(
 
     A promise of rows binds files only: a hub dataset has the rows of its pinned revision.
     """
-    if isinstance(config, DictConfig):
-        config = cast(DatasetConfig, OmegaConf.to_object(config))
     return _loaded(
         SplitRequest(config, split, config.source or source, data_dir, on_bad_row, required, group)
     )

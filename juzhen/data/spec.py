@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from juzhen.core.examples import Kind
-from juzhen.core.option import option
+from juzhen.core.option import Described, option
 
 
 class Source(StrEnum):
@@ -21,7 +21,7 @@ class Source(StrEnum):
 
 
 @dataclass
-class HubConfig:
+class HubConfig(Described):
     """A dataset of the Hugging Face hub."""
 
     id: str = option("owner/name")
@@ -33,7 +33,7 @@ class HubConfig:
 
 
 @dataclass
-class LayoutConfig:
+class LayoutConfig(Described):
     """One way in which a dataset's files are written."""
 
     # .tsv .txt .csv .json .jsonl .parquet .arrow .feather, also .gz .zst
@@ -52,7 +52,7 @@ class LayoutConfig:
 
 
 @dataclass
-class LearningConfig:
+class LearningConfig(Described):
     """How a set is learnt from, wherever it is trained on; null: as the loss says. What cannot be so is refused."""
 
     num_negatives: int | None = option("the first so many of a row's are read; null: all", None, at_least=1)
@@ -61,7 +61,7 @@ class LearningConfig:
 
 
 @dataclass
-class DatasetConfig:
+class DatasetConfig(Described):
     """One dataset: all that juzhen knows about it."""
 
     name: str = option("what commands and tables call it")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from juzhen.core.option import option
+from juzhen.core.option import Described, option
 from juzhen.encoders.pooling import POOLINGS
 
 INITIALISE = ("pretrained", "random")
@@ -11,7 +11,7 @@ NO_PROMPT = "none"
 
 
 @dataclass
-class BackboneConfig:
+class BackboneConfig(Described):
     """The pretrained transformer, and how its token states become one embedding."""
 
     name: str | None = option("what tables call it; null: the last part of its path", None)

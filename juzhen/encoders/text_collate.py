@@ -72,7 +72,6 @@ class TextCollator(SentenceCollator):
             tokens=tokens,
             sentence_ids=torch.from_numpy(np.concatenate(ids)),
             columns=dict(zip(columns, places, strict=True)),
-            targets=None,
             rows=torch.from_numpy(np.asarray(rows, dtype=np.int64)),
         )
 

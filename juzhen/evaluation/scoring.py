@@ -14,9 +14,8 @@ from juzhen.data.leaks import Seen
 from juzhen.data.rankings import RankingSet
 from juzhen.evaluation.plan import EvaluationPlan, Evaluator
 from juzhen.evaluation.ranked_lists import require_finite
-from juzhen.metrics.clustering import v_measure
+from juzhen.metrics.classes import v_measure
 from juzhen.metrics.correlation import bootstrap_interval, bootstrap_mean, pearson, spearman
-from juzhen.metrics.distribution import score_distribution
 from juzhen.metrics.ranking import COSINE_TEMPERATURE, order_numbers, score_ranking
 from juzhen.metrics.threshold import (
     accuracy_at,
@@ -26,6 +25,7 @@ from juzhen.metrics.threshold import (
     cross_fitted_f1,
     f1_at,
     fit_threshold,
+    score_distribution,
 )
 from juzhen.metrics.transfer import class_mean_accuracy, classify
 from juzhen.metrics.undefined import OF_THRESHOLDS, why_undefined
@@ -62,7 +62,7 @@ def measure(
 
     seen      `split/dataset` → rows, or queries, that training has seen: these sets are scored without them too
     rankings  measures of rankings besides RANKINGS
-    clusterings  starts of the V-measure of texts with classes, see `juzhen.metrics.clustering`; 0: it is left out
+    clusterings  starts of the V-measure of texts with classes, see `juzhen.metrics.classes`; 0: it is left out
     how       bootstrap_samples and seed, as `score_set` takes them
     """
     scores = plan.scores(outputs)

@@ -86,10 +86,6 @@ class BM25:
             [self._numbers.setdefault(term, len(self._numbers)) for term in self._terms(text)]
             for text in texts
         ]
-        if not self._numbers:
-            raise UserError(
-                f"none of {len(texts)} documents holds a letter or a digit, by which BM25 finds them"
-            )
         index = bm25s.BM25(k1=k1, b=b)
         index.index((known, self._numbers), create_empty_token=False, show_progress=False)
         stored, shape = index.scores, (len(self._numbers), len(texts))

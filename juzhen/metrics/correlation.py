@@ -16,9 +16,9 @@ def spearman(scores: np.ndarray, grades: np.ndarray) -> float | None:
     Undefined: fewer than two rows, or one side constant. Both sides are compared in float32, the precision of
     a model's scores at evaluation: coarser formats tie scores that differ and so change the ranks.
 
-    Raises ValueError for lengths that differ and for the first row that is not finite.
+    Raises ValueError for the first row that is not finite.
     """
-    scores, grades = _checked(scores, grades)
+    scores, grades = finite(scores, "score"), finite(grades, "grade")
     if _is_constant(scores) or _is_constant(grades):
         return None
     return float(scipy.stats.spearmanr(scores, grades).statistic)
@@ -26,7 +26,7 @@ def spearman(scores: np.ndarray, grades: np.ndarray) -> float | None:
 
 def pearson(scores: np.ndarray, grades: np.ndarray) -> float | None:
     """Pearson's correlation of float32 values, summed in float64. None and errors: as `spearman`."""
-    scores, grades = _checked(scores, grades)
+    scores, grades = finite(scores, "score"), finite(grades, "grade")
     if _is_constant(scores) or _is_constant(grades):
         return None
     return float(scipy.stats.pearsonr(scores, grades).statistic)
@@ -45,7 +45,7 @@ def bootstrap_interval(
     sorted only once: a resample is a vector of counts, and the cumulative counts per group of tied rows give
     its mean ranks.
     """
-    scores, grades = _checked(scores, grades)
+    scores, grades = finite(scores, "score"), finite(grades, "grade")
     if samples == 0 or _is_constant(scores) or _is_constant(grades):
         return None, None
     first, second = _TieGroups.of(scores), _TieGroups.of(grades)
@@ -122,18 +122,13 @@ class _TieGroups:
         return ranks[:, self.group]
 
 
-def _checked(scores: np.ndarray, grades: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both columns rounded to float32 and widened to float64, of one length and finite."""
-    columns = [np.asarray(column, dtype=np.float32).astype(np.float64) for column in (scores, grades)]
-    if columns[0].ndim != 1 or columns[0].shape != columns[1].shape:
-        raise ValueError(
-            f"scores {columns[0].shape} and grades {columns[1].shape}: expected two equal lengths"
-        )
-    for name, column in zip(("score", "grade"), columns, strict=True):
-        broken = np.flatnonzero(~np.isfinite(column))
-        if len(broken):
-            raise ValueError(f"row {broken[0]}: the {name} is {column[broken[0]]} ({len(broken)} such rows)")
-    return columns[0], columns[1]
+def finite(values: np.ndarray, name: str) -> np.ndarray:
+    """The values rounded to float32 and widened to float64. Raises ValueError for the first that is not finite."""
+    column = np.asarray(values, dtype=np.float32).astype(np.float64)
+    broken = np.flatnonzero(~np.isfinite(column))
+    if len(broken):
+        raise ValueError(f"row {broken[0]}: the {name} is {column[broken[0]]} ({len(broken)} such rows)")
+    return column
 
 
 def _is_constant(values: np.ndarray) -> bool:

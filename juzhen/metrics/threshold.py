@@ -1,4 +1,4 @@
-"""Metrics of labelled pairs: a score at or above a threshold says "same meaning".
+"""Metrics of labelled pairs: a score at or above a threshold says "same meaning"; how scores of both labels are spread.
 
 Labels are 1 (same) and 0 (not). A threshold is fitted on one split and applied to another; where only one
 split exists it is cross-fitted, since a threshold fitted on the rows it judges flatters them.
@@ -7,9 +7,14 @@ split exists it is cross-fitted, since a threshold fitted on the rows it judges 
 from typing import Literal
 
 import numpy as np
+from scipy.special import kolmogorov
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from juzhen.core.columns import as_numbers
+from juzhen.metrics.correlation import finite
+
+POSITIVE_ABOVE = 0.5
+"""Pairs of a higher grade count as positives: label 1, entailment, the upper half of graded similarity."""
 
 Objective = Literal["accuracy", "f1"]
 
@@ -18,11 +23,9 @@ def fit_threshold(scores: np.ndarray, labels: np.ndarray, *, objective: Objectiv
     """The threshold with the best accuracy or F1 on these rows, found by an exact scan.
 
     It lies half way between two neighbouring scores, or at ∓inf where accepting every or no row is best.
-    Among equals the lowest is taken. Raises ValueError for no rows, labels but 0 and 1, scores not finite.
+    Among equals the lowest is taken. Raises ValueError for labels but 0 and 1, and for scores that are not finite.
     """
     scores, labels = _checked(scores, labels)
-    if len(scores) == 0:
-        raise ValueError("a threshold needs at least one row")
     distinct, group = np.unique(scores, return_inverse=True)
     thresholds = np.concatenate([[-np.inf], (distinct[1:] + distinct[:-1]) / 2, [np.inf]])
     # Rows and positives that fall below each threshold, i.e. that it rejects.
@@ -75,6 +78,38 @@ def area_under_curve(scores: np.ndarray, labels: np.ndarray) -> float | None:
     return float(roc_auc_score(labels, scores)) if 0 < labels.sum() < len(labels) else None
 
 
+def score_distribution(scores: np.ndarray, grades: np.ndarray) -> dict[str, float | None]:
+    """Mean and variance of the scores, and the Kolmogorov-Smirnov test of positives against the other pairs.
+
+    score_mean, score_variance  in units of the score, and of its square (divided by N); None without rows
+    ks          largest distance between the shares of positives and of others that score at most s, over all s:
+                sup_s |F₊(s) − F₋(s)|, 0 where both are spread alike, 1 where a threshold divides them
+    ks_p_value  how probable such a distance or a larger one is if both are draws of one distribution, for many rows
+                (Smirnov 1948, https://doi.org/10.1214/aoms/1177730256)
+
+    `ks` and its p-value are None where there are no positives or no others.
+    """
+    scores, is_positive = np.asarray(scores, dtype=np.float64), np.asarray(grades) > POSITIVE_ABOVE
+    distance, probability = kolmogorov_smirnov(scores[is_positive], scores[~is_positive])
+    return {
+        "score_mean": float(scores.mean()) if len(scores) else None,
+        "score_variance": float(scores.var()) if len(scores) else None,
+        "ks": distance,
+        "ks_p_value": probability,
+    }
+
+
+def kolmogorov_smirnov(first: np.ndarray, second: np.ndarray) -> tuple[float | None, float | None]:
+    """Largest distance between two empirical distributions, and its p-value from the limit for many rows."""
+    if not len(first) or not len(second):
+        return None, None
+    places = np.concatenate([first, second])
+    shares = [np.searchsorted(np.sort(one), places, side="right") / len(one) for one in (first, second)]
+    distance = float(np.abs(shares[0] - shares[1]).max())
+    rows = len(first) * len(second) / len(places)
+    return distance, float(kolmogorov(distance * np.sqrt(rows)))
+
+
 def _cross_fitted(scores: np.ndarray, labels: np.ndarray, *, objective: Objective) -> np.ndarray | None:
     """Which rows are accepted, each half by the threshold of the other; on one class no threshold can be fitted."""
     if min(labels.sum(), len(labels) - labels.sum()) < 2:
@@ -110,14 +145,8 @@ def _f1(accepted: np.ndarray, labels: np.ndarray) -> float | None:
 
 def _checked(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Scores in float32, then widened: the middle of two neighbouring float32 numbers needs float64."""
-    scores = np.asarray(scores, dtype=np.float32).astype(np.float64)
     labels = np.asarray(labels)
-    if scores.ndim != 1 or scores.shape != labels.shape:
-        raise ValueError(f"scores {scores.shape} and labels {labels.shape}: expected two equal lengths")
     wrong = np.flatnonzero(~np.isin(labels, (0, 1)))
     if len(wrong):
         raise ValueError(f"row {wrong[0]}: the label is {labels[wrong[0]]}, expected 0 or 1")
-    broken = np.flatnonzero(~np.isfinite(scores))
-    if len(broken):
-        raise ValueError(f"row {broken[0]}: the score is {scores[broken[0]]} ({len(broken)} such rows)")
-    return scores, labels.astype(np.int64)
+    return finite(scores, "score"), labels.astype(np.int64)

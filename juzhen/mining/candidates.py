@@ -30,7 +30,7 @@ Scores = Float[np.ndarray, "pairs"]
 Found = tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]
 
 
-class Source(Protocol):
+class Retriever(Protocol):
     """What finds documents and scores them, higher = closer. Queries and documents go by their numbers.
 
     name    as it stands in the column `source`
@@ -47,7 +47,7 @@ class Source(Protocol):
         """The score of each pair, float32."""
 
 
-class EncoderSource:
+class DenseRetriever:
     """Documents by the score of an encoder: the cosine, or its learnt form.
 
     index  exact, or an index of FAISS
@@ -112,7 +112,7 @@ class EncoderSource:
         return recall(first[drawn], second, found=found, exact=exact_search(first[drawn], second, k)[0])
 
 
-class LexicalSource:
+class BM25Retriever:
     """Documents by BM25, see `juzhen.metrics.bm25`; only those that share a term with the query are found."""
 
     name = digest = "bm25"
@@ -157,7 +157,7 @@ class Pool:
 
 
 def pooled(
-    sources: Sequence[Source],
+    sources: Sequence[Retriever],
     queries: Int[np.ndarray, "queries"],
     *,
     depth: int,

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from juzhen.core.examples import Examples, Kind, negative_columns
 from juzhen.data.retrieval import as_ranking, as_retrieval
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.mining.candidates import Advance, EncoderSource, Found, Numbers, Scores, Source
+from juzhen.mining.candidates import Advance, DenseRetriever, Found, Numbers, Retriever, Scores
 from juzhen.mining.filters import REASONS, Known, Reason, chosen
 from juzhen.mining.negatives import PORTION
 from juzhen.mining.options import LOWEST, OWN, MiningOptions
@@ -42,7 +42,7 @@ class InForce:
 
 
 @dataclass(frozen=True)
-class Staying:
+class NegativesInForce:
     """A source of candidates: the hard negatives in force.
 
     starts  where the places of each query begin in `found`, and where the last one's end
@@ -106,9 +106,11 @@ class MinedRows:
         before  negatives whose hard ones stay as long as they are candidates that the rules keep and have not become
                 easy; None: all are found anew
         """
-        source = EncoderSource(encoder, self.ranking, batch_tokens=batch_tokens, progress=False)
+        source = DenseRetriever(encoder, self.ranking, batch_tokens=batch_tokens, progress=False)
         options = replace(options, share_of=self._share_of)
-        sources: list[Source] = [source] if before is None else [source, Staying(before, self._starts)]
+        sources: list[Retriever] = (
+            [source] if before is None else [source, NegativesInForce(before, self._starts)]
+        )
         miner = Miner(self.ranking, sources, self._known, options, None)
         starts = range(0, len(self.ranking.queries), PORTION)
         parts = [self._portion(miner, start, before) for start in starts]

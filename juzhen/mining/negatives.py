@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from jaxtyping import Float
 
 from juzhen.core.columns import as_column, as_numbers
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.opened import read_json
 from juzhen.core.owned import own_folder
@@ -22,7 +22,7 @@ from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.embedding_cache import SEGMENT, EmbeddingCache, encoder_digest
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.texts import BATCH_TOKENS, progress_bar
-from juzhen.mining.candidates import EncoderSource, LexicalSource, Source
+from juzhen.mining.candidates import BM25Retriever, DenseRetriever, Retriever
 from juzhen.mining.filters import Known
 from juzhen.mining.mined import Mined
 from juzhen.mining.options import IDENTITY, OF_MINING, MiningOptions, require_portions
@@ -144,7 +144,7 @@ def mine(
         "evaluation": _digest(sorted({text for one in evaluation for text in used_sentences(one)})),
         "options": asdict(options),
     }
-    embedding = [one for one in made if isinstance(one, EncoderSource)]
+    embedding = [one for one in made if isinstance(one, DenseRetriever)]
     if prompts := {one.name: one.prompts for one in embedding if any(one.prompts)}:
         measured["prompts"] = prompts
     _claim(folder, identity)
@@ -186,22 +186,15 @@ def _check(
     options: MiningOptions,
     calibrate_on: Examples | None,
 ) -> None:
-    if not len(ranking.corpus) or not len(ranking.queries):
-        raise UserError(
-            f"{ranking.column}: there is no {'query' if len(ranking.corpus) else 'document'} to mine"
-        )
     if options.depth > len(ranking.corpus):
         raise UserError(
             f"depth={options.depth}: {ranking.column} has {len(ranking.corpus):,} documents; expected no more than that"
         )
-    words = [one for one in sources if isinstance(one, str)]
-    for word in words:
-        if word != BM25:
-            raise UserError(
-                f"sources: {word}: expected {BM25} or an encoder that is loaded; {nearest(word, [BM25])}"
-            )
-    if not sources or len(words) > 1:
-        raise UserError(f"sources: expected encoders, {BM25}, or both, each once")
+    words = [source for source in sources if isinstance(source, str)]
+    if words not in ([], [BM25]) or not sources:
+        raise UserError(
+            f"sources: {', '.join(words) or 'none'}: expected loaded encoders, {BM25} once, or both"
+        )
     if options.index != "exact" and len(words) == len(sources):
         raise UserError(f"index={options.index}: is for embeddings, and {BM25} has none; add an encoder")
     if calibrate_on is None:
@@ -216,10 +209,10 @@ def _check(
         )
 
 
-def _source(given: SentenceEncoder | str, ranking: RankingSet, number: int, how: dict[str, Any]) -> Source:
+def _source(given: SentenceEncoder | str, ranking: RankingSet, number: int, how: dict[str, Any]) -> Retriever:
     if isinstance(given, str):
-        return LexicalSource(ranking)
-    return EncoderSource(given, ranking, name="encoder" if number == 1 else f"encoder_{number}", **how)
+        return BM25Retriever(ranking)
+    return DenseRetriever(given, ranking, name="encoder" if number == 1 else f"encoder_{number}", **how)
 
 
 def _judge(encoder: CrossEncoder, batch_tokens: int) -> Judge:
@@ -249,29 +242,20 @@ def _fitted(
     rows = np.arange(len(pairs))
     relevant = [{row: 1.0} for row in rows.tolist()]
     ranking = RankingSet(pairs.name, pairs.split, first, second, relevant, symmetric=symmetric)
-    scores = EncoderSource(scorer, ranking, **how | {"index": "exact"}).score(rows, rows)
+    scores = DenseRetriever(scorer, ranking, **how | {"index": "exact"}).score(rows, rows)
     return fit_false_negatives(scores, pairs.targets, rate=rate)
 
 
 def _claim(folder: Path, identity: dict[str, Any]) -> None:
     """Says in the folder whose portions it holds. Raises UserError where it holds those of another mining."""
-    place = folder / IDENTITY
+    path = folder / IDENTITY
     require_portions(folder)
     with writing_to(folder):
         own_folder(folder, earlier=OF_MINING)
-        if not place.exists():
-            write_json(place, identity, in_own_folder=True)
-    try:
-        there = read_json(place)
-    except ValueError:
-        there = None
-    except OSError as error:
-        raise UserError(
-            f"{place}: cannot be read ({error.strerror}); delete it, or choose another folder"
-        ) from error
-    if not isinstance(there, dict):
-        there = {}
-    if differs := [name for name, value in identity.items() if there.get(name) != value]:
+        if not path.exists():
+            write_json(path, identity, in_own_folder=True)
+    before = read_json(path)
+    if differs := [name for name, value in identity.items() if before.get(name) != value]:
         raise UserError(
             f"{folder}: holds portions of a mining with other {', '.join(differs)}; give what it was begun with, or "
             "delete the folder"

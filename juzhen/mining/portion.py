@@ -17,7 +17,7 @@ from juzhen.core.opened import require_file
 from juzhen.core.shape import Object, Table, require_shape
 from juzhen.core.texts import short
 from juzhen.data.rankings import RankingSet
-from juzhen.mining.candidates import Advance, Pool, Source, pooled
+from juzhen.mining.candidates import Advance, Pool, Retriever, pooled
 from juzhen.mining.filters import (
     REASONS,
     SUSPECTED_CODES,
@@ -95,7 +95,7 @@ class Miner:
     """
 
     ranking: RankingSet
-    sources: Sequence[Source]
+    sources: Sequence[Retriever]
     known: Known
     options: MiningOptions
     judge: Judge | None

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from omegaconf import OmegaConf
+import yaml
 
 from juzhen.core.commands import command, setting
 from juzhen.core.errors import UserError
@@ -124,7 +124,8 @@ def write_description(
         "learning": asdict(LearningConfig()),
         "symmetric": symmetric,
     }
-    yaml = _description(path)
-    yaml.parent.mkdir(parents=True, exist_ok=True)
-    write_text(yaml, f"# @package dataset.{path.stem}\n{OmegaConf.to_yaml(OmegaConf.create(config))}")
-    return yaml
+    description = _description(path)
+    description.parent.mkdir(parents=True, exist_ok=True)
+    text = yaml.safe_dump(config, allow_unicode=True, sort_keys=False)
+    write_text(description, f"# @package dataset.{path.stem}\n{text}")
+    return description

@@ -123,9 +123,7 @@ def test_segments_that_a_tokenizer_lacks_are_refused_where_they_are_asked_for(jo
     encoder = joint(mini, max_length=32)
     assert not encoder.segments
     encoder.set(pooling=None, segments=None, symmetric=None)
-    with pytest.raises(
-        UserError, match=r"model\.segments=true: this encoder, or its tokenizer, does not tell"
-    ):
+    with pytest.raises(UserError, match=r"segments=true: this encoder, or its tokenizer, does not tell"):
         encoder.set(pooling=None, segments=True, symmetric=None)
     assert not marks_segments(BackboneConfig(path=str(mini)), start=None)
     assert marks_segments(BackboneConfig(path=str(mini.parent / "encoder")), start=None)

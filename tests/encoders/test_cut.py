@@ -60,7 +60,7 @@ def test_one_line_for_all_sets_and_none_where_nothing_is_cut():
     assert cut_line({"train/a": Cut(10, 0, 64)}, "training") is None
     told = cut_line({"dev/a": Cut(10, 1, 64), "dev/b": Cut(90, 30, 64)}, "evaluation")
     assert told == (
-        "backbone.max_length=64: 31 of 100 texts (31.0 %) of evaluation are longer and are cut there, most in dev/b: "
+        "max_length=64: 31 of 100 texts (31.0 %) of evaluation are longer and are cut there, most in dev/b: "
         "30 of 90 texts (33.3 %)"
     )
 
@@ -84,7 +84,7 @@ def test_a_job_says_it_once_and_stores_it(tmp_path, tiny_backbone, capsys, model
     }
     assert data["dev/demo_sts"]["cut"]["cut"] == 0
     assert told.count("are cut there") == 1
-    assert f"backbone.max_length=20: 1 of {looked_at} {unit}" in told
+    assert f"max_length=20: 1 of {looked_at} {unit}" in told
 
 
 def test_predict_says_it_once(tmp_path, encoder, capsys):

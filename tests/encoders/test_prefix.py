@@ -146,9 +146,9 @@ def test_a_configuration_goes_before_what_a_folder_says(
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"default_prompt_name": "qeury"}, "backbone.default_prompt_name=qeury: .* did you mean query"),
-        ({"prompts": {"other": "x"}}, "backbone.default_prompt_name=query: no such prompt"),
-        ({"max_length": 5}, "backbone.max_length=5: the prompt .* takes 5 tokens .* backbone.max_length=21"),
+        ({"default_prompt_name": "qeury"}, "default_prompt_name=qeury: .* did you mean query"),
+        ({"prompts": {"other": "x"}}, "default_prompt_name=query: no such prompt"),
+        ({"max_length": 5}, "max_length=5: the prompt .* takes 5 tokens .* max_length=21"),
     ],
 )
 def test_what_cannot_be_is_refused_in_words_of_the_configuration(
@@ -202,7 +202,7 @@ def test_the_files_tell_the_prompt_before_torch_is_loaded(bert_folder, tmp_path)
     assert prompt_at_start(BackboneConfig(path=str(plain)), start=str(folder)) == PROMPTS["query"]
     config.prompts, config.default_prompt_name = PROMPTS, "query"
     look_at_encoder(config, start=str(folder))
-    with pytest.raises(UserError, match=r"init_from=.*has the prompt '' .* type backbone=local"):
+    with pytest.raises(UserError, match=r"has the prompt '' .*the path of its encoder folder"):
         look_at_encoder(config, start=str(plain))
 
 

@@ -40,12 +40,8 @@ def most_needed(
 ) -> Int[np.ndarray, "kept"]:
     """Numbers, ascending, of the `size` tokens to keep: all special ones, then those that the texts need most.
 
-    Raises UserError for more tokens than there are, and for fewer than the special ones.
+    Raises UserError for fewer than the special ones.
     """
-    if size > len(tokenizer):
-        raise UserError(
-            f"a vocabulary of {size:,}: the tokenizer has {len(tokenizer):,} tokens; ask for fewer"
-        )
     spelt = tokenizer.get_vocab()
     always = {*tokenizer.all_special_ids, *tokenizer.get_added_vocab().values()}
     always |= {spelt["▁"]} if "▁" in spelt else set()
@@ -64,8 +60,6 @@ def with_tokens(tokenizer: PreTrainedTokenizerBase, kept: Sequence[int]) -> PreT
     Raises UserError for a tokenizer of another kind than Unigram or WordPiece: others build a token out of smaller
     ones, which have to stay.
     """
-    if not tokenizer.is_fast:
-        raise UserError("only a fast tokenizer, one with tokenizer.json, can be cut down")
     spec = json.loads(tokenizer.backend_tokenizer.to_str())
     model, number = spec["model"], {int(old): new for new, old in enumerate(kept)}
     if model["type"] == "Unigram":

@@ -41,7 +41,7 @@ class Pairs:
         return None if self.grades is None else spearman(scores, self.grades)
 
 
-def distilled_pairs(examples: Examples, *, limit: int | None, seed: int) -> Pairs:
+def pairs_to_grade(examples: Examples, *, limit: int | None, seed: int) -> Pairs:
     """The distinct pairs of a set, a triplet being several, in order of appearance; at most `limit` of them."""
     if examples.kind is Kind.TRIPLET:
         examples = apply_view(examples, Kind.LABELLED_PAIR)

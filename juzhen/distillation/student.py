@@ -11,8 +11,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from juzhen.core.columns import as_text_list
 from juzhen.core.errors import UserError
-from juzhen.distill.vocabulary import most_needed, with_tokens
-from juzhen.encoders.backbone import GROWS, with_layers
+from juzhen.distillation.vocabulary import most_needed, with_tokens
+from juzhen.encoders.backbone import with_layers
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.transformer import from_scratch, quiet, token_embeddings
 
@@ -80,25 +80,17 @@ def _check(
     tokenizer: PreTrainedTokenizerBase | None,
 ) -> None:
     architecture = teacher.backbone.config
-    if architecture.model_type not in GROWS:
-        raise UserError(
-            f"a student of a {architecture.model_type}: only {', '.join(GROWS)} can be teachers here"
-        )
     if dim > architecture.hidden_size:
         raise UserError(
             f"dim {dim}: the teacher's states have {architecture.hidden_size}; ask for fewer, or as many"
         )
-    if dim < architecture.hidden_size:
-        if dim % HEAD:
-            raise UserError(
-                f"dim {dim}: a narrower student needs a multiple of {HEAD}, such as {max(dim // HEAD, 1) * HEAD}"
-            )
-    elif tokenizer is not None:
+    is_narrower = dim < architecture.hidden_size
+    if tokenizer is not None and not is_narrower:
         raise UserError(
             f"another tokenizer: a student of {dim} dimensions takes over the teacher's layers, which read the rows "
             "of its own tokens; ask for fewer dimensions, or leave the tokenizer out"
         )
-    elif layers > architecture.num_hidden_layers:
+    if layers > architecture.num_hidden_layers and not is_narrower:
         raise UserError(
             f"layers {layers}: the teacher has {architecture.num_hidden_layers}; ask for fewer, or as many"
         )
