@@ -23,7 +23,7 @@ from juzhen.encoders.cross_encoder import SEGMENTS_UNKNOWN, CrossEncoder
 from juzhen.encoders.first_look import marks_segments, prompt_at_start
 from juzhen.encoders.grades import similarity
 from juzhen.encoders.locate import is_cross_encoder
-from juzhen.encoders.prefix import JOINT, prompt_refused
+from juzhen.encoders.prompts import JOINT, prompt_refused
 from juzhen.evaluation.evaluators import PairEvaluator, pair_logits
 from juzhen.families import family_of
 from lightning_modules.base import ModelSettings, SentenceModule

@@ -32,8 +32,8 @@ from juzhen.encoders.locate import (
 )
 from juzhen.encoders.packing import use_cheap_dropout
 from juzhen.encoders.parts import read_parts
-from juzhen.encoders.prefix import JOINT, prompt_refused
 from juzhen.encoders.projection import OutputLayer, load_projections
+from juzhen.encoders.prompts import JOINT, prompt_refused
 from juzhen.encoders.search import Hit, check_top_k
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.settings_file import naming, read_settings

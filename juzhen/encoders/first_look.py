@@ -10,7 +10,7 @@ from juzhen.core.network import hub_problem
 from juzhen.core.option import options
 from juzhen.encoders.layout import Layout, read_layout
 from juzhen.encoders.locate import WEIGHTS, check_files, download, encoder_folder, has_weights, locate_folder
-from juzhen.encoders.prefix import Prefix
+from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.settings_file import naming, read_settings
 from juzhen.encoders.spec import BackboneConfig
 
@@ -61,8 +61,8 @@ def prompt_at_start(config: BackboneConfig, *, start: str | None) -> str:
     folder = locate_folder(config.path)
     if folder is None and config.prompts is None:
         return ""  # the hub is asked later
-    prefix = Prefix() if folder is None else read_layout(folder).prefix
-    return prefix.configured(config).text
+    prompts = Prompts() if folder is None else read_layout(folder).prompts
+    return prompts.configured(config).text
 
 
 def marks_segments(config: BackboneConfig, *, start: str | None) -> bool:
@@ -93,7 +93,7 @@ def look_at_encoder(config: BackboneConfig, *, start: str | None = None) -> None
     if locate_folder(config.path) is None and hub_problem() is None:
         return
     layout = find_encoder(config).layout
-    layout.prefix.configured(config)
+    layout.prompts.configured(config)
     layout.pooling_for(config.pooling)
     architecture = _architecture(layout.transformer)
     if (tokenizer := read_tokenizer_file(layout.transformer)) is not None:
@@ -104,7 +104,7 @@ def look_at_encoder(config: BackboneConfig, *, start: str | None = None) -> None
 
 def _require_prompt_of(start: str, config: BackboneConfig) -> None:
     """Raises UserError for a backbone with another prompt than the encoder that takes its place."""
-    own = read_layout(encoder_folder(start)).prefix
+    own = read_layout(encoder_folder(start)).prompts
     wanted = own.configured(config)
     if (wanted.text, wanted.include_prompt) != (own.text, own.include_prompt):
         raise UserError(

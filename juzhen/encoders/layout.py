@@ -14,9 +14,9 @@ from juzhen.core.errors import UserError
 from juzhen.core.opened import read_json
 from juzhen.core.texts import short
 from juzhen.encoders.pooling import POOLINGS, check_pooling, mode_of
-from juzhen.encoders.prefix import PROMPTS_FILE, Prefix, prefix_of
-from juzhen.encoders.prompts import Prompts
+from juzhen.encoders.prompts import PROMPTS_FILE, Prompts, prompts_of
 from juzhen.encoders.settings_file import naming, read_settings
+from juzhen.encoders.templates import Templates
 
 MODULES_FILE = "modules.json"
 OWN_FILE = "juzhen.json"
@@ -41,8 +41,8 @@ class Layout:
     normalize: bool | None = None
     max_length: int | None = None
     projections: list[Path] = field(default_factory=list)
-    prompts: Prompts | None = None
-    prefix: Prefix = field(default_factory=Prefix)
+    templates: Templates | None = None
+    prompts: Prompts = field(default_factory=Prompts)
     head: list[Path] = field(default_factory=list)
 
     def pooling_for(self, chosen: str | None) -> str:
@@ -63,15 +63,15 @@ def read_layout(folder: Path) -> Layout:
 
 
 def _own(folder: Path, settings: Mapping[str, Any]) -> Layout:
-    prompts = settings.get("prompts")
+    templates = settings.get("prompts")
     return Layout(
         transformer=folder,
         pooling=check_pooling(settings["pooling"]),
         normalize=settings["normalize"],
         max_length=settings["max_length"],
         projections=[inside(folder, name) for name in settings["projections"]],
-        prompts=None if prompts is None else Prompts(**prompts),
-        prefix=prefix_of(settings.get("prefix", {})),
+        templates=None if templates is None else Templates(**templates),
+        prompts=prompts_of(settings.get("prefix", {})),
     )
 
 
@@ -99,7 +99,7 @@ NEUTRAL = ("output_hidden_states", "dtype", "torch_dtype", "attn_implementation"
 
 def _sentence_transformers(folder: Path) -> Layout:
     settings = read_settings(folder / PROMPTS_FILE) if (folder / PROMPTS_FILE).is_file() else {}
-    layout, rank = Layout(transformer=folder, normalize=False, prefix=prefix_of(settings)), -1
+    layout, rank = Layout(transformer=folder, normalize=False, prompts=prompts_of(settings)), -1
     _check_use(folder, settings)
     for module in read_json(folder / MODULES_FILE):
         kind, place = _kind(module["type"], folder), inside(folder, module["path"])
@@ -122,7 +122,7 @@ def _sentence_transformers(folder: Path) -> Layout:
                 if of_layers and layout.pooling != "mean":
                     layout.pooling_error = f"{place}: of several layers only the mean is supported"
                 layout.pooling = of_layers or layout.pooling
-                layout.prefix = replace(layout.prefix, include_prompt=config.get("include_prompt", True))
+                layout.prompts = replace(layout.prompts, include_prompt=config.get("include_prompt", True))
             case "Dense" if read_settings(place / "config.json").get("module_output_name") == "scores":
                 layout.head, layout.projections = [*layout.projections, place], []
             case "Dense" | "LayerNorm":

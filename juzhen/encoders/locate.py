@@ -12,7 +12,7 @@ from juzhen.core.opened import require_file
 from juzhen.core.places import PACKAGE, ROOT
 from juzhen.core.texts import short
 from juzhen.encoders.layout import MODULES_FILE, OWN_FILE
-from juzhen.encoders.prefix import PROMPTS_FILE
+from juzhen.encoders.prompts import PROMPTS_FILE
 from juzhen.encoders.settings_file import naming, read_settings
 
 BUILTIN = "builtin"

@@ -15,9 +15,9 @@ from juzhen.encoders.first_look import check_vocabulary, find_encoder
 from juzhen.encoders.layout import Layout
 from juzhen.encoders.locate import encoder_source, scores_pairs
 from juzhen.encoders.projection import load_projections
-from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.settings_file import naming, read_settings
 from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.templates import Templates
 from juzhen.encoders.transformer import from_scratch, from_weights, quiet, read_architecture, token_embeddings
 
 
@@ -25,15 +25,15 @@ from juzhen.encoders.transformer import from_scratch, from_weights, quiet, read_
 class Parts:
     """What a sentence encoder is made of.
 
-    options  keywords that a PooledEncoder takes
-    prompts  templates that sentences are read through; None: there are none
-    folder   where the weights and what else was learnt lie; None: the weights are random
+    options    keywords that a PooledEncoder takes
+    templates  that sentences are read through; None: there are none
+    folder     where the weights and what else was learnt lie; None: the weights are random
     """
 
     backbone: PreTrainedModel
     tokenizer: Tokenizer
     options: dict[str, Any]
-    prompts: Prompts | None
+    templates: Templates | None
     folder: Path | None
 
 
@@ -72,10 +72,10 @@ def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
         "projections": load_projections(
             layout.projections, width=backbone.config.hidden_size, layer_norm=config.layer_norm
         ),
-        "prefix": layout.prefix.configured(config),
+        "prompts": layout.prompts.configured(config),
     }
     folder = found.folder if config.initialize == "pretrained" else None
-    return Parts(backbone, tokenizer, options, layout.prompts, folder)
+    return Parts(backbone, tokenizer, options, layout.templates, folder)
 
 
 def embedding_size(source: str | Path, *, revision: str | None = None) -> int:

@@ -19,13 +19,13 @@ from juzhen.encoders.locate import encoder_source, scores_pairs
 from juzhen.encoders.parts import Parts, read_parts
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import pair_scores, sides, unit
-from juzhen.encoders.prefix import TEMPLATES, prompt_refused
 from juzhen.encoders.projection import BilinearScore
-from juzhen.encoders.prompts import Prompts
+from juzhen.encoders.prompts import TEMPLATES, prompt_refused
 from juzhen.encoders.proof import prove
 from juzhen.encoders.search import ApproximateIndex, Hit, check_top_k, exact_search, in_order
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.template_encoder import TemplateEncoder
+from juzhen.encoders.templates import Templates
 from juzhen.encoders.texts import (
     BATCH_TOKENS,
     batches_by_length,
@@ -91,8 +91,8 @@ class SentenceEncoder(PooledEncoder):
         encoder = SentenceEncoder(parts.backbone, parts.tokenizer, **parts.options)
         if not encoder._packs:  # tests prove those that are packed
             prove(encoder)
-        if parts.prompts is not None:
-            encoder = PromptEncoder.around(encoder, parts.prompts)
+        if parts.templates is not None:
+            encoder = PromptEncoder.around(encoder, parts.templates)
         if parts.folder is not None:
             encoder.score_head = BilinearScore.load(parts.folder, dim=encoder.dim)
         encoder.is_finished = True
@@ -286,14 +286,14 @@ class PromptEncoder(TemplateEncoder, SentenceEncoder):
     family = "template"
 
     @classmethod
-    def around(cls, encoder: PooledEncoder, prompts: Prompts) -> "PromptEncoder":
-        """The same backbone, read through `prompts`. Raises UserError where a prefix stands before its sentences."""
+    def around(cls, encoder: PooledEncoder, templates: Templates) -> "PromptEncoder":
+        """The same backbone, read through `templates`. Raises UserError where a prompt stands before its sentences."""
         if encoder.prompt:
             raise prompt_refused(TEMPLATES, encoder.prompt)
         return cls(
             encoder.backbone,
             encoder.tokenizer,
-            prompts=prompts,
+            templates=templates,
             pooling=encoder.pooling,
             normalize=encoder.normalize,
             max_length=encoder.input_length,

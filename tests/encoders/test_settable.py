@@ -6,7 +6,7 @@ import torch
 
 from juzhen.core.errors import UserError
 from juzhen.encoders import CrossEncoder, load_encoder, save_encoder
-from juzhen.encoders.prefix import Prefix
+from juzhen.encoders.prompts import Prompts
 
 TEXTS = ["今天天气很好吗", "我你他们", "今天今天今天今天今天"]
 
@@ -17,7 +17,7 @@ TEXTS = ["今天天气很好吗", "我你他们", "今天今天今天今天今�
         ("pooling", "cls"),
         ("normalize", True),
         ("max_length", 5),
-        ("prefix", Prefix({"query": "我们"}, "query")),
+        ("prompts", Prompts({"query": "我们"}, "query")),
         ("projections", torch.nn.ModuleList()),
     ],
 )
@@ -34,7 +34,7 @@ def test_a_setting_has_its_effect_and_is_saved(load, bert_folder, tmp_path, name
 def test_a_mapping_of_prompts_is_a_prefix(load, bert_folder):
     encoder = load(bert_folder)
     plain = encoder.encode_query("今天")
-    encoder.prefix = {"query": "我们"}
+    encoder.prompts = {"query": "我们"}
     assert not np.allclose(encoder.encode_query("今天"), plain)
     np.testing.assert_array_equal(encoder.encode("今天"), plain)
 
@@ -44,8 +44,8 @@ def test_what_has_no_effect_is_refused(load, bert_folder):
     for name, value, message in (
         ("max_seq_length", 8, "no such attribute"),
         ("poolings", "cls", "did you mean pooling"),
-        ("prefix", Prefix({"query": "我" * 99}, "query"), "leaves none for the sentence"),
-        ("prefix", Prefix({"query": "我"}, "document"), "no such prompt"),
+        ("prompts", Prompts({"query": "我" * 99}, "query"), "leaves none for the sentence"),
+        ("prompts", Prompts({"query": "我"}, "document"), "no such prompt"),
     ):
         with pytest.raises(UserError, match=message):
             setattr(encoder, name, value)
