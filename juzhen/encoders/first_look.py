@@ -21,7 +21,7 @@ TOKENIZER_FILE = "tokenizer.json"
 
 
 @dataclass(frozen=True)
-class Found:
+class EncoderFiles:
     """The files of an encoder.
 
     shown        how messages name the folder of the transformer
@@ -34,7 +34,7 @@ class Found:
     on_hub_only: bool
 
 
-def find_encoder(config: BackboneConfig) -> Found:
+def find_encoder(config: BackboneConfig) -> EncoderFiles:
     """Where the files lie that a configuration means, and what they say; they are fetched from the hub if need be.
 
     Raises UserError for a folder without them, and for a hub that cannot be asked.
@@ -48,7 +48,7 @@ def find_encoder(config: BackboneConfig) -> Found:
     shown = config.path if layout.transformer == folder else f"{config.path}/{layout.transformer.name}"
     needs_weights = config.initialize == "pretrained" and not on_hub_only
     check_files(layout.transformer, needs_weights=needs_weights, shown=shown)
-    return Found(folder, layout, shown, on_hub_only)
+    return EncoderFiles(folder, layout, shown, on_hub_only)
 
 
 def prompt_at_start(config: BackboneConfig, *, start: str | None) -> str:
