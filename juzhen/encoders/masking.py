@@ -164,13 +164,13 @@ class Masking:
         special = vocabulary.special[ids]
         hidden = self._hidden(tokens, keys, vocabulary.continues[ids]) & ~special
         hidden &= tokens.positions >= vocabulary.spared
-        place = mixed(keys + tokens.positions)
-        draw = uniform(mixed(place ^ _REPLACE))
+        token_keys = mixed(keys + tokens.positions)
+        draw = uniform(mixed(token_keys ^ _REPLACE))
         # In whole numbers: float32 would round up to the size of the vocabulary, and a Mac's GPU has no float64.
-        others = bits(mixed(place ^ _RANDOM)) * len(vocabulary.ordinary) >> BITS
+        drawn_tokens = bits(mixed(token_keys ^ _RANDOM)) * len(vocabulary.ordinary) >> BITS
         seen = torch.where(hidden & (draw < self.mask_share), torch.full_like(ids, vocabulary.mask), ids)
         at_random = hidden & (draw >= self.mask_share) & (draw < self.mask_share + self.random_share)
-        return torch.where(at_random, vocabulary.ordinary[others], seen), hidden
+        return torch.where(at_random, vocabulary.ordinary[drawn_tokens], seen), hidden
 
     def _hidden(
         self, tokens: Tokens, keys: Int[Tensor, "tokens"], continues: Bool[Tensor, "tokens"]
@@ -179,15 +179,15 @@ class Masking:
         if self.strategy == "token":
             return uniform(mixed(mixed(keys + tokens.positions) ^ _START)) < self.rate
         begun = (~continues).long().cumsum(0)
-        words = begun - begun[tokens.starts][tokens.sentence_of_token]
+        word_numbers = begun - begun[tokens.starts][tokens.sentence_of_token]
         if self.strategy == "word":
-            return uniform(mixed(mixed(keys + words) ^ _START)) < self.rate
+            return uniform(mixed(mixed(keys + word_numbers) ^ _START)) < self.rate
         start_rate = span_start_rate(self.rate, mean=self.mean_span)
         reaches = 1 - 1 / self.mean_span  # probability that a span goes on by one more word
         hidden = torch.zeros_like(continues)
         for lag in range(LONGEST_SPAN if reaches else 1):
             # Spans may begin before the sentence does, or its first words would be spared.
-            first = mixed(keys + words - lag)
+            first = mixed(keys + word_numbers - lag)
             begins = uniform(mixed(first ^ _START)) < start_rate
             hidden |= begins & (uniform(mixed(first ^ _LENGTH)) < reaches**lag)
         return hidden

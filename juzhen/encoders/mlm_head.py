@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 class _StatesInstead(nn.Module):
     """Stands where the transformer was: gives what came in as if it were the transformer's output."""
 
-    def forward(self, *unused: object, inputs_embeds: Tensor, **more: object) -> BaseModelOutput:
+    def forward(self, *unused: object, inputs_embeds: Tensor, **options: object) -> BaseModelOutput:
         return BaseModelOutput(last_hidden_state=inputs_embeds)
 
 

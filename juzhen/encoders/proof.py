@@ -35,7 +35,7 @@ def layers_alone(encoder: PooledEncoder, text: str) -> tuple[Float[Tensor, "toke
     taken = inspect.signature(encoder.backbone.forward).parameters
     needs_first = POOLINGS[encoder.pooling].reads_first_layer
     options = {"output_hidden_states": True} if needs_first else {}
-    output = encoder.backbone(**{name: one for name, one in inputs.items() if name in taken}, **options)
+    output = encoder.backbone(**{name: values for name, values in inputs.items() if name in taken}, **options)
     last = output.last_hidden_state[0]
     return (output.hidden_states[1][0], last) if needs_first and len(output.hidden_states) > 2 else (last,)
 
@@ -52,7 +52,7 @@ def states_together(encoder: PooledEncoder, texts: Sequence[str]) -> list[Float[
     """Last states of each text as this encoder computes them in one batch."""
     tokens = encoder.collate(encoder.tokenize(texts))
     states = encoder.token_states(tokens).split(tokens.lengths.tolist())
-    return [states[place] for place in tokens.inverse_permutation.tolist()]
+    return [states[number] for number in tokens.inverse_permutation.tolist()]
 
 
 def prove(encoder: PooledEncoder) -> None:

@@ -32,10 +32,10 @@ def ragged_kernel(
     """
     if query.device.type != "cuda" or query.shape[-1] % ALIGNED:
         return None
-    asked = SDPAParams(query, key, value, None, rate, False, False)
-    if can_use_flash_attention(asked):
+    params = SDPAParams(query, key, value, None, rate, False, False)
+    if can_use_flash_attention(params):
         return flash
-    return memory_efficient if can_use_efficient_attention(asked) else None
+    return memory_efficient if can_use_efficient_attention(params) else None
 
 
 def flash(

@@ -53,12 +53,12 @@ class Templates:
         text = getattr(self, key)
         if text is None and not needed:
             return
-        shown = f"template {key}={text!r}"
+        quoted = f"template {key}={text!r}"
         if not isinstance(text, str) or text.count(placeholder) != 1:
-            raise UserError(f"{shown}: expected one {placeholder} in it, as in '{EXAMPLES[placeholder]}'")
+            raise UserError(f"{quoted}: expected one {placeholder} in it, as in '{EXAMPLES[placeholder]}'")
         if self.read != "pooling" and MASK not in text:
             raise UserError(
-                f"{shown}: expected at least one {MASK}, whose state is read; or choose read=pooling"
+                f"{quoted}: expected at least one {MASK}, whose state is read; or choose read=pooling"
             )
 
     @classmethod

@@ -15,8 +15,8 @@ def require_device(hardware: HardwareConfig) -> None:
     """Raises UserError when the accelerator is absent."""
     available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not available[hardware.accelerator]:
-        there = ", ".join(name for name, is_there in available.items() if is_there)
+        present = ", ".join(name for name, is_there in available.items() if is_there)
         raise UserError(
             f"accelerator={hardware.accelerator}: this machine, or this build of torch, has none. "
-            f"There is: {there}; choose accelerator=cpu, or install a torch that fits the device."
+            f"There is: {present}; choose accelerator=cpu, or install a torch that fits the device."
         )
