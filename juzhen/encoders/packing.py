@@ -11,7 +11,7 @@ checkpointing see no difference in kind, only other draws.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,12 +19,12 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.backends.cuda import SDPAParams, can_use_efficient_attention, can_use_flash_attention
 from transformers import AttentionInterface, AttentionMaskInterface, PretrainedConfig, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from juzhen.core.batch import Group, Tokens
-from juzhen.encoders.ragged import ragged_kernel
 from juzhen.encoders.token_table import TokenTable
 
 LEVELS = 2**16
@@ -216,6 +216,53 @@ def _unpacked(states: Float[Tensor, "tokens heads head_dim"], group: Group) -> T
         shape = (group.num_sentences * group.length, *states.shape[1:])
         states = states.new_zeros(shape).index_copy(0, group.slots, states)
     return states.unflatten(0, (group.num_sentences, group.length)).transpose(1, 2)
+
+
+# Kernels of a GPU for sentences of any length: those behind torch's nested tensors, called without these. What a nested
+# tensor costs the processor, 150 times the call, is paid per layer (LOG.md); torch.nn.attention.varlen cannot drop.
+# Dao 2024, https://arxiv.org/abs/2307.08691; Rabe and Staats 2021, https://arxiv.org/abs/2112.05682
+States = Float[Tensor, "tokens heads head_dim"]
+Kernel = Callable[..., States]
+
+ALIGNED = 8
+"""Both kernels want rows of 16 bytes; a head's width that is no multiple of 8 would have to be filled up first."""
+
+
+def ragged_kernel(
+    query: Float[Tensor, "one heads tokens head_dim"], key: Tensor, value: Tensor, *, rate: float
+) -> Kernel | None:
+    """The kernel that the device of these states has for them: flash in half precision, the other one in float32.
+
+    None where there is none: on other devices than CUDA, for odd widths, on GPUs too old for both.
+    """
+    if query.device.type != "cuda" or query.shape[-1] % ALIGNED:
+        return None
+    params = SDPAParams(query, key, value, None, rate, False, False)
+    if can_use_flash_attention(params):
+        return flash
+    return memory_efficient if can_use_efficient_attention(params) else None
+
+
+def flash(
+    query: States, key: States, value: States, tokens: Tokens, *, scale: float | None, rate: float
+) -> States:
+    """float16 and bfloat16 only. The default of `scale` is 1/√head_dim."""
+    ends, longest = tokens.boundaries, tokens.longest
+    return torch.ops.aten._flash_attention_forward(
+        query, key, value, ends, ends, longest, longest, rate, False, False, scale=scale
+    )[0]
+
+
+def memory_efficient(
+    query: States, key: States, value: States, tokens: Tokens, *, scale: float | None, rate: float
+) -> States:
+    """float32 too, and GPUs that are too old for flash. The default of `scale` is 1/√head_dim."""
+    ends, longest = tokens.boundaries, tokens.longest
+    learns = torch.is_grad_enabled() and any(states.requires_grad for states in (query, key, value))
+    rows = (states.unsqueeze(0) for states in (query, key, value))
+    return torch.ops.aten._efficient_attention_forward(
+        *rows, None, ends, ends, longest, longest, rate, 0, learns, scale=scale
+    )[0].squeeze(0)
 
 
 def use_packed_attention(backbone: PreTrainedModel) -> bool:

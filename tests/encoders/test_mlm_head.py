@@ -8,7 +8,7 @@ from transformers import AutoModelForMaskedLM, GPT2Config, GPT2Model
 
 from juzhen.core.errors import UserError
 from juzhen.encoders import save_encoder
-from juzhen.encoders.mlm_head import MaskedTokenHead
+from juzhen.encoders.masking import MaskedTokenHead
 
 TEXTS = ["今天天气很好吗", "我你他们是的在不", "好"]
 
