@@ -72,6 +72,10 @@ def prove(encoder: PooledEncoder) -> None:
         ):
             texts = [text for text in TEXTS if encoder.tokenizer(text)["input_ids"]]  # some know no 我
             alone = [layers_alone(encoder, text)[-1] for text in texts]
+            if {values.shape[1:] for values in alone} != {(config.hidden_size,)}:
+                raise UserError(
+                    f"{family}: its states do not have the {config.hidden_size} numbers of its config.json"
+                )
             pairs = zip(states_together(encoder, texts), alone, strict=True)
             apart = max(float(((a - b).norm(dim=-1) / b.norm(dim=-1)).max()) for a, b in pairs)
     finally:

@@ -11,6 +11,7 @@ import numpy as np
 from juzhen.core.errors import UserError
 from juzhen.core.opened import read_text
 from juzhen.core.places import BUILTIN
+from juzhen.encoders.settings_file import naming
 from juzhen.encoders.views import Views
 
 LEXICON = BUILTIN / "lexicon"
@@ -91,7 +92,8 @@ class Translations:
         self.path = Path(path).expanduser()
         self.group = group
         self._of: dict[str, list[str]] = {}
-        rows = read_text(self.path, "utf-8-sig").split("\n")
+        with naming(f"{group}.translations={path}"):
+            rows = read_text(self.path, "utf-8-sig").split("\n")
         for number, line in enumerate(rows, start=1):
             text, *translations = (part.strip() for part in line.split("\t"))
             if not line.strip():
